@@ -1,0 +1,38 @@
+# The only door: every target sets up what it needs by itself and does nothing the second time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help install check test test-slow torture docs bench quickstart clean
+
+help: ## say what each target does
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+install: $(STAMP) ## create .venv with the package and its tools, at pinned versions
+
+check: $(STAMP) ## lint, format, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(STAMP) ## the default tests, under five minutes on two cores
+	$(PYTEST) -n 2 --dist worksteal -m "not slow and not torture and not browser"
+
+test-slow: $(STAMP) ## the long tests as well
+	$(PYTEST) -n 2 --dist worksteal -m "not torture and not browser"
+
+torture: $(STAMP) ## hundreds of kills, crashes and full disks
+	$(PYTEST) -m torture --timeout 7200
+
+clean: ## remove everything that make created
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

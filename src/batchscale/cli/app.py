@@ -1,0 +1,53 @@
+"""The ``batchscale`` command: its sub-commands, and the one place where errors become exit codes.
+
+Command modules import only what a signature needs; everything heavy is imported inside the command, so that
+``batchscale --help`` answers at once.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from batchscale import __version__
+from batchscale.errors import BatchscaleError
+
+USER_MISTAKE = 2
+INTERRUPTED = 130
+
+
+def make_app() -> typer.Typer:
+    """The command line application."""
+    app = typer.Typer(
+        name="batchscale",
+        help="Measure how neural-network training scales with batch size, and decide with the answer.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def options(
+        version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    ) -> None:
+        if version:
+            typer.echo(f"batchscale {__version__}")
+            raise typer.Exit
+
+    return app
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one paragraph on standard error and exit code 2."""
+    try:
+        make_app()(standalone_mode=True)
+    except BatchscaleError as error:
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(USER_MISTAKE)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output (head, less) went away: nothing to say, nobody to say it to
+        sys.exit(0)

@@ -1,0 +1,1 @@
+"""Records: the open directory format of studies, trials and measurements."""

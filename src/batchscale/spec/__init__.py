@@ -1,0 +1,42 @@
+"""The experiment file and the values it becomes, checked before any compute."""
+
+from batchscale.spec.batch_sizes import BatchSizes
+from batchscale.spec.bounds import Bounds, natural_bounds
+from batchscale.spec.durations import ALL, Budget, EvaluationPlan, Spacing, Unit, to_steps
+from batchscale.spec.experiment import Algorithm, Experiment, Option, Options, SearchPlan, StopRule, WorkloadSpec
+from batchscale.spec.goal import SPLITS, Goal
+from batchscale.spec.plan import Plan, Study, WorkloadFacts, make_plan
+from batchscale.spec.seeds import derive_seed
+from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
+from batchscale.spec.workload_name import WorkloadName
+
+__all__ = [
+    "ALL",
+    "SPLITS",
+    "Algorithm",
+    "BatchSizes",
+    "Bounds",
+    "Budget",
+    "EvaluationPlan",
+    "Experiment",
+    "Goal",
+    "Option",
+    "Options",
+    "ParameterConfig",
+    "ParameterType",
+    "Plan",
+    "Scale",
+    "SearchPlan",
+    "SearchSpace",
+    "Spacing",
+    "StopRule",
+    "Study",
+    "Unit",
+    "WorkloadFacts",
+    "WorkloadName",
+    "WorkloadSpec",
+    "derive_seed",
+    "make_plan",
+    "natural_bounds",
+    "to_steps",
+]

@@ -1,0 +1,69 @@
+"""The natural bounds of metaparameters, by name: what a value may be on any workload.
+
+They hold a search space within sense when it is written and when the edge guard moves it outwards.
+"""
+
+import math
+from dataclasses import dataclass
+
+from batchscale.errors import SpecError
+from batchscale.spec.space import ParameterConfig, ParameterType
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """An interval; each end belongs to it unless it is open."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+
+    def contains(self, value: float) -> bool:
+        """Whether the value is allowed."""
+        above = value > self.low if self.low_open else value >= self.low
+        below = value < self.high if self.high_open else value <= self.high
+        return above and below
+
+    def __str__(self) -> str:
+        return f"{'(' if self.low_open else '['}{self.low:g}, {self.high:g}{')' if self.high_open else ']'}"
+
+
+_POSITIVE = Bounds(0, math.inf, low_open=True)
+_NOT_NEGATIVE = Bounds(0, math.inf)
+_BELOW_ONE = Bounds(0, 1, high_open=True)
+
+_BOUNDS = {
+    "learning_rate": _POSITIVE,
+    "end_learning_rate_factor": Bounds(0, 1, low_open=True),
+    "learning_rate_decay_steps": Bounds(1, math.inf),
+    "learning_rate_decay_power": _POSITIVE,
+    "momentum": _BELOW_ONE,
+    "beta1": _BELOW_ONE,
+    "beta2": _BELOW_ONE,
+    "rms_decay": _BELOW_ONE,
+    "epsilon": _POSITIVE,
+    "weight_decay": _NOT_NEGATIVE,
+    "l2_penalty": _NOT_NEGATIVE,
+    "label_smoothing": _BELOW_ONE,
+    "gradient_clip_norm": _POSITIVE,
+    "trust_coefficient": _POSITIVE,
+}
+
+
+def natural_bounds(name: str) -> Bounds:
+    """The bounds of a metaparameter; a name we do not know is unbounded.
+
+    >>> str(natural_bounds("momentum"))
+    '[0, 1)'
+    """
+    return _BOUNDS.get(name, Bounds())
+
+
+def check_bounds(config: ParameterConfig) -> None:
+    """Raises SpecError when a range (or a feasible point) leaves the natural bounds of its name."""
+    bounds = natural_bounds(config.name)
+    discrete = config.type is ParameterType.DISCRETE
+    for value in config.feasible_points if discrete else (config.min_value, config.max_value):
+        if not bounds.contains(value):
+            raise SpecError(f"Metaparameter '{config.name}' must stay within {bounds}. Found {value:g} in its range.")

@@ -1,0 +1,98 @@
+"""The experiment: a workload at several batch sizes, with a goal and budgets; what one TOML file says.
+
+Owns the frozen values that all of MEASURE passes around. Reading the file is in ``file``; turning an experiment
+into studies, once the facts of its workload are known, is in ``plan``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from batchscale.spec.batch_sizes import BatchSizes
+from batchscale.spec.durations import Budget, EvaluationPlan, Unit
+from batchscale.spec.goal import Goal
+from batchscale.spec.space import SearchSpace
+from batchscale.spec.workload_name import WorkloadName
+
+Option = bool | int | float | str | tuple["Option", ...]
+Options = Mapping[str, Option]
+
+
+class StopRule(StrEnum):
+    """When a trial ends before it diverges.
+
+    ``budget``: at its step budget. ``goal``: at its first measurement that reaches the goal. ``race``: as soon as it
+    cannot be the first to reach the goal any more, which loses nothing of the steps to result.
+    """
+
+    BUDGET = "budget"
+    GOAL = "goal"
+    RACE = "race"
+
+
+class Algorithm(StrEnum):
+    """The low-discrepancy sequence that a search draws its points from."""
+
+    HALTON = "halton"
+    SOBOL = "sobol"
+
+
+@dataclass(frozen=True)
+class WorkloadSpec:
+    """The workload of an experiment with the options of each part.
+
+    ``schedule`` names the learning rate schedule; ``file`` a Python file that registers a workload of the user's own.
+    """
+
+    name: WorkloadName
+    dataset_options: Options = field(default_factory=dict)
+    model_options: Options = field(default_factory=dict)
+    optimizer_options: Options = field(default_factory=dict)
+    schedule: str | None = None
+    file: Path | None = None
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """How metaparameters are searched.
+
+    ``space`` replaces ranges of the workload's default space by name; ``fixed`` holds metaparameters at a value
+    instead of searching them; ``per_batch_size`` replaces ranges at single batch sizes. ``paired`` uses the same
+    unit points at every batch size. ``repeats`` is how often a study may be searched again in a moved space, and
+    ``max_attempts`` how many trials a search may start to get its non-divergent ones.
+    """
+
+    algorithm: Algorithm = Algorithm.HALTON
+    paired: bool = False
+    space: SearchSpace = field(default_factory=SearchSpace)
+    fixed: Mapping[str, float] = field(default_factory=dict)
+    per_batch_size: Mapping[int, SearchSpace] = field(default_factory=dict)
+    edge_margin: float = 0.05
+    repeats: int = 2
+    max_attempts: int | None = None
+
+
+DEFAULT_BUDGET = Budget(amount=30, unit=Unit.EPOCHS, at_least_steps=1000)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything an experiment file says. ``trials`` counts the NON-DIVERGENT ones of each search.
+
+    ``finishers`` is how many trials must have reached the goal before a race ends; more than one gives the analysis
+    the runners-up that it needs for intervals.
+    """
+
+    workload: WorkloadSpec
+    goal: Goal
+    batch_sizes: BatchSizes
+    trials: int = 100
+    budget: Budget = DEFAULT_BUDGET
+    evaluation: EvaluationPlan = field(default_factory=EvaluationPlan)
+    stop: StopRule = StopRule.RACE
+    finishers: int = 1
+    search: SearchPlan = field(default_factory=SearchPlan)
+    seed: int = 0
+    metrics: tuple[str, ...] | None = None
+    source: str = "experiment.toml"

@@ -1,0 +1,141 @@
+"""From an experiment and the facts of its workload to the studies that would be run.
+
+The facts come from the layer that knows the workloads; all checks that need them happen here, before any compute.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from batchscale.errors import SpecError, suggest_names
+from batchscale.spec.bounds import check_bounds, natural_bounds
+from batchscale.spec.experiment import Experiment, StopRule
+from batchscale.spec.goal import SPLITS, Goal
+from batchscale.spec.seeds import derive_seed
+from batchscale.spec.space import SearchSpace
+from batchscale.spec.workload_name import WorkloadName
+
+
+@dataclass(frozen=True)
+class WorkloadFacts:
+    """What must be known of a workload to check an experiment without touching its data or a device.
+
+    ``metrics`` maps the metric names (without split) to whether they are to be maximised. ``defaults`` maps every
+    metaparameter that may be searched or fixed to the value it has otherwise (None: it must be searched or fixed).
+    ``default_space`` gives the space for a step budget. ``num_train_examples`` is None for sampled data.
+    """
+
+    name: WorkloadName
+    metrics: Mapping[str, bool]
+    num_train_examples: int | None
+    defaults: Mapping[str, float | None]
+    default_space: Callable[[int], SearchSpace]
+    splits: tuple[str, ...] = SPLITS
+
+
+@dataclass(frozen=True)
+class Study:
+    """The metaparameter search of a workload at one batch size, with every duration in steps."""
+
+    workload: WorkloadName
+    batch_size: int
+    train_steps: int
+    evaluation_steps: tuple[int, ...]
+    space: SearchSpace
+    fixed: Mapping[str, float]
+    trials: int
+    max_attempts: int
+    goal: Goal
+    stop: StopRule
+    seed: int
+
+    @property
+    def trial_steps(self) -> int:
+        """The most optimizer steps its non-divergent trials can take together."""
+        return self.trials * self.train_steps
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The studies of an experiment, by growing batch size."""
+
+    experiment: Experiment
+    studies: tuple[Study, ...]
+
+    @property
+    def trial_steps(self) -> int:
+        """The most optimizer steps of one search at every batch size: the cost estimate."""
+        return sum(study.trial_steps for study in self.studies)
+
+    @property
+    def trial_examples(self) -> int:
+        """The most training examples of one search at every batch size."""
+        return sum(study.trial_steps * study.batch_size for study in self.studies)
+
+
+def make_plan(experiment: Experiment, facts: WorkloadFacts) -> Plan:
+    """The studies of the experiment, or a SpecError that says what does not fit the workload."""
+    _check_metrics(experiment, facts)
+    sizes = experiment.batch_sizes.resolve(facts.num_train_examples)
+    for size in {*experiment.budget.per_batch_size, *experiment.search.per_batch_size} - set(sizes):
+        raise SpecError(f"per_batch_size names batch size {size}, which the experiment does not have: {list(sizes)}.")
+    return Plan(experiment, tuple(_make_study(experiment, facts, size) for size in sizes))
+
+
+def _check_metrics(experiment: Experiment, facts: WorkloadFacts) -> None:
+    goal = experiment.goal
+    recorded = facts.metrics if experiment.metrics is None else experiment.metrics
+    for name in recorded:
+        if name not in facts.metrics:
+            raise SpecError(
+                f"metrics: workload {facts.name} does not report '{name}'; {suggest_names(name, facts.metrics)}"
+            )
+    if goal.metric_name not in recorded or goal.split not in facts.splits:
+        valid = [f"{split}/{name}" for split in facts.splits for name in recorded]
+        raise SpecError(
+            f"goal: the metric must be one that workload {facts.name} reports. Found '{goal.metric}'; "
+            f"{suggest_names(goal.metric, valid)}"
+        )
+    if goal.maximize != facts.metrics[goal.metric_name]:
+        sign, verb = ("<", "minimised") if goal.maximize else (">", "maximised")
+        raise SpecError(f"goal: '{goal.metric_name}' is to be {verb}, so the goal needs '{sign}'. Found '{goal}'.")
+    if experiment.evaluation.examples.get(goal.split, 0) == 0:
+        raise SpecError(f"evaluation.examples.{goal.split} must not be 0: the goal '{goal}' is measured on that split.")
+
+
+def _make_study(experiment: Experiment, facts: WorkloadFacts, batch_size: int) -> Study:
+    search = experiment.search
+    train_steps = experiment.budget.steps(batch_size, facts.num_train_examples)
+    space = facts.default_space(train_steps).replace(*search.space).without(*search.fixed)
+    space = space.replace(*search.per_batch_size.get(batch_size, SearchSpace()))
+    _check_space(space, search.fixed, facts)
+    return Study(
+        workload=facts.name,
+        batch_size=batch_size,
+        train_steps=train_steps,
+        evaluation_steps=experiment.evaluation.steps(train_steps),
+        space=space,
+        fixed=dict(search.fixed),
+        trials=experiment.trials,
+        max_attempts=search.max_attempts or 10 * experiment.trials,
+        goal=experiment.goal,
+        stop=experiment.stop,
+        seed=derive_seed(experiment.seed, str(facts.name), 0 if search.paired else batch_size),
+    )
+
+
+def _check_space(space: SearchSpace, fixed: Mapping[str, float], facts: WorkloadFacts) -> None:
+    for name in (*space.names, *fixed):
+        if name not in facts.defaults:
+            raise SpecError(
+                f"search: workload {facts.name} has no metaparameter '{name}'; {suggest_names(name, facts.defaults)}"
+            )
+    for name in fixed:
+        if name in space:
+            raise SpecError(f"search: metaparameter '{name}' is both fixed and searched; remove one of the two.")
+        if not natural_bounds(name).contains(fixed[name]):
+            raise SpecError(f"search.fixed: '{name}' must be in {natural_bounds(name)}. Found {fixed[name]:g}.")
+    for config in space:
+        check_bounds(config)
+    for name, default in facts.defaults.items():
+        if default is None and name not in space and name not in fixed:
+            raise SpecError(f"search: metaparameter '{name}' has no default; give it a range or a fixed value.")

@@ -1,0 +1,199 @@
+"""The search space: one parameter config per metaparameter, exactly as the published ``study.json`` has them.
+
+Owns what a config may say and its JSON form. How a point of the unit cube becomes a value is in ``search``.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from batchscale.errors import SpecError, one_line, suggest_names
+
+MAX_FEASIBLE_POINTS = 10_000
+
+_E = TypeVar("_E", bound=StrEnum)
+
+
+class ParameterType(StrEnum):
+    """What values a metaparameter takes."""
+
+    DOUBLE = "DOUBLE"
+    INTEGER = "INTEGER"
+    DISCRETE = "DISCRETE"
+
+
+class Scale(StrEnum):
+    """In which coordinate a range is sampled uniformly."""
+
+    LINEAR = "LINEAR_SCALE"
+    LOG = "LOG_SCALE"
+    REVERSE_LOG = "REVERSE_LOG_SCALE"
+
+
+@dataclass(frozen=True)
+class ParameterConfig:
+    """The range of one metaparameter (DOUBLE, INTEGER) or its feasible points (DISCRETE).
+
+    Raises:
+        SpecError: the range is empty, not finite, or impossible on its scale.
+    """
+
+    name: str
+    type: ParameterType
+    min_value: float = math.nan
+    max_value: float = math.nan
+    scale: Scale = Scale.LINEAR
+    feasible_points: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.type is ParameterType.DISCRETE:
+            self._check_points()
+        else:
+            self._check_range()
+
+    def _check_points(self) -> None:
+        points = self.feasible_points
+        if not points or len(points) > MAX_FEASIBLE_POINTS:
+            raise self._wrong(f"DISCRETE needs between 1 and {MAX_FEASIBLE_POINTS} feasible_points", len(points))
+        if any(not math.isfinite(point) for point in points):
+            raise self._wrong("feasible_points must be finite numbers", points)
+        if len(set(points)) != len(points):
+            raise self._wrong("feasible_points must differ from each other", points)
+
+    def _check_range(self) -> None:
+        low, high = self.min_value, self.max_value
+        found = f"{low:.12g} to {high:.12g}"
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise self._wrong(f"{self.type} needs a finite min_value and max_value", found)
+        if low > high:
+            raise self._wrong("min_value must not be above max_value", found)
+        if self.type is ParameterType.INTEGER and not (low.is_integer() and high.is_integer()):
+            raise self._wrong("the range of an INTEGER must be whole numbers", found)
+        if self.scale is Scale.LOG and low <= 0:
+            raise self._wrong("LOG_SCALE needs min_value > 0", found)
+        if self.scale is Scale.REVERSE_LOG and high >= 1:
+            raise self._wrong("REVERSE_LOG_SCALE samples log(1 - value) and needs max_value < 1", found)
+        if self.scale is Scale.REVERSE_LOG and self.type is ParameterType.INTEGER:
+            raise self._wrong("REVERSE_LOG_SCALE is for DOUBLE", self.type)
+
+    def _wrong(self, rule: str, found: object) -> SpecError:
+        return SpecError(f"Metaparameter '{one_line(self.name)}': {rule}. Found {one_line(found)}.")
+
+    @classmethod
+    def from_json(cls, name: str, config: object) -> "ParameterConfig":
+        """The config of one metaparameter from its published JSON form."""
+        where = f"Metaparameter '{one_line(name)}'"
+        if not isinstance(config, Mapping):
+            raise SpecError(f"{where}: a parameter config is a table of keys. Found {one_line(repr(config))}.")
+        known = ("type", "scale", "min_value", "max_value", "feasible_points")
+        for key in config:
+            if key not in known:
+                raise SpecError(f"{where}: unknown key {one_line(repr(key))}; {suggest_names(str(key), known)}")
+        kind = _member(ParameterType, config.get("type", ParameterType.DOUBLE), where, "type")
+        scale_text = config.get("scale") or Scale.LINEAR
+        return cls(
+            name=name,
+            type=kind,
+            min_value=_number(config.get("min_value", math.nan), where, "min_value"),
+            max_value=_number(config.get("max_value", math.nan), where, "max_value"),
+            scale=_member(Scale, scale_text, where, "scale"),
+            feasible_points=_points(config.get("feasible_points", ()), where),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The published JSON form; whole numbers stay whole for INTEGER."""
+        if self.type is ParameterType.DISCRETE:
+            return {"feasible_points": list(self.feasible_points), "type": self.type.value}
+        whole = self.type is ParameterType.INTEGER
+        linear = whole and self.scale is Scale.LINEAR
+        return {
+            "max_value": int(self.max_value) if whole else self.max_value,
+            "min_value": int(self.min_value) if whole else self.min_value,
+            "scale": "" if linear else self.scale.value,
+            "type": self.type.value,
+        }
+
+    def contains(self, value: float) -> bool:
+        """Whether the value lies in the range (or is a feasible point), ends included."""
+        if self.type is ParameterType.DISCRETE:
+            return value in self.feasible_points
+        inside = self.min_value <= value <= self.max_value
+        return inside and (self.type is ParameterType.DOUBLE or float(value).is_integer())
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """The metaparameters tuned in a study, in the order of their names."""
+
+    parameters: tuple[ParameterConfig, ...] = ()
+
+    def __post_init__(self) -> None:
+        ordered = tuple(sorted(self.parameters, key=lambda config: config.name))
+        object.__setattr__(self, "parameters", ordered)
+        names = self.names
+        if len(set(names)) != len(names):
+            raise SpecError(f"Each metaparameter stands once in a search space. Found {one_line(names)}.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tuned metaparameters."""
+        return tuple(config.name for config in self.parameters)
+
+    def __iter__(self) -> Iterator[ParameterConfig]:
+        return iter(self.parameters)
+
+    def __len__(self) -> int:
+        return len(self.parameters)
+
+    def __getitem__(self, name: str) -> ParameterConfig:
+        for config in self.parameters:
+            if config.name == name:
+                return config
+        raise SpecError(f"The space has no metaparameter '{one_line(name)}'; {suggest_names(name, self.names)}")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    @classmethod
+    def from_json(cls, configs: object) -> "SearchSpace":
+        """The space from the published ``parameter_configs`` object."""
+        if not isinstance(configs, Mapping):
+            raise SpecError(f"A search space is a table of metaparameters. Found {one_line(repr(configs))}.")
+        return cls(tuple(ParameterConfig.from_json(str(name), config) for name, config in configs.items()))
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """The published ``parameter_configs`` object."""
+        return {config.name: config.to_json() for config in self.parameters}
+
+    def replace(self, *configs: ParameterConfig) -> "SearchSpace":
+        """The same space with some configs exchanged or added."""
+        changed = {config.name: config for config in self.parameters} | {config.name: config for config in configs}
+        return SearchSpace(tuple(changed.values()))
+
+    def without(self, *names: str) -> "SearchSpace":
+        """The same space without some metaparameters."""
+        return SearchSpace(tuple(config for config in self.parameters if config.name not in names))
+
+
+def _member(kind: type[_E], text: object, where: str, key: str) -> _E:
+    values = [member.value for member in kind]
+    if text not in values:
+        raise SpecError(f"{where}: {key} is one of {', '.join(values)}. Found {one_line(repr(text))}.")
+    return kind(str(text))
+
+
+def _number(value: object, where: str, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SpecError(f"{where}: {key} is a number. Found {one_line(repr(value))}.")
+    try:
+        return float(value)
+    except OverflowError:
+        raise SpecError(f"{where}: {key} is too large for a float. Found {one_line(repr(value))}.") from None
+
+
+def _points(values: object, where: str) -> tuple[float, ...]:
+    if not isinstance(values, list | tuple):
+        raise SpecError(f"{where}: feasible_points is a list of numbers. Found {one_line(repr(values))}.")
+    return tuple(_number(value, where, "feasible_points") for value in values)
