@@ -41,10 +41,10 @@ class RunError(BatchscaleError, RuntimeError):
 
 
 def one_line(text: object, limit: int = 120) -> str:
-    """Any value as printable text on one line, cut to ``limit`` characters.
+    r"""Any value as printable text on one line, cut to ``limit`` characters.
 
-    >>> one_line("a\\nb")
-    'a\\\\nb'
+    >>> one_line("a\nb")
+    'a\\nb'
     """
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"

@@ -1,0 +1,129 @@
+"""Records as frames: what analysis, figures and report read, whatever the records are stored in.
+
+One object, three frames with declared schemas. A tree, a table and an archive all become this.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from batchscale.records.model import Status
+from batchscale.spec import WorkloadName
+
+WORKLOAD_COLUMNS = ("dataset", "model", "optimizer")
+STUDY_COLUMNS = (*WORKLOAD_COLUMNS, "batch_size")
+
+STUDY_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "dataset": pl.String,
+    "model": pl.String,
+    "optimizer": pl.String,
+    "batch_size": pl.Int64,
+    "train_steps": pl.Int64,
+    "early_stopping": pl.Boolean,
+    "parameter_configs": pl.String,  # the JSON object of study.json
+    "extra": pl.String,  # every other key of study.json, as a JSON object
+}
+
+TRIAL_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "dataset": pl.String,
+    "model": pl.String,
+    "optimizer": pl.String,
+    "batch_size": pl.Int64,
+    "trial_id": pl.Int64,
+    "status": pl.String,
+    "steps": pl.Int64,
+    "extra": pl.String,  # every other key of metadata.json, as a JSON object
+}
+# behind these columns: one Float64 column per metaparameter, null where a trial has none of that name
+
+MEASUREMENT_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "batch_size": pl.Int64,
+    "trial_id": pl.Int64,
+    "step": pl.Int64,
+}
+# behind these columns: one float column per `split/metric`
+
+
+@dataclass(frozen=True)
+class Records:
+    """Studies, trials and measurements of one or more workloads.
+
+    ``studies`` and ``trials`` are small and loaded. Measurements are read when a query asks for them, one lazy frame
+    per workload, sorted by batch size, trial id and step; metrics differ between workloads.
+    """
+
+    studies: pl.DataFrame
+    trials: pl.DataFrame
+    sources: Mapping[WorkloadName, Callable[[], pl.LazyFrame]] = field(repr=False)
+
+    @property
+    def workloads(self) -> list[WorkloadName]:
+        """The workloads that have a study here, in order of their names."""
+        rows = self.studies.select(WORKLOAD_COLUMNS).unique().rows()
+        return sorted(WorkloadName(*row) for row in rows)
+
+    @property
+    def metaparameters(self) -> list[str]:
+        """The names of the metaparameter columns of ``trials``."""
+        return [name for name in self.trials.columns if name not in TRIAL_SCHEMA]
+
+    def measurements_of(self, workload: WorkloadName) -> pl.LazyFrame:
+        """The measurements of the workload's studies and trials that are still selected."""
+        frame = self.sources[workload]()
+        selected = self.trials.lazy().filter(_is_workload(workload)).select("batch_size", "trial_id")
+        return frame.join(selected, on=["batch_size", "trial_id"], how="semi", maintain_order="left")
+
+    @property
+    def measurements(self) -> pl.LazyFrame:
+        """All measurements, with the workload's columns first; a metric that a workload lacks is null."""
+        frames = [
+            self.measurements_of(name).select(
+                pl.lit(name.dataset).alias("dataset"),
+                pl.lit(name.model).alias("model"),
+                pl.lit(name.optimizer).alias("optimizer"),
+                pl.all(),
+            )
+            for name in self.workloads
+        ]
+        if not frames:
+            return pl.LazyFrame(schema={**dict.fromkeys(WORKLOAD_COLUMNS, pl.String), **MEASUREMENT_SCHEMA})
+        return pl.concat(frames, how="diagonal_relaxed")
+
+    def filter(
+        self,
+        *,
+        dataset: str | None = None,
+        model: str | None = None,
+        optimizer: str | None = None,
+        batch_size: int | Iterable[int] | None = None,
+        status: str | Iterable[str] | None = None,
+    ) -> "Records":
+        """The records of these workloads, batch sizes and (for trials) statuses only."""
+        studies, trials = self.studies, self.trials
+        for column, wanted in (("dataset", dataset), ("model", model), ("optimizer", optimizer)):
+            if wanted is not None:
+                studies, trials = studies.filter(pl.col(column) == wanted), trials.filter(pl.col(column) == wanted)
+        if batch_size is not None:
+            sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
+            chosen = pl.col("batch_size").is_in(sizes)
+            studies, trials = studies.filter(chosen), trials.filter(chosen)
+        if status is not None:
+            trials = trials.filter(pl.col("status").is_in([status] if isinstance(status, str) else list(status)))
+        return Records(studies, trials, self.sources)
+
+    def workload(self, name: WorkloadName) -> "Records":
+        """The records of one workload."""
+        return self.filter(dataset=name.dataset, model=name.model, optimizer=name.optimizer)
+
+    def first_trials(self, count: int) -> "Records":
+        """The first ``count`` COMPLETE trials of each study by trial id, as the published notebook selects them."""
+        complete = self.trials.filter(pl.col("status") == Status.COMPLETE.value)
+        rank = pl.col("trial_id").rank("ordinal").over(STUDY_COLUMNS)
+        return Records(self.studies, complete.filter(rank <= count), self.sources)
+
+
+def _is_workload(name: WorkloadName) -> pl.Expr:
+    return (
+        (pl.col("dataset") == name.dataset) & (pl.col("model") == name.model) & (pl.col("optimizer") == name.optimizer)
+    )

@@ -1,0 +1,145 @@
+"""A study and a trial as the published format describes them: the values, their JSON forms, the frame schemas.
+
+Parsing is strict about the published keys and keeps every other key in ``extra``, so that what is read and written
+again loses nothing. Our own facts sit under the one extra key ``batchscale``.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from batchscale.errors import RecordsError, SpecError, one_line
+from batchscale.spec import SearchSpace, WorkloadName
+
+OWN_KEY = "batchscale"
+STUDY_KEYS = ("batch_size", "dataset", "early_stopping", "model", "optimizer", "parameter_configs", "train_steps")
+TRIAL_KEYS = ("parameters", "status", "steps", "trial_id")
+MAX_WHOLE = 2**53
+
+
+class Status(StrEnum):
+    """How a trial ended. All three are results."""
+
+    COMPLETE = "COMPLETE"
+    INCOMPLETE = "INCOMPLETE"
+    INFEASIBLE = "INFEASIBLE"
+
+
+@dataclass(frozen=True)
+class StudyRecord:
+    """One ``study.json``. ``train_steps`` 0 means that trials had a time budget instead of a step budget."""
+
+    workload: WorkloadName
+    batch_size: int
+    train_steps: int
+    early_stopping: bool
+    space: SearchSpace
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object stored in ``study.json``."""
+        return {
+            "batch_size": self.batch_size,
+            "dataset": self.workload.dataset.rpartition("/")[2],
+            "early_stopping": self.early_stopping,
+            "model": self.workload.model,
+            "optimizer": self.workload.optimizer,
+            "parameter_configs": self.space.to_json(),
+            "train_steps": self.train_steps,
+            **self.extra,
+        }
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One ``metadata.json``."""
+
+    trial_id: int
+    status: Status
+    steps: int
+    parameters: Mapping[str, float]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object stored in ``metadata.json``."""
+        return {
+            "parameters": dict(self.parameters),
+            "status": self.status.value,
+            "steps": self.steps,
+            "trial_id": self.trial_id,
+            **self.extra,
+        }
+
+
+def parse_study(text: bytes | str, workload: WorkloadName, where: str) -> StudyRecord:
+    """A ``study.json`` of the workload that its folders name; ``where`` is its path for messages."""
+    data = _parse_object(text, where)
+    _require(data, STUDY_KEYS, where)
+    named = (data["dataset"], data["model"], data["optimizer"])
+    last = workload.dataset.rpartition("/")[2]
+    if named not in ((last, workload.model, workload.optimizer), (workload.dataset, *named[1:])):
+        raise RecordsError(
+            f"{where}: dataset, model and optimizer must agree with the folders. Found {one_line(named)}."
+        )
+    if named[1:] != (workload.model, workload.optimizer):
+        raise RecordsError(f"{where}: model and optimizer must agree with the folders. Found {one_line(named[1:])}.")
+    if not isinstance(data["early_stopping"], bool):
+        raise RecordsError(f"{where}: early_stopping is true or false. Found {one_line(repr(data['early_stopping']))}.")
+    try:
+        space = SearchSpace.from_json(data["parameter_configs"])
+    except SpecError as error:
+        raise RecordsError(f"{where}: {error}") from None
+    return StudyRecord(
+        workload=workload,
+        batch_size=_whole(data["batch_size"], "batch_size", where, least=1),
+        train_steps=_whole(data["train_steps"], "train_steps", where),
+        early_stopping=data["early_stopping"],
+        space=space,
+        extra={key: value for key, value in data.items() if key not in STUDY_KEYS},
+    )
+
+
+def parse_trial(text: bytes | str, where: str) -> TrialRecord:
+    """A ``metadata.json``; ``where`` is its path for messages."""
+    data = _parse_object(text, where)
+    _require(data, TRIAL_KEYS, where)
+    if data["status"] not in list(Status):
+        raise RecordsError(f"{where}: status is one of {', '.join(Status)}. Found {one_line(repr(data['status']))}.")
+    parameters = data["parameters"]
+    if not isinstance(parameters, dict):
+        raise RecordsError(f"{where}: parameters is an object of numbers. Found {one_line(repr(parameters))}.")
+    for name, value in parameters.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise RecordsError(f"{where}: parameter '{one_line(name)}' is a finite number. Found {one_line(value)}.")
+    return TrialRecord(
+        trial_id=_whole(data["trial_id"], "trial_id", where),
+        status=Status(data["status"]),
+        steps=_whole(data["steps"], "steps", where),
+        parameters=parameters,
+        extra={key: value for key, value in data.items() if key not in TRIAL_KEYS},
+    )
+
+
+def _parse_object(text: bytes | str, where: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RecordsError(f"{where}: the file is not valid JSON ({one_line(error)}).") from None
+    if not isinstance(data, dict):
+        raise RecordsError(f"{where}: the file is a JSON object. Found {one_line(type(data).__name__)}.")
+    return data
+
+
+def _require(data: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
+    missing = [key for key in keys if key not in data]
+    if missing:
+        raise RecordsError(f"{where}: the published keys must all be there. Missing: {', '.join(missing)}.")
+
+
+def _whole(value: object, key: str, where: str, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_WHOLE:
+        raise RecordsError(f"{where}: {key} is a whole number of at least {least}. Found {one_line(repr(value))}.")
+    return value

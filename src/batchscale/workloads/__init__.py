@@ -1,0 +1,1 @@
+"""Workloads: data sets, models, optimizers, schedules, losses, metrics, and the registry of their names."""

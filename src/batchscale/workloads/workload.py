@@ -1,0 +1,165 @@
+"""What a workload is made of: data set, model, loss, metrics, optimizer. The interface that training stands on.
+
+All functions here are pure and traceable unless they say "host". A batch is a mapping of arrays whose first axis is
+the example; ``inputs`` and ``labels`` are always there, ``mask`` (1 = real, 0 = padding) where examples are padded.
+Sums, not means, cross this interface, so that microbatches, devices and evaluation batches add up exactly.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+import optax
+from numpy.typing import NDArray
+
+from batchscale.spec import SearchSpace, WorkloadName
+
+Batch = Mapping[str, jax.Array]
+HostBatch = Mapping[str, NDArray[Any]]
+Params = Any  # a pytree of arrays
+ModelState = Any  # a pytree of arrays that training changes without gradients (batch norm statistics); may be empty
+Metaparameters = Mapping[str, jax.Array]  # scalars; always array arguments of compiled programs, never constants
+
+
+@dataclass(frozen=True)
+class ArraySplit:
+    """A split that fits in memory: it is put on the device once, and batches are gathered there."""
+
+    arrays: HostBatch
+
+    @property
+    def num_examples(self) -> int:
+        """The number of examples."""
+        return len(next(iter(self.arrays.values())))
+
+
+class IndexedSplit(ABC):
+    """A split that is read example by example on the host: folders of images, Parquet files, text."""
+
+    @property
+    @abstractmethod
+    def num_examples(self) -> int:
+        """The number of examples."""
+
+    @abstractmethod
+    def read(self, indices: NDArray[np.int64], seeds: NDArray[np.int64] | None) -> HostBatch:
+        """The examples at these indices (host). ``seeds`` drive random augmentation, one per example; None: none.
+
+        The result depends on the arguments alone, so that a resumed trial sees what an uninterrupted one saw.
+        """
+
+
+@dataclass(frozen=True)
+class SampledSplit:
+    """Data without end or storage: a batch is drawn from a random key and stands for ``batch_size`` examples."""
+
+    sample: Callable[[jax.Array, int], Batch]
+
+
+Split = ArraySplit | IndexedSplit | SampledSplit
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Splits named train, val and test, and ``prepare``, which turns stored arrays into what the model takes.
+
+    ``input_shape`` and ``input_dtype`` describe one prepared example. ``num_outputs`` is the number of classes, labels
+    or sub-words that a model must give scores for.
+    """
+
+    name: str
+    splits: Mapping[str, Split]
+    prepare: Callable[[Batch], Batch]
+    input_shape: tuple[int, ...]
+    input_dtype: Any
+    num_outputs: int
+
+    @property
+    def num_train_examples(self) -> int | None:
+        """The size of the training set; None for sampled data."""
+        train = self.splits["train"]
+        return None if isinstance(train, SampledSplit) else train.num_examples
+
+
+class Apply(Protocol):
+    """The forward pass: outputs (logits) for a whole batch of inputs, and the changed model state."""
+
+    def __call__(
+        self, params: Params, state: ModelState, inputs: jax.Array, *, train: bool, key: jax.Array
+    ) -> tuple[jax.Array, ModelState]:
+        """With ``train`` the key drives dropout; without, the result is deterministic and the state unchanged."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A pair of pure functions. ``init`` gives parameters and model state from a random key.
+
+    A changed model state must be an average over the examples of the batch, so that the example-weighted mean of the
+    microbatches' states is the state of the whole batch. ``microbatch_multiple`` is the ghost batch size, where a
+    microbatch must hold whole ghost batches to leave their statistics unchanged.
+    """
+
+    name: str
+    init: Callable[[jax.Array], tuple[Params, ModelState]]
+    apply: Apply
+    microbatch_multiple: int = 1
+
+
+@dataclass(frozen=True)
+class LossSum:
+    """A loss summed over a batch, and the weight to divide it by (examples or tokens)."""
+
+    total: jax.Array
+    weight: jax.Array
+
+
+Loss = Callable[[jax.Array, Batch, Metaparameters], LossSum]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """An evaluation metric as sums that add up over batches: ``value(measure(a) + measure(b))``.
+
+    ``measure`` gets the outputs, the batch, and a 0/1 weight per example (0 for the padding of the last batch).
+    """
+
+    name: str
+    maximize: bool
+    measure: Callable[[jax.Array, Batch, jax.Array], Any]
+    value: Callable[[Any], jax.Array]
+
+
+Schedule = Callable[[jax.Array, Metaparameters], jax.Array]
+"""The learning rate at a step (0 for the first)."""
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """An update rule whose metaparameters are array arguments.
+
+    ``defaults`` names every metaparameter with its value when it is neither searched nor fixed (None: it must be
+    one of the two). ``space`` is the default search space for a step budget. ``make`` is called inside the compiled
+    program.
+    """
+
+    name: str
+    defaults: Mapping[str, float | None]
+    space: Callable[[int], SearchSpace]
+    make: Callable[[Metaparameters, Schedule], optax.GradientTransformation]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Everything that training needs. ``make_update`` is the optimizer with L2 penalty and gradient clipping."""
+
+    name: WorkloadName
+    dataset: Dataset
+    model: Model
+    loss: Loss
+    metrics: tuple[Metric, ...]
+    defaults: Mapping[str, float | None]
+    space: Callable[[int], SearchSpace]
+    make_update: Callable[[Metaparameters], optax.GradientTransformation]
