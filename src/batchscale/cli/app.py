@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from batchscale import __version__
+from batchscale.cli.init import init
 from batchscale.errors import BatchscaleError
 
 USER_MISTAKE = 2
@@ -36,6 +37,7 @@ def make_app() -> typer.Typer:
             typer.echo(f"batchscale {__version__}")
             raise typer.Exit
 
+    app.command("init")(init)
     return app
 
 
