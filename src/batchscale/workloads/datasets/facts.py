@@ -1,0 +1,81 @@
+"""What is known of every data set before its files are touched: task, sizes, shapes. Imports no jax."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from batchscale.errors import UnknownNameError, one_line, suggest_names
+from batchscale.spec import Options
+from batchscale.workloads.datasets.options import NoOptions, parse_options
+from batchscale.workloads.tasks import Task
+
+
+@dataclass(frozen=True)
+class DatasetFacts:
+    """A data set as the paper or its publisher describes it.
+
+    ``num_train_examples`` is None where it depends on the files (or where data is sampled without end), and so is
+    ``num_outputs``. ``input_shape`` and ``input_dtype`` describe one prepared training example.
+    """
+
+    name: str
+    task: Task
+    num_train_examples: int | None
+    num_outputs: int | None
+    input_shape: tuple[int, ...]
+    input_dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class DatasetEntry:
+    """Where a name leads: the module that loads it, the folder that holds its files (None: no files needed), facts."""
+
+    module: str
+    folder: str | None
+    facts: Callable[[str, Options], DatasetFacts]
+
+
+def _images(count: int, shape: tuple[int, int, int]) -> Callable[[str, Options], DatasetFacts]:
+    def facts(name: str, options: Options) -> DatasetFacts:
+        parse_options(NoOptions, name, options)
+        return DatasetFacts(name, Task.CLASSIFICATION, count, 10, shape)
+
+    return facts
+
+
+def _entries() -> dict[str, DatasetEntry]:
+    mnist = _images(55_000, (28, 28, 1))
+    return {
+        "digits": DatasetEntry("digits", None, _images(1_347, (8, 8, 1))),
+        "mnist": DatasetEntry("mnist", "mnist", mnist),
+        "fashion_mnist": DatasetEntry("fashion_mnist", "fashion_mnist", mnist),
+        "solution_quality/mnist": DatasetEntry("mnist", "mnist", mnist),
+        "solution_quality/fashion_mnist": DatasetEntry("fashion_mnist", "fashion_mnist", mnist),
+        **{
+            f"mnist_subsets/mnist_{count}": DatasetEntry("mnist", "mnist", _images(count, (28, 28, 1)))
+            for count in (6_875, 13_750, 27_500, 55_000)
+        },
+    }
+
+
+_ENTRIES = _entries()
+
+
+def dataset_names() -> tuple[str, ...]:
+    """The names of all data sets."""
+    return tuple(_ENTRIES)
+
+
+def check_dataset_name(name: str) -> DatasetEntry:
+    """The entry of a data set, or an UnknownNameError with the nearest names."""
+    if name not in _ENTRIES:
+        raise UnknownNameError(f"No data set is called {one_line(repr(name))}: {suggest_names(name, _ENTRIES)}")
+    return _ENTRIES[name]
+
+
+def dataset_facts(name: str, options: Options) -> DatasetFacts:
+    """The facts of a data set with these options.
+
+    >>> dataset_facts("mnist_subsets/mnist_6875", {}).num_train_examples
+    6875
+    """
+    return check_dataset_name(name).facts(name, options)

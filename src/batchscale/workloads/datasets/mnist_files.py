@@ -1,0 +1,50 @@
+"""The four IDX files of MNIST and Fashion-MNIST, plain or gzipped. Imports no jax."""
+
+from pathlib import Path
+
+from batchscale.errors import DataError
+from batchscale.workloads.datasets.idx import read_idx
+from batchscale.workloads.datasets.splits import LabelledImages
+
+FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+NUM_VALIDATION = 5_000
+
+
+def has_mnist_files(folder: Path) -> bool:
+    """Whether the four files are there."""
+    return all(_find(folder, name) is not None for name in FILES)
+
+
+def read_mnist_splits(folder: Path) -> dict[str, LabelledImages]:
+    """Images (28, 28, 1) and labels by split; the first 5,000 of the official training set are ``val``."""
+    images, labels = _read_pair(folder, "train", 60_000)
+    return {
+        "train": (images[NUM_VALIDATION:], labels[NUM_VALIDATION:]),
+        "val": (images[:NUM_VALIDATION], labels[:NUM_VALIDATION]),
+        "test": _read_pair(folder, "t10k", 10_000),
+    }
+
+
+def _read_pair(folder: Path, part: str, count: int) -> LabelledImages:
+    images = read_idx(_require(folder, f"{part}-images-idx3-ubyte"), (28, 28))[..., None]
+    path = _require(folder, f"{part}-labels-idx1-ubyte")
+    labels = read_idx(path, ())
+    if not len(images) == len(labels) == count:
+        raise DataError(
+            f"{folder} must hold {count:,} {part} images and labels. Found {len(images):,} and {len(labels):,}."
+        )
+    if labels.max(initial=0) > 9:
+        raise DataError(f"{path} must hold labels 0 to 9. Found {labels.max()}.")
+    return images, labels
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    candidates = (folder / name, folder / f"{name}.gz", folder / name.replace("-idx", ".idx"))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _require(folder: Path, name: str) -> Path:
+    path = _find(folder, name)
+    if path is None:
+        raise DataError(f"{folder} has no file {name} (or {name}.gz). Run `batchscale data get` for it anew.")
+    return path

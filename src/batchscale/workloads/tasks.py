@@ -1,0 +1,16 @@
+"""The kinds of task a data set can pose; losses and metrics follow from them. Imports no jax."""
+
+from enum import StrEnum
+
+
+class Task(StrEnum):
+    """What a model must give scores for.
+
+    ``classification``: one of several classes. ``multilabel``: any number of classes at once. ``language``: the next
+    token at every position of a sentence. ``quadratic``: a loss of the parameters themselves, without a model.
+    """
+
+    CLASSIFICATION = "classification"
+    MULTILABEL = "multilabel"
+    LANGUAGE = "language"
+    QUADRATIC = "quadratic"
