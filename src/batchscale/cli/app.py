@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from batchscale import __version__
+from batchscale.cli.init import init
 from batchscale.errors import BatchscaleError
 
 USER_MISTAKE = 2
@@ -30,13 +31,20 @@ def make_app() -> typer.Typer:
 
     @app.callback()
     def options(
-        version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+        _version: Annotated[
+            bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+        ] = False,
     ) -> None:
-        if version:
-            typer.echo(f"batchscale {__version__}")
-            raise typer.Exit
+        pass
 
+    app.command("init")(init)
     return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"batchscale {__version__}")
+        raise typer.Exit
 
 
 def main() -> None:

@@ -23,7 +23,8 @@ def unit_points(
     if dimension == 0 or count == 0:
         return np.zeros((count, dimension))
     engine = (qmc.Halton if algorithm is Algorithm.HALTON else qmc.Sobol)(dimension, scramble=True, rng=seed)
-    engine.fast_forward(start)
+    if start:  # scipy's Sobol cannot skip zero points
+        engine.fast_forward(start)
     with warnings.catch_warnings():
         # Sobol's balance holds for powers of two only; a stream that may go on for ever cannot promise one.
         warnings.filterwarnings("ignore", message="The balance properties", category=UserWarning)

@@ -3,7 +3,17 @@
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.bounds import Bounds, natural_bounds
 from batchscale.spec.durations import ALL, Budget, EvaluationPlan, Spacing, Unit, to_steps
-from batchscale.spec.experiment import Algorithm, Experiment, Option, Options, SearchPlan, StopRule, WorkloadSpec
+from batchscale.spec.experiment import (
+    DEFAULT_BUDGET,
+    Algorithm,
+    Experiment,
+    Option,
+    Options,
+    SearchPlan,
+    StopRule,
+    WorkloadSpec,
+)
+from batchscale.spec.file import parse_experiment, read_experiment
 from batchscale.spec.goal import SPLITS, Goal
 from batchscale.spec.plan import Plan, Study, WorkloadFacts, make_plan
 from batchscale.spec.seeds import derive_seed
@@ -12,6 +22,7 @@ from batchscale.spec.workload_name import WorkloadName
 
 __all__ = [
     "ALL",
+    "DEFAULT_BUDGET",
     "SPLITS",
     "Algorithm",
     "BatchSizes",
@@ -38,5 +49,7 @@ __all__ = [
     "derive_seed",
     "make_plan",
     "natural_bounds",
+    "parse_experiment",
+    "read_experiment",
     "to_steps",
 ]

@@ -73,6 +73,7 @@ class SearchPlan:
     max_attempts: int | None = None
 
 
+DEFAULT_BATCH_SIZES = BatchSizes(tuple(2**power for power in range(11)))
 DEFAULT_BUDGET = Budget(amount=30, unit=Unit.EPOCHS, at_least_steps=1000)
 
 
@@ -86,7 +87,7 @@ class Experiment:
 
     workload: WorkloadSpec
     goal: Goal
-    batch_sizes: BatchSizes
+    batch_sizes: BatchSizes = DEFAULT_BATCH_SIZES
     trials: int = 100
     budget: Budget = DEFAULT_BUDGET
     evaluation: EvaluationPlan = field(default_factory=EvaluationPlan)

@@ -48,6 +48,8 @@ class ParameterConfig:
     feasible_points: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "min_value", float(self.min_value))
+        object.__setattr__(self, "max_value", float(self.max_value))
         if self.type is ParameterType.DISCRETE:
             self._check_points()
         else:

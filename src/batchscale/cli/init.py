@@ -1,0 +1,26 @@
+"""``batchscale init``: a commented experiment file to start from."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def init(
+    name: Annotated[str, typer.Argument(help="Name of the file; '.toml' is added.")] = "experiment",
+) -> None:
+    """Write a commented experiment file that runs as it is."""
+    from importlib import resources
+
+    from batchscale.errors import SpecError, one_line
+
+    path = Path(name if name.endswith(".toml") else f"{name}.toml")
+    template = resources.files("batchscale.spec").joinpath("template.toml").read_text(encoding="utf-8")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(template)
+    except FileExistsError:
+        raise SpecError(f"init never overwrites: '{one_line(path)}' exists already. Choose another name.") from None
+    except (OSError, ValueError) as error:
+        raise SpecError(f"init cannot write '{one_line(path)}': {one_line(error)}.") from None
+    typer.echo(f"Wrote {path}. Next: batchscale validate {path}")

@@ -1,0 +1,198 @@
+"""Reading an experiment file: TOML in, a frozen Experiment out, or one clear paragraph.
+
+The file is hostile until checked: its size, its encoding, its syntax, its keys, then the meaning of each value.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from batchscale.errors import SpecError, one_line, suggest_names
+from batchscale.spec.batch_sizes import BatchSizes
+from batchscale.spec.bounds import check_bounds
+from batchscale.spec.durations import Budget, EvaluationPlan, Spacing, Unit
+from batchscale.spec.experiment import (
+    DEFAULT_BATCH_SIZES,
+    DEFAULT_BUDGET,
+    Algorithm,
+    Experiment,
+    Option,
+    Options,
+    SearchPlan,
+    StopRule,
+    WorkloadSpec,
+)
+from batchscale.spec.goal import Goal
+from batchscale.spec.space import SearchSpace
+from batchscale.spec.tables import BudgetTable, EvaluationTable, ExperimentTable, SearchTable, SpaceTable, WorkloadTable
+from batchscale.spec.workload_name import WorkloadName
+
+MAX_FILE_BYTES = 1_000_000
+
+
+def read_experiment(path: Path) -> Experiment:
+    """The experiment that a TOML file describes.
+
+    Raises:
+        SpecError: the file cannot be read or says something that cannot be run; names the file and the key.
+    """
+    try:
+        return parse_experiment(_read_text(path), source=str(path), folder=path.parent)
+    except SpecError as error:
+        raise SpecError(f"{one_line(path, 500)}: {error}") from None
+
+
+def parse_experiment(text: str, source: str = "experiment.toml", folder: Path | None = None) -> Experiment:
+    """The experiment that TOML text describes; paths in it are relative to ``folder``."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"the file must be valid TOML: {one_line(error, 300)}.") from None
+    except (ValueError, RecursionError) as error:  # whole numbers of thousands of digits, tables nested too deep
+        raise SpecError(f"the file must be valid TOML: {one_line(error, 300)}.") from None
+    try:
+        table = ExperimentTable.model_validate(data)
+    except ValidationError as error:
+        raise SpecError(_explain(error)) from None
+    return _to_experiment(table, source, folder or Path())
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise SpecError(f"the experiment file cannot be read ({error.strerror or error}). Give a TOML file.") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise SpecError(f"an experiment file has at most {MAX_FILE_BYTES} bytes; this one is larger.")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"the file must be UTF-8 text. Found byte {error.start} = {content[error.start]:#x}.") from None
+
+
+def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experiment:
+    def part(key: str, value: Any) -> Any:
+        try:
+            return value()
+        except SpecError as error:
+            raise SpecError(f"key '{key}': {error}") from None
+
+    if table.finishers > table.trials:
+        raise SpecError(f"key 'finishers' must not exceed trials = {table.trials}. Found {table.finishers}.")
+    return Experiment(
+        workload=part("workload", lambda: _to_workload(table.workload, folder)),
+        goal=part("goal", lambda: Goal.parse(table.goal)),
+        batch_sizes=part("batch_sizes", lambda: _to_batch_sizes(table.batch_sizes)),
+        trials=table.trials,
+        budget=part("budget", lambda: _to_budget(table.budget)),
+        evaluation=part("evaluation", lambda: _to_evaluation(table.evaluation)),
+        stop=StopRule(table.stop),
+        finishers=table.finishers,
+        search=part("search", lambda: _to_search(table.search)),
+        seed=table.seed,
+        metrics=None if table.metrics is None else tuple(table.metrics),
+        source=source,
+    )
+
+
+def _to_batch_sizes(value: object) -> BatchSizes:
+    return DEFAULT_BATCH_SIZES if value is None else BatchSizes.parse(value)
+
+
+def _to_workload(table: WorkloadTable, folder: Path) -> WorkloadSpec:
+    return WorkloadSpec(
+        name=WorkloadName(table.dataset, table.model, table.optimizer),
+        dataset_options=_to_options(table.dataset_options, "dataset_options"),
+        model_options=_to_options(table.model_options, "model_options"),
+        optimizer_options=_to_options(table.optimizer_options, "optimizer_options"),
+        schedule=table.schedule,
+        file=None if table.file is None else folder / table.file,
+    )
+
+
+def _to_options(values: Mapping[str, Any], key: str) -> Options:
+    return {name: _to_option(value, f"{key}.{name}") for name, value in values.items()}
+
+
+def _to_option(value: object, key: str) -> Option:
+    if isinstance(value, list):
+        return tuple(_to_option(item, key) for item in value)
+    if isinstance(value, bool | int | float | str):
+        return value
+    raise SpecError(
+        f"{key}: an option is a number, a text, true or false, or a list of these. Found {one_line(value)}."
+    )
+
+
+def _to_budget(table: BudgetTable) -> Budget:
+    given = {unit: getattr(table, unit.value) for unit in Unit if getattr(table, unit.value) is not None}
+    if len(given) > 1:
+        raise SpecError(f"give one of steps, examples and epochs. Found {' and '.join(given)}.")
+    unit, amount = next(iter(given.items()), (DEFAULT_BUDGET.unit, DEFAULT_BUDGET.amount))
+    at_least = table.at_least_steps or (1 if given else DEFAULT_BUDGET.at_least_steps)
+    per_batch_size = {_to_batch_size(key): value for key, value in table.per_batch_size.items()}
+    return Budget(amount, unit, at_least, per_batch_size)
+
+
+def _to_evaluation(table: EvaluationTable) -> EvaluationPlan:
+    if table.every is not None and (table.count is not None or table.spacing is not None):
+        raise SpecError("give either 'every', or 'count' with 'spacing'. Found both.")
+    examples = {"train": table.examples.train, "val": table.examples.val, "test": table.examples.test}
+    spacing = Spacing(table.spacing or Spacing.EVEN)
+    return EvaluationPlan(table.every, table.count or EvaluationPlan.count, spacing, examples)
+
+
+def _to_search(table: SearchTable) -> SearchPlan:
+    return SearchPlan(
+        algorithm=Algorithm(table.algorithm),
+        paired=table.paired,
+        space=_to_space(table.space),
+        fixed=table.fixed,
+        per_batch_size={_to_batch_size(key): _to_space(value) for key, value in table.per_batch_size.items()},
+        edge_margin=table.edge_margin,
+        repeats=table.repeats,
+        max_attempts=table.max_attempts,
+    )
+
+
+def _to_space(table: SpaceTable) -> SearchSpace:
+    space = SearchSpace.from_json(table)
+    for config in space:
+        check_bounds(config)
+    return space
+
+
+def _to_batch_size(key: str) -> int:
+    if not (key.isascii() and key.isdigit() and len(key) <= 13 and int(key) >= 1):
+        raise SpecError(f"per_batch_size: each key is a batch size such as 64. Found {one_line(repr(key))}.")
+    return int(key)
+
+
+def _explain(error: ValidationError) -> str:
+    """One problem of the file in words: the rule, the value found, the key. Unknown keys explain the rest, so first."""
+    problems = error.errors(include_url=False)
+    problem = next((item for item in problems if item["type"] == "extra_forbidden"), problems[0])
+    path = _key_path(problem["loc"])
+    key, found = one_line(".".join(path), 200), one_line(repr(problem["input"]))
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key '{key}'; {suggest_names(path[-1], _valid_keys(path[:-1]))}"
+    if problem["type"] == "missing":
+        return f"key '{key}' is needed and missing. 'batchscale init' writes a commented example."
+    rule = problem["msg"].removeprefix("Input ")
+    return f"key '{key}' {rule}. Found {found}."
+
+
+def _key_path(location: tuple[int | str, ...]) -> list[str]:
+    """The keys of a problem; pydantic also lists the alternatives of a value, which are no keys of the file."""
+    return [str(part) for part in location if not str(part).startswith(("constrained-", "literal[", "int", "float"))]
+
+
+def _valid_keys(path: list[str]) -> list[str]:
+    table: Any = ExperimentTable
+    for part in path:
+        table = table.model_fields[part].annotation
+    return list(table.model_fields)

@@ -1,0 +1,43 @@
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchscale.errors import SpecError
+from batchscale.spec import Budget, EvaluationPlan, Spacing, Unit, to_steps
+
+
+def test_all_units_become_steps_rounded_up():
+    assert to_steps(100, Unit.STEPS, 7, None) == 100
+    assert to_steps(100, Unit.EXAMPLES, 7, None) == 15
+    assert to_steps(2.5, Unit.EPOCHS, 64, 1000) == 40
+
+
+def test_epochs_of_sampled_data_are_refused():
+    with pytest.raises(SpecError, match="epochs needs a training set with an end"):
+        to_steps(1, Unit.EPOCHS, 8, None)
+
+
+def test_a_budget_may_differ_at_single_batch_sizes_and_has_a_floor():
+    budget = Budget(10, Unit.EPOCHS, at_least_steps=50, per_batch_size={8: 20})
+    assert [budget.steps(size, 800) for size in (4, 8, 800)] == [2000, 2000, 50]
+
+
+@given(
+    st.integers(1, 10**9),
+    st.integers(1, 300),
+    st.sampled_from(Spacing),
+    st.none() | st.integers(1, 10**8),
+)
+def test_measured_steps_grow_from_zero_to_the_budget(train_steps, count, spacing, every):
+    every = None if every is None else max(every, train_steps // 1000 + 1)
+    steps = EvaluationPlan(every=every, count=count, spacing=spacing).steps(train_steps)
+    assert steps[0] == 0 and steps[-1] == train_steps
+    assert all(early < late for early, late in itertools.pairwise(steps))
+    assert every is not None or len(steps) <= count + 1
+
+
+def test_log_spacing_has_equal_ratios():
+    steps = EvaluationPlan(count=6, spacing=Spacing.LOG).steps(10**6)
+    assert steps == (0, 10, 100, 1000, 10_000, 100_000, 1_000_000)

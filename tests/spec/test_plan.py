@@ -1,0 +1,97 @@
+import dataclasses
+
+import pytest
+
+from batchscale.errors import SpecError
+from batchscale.spec import (
+    ParameterConfig,
+    ParameterType,
+    Scale,
+    SearchSpace,
+    WorkloadFacts,
+    make_plan,
+    parse_experiment,
+)
+
+BASE = """
+goal = "val/classification_error < 0.1"
+batch_sizes = [4, 16, "full"]
+trials = 10
+{top}
+[workload]
+dataset = "digits"
+model = "fc_64"
+optimizer = "momentum"
+[budget]
+epochs = 2
+{rest}
+"""
+
+
+def space(train_steps):
+    return SearchSpace(
+        (
+            ParameterConfig("learning_rate", ParameterType.DOUBLE, 1e-3, 10, Scale.LOG),
+            ParameterConfig("momentum", ParameterType.DOUBLE, 0, 0.999, Scale.REVERSE_LOG),
+            ParameterConfig("learning_rate_decay_steps", ParameterType.INTEGER, train_steps // 2, train_steps),
+        )
+    )
+
+
+def plan(top="", rest="", **changes):
+    experiment = parse_experiment(BASE.format(top=top, rest=rest))
+    facts = WorkloadFacts(
+        name=experiment.workload.name,
+        metrics={"classification_error": False, "average_precision": True},
+        num_train_examples=1000,
+        defaults={"learning_rate": None, "momentum": None, "learning_rate_decay_steps": None, "label_smoothing": 0.0},
+        default_space=space,
+    )
+    return make_plan(experiment, dataclasses.replace(facts, **changes))
+
+
+def test_a_plan_has_one_study_per_batch_size_with_everything_in_steps():
+    studies = plan().studies
+    assert [(study.batch_size, study.train_steps) for study in studies] == [(4, 500), (16, 125), (1000, 2)]
+    assert all(study.evaluation_steps[-1] == study.train_steps for study in studies)
+    assert plan().trial_steps == 10 * (500 + 125 + 2)
+    assert plan().trial_examples == 10 * (500 * 4 + 125 * 16 + 2 * 1000)
+
+
+def test_ranges_of_the_file_replace_defaults_and_fixed_ones_leave_the_space():
+    studies = plan(
+        rest="""[search]
+        fixed = { momentum = 0.9 }
+        space.learning_rate = { scale = "LOG_SCALE", min_value = 0.1, max_value = 1 }
+        per_batch_size.16.learning_rate = { scale = "LOG_SCALE", min_value = 0.5, max_value = 2 }"""
+    ).studies
+    assert studies[0].space.names == ("learning_rate", "learning_rate_decay_steps")
+    assert studies[0].fixed == {"momentum": 0.9}
+    assert [study.space["learning_rate"].max_value for study in studies] == [1, 2, 1]
+    assert studies[1].space["learning_rate_decay_steps"].max_value == 125
+
+
+def test_studies_have_their_own_streams_unless_paired():
+    assert len({study.seed for study in plan().studies}) == 3
+    assert len({study.seed for study in plan(rest="[search]\npaired = true").studies}) == 1
+
+
+@pytest.mark.parametrize(
+    ("top", "rest", "changes", "message"),
+    [
+        ("", "", {"num_train_examples": 10}, "training set of 10 examples. Found 16"),
+        ("", "", {"metrics": {"loss": False}}, "goal: the metric must be one that workload .* reports"),
+        ("", "", {"metrics": {"classification_error": True}}, "to be maximised, so the goal needs '>'"),
+        ("", "", {"splits": ("train",)}, "goal: the metric must be one"),
+        ('metrics = ["eror"]', "", {}, "does not report 'eror'"),
+        ('metrics = ["average_precision"]', "", {}, "goal: the metric must be one"),
+        ("evaluation.examples.val = 0", "", {}, "evaluation.examples.val must not be 0"),
+        ("", "per_batch_size = { 5 = 1 }", {}, "names batch size 5"),
+        ("", "[search]\nfixed = { moment = 0.5 }", {}, "no metaparameter 'moment'; did you mean 'momentum'"),
+        ("", "[search]\nfixed = { momentum = 1.0 }", {}, r"'momentum' must be in \[0, 1\)"),
+        ("", "", {"default_space": lambda _: SearchSpace()}, "has no default; give it a range or a fixed value"),
+    ],
+)
+def test_what_does_not_fit_the_workload_is_refused(top, rest, changes, message):
+    with pytest.raises(SpecError, match=message):
+        plan(top, rest, **changes)

@@ -1,0 +1,79 @@
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchscale.errors import SpecError
+from batchscale.spec import ParameterConfig, ParameterType, Scale, SearchSpace
+
+PUBLISHED = json.loads(
+    """{
+    "end_learning_rate_factor": {"max_value": 0.1, "min_value": 0.0001, "scale": "LOG_SCALE", "type": "DOUBLE"},
+    "label_smoothing": {"feasible_points": [0.0, 0.01, 0.1], "type": "DISCRETE"},
+    "learning_rate": {"max_value": 10.0, "min_value": 0.0001, "scale": "LOG_SCALE", "type": "DOUBLE"},
+    "learning_rate_decay_steps": {"max_value": 600000, "min_value": 300000, "scale": "", "type": "INTEGER"},
+    "momentum": {"max_value": 0.9999, "min_value": 0.9, "scale": "REVERSE_LOG_SCALE", "type": "DOUBLE"}
+    }"""
+)
+
+
+def test_the_published_space_is_read_and_written_unchanged():
+    space = SearchSpace.from_json(PUBLISHED)
+    assert space.to_json() == PUBLISHED
+    assert json.dumps(space.to_json(), sort_keys=True) == json.dumps(PUBLISHED, sort_keys=True)
+    assert space["momentum"].scale is Scale.REVERSE_LOG
+    assert space["learning_rate_decay_steps"].type is ParameterType.INTEGER
+
+
+@pytest.mark.parametrize(
+    ("config", "rule"),
+    [
+        ({"min_value": 2, "max_value": 1}, "min_value must not be above max_value"),
+        ({"min_value": 0, "max_value": 1, "scale": "LOG_SCALE"}, "LOG_SCALE needs min_value > 0"),
+        ({"min_value": -1, "max_value": 1, "scale": "LOG_SCALE"}, "LOG_SCALE needs min_value > 0"),
+        ({"min_value": 0.5, "max_value": 1, "scale": "REVERSE_LOG_SCALE"}, "max_value < 1"),
+        ({"min_value": 0, "max_value": math.inf}, "finite"),
+        ({"min_value": math.nan, "max_value": 1}, "finite"),
+        ({"max_value": 1}, "finite min_value and max_value"),
+        ({"min_value": "a", "max_value": 1}, "min_value is a number"),
+        ({"min_value": True, "max_value": 1}, "min_value is a number"),
+        ({"min_value": 0, "max_value": 10**400}, "too large"),
+        ({"min_value": 0, "max_value": 1, "scale": "LOGARITHMIC"}, "scale is one of LINEAR_SCALE"),
+        ({"min_value": 0, "max_value": 1, "type": "FLOAT"}, "type is one of DOUBLE"),
+        ({"min_value": 0.5, "max_value": 1, "type": "INTEGER"}, "whole numbers"),
+        ({"min_value": 0, "max_valeu": 1}, "unknown key 'max_valeu'; did you mean 'max_value'"),
+        ({"type": "DISCRETE"}, "feasible_points"),
+        ({"type": "DISCRETE", "feasible_points": [1, 1]}, "differ"),
+        ({"type": "DISCRETE", "feasible_points": 3}, "list of numbers"),
+        ({"type": "DISCRETE", "feasible_points": [math.inf]}, "finite"),
+        ("0..1", "table of keys"),
+    ],
+)
+def test_an_impossible_range_is_refused_with_its_rule_and_its_name(config, rule):
+    with pytest.raises(SpecError, match=rule) as caught:
+        SearchSpace.from_json({"my_rate": config})
+    assert "my_rate" in str(caught.value)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3),
+)
+keys = st.sampled_from(["type", "scale", "min_value", "max_value", "feasible_points", "else"])
+
+
+@given(json_values | st.dictionaries(st.text(max_size=5), st.dictionaries(keys, json_values, max_size=5), max_size=3))
+def test_any_json_is_a_space_or_a_clear_refusal(value):
+    try:
+        space = SearchSpace.from_json(value)
+    except SpecError as error:
+        assert "\n" not in str(error)
+    else:
+        assert SearchSpace.from_json(space.to_json()) == space
+
+
+def test_a_config_contains_its_ends_and_integers_only_whole_numbers():
+    config = ParameterConfig("n", ParameterType.INTEGER, 1, 3)
+    assert config.contains(1) and config.contains(3) and not config.contains(2.5) and not config.contains(4)
