@@ -11,9 +11,12 @@ from batchscale.workloads.datasets import load_dataset
 from batchscale.workloads.losses import TASK_LOSSES
 from batchscale.workloads.metrics import task_metrics
 from batchscale.workloads.models.build import Shape, build_model
+from batchscale.workloads.models.quadratic import quadratic_loss, quadratic_metrics, quadratic_model
+from batchscale.workloads.noisy_quadratic import parse_problem
 from batchscale.workloads.optimizers import get_optimizer, regularize
 from batchscale.workloads.schedules import make_schedule
-from batchscale.workloads.workload import Dataset, Metaparameters, Workload
+from batchscale.workloads.tasks import Task
+from batchscale.workloads.workload import Dataset, Loss, Metaparameters, Metric, Model, Workload
 
 
 def get_workload(spec: WorkloadSpec, data_dir: Path | None = None, dataset: Dataset | None = None) -> Workload:
@@ -29,16 +32,26 @@ def get_workload(spec: WorkloadSpec, data_dir: Path | None = None, dataset: Data
     parts = find_parts(spec)
     if dataset is None:
         dataset = load_dataset(spec.name.dataset, spec.dataset_options, data_dir)
+    model, loss, metrics = _model_and_measures(parts, spec, dataset)
     return Workload(
         name=spec.name,
         dataset=dataset,
-        model=build_model(parts.model, Shape(dataset.input_shape, dataset.num_outputs)),
-        loss=TASK_LOSSES[parts.dataset.task],
-        metrics=task_metrics(parts.dataset.task),
+        model=model,
+        loss=loss,
+        metrics=metrics,
         defaults=parts.defaults,
         space=parts.space,
         make_update=_make_update(parts),
     )
+
+
+def _model_and_measures(parts: Parts, spec: WorkloadSpec, dataset: Dataset) -> tuple[Model, Loss, tuple[Metric, ...]]:
+    task = parts.dataset.task
+    if task is Task.QUADRATIC:
+        problem = parse_problem(spec.dataset_options)
+        return quadratic_model(problem), quadratic_loss(problem), quadratic_metrics(problem)
+    model = build_model(parts.model, Shape(dataset.input_shape, dataset.num_outputs))
+    return model, TASK_LOSSES[task], task_metrics(task)
 
 
 def _make_update(parts: Parts) -> Callable[[Metaparameters], optax.GradientTransformation]:

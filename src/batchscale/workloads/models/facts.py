@@ -86,7 +86,7 @@ _ALL = (
     _transformer("shallow", 512, 8, 2048, 2),
     _transformer("narrow_and_shallow", 256, 4, 1024, 2),
     _transformer("wide", 1024, 16, 4096, 6),
-    ModelFacts("quadratic", "quadratic", (Task.QUADRATIC,), {"initial_variance": 1.0}, {}),
+    ModelFacts("quadratic", "quadratic", (Task.QUADRATIC,), {}, {}),
 )
 
 MODELS: Mapping[str, ModelFacts] = {facts.name: facts for facts in _ALL}
@@ -145,9 +145,8 @@ def _checked(model: str, key: str, value: Option, like: Option) -> Option:
         if not _is_size(value):
             raise SpecError(f"{where} is a whole number above 0. Found {one_line(repr(value))}.")
         return value
-    high = float("inf") if key == "initial_variance" else 1.0
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < high:
-        raise SpecError(f"{where} is a number in [0, {high:g}). Found {one_line(repr(value))}.")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise SpecError(f"{where} is a number in [0, 1). Found {one_line(repr(value))}.")
     return float(value)
 
 
