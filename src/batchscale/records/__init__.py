@@ -12,15 +12,19 @@ if TYPE_CHECKING:
     from batchscale.records.model import Status as Status
     from batchscale.records.model import StudyRecord as StudyRecord
     from batchscale.records.model import TrialRecord as TrialRecord
+    from batchscale.records.opening import open_study as open_study
     from batchscale.records.read import read_tree as read_tree
     from batchscale.records.read import read_trial as read_trial
+    from batchscale.records.writer import StudyWriter as StudyWriter
 
 _PUBLIC = {
     "Measurement": "measurements",
     "Records": "frames",
     "Status": "model",
     "StudyRecord": "model",
+    "StudyWriter": "writer",
     "TrialRecord": "model",
+    "open_study": "opening",
     "read_tree": "read",
     "read_trial": "read",
 }
