@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from batchscale.errors import UnknownNameError, one_line, suggest_names
 from batchscale.spec import Options
 from batchscale.workloads.datasets.options import NoOptions, parse_options
+from batchscale.workloads.noisy_quadratic import parse_problem
 from batchscale.workloads.tasks import Task
 
 
@@ -34,6 +35,11 @@ class DatasetEntry:
     facts: Callable[[str, Options], DatasetFacts]
 
 
+def _noisy_quadratic(name: str, options: Options) -> DatasetFacts:
+    dimension = parse_problem(options).dimension
+    return DatasetFacts(name, Task.QUADRATIC, None, dimension, (dimension,))
+
+
 def _images(count: int, shape: tuple[int, int, int]) -> Callable[[str, Options], DatasetFacts]:
     def facts(name: str, options: Options) -> DatasetFacts:
         parse_options(NoOptions, name, options)
@@ -57,7 +63,7 @@ def _entries() -> dict[str, DatasetEntry]:
     }
 
 
-_ENTRIES = _entries()
+_ENTRIES = {**_entries(), "noisy_quadratic": DatasetEntry("noisy_quadratic", None, _noisy_quadratic)}
 
 
 def dataset_names() -> tuple[str, ...]:
