@@ -11,6 +11,7 @@ import typer
 
 from batchscale import __version__
 from batchscale.cli.init import init
+from batchscale.cli.validate import validate
 from batchscale.errors import BatchscaleError
 
 USER_MISTAKE = 2
@@ -38,6 +39,7 @@ def make_app() -> typer.Typer:
         pass
 
     app.command("init")(init)
+    app.command("validate")(validate)
     return app
 
 
