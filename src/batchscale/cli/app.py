@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from batchscale import __version__
+from batchscale.cli.check import check
 from batchscale.cli.init import init
+from batchscale.cli.summary import summary
 from batchscale.cli.validate import validate
 from batchscale.errors import BatchscaleError
 
@@ -40,6 +42,8 @@ def make_app() -> typer.Typer:
 
     app.command("init")(init)
     app.command("validate")(validate)
+    app.command("check")(check)
+    app.command("summary")(summary)
     return app
 
 

@@ -7,6 +7,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from batchscale.records.check import Violation as Violation
+    from batchscale.records.check import check_tree as check_tree
     from batchscale.records.frames import Records as Records
     from batchscale.records.measurements import Measurement as Measurement
     from batchscale.records.model import Status as Status
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from batchscale.records.opening import open_study as open_study
     from batchscale.records.read import read_tree as read_tree
     from batchscale.records.read import read_trial as read_trial
+    from batchscale.records.summary import Summary as Summary
+    from batchscale.records.summary import summarize as summarize
     from batchscale.records.writer import StudyWriter as StudyWriter
 
 _PUBLIC = {
@@ -23,10 +27,14 @@ _PUBLIC = {
     "Status": "model",
     "StudyRecord": "model",
     "StudyWriter": "writer",
+    "Summary": "summary",
     "TrialRecord": "model",
+    "Violation": "check",
+    "check_tree": "check",
     "open_study": "opening",
     "read_tree": "read",
     "read_trial": "read",
+    "summarize": "summary",
 }
 
 __all__ = list(_PUBLIC)

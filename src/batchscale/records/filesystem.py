@@ -27,6 +27,21 @@ class Entry:
     is_link: bool = False
 
 
+class NotAFileError(RecordsError):
+    """A folder, pipe or device where a file should be."""
+
+
+class FileTooLargeError(RecordsError):
+    """A file that is larger than any file of its kind may be."""
+
+    def __init__(self, path: Path | str, size: int, limit: int) -> None:
+        super().__init__(
+            f"{path}: a file of this kind has at most {limit:,} bytes. Found {size:,}. It is damaged or not a record; "
+            "move it out of the tree."
+        )
+        self.size = size
+
+
 class FileSystem:
     """The operating system's files.
 
@@ -127,13 +142,13 @@ class FileSystem:
         try:
             state = os.fstat(handle)
             if not stat.S_ISREG(state.st_mode):
-                raise RecordsError(f"{path}: a file of records is a regular file. Found a folder, pipe or device.")
+                raise NotAFileError(f"{path}: a file of records is a regular file. Found a folder, pipe or device.")
             chunks, size = [], 0
             while chunk := os.read(handle, min(limit + 1 - size, 1 << 24)):
                 chunks.append(chunk)
                 size += len(chunk)
                 if size > limit:
-                    raise too_large(path, max(size, state.st_size), limit)
+                    raise FileTooLargeError(path, max(size, state.st_size), limit)
         finally:
             os.close(handle)
         return b"".join(chunks)
@@ -155,14 +170,6 @@ class FileSystem:
         """The bytes as the only content of a locked file: for people to read, not durable."""
         os.ftruncate(handle, 0)
         os.pwrite(handle, data, 0)
-
-
-def too_large(path: Path | str, size: int, limit: int) -> RecordsError:
-    """The error for a file that is larger than any file of its kind may be."""
-    return RecordsError(
-        f"{path}: a file of this kind has at most {limit:,} bytes. Found {size:,}. It is damaged or not a record; "
-        "move it out of the tree."
-    )
 
 
 REAL = FileSystem()

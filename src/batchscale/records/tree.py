@@ -4,7 +4,7 @@ Links are followed only inside the tree: one that leads outside is refused, one 
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,31 +42,74 @@ class StudyFolder:
         return sorted(number for number in numbers if number is not None)
 
 
-class OutsideLinkError(RecordsError):
+class RefusalError(RecordsError):
+    """A path that is not looked behind: ``rule`` says why, ``found`` what is there."""
+
+    def __init__(self, message: str, path: Path, rule: str, found: str) -> None:
+        super().__init__(message)
+        self.path = path
+        self.rule = rule
+        self.found = found
+
+
+OnRefusal = Callable[[RefusalError], None]
+
+
+class OutsideLinkError(RefusalError):
     """A symbolic link that leads out of the tree, or in a circle."""
 
+    def __init__(self, path: Path, target: Path) -> None:
+        super().__init__(
+            f"{path}: a symbolic link leads to a place inside the tree, and not in a circle. Found a link to "
+            f"{one_line(target, 300)}. Replace it by what it should lead to, or remove it.",
+            path,
+            "outside-link",
+            f"a link to {one_line(target, 300)}",
+        )
 
-def iter_studies(root: Path, fs: FileSystem = REAL) -> Iterator[StudyFolder]:
+
+class UnlistableError(RefusalError):
+    """A folder that cannot be listed."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"{path}: every folder of the tree can be listed. Found: {reason}.", path, "unreadable", reason
+        )
+
+
+def refuse(error: RefusalError) -> None:
+    """Raise the refusal: the way of everyone who does not collect them."""
+    raise error
+
+
+def iter_studies(root: Path, fs: FileSystem = REAL, on_refusal: OnRefusal = refuse) -> Iterator[StudyFolder]:
     """The study folders of the tree, or of the part of a tree, at ``root``, in order of their paths.
 
+    ``on_refusal`` hears of links that lead outside and folders that cannot be listed; unless it raises, they are
+    passed over.
+
     Raises:
-        RecordsError: there is no directory, it cannot be listed, or a link leads outside.
+        RecordsError: there is no directory.
     """
     if fs is REAL:
         require_directory(root)
-    yield from _walk(fs.resolve(root), root, (), fs)
+    yield from _walk(fs.resolve(root), root, (), fs, on_refusal)
 
 
-def list_folder(base: Path, folder: Path, fs: FileSystem = REAL) -> list[Entry]:
+def list_folder(base: Path, folder: Path, fs: FileSystem = REAL, on_refusal: OnRefusal = refuse) -> list[Entry]:
     """What a folder of the tree at ``base`` holds, links replaced by what they lead to, inside the tree only."""
     try:
         entries = fs.list_directory(folder)
     except OSError as error:
-        raise RecordsError(f"{folder}: every folder of the tree can be listed. Found: {error.strerror}.") from None
-    return [_follow(base, folder, entry, fs) if entry.is_link else entry for entry in entries]
+        on_refusal(UnlistableError(folder, error.strerror or str(error)))
+        return []
+    if not any(entry.is_link for entry in entries):
+        return entries
+    followed = [_follow(base, folder, entry, fs, on_refusal) if entry.is_link else entry for entry in entries]
+    return [entry for entry in followed if entry is not None]
 
 
-def _follow(base: Path, folder: Path, entry: Entry, fs: FileSystem) -> Entry:
+def _follow(base: Path, folder: Path, entry: Entry, fs: FileSystem, on_refusal: OnRefusal) -> Entry | None:
     path = folder / entry.name
     try:
         target = fs.resolve(path)
@@ -74,15 +117,15 @@ def _follow(base: Path, folder: Path, entry: Entry, fs: FileSystem) -> Entry:
         return Entry(entry.name, is_dir=False)  # leads nowhere: whoever needs the file will say so
     here = fs.resolve(folder)
     if not target.is_relative_to(base) or here == target or here.is_relative_to(target):
-        raise OutsideLinkError(
-            f"{path}: a symbolic link leads to a place inside the tree, and not in a circle. Found a link to "
-            f"{one_line(target, 300)}. Replace it by what it should lead to, or remove it."
-        )
+        on_refusal(OutsideLinkError(path, target))
+        return None
     return Entry(entry.name, fs.is_dir(target))
 
 
-def _walk(base: Path, folder: Path, folders: tuple[str, ...], fs: FileSystem) -> Iterator[StudyFolder]:
-    entries = list_folder(base, folder, fs)
+def _walk(
+    base: Path, folder: Path, folders: tuple[str, ...], fs: FileSystem, on_refusal: OnRefusal
+) -> Iterator[StudyFolder]:
+    entries = list_folder(base, folder, fs, on_refusal)
     study = StudyFolder(folder, folders, tuple(entries))
     if study.has_file or _should_be_study(study, fs):
         yield study
@@ -91,7 +134,7 @@ def _walk(base: Path, folder: Path, folders: tuple[str, ...], fs: FileSystem) ->
         return
     for entry in entries:
         if entry.is_dir and not entry.name.startswith("."):
-            yield from _walk(base, folder / entry.name, (*folders, entry.name), fs)
+            yield from _walk(base, folder / entry.name, (*folders, entry.name), fs, on_refusal)
 
 
 def _should_be_study(study: StudyFolder, fs: FileSystem) -> bool:
