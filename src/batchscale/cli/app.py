@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from batchscale import __version__
+from batchscale.cli.data import make_data_app
 from batchscale.cli.init import init
 from batchscale.cli.validate import validate
 from batchscale.errors import BatchscaleError
@@ -40,6 +41,7 @@ def make_app() -> typer.Typer:
 
     app.command("init")(init)
     app.command("validate")(validate)
+    app.add_typer(make_data_app(), name="data")
     return app
 
 
