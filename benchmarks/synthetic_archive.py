@@ -117,6 +117,7 @@ def _study_members(study: PublishedStudy, scale: Scale, seed: int, counts: Count
     space = _space(study, model, train_steps)
     numbers = [scale.count(n) for n in (study.complete, study.incomplete, study.infeasible)]
     points = _points(space, sum(numbers), rng)
+    _plant_best(points, study, model)
     statuses = _statuses(points, numbers, rng)
     yield f"{study.folder}/study.json", _json(_study_json(study, space, train_steps))
     curves = _curves(study, model, points, statuses, train_steps, scale, rng)
@@ -203,6 +204,17 @@ def _points(space: dict[str, dict[str, Any]], count: int, rng: np.random.Generat
     return {name: _values(config, units[:, column]) for column, (name, config) in enumerate(space.items())}
 
 
+def _plant_best(points: dict[str, np.ndarray], study: PublishedStudy, model: LossModel) -> None:
+    """Make the first trial the best one, so that the goal is reached at every scale."""
+    rate = _best_rate(study, model)
+    if "momentum" in points:
+        points["momentum"][0] = 1 - 10**-1.5
+        rate *= 10**-1.5
+    points["learning_rate"][0] = rate
+    if model.label_smoothing:
+        points["label_smoothing"][0] = max(model.label_smoothing)
+
+
 def _values(config: dict[str, Any], unit: np.ndarray) -> np.ndarray:
     if config["type"] == "DISCRETE":
         points = np.array(config["feasible_points"])
@@ -222,11 +234,13 @@ def _effective_rate(points: dict[str, np.ndarray]) -> np.ndarray:
 def _statuses(points: dict[str, np.ndarray], numbers: list[int], rng: np.random.Generator) -> np.ndarray:
     """Indices into STATUSES: the trials of the largest effective learning rates diverge."""
     rate = np.log10(_effective_rate(points))
-    order = np.argsort(rate + rng.normal(0, 0.1, len(rate)), kind="stable")
+    rank = rate + rng.normal(0, 0.1, len(rate))
+    rank[0] = -np.inf  # the planted trial is COMPLETE
+    order = np.argsort(rank, kind="stable")
     _, incomplete, infeasible = numbers
     statuses = np.zeros(len(rate), int)
     statuses[order[len(rate) - infeasible :]] = 2
-    feasible = np.sort(order[: len(rate) - infeasible])
+    feasible = np.sort(order[1 : len(rate) - infeasible])
     statuses[rng.choice(feasible, incomplete, replace=False)] = 1
     return statuses
 

@@ -14,14 +14,20 @@ if TYPE_CHECKING:
     from batchscale.records.model import Status as Status
     from batchscale.records.model import StudyRecord as StudyRecord
     from batchscale.records.model import TrialRecord as TrialRecord
+    from batchscale.records.open import read_records as read_records
     from batchscale.records.opening import open_study as open_study
     from batchscale.records.read import read_tree as read_tree
     from batchscale.records.read import read_trial as read_trial
     from batchscale.records.summary import Summary as Summary
     from batchscale.records.summary import summarize as summarize
+    from batchscale.records.table_import import ImportOptions as ImportOptions
+    from batchscale.records.table_import import ImportSummary as ImportSummary
+    from batchscale.records.table_import import import_records as import_records
     from batchscale.records.writer import StudyWriter as StudyWriter
 
 _PUBLIC = {
+    "ImportOptions": "table_import",
+    "ImportSummary": "table_import",
     "Measurement": "measurements",
     "Records": "frames",
     "Status": "model",
@@ -31,7 +37,9 @@ _PUBLIC = {
     "TrialRecord": "model",
     "Violation": "check",
     "check_tree": "check",
+    "import_records": "table_import",
     "open_study": "opening",
+    "read_records": "open",
     "read_tree": "read",
     "read_trial": "read",
     "summarize": "summary",
