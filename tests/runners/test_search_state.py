@@ -77,6 +77,7 @@ def play(rules: SearchRules, outcomes: list[Outcome], chance: random.Random) -> 
         until = chance.choice(possible)
         trained += until - max(known.step, 0)
         outcomes[need.point].tell(known, until)
+        state.changed()
     return state, trained
 
 
@@ -134,6 +135,7 @@ def test_divergent_trials_are_replaced_all_at_once():
     state.points = [Knowledge() for _ in range(3)]
     for known, o in zip(state.points, [Outcome(None, 1), Outcome(None, 1), Outcome(None, None)], strict=True):
         o.tell(known, 2)
+    state.changed()
     assert state.likely_count() == 5
     assert {need.point for need in state.needs()} == {2, 3, 4}
 
@@ -146,6 +148,7 @@ def test_a_failed_trial_is_replaced_and_recorded_incomplete():
         while len(state.points) <= need.point:
             state.points.append(Knowledge())
         outcomes[need.point].tell(state.points[need.point], need.until)
+        state.changed()
     assert [(e.status, e.step) for e in state.endings()] == [
         (Status.INCOMPLETE, 5),
         (Status.COMPLETE, 20),

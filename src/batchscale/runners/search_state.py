@@ -69,6 +69,27 @@ class SearchState:
     def __init__(self, rules: SearchRules, known: Sequence[Knowledge] = ()) -> None:
         self.rules = rules
         self.points: list[Knowledge] = list(known)
+        self._count: int | None = None
+
+    def get(self, point: int) -> Knowledge:
+        """What is known of a point; a point never heard of is known from now on."""
+        self.points.extend(Knowledge() for _ in range(point + 1 - len(self.points)))
+        return self.points[point]
+
+    def put(self, point: int, known: Knowledge) -> None:
+        """Replace what is known of a point."""
+        self.get(point)
+        self.points[point] = known
+        self.changed()
+
+    def cut(self, count: int) -> None:
+        """Forget all points from this one on."""
+        del self.points[count:]
+        self.changed()
+
+    def changed(self) -> None:
+        """Something was learned, or the rules are others: what follows from them is worked out anew."""
+        self._count = None
 
     # --- the finish of the race ------------------------------------------------------------------------------
 
@@ -100,8 +121,17 @@ class SearchState:
     # --- how many points -------------------------------------------------------------------------------------
 
     def count(self) -> int:
-        """The smallest n that may still be the search: certain once `needs` is empty; at most ``max_attempts``."""
-        n = min(self.rules.trials, self.rules.max_attempts)
+        """The smallest n that may still be the search: certain once `needs` is empty; at most ``max_attempts``.
+
+        Points that are recorded belong to the search, also when it now asks for less.
+        """
+        if self._count is None:
+            self._count = self._find_count()
+        return self._count
+
+    def _find_count(self) -> int:
+        recorded = max((i + 1 for i, point in enumerate(self.points) if point.recorded is not None), default=0)
+        n = max(min(self.rules.trials, self.rules.max_attempts), recorded)
         while n < self.rules.max_attempts and self._feasible(n, self.finish_at_least(n)) < self.rules.trials:
             n += 1
         return n
@@ -155,6 +185,14 @@ class SearchState:
         count = self.count()
         finish = self.finish(count)
         return [self._ending(point, finish) for point in self.points[:count]]
+
+    def unrecorded(self) -> list[tuple[int, Ending]]:
+        """The points that have come to their end and are not recorded that far."""
+        return [
+            (index, ending)
+            for index, (point, ending) in enumerate(zip(self.points, self.endings(), strict=False))
+            if (point.over or point.step >= ending.step) and (point.recorded is None or point.recorded < ending.step)
+        ]
 
     def _ending(self, point: Knowledge, finish: int) -> Ending:
         if point.failed is not None:
