@@ -68,10 +68,12 @@ def log_range(values: Iterable[float | None], base: int = 2, margin: float = 0.3
 def power_ticks(span: LogRange, at_most: int = 8) -> list[float]:
     """Whole powers inside a range, evenly spaced, not more than ``at_most``.
 
-    >>> power_ticks(LogRange(-0.5, 16.5))
-    [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536]
+    >>> power_ticks(LogRange(0.5, 16.9))
+    [4, 16, 64, 256, 1024, 4096, 16384, 65536]
     """
-    low, high = math.ceil(span.low), math.floor(span.high)
+    # A label at the very end would stick out of the panel and push its title away.
+    inset = 0.03 * (span.high - span.low)
+    low, high = math.ceil(span.low + inset), math.floor(span.high - inset)
     for spacing in (1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 64, 128, 256, 512):
         first = math.ceil(low / spacing) * spacing
         exponents = range(first, high + 1, spacing)

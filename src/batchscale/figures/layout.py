@@ -58,8 +58,7 @@ def missing_panel(title: str, message: str, theme: Theme, size: PanelSize = NORM
 
 def layered(layers: Sequence[alt.Chart], title: alt.TitleParams, size: PanelSize) -> alt.LayerChart:
     """Layers of one panel, the first at the bottom."""
-    chart: alt.LayerChart = alt.layer(*layers).properties(width=size.width, height=size.height, title=title)
-    return chart
+    return alt.LayerChart(layer=list(layers), width=size.width, height=size.height, title=title)
 
 
 def panel_grid(panels: Sequence[Chart], columns: int) -> Chart:
