@@ -12,6 +12,7 @@ import polars as pl
 from batchscale.analysis import Baseline, regimes, steps_to_result
 from batchscale.errors import AnalysisError
 from batchscale.figures.names import differing_labels, workload_label
+from batchscale.figures.notes import NOT_REACHED, note_frame, workload_literals, workload_values
 from batchscale.records.frames import Records
 from batchscale.spec import Budget, Goal, WorkloadName
 
@@ -98,13 +99,13 @@ def _series_frame(records: Records, panel: CurvePanel, series: Series, baseline:
     named = replace(series, label=label)
     chosen = records.workload(series.workload)
     if chosen.studies.is_empty():
-        return note_row(panel, named, f"no records of {series.workload}")
+        return _note_row(panel, named, f"no records of {series.workload}")
     if series.first_trials is not None:
         chosen = chosen.first_trials(series.first_trials)
     try:
         results = steps_to_result(chosen, series.goal, budget=series.budget)
     except AnalysisError as error:
-        return note_row(panel, named, str(error))
+        return _note_row(panel, named, str(error))
     rows = results.select("batch_size", pl.col("steps").cast(pl.Float64), "trial_id", "trials", "reached", "infeasible")
     return _complete(rows, panel, named, baseline)
 
@@ -113,7 +114,7 @@ def _complete(rows: pl.DataFrame, panel: CurvePanel, series: Series, baseline: B
     reached = rows.drop_nulls("steps")
     if reached.is_empty():
         trials = int(rows["trials"].sum() or 0)
-        return note_row(panel, series, f"none of {trials:,} trials reached {series.goal}")
+        return _note_row(panel, series, f"none of {trials:,} trials reached {series.goal}")
     scale, problem = 1.0, None
     if panel.normalise_at is not None:
         at = reached.filter(pl.col("batch_size") == panel.normalise_at)["steps"]
@@ -122,13 +123,11 @@ def _complete(rows: pl.DataFrame, panel: CurvePanel, series: Series, baseline: B
             problem = f"goal not reached at the normalising batch size {panel.normalise_at:,}"
     examples = _perfect_examples(reached, baseline)
     value = pl.col("steps") / scale if scale else pl.lit(None, dtype=pl.Float64)
-    note = pl.when(pl.col("steps").is_null()).then(pl.lit("goal not reached")).otherwise(pl.lit(problem))
+    note = pl.when(pl.col("steps").is_null()).then(pl.lit(NOT_REACHED)).otherwise(pl.lit(problem))
     return rows.with_columns(
         pl.lit(panel.title).alias("panel"),
         pl.lit(series.label).alias("series"),
-        pl.lit(series.workload.dataset).alias("dataset"),
-        pl.lit(series.workload.model).alias("model"),
-        pl.lit(series.workload.optimizer).alias("optimizer"),
+        *workload_literals(series.workload),
         pl.lit(str(series.goal)).alias("goal"),
         value.alias("value"),
         (examples / pl.col("batch_size") / (scale or 1.0)).alias("perfect"),
@@ -136,19 +135,9 @@ def _complete(rows: pl.DataFrame, panel: CurvePanel, series: Series, baseline: B
     ).select(pl.col(name).cast(kind) for name, kind in CURVE_SCHEMA.items())
 
 
-def note_row(panel: CurvePanel, series: Series, note: str) -> pl.DataFrame:
-    """A row that only says what is missing from a panel."""
-    workload = series.workload
-    values = {
-        "panel": panel.title,
-        "series": series.label,
-        "dataset": workload.dataset,
-        "model": workload.model,
-        "optimizer": workload.optimizer,
-        "goal": str(series.goal),
-        "note": note,
-    }
-    return pl.DataFrame([{name: values.get(name) for name in CURVE_SCHEMA}], schema=CURVE_SCHEMA)
+def _note_row(panel: CurvePanel, series: Series, note: str) -> pl.DataFrame:
+    values = {**workload_values(series.workload), "goal": str(series.goal)}
+    return note_frame(CURVE_SCHEMA, note, panel=panel.title, series=series.label, **values)
 
 
 def _perfect_examples(reached: pl.DataFrame, baseline: Baseline | str) -> float:

@@ -17,6 +17,7 @@ from batchscale.figures.layout import (
     panel_grid,
     panel_title,
 )
+from batchscale.figures.notes import panel_notes
 from batchscale.figures.theme import LIGHT, Theme, series_colours
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
@@ -57,21 +58,6 @@ def plot_curves(
     return finish(panel_grid(charts, columns), theme, title)
 
 
-def panel_notes(frame: pl.DataFrame) -> list[str]:
-    """What a panel lacks, one sentence per kind of lack."""
-    several = frame["series"].n_unique() > 1
-    notes = [
-        f"{series}: {note}" if several else str(note)
-        for series, note in frame.filter(pl.col("batch_size").is_null()).select("series", "note").iter_rows()
-    ]
-    lacking = frame.filter(pl.col("batch_size").is_not_null() & pl.col("note").is_not_null())
-    for (series, note), rows in lacking.group_by("series", "note", maintain_order=True):
-        sizes = ", ".join(f"{size:,}" for size in rows["batch_size"])
-        words = f"{note} at {sizes}" if note == "goal not reached" else str(note)
-        notes.append(f"{series}: {words}" if several else words)
-    return notes
-
-
 def _panel(frame: pl.DataFrame, theme: Theme, normalised: bool, ordered: bool, size: PanelSize, legend: bool) -> Chart:
     title = frame["panel"][0]
     points = frame.drop_nulls("value")
@@ -94,12 +80,13 @@ def _panel(frame: pl.DataFrame, theme: Theme, normalised: bool, ordered: bool, s
 
 
 def series_scales(
-    labels: Sequence[str], theme: Theme, ordered: bool, *, legend: bool = True, title: str | None = None
+    labels: Sequence[str], theme: Theme, ordered: bool, *, legend: bool = True, corner: str = "bottom-left"
 ) -> tuple[alt.Color, alt.Shape]:
-    """Colour and shape of each series, with the legend in the corner that falling curves leave empty."""
+    """Colour and shape of each series, with the legend in a corner: bottom left is what falling curves leave empty."""
     colours = series_colours(theme, len(labels), ordered=ordered)
     shapes = [SHAPES[i % len(SHAPES)] for i in range(len(labels))]
-    box = alt.Legend(title=title, orient="bottom-left", offset=6, fillColor=theme.ground, padding=3) if legend else None
+    # The word list of corners is Altair's; a wrong one fails its validation in the tests.
+    box = alt.Legend(title=None, orient=corner, offset=6, padding=3) if legend else None  # type: ignore[arg-type]
     colour = alt.Color("series:N", sort=None, scale=alt.Scale(domain=labels, range=colours), legend=box)
     return colour, alt.Shape("series:N", sort=None, scale=alt.Scale(domain=labels, range=shapes), legend=box)
 

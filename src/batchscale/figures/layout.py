@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 import polars as pl
@@ -61,14 +61,20 @@ def layered(layers: Sequence[alt.Chart], title: alt.TitleParams, size: PanelSize
     return alt.LayerChart(layer=list(layers), width=size.width, height=size.height, title=title)
 
 
-def panel_grid(panels: Sequence[Chart], columns: int) -> Chart:
-    """Panels in rows of ``columns``; colours, shapes and axes are each panel's own."""
+def panel_grid(panels: Sequence[Chart], columns: int, *, one_legend: bool = False) -> Chart:
+    """Panels in rows of ``columns``; axes are each panel's own, colours and shapes too unless they have one legend."""
     if len(panels) == 1:
         return panels[0]
+    marks: Literal["shared", "independent"] = "shared" if one_legend else "independent"
     grid: Chart = alt.concat(*panels, columns=columns).resolve_scale(
-        color="independent", shape="independent", x="independent", y="independent", fill="independent"
+        x="independent", y="independent", color=marks, shape=marks, strokeDash=marks
     )
     return grid
+
+
+def legend_below(title: str | None = None) -> alt.Legend:
+    """One legend for all panels, in a row below them."""
+    return alt.Legend(title=title, orient="bottom", direction="horizontal", titleAnchor="start", offset=10, columns=6)
 
 
 def finish(chart: Chart, theme: Theme, title: str | None = None, notes: Sequence[str] = ()) -> Chart:

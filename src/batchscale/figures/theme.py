@@ -123,7 +123,8 @@ def vega_config(theme: Theme) -> dict[str, Any]:
         "titleFontSize": 11,
         "titleFontWeight": "normal",
         "labelLimit": 260,
-        "symbolStrokeWidth": 2,
+        "symbolSize": 55,
+        "symbolStrokeWidth": 1.5,
         "rowPadding": 1,
     }
     title = {
