@@ -34,5 +34,13 @@ test-slow: $(STAMP) ## the long tests as well
 torture: $(STAMP) ## hundreds of kills, crashes and full disks
 	$(PYTEST) -m torture --timeout 7200
 
+docs: $(STAMP) $(VENV)/.docs ## build the documentation as web pages in site/
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html"
+
+$(VENV)/.docs: $(STAMP)
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
 clean: ## remove everything that make created
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -56,6 +56,7 @@ def _entries() -> dict[str, DatasetEntry]:
         "fashion_mnist": DatasetEntry("fashion_mnist", "fashion_mnist", mnist),
         "solution_quality/mnist": DatasetEntry("mnist", "mnist", mnist),
         "solution_quality/fashion_mnist": DatasetEntry("fashion_mnist", "fashion_mnist", mnist),
+        "cifar_10": DatasetEntry("cifar_10", "cifar_10", _images(45_000, (32, 32, 3))),
         **{
             f"mnist_subsets/mnist_{count}": DatasetEntry("mnist", "mnist", _images(count, (28, 28, 1)))
             for count in (6_875, 13_750, 27_500, 55_000)
@@ -76,6 +77,11 @@ def check_dataset_name(name: str) -> DatasetEntry:
     if name not in _ENTRIES:
         raise UnknownNameError(f"No data set is called {one_line(repr(name))}: {suggest_names(name, _ENTRIES)}")
     return _ENTRIES[name]
+
+
+def files_folder(name: str) -> str | None:
+    """The folder name under which a data set's files are kept; None for a set that needs no files."""
+    return check_dataset_name(name).folder
 
 
 def dataset_facts(name: str, options: Options) -> DatasetFacts:

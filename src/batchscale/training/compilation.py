@@ -1,0 +1,81 @@
+"""Compilation: the persistent cache in the user's cache folder, and a count of what was compiled.
+
+Nothing happens at import; ``use_compilation_cache`` is called by whoever starts an engine.
+"""
+
+import hashlib
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.monitoring
+
+_COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
+_MISS_EVENT = "/jax/compilation_cache/cache_misses"
+MAX_CACHE_BYTES = 4 * 2**30
+
+
+def user_cache_dir() -> Path:
+    """The folder for what can always be made again: ``$BATCHSCALE_CACHE``, or batchscale in the user's cache folder."""
+    if named := os.environ.get("BATCHSCALE_CACHE"):
+        return Path(named).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "batchscale"
+
+
+def machine_id() -> str:
+    """A short name of the processor and JAX version: compiled code and measured choices hold for it alone."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+    except OSError:
+        cpu = [platform.processor()]
+    text = "\n".join([platform.machine(), jax.__version__, *cpu])
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def use_compilation_cache(cache_dir: str | Path | None = None) -> None:
+    """Keeps compiled programs across processes; a cache folder that the user has given to JAX is left as it is."""
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
+        return
+    update: Callable[[str, object], None] = jax.config.update
+    folder = (Path(cache_dir) if cache_dir else user_cache_dir()) / "xla" / machine_id()
+    update("jax_compilation_cache_dir", str(folder))
+    update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    update("jax_persistent_cache_min_entry_size_bytes", 0)
+    update("jax_compilation_cache_max_size", MAX_CACHE_BYTES)
+
+
+@dataclass
+class CompileCount:
+    """What this process has compiled (or loaded from the cache) so far, and how long that took."""
+
+    programs: int = 0
+    seconds: float = 0.0
+    cache_misses: int = 0
+
+
+_COUNT: CompileCount | None = None
+
+
+def compile_count() -> CompileCount:
+    """The running count of this process; counting starts with the first call."""
+    global _COUNT
+    if _COUNT is None:
+        _COUNT = count = CompileCount()
+
+        def on_duration(event: str, duration_secs: float, **_: str | int) -> None:
+            if event == _COMPILE_EVENT:
+                count.programs += 1
+                count.seconds += duration_secs
+
+        def on_event(event: str, **_: str | int) -> None:
+            if event == _MISS_EVENT:
+                count.cache_misses += 1
+
+        jax.monitoring.register_event_duration_secs_listener(on_duration)
+        jax.monitoring.register_event_listener(on_event)
+    return _COUNT

@@ -1,0 +1,92 @@
+"""The compiled training loop: many steps of a whole population per dispatch, no Python in between.
+
+The number of steps is an argument, so that a chunk of any length runs the same program. The slots of a population are
+fixed when it is compiled; which trial sits in a slot, and whether it moves, is data.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from batchscale.training.order import batch_indices
+from batchscale.training.state import TrialState, noise_key
+from batchscale.training.step import Fetch, StepConfig, is_alive, make_step
+from batchscale.workloads.workload import ArraySplit, Batch, SampledSplit, Split, Workload
+
+Advance = Callable[[TrialState, jax.Array, Any, jax.Array], TrialState]
+"""(population, until step of each slot, training data, number of steps) → population; the first is consumed."""
+
+
+def make_advance(workload: Workload, config: StepConfig, slots: int) -> Advance:
+    """The compiled program that advances all slots by up to a number of steps.
+
+    Its training data is what ``workload.dataset`` stores: the arrays on the device, nothing for sampled data, and for
+    a set that is read on the host the fed batches with leading axes slot and step.
+    """
+    step = make_step(workload, config)
+    train = workload.dataset.splits["train"]
+    fed = not isinstance(train, ArraySplit | SampledSplit)
+
+    def one(state: TrialState, until: jax.Array, data: Any) -> TrialState:
+        return step(state, _make_fetch(train, config, state, data), is_alive(state, until))
+
+    def advance(population: TrialState, until: jax.Array, data: Any, num_steps: jax.Array) -> TrialState:
+        def body(i: jax.Array, population: TrialState) -> TrialState:
+            now = jax.tree.map(lambda leaf: leaf[:, i], data) if fed else data
+            if slots == 1:  # a population of one compiles to exactly the program of a trial alone
+                alone = one(_squeeze(population), until[0], _squeeze(now) if fed else now)
+                moved: TrialState = jax.tree.map(lambda leaf: leaf[None], alone)
+            else:
+                moved = jax.vmap(one, in_axes=(0, 0, 0 if fed else None))(population, until, now)
+            return moved
+
+        later: TrialState = jax.lax.fori_loop(jnp.int32(0), num_steps, body, population)
+        return later
+
+    return jax.jit(advance, donate_argnums=0)
+
+
+def _make_fetch(train: Split, config: StepConfig, state: TrialState, data: Any) -> Fetch:
+    if isinstance(train, SampledSplit):
+        batch = train.sample(jax.random.fold_in(noise_key(state), 0x5A), config.batch_size)
+        return lambda start, size: batch if size == config.batch_size else _slice(batch, start, size)
+    if not isinstance(train, ArraySplit):
+        return lambda start, size: _slice(data, start, size)
+    indices = batch_indices(state.order_key, state.epoch, state.offset, config.batch_size, train.num_examples)
+
+    def fetch(start: jax.Array | int, size: int) -> Batch:
+        wanted = jax.lax.dynamic_slice_in_dim(indices, start, size)
+        return {name: leaf.at[wanted].get(mode="promise_in_bounds") for name, leaf in data.items()}
+
+    return fetch
+
+
+def _slice(batch: Batch, start: jax.Array | int, size: int) -> Batch:
+    return {name: jax.lax.dynamic_slice_in_dim(leaf, start, size) for name, leaf in batch.items()}
+
+
+def _squeeze(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[0], tree)
+
+
+def make_enter() -> Callable[[TrialState, TrialState, jax.Array], TrialState]:
+    """The compiled program that puts a trial's state into a slot; the population is consumed."""
+
+    def enter(population: TrialState, member: TrialState, slot: jax.Array) -> TrialState:
+        def put(leaf: jax.Array, new: jax.Array) -> Any:
+            return jax.lax.dynamic_update_index_in_dim(leaf, new, slot, 0)
+
+        filled: TrialState = jax.tree.map(put, population, member)
+        return filled
+
+    return jax.jit(enter, donate_argnums=0)
+
+
+def take_member(population: TrialState, slot: jax.Array | int) -> TrialState:
+    """The state of the trial in a slot."""
+    member: TrialState = jax.tree.map(
+        lambda leaf: jax.lax.dynamic_index_in_dim(leaf, slot, 0, keepdims=False), population
+    )
+    return member

@@ -1,0 +1,142 @@
+"""The slots of a population: which trial sits where, and what becomes of those that must leave.
+
+States of trials that are not in a slot are parked in host memory, and beyond a limit in checkpoints. A trial that is
+in none of the three starts from its seed again: where it ran never changes its results.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batchscale.training.checkpoints import CheckpointStore, SavedTrial
+from batchscale.training.loop import make_enter, take_member
+from batchscale.training.state import TrialState
+
+
+@dataclass
+class Trial:
+    """What the engine knows of a trial besides its state: measurements so far, and the facts last read from it."""
+
+    trial_id: int
+    identity: str
+    rows: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    step: int = 0
+    diverged_at: int | None = None
+
+
+class Population:
+    """A fixed number of slots on the device, with a parking place."""
+
+    def __init__(self, template: TrialState, slots: int, store: CheckpointStore | None, max_parked_bytes: int) -> None:
+        self.slots = slots
+        self.state: TrialState = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * slots), template)
+        self._template = jax.tree.map(np.asarray, template)
+        self._store = store
+        self._slot_of: OrderedDict[int, int] = OrderedDict()  # trial id → slot, least recently used first
+        self._parked: OrderedDict[int, TrialState] = OrderedDict()
+        member_bytes = max(1, sum(leaf.nbytes for leaf in jax.tree.leaves(self._template)))
+        self._max_parked = max(1, max_parked_bytes // member_bytes)
+        self._trials: dict[int, Trial] = {}
+        self._enter = make_enter()
+        self._take = jax.jit(take_member)
+
+    def slot_of(self, trial_id: int) -> int:
+        """The slot in which a trial sits."""
+        return self._slot_of[trial_id]
+
+    def find(self, trial_id: int, identity: str) -> Trial | None:
+        """The trial if its state is in memory or checkpointed and belongs to the same metaparameters and seed."""
+        trial = self._trials.get(trial_id)
+        if trial is not None and trial.identity != identity:
+            self.forget(trial_id)
+            return None
+        if trial is not None and (trial_id in self._slot_of or trial_id in self._parked):
+            return trial
+        return self.restore(trial_id, identity)
+
+    def restore(self, trial_id: int, identity: str) -> Trial | None:
+        """The trial from its newest checkpoint, parked; None if it has none."""
+        saved = self._store.restore(trial_id, self._template, identity) if self._store else None
+        if saved is None:
+            return None
+        self._slot_of.pop(trial_id, None)
+        trial = Trial(trial_id, identity, dict(saved.rows))
+        self._park(trial_id, saved.state)
+        self._trials[trial_id] = trial
+        note(trial, int(saved.state.step), int(saved.state.diverged_at))
+        return trial
+
+    def start(self, trial: Trial, state: TrialState) -> None:
+        """Takes a new trial in; it waits in the parking place for a slot."""
+        self._trials[trial.trial_id] = trial
+        self._slot_of.pop(trial.trial_id, None)
+        self._park(trial.trial_id, state)
+
+    def place(self, trial_id: int, busy: set[int]) -> int:
+        """Puts a trial into a slot; the trial used longest ago and not ``busy`` makes room."""
+        if trial_id not in self._slot_of:
+            slot = self._free_slot(busy)
+            member = self._parked.pop(trial_id)
+            self.state = self._enter(self.state, jax.tree.map(jnp.asarray, member), jnp.int32(slot))
+            self._slot_of[trial_id] = slot
+        self._slot_of.move_to_end(trial_id)
+        return self._slot_of[trial_id]
+
+    def save(self, trial_id: int) -> None:
+        """Writes a checkpoint of a trial in memory."""
+        if self._store is not None:
+            trial = self._trials[trial_id]
+            self._store.save(trial_id, SavedTrial(self._member(trial_id), trial.rows, trial.identity))
+
+    def forget(self, trial_id: int) -> None:
+        """Drops everything of a trial."""
+        self._slot_of.pop(trial_id, None)
+        self._parked.pop(trial_id, None)
+        self._trials.pop(trial_id, None)
+        if self._store is not None:
+            self._store.forget(trial_id)
+
+    def holds(self, trial_id: int) -> bool:
+        """Whether the trial's state is in memory."""
+        return trial_id in self._slot_of or trial_id in self._parked
+
+    def member(self, trial_id: int) -> TrialState:
+        """A trial's state on the host."""
+        return self._member(trial_id)
+
+    def _member(self, trial_id: int) -> TrialState:
+        if trial_id in self._parked:
+            parked: TrialState = jax.tree.map(np.asarray, self._parked[trial_id])
+            return parked
+        # a copy: on CPU the host view would share the buffer that the next chunk consumes
+        member: TrialState = jax.tree.map(np.array, self._take(self.state, jnp.int32(self._slot_of[trial_id])))
+        return member
+
+    def _free_slot(self, busy: set[int]) -> int:
+        taken = set(self._slot_of.values())
+        for slot in range(self.slots):
+            if slot not in taken:
+                return slot
+        leaving = next(trial_id for trial_id in self._slot_of if trial_id not in busy)
+        self._park(leaving, self._member(leaving))
+        return self._slot_of.pop(leaving)
+
+    def _park(self, trial_id: int, state: TrialState) -> None:
+        self._parked[trial_id] = state
+        self._parked.move_to_end(trial_id)
+        while self._store is not None and len(self._parked) > self._max_parked:
+            oldest = next(iter(self._parked))
+            if oldest == trial_id:
+                return
+            self.save(oldest)
+            del self._parked[oldest]
+
+
+def note(trial: Trial, step: int, diverged_at: int) -> None:
+    """Writes down what was read from a trial's state."""
+    trial.step = step
+    trial.diverged_at = None if diverged_at < 0 else diverged_at

@@ -1,0 +1,80 @@
+"""The state of a trial: everything that the next step depends on, as one pytree of arrays.
+
+Three key streams start from the trial's seed (initialisation, data order, dropout and sampling each have their own), so
+that changing one leaves the others. A population is the same pytree with a leading axis of slots.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from batchscale.workloads.workload import Batch, Metaparameters, ModelState, Params, Workload
+
+NOT_DIVERGED = -1
+
+
+class TrialState(NamedTuple):
+    """Parameters, model state, optimizer state, keys, position in the data, flags, and the metaparameters.
+
+    ``epoch`` and ``offset`` are the position of the next example. ``loss_limit`` is the training loss above which the
+    trial counts as diverged; ``diverged_at`` is the step at which it did, or -1. ``last_loss`` is the training loss of
+    the last step's batch.
+    """
+
+    params: Params
+    model_state: ModelState
+    opt_state: Any
+    metaparameters: dict[str, jax.Array]
+    order_key: jax.Array
+    noise_key: jax.Array
+    epoch: jax.Array
+    offset: jax.Array
+    step: jax.Array
+    loss_limit: jax.Array
+    last_loss: jax.Array
+    diverged_at: jax.Array
+
+
+def stream_keys(seed: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The keys of initialisation (typed), data order and noise (both raw words)."""
+    root = jax.random.key(seed, impl="threefry2x32")
+    init, order, noise = (jax.random.fold_in(root, stream) for stream in range(3))
+    return init, jax.random.key_data(order), jax.random.key_data(noise)
+
+
+def noise_key(state: TrialState) -> jax.Array:
+    """The key of this step's dropout and of its sampled data."""
+    return jax.random.fold_in(jax.random.wrap_key_data(state.noise_key, impl="threefry2x32"), state.step)
+
+
+def init_trial(
+    workload: Workload, seed: jax.Array, metaparameters: Metaparameters, probe: Batch, divergence_factor: float
+) -> TrialState:
+    """The state before the first step.
+
+    The loss of the start is taken on ``probe``, a fixed sample of stored training examples, and not on the first batch:
+    with a batch of one example that would be a matter of luck.
+    """
+    init_key, order_key, noise = stream_keys(seed)
+    params, model_state = workload.model.init(init_key)
+    prepared = workload.dataset.prepare(probe)
+    outputs, _ = workload.model.apply(params, model_state, prepared["inputs"], train=False, key=init_key)
+    loss = workload.loss(outputs, prepared, metaparameters)
+    start = loss.total / jnp.where(loss.weight > 0, loss.weight, 1)
+    # A loss that may be zero or negative (a log density) has no meaningful multiple: only finiteness is checked then.
+    limit = jnp.where(start > 0, start * divergence_factor, jnp.inf)
+    return TrialState(
+        params=params,
+        model_state=model_state,
+        opt_state=workload.make_update(metaparameters).init(params),
+        metaparameters=dict(metaparameters),
+        order_key=order_key,
+        noise_key=noise,
+        epoch=jnp.int32(0),
+        offset=jnp.int32(0),
+        step=jnp.int32(0),
+        loss_limit=limit.astype(jnp.float32),
+        last_loss=start.astype(jnp.float32),
+        diverged_at=jnp.int32(NOT_DIVERGED),
+    )

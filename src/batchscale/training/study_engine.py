@@ -1,0 +1,225 @@
+"""The engine of a study: advances its trials to the steps they are asked for, and measures them on the way.
+
+Owns the order of events around the compiled programs: enter, evaluate, advance, leave. Does not decide which trials
+run, or for how long.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchscale.errors import SpecError, suggest_names
+from batchscale.spec import EvaluationPlan, Goal, Study
+from batchscale.training.checkpoints import CheckpointStore
+from batchscale.training.compilation import use_compilation_cache
+from batchscale.training.population import Population, Trial, note
+from batchscale.training.programs import Programs
+from batchscale.training.progress import EngineSettings, Row, TrialProgress, TrialTask
+from batchscale.training.stopwatch import Stopwatch
+from batchscale.workloads.workload import Workload
+
+__all__ = ["EngineSettings", "StudyEngine", "TrialProgress", "TrialTask"]
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass
+class _Running:
+    """A task in a slot."""
+
+    task: TrialTask
+    trial: Trial
+    done: bool = False
+
+
+class StudyEngine:
+    """Trains the trials of one study.
+
+    States stay in memory between calls, so that the next call goes on where the last one ended. All randomness comes
+    from the task's seed: a trial that the engine does not know (any more) is computed from step 0 with the same result.
+    """
+
+    def __init__(
+        self, workload: Workload, study: Study, evaluation: EvaluationPlan, settings: EngineSettings | None = None
+    ) -> None:
+        self._settings = settings or EngineSettings()
+        use_compilation_cache(self._settings.cache_dir)
+        self._workload = workload
+        self._study = study
+        self._programs = Programs(workload, study, evaluation, self._settings)
+        self._evaluation_steps = study.evaluation_steps
+        self._wanted = frozenset(study.evaluation_steps)
+        store = None
+        if self._settings.checkpoint_dir is not None:
+            store = CheckpointStore(self._settings.checkpoint_dir, self._settings.max_checkpoint_bytes)
+        template = self._programs.init(0, self._metaparameters({}, complete=False))
+        self._population = Population(template, self.population_size, store, self._settings.max_parked_bytes)
+        self._stopwatch = Stopwatch(study.batch_size)
+
+    @property
+    def population_size(self) -> int:
+        """How many tasks per call are best: the number of slots."""
+        return self._programs.slots
+
+    def advance(
+        self, tasks: Sequence[TrialTask], should_stop: Callable[[], bool] = _never, goal: Goal | None = None
+    ) -> list[TrialProgress]:
+        """Trains every task to its ``until_step``, to its divergence, or to its first measurement of the goal.
+
+        Args:
+            tasks: any number; more than ``population_size`` take turns in the slots.
+            should_stop: asked between chunks; once it says yes, states are saved and the call returns early.
+            goal: where given, a task ends at its first evaluation that reaches it.
+
+        Returns:
+            The progress of every task, in their order.
+        """
+        self._check(tasks)
+        self._stopwatch.start()
+        waiting = deque(tasks)
+        running: dict[int, _Running] = {}
+        finished: dict[int, _Running] = {}
+        saved_at = time.monotonic()
+        while waiting or running:
+            self._fill(waiting, running)
+            self._evaluate_due(running, goal)
+            for trial_id in [key for key, one in running.items() if one.done]:
+                finished[trial_id] = running.pop(trial_id)
+            if should_stop():
+                break
+            if running and not any(one.done for one in running.values()):
+                self._run_chunk(running)
+            if time.monotonic() - saved_at > self._settings.checkpoint_interval_s:
+                self._save(running)
+                saved_at = time.monotonic()
+        self._save(running)
+        known = finished | running
+        return [self._progress(task, known.get(task.trial_id)) for task in tasks]
+
+    def save(self, trial_id: int) -> None:
+        """Writes a checkpoint of a trial whose state is in memory; without a checkpoint folder, nothing."""
+        if self._population.holds(trial_id):
+            self._population.save(trial_id)
+
+    def restore(self, task: TrialTask) -> int | None:
+        """The step of the trial's newest checkpoint, which becomes its state; None if there is none."""
+        trial = self._population.restore(task.trial_id, self._identity(task))
+        return None if trial is None else trial.step
+
+    def forget(self, trial_id: int) -> None:
+        """Drops state, measurements and checkpoints of a trial: it is finished."""
+        self._population.forget(trial_id)
+
+    def _check(self, tasks: Sequence[TrialTask]) -> None:
+        ids = [task.trial_id for task in tasks]
+        if len(set(ids)) != len(ids):
+            raise SpecError(f"Each trial stands once in a call to the engine. Found trial ids {ids}.")
+        for task in tasks:
+            self._metaparameters(task.parameters)
+
+    def _metaparameters(self, given: Mapping[str, float], complete: bool = True) -> dict[str, float]:
+        defaults = self._workload.defaults
+        for name in given:
+            if name not in defaults:
+                raise SpecError(
+                    f"Workload {self._workload.name} has no metaparameter '{name}'; {suggest_names(name, defaults)}"
+                )
+        values = {name: given.get(name, default) for name, default in sorted(defaults.items())}
+        missing = [name for name, value in values.items() if value is None]
+        if missing and complete:
+            raise SpecError(
+                f"Workload {self._workload.name}: metaparameter '{missing[0]}' has no default; give it a value."
+            )
+        return {name: 0.5 if value is None else float(value) for name, value in values.items()}
+
+    def _identity(self, task: TrialTask) -> str:
+        values = ",".join(f"{name}={value!r}" for name, value in self._metaparameters(task.parameters).items())
+        return f"{self._workload.name}|{self._study.batch_size}|{task.seed}|{values}"
+
+    def _fill(self, waiting: deque[TrialTask], running: dict[int, _Running]) -> None:
+        """Moves tasks into slots while there are any."""
+        while waiting and len(running) < self.population_size:
+            task = waiting.popleft()
+            trial = self._find(task)
+            running[task.trial_id] = _Running(task, trial)
+            self._population.place(task.trial_id, set(running))
+
+    def _find(self, task: TrialTask) -> Trial:
+        identity = self._identity(task)
+        trial = self._population.find(task.trial_id, identity)
+        if trial is not None and self._can_answer(trial, task):
+            return trial
+        trial = Trial(task.trial_id, identity)
+        with self._stopwatch.compiling():
+            state = self._programs.init(task.seed, self._metaparameters(task.parameters))
+        self._population.start(trial, state)
+        return trial
+
+    def _can_answer(self, trial: Trial, task: TrialTask) -> bool:
+        """Whether a known trial has every measurement that the task wants from the steps behind it."""
+        last = trial.step if trial.diverged_at is None else trial.diverged_at - 1
+        wanted = [step for step in self._evaluation_steps if task.from_step < step < last]
+        return last <= max(task.until_step, last) and all(step in trial.rows for step in wanted)
+
+    def _evaluate_due(self, running: dict[int, _Running], goal: Goal | None) -> None:
+        due = [
+            one.trial
+            for one in running.values()
+            if one.trial.diverged_at is None and one.trial.step in self._wanted and one.trial.step not in one.trial.rows
+        ]
+        if due:
+            with self._stopwatch.evaluating(len(due)):
+                slots = [self._population.slot_of(trial.trial_id) for trial in due]
+                values = self._programs.evaluate(self._population.state, slots)
+            for place, trial in enumerate(due):
+                trial.rows[trial.step] = {name: float(found[place]) for name, found in values.items()}
+        for one in running.values():
+            one.done = self._is_done(one, goal)
+
+    def _is_done(self, one: _Running, goal: Goal | None) -> bool:
+        trial = one.trial
+        if trial.diverged_at is not None or trial.step >= one.task.until_step:
+            return True
+        return goal is not None and any(
+            goal.is_reached_by(values.get(goal.metric, float("nan"))) for values in trial.rows.values()
+        )
+
+    def _run_chunk(self, running: dict[int, _Running]) -> None:
+        """Advances all running trials by the same number of steps: to the nearest stop of any of them, or less."""
+        until = np.zeros(self.population_size, np.int32)
+        steps_left = []
+        for one in running.values():
+            stop = next((s for s in self._evaluation_steps if s > one.trial.step), one.task.until_step)
+            stop = min(stop, one.task.until_step)
+            until[self._population.slot_of(one.trial.trial_id)] = stop
+            steps_left.append(stop - one.trial.step)
+        num_steps = self._stopwatch.bound(min(steps_left), self._settings.chunk_s)
+        with self._stopwatch.stepping(num_steps, len(running)):
+            state = self._programs.advance(self._population.state, until, num_steps)
+            state.step.block_until_ready()
+            self._population.state = state
+        steps, diverged = np.asarray(state.step), np.asarray(state.diverged_at)
+        for one in running.values():
+            slot = self._population.slot_of(one.trial.trial_id)
+            note(one.trial, int(steps[slot]), int(diverged[slot]))
+
+    def _save(self, running: dict[int, _Running]) -> None:
+        for trial_id in running:
+            self._population.save(trial_id)
+
+    def _progress(self, task: TrialTask, one: _Running | None) -> TrialProgress:
+        if one is None:
+            return TrialProgress(task.trial_id, (), max(0, task.from_step), None, {})
+        rows: list[Row] = [
+            (step, values)
+            for step, values in sorted(one.trial.rows.items())
+            if step > task.from_step and step in self._wanted
+        ]
+        return TrialProgress(
+            task.trial_id, tuple(rows), one.trial.step, one.trial.diverged_at, self._stopwatch.report()
+        )
