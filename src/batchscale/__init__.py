@@ -14,6 +14,7 @@ _PUBLIC = {
     "Goal": "spec",
     "SearchSpace": "spec",
     "WorkloadName": "spec",
+    "read_records": "records",
 }
 
 __all__ = [*_PUBLIC, "__version__"]

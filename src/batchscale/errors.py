@@ -28,6 +28,17 @@ class StudyLockedError(BatchscaleError, RuntimeError):
     """Another live process is writing the same study."""
 
 
+class StorageError(BatchscaleError, OSError):
+    """The disk refused to keep records: full, read-only or failing. ``errno`` says which; nothing is half-written."""
+
+    def __init__(self, message: str, errno: int | None = None) -> None:
+        super().__init__(errno, message)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
 class DataError(BatchscaleError, RuntimeError):
     """A data set is missing, damaged or not what its format says."""
 

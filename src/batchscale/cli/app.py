@@ -10,7 +10,11 @@ from typing import Annotated
 import typer
 
 from batchscale import __version__
+from batchscale.cli.check import check
+from batchscale.cli.data import make_data_app
 from batchscale.cli.init import init
+from batchscale.cli.summary import summary
+from batchscale.cli.validate import validate
 from batchscale.errors import BatchscaleError
 
 USER_MISTAKE = 2
@@ -38,6 +42,10 @@ def make_app() -> typer.Typer:
         pass
 
     app.command("init")(init)
+    app.command("validate")(validate)
+    app.command("check")(check)
+    app.command("summary")(summary)
+    app.add_typer(make_data_app(), name="data")
     return app
 
 

@@ -1,1 +1,54 @@
-"""Records: the open directory format of studies, trials and measurements."""
+"""Records: the open directory format of studies, trials and measurements.
+
+The names that other layers use are re-exported here and loaded when first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from batchscale.records.check import Violation as Violation
+    from batchscale.records.check import check_tree as check_tree
+    from batchscale.records.frames import Records as Records
+    from batchscale.records.measurements import Measurement as Measurement
+    from batchscale.records.model import Status as Status
+    from batchscale.records.model import StudyRecord as StudyRecord
+    from batchscale.records.model import TrialRecord as TrialRecord
+    from batchscale.records.open import read_records as read_records
+    from batchscale.records.opening import open_study as open_study
+    from batchscale.records.read import read_tree as read_tree
+    from batchscale.records.read import read_trial as read_trial
+    from batchscale.records.summary import Summary as Summary
+    from batchscale.records.summary import summarize as summarize
+    from batchscale.records.table_import import ImportOptions as ImportOptions
+    from batchscale.records.table_import import ImportSummary as ImportSummary
+    from batchscale.records.table_import import import_records as import_records
+    from batchscale.records.writer import StudyWriter as StudyWriter
+
+_PUBLIC = {
+    "ImportOptions": "table_import",
+    "ImportSummary": "table_import",
+    "Measurement": "measurements",
+    "Records": "frames",
+    "Status": "model",
+    "StudyRecord": "model",
+    "StudyWriter": "writer",
+    "Summary": "summary",
+    "TrialRecord": "model",
+    "Violation": "check",
+    "check_tree": "check",
+    "import_records": "table_import",
+    "open_study": "opening",
+    "read_records": "open",
+    "read_tree": "read",
+    "read_trial": "read",
+    "summarize": "summary",
+}
+
+__all__ = list(_PUBLIC)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'batchscale.records' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"batchscale.records.{_PUBLIC[name]}"), name)

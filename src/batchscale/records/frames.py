@@ -4,11 +4,11 @@ One object, three frames with declared schemas. A tree, a table and an archive a
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 
 import polars as pl
 
 from batchscale.records.model import Status
+from batchscale.records.precision import widen_metrics
 from batchscale.spec import WorkloadName
 
 WORKLOAD_COLUMNS = ("dataset", "model", "optimizer")
@@ -45,17 +45,36 @@ MEASUREMENT_SCHEMA: Mapping[str, type[pl.DataType]] = {
 # behind these columns: one float column per `split/metric`
 
 
-@dataclass(frozen=True)
 class Records:
     """Studies, trials and measurements of one or more workloads.
 
-    ``studies`` and ``trials`` are small and loaded. Measurements are read when a query asks for them, one lazy frame
-    per workload, sorted by batch size, trial id and step; metrics differ between workloads.
+    Studies are small and loaded; trials are loaded when first asked for, and only those selected. Measurements are
+    read when a query asks for them, one lazy frame per workload, sorted by batch size, trial id and step; metrics
+    differ between workloads.
+
+    ``sources`` give a workload's measurements as they are stored, with every trial: the fastest frame to filter, its
+    metrics possibly in float32. ``measurements_of`` has the selected trials, in float64.
     """
 
-    studies: pl.DataFrame
-    trials: pl.DataFrame
-    sources: Mapping[WorkloadName, Callable[[], pl.LazyFrame]] = field(repr=False)
+    def __init__(
+        self,
+        studies: pl.DataFrame,
+        trials: pl.DataFrame | pl.LazyFrame,
+        sources: Mapping[WorkloadName, Callable[[], pl.LazyFrame]],
+    ) -> None:
+        self.studies = studies
+        self.sources = sources
+        self._trials = trials
+
+    def __repr__(self) -> str:
+        return f"Records({len(self.workloads)} workloads, {self.studies.height} studies)"
+
+    @property
+    def trials(self) -> pl.DataFrame:
+        """The selected trials, one row each, with a column for each metaparameter."""
+        if isinstance(self._trials, pl.LazyFrame):
+            self._trials = self._trials.collect()
+        return self._trials
 
     @property
     def workloads(self) -> list[WorkloadName]:
@@ -66,13 +85,13 @@ class Records:
     @property
     def metaparameters(self) -> list[str]:
         """The names of the metaparameter columns of ``trials``."""
-        return [name for name in self.trials.columns if name not in TRIAL_SCHEMA]
+        return [name for name in self._trials.lazy().collect_schema() if name not in TRIAL_SCHEMA]
 
     def measurements_of(self, workload: WorkloadName) -> pl.LazyFrame:
         """The measurements of the workload's studies and trials that are still selected."""
         frame = self.sources[workload]()
-        selected = self.trials.lazy().filter(_is_workload(workload)).select("batch_size", "trial_id")
-        return frame.join(selected, on=["batch_size", "trial_id"], how="semi", maintain_order="left")
+        selected = self._trials.lazy().filter(_is_workload(workload)).select("batch_size", "trial_id")
+        return widen_metrics(frame.join(selected, on=["batch_size", "trial_id"], how="semi", maintain_order="left"))
 
     @property
     def measurements(self) -> pl.LazyFrame:
@@ -100,7 +119,7 @@ class Records:
         status: str | Iterable[str] | None = None,
     ) -> "Records":
         """The records of these workloads, batch sizes and (for trials) statuses only."""
-        studies, trials = self.studies, self.trials
+        studies, trials = self.studies, self._trials
         for column, wanted in (("dataset", dataset), ("model", model), ("optimizer", optimizer)):
             if wanted is not None:
                 studies, trials = studies.filter(pl.col(column) == wanted), trials.filter(pl.col(column) == wanted)
@@ -118,7 +137,7 @@ class Records:
 
     def first_trials(self, count: int) -> "Records":
         """The first ``count`` COMPLETE trials of each study by trial id, as the published notebook selects them."""
-        complete = self.trials.filter(pl.col("status") == Status.COMPLETE.value)
+        complete = self._trials.filter(pl.col("status") == Status.COMPLETE.value)
         rank = pl.col("trial_id").rank("ordinal").over(STUDY_COLUMNS)
         return Records(self.studies, complete.filter(rank <= count), self.sources)
 

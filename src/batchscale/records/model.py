@@ -17,6 +17,7 @@ from batchscale.spec import SearchSpace, WorkloadName
 OWN_KEY = "batchscale"
 STUDY_KEYS = ("batch_size", "dataset", "early_stopping", "model", "optimizer", "parameter_configs", "train_steps")
 TRIAL_KEYS = ("parameters", "status", "steps", "trial_id")
+TRIAL_COLUMNS = ("dataset", "model", "optimizer", "batch_size", "trial_id", "status", "steps", "extra")
 MAX_WHOLE = 2**53
 
 
@@ -112,8 +113,13 @@ def parse_trial(text: bytes | str, where: str) -> TrialRecord:
     if not isinstance(parameters, dict):
         raise RecordsError(f"{where}: parameters is an object of numbers. Found {one_line(repr(parameters))}.")
     for name, value in parameters.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if not is_number(value):
             raise RecordsError(f"{where}: parameter '{one_line(name)}' is a finite number. Found {one_line(value)}.")
+        if not is_parameter_name(name):
+            raise RecordsError(
+                f"{where}: a parameter's name is text of its own, not {', '.join(TRIAL_COLUMNS)}. "
+                f"Found {one_line(repr(name))}."
+            )
     return TrialRecord(
         trial_id=_whole(data["trial_id"], "trial_id", where),
         status=Status(data["status"]),
@@ -121,6 +127,21 @@ def parse_trial(text: bytes | str, where: str) -> TrialRecord:
         parameters=parameters,
         extra={key: value for key, value in data.items() if key not in TRIAL_KEYS},
     )
+
+
+def is_number(value: object) -> bool:
+    """Whether a JSON value is a number that a float can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond the largest float
+        return False
+
+
+def is_parameter_name(name: str) -> bool:
+    """Whether a metaparameter of this name can be a column of the trials frame."""
+    return bool(name) and name.isprintable() and name not in TRIAL_COLUMNS
 
 
 def _parse_object(text: bytes | str, where: str) -> dict[str, Any]:

@@ -65,12 +65,15 @@ def propose_space(space: SearchSpace, edges: Iterable[Edge]) -> SearchSpace:
 
     The width on the range's own scale stays the same, except where a natural bound cuts it.
     """
-    moved = {edge.parameter: _move(space[edge.parameter], edge.side) for edge in edges}
-    return space.replace(*moved.values())
+    return shift_space(space, {edge.parameter: -0.5 if edge.side is Side.LOW else 0.5 for edge in edges})
 
 
-def _move(config: ParameterConfig, side: Side) -> ParameterConfig:
-    shift = -0.5 if side is Side.LOW else 0.5
+def shift_space(space: SearchSpace, shifts: Mapping[str, float]) -> SearchSpace:
+    """The space with ranges moved by these shares of their width on their own scale, within their natural bounds."""
+    return space.replace(*(_move(space[name], shift) for name, shift in shifts.items()))
+
+
+def _move(config: ParameterConfig, shift: float) -> ParameterConfig:
     bounds = natural_bounds(config.name)
     low, high = (_clip(config, _slide(config, end, shift), bounds) for end in (config.min_value, config.max_value))
     if not low < high:

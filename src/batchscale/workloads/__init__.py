@@ -1,1 +1,4 @@
-"""Workloads: data sets, models, optimizers, schedules, losses, metrics, and the registry of their names."""
+"""Workloads: data sets, models, optimizers, schedules, losses, metrics, and the registry of their names.
+
+Importing this package imports no jax; ``get_workload`` does.
+"""

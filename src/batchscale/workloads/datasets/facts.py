@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from batchscale.errors import UnknownNameError, one_line, suggest_names
 from batchscale.spec import Options
 from batchscale.workloads.datasets.options import NoOptions, parse_options
+from batchscale.workloads.noisy_quadratic import parse_problem
 from batchscale.workloads.tasks import Task
 
 
@@ -34,6 +35,11 @@ class DatasetEntry:
     facts: Callable[[str, Options], DatasetFacts]
 
 
+def _noisy_quadratic(name: str, options: Options) -> DatasetFacts:
+    dimension = parse_problem(options).dimension
+    return DatasetFacts(name, Task.QUADRATIC, None, dimension, (dimension,))
+
+
 def _images(count: int, shape: tuple[int, int, int]) -> Callable[[str, Options], DatasetFacts]:
     def facts(name: str, options: Options) -> DatasetFacts:
         parse_options(NoOptions, name, options)
@@ -50,6 +56,7 @@ def _entries() -> dict[str, DatasetEntry]:
         "fashion_mnist": DatasetEntry("fashion_mnist", "fashion_mnist", mnist),
         "solution_quality/mnist": DatasetEntry("mnist", "mnist", mnist),
         "solution_quality/fashion_mnist": DatasetEntry("fashion_mnist", "fashion_mnist", mnist),
+        "cifar_10": DatasetEntry("cifar_10", "cifar_10", _images(45_000, (32, 32, 3))),
         **{
             f"mnist_subsets/mnist_{count}": DatasetEntry("mnist", "mnist", _images(count, (28, 28, 1)))
             for count in (6_875, 13_750, 27_500, 55_000)
@@ -57,7 +64,7 @@ def _entries() -> dict[str, DatasetEntry]:
     }
 
 
-_ENTRIES = _entries()
+_ENTRIES = {**_entries(), "noisy_quadratic": DatasetEntry("noisy_quadratic", None, _noisy_quadratic)}
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -70,6 +77,11 @@ def check_dataset_name(name: str) -> DatasetEntry:
     if name not in _ENTRIES:
         raise UnknownNameError(f"No data set is called {one_line(repr(name))}: {suggest_names(name, _ENTRIES)}")
     return _ENTRIES[name]
+
+
+def files_folder(name: str) -> str | None:
+    """The folder name under which a data set's files are kept; None for a set that needs no files."""
+    return check_dataset_name(name).folder
 
 
 def dataset_facts(name: str, options: Options) -> DatasetFacts:

@@ -1,5 +1,6 @@
 """Fashion-MNIST: the same files, sizes and split as MNIST, with pictures of clothes."""
 
+from functools import partial
 from pathlib import Path
 
 from batchscale.spec import Options
@@ -13,5 +14,6 @@ from batchscale.workloads.workload import Dataset
 def load(name: str, options: Options, data_dir: Path | None) -> Dataset:
     """Fashion-MNIST."""
     parse_options(NoOptions, name, options)
-    splits = read_mnist_splits(require_data("fashion_mnist", has_mnist_files, data_dir))
+    is_there = partial(has_mnist_files, name="fashion_mnist")
+    splits = read_mnist_splits(require_data("fashion_mnist", is_there, data_dir))
     return make_image_dataset(name, splits, scale_pixels(255))

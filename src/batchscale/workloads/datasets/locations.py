@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from batchscale.errors import DataError
+from batchscale.workloads.datasets.sources import read_sources
 
 _SYSTEM_FOLDERS = {"fashion_mnist": Path("/usr/share/datasets/fashion-mnist")}
 
@@ -46,8 +47,10 @@ def require_data(folder: str, is_there: Callable[[Path], bool], data_dir: Path |
     found = find_data(folder, is_there, data_dir)
     if found is None:
         searched = "\n  ".join(str(path) for path in candidate_folders(folder, data_dir))
+        instruction = read_sources()[folder].instruction
         raise DataError(
             f"The files of data set {folder!r} are in none of the places searched:\n  {searched}\n"
-            f"Run `batchscale data get {folder}`, or `batchscale data get {folder} --from PATH` with files you have."
+            f"{instruction[0].upper()}{instruction[1:]}.\n"
+            f"With files you already have: `batchscale data get {folder} --from PATH`."
         )
     return found

@@ -4,6 +4,7 @@ The first 5,000 images of the official training files are the validation set. A 
 55,000 training images, smaller ones contained in larger ones; validation and test sets stay whole (paper, 4.5).
 """
 
+from functools import partial
 from pathlib import Path
 
 from batchscale.spec import Options
@@ -18,7 +19,7 @@ from batchscale.workloads.workload import Dataset
 def load(name: str, options: Options, data_dir: Path | None) -> Dataset:
     """MNIST, or the subset that the name says."""
     wanted = dataset_facts(name, options).num_train_examples
-    splits = read_mnist_splits(require_data("mnist", has_mnist_files, data_dir))
+    splits = read_mnist_splits(require_data("mnist", partial(has_mnist_files, name="mnist"), data_dir))
     if wanted is not None and wanted < len(splits["train"][1]):
         splits = {**splits, "train": _choose(splits["train"], wanted)}
     return make_image_dataset(name, splits, scale_pixels(255))

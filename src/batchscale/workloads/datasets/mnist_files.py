@@ -1,18 +1,31 @@
 """The four IDX files of MNIST and Fashion-MNIST, plain or gzipped. Imports no jax."""
 
+import hashlib
 from pathlib import Path
 
 from batchscale.errors import DataError
 from batchscale.workloads.datasets.idx import read_idx
+from batchscale.workloads.datasets.sources import read_sources
 from batchscale.workloads.datasets.splits import LabelledImages
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 NUM_VALIDATION = 5_000
+_SMALLEST = "t10k-labels-idx1-ubyte"
 
 
-def has_mnist_files(folder: Path) -> bool:
-    """Whether the four files are there."""
-    return all(_find(folder, name) is not None for name in FILES)
+def has_mnist_files(folder: Path, name: str) -> bool:
+    """Whether the four files are there and are not those of the other set, which bear the same names."""
+    if any(_find(folder, file) is None for file in FILES):
+        return False
+    try:
+        labels = read_idx(_require(folder, _SMALLEST), ())
+    except DataError:
+        return True  # there, but damaged: loading says how
+    content = bytes([0, 0, 8, 1]) + len(labels).to_bytes(4, "big") + labels.tobytes()
+    digest = hashlib.sha256(content).hexdigest()
+    others = {"mnist", "fashion_mnist"} - {name}
+    official = (file for other in others for file in read_sources()[other].contents)
+    return all(file.sha256 != digest for file in official)
 
 
 def read_mnist_splits(folder: Path) -> dict[str, LabelledImages]:

@@ -1,0 +1,151 @@
+"""The frame behind every chart of steps to result: which series stand in which panel, and their points.
+
+Panels and series are described by values, so that a recipe of a published figure is data. What is missing (a workload,
+a metric, a goal that nothing reached) becomes a row with a note, never a gap.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from batchscale.analysis import Baseline, regimes, steps_to_result
+from batchscale.errors import AnalysisError
+from batchscale.figures.names import differing_labels, workload_label
+from batchscale.figures.notes import NOT_REACHED, note_frame, workload_literals, workload_values
+from batchscale.records.frames import Records
+from batchscale.spec import Budget, Goal, WorkloadName
+
+CURVE_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "panel": pl.String,
+    "series": pl.String,
+    "dataset": pl.String,
+    "model": pl.String,
+    "optimizer": pl.String,
+    "goal": pl.String,
+    "batch_size": pl.Int64,  # null in a row that only says what is missing
+    "steps": pl.Float64,  # null: the goal was not reached
+    "value": pl.Float64,  # what is drawn: steps, or steps over those at the normalising batch size
+    "perfect": pl.Float64,  # the line of perfect scaling at this batch size
+    "trial_id": pl.Int64,
+    "trials": pl.Int64,
+    "reached": pl.Int64,
+    "infeasible": pl.Int64,
+    "note": pl.String,  # what is missing here
+}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve: a workload, a goal, how many of the first COMPLETE trials count (None: all), its label."""
+
+    workload: WorkloadName
+    goal: Goal
+    label: str = ""
+    first_trials: int | None = None
+    budget: Budget | None = None
+
+
+@dataclass(frozen=True)
+class CurvePanel:
+    """Some curves in one panel; ``normalise_at`` divides each by its steps at that batch size."""
+
+    title: str
+    series: tuple[Series, ...]
+    normalise_at: int | None = None
+
+
+def curves_frame(
+    records: Records, panels: Iterable[CurvePanel], *, baseline: Baseline | str = Baseline.FIRST
+) -> pl.DataFrame:
+    """The points of all panels: a frame of ``CURVE_SCHEMA``, series in the order they are given."""
+    frames = [_series_frame(records, panel, series, baseline) for panel in panels for series in panel.series]
+    return pl.concat(frames) if frames else pl.DataFrame(schema=CURVE_SCHEMA)
+
+
+def points_frame(points: pl.DataFrame, panel: CurvePanel, baseline: Baseline | str = Baseline.FIRST) -> pl.DataFrame:
+    """A frame of ``CURVE_SCHEMA`` from bare points (columns ``batch_size``, ``steps``), such as published ones."""
+    series = panel.series[0]
+    rows = points.select(pl.col("batch_size").cast(pl.Int64), pl.col("steps").cast(pl.Float64)).sort("batch_size")
+    blank = {"trial_id": pl.Int64, "trials": pl.Int64, "reached": pl.Int64, "infeasible": pl.Int64}
+    filled = rows.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in blank.items())
+    return _complete(filled, panel, series, baseline)
+
+
+def workload_panels(
+    records: Records, goals: Sequence[Goal], *, first_trials: int | None = None, budget: Budget | None = None
+) -> list[CurvePanel]:
+    """A panel per workload, with one curve per goal."""
+    return [
+        CurvePanel(
+            workload_label(name),
+            tuple(Series(name, goal, _goal_value(goal, goals), first_trials, budget) for goal in goals),
+        )
+        for name in records.workloads
+    ]
+
+
+def joint_panel(
+    records: Records, goal: Goal, *, normalise_at: int | None = None, first_trials: int | None = None
+) -> CurvePanel:
+    """One panel with a curve per workload, labelled by what tells the workloads apart."""
+    labels = differing_labels(records.workloads)
+    series = tuple(Series(name, goal, label, first_trials) for name, label in labels.items())
+    return CurvePanel(str(goal), series, normalise_at)
+
+
+def _series_frame(records: Records, panel: CurvePanel, series: Series, baseline: Baseline | str) -> pl.DataFrame:
+    label = series.label or workload_label(series.workload)
+    named = replace(series, label=label)
+    chosen = records.workload(series.workload)
+    if chosen.studies.is_empty():
+        return _note_row(panel, named, f"no records of {series.workload}")
+    if series.first_trials is not None:
+        chosen = chosen.first_trials(series.first_trials)
+    try:
+        results = steps_to_result(chosen, series.goal, budget=series.budget)
+    except AnalysisError as error:
+        return _note_row(panel, named, str(error))
+    rows = results.select("batch_size", pl.col("steps").cast(pl.Float64), "trial_id", "trials", "reached", "infeasible")
+    return _complete(rows, panel, named, baseline)
+
+
+def _complete(rows: pl.DataFrame, panel: CurvePanel, series: Series, baseline: Baseline | str) -> pl.DataFrame:
+    reached = rows.drop_nulls("steps")
+    if reached.is_empty():
+        trials = int(rows["trials"].sum() or 0)
+        return _note_row(panel, series, f"none of {trials:,} trials reached {series.goal}")
+    scale, problem = 1.0, None
+    if panel.normalise_at is not None:
+        at = reached.filter(pl.col("batch_size") == panel.normalise_at)["steps"]
+        scale = float(at[0]) if len(at) else 0.0
+        if not len(at):
+            problem = f"goal not reached at the normalising batch size {panel.normalise_at:,}"
+    examples = _perfect_examples(reached, baseline)
+    value = pl.col("steps") / scale if scale else pl.lit(None, dtype=pl.Float64)
+    note = pl.when(pl.col("steps").is_null()).then(pl.lit(NOT_REACHED)).otherwise(pl.lit(problem))
+    return rows.with_columns(
+        pl.lit(panel.title).alias("panel"),
+        pl.lit(series.label).alias("series"),
+        *workload_literals(series.workload),
+        pl.lit(str(series.goal)).alias("goal"),
+        value.alias("value"),
+        (examples / pl.col("batch_size") / (scale or 1.0)).alias("perfect"),
+        note.alias("note"),
+    ).select(pl.col(name).cast(kind) for name, kind in CURVE_SCHEMA.items())
+
+
+def _note_row(panel: CurvePanel, series: Series, note: str) -> pl.DataFrame:
+    values = {**workload_values(series.workload), "goal": str(series.goal)}
+    return note_frame(CURVE_SCHEMA, note, panel=panel.title, series=series.label, **values)
+
+
+def _perfect_examples(reached: pl.DataFrame, baseline: Baseline | str) -> float:
+    if len(reached) == 1:
+        return float(reached["steps"][0]) * int(reached["batch_size"][0])
+    return regimes(reached, baseline=baseline).baseline_examples
+
+
+def _goal_value(goal: Goal, goals: Sequence[Goal]) -> str:
+    same = all(other.metric == goal.metric for other in goals)
+    return f"{goal.value:g}" if same else str(goal)

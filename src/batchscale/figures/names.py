@@ -1,0 +1,134 @@
+"""How workloads, metrics and metaparameters are called in titles and on axes.
+
+Known names get the words of the paper; any other name stands as it is in the records.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from batchscale.errors import one_line
+from batchscale.spec import Goal, WorkloadName
+
+_DATASETS: Mapping[str, str] = {
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion MNIST",
+    "cifar_10": "CIFAR-10",
+    "imagenet": "ImageNet",
+    "open_images_v4": "Open Images",
+    "lm1b": "LM1B",
+    "common_crawl": "Common Crawl",
+    "imagenet_half_images": "Half Images ImageNet",
+    "imagenet_half_classes": "Half Classes ImageNet",
+    "mnist_55000": "MNIST 55,000",
+    "mnist_27500": "MNIST 27,500",
+    "mnist_13750": "MNIST 13,750",
+    "mnist_6875": "MNIST 6,875",
+    "digits": "Digits",
+    "noisy_quadratic": "Noisy Quadratic",
+}
+_MODELS: Mapping[str, str] = {
+    "simple_cnn_base": "Simple CNN",
+    "simple_cnn_narrow": "Simple CNN Narrow",
+    "simple_cnn_wide": "Simple CNN Wide",
+    "resnet_8": "ResNet-8",
+    "resnet_50": "ResNet-50",
+    "vgg_11": "VGG-11",
+    "lstm": "LSTM",
+    "transformer_base": "Transformer",
+    "transformer_narrow_and_shallow": "Transformer Narrow & Shallow",
+    "transformer_shallow": "Transformer Shallow",
+    "transformer_wide": "Transformer Wide",
+}
+_OPTIMIZERS: Mapping[str, str] = {
+    "sgd": "SGD",
+    "momentum": "Momentum",
+    "nesterov_momentum": "Nesterov momentum",
+    "adam": "Adam",
+}
+_METRICS: Mapping[str, str] = {
+    "classification_error": "classification error",
+    "cross_entropy_error": "cross entropy error",
+    "average_precision": "average precision",
+}
+_SPLITS: Mapping[str, str] = {"train": "training", "val": "validation", "test": "test"}
+_METAPARAMETERS: Mapping[str, str] = {
+    "learning_rate": "learning rate η",
+    "momentum": "momentum γ",
+    "effective_learning_rate": "effective learning rate η/(1 − γ)",
+    "end_learning_rate_factor": "decay factor α",
+    "learning_rate_decay_factor": "decay factor α",
+    "learning_rate_decay_steps": "decay steps T",
+    "learning_rate_decay_steps_factor": "decay steps T / train steps",
+    "label_smoothing": "label smoothing",
+}
+_UNITS: Mapping[str, str] = {"cross_entropy_error": "nats"}
+
+
+def dataset_label(dataset: str) -> str:
+    """A data set in words, without its group folders."""
+    return one_line(_DATASETS.get(dataset.rpartition("/")[2], dataset.rpartition("/")[2]), 60)
+
+
+def model_label(model: str) -> str:
+    """A model in words; fully connected ones as the paper writes them.
+
+    >>> model_label("fc_1024_1024")
+    'FC-1024-1024'
+    """
+    if model.startswith("fc_") and model[3:].replace("_", "").isdigit():
+        return "FC-" + model[3:].replace("_", "-")
+    return one_line(_MODELS.get(model, model), 60)
+
+
+def optimizer_label(optimizer: str) -> str:
+    """An optimizer in words."""
+    return one_line(_OPTIMIZERS.get(optimizer, optimizer), 60)
+
+
+def workload_label(workload: WorkloadName) -> str:
+    """A workload in words.
+
+    >>> workload_label(WorkloadName("mnist", "simple_cnn_base", "sgd"))
+    'Simple CNN on MNIST (SGD)'
+    """
+    return f"{model_label(workload.model)} on {dataset_label(workload.dataset)} ({optimizer_label(workload.optimizer)})"
+
+
+def metric_label(metric: str, *, unit: bool = True) -> str:
+    """A metric of a split in words, with its unit where it has one.
+
+    >>> metric_label("val/cross_entropy_error")
+    'validation cross entropy error (nats)'
+    """
+    split, _, name = metric.partition("/")
+    words = f"{_SPLITS.get(split, split)} {_METRICS.get(name, name)}"
+    return one_line(f"{words} ({_UNITS[name]})" if unit and name in _UNITS else words, 80)
+
+
+def goal_label(goal: Goal) -> str:
+    """A goal in words: ``validation classification error < 0.01``."""
+    return f"{metric_label(goal.metric, unit=False)} {'>' if goal.maximize else '<'} {goal.value:g}"
+
+
+def metaparameter_label(name: str) -> str:
+    """A metaparameter in words, with the paper's sign where it has one."""
+    return one_line(_METAPARAMETERS.get(name, name), 60)
+
+
+def differing_labels(workloads: Iterable[WorkloadName]) -> dict[WorkloadName, str]:
+    """The shortest words that tell these workloads apart: only what differs between them is named.
+
+    >>> a, b = WorkloadName("mnist", "fc_1024", "sgd"), WorkloadName("mnist", "fc_1024", "momentum")
+    >>> list(differing_labels([a, b]).values())
+    ['SGD', 'Momentum']
+    """
+    names = list(workloads)
+    parts = [
+        ({name: model_label(name.model) for name in names}, len({name.model for name in names}) > 1),
+        ({name: dataset_label(name.dataset) for name in names}, len({name.dataset for name in names}) > 1),
+        ({name: optimizer_label(name.optimizer) for name in names}, len({name.optimizer for name in names}) > 1),
+    ]
+    chosen = [labels for labels, differs in parts if differs]
+    if not chosen:
+        return {name: workload_label(name) for name in names}
+    short = {name: ", ".join(labels[name] for labels in chosen) for name in names}
+    return short if len(set(short.values())) == len(set(names)) else {name: str(name) for name in names}

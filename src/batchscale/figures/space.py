@@ -1,0 +1,215 @@
+"""Where the trials that reached the goal lie in their search ranges (Figures 13 and 14).
+
+A panel per metaparameter, a lane per batch size. Every lane is its study's own range, from end to end on the scale it
+was sampled in, so that a star near an end shows a space that should be searched again.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import altair as alt
+import polars as pl
+
+from batchscale.analysis import Outcome, trial_outcomes
+from batchscale.errors import AnalysisError
+from batchscale.figures.layout import (
+    Chart,
+    PanelSize,
+    finish,
+    inline,
+    layered,
+    legend_below,
+    missing_panel,
+    panel_grid,
+    panel_title,
+)
+from batchscale.figures.names import metaparameter_label, workload_label
+from batchscale.figures.notes import NOT_REACHED, note_frame, panel_notes, workload_literals, workload_values
+from batchscale.figures.theme import LIGHT, Theme
+from batchscale.figures.trial_map import BEST, OUTCOME_WORDS, OUTCOMES, outcome_scales
+from batchscale.records.frames import Records
+from batchscale.search import to_unit
+from batchscale.search.edges import DEFAULT_MARGIN
+from batchscale.spec import Goal, ParameterConfig, SearchSpace, WorkloadName
+
+LANE = 22  # points of height for a batch size
+
+SPACE_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "panel": pl.String,
+    "dataset": pl.String,
+    "model": pl.String,
+    "optimizer": pl.String,
+    "goal": pl.String,
+    "metaparameter": pl.String,
+    "batch_size": pl.Int64,
+    "low": pl.Float64,  # ends of the range (or of the feasible points)
+    "high": pl.Float64,
+    "discrete": pl.Boolean,
+    "trial_id": pl.Int64,
+    "value": pl.Float64,
+    "unit": pl.Float64,  # the value's place in its range, 0 to 1 on the range's own scale
+    "outcome": pl.String,
+    "steps_to_goal": pl.Int64,
+    "best": pl.Boolean,
+    "note": pl.String,
+}
+
+
+@dataclass(frozen=True)
+class SpaceQuestion:
+    """Whose search spaces are looked at, for which goal, and with how many of the first COMPLETE trials."""
+
+    workload: WorkloadName
+    goal: Goal
+    first_trials: int | None = None
+
+
+def space_frame(records: Records, question: SpaceQuestion) -> pl.DataFrame:
+    """Every trial's place in every range of its study: a frame of ``SPACE_SCHEMA``."""
+    name = question.workload
+    chosen = records.workload(name)
+    place = {"panel": workload_label(name), "goal": str(question.goal), **workload_values(name)}
+    if chosen.studies.is_empty():
+        return note_frame(SPACE_SCHEMA, f"no records of {name}", **place)
+    if question.first_trials is not None:
+        chosen = chosen.first_trials(question.first_trials)
+    try:
+        outcomes = trial_outcomes(chosen, question.goal)
+    except AnalysisError as error:
+        return note_frame(SPACE_SCHEMA, str(error), **place)
+    outcomes = _with_best(outcomes.filter(pl.col("outcome").is_in(OUTCOMES)))
+    frames = [
+        _range_frame(outcomes.filter(pl.col("batch_size") == size), config)
+        for size, configs in chosen.studies.sort("batch_size").select("batch_size", "parameter_configs").iter_rows()
+        for config in SearchSpace.from_json(json.loads(configs))
+    ]
+    frames = [frame for frame in frames if not frame.is_empty()]
+    if not frames:
+        return note_frame(SPACE_SCHEMA, "no trials with tuned metaparameters", **place)
+    joined = pl.concat(frames).with_columns(*workload_literals(name))
+    return joined.sort("metaparameter", "batch_size", "trial_id", maintain_order=True)
+
+
+def plot_space(
+    frame: pl.DataFrame, *, theme: Theme = LIGHT, title: str | None = None, columns: int = 2, width: int = 300
+) -> Chart:
+    """A panel per metaparameter, with a lane per batch size."""
+    charts: list[Chart] = [_panel(part, theme, width) for part in frame.partition_by("panel", maintain_order=True)]
+    if not charts:
+        charts = [missing_panel("", "no studies to draw", theme)]
+    return finish(panel_grid(charts, columns, one_legend=True), theme, title)
+
+
+def _with_best(outcomes: pl.DataFrame) -> pl.DataFrame:
+    reached = pl.col("outcome") == Outcome.REACHED.value
+    rank = pl.struct("steps_to_goal", "trial_id").rank("ordinal").over("batch_size", "outcome")
+    missing = pl.when(~reached.any().over("batch_size")).then(pl.lit(NOT_REACHED))
+    return outcomes.with_columns((reached & (rank == 1)).alias("best"), missing.alias("note"))
+
+
+def _range_frame(trials: pl.DataFrame, config: ParameterConfig) -> pl.DataFrame:
+    if config.name not in trials.columns or trials.is_empty():
+        return pl.DataFrame(schema=SPACE_SCHEMA)
+    kept = trials.filter(pl.col(config.name).is_not_null())
+    values = kept[config.name].to_list()
+    points = config.feasible_points
+    low, high = (min(points), max(points)) if points else (config.min_value, config.max_value)
+    units = [_place(config, value) for value in values]
+    return kept.with_columns(
+        pl.lit(metaparameter_label(config.name)).alias("panel"),
+        pl.lit(config.name).alias("metaparameter"),
+        pl.lit(low).alias("low"),
+        pl.lit(high).alias("high"),
+        pl.lit(bool(points)).alias("discrete"),
+        pl.col(config.name).alias("value"),
+        pl.Series("unit", units, dtype=pl.Float64),
+    ).select(pl.col(name).cast(kind) for name, kind in SPACE_SCHEMA.items())
+
+
+def _place(config: ParameterConfig, value: float) -> float | None:
+    """Where a value lies in its range; None outside of it (a trial of an earlier search in another space)."""
+    if not config.contains(value) and not config.feasible_points:
+        return None
+    if config.feasible_points:
+        points = sorted(config.feasible_points)
+        return (points.index(value) + 0.5) / len(points) if value in points else None
+    return to_unit(config, value)
+
+
+def _panel(frame: pl.DataFrame, theme: Theme, width: int) -> Chart:
+    title = frame["panel"][0]
+    sizes = frame["batch_size"].drop_nulls().unique().sort().to_list()
+    notes = panel_notes(frame)
+    points = frame.drop_nulls("unit")
+    if points.is_empty():
+        return missing_panel(title, "; ".join(notes) or "no trial lies in the range", theme, PanelSize(width, 3 * LANE))
+    outside = frame["unit"].is_null().sum()
+    if outside:
+        notes.append(f"{outside:,} trials of an earlier search lie outside this range and are not drawn")
+    size = PanelSize(width, LANE * len(sizes))
+    lanes = [f"{size:,}" for size in sizes]
+    lane = pl.col("batch_size").map_elements(lambda b: f"{b:,}", return_dtype=pl.String).alias("lane")
+    best = pl.when("best").then(pl.lit(BEST)).otherwise(pl.col("outcome").replace(OUTCOME_WORDS))
+    words = points.with_columns(lane, best.alias("outcome"))
+    y = alt.Y(
+        "lane:N", sort=lanes, scale=alt.Scale(domain=lanes), axis=alt.Axis(title="batch size", grid=True, ticks=False)
+    )
+    x = alt.X(
+        "unit:Q",
+        scale=alt.Scale(domain=[-0.02, 1.02], nice=False),
+        axis=alt.Axis(labels=False, ticks=False, grid=False, title="search range, end to end"),
+    )
+    colour, shape = outcome_scales(theme, legend_below())
+    marks = _marks(words, x, y, colour, shape, theme)
+    return layered([*_ends(words, y, theme, width), *marks], panel_title(title, notes, width), size)
+
+
+def _marks(
+    words: pl.DataFrame, x: alt.X, y: alt.Y, colour: alt.Color, shape: alt.Shape, theme: Theme
+) -> list[alt.Chart]:
+    tips = [
+        alt.Tooltip("lane:N", title="batch size"),
+        alt.Tooltip("trial_id:Q", title="trial"),
+        alt.Tooltip("value:Q", title="value", format=".5g"),
+        alt.Tooltip("outcome:N", title="outcome"),
+        alt.Tooltip("steps_to_goal:Q", title="steps to goal", format=","),
+    ]
+    order = pl.col("outcome").replace_strict({OUTCOME_WORDS["reached"]: 1, BEST: 2}, default=0, return_dtype=pl.Int64)
+    ordered = words.sort(order, maintain_order=True)
+    others = alt.Chart(inline(ordered.filter(~pl.col("best"))))
+    stars = alt.Chart(inline(ordered.filter("best")))
+    encoding = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": tips}
+    return [
+        others.mark_point(size=16, filled=True, opacity=0.8).encode(**encoding),
+        stars.mark_point(size=120, filled=True, stroke=theme.text, strokeWidth=0.8, opacity=1).encode(**encoding),
+    ]
+
+
+def _ends(words: pl.DataFrame, y: alt.Y, theme: Theme, width: int) -> list[alt.Chart]:
+    """The margins where a star means trouble, and the ends of each lane's range in numbers."""
+    ranges = words.group_by("lane", maintain_order=True).first()
+    inset = width * 0.02 / 1.04
+    edge = width * DEFAULT_MARGIN / 1.04
+    layers = []
+    if not words["discrete"].any():
+        layers = [
+            alt.Chart(inline(ranges))
+            .mark_bar(color=theme.shade[1], size=LANE - 2, aria=False)
+            .encode(y=y, x=alt.value(start), x2=alt.value(start + edge))
+            for start in (inset, width - inset - edge)
+        ]
+    for column, place, align in (("low", 4, "left"), ("high", width - 4, "right")):
+        text = pl.col(column).map_elements(lambda v: f"{v:.4g}", return_dtype=pl.String).alias("text")
+        chart = alt.Chart(inline(ranges.with_columns(text)))
+        layers.append(
+            chart.mark_text(align=align, fontSize=8.5, dy=-6, color=theme.muted, aria=False).encode(  # type: ignore[arg-type] # a literal in the loop
+                y=y, x=alt.value(place), text="text:N"
+            )
+        )
+    return layers
+
+
+def space_questions(records: Records, goal: Goal, first_trials: int | None = None) -> Iterable[SpaceQuestion]:
+    """The question for every workload of the records."""
+    return [SpaceQuestion(name, goal, first_trials) for name in records.workloads]

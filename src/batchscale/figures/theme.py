@@ -1,0 +1,162 @@
+"""The look of every chart: colours told apart by all readers, on light and on dark ground, and the sizes of text.
+
+The series colours are Okabe and Ito's eight, darkened or lightened until each has enough contrast with its ground.
+Charts get their colours from a ``Theme`` and nothing else, so that a page can exchange them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from batchscale.errors import UnknownNameError, one_line, suggest_names
+
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+POWER_FONT = "Batchscale Powers, DejaVu Sans, Segoe UI, Arial, sans-serif"  # has every raised digit, see fonts/
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The colours of a chart. No colour stands twice, so that a role can be found by its colour in a drawing.
+
+    Attributes:
+        name: ``light`` or ``dark``.
+        ground: behind everything.
+        text: titles and labels of axes.
+        muted: notes, ticks, and lines to compare with.
+        grid: grid lines.
+        frame: the edge of a panel.
+        shade: the regimes of a curve, two grounds laid behind it.
+        good: trials that reached the goal.
+        poor: trials that did not.
+        bad: trials that diverged, and points to be trusted less.
+        star: the best trial.
+        series: colours of unordered series.
+        ramp: ends and middle of the colours of ordered series.
+    """
+
+    name: str
+    ground: str
+    text: str
+    muted: str
+    grid: str
+    frame: str
+    shade: tuple[str, str]
+    good: str
+    poor: str
+    bad: str
+    star: str
+    series: tuple[str, ...]
+    ramp: tuple[str, ...]
+
+
+LIGHT = Theme(
+    name="light",
+    ground="#ffffff",
+    text="#1a1a1a",
+    muted="#5f6368",
+    grid="#e9ebee",
+    frame="#c4c8cc",
+    shade=("#e3f0f9", "#f4efe6"),
+    good="#0071b1",
+    poor="#a3a8ad",
+    bad="#c8500a",
+    star="#f0c000",
+    series=("#0072b2", "#d55e00", "#008b65", "#b8568e", "#b07800", "#3a9bd9", "#4d4d4d", "#7a5195"),
+    ramp=("#0b2a66", "#2f7fb8", "#4fae8d", "#d9a400"),
+)
+DARK = Theme(
+    name="dark",
+    ground="#16181c",
+    text="#eceef0",
+    muted="#a7adb4",
+    grid="#2b2f35",
+    frame="#4a5058",
+    shade=("#1b2a38", "#302a1f"),
+    good="#56b4e8",
+    poor="#7b828a",
+    bad="#ff8a4b",
+    star="#ffd83d",
+    series=("#56b4e9", "#ff8a4c", "#2fcb9c", "#e59cc4", "#f0b93a", "#9fd5ff", "#d0d4d8", "#c3a0e0"),
+    ramp=("#8fb4ff", "#5cc0e6", "#5fd6a8", "#ffd75e"),
+)
+THEMES: Mapping[str, Theme] = {theme.name: theme for theme in (LIGHT, DARK)}
+
+
+def find_theme(name: str) -> Theme:
+    """The theme of this name."""
+    if name not in THEMES:
+        raise UnknownNameError(f"No theme '{one_line(name)}'; {suggest_names(name, THEMES)}")
+    return THEMES[name]
+
+
+def series_colours(theme: Theme, count: int, *, ordered: bool = False) -> list[str]:
+    """One colour per series: from the palette, or along the ramp where the series have an order.
+
+    >>> series_colours(LIGHT, 2)
+    ['#0072b2', '#d55e00']
+    """
+    if not ordered and count <= len(theme.series):
+        return list(theme.series[:count])
+    if count == 1:
+        return [theme.ramp[0]]
+    return [_along(theme.ramp, i / (count - 1)) for i in range(count)]
+
+
+def vega_config(theme: Theme) -> dict[str, Any]:
+    """The Vega-Lite configuration of a theme: fonts, sizes, colours of everything that is not data."""
+    axis = {
+        "domainColor": theme.frame,
+        "tickColor": theme.frame,
+        "gridColor": theme.grid,
+        "labelColor": theme.text,
+        "titleColor": theme.text,
+        "labelFontSize": 11,
+        "titleFontSize": 11.5,
+        "titleFontWeight": "normal",
+        "titlePadding": 6,
+        "labelLimit": 240,
+    }
+    legend = {
+        "labelColor": theme.text,
+        "titleColor": theme.text,
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+        "titleFontWeight": "normal",
+        "labelLimit": 260,
+        "symbolSize": 55,
+        "symbolStrokeWidth": 1.5,
+        "rowPadding": 1,
+    }
+    title = {
+        "color": theme.text,
+        "subtitleColor": theme.muted,
+        "fontSize": 12.5,
+        "fontWeight": 600,
+        "subtitleFontSize": 10.5,
+        "anchor": "start",
+        "offset": 6,
+        "subtitlePadding": 2,
+    }
+    return {
+        "background": theme.ground,
+        "font": FONT,
+        "padding": 12,
+        "view": {"stroke": theme.frame, "continuousWidth": 300, "continuousHeight": 240},
+        "axis": axis,
+        "legend": legend,
+        "title": title,
+        "text": {"color": theme.text, "fontSize": 11},
+        "concat": {"spacing": 22},
+    }
+
+
+def _along(colours: tuple[str, ...], place: float) -> str:
+    position = place * (len(colours) - 1)
+    index = min(int(position), len(colours) - 2)
+    low, high = (_channels(colour) for colour in colours[index : index + 2])
+    mixed = (a + (b - a) * (position - index) for a, b in zip(low, high, strict=True))
+    return "#" + "".join(f"{round(channel):02x}" for channel in mixed)
+
+
+def _channels(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)

@@ -1,0 +1,222 @@
+"""Maps of trials over learning rate and 1 - momentum: reached the goal, did not, diverged (Figures 9 and 10).
+
+Both axes are logarithmic, so that equal effective learning rates lie on straight lines.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import altair as alt
+import polars as pl
+
+from batchscale.analysis import Outcome, trial_outcomes
+from batchscale.errors import AnalysisError
+from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, superscript
+from batchscale.figures.layout import (
+    SMALL,
+    Chart,
+    PanelSize,
+    finish,
+    inline,
+    layered,
+    legend_below,
+    missing_panel,
+    panel_grid,
+    panel_title,
+)
+from batchscale.figures.notes import note_frame, panel_notes, workload_literals, workload_values
+from batchscale.figures.theme import LIGHT, POWER_FONT, Theme
+from batchscale.records.frames import Records
+from batchscale.spec import Budget, Goal, WorkloadName
+
+STAR = (
+    "M0,-1L0.235,-0.324L0.951,-0.309L0.38,0.124L0.588,0.809L0,0.4L-0.588,0.809L-0.38,0.124L-0.951,-0.309L-0.235,-0.324Z"
+)
+OUTCOMES = (Outcome.REACHED.value, Outcome.NOT_REACHED.value, Outcome.INFEASIBLE.value)
+OUTCOME_WORDS = {"reached": "reached the goal", "not_reached": "did not reach it", "infeasible": "diverged"}
+BEST = "fewest steps"
+
+MAP_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "panel": pl.String,
+    "dataset": pl.String,
+    "model": pl.String,
+    "optimizer": pl.String,
+    "goal": pl.String,
+    "budget": pl.String,  # "1 epochs"; null without one
+    "batch_size": pl.Int64,
+    "trial_id": pl.Int64,
+    "learning_rate": pl.Float64,
+    "momentum": pl.Float64,
+    "one_minus_momentum": pl.Float64,
+    "outcome": pl.String,  # reached, not_reached or infeasible; INCOMPLETE trials are left out
+    "steps_to_goal": pl.Int64,
+    "best": pl.Boolean,
+    "note": pl.String,
+}
+
+
+@dataclass(frozen=True)
+class MapPanel:
+    """The trials of one study, judged by a goal within a budget."""
+
+    title: str
+    workload: WorkloadName
+    batch_size: int
+    goal: Goal
+    budget: Budget | None = None
+
+
+def map_frame(
+    records: Records, panels: Iterable[MapPanel], num_train_examples: int | Mapping[str, int] | None = None
+) -> pl.DataFrame:
+    """All COMPLETE and INFEASIBLE trials of the panels: a frame of ``MAP_SCHEMA``."""
+    frames = [_study_frame(records, panel, num_train_examples) for panel in panels]
+    return pl.concat(frames) if frames else pl.DataFrame(schema=MAP_SCHEMA)
+
+
+def study_panels(records: Records, goal: Goal, budget: Budget | None = None) -> list[MapPanel]:
+    """A panel per study of the records."""
+    several = len(records.workloads) > 1
+    rows = records.studies.sort("dataset", "model", "optimizer", "batch_size")
+    return [
+        MapPanel(
+            f"{row['model']}, {row['dataset']}: batch size {row['batch_size']:,}"
+            if several
+            else f"batch size {row['batch_size']:,}",
+            WorkloadName(row["dataset"], row["model"], row["optimizer"]),
+            row["batch_size"],
+            goal,
+            budget,
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def plot_map(
+    frame: pl.DataFrame, *, theme: Theme = LIGHT, title: str | None = None, columns: int = 3, size: PanelSize = SMALL
+) -> Chart:
+    """A panel per study; all panels share their axes, so that regions can be compared."""
+    points = _drawable(frame)
+    x_span, y_span = (
+        log_range(points["learning_rate"], 10, 0.15, 1),
+        log_range(points["one_minus_momentum"], 10, 0.15, 1),
+    )
+    parts = frame.partition_by("panel", maintain_order=True)
+    charts: list[Chart] = [_panel(part, theme, size, x_span, y_span) for part in parts]
+    if not charts:
+        charts = [missing_panel("", "no studies to draw", theme, size)]
+    return finish(panel_grid(charts, columns, one_legend=True), theme, title)
+
+
+def _study_frame(records: Records, panel: MapPanel, num_train_examples: int | Mapping[str, int] | None) -> pl.DataFrame:
+    place = {
+        "panel": panel.title,
+        "goal": str(panel.goal),
+        "budget": None if panel.budget is None else f"{panel.budget.amount:g} {panel.budget.unit}",
+        **workload_values(panel.workload),
+    }
+    chosen = records.workload(panel.workload).filter(batch_size=panel.batch_size)
+    if chosen.studies.is_empty():
+        return note_frame(MAP_SCHEMA, f"no records of {panel.workload} at batch size {panel.batch_size:,}", **place)
+    try:
+        outcomes = trial_outcomes(chosen, panel.goal, budget=panel.budget, num_train_examples=num_train_examples)
+    except AnalysisError as error:
+        return note_frame(MAP_SCHEMA, str(error), **place)
+    counted = outcomes.filter(pl.col("outcome").is_in(OUTCOMES))
+    if counted.is_empty():
+        return note_frame(MAP_SCHEMA, "no COMPLETE or INFEASIBLE trial", **place)
+    blank = {name: pl.lit(None, dtype=pl.Float64).alias(name) for name in ("learning_rate", "momentum")}
+    counted = counted.with_columns(expr for name, expr in blank.items() if name not in counted.columns)
+    rank = pl.struct("steps_to_goal", "trial_id").rank("ordinal")
+    reached = pl.col("outcome") == Outcome.REACHED.value
+    return counted.with_columns(
+        pl.lit(panel.title).alias("panel"),
+        *workload_literals(panel.workload),
+        pl.lit(place["budget"], dtype=pl.String).alias("budget"),
+        (1 - pl.col("momentum")).alias("one_minus_momentum"),
+        (reached & (rank.over("outcome") == 1)).alias("best"),
+        pl.lit(None, dtype=pl.String).alias("note"),
+    ).select(pl.col(name).cast(kind) for name, kind in MAP_SCHEMA.items())
+
+
+def _drawable(frame: pl.DataFrame) -> pl.DataFrame:
+    positive = [(pl.col(name) > 0) & pl.col(name).is_finite() for name in ("learning_rate", "one_minus_momentum")]
+    return frame.filter(*positive)
+
+
+def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize, x_span: LogRange, y_span: LogRange) -> Chart:
+    title = frame["panel"][0]
+    points = _drawable(frame)
+    notes = panel_notes(frame)
+    if points.is_empty():
+        return missing_panel(title, "; ".join(notes) or "no learning rate and momentum are recorded", theme, size)
+    if not frame["best"].any():
+        notes.append("no trial reached the goal")
+    x = alt.X("learning_rate:Q", scale=log_scale(x_span), axis=log_axis("learning rate η", x_span, 5, grid=False))
+    y = alt.Y("one_minus_momentum:Q", scale=log_scale(y_span), axis=log_axis("1 − momentum γ", y_span, 5, grid=False))
+    best = pl.when("best").then(pl.lit(BEST)).otherwise(pl.col("outcome").replace(OUTCOME_WORDS))
+    words = points.with_columns(best.alias("outcome"))
+    colour, shape = outcome_scales(theme, legend_below("lines: effective learning rate η/(1 − γ)"))
+    base = alt.Chart(inline(words.filter(~pl.col("best"))))
+    dots = base.mark_point(size=20, filled=True, opacity=0.85).encode(
+        x=x, y=y, color=colour, shape=shape, tooltip=_tooltips()
+    )
+    star = (
+        alt.Chart(inline(words.filter("best")))
+        .mark_point(size=130, filled=True, stroke=theme.text, strokeWidth=0.8, opacity=1)
+        .encode(x=x, y=y, color=colour, shape=shape, tooltip=_tooltips())
+    )
+    layers = [*contours(x_span, y_span, theme, x, y), dots, star]
+    return layered(layers, panel_title(title, notes, size.width), size)
+
+
+def outcome_scales(theme: Theme, legend: alt.Legend | None) -> tuple[alt.Color, alt.Shape]:
+    """Colour and shape of what became of a trial, the best one a star."""
+    labels = [*(OUTCOME_WORDS[name] for name in OUTCOMES), BEST]
+    colours = [theme.good, theme.poor, theme.bad, theme.star]
+    shapes = ["circle", "circle", "cross", STAR]
+    return (
+        alt.Color("outcome:N", sort=None, legend=legend, scale=alt.Scale(domain=labels, range=colours)),
+        alt.Shape("outcome:N", sort=None, legend=legend, scale=alt.Scale(domain=labels, range=shapes)),
+    )
+
+
+def contours(x_span: LogRange, y_span: LogRange, theme: Theme, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """Lines of equal effective learning rate, one per power of ten, labelled where they enter the panel."""
+    first, last = math.ceil(x_span.low - y_span.high), math.floor(x_span.high - y_span.low)
+    rows = []
+    for exponent in range(first, last + 1):
+        low, high = max(x_span.low, y_span.low + exponent), min(x_span.high, y_span.high + exponent)
+        if high - low > 0.05:
+            rows += [(exponent, 10**place, 10 ** (place - exponent)) for place in (low, high)]
+    lines = pl.DataFrame(rows, schema=["exponent", "learning_rate", "one_minus_momentum"], orient="row")
+    if lines.is_empty():
+        return []
+    chart: alt.Chart = (
+        alt.Chart(inline(lines))
+        .mark_line(color=theme.frame, strokeWidth=0.8, aria=False)
+        .encode(x=x, y=y, detail="exponent:N")
+    )
+    ends = lines.group_by("exponent", maintain_order=True).last()
+    labels = ends.with_columns(
+        pl.col("exponent").map_elements(lambda e: f"10{superscript(e)}", return_dtype=pl.String).alias("label")
+    )
+    text: alt.Chart = (
+        alt.Chart(inline(labels))
+        .mark_text(
+            align="right", baseline="top", dx=-2, dy=3, fontSize=9, font=POWER_FONT, color=theme.muted, aria=False
+        )
+        .encode(x=x, y=y, text="label:N")
+    )
+    return [chart, text]
+
+
+def _tooltips() -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("trial_id:Q", title="trial"),
+        alt.Tooltip("outcome:N", title="outcome"),
+        alt.Tooltip("learning_rate:Q", title="learning rate", format=".4g"),
+        alt.Tooltip("momentum:Q", title="momentum", format=".5g"),
+        alt.Tooltip("steps_to_goal:Q", title="steps to goal", format=","),
+    ]

@@ -1,0 +1,122 @@
+"""Where everything lies in a records tree: names of folders and files, and what may stand where.
+
+The published reader parses the name of every folder of a workload and of a study as a whole number. So nothing else may
+ever be there, not for a moment: all working files live under one ``.batchscale`` folder at the root of the tree.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchscale.errors import RecordsError, SpecError, one_line
+from batchscale.spec import WorkloadName
+
+STUDY_FILE = "study.json"
+TRIAL_FILE = "metadata.json"
+MEASUREMENTS_FILE = "measurements.csv"
+WORKING_FOLDER = ".batchscale"
+
+MAX_JSON_BYTES = 16 * 2**20
+MAX_CSV_BYTES = 512 * 2**20
+MAX_LINE_BYTES = 2**20
+MAX_DEPTH = 11  # up to 8 folders of the data set's name, model, optimizer, batch size
+
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
+
+
+@dataclass(frozen=True)
+class StudyPaths:
+    """The folders of one study: the one readers see and the one its writer works in."""
+
+    root: Path
+    folder: Path
+    working: Path
+
+    @classmethod
+    def of(cls, root: Path, workload: WorkloadName, batch_size: int) -> "StudyPaths":
+        """The folders of a study in the tree at ``root``."""
+        if batch_size < 1:
+            raise RecordsError(f"A batch size is a whole number of at least 1. Found {batch_size}.")
+        below = Path(*workload.dataset.split("/"), workload.model, workload.optimizer, str(batch_size))
+        return cls(root, root / below, root / WORKING_FOLDER / "studies" / below)
+
+    @property
+    def study_file(self) -> Path:
+        """The study's ``study.json``."""
+        return self.folder / STUDY_FILE
+
+    @property
+    def lock(self) -> Path:
+        """The file whose lock the one writer holds."""
+        return self.working / "lock"
+
+    def trial(self, trial_id: int) -> Path:
+        """The folder of a committed trial."""
+        return self.folder / str(trial_id)
+
+    def journal(self, trial_id: int) -> Path:
+        """The measurements of a running trial."""
+        return self.working / f"journal-{trial_id}"
+
+    def staged(self, trial_id: int) -> Path:
+        """Where a trial's folder is made ready, and where an exchanged one waits to be removed."""
+        return self.working / f"new-{trial_id}"
+
+    def ready(self, trial_id: int) -> Path:
+        """A finished folder whose files are being moved, where folders cannot be exchanged."""
+        return self.working / f"ready-{trial_id}"
+
+
+@dataclass(frozen=True)
+class RecordPath:
+    """What a path of the published layout names: a study file, or a file of one of its trials."""
+
+    workload: WorkloadName
+    batch_size: int
+    trial_id: int | None
+    file: str
+
+
+def split_record_path(path: str) -> RecordPath | None:
+    """What a path relative to the tree's root names, or None if it is no file of the layout.
+
+    >>> split_record_path("mnist_subsets/mnist_6875/simple_cnn_base/sgd/64/3/metadata.json").trial_id
+    3
+    """
+    *folders, file = path.split("/")
+    trial_id = None
+    if file in (TRIAL_FILE, MEASUREMENTS_FILE):
+        trial_id = folder_number(folders.pop()) if folders else None
+        if trial_id is None:
+            return None
+    elif file != STUDY_FILE:
+        return None
+    study = name_study(tuple(folders))
+    return None if study is None else RecordPath(*study, trial_id, file)
+
+
+def name_study(folders: tuple[str, ...]) -> tuple[WorkloadName, int] | None:
+    """The workload and batch size that a study's folders name, from the tree's root; None if they name none."""
+    batch_size = folder_number(folders[-1]) if 4 <= len(folders) <= MAX_DEPTH else None
+    if not batch_size:
+        return None
+    try:
+        return WorkloadName("/".join(folders[:-3]), folders[-3], folders[-2]), batch_size
+    except SpecError:
+        return None
+
+
+def folder_number(name: str) -> int | None:
+    """The whole number that a folder's name is, or None. No signs, no leading zeros, so that no two names are equal.
+
+    >>> folder_number("64"), folder_number("064"), folder_number("trial")
+    (64, None, None)
+    """
+    return int(name) if _NUMBER.fullmatch(name) else None
+
+
+def require_directory(path: Path) -> None:
+    """Refuse a path that is no directory."""
+    if not path.is_dir():
+        found = "a file" if path.exists() else "nothing"
+        raise RecordsError(f"A records tree is a directory. Found {found} at {one_line(path, 500)}.")

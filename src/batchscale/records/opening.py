@@ -1,0 +1,121 @@
+"""Open a study for writing: its lock, its folders, its ``study.json``, and what a dead writer left behind."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from batchscale.errors import RecordsError, StudyLockedError, one_line
+from batchscale.records.durable import make_folders, replace_file, storing, sync_chain, write_file
+from batchscale.records.filesystem import REAL, FileSystem
+from batchscale.records.layout import STUDY_FILE, StudyPaths
+from batchscale.records.model import OWN_KEY, StudyRecord, parse_study
+from batchscale.records.read import Notice, log_notice
+from batchscale.records.recovery import STUDY_STAGE, clean_working_folder
+from batchscale.records.texts import study_text
+from batchscale.records.tree import read_file
+from batchscale.records.writer import StudyWriter
+
+
+def open_study(root: Path, record: StudyRecord, *, fs: FileSystem = REAL, notice: Notice = log_notice) -> StudyWriter:
+    """The writer of a study in the tree at ``root``, which is made if need be; use it as a context manager.
+
+    If the study is there already its ``study.json`` stays and is the writer's ``record``. A study of another experiment
+    (another ``spec_hash``) is refused with what differs.
+
+    Raises:
+        StudyLockedError: another process is writing this study.
+        RecordsError: the study there is damaged or another experiment's.
+        StorageError: the file system refuses.
+    """
+    paths = StudyPaths.of(root, record.workload, record.batch_size)
+    text = study_text(record)
+    with storing("opening a study", paths.folder):
+        _require_inside(fs, root, paths.folder)
+        _require_inside(fs, root, paths.working)
+        make_folders(fs, paths.working)
+        lock = _take_lock(fs, paths)
+        try:
+            sync_chain(fs, root, paths.working)
+            clean_working_folder(fs, paths)
+            if fs.exists(paths.study_file):
+                record = _read_existing(fs, paths, record)
+            else:
+                _create_study(fs, paths, text)
+            return StudyWriter(paths, record, lock, fs, notice)
+        except BaseException:
+            fs.close(lock)
+            raise
+
+
+def _require_inside(fs: FileSystem, root: Path, folder: Path) -> None:
+    """Refuse to write through a link that leads out of the tree."""
+    while not fs.exists(folder) and folder != root:
+        folder = folder.parent
+    if fs.exists(folder) and not fs.is_dir(folder):
+        raise RecordsError(f"{folder}: a records tree and the folders in it are directories. Found a file.")
+    if fs.exists(root) and not fs.resolve(folder).is_relative_to(fs.resolve(root)):
+        raise RecordsError(f"{folder}: a study is written inside its tree. Found a link to {fs.resolve(folder)}.")
+
+
+def _take_lock(fs: FileSystem, paths: StudyPaths) -> int:
+    lock = fs.lock(paths.lock)
+    if lock is None:
+        owner = fs.read(paths.lock, 1000).decode(errors="replace").strip() or "unknown"
+        raise StudyLockedError(
+            f"{paths.folder}: one process writes a study at a time. Found it locked by process {one_line(owner)}. Wait "
+            "for it, or stop it; the lock is free as soon as it ends."
+        )
+    try:
+        fs.stamp(lock, f"{os.getpid()}\n".encode())
+    except OSError:
+        fs.close(lock)
+        raise
+    return lock
+
+
+def _create_study(fs: FileSystem, paths: StudyPaths, text: bytes) -> None:
+    """The study's folder appears with its ``study.json`` in it, because readers take every folder there for a study."""
+    make_folders(fs, paths.folder.parent)
+    sync_chain(fs, paths.root, paths.folder.parent)
+    if fs.exists(paths.folder):  # somebody removed the file: trials may be there, so the folder stays
+        replace_file(fs, paths.study_file, paths.working, text)
+        return
+    stage = paths.working / STUDY_STAGE
+    fs.mkdir(stage)
+    write_file(fs, stage / STUDY_FILE, text)
+    fs.sync_directory(stage)
+    fs.replace(stage, paths.folder)
+    fs.sync_directory(paths.folder.parent)
+
+
+def _read_existing(fs: FileSystem, paths: StudyPaths, wanted: StudyRecord) -> StudyRecord:
+    found = parse_study(read_file(paths.study_file, fs=fs), wanted.workload, str(paths.study_file))
+    if found.batch_size != wanted.batch_size:
+        raise RecordsError(f"{paths.study_file}: batch_size agrees with the folder. Found {found.batch_size}.")
+    if _spec_hash(found) and _spec_hash(wanted) and _spec_hash(found) != _spec_hash(wanted):
+        raise RecordsError(
+            f"{paths.folder}: a study belongs to one experiment. Found another one there, with other "
+            f"{describe_difference(found, wanted)}. Write to another folder, or go back to the experiment as it was."
+        )
+    return found
+
+
+def _spec_hash(record: StudyRecord) -> object:
+    own = record.extra.get(OWN_KEY)
+    return own.get("spec_hash") if isinstance(own, Mapping) else None
+
+
+def describe_difference(found: StudyRecord, wanted: StudyRecord) -> str:
+    """The keys in which two studies differ, with both values."""
+    flat_found, flat_wanted = _flatten(found), _flatten(wanted)
+    keys = sorted(key for key in {*flat_found, *flat_wanted} if flat_found.get(key) != flat_wanted.get(key))
+    shown = [f"{key} ({one_line(flat_found.get(key))} there, {one_line(flat_wanted.get(key))} wanted)" for key in keys]
+    return ", ".join(shown[:8]) + (", …" if len(shown) > 8 else "")
+
+
+def _flatten(record: StudyRecord) -> dict[str, object]:
+    data = record.to_json()
+    own = data.pop(OWN_KEY, {})
+    configs = data.pop("parameter_configs", {})
+    flat = {**data, **{f"parameter_configs.{name}": config for name, config in configs.items()}}
+    return flat | ({f"{OWN_KEY}.{key}": value for key, value in own.items()} if isinstance(own, Mapping) else {})

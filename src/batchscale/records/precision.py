@@ -1,0 +1,61 @@
+"""Metrics in float32 without losing a printed digit, and back to the float64 that was printed.
+
+Published metrics have six significant digits, which float32 keeps. A column is stored in float32 only if every value
+is such a number; widened again, each value is the float64 that its text had: a table and a tree give equal numbers.
+"""
+
+import numpy as np
+import polars as pl
+
+DIGITS = 6
+_MAX_POWER = 22  # powers of ten up to this one are exact in float64, so that one product or quotient rounds only once
+_POWERS = 10.0 ** np.arange(_MAX_POWER + 1)
+
+
+def fits_float32(values: pl.Series) -> bool:
+    """Whether float32 keeps every value of a float64 series exactly as it was printed; null, NaN and inf always fit.
+
+    >>> fits_float32(pl.Series([0.24406, 6.90948, float("nan"), None])), fits_float32(pl.Series([0.2440612]))
+    (True, False)
+    """
+    numbers = values.drop_nulls().to_numpy()
+    numbers = numbers[np.isfinite(numbers)]
+    with np.errstate(over="ignore"):
+        narrow = numbers.astype(np.float32)
+    return bool(np.array_equal(_decimals(narrow), numbers))
+
+
+def widen(values: pl.Series) -> pl.Series:
+    """The float64 numbers that a float32 series was printed as.
+
+    >>> widen(pl.Series([0.1], dtype=pl.Float32)).item()
+    0.1
+    """
+    if values.null_count():
+        present = values.drop_nulls()
+        return widen(present).gather((values.is_not_null().cum_sum() - 1).cast(pl.Int64).set(values.is_null(), None))
+    return pl.Series(values.name, _decimals(values.to_numpy()))
+
+
+def widen_metrics(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """The frame with every float32 column widened; columns that a query does not use cost nothing."""
+    narrow = [name for name, kind in frame.collect_schema().items() if kind == pl.Float32]
+    return frame.with_columns(
+        pl.col(name).map_batches(widen, return_dtype=pl.Float64, is_elementwise=True) for name in narrow
+    )
+
+
+def _decimals(values: np.ndarray) -> np.ndarray:
+    """Each float32 as the float64 nearest to its first six significant digits."""
+    wide = values.astype(np.float64)
+    with np.errstate(all="ignore"):
+        power = DIGITS - 1 - np.floor(np.log10(np.abs(wide)))
+        usual = (power >= 0) & (power <= _MAX_POWER)
+        scale = _POWERS[np.where(usual, power, 0).astype(np.intp)]
+        rounded: np.ndarray = np.rint(wide * scale) / scale
+    unusual = np.flatnonzero(~usual & np.isfinite(wide) & (wide != 0))
+    rounded[unusual] = [float(f"{value:.{DIGITS - 1}e}") for value in wide[unusual].tolist()]
+    special = ~np.isfinite(wide)
+    if special.any():
+        rounded[special] = wide[special]
+    return rounded

@@ -1,0 +1,100 @@
+"""What the next writer of a study does with what a dead one left behind.
+
+Only files of the writer's own names in the study's working folder are ever removed, and only when what they were for is
+either done or will be done again. Anything else (checkpoints, files of other versions) stays.
+"""
+
+import re
+from pathlib import Path
+
+from batchscale.errors import RecordsError
+from batchscale.records.durable import remove_folder
+from batchscale.records.filesystem import FileSystem
+from batchscale.records.journal import decode_journal
+from batchscale.records.layout import (
+    MAX_CSV_BYTES,
+    MEASUREMENTS_FILE,
+    TRIAL_FILE,
+    StudyPaths,
+    folder_number,
+)
+from batchscale.records.model import TrialRecord, parse_trial
+from batchscale.records.read import Notice, read_trial
+from batchscale.records.tree import read_file
+
+_FOLDER = re.compile(r"(new|ready)-([0-9]+)")
+_JOURNAL = re.compile(r"journal-([0-9]+)")
+STUDY_STAGE = "new-study"
+
+
+def clean_working_folder(fs: FileSystem, paths: StudyPaths) -> None:
+    """Finish or undo the commit that was under way."""
+    if fs.is_dir(paths.folder):
+        fs.sync_directory(paths.folder)  # a trial may be visible and not yet durable; its journal may go only after it
+    for entry in fs.list_directory(paths.working):
+        path = paths.working / entry.name
+        match = _FOLDER.fullmatch(entry.name)
+        if entry.is_dir and match and match[1] == "ready":
+            finish_move(fs, paths, int(match[2]))
+        elif entry.is_dir and (match or entry.name == STUDY_STAGE):
+            remove_folder(fs, path)
+        elif not entry.is_dir and entry.name.endswith(".new"):
+            fs.unlink(path)
+
+
+def finish_move(fs: FileSystem, paths: StudyPaths, trial_id: int) -> None:
+    """Move the files of a ready trial into the folder of its older version, measurements first.
+
+    Until the metadata follows, readers see the old metadata beside measurements that go on longer: a legal trial.
+    """
+    ready, target = paths.ready(trial_id), paths.trial(trial_id)
+    if not fs.exists(target):  # somebody removed the older version
+        fs.replace(ready, target)
+        fs.sync_directory(target.parent)
+        return
+    for name in (MEASUREMENTS_FILE, TRIAL_FILE):
+        if fs.exists(ready / name):
+            fs.replace(ready / name, target / name)
+        fs.sync_directory(target)  # also when a dead writer moved it: it may not be durable yet
+    remove_folder(fs, ready)
+
+
+def load_committed(fs: FileSystem, paths: StudyPaths, notice: Notice) -> tuple[dict[int, TrialRecord], dict[int, str]]:
+    """The committed trials by id, and for each trial folder that cannot be read the reason why."""
+    committed, damaged = {}, {}
+    for entry in fs.list_directory(paths.folder):
+        trial_id = folder_number(entry.name)
+        if trial_id is None or not entry.is_dir:
+            continue
+        path = paths.trial(trial_id) / TRIAL_FILE
+        try:
+            record = parse_trial(read_file(path, fs=fs), str(path))
+            if record.trial_id != trial_id:
+                raise RecordsError(f"{path}: trial_id agrees with the folder. Found {record.trial_id}.")
+        except RecordsError as error:
+            damaged[trial_id] = str(error)
+            notice(f"{error} The trial is left as it is.")
+        else:
+            committed[trial_id] = record
+    return dict(sorted(committed.items())), damaged
+
+
+def list_journals(fs: FileSystem, working: Path) -> list[int]:
+    """The ids of the trials that have a journal, growing."""
+    matches = (_JOURNAL.fullmatch(entry.name) for entry in fs.list_directory(working))
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def drop_finished_journals(fs: FileSystem, paths: StudyPaths, committed: dict[int, TrialRecord]) -> None:
+    """Remove journals that have nothing more than the committed trial has."""
+    for trial_id in list_journals(fs, paths.working):
+        if trial_id not in committed:
+            continue
+        path = paths.journal(trial_id)
+        journal = decode_journal(read_file(path, MAX_CSV_BYTES, fs))
+        try:
+            _, table = read_trial(paths.trial(trial_id), fs)
+        except RecordsError:
+            continue
+        if not table.faults and journal.last_step <= max([-1, *table.steps[-1:]]):
+            fs.unlink(path)

@@ -1,0 +1,250 @@
+"""From the parts of an import to the finished table: names, studies, trials, and one sorted file per workload."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from batchscale.errors import RecordsError, one_line
+from batchscale.records.assemble import make_studies_frame
+from batchscale.records.frames import MEASUREMENT_SCHEMA, STUDY_COLUMNS, TRIAL_SCHEMA, WORKLOAD_COLUMNS
+from batchscale.records.layout import MEASUREMENTS_FILE, TRIAL_FILE
+from batchscale.records.model import StudyRecord, parse_study
+from batchscale.records.precision import widen
+from batchscale.records.table import ORIGINAL_SCHEMA, ORIGINALS, STUDIES, TRIALS, measurements_path
+from batchscale.records.table_parts import KEY_SCHEMA, PARAMETER_PREFIX, Part, check_width, study_path
+from batchscale.spec import WorkloadName
+
+GROUPS = ("imagenet_subsets", "mnist_subsets", "solution_quality")  # group folders of the published archive
+ROW_GROUP = 131_072
+TRIAL_ROW_GROUP = 4_096
+IN_MEMORY_BYTES = 400 * 2**20  # a workload larger than this is put together a few studies at a time
+
+_KEYS = ("folder", "batch_size", "trial_id")
+
+OnProblem = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class TableFrames:
+    """Everything of a table but the measurements."""
+
+    names: dict[str, WorkloadName]  # by folder of the source
+    studies: pl.DataFrame
+    trials: pl.DataFrame  # of the parts' schema, sound ones only
+    originals: pl.DataFrame
+    problems: list[str]
+
+
+def name_workloads(folders: Sequence[str], has_root: bool) -> dict[str, WorkloadName]:
+    """The workload that each folder of the source names.
+
+    An archive usually holds one folder with everything in it, which is no part of the names; a published group of
+    workloads is.
+
+    >>> name_workloads(["batch_science/mnist/fc_1024/sgd"], has_root=True)
+    {'batch_science/mnist/fc_1024/sgd': WorkloadName(dataset='mnist', model='fc_1024', optimizer='sgd')}
+    """
+    tops = {folder.split("/")[0] for folder in folders}
+    deep = all(folder.count("/") >= 3 for folder in folders)
+    root = f"{tops.pop()}/" if has_root and deep and len(tops) == 1 and not tops & set(GROUPS) else ""
+    return {folder: WorkloadName.parse(folder.removeprefix(root)) for folder in folders}
+
+
+def gather_frames(parts: Sequence[Part], has_root: bool, on_problem: OnProblem) -> TableFrames:
+    """The studies and trials of all parts; ``on_problem`` hears what does not fit together, and may raise."""
+    problems: list[str] = []
+
+    def report(text: str) -> None:
+        on_problem(text)
+        problems.append(text)
+
+    texts = {(folder, size): text for part in parts for folder, size, text in part.studies}
+    trials = pl.concat([part.trials for part in parts], how="diagonal")
+    files = pl.concat([part.files for part in parts])
+    check_width(trials.columns, "metaparameters")
+    folders = sorted({folder for folder, _ in texts} | set(trials["folder"]) | set(files["folder"]))
+    names = name_workloads(folders, has_root)
+    records = _parse_studies(texts, names, report)
+    sound = _sound_trials(trials, files, records, [key for part in parts for key in part.dropped], report)
+    studies = make_studies_frame(records.values())
+    return TableFrames(names, studies, sound, _originals(sound, texts, records), sorted(problems))
+
+
+def _parse_studies(
+    texts: dict[tuple[str, int], str], names: dict[str, WorkloadName], report: OnProblem
+) -> dict[tuple[str, int], StudyRecord]:
+    records = {}
+    for (folder, size), text in sorted(texts.items()):
+        where = study_path(folder, size)
+        try:
+            record = parse_study(text.encode(), names[folder], where)
+            if record.batch_size != size:
+                raise RecordsError(f"{where}: batch_size agrees with the folder. Found {record.batch_size}.")
+        except RecordsError as error:
+            report(str(error))
+            continue
+        records[folder, size] = record
+    return records
+
+
+def _sound_trials(
+    trials: pl.DataFrame,
+    files: pl.DataFrame,
+    records: dict[tuple[str, int], StudyRecord],
+    dropped: list[tuple[str, int, int]],
+    report: OnProblem,
+) -> pl.DataFrame:
+    """The trials with all their files and a study, sorted; each other one is a problem."""
+    unsound = pl.DataFrame(dropped, schema=KEY_SCHEMA, orient="row").unique()
+    alone = trials.join(files, on=_KEYS, how="anti").join(unsound, on=_KEYS, how="anti")
+    for folder, size, trial in alone.select(_KEYS).sort(_KEYS).rows():
+        report(f"{folder}/{size}/{trial}/{MEASUREMENTS_FILE}: a trial has its measurements. Found none.")
+    orphans = files.join(trials, on=_KEYS, how="anti").join(unsound, on=_KEYS, how="anti")
+    for folder, size, trial in orphans.select(_KEYS).sort(_KEYS).rows():
+        report(f"{folder}/{size}/{trial}/{TRIAL_FILE}: a trial has its metadata. Found none.")
+    keys = pl.DataFrame(list(records), schema={"folder": pl.String, "batch_size": pl.Int64}, orient="row")
+    lost = (
+        trials.join(keys, on=["folder", "batch_size"], how="anti")
+        .select("folder", "batch_size")
+        .unique()
+        .sort(pl.all())
+    )
+    for folder, size in lost.rows():
+        report(f"{study_path(folder, size)}: a study has a sound study.json. Its trials cannot be kept.")
+    sound = trials.join(files, on=_KEYS).join(unsound, on=_KEYS, how="anti")
+    return sound.join(keys, on=["folder", "batch_size"], how="semi").sort(_KEYS)
+
+
+def _originals(
+    trials: pl.DataFrame, texts: dict[tuple[str, int], str], records: dict[tuple[str, int], StudyRecord]
+) -> pl.DataFrame:
+    studies = [(folder, size, None, texts[folder, size], None) for folder, size in sorted(records)]
+    schema = {**KEY_SCHEMA, "text": pl.String, "header": pl.String}
+    return pl.concat([pl.DataFrame(studies, schema=schema, orient="row"), trials.select(list(schema))])
+
+
+def write_small_tables(frames: TableFrames, target: Path) -> None:
+    """The tables of studies and trials, and the original texts."""
+    names = pl.DataFrame(
+        [(folder, name.dataset, name.model, name.optimizer) for folder, name in frames.names.items()],
+        schema=["folder", *WORKLOAD_COLUMNS],
+        orient="row",
+    )
+    parameters = sorted(name for name in frames.trials.columns if name.startswith(PARAMETER_PREFIX))
+    trials = (
+        frames.trials.join(names, on="folder")
+        .select(*TRIAL_SCHEMA, *(pl.col(name).alias(name.removeprefix(PARAMETER_PREFIX)) for name in parameters))
+        .sort(*STUDY_COLUMNS, "trial_id")
+    )
+    used = [name for name in trials.columns if name in TRIAL_SCHEMA or trials[name].null_count() < trials.height]
+    originals = frames.originals.join(names, on="folder").select(list(ORIGINAL_SCHEMA))
+    for frame, file in ((frames.studies, STUDIES), (trials.select(used), TRIALS)):
+        frame.write_parquet(target / file, compression="zstd", row_group_size=TRIAL_ROW_GROUP)
+    originals.sort(*STUDY_COLUMNS, "trial_id", nulls_last=False).write_parquet(
+        target / ORIGINALS, compression="zstd", row_group_size=TRIAL_ROW_GROUP
+    )
+
+
+def write_measurements(frames: TableFrames, folder: str, parts: Sequence[Part], target: Path) -> int:
+    """The measurements of one workload in one file, sorted; gives the number of rows."""
+    valid = frames.trials.filter(pl.col("folder") == folder).select("batch_size", "trial_id", "header")
+    columns = _column_order(valid["header"].unique(maintain_order=True).to_list())
+    check_width(columns, f"metrics of {folder}")
+    files = [part.path / part.measurements[folder] for part in parts if folder in part.measurements]
+    kinds = _kinds(files, columns)
+    path = target / measurements_path(frames.names[folder])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    groups = _groups(files, valid, sum(8 if kind == pl.Float64 else 4 for kind in kinds.values()) + 24)
+    if len(groups) == 1:
+        _ordered(files, kinds, valid).write_parquet(
+            path, compression="zstd", compression_level=1, row_group_size=ROW_GROUP
+        )
+    else:
+        _write_in_groups(files, kinds, groups, path)
+    return int(pl.scan_parquet(path, hive_partitioning=False).select(pl.len()).collect().item())
+
+
+def _column_order(headers: list[str]) -> list[str]:
+    """Every metric, in the order in which the trials, by batch size and id, first have them."""
+    return list(dict.fromkeys(name for header in headers for name in header.split(",")[1:]))
+
+
+def _kinds(files: list[Path], columns: list[str]) -> dict[str, pl.DataType]:
+    kinds: dict[str, pl.DataType] = dict.fromkeys(columns, pl.Float32())
+    for file in files:
+        for name, kind in pl.read_parquet_schema(file).items():
+            if name in kinds and kind == pl.Float64:
+                kinds[name] = pl.Float64()
+    return kinds
+
+
+def _groups(files: list[Path], valid: pl.DataFrame, row_bytes: int) -> list[pl.DataFrame]:
+    """The trials, cut into runs of studies whose measurements fit into memory together."""
+    scans = [pl.scan_parquet(file).group_by("batch_size").len() for file in files]
+    counts = pl.concat(scans).group_by("batch_size").agg(pl.col("len").sum()).sort("batch_size").collect()
+    total = (pl.col("len").cum_sum() * row_bytes) // IN_MEMORY_BYTES
+    numbered = valid.join(counts.select("batch_size", total.alias("group")), on="batch_size", how="left")
+    return numbered.sort("group", "batch_size", "trial_id").partition_by(
+        "group", include_key=False, maintain_order=True
+    )
+
+
+def _ordered(files: list[Path], kinds: dict[str, pl.DataType], valid: pl.DataFrame) -> pl.DataFrame:
+    """The rows of these trials by batch size, trial id and step: whole trials are moved, each is sorted in itself."""
+    sizes = valid["batch_size"].unique().to_list()
+    frames = [_conform(pl.read_parquet(file), kinds, sizes) for file in files]
+    frame = pl.concat(frames) if frames else pl.DataFrame(schema={**MEASUREMENT_SCHEMA, **kinds})
+    key = frame.select(pl.struct("batch_size", "trial_id").rle_id()).to_series().to_numpy()
+    starts = np.flatnonzero(np.diff(key, prepend=-1)) if len(key) else np.zeros(0, np.int64)
+    runs = frame.select("batch_size", "trial_id")[starts].with_columns(
+        pl.Series("start", starts), pl.Series("rows", np.diff(starts, append=len(key)))
+    )
+    runs = runs.join(valid, on=["batch_size", "trial_id"], how="semi").sort("batch_size", "trial_id")
+    begin, rows = runs["start"].to_numpy(), runs["rows"].to_numpy()
+    index = np.arange(rows.sum()) + np.repeat(begin - (np.cumsum(rows) - rows), rows)
+    if len(index) == frame.height and bool((begin[1:] > begin[:-1]).all()):
+        return frame
+    return frame.select(pl.all().gather(index))
+
+
+def _conform(frame: pl.DataFrame, kinds: dict[str, pl.DataType], sizes: list[int]) -> pl.DataFrame:
+    frame = frame.filter(pl.col("batch_size").is_in(sizes))
+    columns = [frame[name] for name in MEASUREMENT_SCHEMA]
+    for name, kind in kinds.items():
+        if name not in frame.columns:
+            columns.append(pl.Series(name, [None], dtype=kind).new_from_index(0, frame.height))
+        elif frame.schema[name] != kind:
+            columns.append(widen(frame[name]))
+        else:
+            columns.append(frame[name])
+    return pl.DataFrame(columns)
+
+
+def _write_in_groups(files: list[Path], kinds: dict[str, pl.DataType], groups: list[pl.DataFrame], path: Path) -> None:
+    pieces = []
+    for number, valid in enumerate(groups):
+        piece = path.with_name(f"{path.name}.{number}")
+        _ordered(files, kinds, valid).write_parquet(piece, compression="lz4", row_group_size=ROW_GROUP)
+        pieces.append(piece)
+    pl.scan_parquet(pieces, hive_partitioning=False).sink_parquet(
+        path, compression="zstd", compression_level=1, row_group_size=ROW_GROUP, maintain_order=True
+    )
+    for piece in pieces:
+        piece.unlink()
+
+
+def describe_statuses(trials: pl.DataFrame) -> dict[str, int]:
+    """How many trials ended which way."""
+    return dict(trials.group_by("status").len().sort("status").rows())
+
+
+def json_text(value: object) -> str:
+    """A JSON document as the table stores it."""
+    try:
+        return json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    except ValueError as error:
+        raise RecordsError(f"The manifest is JSON ({one_line(error)}).") from None

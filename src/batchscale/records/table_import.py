@@ -1,0 +1,225 @@
+"""Import a tar archive or a records tree into a table: one pass, bounded memory, resumable, atomic at the end.
+
+Everything is made in a hidden folder beside the table (``.TABLE.partial``), which also remembers how far the source was
+read; a second import of the same source goes on from there and gives the same bytes.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from batchscale import __version__
+from batchscale.errors import RecordsError, StudyLockedError
+from batchscale.records.archive_stream import ArchiveLimits
+from batchscale.records.durable import storing
+from batchscale.records.filesystem import REAL
+from batchscale.records.frames import MEASUREMENT_SCHEMA
+from batchscale.records.table import FORMAT, FORMAT_VERSION, MANIFEST, is_table, measurements_path
+from batchscale.records.table_build import (
+    TableFrames,
+    describe_statuses,
+    gather_frames,
+    json_text,
+    write_measurements,
+    write_small_tables,
+)
+from batchscale.records.table_parts import sync_folder, sync_tree
+from batchscale.records.table_read import ADVICE, SourceReader
+from batchscale.records.table_source import open_source
+
+PART_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an import is: the share of the source that was read, and of the table that was written."""
+
+    read: float
+    written: float
+    trials: int
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """How to import."""
+
+    keep_going: bool = False  # leave out what is not sound instead of stopping at it
+    verify: str | None = None  # the SHA-256 that the archive must have
+    overwrite: bool = False  # put the new table in the place of one that is there
+    limits: ArchiveLimits = field(default_factory=ArchiveLimits)
+    part_bytes: int = PART_BYTES
+    on_progress: Callable[[Progress], None] = field(default=lambda _: None)
+
+
+@dataclass(frozen=True)
+class ImportSummary:
+    """What a table holds and what was wrong with its source."""
+
+    table: Path
+    workloads: int
+    studies: int
+    trials: dict[str, int]  # by status
+    measurements: int
+    metrics: tuple[str, ...]
+    problems: tuple[str, ...]
+    complete: bool  # False: the source is damaged, and only what stands before the damage was imported
+    source: dict[str, Any]
+
+
+def import_records(source: Path, table: Path, options: ImportOptions | None = None) -> ImportSummary:
+    """The table made from an archive or a tree.
+
+    Raises:
+        RecordsError: the source is no archive or tree, is not sound (unless ``keep_going``), or has another checksum;
+            or something else stands at ``table``.
+        StudyLockedError: another process is importing to the same table.
+    """
+    options = options or ImportOptions()
+    _check_target(table, options)
+    opened = open_source(source, options.limits, options.verify)
+    staging = table.absolute().parent / f".{table.absolute().name}.partial"
+    with storing("the import", table), _locked(staging):
+        reader = SourceReader(
+            opened,
+            staging,
+            options.keep_going,
+            options.part_bytes,
+            lambda share, trials: options.on_progress(Progress(share, 0.0, trials)),
+        )
+        reader.read()
+        manifest = _build(reader, staging / "table", options)
+        _publish(staging / "table", table)
+        shutil.rmtree(staging)
+    return summarize_manifest(manifest, table)
+
+
+def summarize_manifest(manifest: dict[str, Any], table: Path) -> ImportSummary:
+    """The summary that a table's manifest holds."""
+    counts = manifest["counts"]
+    return ImportSummary(
+        table=table,
+        workloads=len(manifest["workloads"]),
+        studies=counts["studies"],
+        trials=counts["trials"],
+        measurements=counts["measurements"],
+        metrics=tuple(sorted({name for entry in manifest["workloads"] for name in entry["metrics"]})),
+        problems=tuple(manifest["problems"]),
+        complete=manifest["complete"],
+        source=manifest["source"],
+    )
+
+
+def _check_target(table: Path, options: ImportOptions) -> None:
+    if not table.exists() and not table.is_symlink():
+        if not table.absolute().parent.is_dir():
+            raise RecordsError(f"{table}: a table is made in a folder that exists. Make {table.parent} first.")
+        return
+    if not is_table(table):
+        raise RecordsError(
+            f"{table}: a table is made where nothing is yet. Found something else. Choose another place."
+        )
+    if not options.overwrite:
+        raise RecordsError(
+            f"{table}: there is a table already. Use it, remove it, choose another place, or say --overwrite."
+        )
+
+
+@contextmanager
+def _locked(staging: Path) -> Iterator[None]:
+    staging.mkdir(exist_ok=True)
+    handle = REAL.lock(staging / "lock")
+    if handle is None:
+        raise StudyLockedError(f"{staging}: one process imports to a table at a time. Another one is at it.")
+    try:
+        yield
+    finally:
+        REAL.close(handle)
+        if staging.is_dir() and not (staging / "state.json").exists():
+            shutil.rmtree(staging)  # nothing to resume from
+
+
+def _publish(made: Path, table: Path) -> None:
+    sync_tree(made)
+    if table.exists():
+        table.replace(made.with_name("old"))
+    made.replace(table)
+    sync_folder(table.absolute().parent)
+
+
+def _build(reader: SourceReader, target: Path, options: ImportOptions) -> dict[str, Any]:
+    """Make the table's files; those that an interrupted import finished are kept."""
+
+    def on_problem(text: str) -> None:
+        if not options.keep_going:
+            raise RecordsError(f"{text} {ADVICE}")
+
+    frames = gather_frames(reader.parts, reader.source.has_root, on_problem)
+    if not frames.studies.height:
+        raise RecordsError("A source of records has at least one sound study. Found none.")
+    target.mkdir(exist_ok=True)
+    write_small_tables(frames, target)
+    kept = set(frames.trials["folder"]) | {row["folder"] for row in _study_folders(frames)}
+    folders = sorted(folder for folder in frames.names if folder in kept)
+    workloads = []
+    for number, folder in enumerate(folders):
+        workloads.append(_build_workload(reader, frames, folder, target))
+        options.on_progress(Progress(1.0, (number + 1) / len(folders), frames.trials.height))
+    manifest = _manifest(reader, frames, sorted(workloads, key=lambda entry: str(entry["file"])), target)
+    (target / MANIFEST).write_text(json_text(manifest))
+    return manifest
+
+
+def _study_folders(frames: TableFrames) -> list[dict[str, str]]:
+    names = {(name.dataset, name.model, name.optimizer): folder for folder, name in frames.names.items()}
+    rows = frames.studies.select("dataset", "model", "optimizer").unique().rows()
+    return [{"folder": names[row]} for row in rows]
+
+
+def _build_workload(reader: SourceReader, frames: TableFrames, folder: str, target: Path) -> dict[str, Any]:
+    name = frames.names[folder]
+    path = target / measurements_path(name)
+    if not path.exists():
+        write_measurements(frames, folder, reader.parts, target)
+    found = pl.read_parquet_schema(path)
+    return {
+        "dataset": name.dataset,
+        "model": name.model,
+        "optimizer": name.optimizer,
+        "file": measurements_path(name).as_posix(),
+        "rows": pl.scan_parquet(path, hive_partitioning=False).select(pl.len()).collect().item(),
+        "metrics": {key: str(kind).lower() for key, kind in found.items() if key not in MEASUREMENT_SCHEMA},
+    }
+
+
+def _manifest(
+    reader: SourceReader, frames: TableFrames, workloads: list[dict[str, Any]], target: Path
+) -> dict[str, Any]:
+    damage = [reader.state.damage] if reader.state.damage else []
+    problems = sorted({problem for part in reader.parts for problem in part.problems} | set(frames.problems))
+    files = sorted(path for path in target.rglob("*.parquet") if path.is_file())
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "code_version": __version__,
+        "source": reader.source.facts,
+        "complete": not damage,
+        "counts": {
+            "studies": frames.studies.height,
+            "trials": describe_statuses(frames.trials),
+            "measurements": sum(entry["rows"] for entry in workloads),
+        },
+        "workloads": workloads,
+        "problems": damage + problems,
+        "files": {path.relative_to(target).as_posix(): _checksum(path) for path in files},
+    }
+
+
+def _checksum(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}

@@ -1,0 +1,321 @@
+"""Write the studies of a records tree so that no death of a process and no loss of power can spoil them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from batchscale.errors import RecordsError, one_line
+from batchscale.records.durable import (
+    remove_folder,
+    replace_file,
+    storing,
+    write_file,
+)
+from batchscale.records.filesystem import FileSystem
+from batchscale.records.journal import JournalText, decode_journal, encode_line, journal_of_csv
+from batchscale.records.layout import (
+    MAX_CSV_BYTES,
+    MEASUREMENTS_FILE,
+    TRIAL_FILE,
+    StudyPaths,
+)
+from batchscale.records.measurements import (
+    Measurement,
+    MeasurementTable,
+    format_header,
+    format_row,
+    parse_measurements,
+)
+from batchscale.records.model import (
+    StudyRecord,
+    TrialRecord,
+)
+from batchscale.records.read import Notice
+from batchscale.records.recovery import (
+    drop_finished_journals,
+    finish_move,
+    list_journals,
+    load_committed,
+)
+from batchscale.records.texts import csv_text, study_text, trial_text
+from batchscale.records.tree import read_file
+
+
+@dataclass
+class _OpenJournal:
+    handle: int
+    metrics: tuple[str, ...]
+    last_step: int
+
+
+class StudyWriter:
+    """The one writer of one study. Made by ``open_study``; used from one thread.
+
+    Promises:
+
+    - **One writer.** It holds an ``flock`` on a file of the working folder until it is closed or its process dies, and
+      no longer. Other studies of the same tree can be written at the same time.
+    - **Whole trials.** A trial's folder appears in the tree with both files complete, or not at all, and is durable
+      when ``commit`` returns. A trial committed again (it trained longer) is exchanged for the new version in one step,
+      where the file system can; elsewhere its measurements are replaced first, then its metadata.
+    - **Measurements survive.** What ``append`` has returned from survives the death of the process, and with ``sync``
+      the loss of power. A line torn by a kill is cut off when the journal is next used, with a notice.
+    - **Nothing else in the tree.** Working files live under ``.batchscale`` only.
+    - **A full disk is a pause.** When the file system refuses, ``StorageError`` is raised with its ``errno``, what was
+      committed is untouched, and the same call can be made again.
+    - **Nothing is deleted by itself** but working files that have served. A damaged trial folder stays, is listed in
+      ``damaged_trials``, and is never written over.
+    """
+
+    def __init__(self, paths: StudyPaths, record: StudyRecord, lock: int, fs: FileSystem, notice: Notice) -> None:
+        self._paths = paths
+        self._record = record
+        self._lock: int | None = lock
+        self._fs = fs
+        self._notice = notice
+        self._journals: dict[int, _OpenJournal] = {}
+        self._suspect: set[int] = set()
+        self._committed, self._damaged = load_committed(fs, paths, notice)
+        drop_finished_journals(fs, paths, self._committed)
+
+    @property
+    def record(self) -> StudyRecord:
+        """The study as ``study.json`` has it now."""
+        return self._record
+
+    @property
+    def folder(self) -> Path:
+        """The study's folder in the tree."""
+        return self._paths.folder
+
+    @property
+    def working_folder(self) -> Path:
+        """The study's working folder, where its checkpoints may live too, under names of their own."""
+        return self._paths.working
+
+    @property
+    def damaged_trials(self) -> Mapping[int, str]:
+        """The trial folders that could not be read when the study was opened, with the reason."""
+        return MappingProxyType(self._damaged)
+
+    def committed_trials(self) -> Mapping[int, TrialRecord]:
+        """The trials in the tree, by id."""
+        return MappingProxyType(self._committed)
+
+    def running_trials(self) -> list[int]:
+        """The ids of the trials that have a journal."""
+        with self._storing("listing the running trials"):
+            return list_journals(self._fs, self._paths.working)
+
+    def update(self, record: StudyRecord) -> None:
+        """Replace ``study.json``, for a new space or a further search; the workload and batch size stay."""
+        if (record.workload, record.batch_size) != (self._record.workload, self._record.batch_size):
+            raise RecordsError(f"{self.folder}: a study keeps its workload and batch size. Found {record.workload}.")
+        text = study_text(record)
+        with self._storing("writing study.json"):
+            replace_file(self._fs, self._paths.study_file, self._paths.working, text)
+        self._record = record
+
+    def append(self, trial_id: int, measurements: Iterable[Measurement], *, sync: bool = True) -> None:
+        """Add measurements of a running trial. The first ones fix its metrics; steps must grow.
+
+        With ``sync`` they are durable on return (some milliseconds); without, they survive the process only.
+        """
+        _require_trial_id(trial_id)
+        batch = list(measurements)
+        if not batch:
+            return
+        with self._storing("keeping measurements"), self._dropped_on_failure(trial_id):
+            journal = self._open_journal(trial_id, batch[0])
+            last = journal.last_step
+            lines = []
+            for measurement in batch:
+                if measurement.step <= last:
+                    raise RecordsError(
+                        f"Trial {trial_id}: steps grow. Found step {measurement.step} after step {last}; truncate the "
+                        "trial to the step it goes on from."
+                    )
+                lines.append(encode_line(format_row(measurement, journal.metrics)))
+                last = measurement.step
+            self._fs.write(journal.handle, b"".join(lines))
+            if sync:
+                self._fs.fdatasync(journal.handle)
+            journal.last_step = last
+
+    def journal(self, trial_id: int) -> MeasurementTable | None:
+        """The measurements of a running trial so far, or None if it has no journal."""
+        with self._storing("reading the journal"):
+            text = self._load_journal(trial_id)
+        return None if text is None else parse_measurements(text.to_csv())
+
+    def truncate(self, trial_id: int, step: int) -> None:
+        """Drop the measurements of a running trial behind ``step``, durably: those its checkpoint does not know."""
+        with self._storing("cutting the journal"):
+            text = self._load_journal(trial_id)
+            if text is not None and text.last_step > step:
+                self._close_journal(trial_id)
+                self._rewrite_journal(trial_id, text.cut(step))
+
+    def discard(self, trial_id: int) -> None:
+        """Forget the measurements of a running trial; a committed version of it stays."""
+        with self._storing("removing the journal"):
+            self._close_journal(trial_id)
+            path = self._paths.journal(trial_id)
+            if self._fs.exists(path):
+                self._fs.unlink(path)
+
+    def reopen(self, trial_id: int) -> None:
+        """Start the journal of a committed trial from its measurements, so that it can train longer.
+
+        The committed version stays in the tree until the next ``commit``. A journal that is there already stays.
+        """
+        if trial_id not in self._committed:
+            raise RecordsError(f"{self.folder}: only a committed trial can be reopened. Found trial {trial_id}.")
+        path = self._paths.trial(trial_id) / MEASUREMENTS_FILE
+        with self._storing("reopening a trial"):
+            if self._fs.exists(self._paths.journal(trial_id)):
+                return
+            text, faults = journal_of_csv(read_file(path, MAX_CSV_BYTES, self._fs))
+            if faults:
+                raise RecordsError(f"{path}: only a sound trial can be reopened; {faults[0]}")
+            self._rewrite_journal(trial_id, text)
+
+    def read_measurements(self, trial_id: int) -> MeasurementTable:
+        """The measurements of a committed trial."""
+        path = self._paths.trial(trial_id) / MEASUREMENTS_FILE
+        return parse_measurements(read_file(path, MAX_CSV_BYTES, self._fs))
+
+    def commit(self, trial: TrialRecord, measurements: Iterable[Measurement] | None = None) -> None:
+        """Put a trial into the tree, with these measurements or else those of its journal, which is then removed.
+
+        On return the trial is durable; after a failure the tree has the old version, or the new one, whole.
+        """
+        _require_trial_id(trial.trial_id)
+        if trial.trial_id in self._damaged:
+            raise RecordsError(f"{self._damaged[trial.trial_id]} Move the folder away, then commit the trial.")
+        metadata = trial_text(trial)
+        with self._storing(f"committing trial {trial.trial_id}"):
+            text = self._measurements_to_commit(trial, measurements)
+            self._stage(trial.trial_id, text, metadata)
+            self._publish(trial.trial_id)
+            self._committed[trial.trial_id] = trial
+            self._close_journal(trial.trial_id)
+            journal = self._paths.journal(trial.trial_id)
+            if self._fs.exists(journal):
+                self._fs.unlink(journal)
+
+    def close(self) -> None:
+        """Give back the lock. Journals stay."""
+        if self._lock is not None:
+            for trial_id in list(self._journals):
+                self._close_journal(trial_id)
+            lock, self._lock = self._lock, None
+            self._fs.close(lock)
+
+    def __enter__(self) -> "StudyWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _stage(self, trial_id: int, measurements: bytes, metadata: bytes) -> None:
+        fs, staged = self._fs, self._paths.staged(trial_id)
+        if fs.exists(self._paths.ready(trial_id)):  # an earlier commit stopped half-way, on a full disk
+            finish_move(fs, self._paths, trial_id)
+        if fs.exists(staged):
+            remove_folder(fs, staged)
+        fs.mkdir(staged)
+        write_file(fs, staged / MEASUREMENTS_FILE, measurements)
+        write_file(fs, staged / TRIAL_FILE, metadata)
+        fs.sync_directory(staged)
+
+    def _publish(self, trial_id: int) -> None:
+        fs, staged, target = self._fs, self._paths.staged(trial_id), self._paths.trial(trial_id)
+        if not fs.exists(target):
+            fs.replace(staged, target)
+            fs.sync_directory(target.parent)
+        elif fs.exchange(staged, target):
+            fs.sync_directory(target.parent)
+            remove_folder(fs, staged)
+        else:
+            fs.replace(staged, self._paths.ready(trial_id))
+            fs.sync_directory(self._paths.working)
+            finish_move(fs, self._paths, trial_id)
+
+    def _measurements_to_commit(self, trial: TrialRecord, measurements: Iterable[Measurement] | None) -> bytes:
+        if measurements is None:
+            journal = self._load_journal(trial.trial_id)
+            if journal is None and trial.trial_id in self._committed:
+                raise RecordsError(f"Trial {trial.trial_id} is committed; reopen it before it is committed again.")
+            text = (journal or JournalText((), (), 0)).to_csv()
+            last = journal.last_step if journal else -1
+        else:
+            text = csv_text(measurements)
+            table = parse_measurements(text)
+            if table.faults:
+                raise RecordsError(f"Trial {trial.trial_id}, {table.faults[0]}")
+            last = max([-1, *table.steps[-1:]])
+        if last > trial.steps:
+            raise RecordsError(
+                f"Trial {trial.trial_id}: no measurement is later than the steps taken. Found a measurement at step "
+                f"{last} and steps {trial.steps}."
+            )
+        return text
+
+    def _open_journal(self, trial_id: int, first: Measurement) -> _OpenJournal:
+        if trial_id not in self._journals:
+            text = self._load_journal(trial_id)
+            if text is None or not text.lines:
+                text = JournalText((format_header(list(first.values)),), (), 0)
+                self._rewrite_journal(trial_id, text)
+            handle = self._fs.open_append(self._paths.journal(trial_id))
+            self._journals[trial_id] = _OpenJournal(handle, text.metrics, text.last_step)
+        return self._journals[trial_id]
+
+    def _load_journal(self, trial_id: int) -> JournalText | None:
+        """The journal, its torn end cut off on disk so that nothing is ever appended behind it."""
+        path = self._paths.journal(trial_id)
+        if not self._fs.exists(path):
+            return None
+        text = decode_journal(read_file(path, MAX_CSV_BYTES, self._fs))
+        if text.num_dropped_bytes or trial_id in self._suspect:
+            self._close_journal(trial_id)
+            self._rewrite_journal(trial_id, text)
+            self._suspect.discard(trial_id)
+        if text.num_dropped_bytes:
+            self._notice(
+                f"{path}: {text.num_dropped_bytes} bytes behind step {text.last_step} were torn and are dropped."
+            )
+        return text
+
+    def _rewrite_journal(self, trial_id: int, text: JournalText) -> None:
+        replace_file(self._fs, self._paths.journal(trial_id), self._paths.working, text.encode())
+
+    def _close_journal(self, trial_id: int) -> None:
+        journal = self._journals.pop(trial_id, None)
+        if journal is not None:
+            self._fs.close(journal.handle)
+
+    @contextmanager
+    def _dropped_on_failure(self, trial_id: int) -> Iterator[None]:
+        """After a failed write or sync nothing is known of the file on disk: the next use writes it anew."""
+        try:
+            yield
+        except OSError:
+            self._suspect.add(trial_id)
+            self._close_journal(trial_id)
+            raise
+
+    @contextmanager
+    def _storing(self, what: str) -> Iterator[None]:
+        if self._lock is None:
+            raise RecordsError(f"{self.folder}: the study is closed; open it again to write.")
+        with storing(what, self.folder):
+            yield
+
+
+def _require_trial_id(trial_id: int) -> None:
+    if isinstance(trial_id, bool) or not isinstance(trial_id, int) or trial_id < 1:
+        raise RecordsError(f"Trial ids are whole numbers from 1. Found {one_line(repr(trial_id))}.")

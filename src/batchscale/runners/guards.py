@@ -1,0 +1,75 @@
+"""The edge guard and the goal guard: does a study need another search, and in which space?
+
+The paper repeats a search with a new space when the best trial lies near a boundary (section 4). We also search again
+when no trial reached the goal.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from batchscale.search import Edge, find_edges, propose_space, shift_space, to_unit
+from batchscale.spec import ParameterType, SearchSpace
+
+BEST_SHARE = 0.1
+BEST_AT_LEAST = 3
+SMALLEST_SHIFT = 0.05
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What the guards must know of a COMPLETE trial. ``best`` is smaller when better, whatever the goal's direction."""
+
+    trial_id: int
+    parameters: Mapping[str, float]
+    reached_at: int | None
+    best: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a study is settled; if not, why and where to search next."""
+
+    reason: str | None
+    edges: tuple[Edge, ...] = ()
+    next_space: SearchSpace | None = None
+
+
+def judge(results: Sequence[TrialResult], spaces: Sequence[SearchSpace], margin: float) -> Verdict:
+    """The verdict on a study after its searches in ``spaces`` (oldest first) with all their COMPLETE trials."""
+    reached = [result for result in results if result.reached_at is not None]
+    if not reached:
+        return Verdict("no trial reached the goal", next_space=centre_space(spaces[-1], results))
+    winner = min(reached, key=lambda result: (result.reached_at or 0, result.trial_id))
+    edges = uncovered_edges(spaces, winner.parameters, margin)
+    if not edges:
+        return Verdict(None)
+    where = ", ".join(f"{edge.parameter} ({edge.side})" for edge in edges)
+    return Verdict(f"the best trial lies at the edge of {where}", edges, propose_space(spaces[-1], edges))
+
+
+def uncovered_edges(spaces: Sequence[SearchSpace], values: Mapping[str, float], margin: float) -> tuple[Edge, ...]:
+    """The ends of the latest space that a trial lies at, without those that an earlier search reached beyond."""
+    found = [find_edges(space, values, margin) for space in spaces]
+    names = [{(edge.parameter, edge.side) for edge in edges} for edges in found]
+    common = set.intersection(*names) if names else set()
+    return tuple(edge for edge in found[-1] if (edge.parameter, edge.side) in common)
+
+
+def centre_space(space: SearchSpace, results: Sequence[TrialResult]) -> SearchSpace:
+    """The space of the same widths around the best trials: the median of the best tenth, at least three of them.
+
+    Where the best already lie in the middle the range stays: another search there still draws fresh points.
+    """
+    ranked = sorted((r for r in results if math.isfinite(r.best)), key=lambda r: (r.best, r.trial_id))
+    best = ranked[: max(BEST_AT_LEAST, math.ceil(BEST_SHARE * len(ranked)))]
+    shifts = {}
+    for config in space:
+        if config.type is ParameterType.DISCRETE or config.min_value == config.max_value:
+            continue
+        units = [unit for r in best if math.isfinite(unit := to_unit(config, r.parameters.get(config.name, math.nan)))]
+        shift = min(max(median(units) - 0.5, -0.5), 0.5) if units else 0.0
+        if abs(shift) >= SMALLEST_SHIFT:
+            shifts[config.name] = shift
+    return shift_space(space, shifts)

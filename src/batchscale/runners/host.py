@@ -1,0 +1,113 @@
+"""The host of engines: what a worker does with its jobs, in whatever process it lives.
+
+Owns one engine per study and decides when a trial's state is worth a checkpoint. Free of JAX: the engine is made by
+the function that the setup names.
+"""
+
+import importlib
+import platform
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from batchscale.runners.runner import Done, Job, Setup
+from batchscale.spec import Goal, Study
+from batchscale.training.progress import TrialProgress, TrialTask
+
+CHECKPOINT_AFTER_S = 20.0
+"""A trial that has trained this long since its last checkpoint gets another: so much is lost when a worker dies."""
+
+KEEP_AFTER_S = 0.5
+"""A trial that has trained less than this is not worth a checkpoint when the run stops."""
+
+MAX_ENGINES = 32
+
+
+class Engine(Protocol):
+    """What a host needs of a study's engine."""
+
+    @property
+    def population_size(self) -> int:
+        """How many trials are best trained together."""
+
+    def advance(
+        self, tasks: Sequence[TrialTask], should_stop: Callable[[], bool], goal: Goal | None
+    ) -> list[TrialProgress]:
+        """Train every task as far as it says, or to its divergence or the goal; less if asked to stop."""
+
+    def save(self, trial_id: int) -> None:
+        """Write a checkpoint of a trial that is held in memory."""
+
+    def forget(self, trial_id: int) -> None:
+        """Drop everything of a trial."""
+
+
+MakeEngine = Callable[[Setup, Study, int | None], Engine]
+
+
+def find_engine(name: str) -> MakeEngine:
+    """The function ``module:function`` that makes engines."""
+    module, _, function = name.partition(":")
+    found: MakeEngine = getattr(importlib.import_module(module), function)
+    return found
+
+
+class EngineHost:
+    """Runs jobs one after the other, keeping an engine per study."""
+
+    def __init__(self, setup: Setup, worker: int, should_stop: Callable[[], bool]) -> None:
+        self._setup = setup
+        self._worker = worker
+        self._should_stop = should_stop
+        self._make_engine = find_engine(setup.engine)
+        self._engines: dict[int, Engine] = {}  # by batch size: an experiment has one study each
+        self._unsaved_s: dict[tuple[int, int], float] = {}
+        self._hardware = platform.processor() or platform.machine()
+
+    def run(self, job: Job) -> Done:
+        """The job's answer."""
+        started = time.monotonic()
+        engine = self._engine(job)
+        progress = engine.advance(job.tasks, self._should_stop, job.goal)
+        seconds = time.monotonic() - started
+        self._checkpoint(job, seconds)
+        return Done(job.job_id, self._worker, tuple(progress), seconds, engine.population_size, self._hardware)
+
+    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
+        """Drop these trials of a study with their checkpoints; without any, the study's engine."""
+        engine = self._engines.get(batch_size)
+        if engine is None:
+            return
+        for trial_id in trial_ids:
+            engine.forget(trial_id)
+            self._unsaved_s.pop((batch_size, trial_id), None)
+        if not trial_ids:
+            self._drop(batch_size)
+
+    def keep(self) -> None:
+        """Checkpoint every trial that would be costly to train again: the process is about to end."""
+        for (batch_size, trial_id), seconds in sorted(self._unsaved_s.items(), key=lambda item: -item[1]):
+            if seconds >= KEEP_AFTER_S:
+                self._engines[batch_size].save(trial_id)
+        self._unsaved_s.clear()
+
+    def _engine(self, job: Job) -> Engine:
+        batch_size = job.study.batch_size
+        if batch_size not in self._engines:
+            while len(self._engines) >= MAX_ENGINES:
+                self.keep()
+                self._drop(next(iter(self._engines)))
+            self._engines[batch_size] = self._make_engine(self._setup, job.study, job.population)
+        return self._engines[batch_size]
+
+    def _drop(self, batch_size: int) -> None:
+        self._engines.pop(batch_size, None)
+        self._unsaved_s = {key: seconds for key, seconds in self._unsaved_s.items() if key[0] != batch_size}
+
+    def _checkpoint(self, job: Job, seconds: float) -> None:
+        for task in job.tasks:
+            key = (job.study.batch_size, task.trial_id)
+            self._unsaved_s[key] = self._unsaved_s.get(key, 0.0) + seconds / len(job.tasks)
+            if self._unsaved_s[key] >= CHECKPOINT_AFTER_S:
+                self._engines[job.study.batch_size].save(task.trial_id)
+                del self._unsaved_s[key]

@@ -1,0 +1,137 @@
+"""Which experiment a folder belongs to: the normalised experiment, its hash, and what may grow in it.
+
+A folder keeps the experiment it was made with. The same file, or one that asks for more (trials, steps, batch sizes,
+finishers, searches), continues it; anything else is another experiment and is refused with what differs.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from batchscale.errors import RunError, one_line
+from batchscale.records.durable import make_folders, replace_file, storing
+from batchscale.records.filesystem import REAL
+from batchscale.records.layout import WORKING_FOLDER
+from batchscale.spec import Experiment, Plan, SearchSpace
+
+FORMAT_VERSION = 1
+EXPERIMENT_FILE = "experiment.json"
+MAX_SHOWN = 12
+
+_MAY_GROW = ("trials", "finishers", "batch_sizes", "budget", "search.repeats", "search.max_attempts")
+
+
+def normalise(experiment: Experiment) -> dict[str, Any]:
+    """The experiment as flat JSON: one key per setting, defaults filled in, the same for equal experiments."""
+    data = {
+        field.name: getattr(experiment, field.name)
+        for field in dataclasses.fields(experiment)
+        if field.name != "source"
+    }
+    data["goal"] = str(experiment.goal)
+    data["batch_sizes"] = experiment.batch_sizes.to_json()
+    flat: dict[str, Any] = {}
+    _flatten("", _to_json(data), flat)
+    if experiment.workload.file is not None:
+        flat["workload.file"] = hashlib.sha256(experiment.workload.file.read_bytes()).hexdigest()[:16]
+    return flat
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, SearchSpace):
+        return value.to_json()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_json(item) for item in value]
+    if isinstance(value, Enum | Path):
+        return str(value)
+    return value
+
+
+def _flatten(prefix: str, value: Any, flat: dict[str, Any]) -> None:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            _flatten(f"{prefix}.{key}" if prefix else key, item, flat)
+    else:
+        flat[prefix] = value
+
+
+def may_grow(key: str) -> bool:
+    """Whether a setting may ask for more without making it another experiment."""
+    return key in _MAY_GROW or key.startswith("budget.")
+
+
+def spec_hash(experiment: Experiment) -> str:
+    """A hash of everything that must not change while a folder is continued."""
+    fixed = {key: value for key, value in normalise(experiment).items() if not may_grow(key)}
+    text = json.dumps(fixed, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def claim_folder(root: Path, plan: Plan) -> None:
+    """Check that the folder is this experiment's and write down what it is now asked for.
+
+    Raises:
+        RunError: the folder belongs to another experiment, or less is asked for than before; says what differs.
+        StorageError: the folder cannot be written.
+    """
+    path = root / WORKING_FOLDER / EXPERIMENT_FILE
+    wanted = _describe(plan)
+    if path.exists():
+        _check_continues(root, json.loads(path.read_bytes()), wanted)
+    with storing("writing down the experiment", path):
+        make_folders(REAL, path.parent)
+        text = json.dumps(wanted, indent=2, sort_keys=True) + "\n"
+        replace_file(REAL, path, path.parent, text.encode())
+
+
+def read_claim(root: Path) -> dict[str, Any] | None:
+    """What the folder was last asked for; None if no experiment was run there."""
+    path = root / WORKING_FOLDER / EXPERIMENT_FILE
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def _describe(plan: Plan) -> dict[str, Any]:
+    return {
+        "format_version": FORMAT_VERSION,
+        "spec_hash": spec_hash(plan.experiment),
+        "experiment": normalise(plan.experiment),
+        "train_steps": {str(study.batch_size): study.train_steps for study in plan.studies},
+        "max_attempts": max(study.max_attempts for study in plan.studies),
+    }
+
+
+def _check_continues(root: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    there, asked = found["experiment"], wanted["experiment"]
+    keys = sorted(key for key in {*there, *asked} if not may_grow(key) and there.get(key) != asked.get(key))
+    lines = [f"  {key}: {one_line(there.get(key))} there, {one_line(asked.get(key))} asked for" for key in keys]
+    lines += [
+        f"  {key}: {there[key]} there, {asked[key]} asked for; it may only grow"
+        for key in ("trials", "finishers", "search.repeats")
+        if asked[key] < there[key]
+    ]
+    if wanted["max_attempts"] < found["max_attempts"]:
+        lines.append(f"  search.max_attempts: {found['max_attempts']} there; it may only grow")
+    for size, steps in found["train_steps"].items():
+        now = wanted["train_steps"].get(size)
+        if now is None:
+            lines.append(f"  batch_sizes: {size} is there and not asked for any more")
+        elif now < steps:
+            lines.append(f"  budget at batch size {size}: {steps} steps there, {now} asked for; it may only grow")
+    if lines:
+        shown = lines[:MAX_SHOWN] + (["  …"] if len(lines) > MAX_SHOWN else [])
+        raise RunError(
+            f"{root}: a folder belongs to one experiment. Found another one there:\n" + "\n".join(shown) + "\n"
+            "Give another folder with --out, or go back to the experiment as it was."
+        )

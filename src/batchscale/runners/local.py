@@ -1,0 +1,261 @@
+"""The local runner: worker processes on this machine, each with single-threaded compute or an accelerator of its own.
+
+Owns processes, their pipes and logs. A worker that dies is replaced; its jobs come back as lost, with the signal and
+the last lines it wrote. Nothing in a worker is ever needed to resume, so ending one is always a plain kill.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+from batchscale.errors import RunError
+from batchscale.runners.machine import count_oom_kills, worker_environment
+from batchscale.runners.messages import Answer, Begin, Forget, Kept, Raised, Ready, Retire, Started, Stop
+from batchscale.runners.runner import Job, Loss, Lost, Outcome, Runner, Setup
+
+LOG_LINES = 15
+MAX_LOG_BYTES = 20_000
+MAX_DEATHS_AT_START = 3
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """How many workers, and when one is replaced by a fresh process: after so many trials, or above so much memory."""
+
+    workers: int
+    log_dir: Path
+    recycle_after_trials: int = 2000
+    recycle_above_bytes: int | None = None
+
+
+@dataclass
+class _Worker:
+    number: int
+    place: int
+    process: subprocess.Popen[bytes]
+    pipe: Connection
+    log: Path
+    jobs: deque[Job] = field(default_factory=deque)
+    started: int | None = None
+    ready: bool = False
+    trials: int = 0
+    retiring: bool = False
+    kept: bool = False
+
+
+class LocalRunner(Runner):
+    """Worker processes on this machine."""
+
+    def __init__(self, setup: Setup, settings: LocalSettings) -> None:
+        self._setup = setup
+        self._settings = settings
+        self._limit = settings.workers
+        self._next_number = 0
+        self._deaths_at_start = 0
+        self._stopping = False
+        self._closed = False
+        self._notices: list[str] = []
+        self._workers: dict[int, _Worker] = {}
+        settings.log_dir.mkdir(parents=True, exist_ok=True)
+        self._oom_kills = count_oom_kills()
+        try:
+            for _ in range(settings.workers):
+                self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def workers(self) -> tuple[int, ...]:
+        """The workers that are not retiring; fewer after one ran out of memory."""
+        if self._stopping or self._closed:
+            return ()
+        return tuple(w.number for w in self._workers.values() if not w.retiring)[: self._limit]
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What happened to workers."""
+        return tuple(self._notices)
+
+    @property
+    def process_ids(self) -> tuple[int, ...]:
+        """The operating system's ids of the worker processes."""
+        return tuple(worker.process.pid for worker in self._workers.values())
+
+    def waiting(self, worker: int) -> int:
+        """How many jobs a worker has."""
+        return len(self._workers[worker].jobs)
+
+    def submit(self, worker: int, job: Job) -> None:
+        """Send a worker a job; if it has died, the next `wait` says that the job was not started."""
+        if self._closed or worker not in self._workers:
+            raise RunError(f"Worker {worker} is not there to take a job.")
+        self._workers[worker].jobs.append(job)
+        self._send(self._workers[worker], job)
+
+    def wait(self, timeout_s: float) -> list[Outcome]:
+        """What the workers have answered; the dead are buried and replaced."""
+        if self._closed:
+            return []
+        outcomes: list[Outcome] = []
+        pipes = {worker.pipe: worker for worker in self._workers.values()}
+        for pipe in wait(list(pipes), timeout_s):
+            worker = pipes[pipe]  # type: ignore[index]  # only our own connections were given
+            try:
+                while worker.pipe.poll():
+                    outcomes += self._hear(worker, worker.pipe.recv())
+            except (EOFError, OSError):
+                outcomes += self._bury(worker)
+        self._recycle()
+        return outcomes
+
+    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
+        """Pass it on to every worker."""
+        for worker in self._workers.values():
+            self._send(worker, Forget(batch_size, tuple(trial_ids)))
+
+    def stop(self) -> None:
+        """Pass it on to every worker, once."""
+        if not self._stopping:
+            self._stopping = True
+            for worker in self._workers.values():
+                self._send(worker, Stop())
+
+    @property
+    def idle(self) -> bool:
+        """After `stop`: whether every worker has answered its jobs and kept its states."""
+        return all(worker.kept and not worker.jobs for worker in self._workers.values() if worker.ready)
+
+    def close(self) -> None:
+        """Kill all workers and wait for their end."""
+        self._closed = True
+        for worker in self._workers.values():
+            with contextlib.suppress(ProcessLookupError):
+                worker.process.kill()
+        for worker in self._workers.values():
+            worker.process.wait()
+            worker.pipe.close()
+        self._workers.clear()
+
+    # --- single workers --------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        number = self._next_number
+        self._next_number += 1
+        taken = {worker.place for worker in self._workers.values()}
+        place = min(set(range(self._settings.workers)) - taken)
+        log = self._settings.log_dir / f"worker-{place}.log"
+        ours, theirs = socket.socketpair()
+        with theirs, log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "batchscale.runners.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=worker_environment(place),
+                start_new_session=True,  # Ctrl-C in the terminal reaches the driver alone
+            )
+        worker = _Worker(number, place, process, Connection(ours.detach()), log)
+        self._workers[number] = worker
+        self._send(worker, Begin(self._setup, number))
+
+    def _send(self, worker: _Worker, message: object) -> None:
+        with contextlib.suppress(OSError):  # it is dead: the next `wait` finds out and says so
+            worker.pipe.send(message)
+
+    def _hear(self, worker: _Worker, message: object) -> list[Outcome]:
+        if isinstance(message, Ready):
+            worker.ready, self._deaths_at_start = True, 0
+        elif isinstance(message, Started):
+            worker.started = message.job_id
+        elif isinstance(message, Kept):
+            worker.kept = True
+        elif isinstance(message, Answer):
+            self._pop(worker, message.done.job_id)
+            worker.trials += len(message.done.progress)
+            limit = self._settings.recycle_above_bytes
+            heavy = limit is not None and message.memory_bytes > limit
+            if (heavy or worker.trials >= self._settings.recycle_after_trials) and not worker.retiring:
+                worker.retiring = True
+                self._send(worker, Retire())
+            return [message.done]
+        elif isinstance(message, Raised):
+            self._pop(worker, message.job_id)
+            if message.loss is Loss.OUT_OF_MEMORY:
+                self._lower_limit()
+            return [Lost(message.job_id, worker.number, message.loss, message.reason)]
+        return []
+
+    def _pop(self, worker: _Worker, job_id: int) -> None:
+        worker.jobs = deque(job for job in worker.jobs if job.job_id != job_id)
+        worker.started = None
+
+    def _bury(self, worker: _Worker) -> list[Outcome]:
+        del self._workers[worker.number]
+        worker.pipe.close()
+        worker.process.kill()
+        code = worker.process.wait()
+        loss, reason = Loss.DIED, describe_death(code, worker.log)
+        kills = count_oom_kills()
+        if kills > self._oom_kills and code == -signal.SIGKILL:
+            loss, reason = Loss.OUT_OF_MEMORY, f"{reason} The system reported that it was out of memory."
+            self._lower_limit()
+        self._oom_kills = kills
+        outcomes: list[Outcome] = []
+        for job in worker.jobs:
+            if job.job_id == worker.started:
+                outcomes.append(Lost(job.job_id, worker.number, loss, reason))
+            else:
+                outcomes.append(Lost(job.job_id, worker.number, Loss.NOT_STARTED, reason))
+        if not worker.retiring:
+            self._notices.append(f"Worker {worker.number} was replaced. {reason.splitlines()[0]}")
+        if not worker.ready:
+            self._check_start(reason)
+        if not self._stopping:
+            self._start()
+        return outcomes
+
+    def _check_start(self, reason: str) -> None:
+        self._deaths_at_start += 1
+        if self._deaths_at_start >= MAX_DEATHS_AT_START * self._settings.workers:
+            raise RunError(f"Workers must start, but {self._deaths_at_start} in a row died at once. {reason}")
+        time.sleep(0.05)
+
+    def _lower_limit(self) -> None:
+        if self._limit > 1:
+            self._limit -= 1
+            self._notices.append(f"Out of memory: from now on {self._limit} worker(s) train at once.")
+
+    def _recycle(self) -> None:
+        for worker in list(self._workers.values()):
+            if worker.retiring and worker.kept and not worker.jobs:
+                self._bury(worker)
+
+
+def describe_death(code: int, log: Path) -> str:
+    """Why a process ended, in words, with the last lines that it wrote."""
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            code_text = f"signal {signal.Signals(-code).name}"
+            return f"A worker was killed by {code_text}.{_last_lines(log)}"
+    return f"A worker exited with code {code}.{_last_lines(log)}"
+
+
+def _last_lines(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_LOG_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()[-LOG_LINES:]
+    except OSError:
+        return ""
+    return "\nIts last lines:\n" + "\n".join(lines) if lines else ""

@@ -1,0 +1,68 @@
+"""What driver and worker processes say to each other over their pipe, besides jobs and their answers."""
+
+from dataclasses import dataclass
+
+from batchscale.runners.runner import Done, Loss, Setup
+
+
+@dataclass(frozen=True)
+class Begin:
+    """The driver's first message."""
+
+    setup: Setup
+    worker: int
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Drop these trials of a study; without any, the whole study."""
+
+    batch_size: int
+    trial_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End the running job at its next chunk, answer it, and checkpoint what is costly to train again."""
+
+
+@dataclass(frozen=True)
+class Retire:
+    """As `Stop`, when all earlier jobs are answered; then exit."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The worker has begun."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """The worker has taken up a job: from now on its death is this job's failure."""
+
+    job_id: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A finished job, and the memory that the worker's process holds."""
+
+    done: Done
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Raised:
+    """A job that raised."""
+
+    job_id: int
+    loss: Loss
+    reason: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The answer to `Stop`: nothing that is worth a checkpoint is without one."""
+
+
+Reply = Ready | Started | Answer | Raised | Kept

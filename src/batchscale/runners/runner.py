@@ -1,0 +1,131 @@
+"""The interface of a runner: jobs in, outcomes out. Where and how trials are trained is the runner's own business.
+
+Promises that every runner keeps, and that one contract test suite checks on all of them:
+
+* Every submitted job comes back exactly once, as `Done` or as `Lost`, unless the runner is closed first.
+* A job that comes back `Lost` may be submitted again, to the same runner, and gives what it would have given.
+* Progress is reported in whole evaluations; a `Done` job that was asked to stop may report less than was asked for.
+* `stop` makes running jobs end at their next chunk and be reported; `close` ends every process of the runner, at once,
+  whatever they do, and leaves none behind. Both may be called twice.
+* A runner writes no records. Nothing that it loses is needed to resume.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from batchscale.spec import Experiment, Goal, Study
+from batchscale.training.progress import TrialProgress, TrialTask
+
+TRAINING_ENGINE = "batchscale.runners.training_host:make_engine"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker must know before its first job. ``engine`` names the function that makes a study's engine."""
+
+    experiment: Experiment
+    data_dir: Path | None = None
+    checkpoint_dir: Path | None = None
+    engine: str = TRAINING_ENGINE
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Some trials of one study, to be trained in one go by one worker.
+
+    ``goal`` ends a trial at its first measurement that reaches it. ``population`` fixes how many trials are trained
+    together (None: the worker chooses, and says so): results may depend on it in their last bits.
+    """
+
+    job_id: int
+    study: Study
+    tasks: tuple[TrialTask, ...]
+    goal: Goal | None = None
+    population: int | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """A job's answer: its trials' progress, and how the worker is."""
+
+    job_id: int
+    worker: int
+    progress: tuple[TrialProgress, ...]
+    seconds: float
+    population: int = 1
+    hardware: str = ""
+
+
+class Loss(StrEnum):
+    """Why a job was lost."""
+
+    DIED = "died"
+    OUT_OF_MEMORY = "out of memory"
+    ERROR = "error"
+    REFUSED = "refused"
+    NOT_STARTED = "not started"
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A job that was not finished: its worker died or raised. ``reason`` is for people: signal and last log lines.
+
+    NOT_STARTED means that the worker was lost before it touched this job, which is no failure of its trials; REFUSED
+    that the experiment cannot be trained at all, with a message for the user.
+    """
+
+    job_id: int
+    worker: int
+    loss: Loss
+    reason: str
+
+
+Outcome = Done | Lost
+
+
+class Runner(ABC):
+    """Where trials are trained."""
+
+    @property
+    @abstractmethod
+    def workers(self) -> tuple[int, ...]:
+        """The workers that may be given a job now, by number; a replaced worker has a new number."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What people should know of the workers (one was replaced, fewer run at once), oldest first."""
+        return ()
+
+    @abstractmethod
+    def waiting(self, worker: int) -> int:
+        """How many jobs a worker has that it has not answered."""
+
+    @abstractmethod
+    def submit(self, worker: int, job: Job) -> None:
+        """Give a worker a job; it starts when the worker's earlier ones are answered."""
+
+    @abstractmethod
+    def wait(self, timeout_s: float) -> list[Outcome]:
+        """The outcomes since the last call; waits for one, but not longer than this."""
+
+    @abstractmethod
+    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
+        """Tell all workers to drop these trials of a study with their checkpoints; without any, the whole study."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ask all workers to end their jobs at the next chunk and keep their states for a later run."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End everything now."""
+
+    def __enter__(self) -> "Runner":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

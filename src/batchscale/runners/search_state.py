@@ -1,0 +1,212 @@
+"""The decision core of the protocol: which trials a search needs, how far, and when its result is certain.
+
+Pure: it knows numbers, not processes, files or clocks. The result of a search is DEFINED here from the outcomes of
+its trials alone, so that records never depend on which trial happened to be trained first:
+
+* Point i of the search (0, 1, …) has a first step that reaches the goal, g(i), and a step where it diverges, d(i);
+  both may be infinite. T is the step budget, F the number of finishers.
+* S(n), the race's finish over the first n points, is the F-th smallest g (points of other searches of the study
+  included), at most T. With the stop rules ``budget`` and ``goal`` it is T.
+* Point i ends at min(S(n), T), with ``goal`` and ``race`` at g(i) if that comes first; it is INFEASIBLE if d(i) is
+  not after its end.
+* The search is the smallest n with the wanted number of points that are not INFEASIBLE (nor failed).
+
+S(n) only falls with n, so a point that counts goes on counting and "smallest n" is well defined. While trials run,
+bounds on S(n) from both sides say which n are certainly too small and how far a trial is certainly needed.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from batchscale.records.model import Status
+from batchscale.runners.knowledge import Knowledge
+from batchscale.spec import StopRule
+
+NEVER = 2**62
+
+
+@dataclass(frozen=True)
+class SearchRules:
+    """What a search must give: how many non-divergent trials, measured when, stopped by which rule.
+
+    ``others_reached`` are the steps at which trials of the study's other searches reached the goal.
+    """
+
+    stop: StopRule
+    steps: tuple[int, ...]
+    trials: int
+    max_attempts: int
+    finishers: int = 1
+    others_reached: tuple[int, ...] = ()
+
+    @property
+    def train_steps(self) -> int:
+        """The step budget."""
+        return self.steps[-1]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a trial ends: its status, the last step that is recorded, and why there."""
+
+    status: Status
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Need:
+    """A point that must be known further: up to ``until``, an evaluation step."""
+
+    point: int
+    until: int
+
+
+class SearchState:
+    """What is known of the points of one search, and what follows from it."""
+
+    def __init__(self, rules: SearchRules, known: Sequence[Knowledge] = ()) -> None:
+        self.rules = rules
+        self.points: list[Knowledge] = list(known)
+        self._count: int | None = None
+
+    def get(self, point: int) -> Knowledge:
+        """What is known of a point; a point never heard of is known from now on."""
+        self.points.extend(Knowledge() for _ in range(point + 1 - len(self.points)))
+        return self.points[point]
+
+    def put(self, point: int, known: Knowledge) -> None:
+        """Replace what is known of a point."""
+        self.get(point)
+        self.points[point] = known
+        self.changed()
+
+    def cut(self, count: int) -> None:
+        """Forget all points from this one on."""
+        del self.points[count:]
+        self.changed()
+
+    def changed(self) -> None:
+        """Something was learned, or the rules are others: what follows from them is worked out anew."""
+        self._count = None
+
+    # --- the finish of the race ------------------------------------------------------------------------------
+
+    def finish(self, count: int) -> int:
+        """An upper bound of S(count), exact once every point is known up to it."""
+        return self._finish([NEVER if point.reached_at is None else point.reached_at for point in self.points[:count]])
+
+    def finish_at_least(self, count: int) -> int:
+        """A lower bound of S(count): a point that is not over may reach the goal at its next evaluation."""
+        unstarted = max(0, count - len(self.points))
+        started = [self._earliest_goal(point) for point in self.points[:count]]
+        return self._finish(started + [self.rules.steps[0]] * unstarted)
+
+    def _finish(self, goal_steps: list[int]) -> int:
+        if self.rules.stop is not StopRule.RACE:
+            return self.rules.train_steps
+        ordered = sorted([*goal_steps, *self.rules.others_reached])
+        enough = len(ordered) >= self.rules.finishers
+        return min(ordered[self.rules.finishers - 1], self.rules.train_steps) if enough else self.rules.train_steps
+
+    def _earliest_goal(self, point: Knowledge) -> int:
+        if point.reached_at is not None:
+            return point.reached_at
+        if point.over:
+            return NEVER
+        following = bisect_right(self.rules.steps, point.step)
+        return self.rules.steps[following] if following < len(self.rules.steps) else NEVER
+
+    # --- how many points -------------------------------------------------------------------------------------
+
+    def count(self) -> int:
+        """The smallest n that may still be the search: certain once `needs` is empty; at most ``max_attempts``.
+
+        Points that are recorded belong to the search, also when it now asks for less.
+        """
+        if self._count is None:
+            self._count = self._find_count()
+        return self._count
+
+    def _find_count(self) -> int:
+        recorded = max((i + 1 for i, point in enumerate(self.points) if point.recorded is not None), default=0)
+        n = max(min(self.rules.trials, self.rules.max_attempts), recorded)
+        while n < self.rules.max_attempts and self._feasible(n, self.finish_at_least(n)) < self.rules.trials:
+            n += 1
+        return n
+
+    def likely_count(self) -> int:
+        """The n that replaces every certain divergence at once: later points are started before they must be."""
+        count = self.count()
+        certain = count - self._feasible(count, self.finish_at_least(min(count, len(self.points))))
+        return min(max(count, self.rules.trials + certain), self.rules.max_attempts)
+
+    def _feasible(self, count: int, finish: int) -> int:
+        lost = sum(point.failed is not None or self._diverges(point, finish) for point in self.points[:count])
+        return count - lost
+
+    def _diverges(self, point: Knowledge, finish: int) -> bool:
+        if point.diverged_at is None:
+            return False
+        recorded = point.recorded is not None and point.recorded >= point.diverged_at  # what is recorded stays so
+        return recorded or point.diverged_at <= self._end(point, finish)
+
+    def _end(self, point: Knowledge, finish: int) -> int:
+        if self.rules.stop is StopRule.BUDGET or point.reached_at is None:
+            return finish
+        return min(finish, point.reached_at)
+
+    # --- what to train, and the result -----------------------------------------------------------------------
+
+    def needs(self) -> list[Need]:
+        """Every point that must be known further before the result is certain; points to be started included.
+
+        Points beyond `count` are likely needed (see `likely_count`) and come last.
+        """
+        count = self.count()
+        finish = self.finish(count)
+        needs = []
+        for index in range(self.likely_count()):
+            point = self.points[index] if index < len(self.points) else Knowledge()
+            until = self._end(point, finish)
+            if not point.over and point.step < until:
+                needs.append(Need(index, until))
+        return needs
+
+    @property
+    def decided(self) -> bool:
+        """Whether the result is certain."""
+        count = self.count()
+        return all(need.point >= count for need in self.needs())
+
+    def endings(self) -> list[Ending]:
+        """How each point of the decided search ends, in order; its length is the number of trials."""
+        count = self.count()
+        finish = self.finish(count)
+        return [self._ending(point, finish) for point in self.points[:count]]
+
+    def unrecorded(self) -> list[tuple[int, Ending]]:
+        """The points that have come to their end and are not recorded that far."""
+        return [
+            (index, ending)
+            for index, (point, ending) in enumerate(zip(self.points, self.endings(), strict=False))
+            if (point.over or point.step >= ending.step) and (point.recorded is None or point.recorded < ending.step)
+        ]
+
+    def _ending(self, point: Knowledge, finish: int) -> Ending:
+        if point.failed is not None:
+            return Ending(Status.INCOMPLETE, max(point.step, 0), "failed")
+        if self._diverges(point, finish):
+            assert point.diverged_at is not None
+            return Ending(Status.INFEASIBLE, point.diverged_at, "diverged")
+        end = self._end(point, finish)
+        if self.rules.stop is not StopRule.BUDGET and point.reached_at == end:
+            return Ending(Status.COMPLETE, end, "goal")
+        return Ending(Status.COMPLETE, end, "budget" if end == self.rules.train_steps else "raced")
+
+    @property
+    def short(self) -> bool:
+        """Whether the decided search ran out of attempts before it had its non-divergent trials."""
+        count = self.count()
+        return self._feasible(count, self.finish(count)) < self.rules.trials

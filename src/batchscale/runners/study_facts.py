@@ -1,0 +1,134 @@
+"""Our own facts in ``study.json`` and ``metadata.json``, and the values they become when a run is resumed."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from batchscale import __version__
+from batchscale.errors import RecordsError
+from batchscale.records.measurements import MeasurementTable
+from batchscale.records.model import OWN_KEY, Status, StudyRecord, TrialRecord
+from batchscale.runners.identity import FORMAT_VERSION, spec_hash
+from batchscale.runners.knowledge import Knowledge
+from batchscale.runners.ledger import Ledger
+from batchscale.spec import Experiment, ParameterType, SearchSpace, StopRule, Study
+
+
+@dataclass
+class StudyFacts:
+    """What a study remembers besides its trials.
+
+    ``budgets`` are the step budgets it has had, growing: the evaluation steps follow from them (see
+    `evaluation_steps`). ``population`` is how many trials are trained together.
+    """
+
+    ledger: Ledger = field(default_factory=Ledger)
+    budgets: list[int] = field(default_factory=list)
+    population: int | None = None
+    verdict: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, record: StudyRecord, where: str) -> "StudyFacts":
+        """The facts of a study that is there already."""
+        own = record.extra.get(OWN_KEY)
+        if not isinstance(own, Mapping) or "searches" not in own or "budgets" not in own:
+            raise RecordsError(
+                f"{where}: this study was not made by 'batchscale run' and cannot be continued. Give another folder."
+            )
+        ledger = Ledger.from_json(own["searches"], where)
+        return cls(
+            ledger, [int(steps) for steps in own["budgets"]], own.get("population"), dict(own.get("verdict", {}))
+        )
+
+    def to_record(self, study: Study, experiment: Experiment) -> StudyRecord:
+        """The ``study.json`` that says all this."""
+        own = {
+            "format_version": FORMAT_VERSION,
+            "code_version": __version__,
+            "goal": str(study.goal),
+            "seed": study.seed,
+            "stop": study.stop.value,
+            "finishers": experiment.finishers,
+            "trials": study.trials,
+            "fixed": dict(study.fixed),
+            "spec_hash": spec_hash(experiment),
+            "searches": self.ledger.to_json(),
+            "budgets": self.budgets,
+            "population": self.population,
+            "verdict": self.verdict,
+        }
+        return StudyRecord(
+            workload=study.workload,
+            batch_size=study.batch_size,
+            train_steps=study.train_steps,
+            early_stopping=study.stop is not StopRule.BUDGET,
+            space=self.ledger.searches[-1].space,
+            extra={OWN_KEY: own},
+        )
+
+
+def evaluation_steps(study: Study, experiment: Experiment, budgets: Iterable[int]) -> tuple[int, ...]:
+    """The measured steps of a study whose step budget has grown: those of each budget, as far as it went, in turn.
+
+    All trials of the study are measured there, so that a trial that was recorded before can be trained longer.
+    """
+    steps: tuple[int, ...] = ()
+    for budget in budgets:
+        last = steps[-1] if steps else -1
+        steps += tuple(step for step in experiment.evaluation.steps(budget) if step > last)
+    return steps or study.evaluation_steps
+
+
+def with_budgets(study: Study, experiment: Experiment, facts: StudyFacts) -> Study:
+    """The study with its first space and the evaluation steps that its budgets give."""
+    steps = evaluation_steps(study, experiment, facts.budgets)
+    return replace(study, evaluation_steps=steps, space=facts.ledger.searches[0].space)
+
+
+def trial_facts(seed: int, search: int, point: int, known: Knowledge, reason: str) -> dict[str, Any]:
+    """What ``metadata.json`` says of a trial besides the published keys."""
+    return {
+        "seed": seed,
+        "search": search,
+        "point": point,
+        "stop_reason": reason,
+        "reached_at": known.reached_at,
+        "best": known.best if math.isfinite(known.best) else None,
+        **({"failure": known.failed} if known.failed else {}),
+    }
+
+
+def recall(record: TrialRecord) -> Knowledge:
+    """What is known of a recorded trial."""
+    own = record.extra.get(OWN_KEY)
+    facts = own if isinstance(own, Mapping) else {}
+    best = facts.get("best")
+    known = Knowledge(
+        step=record.steps,
+        reached_at=facts.get("reached_at"),
+        best=math.inf if best is None else float(best),
+        recorded=record.steps,
+    )
+    if record.status is Status.INFEASIBLE:
+        known.diverged_at = record.steps
+    elif record.status is Status.INCOMPLETE:
+        known.failed = str(facts.get("failure", "incomplete"))
+    return known
+
+
+def table_rows(table: MeasurementTable) -> list[tuple[int, dict[str, float]]]:
+    """The rows of a table; a value that was not taken is NaN."""
+    columns = zip(*table.columns, strict=True) if table.columns else ([] for _ in table.steps)
+    return [
+        (step, {name: math.nan if v is None else v for name, v in zip(table.metrics, values, strict=True)})
+        for step, values in zip(table.steps, columns, strict=True)
+    ]
+
+
+def record_parameters(space: SearchSpace, values: Mapping[str, float]) -> dict[str, float]:
+    """The searched metaparameters as they are recorded: whole numbers where they are INTEGER."""
+    return {
+        name: int(value) if space[name].type is ParameterType.INTEGER else float(value)
+        for name, value in values.items()
+    }

@@ -1,0 +1,102 @@
+"""The measurements of a study's running trials on their way to the records: in memory, in journals, committed.
+
+A trial that is over before its measurements were worth a journal is committed straight from memory: a journal costs
+two synced writes, which is much for a trial of a tenth of a second.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from batchscale.records.measurements import Measurement
+from batchscale.records.model import TrialRecord
+from batchscale.records.writer import StudyWriter
+from batchscale.runners.knowledge import Row
+from batchscale.runners.study_facts import table_rows
+
+JOURNAL_AFTER_S = 2.0
+"""A study's measurements wait in memory until so much training is in them."""
+
+
+@dataclass
+class _Waiting:
+    rows: list[Row] = field(default_factory=list)
+    timing: Mapping[str, float] = field(default_factory=dict)
+    hardware: str = ""
+    seconds: float = 0.0
+
+
+class TrialStore:
+    """Keeps what trials measured until they are committed. A refused write loses nothing and can be repeated."""
+
+    def __init__(self, writer: StudyWriter) -> None:
+        self.writer = writer
+        self._waiting: dict[int, _Waiting] = {}
+        self._journaled = set(writer.running_trials())
+        self._waiting_s = 0.0
+
+    @property
+    def journaled(self) -> list[int]:
+        """The trials that have a journal."""
+        return sorted(self._journaled)
+
+    def add(self, trial_id: int, rows: Iterable[Row], timing: Mapping[str, float], seconds: float, host: str) -> None:
+        """New measurements of a trial, growing steps, and where the time went."""
+        waiting = self._waiting.setdefault(trial_id, _Waiting())
+        waiting.rows += rows
+        waiting.timing, waiting.hardware = timing, host
+        waiting.seconds += seconds
+        self._waiting_s += seconds
+
+    @property
+    def journal_due(self) -> bool:
+        """Whether enough training waits in memory."""
+        return self._waiting_s > JOURNAL_AFTER_S
+
+    def write_journals(self, until: float = float("inf")) -> None:
+        """Put waiting measurements into journals: from then on they survive this process."""
+        for trial_id, waiting in self._waiting.items():
+            if waiting.rows:
+                self._journal(trial_id, waiting)
+                if time.monotonic() >= until:
+                    return
+        self._waiting_s = 0.0
+
+    def rows(self, trial_id: int) -> list[Row]:
+        """All measurements of a trial that is not over, or of a recorded one that trained longer."""
+        waiting = self._waiting.get(trial_id, _Waiting())
+        return [*self._stored_rows(trial_id), *waiting.rows]
+
+    def cost(self, trial_id: int) -> dict[str, Any]:
+        """Where the time of the trial went in this run, and on what."""
+        waiting = self._waiting.get(trial_id, _Waiting())
+        timing = {**waiting.timing, "seconds": round(waiting.seconds, 6)}
+        return {"timing": timing, "hardware": waiting.hardware}
+
+    def commit(self, record: TrialRecord, rows: Iterable[Row]) -> None:
+        """Make the trial a record, with these of its measurements."""
+        self.writer.commit(record, [Measurement(*row) for row in rows])
+        self._journaled.discard(record.trial_id)
+        self._waiting.pop(record.trial_id, None)
+
+    def discard(self, trial_id: int) -> None:
+        """Forget a trial that is not needed."""
+        self.writer.discard(trial_id)
+        self._journaled.discard(trial_id)
+        self._waiting.pop(trial_id, None)
+
+    def _stored_rows(self, trial_id: int) -> list[Row]:
+        table = None
+        if trial_id in self._journaled:
+            table = self.writer.journal(trial_id)
+        elif trial_id in self.writer.committed_trials():
+            table = self.writer.read_measurements(trial_id)
+        return [] if table is None else list(table_rows(table))
+
+    def _journal(self, trial_id: int, waiting: _Waiting) -> None:
+        if trial_id not in self._journaled and trial_id in self.writer.committed_trials():
+            self.writer.reopen(trial_id)
+        self.writer.append(trial_id, [Measurement(*row) for row in waiting.rows], sync=False)
+        self._journaled.add(trial_id)
+        waiting.rows.clear()

@@ -1,0 +1,105 @@
+"""A worker process: ``python -m batchscale.runners.worker FD``, started by the local runner with one end of a pipe.
+
+It lives exactly as long as the driver's end of the pipe: when that closes, for whatever reason, the process exits at
+once. Signals that a terminal or a scheduler sends to the whole process group are left to the driver.
+"""
+
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psutil
+
+from batchscale.errors import BatchscaleError
+from batchscale.runners.host import EngineHost
+from batchscale.runners.messages import Answer, Begin, Forget, Kept, Raised, Ready, Reply, Retire, Started, Stop
+from batchscale.runners.runner import Job, Loss
+
+MAX_REASON = 2000
+_LEFT_TO_THE_DRIVER = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+
+
+def explain_error(error: BaseException) -> tuple[Loss, str]:
+    """What an exception of a trial means for its job, and the words for it."""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
+        return Loss.OUT_OF_MEMORY, text[:MAX_REASON]
+    if isinstance(error, BatchscaleError):
+        return Loss.REFUSED, str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" ({frame.filename}:{frame.lineno} in {frame.name})" for frame in last)
+    return Loss.ERROR, (text + where)[:MAX_REASON]
+
+
+class Worker:
+    """One end of the pipe: a thread listens, the main thread trains."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._stop = threading.Event()
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._process = psutil.Process()
+
+    def serve(self) -> None:
+        """Answer until told to retire or the driver is gone."""
+        threading.Thread(target=self._listen, daemon=True).start()
+        begin = self._queue.get()
+        assert isinstance(begin, Begin)
+        host = EngineHost(begin.setup, begin.worker, self._stop.is_set)
+        self._say(Ready())
+        while True:
+            message = self._queue.get()
+            if isinstance(message, Job):
+                self._run(host, message)
+            elif isinstance(message, Forget):
+                host.forget(message.batch_size, message.trial_ids)
+            else:
+                host.keep()
+                self._say(Kept())
+                if isinstance(message, Retire):
+                    return
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                message = self._pipe.recv()
+            except (EOFError, OSError):
+                os._exit(0)  # the driver is gone: nothing here is needed any more
+            if isinstance(message, Stop):
+                self._stop.set()
+            self._queue.put(message)
+
+    def _run(self, host: EngineHost, job: Job) -> None:
+        self._say(Started(job.job_id))
+        try:
+            done = host.run(job)
+        except (Exception, MemoryError) as error:  # noqa: BLE001 - whatever a trial raises is an outcome of its job
+            traceback.print_exc()
+            self._say(Raised(job.job_id, *explain_error(error)))
+        else:
+            self._say(Answer(done, self._process.memory_info().rss))
+
+    def _say(self, reply: Reply) -> None:
+        try:
+            self._pipe.send(reply)
+        except OSError:
+            os._exit(0)
+
+
+def main(handle: int) -> None:
+    """Serve the pipe with this file descriptor."""
+    for number in _LEFT_TO_THE_DRIVER:
+        signal.signal(number, signal.SIG_IGN)
+    Worker(Connection(handle)).serve()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # no waiting for threads of libraries
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,47 @@
+"""Whether a folder holds the files of a data set: one cheap test per set. Imports no jax."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from batchscale.workloads.datasets.cifar_files import has_cifar_files
+from batchscale.workloads.datasets.facts import dataset_names, files_folder
+from batchscale.workloads.datasets.locations import find_data
+from batchscale.workloads.datasets.mnist_files import has_mnist_files
+from batchscale.workloads.datasets.sources import read_sources
+
+
+@dataclass(frozen=True)
+class Presence:
+    """A data set for the eyes of a user: where its files are, or how to get them."""
+
+    name: str
+    path: Path | None
+    needs_files: bool
+    how: str
+    terms: str
+
+
+def presence_checks() -> dict[str, Callable[[Path], bool]]:
+    """The test of each data folder."""
+    return {
+        "mnist": partial(has_mnist_files, name="mnist"),
+        "fashion_mnist": partial(has_mnist_files, name="fashion_mnist"),
+        "cifar_10": has_cifar_files,
+    }
+
+
+def find_dataset(name: str, data_dir: Path | None) -> Presence:
+    """Where the files of one data set are; for a subset, those of the whole set."""
+    folder = files_folder(name)
+    if folder is None:
+        return Presence(name, None, needs_files=False, how="", terms="")
+    source = read_sources()[folder]
+    path = find_data(folder, presence_checks()[folder], data_dir)
+    return Presence(name, path, needs_files=True, how=source.instruction, terms=source.terms)
+
+
+def list_datasets(data_dir: Path | None) -> list[Presence]:
+    """Every data set, in the order of their names' table."""
+    return [find_dataset(name, data_dir) for name in dataset_names()]

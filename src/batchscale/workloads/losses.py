@@ -1,0 +1,67 @@
+"""The training losses, as sums over a batch with the weight to divide by."""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from batchscale.workloads.tasks import Task
+from batchscale.workloads.workload import Batch, Loss, LossSum, Metaparameters
+
+
+def softmax_cross_entropy(logits: jax.Array, labels: jax.Array, smoothing: jax.Array | None = None) -> jax.Array:
+    """The cross entropy of integer labels, one value per label, in nats.
+
+    With smoothing ``s`` over ``K`` classes the target probabilities are ``(1 - s)·onehot + s/K``.
+
+    >>> float(softmax_cross_entropy(jnp.zeros((1, 4)), jnp.array([2]))[0])  # log 4
+    1.3862943...
+    """
+    logits = logits.astype(jnp.float32)
+    errors: jax.Array = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    if smoothing is None:
+        return errors
+    uniform = jax.nn.logsumexp(logits, axis=-1) - jnp.mean(logits, axis=-1)
+    return (1 - smoothing) * errors + smoothing * uniform
+
+
+def sigmoid_cross_entropy(logits: jax.Array, labels: jax.Array, smoothing: jax.Array | None = None) -> jax.Array:
+    """The cross entropy of 0/1 labels, summed over the classes of each example, in nats.
+
+    With smoothing ``s`` the target probabilities are ``(1 - s)·label + s/2``.
+    """
+    targets = labels.astype(jnp.float32)
+    if smoothing is not None:
+        targets = (1 - smoothing) * targets + smoothing / 2
+    return jnp.sum(optax.sigmoid_binary_cross_entropy(logits.astype(jnp.float32), targets), axis=-1)
+
+
+def classification_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
+    """Softmax cross entropy over the examples, smoothed by the metaparameter ``label_smoothing``."""
+    return _example_sum(softmax_cross_entropy(outputs, batch["labels"], values.get("label_smoothing")), batch)
+
+
+def multilabel_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
+    """Sigmoid cross entropy over the examples, smoothed by the metaparameter ``label_smoothing``."""
+    return _example_sum(sigmoid_cross_entropy(outputs, batch["labels"], values.get("label_smoothing")), batch)
+
+
+def language_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
+    """Softmax cross entropy over the real tokens; the weight is their number."""
+    return _example_sum(softmax_cross_entropy(outputs, batch["labels"], values.get("label_smoothing")), batch)
+
+
+def _example_sum(errors: jax.Array, batch: Batch) -> LossSum:
+    if "mask" not in batch:
+        return LossSum(jnp.sum(errors), jnp.asarray(errors.size, jnp.float32))
+    mask = batch["mask"].astype(jnp.float32)
+    return LossSum(jnp.sum(errors * mask), jnp.sum(mask))
+
+
+TASK_LOSSES: Mapping[Task, Loss] = {
+    Task.CLASSIFICATION: classification_loss,
+    Task.MULTILABEL: multilabel_loss,
+    Task.LANGUAGE: language_loss,
+}
+"""The loss of each task. The quadratic one depends on its options and is made by ``noisy_quadratic``."""

@@ -1,0 +1,93 @@
+"""From a Flax NNX module to the pure init/apply pair of a ``Model``: the only place that splits and merges modules.
+
+Parameters and model state leave as plain nested dictionaries with text keys, so that checkpoints, optimizers and
+numpy need not know Flax.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from batchscale.workloads.workload import Model, ModelState, Params
+
+MakeModule = Callable[[nnx.Rngs], nnx.Module]
+
+
+def make_model(name: str, make: MakeModule, microbatch_multiple: int = 1) -> Model:
+    """The model whose forward pass is the module that ``make`` builds.
+
+    A module whose ``__call__`` takes ``train`` and ``key`` gets them. Any other is switched to training or evaluation
+    with its own ``train()`` and ``eval()``, and its random streams start anew from the key at every call.
+    """
+
+    @functools.cache
+    def graph() -> tuple[Any, Any, bool]:
+        module = nnx.eval_shape(lambda: make(nnx.Rngs(0)))
+        definition, _, streams, _ = _split(module)
+        return definition, streams, _takes_key(module)
+
+    def init(key: jax.Array) -> tuple[Params, ModelState]:
+        _, params, _, state = _split(make(nnx.Rngs(_typed(key))))
+        return _text_keys(nnx.to_pure_dict(params)), _text_keys(nnx.to_pure_dict(state))
+
+    def apply(
+        params: Params, state: ModelState, inputs: jax.Array, *, train: bool, key: jax.Array
+    ) -> tuple[jax.Array, ModelState]:
+        definition, streams, takes_key = graph()
+        if jax.tree.leaves(streams):
+            streams = _start_streams(streams, key)
+        module = nnx.merge(definition, _own_keys(params), streams, _own_keys(state))
+        if takes_key:
+            outputs = module(inputs, train=train, key=key)
+        else:
+            module.train() if train else module.eval()
+            outputs = module(inputs)
+        changed = _split(module)[3]
+        return outputs, _text_keys(nnx.to_pure_dict(changed)) if train else state
+
+    return Model(name, init, apply, microbatch_multiple)
+
+
+def _split(module: nnx.Module) -> tuple[Any, Any, Any, Any]:
+    """The definition of a module, its parameters, its random streams and all other variables."""
+    definition, *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
+    params, streams, others = states
+    return definition, params, streams, others
+
+
+def _takes_key(module: nnx.Module) -> bool:
+    names = inspect.signature(type(module).__call__).parameters
+    return "train" in names and "key" in names
+
+
+def _typed(key: jax.Array) -> jax.Array:
+    return key if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
+
+
+def _start_streams(streams: Any, key: jax.Array) -> Any:
+    """Every random stream of a module with a key of its own, and counts at zero."""
+    leaves, structure = jax.tree.flatten(streams)
+    typed = _typed(key)
+    started = [
+        jax.random.fold_in(typed, index)
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        else jnp.zeros(leaf.shape, leaf.dtype)
+        for index, leaf in enumerate(leaves)
+    ]
+    return jax.tree.unflatten(structure, started)
+
+
+def _text_keys(tree: Any) -> Any:
+    # A list of layers has whole numbers as keys, which checkpoints turn into text.
+    return {str(key): _text_keys(value) for key, value in tree.items()} if isinstance(tree, Mapping) else tree
+
+
+def _own_keys(tree: Any) -> Any:
+    if not isinstance(tree, Mapping):
+        return tree
+    return {int(key) if str(key).isdigit() else key: _own_keys(value) for key, value in tree.items()}

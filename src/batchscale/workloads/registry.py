@@ -1,0 +1,64 @@
+"""From the name of a workload to the workload itself: data, model, loss, metrics, optimizer."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import optax
+
+from batchscale.spec import WorkloadSpec
+from batchscale.workloads.catalogue import Parts, find_parts
+from batchscale.workloads.datasets import load_dataset
+from batchscale.workloads.losses import TASK_LOSSES
+from batchscale.workloads.metrics import task_metrics
+from batchscale.workloads.models.build import Shape, build_model
+from batchscale.workloads.models.quadratic import quadratic_loss, quadratic_metrics, quadratic_model
+from batchscale.workloads.noisy_quadratic import parse_problem
+from batchscale.workloads.optimizers import get_optimizer, regularize
+from batchscale.workloads.schedules import make_schedule
+from batchscale.workloads.tasks import Task
+from batchscale.workloads.workload import Dataset, Loss, Metaparameters, Metric, Model, Workload
+
+
+def get_workload(spec: WorkloadSpec, data_dir: Path | None = None, dataset: Dataset | None = None) -> Workload:
+    """The workload of an experiment, with its data read.
+
+    ``dataset`` takes the place of the data set of that name: the same task, other examples.
+
+    Raises:
+        UnknownNameError: a part or an option that does not exist.
+        SpecError: parts that do not fit together.
+        DataError: data that is missing or damaged; the message says what to run.
+    """
+    parts = find_parts(spec)
+    if dataset is None:
+        dataset = load_dataset(spec.name.dataset, spec.dataset_options, data_dir)
+    model, loss, metrics = _model_and_measures(parts, spec, dataset)
+    return Workload(
+        name=spec.name,
+        dataset=dataset,
+        model=model,
+        loss=loss,
+        metrics=metrics,
+        defaults=parts.defaults,
+        space=parts.space,
+        make_update=_make_update(parts),
+    )
+
+
+def _model_and_measures(parts: Parts, spec: WorkloadSpec, dataset: Dataset) -> tuple[Model, Loss, tuple[Metric, ...]]:
+    task = parts.dataset.task
+    if task is Task.QUADRATIC:
+        problem = parse_problem(spec.dataset_options)
+        return quadratic_model(problem), quadratic_loss(problem), quadratic_metrics(problem)
+    model = build_model(parts.model, Shape(dataset.input_shape, dataset.num_outputs))
+    return model, TASK_LOSSES[task], task_metrics(task)
+
+
+def _make_update(parts: Parts) -> Callable[[Metaparameters], optax.GradientTransformation]:
+    schedule = make_schedule(parts.schedule)
+    optimizer = get_optimizer(parts.optimizer.name)
+
+    def make_update(values: Metaparameters) -> optax.GradientTransformation:
+        return optax.chain(*regularize(values), optimizer.make(values, schedule))
+
+    return make_update

@@ -1,0 +1,55 @@
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from batchscale.cli.app import make_app
+from batchscale.errors import SpecError, UnknownNameError
+from batchscale.workloads.datasets import dataset_names
+
+
+@pytest.fixture(autouse=True)
+def empty_machine(monkeypatch, tmp_path):
+    monkeypatch.delenv("BATCHSCALE_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("batchscale.workloads.datasets.locations._SYSTEM_FOLDERS", {})
+
+
+def run(*arguments):
+    return CliRunner().invoke(make_app(), [str(argument) for argument in arguments], catch_exceptions=True)
+
+
+def test_list_names_every_set_with_its_place_or_what_to_run():
+    result = run("data", "list")
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()] == list(dataset_names())
+    assert "run `batchscale data get mnist`" in result.stdout
+
+
+def test_list_as_json_says_what_is_present():
+    entries = {entry["name"]: entry for entry in json.loads(run("data", "list", "--json").stdout)}
+    assert entries["digits"] == {"name": "digits", "present": True, "path": None, "how": None, "terms": None}
+    assert entries["cifar_10"]["present"] is False
+    assert entries["cifar_10"]["how"] == "run `batchscale data get cifar_10`"
+
+
+def test_get_refuses_what_it_cannot_do(tmp_path):
+    assert isinstance(run("data", "get", "mnits").exception, UnknownNameError)
+    assert "nothing to get" in str(run("data", "get", "digits").exception)
+    assert isinstance(run("data", "get", "mnist", "--from", tmp_path, "--url", "http://x/").exception, SpecError)
+    assert isinstance(run("data", "get", "mnist", "--stall", "0").exception, SpecError)
+
+
+def test_a_users_mistake_is_one_paragraph_and_exit_code_2(tmp_path):
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"wrong"))
+    command = [sys.executable, "-c", "from batchscale.cli.app import main; main()", "data", "get", "mnist"]
+    done = subprocess.run(
+        [*command, "--from", tmp_path, "--data-dir", tmp_path / "data"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "Missing: train-labels-idx1-ubyte" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "data" / "mnist").exists()

@@ -1,0 +1,207 @@
+"""The promises of `Runner`, on every runner."""
+
+import os
+import time
+
+import psutil
+import pytest
+from protocol_fakes import fake_setup, fake_study
+
+from batchscale.errors import RunError
+from batchscale.runners.inline import InlineRunner
+from batchscale.runners.local import LocalRunner, LocalSettings
+from batchscale.runners.runner import Done, Job, Loss, Lost
+from batchscale.training.progress import TrialTask
+
+STUDY = fake_study()
+
+
+def make_runner(kind: str, tmp_path, workers: int = 1, **options):
+    setup = fake_setup(**options)
+    if kind == "inline":
+        return InlineRunner(setup)
+    return LocalRunner(setup, LocalSettings(workers, tmp_path / "logs"))
+
+
+def job(job_id: int, *trials: int, until: int = 50, after: int = -1, rate: float = 0.1, **rest) -> Job:
+    tasks = tuple(TrialTask(t, {"learning_rate": rate * t}, t, until, after) for t in trials)
+    return Job(job_id, STUDY, tasks, **rest)
+
+
+def collect(runner, count: int, timeout_s: float = 20.0):
+    outcomes, end = [], time.monotonic() + timeout_s
+    while len(outcomes) < count and time.monotonic() < end:
+        outcomes += runner.wait(0.1)
+    assert len(outcomes) == count
+    return {outcome.job_id: outcome for outcome in outcomes}
+
+
+@pytest.fixture(params=["inline", "local"])
+def kind(request):
+    return request.param
+
+
+def test_every_job_is_answered_once_with_the_rows_that_were_asked_for(kind, tmp_path):
+    with make_runner(kind, tmp_path, workers=2) as runner:
+        for i in range(6):
+            runner.submit(runner.workers[i % len(runner.workers)], job(i, i + 1, after=10))
+        outcomes = collect(runner, 6)
+        assert runner.wait(0.05) == []
+    assert sorted(outcomes) == list(range(6))
+    rows = outcomes[2].progress[0].rows
+    assert [step for step, _ in rows] == [20, 30, 40, 50]
+
+
+def test_jobs_of_several_trials_answer_in_order(kind, tmp_path):
+    with make_runner(kind, tmp_path, population=4) as runner:
+        runner.submit(runner.workers[0], job(0, 3, 1, 2))
+        done = collect(runner, 1)[0]
+    assert [p.trial_id for p in done.progress] == [3, 1, 2]
+    assert done.population == 4
+
+
+def test_a_given_population_is_used(kind, tmp_path):
+    with make_runner(kind, tmp_path, population=4) as runner:
+        runner.submit(runner.workers[0], job(0, 1, population=2))
+        assert collect(runner, 1)[0].population == 2
+
+
+def test_a_trial_that_raises_is_a_lost_job_with_the_reason_and_the_next_job_runs(kind, tmp_path):
+    with make_runner(kind, tmp_path, bad_trials="1", mischief="raise") as runner:
+        worker = runner.workers[0]
+        runner.submit(worker, job(0, 1))
+        runner.submit(worker, job(1, 2))
+        outcomes = collect(runner, 2)
+    assert isinstance(outcomes[0], Lost)
+    assert outcomes[0].loss is Loss.ERROR
+    assert "this trial cannot be trained" in outcomes[0].reason
+    assert isinstance(outcomes[1], Done)
+
+
+def test_out_of_memory_is_told_apart(kind, tmp_path):
+    with make_runner(kind, tmp_path, bad_trials="1", mischief="memory") as runner:
+        runner.submit(runner.workers[0], job(0, 1))
+        assert collect(runner, 1)[0].loss is Loss.OUT_OF_MEMORY
+
+
+def test_a_lost_job_gives_the_same_answer_when_submitted_again(kind, tmp_path):
+    options = {"bad_trials": "1", "mischief": "raise", "once": tmp_path}
+    with make_runner(kind, tmp_path, **options) as runner:
+        runner.submit(runner.workers[0], job(0, 1))
+        assert isinstance(collect(runner, 1)[0], Lost)
+        runner.submit(runner.workers[0], job(1, 1))
+        again = collect(runner, 1)[1]
+    with make_runner(kind, tmp_path) as fresh:
+        fresh.submit(fresh.workers[0], job(1, 1))
+        assert collect(fresh, 1)[1].progress == again.progress
+
+
+def test_the_goal_ends_a_trial(kind, tmp_path):
+    with make_runner(kind, tmp_path) as runner:
+        runner.submit(runner.workers[0], job(0, 1, until=200, goal=STUDY.goal))
+        rows = collect(runner, 1)[0].progress[0].rows
+    assert [STUDY.goal.is_reached_by(values["val/error"]) for _, values in rows] == [False] * (len(rows) - 1) + [True]
+
+
+def test_stop_and_close_may_be_called_twice_and_a_closed_runner_takes_no_jobs(kind, tmp_path):
+    runner = make_runner(kind, tmp_path)
+    worker = runner.workers[0]
+    runner.stop()
+    runner.stop()
+    runner.close()
+    runner.close()
+    assert runner.wait(0) == []
+    with pytest.raises(RunError):
+        runner.submit(worker, job(0, 1))
+
+
+# --- what only worker processes can do ------------------------------------------------------------------------
+
+
+def test_a_killed_worker_is_replaced_and_its_other_jobs_count_as_not_started(tmp_path):
+    with make_runner("local", tmp_path, bad_trials="1", mischief="kill") as runner:
+        worker = runner.workers[0]
+        runner.submit(worker, job(0, 1))
+        runner.submit(worker, job(1, 2))
+        lost = collect(runner, 2)
+        assert (lost[0].loss, lost[1].loss) == (Loss.DIED, Loss.NOT_STARTED)
+        assert "SIGKILL" in lost[0].reason
+        assert "about to misbehave" in lost[0].reason
+        assert runner.workers != (worker,)
+        runner.submit(runner.workers[0], job(2, 2))
+        assert isinstance(collect(runner, 1)[2], Done)
+
+
+def test_out_of_memory_lowers_how_many_train_at_once(tmp_path):
+    with make_runner("local", tmp_path, workers=2, bad_trials="1", mischief="memory") as runner:
+        runner.submit(runner.workers[0], job(0, 1))
+        collect(runner, 1)
+        assert len(runner.workers) == 1
+        assert any("Out of memory" in notice for notice in runner.notices)
+
+
+def test_stop_ends_a_running_job_early_and_reports_what_it_has(tmp_path):
+    with make_runner("local", tmp_path, sleep_s=0.05) as runner:
+        runner.submit(runner.workers[0], job(0, 1, until=200))
+        deadline = time.monotonic() + 10
+        while runner._workers[0].started is None and time.monotonic() < deadline:
+            runner.wait(0.05)
+        time.sleep(0.3)
+        runner.stop()
+        done = collect(runner, 1, timeout_s=5)[0]
+        assert 0 < len(done.progress[0].rows) < 21
+
+
+def test_close_ends_hanging_workers_at_once_and_leaves_none(tmp_path):
+    runner = make_runner("local", tmp_path, workers=2, bad_trials="1", mischief="hang")
+    runner.submit(runner.workers[0], job(0, 1))
+    runner.wait(1.0)
+    processes = runner.process_ids
+    started = time.monotonic()
+    runner.close()
+    assert time.monotonic() - started < 2
+    assert not any(psutil.pid_exists(process) for process in processes)
+
+
+def test_workers_end_when_the_driver_dies(tmp_path):
+    runner = make_runner("local", tmp_path, bad_trials="1", mischief="hang")
+    runner.submit(runner.workers[0], job(0, 1))
+    runner.wait(1.0)
+    worker = runner._workers[0]
+    worker.pipe.close()  # what the death of the driver does
+    worker.process.wait(timeout=5)
+    runner._workers.clear()
+
+
+def test_a_worker_is_recycled_after_its_trials(tmp_path):
+    runner = LocalRunner(fake_setup(), LocalSettings(1, tmp_path / "logs", recycle_after_trials=2))
+    with runner:
+        first = runner.process_ids
+        runner.submit(runner.workers[0], job(0, 1, 2))
+        collect(runner, 1)
+        deadline = time.monotonic() + 5
+        while (runner.process_ids == first or not runner.workers) and time.monotonic() < deadline:
+            assert runner.wait(0.05) == []
+        assert runner.process_ids != first
+        runner.submit(runner.workers[0], job(1, 3))
+        assert isinstance(collect(runner, 1)[1], Done)
+
+
+def test_workers_that_cannot_start_end_the_run_with_their_last_lines(tmp_path, monkeypatch):
+    setup = fake_setup()
+    broken = type(setup)(setup.experiment, engine="no_such_module:make_engine")
+    with LocalRunner(broken, LocalSettings(1, tmp_path / "logs")) as runner, pytest.raises(RunError) as error:
+        for _ in range(100):
+            runner.wait(0.2)
+    assert "no_such_module" in str(error.value)
+
+
+def test_workers_compute_on_one_thread(monkeypatch):
+    from batchscale.runners.machine import worker_environment
+
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=x")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    environment = worker_environment(0)
+    assert environment["XLA_FLAGS"] == "--xla_dump_to=x --xla_cpu_multi_thread_eigen=false"
+    assert environment["OMP_NUM_THREADS"] == "1"
+    assert os.environ["XLA_FLAGS"] == "--xla_dump_to=x"
