@@ -113,6 +113,7 @@ def model_facts(name: str, given: Options) -> ModelFacts:
             valid = [*options, "tiny"]
             raise UnknownNameError(f"Model {name} has no option '{one_line(key)}'; {suggest_names(key, valid)}")
         options[key] = _checked(name, key, value, like=options[key])
+    _check_heads(name, options)
     return ModelFacts(
         name, facts.architecture, facts.tasks, options, facts.tiny, facts.schedule, facts.min_side, facts.ranges
     )
@@ -148,6 +149,12 @@ def _checked(model: str, key: str, value: Option, like: Option) -> Option:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
         raise SpecError(f"{where} is a number in [0, 1). Found {one_line(repr(value))}.")
     return float(value)
+
+
+def _check_heads(model: str, options: Options) -> None:
+    width, heads = options.get("width"), options.get("heads")
+    if isinstance(width, int) and isinstance(heads, int) and width % heads:
+        raise SpecError(f"model.width of {model} must be a multiple of its {heads} heads. Found {width}.")
 
 
 def _is_size(value: object) -> bool:

@@ -2,8 +2,8 @@
 
 import jax
 from flax import nnx
-from jax.typing import DTypeLike as DType
 
+from batchscale.workloads.models.conv import DType
 from batchscale.workloads.models.dropout import dropout
 
 
@@ -11,14 +11,7 @@ class Fc(nnx.Module):
     """Hidden layers of the given widths with ReLU and dropout, and an output layer."""
 
     def __init__(
-        self,
-        num_inputs: int,
-        widths: tuple[int, ...],
-        num_outputs: int,
-        rate: float,
-        dtype: DType,
-        *,
-        rngs: nnx.Rngs,
+        self, num_inputs: int, widths: tuple[int, ...], num_outputs: int, *, rate: float, dtype: DType, rngs: nnx.Rngs
     ) -> None:
         sizes = [num_inputs, *widths]
         he = nnx.initializers.he_normal()

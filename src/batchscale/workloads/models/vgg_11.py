@@ -1,0 +1,54 @@
+"""VGG-11: model A of Simonyan and Zisserman (2014)."""
+
+import jax
+from flax import nnx
+
+from batchscale.workloads.models.conv import Conv, DType, max_pool
+from batchscale.workloads.models.dropout import dropout
+
+_STAGES = ((1,), (2,), (4, 4), (8, 8), (8, 8))
+"""The filters of each convolution in units of the width; every stage ends in max-pooling."""
+
+
+class Vgg11(nnx.Module):
+    """Eight 3×3 convolutions in five stages, and three fully connected layers with dropout between them."""
+
+    def __init__(
+        self,
+        image: tuple[int, int, int],
+        width: int,
+        units: int,
+        num_outputs: int,
+        *,
+        rate: float,
+        dtype: DType,
+        rngs: nnx.Rngs,
+    ) -> None:
+        height, wide, inputs = image
+        stages = []
+        for stage in _STAGES:
+            convs = []
+            for factor in stage:
+                convs.append(Conv(inputs, factor * width, 3, dtype=dtype, rngs=rngs))
+                inputs = factor * width
+            stages.append(nnx.List(convs))
+        self.stages = nnx.List(stages)
+        he = nnx.initializers.he_normal()
+        pooled = (height >> len(stages)) * (wide >> len(stages)) * inputs
+        self.hidden = nnx.List(
+            nnx.Linear(size, units, dtype=dtype, kernel_init=he, rngs=rngs) for size in (pooled, units)
+        )
+        self.output = nnx.Linear(units, num_outputs, dtype=dtype, rngs=rngs)
+        self.rate = rate
+
+    def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:
+        """The logits."""
+        values = inputs
+        for stage in self.stages:
+            for conv in stage:
+                values = nnx.relu(conv(values))
+            values = max_pool(values)
+        values = values.reshape(values.shape[0], -1)
+        for index, layer in enumerate(self.hidden):
+            values = dropout(nnx.relu(layer(values)), self.rate, train=train, key=key, stream=index)
+        return self.output(values)

@@ -1,0 +1,97 @@
+"""Parameter counts at the paper's sizes, worked out here by hand; shapes only, no memory."""
+
+import math
+
+import jax
+import pytest
+
+from batchscale.workloads.models.build import Shape, build_model
+from batchscale.workloads.models.facts import MODELS, model_facts
+
+MNIST, CIFAR, IMAGENET, WORDS = (28, 28, 1), (32, 32, 3), (224, 224, 3), (64,)
+LM1B = 32_000
+
+
+def count(name, shape, num_outputs, **options):
+    model = build_model(model_facts(name, options), Shape(shape, num_outputs))
+    params, _ = jax.eval_shape(model.init, jax.random.key(0))
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
+
+
+def dense(inputs, outputs):
+    return inputs * outputs + outputs
+
+
+def conv(size, inputs, outputs):
+    return size * size * inputs * outputs + outputs
+
+
+def cnn(first, second, units):
+    return conv(5, 1, first) + conv(5, first, second) + dense(7 * 7 * second, units) + dense(units, 10)
+
+
+def bottlenecks(inputs, width, blocks):
+    """Convolutions without bias; two parameters per channel of a normalization; a 1×1 shortcut in the first block."""
+    total = inputs * 4 * width
+    for block in range(blocks):
+        channels = inputs if block == 0 else 4 * width
+        total += channels * width + 9 * width * width + width * 4 * width + 2 * (channels + width + width)
+    return total
+
+
+def transformer(width, filters, layers):
+    attention, norms = 4 * width * width, 2 * 2 * width
+    return LM1B * width + layers * (attention + dense(width, filters) + dense(filters, width) + norms)
+
+
+COUNTS = {
+    "linear": (MNIST, 10, 7_850),
+    "mlp": (MNIST, 10, dense(784, 64) + dense(64, 64) + dense(64, 10)),
+    "fc_1024": (MNIST, 10, 814_090),
+    "fc_1024_1024_1024": (MNIST, 10, 814_090 + 2 * dense(1024, 1024)),
+    "fc_64_64_64": (MNIST, 10, dense(784, 64) + 2 * dense(64, 64) + dense(64, 10)),
+    "simple_cnn_base": (MNIST, 10, 3_274_634),
+    "simple_cnn_narrow": (MNIST, 10, cnn(16, 32, 512)),
+    "simple_cnn_wide": (MNIST, 10, cnn(64, 128, 2048)),
+    # 448 + 4,640 + 13,888 + 55,424 + 650
+    "resnet_8": (CIFAR, 10, 75_050),
+    "resnet_50": (
+        IMAGENET,
+        1000,
+        7 * 7 * 3 * 64
+        + bottlenecks(64, 64, 3)
+        + bottlenecks(256, 128, 4)
+        + bottlenecks(512, 256, 6)
+        + bottlenecks(1024, 512, 3)
+        + 2 * 2048
+        + dense(2048, 1000),
+    ),
+    "vgg_11": (IMAGENET, 1000, 132_863_336),
+    # 32,768,000 embeddings, 1,536 × 8,192 + 8,192 gates, 1,048,576 projection, 16,384,000 outputs
+    "lstm": (WORDS, LM1B, 62_791_680),
+    "transformer_base": (WORDS, LM1B, 35_286_016),
+    "transformer_shallow": (WORDS, LM1B, transformer(512, 2048, 2)),
+    "transformer_narrow_and_shallow": (WORDS, LM1B, transformer(256, 1024, 2)),
+    "transformer_wide": (WORDS, LM1B, transformer(1024, 4096, 6)),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_parameter_counts_at_the_papers_sizes(name):
+    shape, num_outputs, expected = COUNTS[name]
+    assert count(name, shape, num_outputs) == expected
+
+
+def test_every_named_model_is_counted():
+    assert set(MODELS) - {"quadratic"} <= set(COUNTS)
+
+
+def test_the_hand_formulas_agree_with_the_published_totals():
+    assert cnn(32, 64, 1024) == 3_274_634
+    assert transformer(512, 2048, 6) == 35_286_016
+
+
+def test_tiny_models_have_few_parameters():
+    for name, (shape, num_outputs, _) in COUNTS.items():
+        side = (32, 32, shape[2]) if len(shape) == 3 else shape
+        assert count(name, side, min(num_outputs, 20), tiny=True) < 40_000
