@@ -12,6 +12,8 @@ import typer
 from batchscale import __version__
 from batchscale.cli.check import check
 from batchscale.cli.data import make_data_app
+from batchscale.cli.export import export
+from batchscale.cli.import_ import import_
 from batchscale.cli.init import init
 from batchscale.cli.summary import summary
 from batchscale.cli.validate import validate
@@ -46,6 +48,8 @@ def make_app() -> typer.Typer:
     app.command("check")(check)
     app.command("summary")(summary)
     app.add_typer(make_data_app(), name="data")
+    app.command("import")(import_)
+    app.command("export")(export)
     return app
 
 
