@@ -122,7 +122,7 @@ def _study_members(study: PublishedStudy, scale: Scale, seed: int, counts: Count
     yield f"{study.folder}/study.json", _json(_study_json(study, space, train_steps))
     curves = _curves(study, model, points, statuses, train_steps, scale, rng)
     header = ",".join(curves.frame.columns).encode() + b"\n"
-    text = curves.frame.write_csv(include_header=False, float_scientific=None).encode()
+    text = curves.frame.write_csv(include_header=False).encode().replace(b"NaN", b"nan")
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
     stops = [0, *ends[np.cumsum(curves.rows) - 1].tolist()]
     for index, status in enumerate(statuses):

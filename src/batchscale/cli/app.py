@@ -12,7 +12,11 @@ import typer
 from batchscale import __version__
 from batchscale.cli.check import check
 from batchscale.cli.data import make_data_app
+from batchscale.cli.export import export
+from batchscale.cli.import_ import import_
 from batchscale.cli.init import init
+from batchscale.cli.run import run
+from batchscale.cli.status import status
 from batchscale.cli.summary import summary
 from batchscale.cli.validate import validate
 from batchscale.errors import BatchscaleError
@@ -43,9 +47,13 @@ def make_app() -> typer.Typer:
 
     app.command("init")(init)
     app.command("validate")(validate)
+    app.command("run")(run)
+    app.command("status")(status)
     app.command("check")(check)
     app.command("summary")(summary)
     app.add_typer(make_data_app(), name="data")
+    app.command("import")(import_)
+    app.command("export")(export)
     return app
 
 

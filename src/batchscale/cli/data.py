@@ -67,8 +67,7 @@ def data_get(
     from batchscale.workloads.datasets.download import Patience
     from batchscale.workloads.datasets.fetch import Fetch, fetch_dataset
     from batchscale.workloads.datasets.locations import default_data_dir
-    from batchscale.workloads.datasets.presence import presence_checks
-    from batchscale.workloads.datasets.sources import find_source
+    from batchscale.workloads.datasets.presence import find_source, presence_checks
     from batchscale.workloads.datasets.take import take_files
 
     if from_path is not None and url:

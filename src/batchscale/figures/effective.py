@@ -121,7 +121,11 @@ def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize) -> Chart:
     x = alt.X(
         "effective_learning_rate:Q", scale=log_scale(span), axis=log_axis(metaparameter_label(EFFECTIVE), span, 4)
     )
-    y = alt.Y("value:Q", scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(title=metric_label(metric), tickCount=5))
+    y = alt.Y(
+        "value:Q",
+        scale=alt.Scale(zero=False, padding=8),
+        axis=alt.Axis(title=metric_label(metric, unit=False), tickCount=5),
+    )
     tips = [
         alt.Tooltip("trial_id:Q", title="trial"),
         alt.Tooltip("effective_learning_rate:Q", title="effective learning rate", format=".4g"),

@@ -167,7 +167,11 @@ def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize) -> Chart:
     bold = points.drop_nulls("series")
     # A diverging trial would squeeze all others to a line: the axis shows what the bold and the middle of the rest do.
     low, high = _limits(points, bold)
-    x = alt.X("step:Q", scale=alt.Scale(nice=False, zero=True), axis=alt.Axis(title="step", format="~s", tickCount=5))
+    x = alt.X(
+        "step:Q",
+        scale=alt.Scale(nice=False, zero=True),
+        axis=alt.Axis(title="step", labelExpr="datum.value == 0 ? '0' : format(datum.value, '~s')", tickCount=5),
+    )
     y = alt.Y(
         "value:Q",
         scale=alt.Scale(domain=[low, high], nice=False),

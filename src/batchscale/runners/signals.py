@@ -5,6 +5,7 @@ soon.
 """
 
 import signal
+import threading
 import time
 from types import FrameType
 from typing import Any
@@ -44,6 +45,8 @@ class StopFlag:
         self.set(signal.Signals(number))
 
     def __enter__(self) -> "StopFlag":
+        if threading.current_thread() is not threading.main_thread():
+            return self  # only the main thread may hold handlers; others set the flag themselves
         for number in _GRACE_S:
             self._before[number] = signal.signal(number, self._handle)
         return self

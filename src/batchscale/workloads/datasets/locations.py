@@ -54,3 +54,18 @@ def require_data(folder: str, is_there: Callable[[Path], bool], data_dir: Path |
             f"With files you already have: `batchscale data get {folder} --from PATH`."
         )
     return found
+
+
+def named_folder(dataset: str, path: str | None) -> Path | None:
+    """The folder that the user's option ``path`` names, if it does; a DataError if nothing is there."""
+    if path is None:
+        return None
+    named = Path(path).expanduser()
+    if not named.is_dir():
+        raise DataError(f"The option `path` of data set {dataset!r} must name a folder. Found {path!r}.")
+    return named
+
+
+def named_or_required(folder: str, path: str | None, is_there: Callable[[Path], bool], data_dir: Path | None) -> Path:
+    """The folder that the user's option ``path`` names, or else the one found in the usual places."""
+    return named_folder(folder, path) or require_data(folder, is_there, data_dir)
