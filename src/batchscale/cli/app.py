@@ -18,6 +18,7 @@ from batchscale.cli.init import init
 from batchscale.cli.run import run
 from batchscale.cli.status import status
 from batchscale.cli.summary import summary
+from batchscale.cli.train import train
 from batchscale.cli.validate import validate
 from batchscale.errors import BatchscaleError
 
@@ -47,6 +48,7 @@ def make_app() -> typer.Typer:
 
     app.command("init")(init)
     app.command("validate")(validate)
+    app.command("train")(train)
     app.command("run")(run)
     app.command("status")(status)
     app.command("check")(check)
