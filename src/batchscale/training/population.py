@@ -33,8 +33,8 @@ class Population:
 
     def __init__(self, template: TrialState, slots: int, store: CheckpointStore | None, max_parked_bytes: int) -> None:
         self.slots = slots
-        self.state: TrialState = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * slots), template)
         self._template = jax.tree.map(np.asarray, template)
+        self.state: TrialState = jax.tree.map(lambda leaf: jnp.asarray(np.stack([leaf] * slots)), self._template)
         self._store = store
         self._slot_of: OrderedDict[int, int] = OrderedDict()  # trial id → slot, least recently used first
         self._parked: OrderedDict[int, TrialState] = OrderedDict()

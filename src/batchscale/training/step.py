@@ -14,6 +14,7 @@ import optax
 
 from batchscale.training.progress import Precision
 from batchscale.training.state import NOT_DIVERGED, TrialState, noise_key
+from batchscale.workloads.random_bits import examples_from
 from batchscale.workloads.workload import Batch, ModelState, Params, Workload
 
 Fetch = Callable[[jax.Array | int, int], Batch]
@@ -70,7 +71,8 @@ class Gradients:
 
         def add(start: jax.Array | int, count: int, sums: Any) -> Any:
             batch = self._workload.dataset.prepare(fetch(start, count))
-            (total, (weight, changed)), grads = grad(state.params, state, batch, jax.random.fold_in(key, start))
+            with examples_from(start):  # dropout as in the whole batch
+                (total, (weight, changed)), grads = grad(state.params, state, batch, key)
             changed = jax.tree.map(lambda leaf: leaf * (count / size), changed)
             return jax.tree.map(jnp.add, sums, (total, jnp.asarray(weight, jnp.float32), grads, changed))
 
