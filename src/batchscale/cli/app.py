@@ -17,6 +17,7 @@ from batchscale.cli.data import make_data_app
 from batchscale.cli.export import export
 from batchscale.cli.import_ import import_
 from batchscale.cli.init import init
+from batchscale.cli.quickstart import quickstart
 from batchscale.cli.run import run
 from batchscale.cli.status import status
 from batchscale.cli.fit import fit
@@ -53,6 +54,7 @@ def make_app() -> typer.Typer:
     app.command("init")(init)
     app.command("validate")(validate)
     app.command("run")(run)
+    app.command("quickstart")(quickstart)
     app.command("status")(status)
     app.command("check")(check)
     app.command("summary")(summary)
