@@ -12,6 +12,7 @@ import typer
 from batchscale import __version__
 from batchscale.cli.check import check
 from batchscale.cli.data import make_data_app
+from batchscale.cli.figure import figure
 from batchscale.cli.init import init
 from batchscale.cli.summary import summary
 from batchscale.cli.validate import validate
@@ -45,6 +46,7 @@ def make_app() -> typer.Typer:
     app.command("validate")(validate)
     app.command("check")(check)
     app.command("summary")(summary)
+    app.command("figure")(figure)
     app.add_typer(make_data_app(), name="data")
     return app
 
