@@ -16,6 +16,7 @@ from batchscale.cli.compare import compare
 from batchscale.cli.data import make_data_app
 from batchscale.cli.export import export
 from batchscale.cli.import_ import import_
+from batchscale.cli.figure import figure
 from batchscale.cli.init import init
 from batchscale.cli.quickstart import quickstart
 from batchscale.cli.run import run
@@ -62,6 +63,7 @@ def make_app() -> typer.Typer:
     app.command("fit")(fit)
     app.command("compare")(compare)
     app.command("suggest")(suggest)
+    app.command("figure")(figure)
     app.add_typer(make_data_app(), name="data")
     app.command("import")(import_)
     app.command("export")(export)
