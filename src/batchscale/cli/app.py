@@ -15,14 +15,13 @@ from batchscale.cli.check import check
 from batchscale.cli.compare import compare
 from batchscale.cli.data import make_data_app
 from batchscale.cli.export import export
-from batchscale.cli.import_ import import_
 from batchscale.cli.figure import figure
+from batchscale.cli.fit import fit
+from batchscale.cli.import_ import import_
 from batchscale.cli.init import init
 from batchscale.cli.quickstart import quickstart
 from batchscale.cli.run import run
 from batchscale.cli.status import status
-from batchscale.cli.fit import fit
-from batchscale.cli.init import init
 from batchscale.cli.suggest import suggest
 from batchscale.cli.summary import summary
 from batchscale.cli.validate import validate
