@@ -42,5 +42,8 @@ $(VENV)/.docs: $(STAMP)
 	$(PIP) --editable '.[docs]'
 	@touch $@
 
+quickstart: $(STAMP) ## a whole measured curve in under a minute
+	$(BIN)/batchscale quickstart
+
 clean: ## remove everything that make created
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

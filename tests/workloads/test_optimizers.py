@@ -32,12 +32,20 @@ def arrays(**values):
 
 
 def run(name, values, problem, schedule=CONSTANT):
+    return train(lambda: get_optimizer(name).make(values, schedule), problem)
+
+
+def train(make, problem):
     params, gradients = problem
-    update = get_optimizer(name).make(values, schedule)
-    state = update.init(params)
+    state = make().init(params)
+
+    @jax.jit
+    def step(params, state, gradient):
+        change, state = make().update(gradient, state, params)
+        return optax.apply_updates(params, change), state
+
     for gradient in gradients:
-        change, state = update.update(gradient, state, params)
-        params = optax.apply_updates(params, change)
+        params, state = step(params, state, gradient)
     return params
 
 
@@ -118,21 +126,16 @@ def some_values(name):
 def test_other_optimizers_are_optax_with_numbers_as_arrays(name, problem):
     values = some_values(name)
     found = run(name, arrays(**values), problem)
-    update = REFERENCES[name](values)
-    params, gradients = problem
-    state = update.init(params)
-    for gradient in gradients:
-        change, state = update.update(gradient, state, params)
-        params = optax.apply_updates(params, change)
-    for key in params:
-        np.testing.assert_allclose(found[key], params[key], rtol=1e-5, atol=1e-6)  # float32 against Python numbers
+    expected = train(lambda: REFERENCES[name](values), problem)
+    for key in expected:
+        np.testing.assert_allclose(found[key], expected[key], rtol=1e-5, atol=1e-6)  # float32 against Python numbers
 
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_population_of_values_is_one_program_and_equals_each_alone(name, problem):
     start, gradients = problem
 
-    def train(values):
+    def first_step(values):
         update = get_optimizer(name).make(values, CONSTANT)
         state = update.init(start)
         change, _ = update.update(gradients[0], state, start)
@@ -140,8 +143,8 @@ def test_a_population_of_values_is_one_program_and_equals_each_alone(name, probl
 
     first, second = some_values(name), {**some_values(name), "learning_rate": 0.2}
     both = {key: jnp.asarray([first[key], second[key]], jnp.float32) for key in first}
-    population = jax.jit(jax.vmap(train))(both)
-    alone = jax.jit(train)
+    population = jax.jit(jax.vmap(first_step))(both)
+    alone = jax.jit(first_step)
     for index, values in enumerate((first, second)):
         expected = alone(arrays(**values))
         for key in start:

@@ -131,14 +131,58 @@ def candidate_laws(log_sizes: Array, sharpness: Array, spacing: float = 0.05) ->
     return log_b, k, shapes - shapes.mean(axis=1, keepdims=True)
 
 
+def fit_many(log_sizes: Array, log_steps: Array, family: Family) -> Array:
+    """Log B_crit of one family on many curves over the same batch sizes, one a row, to about a thousandth."""
+    plain = family is Family.HYPERBOLA
+    log_b, _, shapes = candidate_laws(log_sizes, _sharpnesses(plain), 0.02 if plain else 0.08)
+    centred = log_steps - log_steps.mean(axis=1, keepdims=True)
+    rss = ((shapes**2).sum(axis=1) - 2 * centred @ shapes.T).reshape(len(centred), -1, len(_sharpnesses(plain)))
+    profile = rss.min(axis=2)
+    ticks = log_b.reshape(profile.shape[1], -1)[:, 0]
+    at = np.clip(profile.argmin(axis=1), 1, len(ticks) - 2)
+    left, here, right = (np.take_along_axis(profile, (at + d)[:, None], axis=1)[:, 0] for d in (-1, 0, 1))
+    bend = left - 2 * here + right
+    # The minimum of the parabola through three neighbours; on the rim of the grid there is none to speak of.
+    shift = np.where(bend > 0, 0.5 * (left - right) / np.where(bend > 0, bend, 1.0), 0.0)
+    return np.asarray(ticks[at] + np.clip(shift, -1, 1) * (ticks[1] - ticks[0]))
+
+
+def profile_interval(curve: pl.DataFrame, fit: FamilyFit, level: float) -> tuple[float, float | None]:
+    """An interval for B_crit from the residuals of the points alone; the upper end is None where there is none.
+
+    All B_crit whose best sum of squares is at most (1 + F/(n-p)) times the least, F the quantile of the F
+    distribution with 1 and n-p degrees of freedom: exact for a straight law, close for this one.
+    """
+    from scipy.stats import f
+
+    sizes, steps = curve_points(curve)
+    log_sizes, log_steps = np.log(sizes), np.log(steps)
+    plain = fit.family is Family.HYPERBOLA
+    freedom = len(sizes) - _parameters(fit.family) + 1
+    log_b, _, shapes = candidate_laws(log_sizes, _sharpnesses(plain), 0.01 if plain else 0.04)
+    centred = log_steps - log_steps.mean()
+    rss = (_rss(shapes, log_steps) + (centred**2).sum()).reshape(-1, len(_sharpnesses(plain))).min(axis=1)
+    ticks = log_b.reshape(len(rss), -1)[:, 0]
+    least = len(sizes) * fit.rms_log**2
+    inside = np.flatnonzero(rss <= least * (1 + f.ppf(level, 1, freedom) / freedom))
+    if not inside.size:
+        return fit.b_crit, fit.b_crit
+    high = None if inside[-1] == len(ticks) - 1 else max(math.exp(ticks[inside[-1]]), fit.b_crit)
+    return min(math.exp(ticks[inside[0]]), fit.b_crit), high
+
+
+def _sharpnesses(plain: bool) -> Array:
+    return np.ones(1) if plain else np.geomspace(1.0, MAX_SHARPNESS, 17)
+
+
 def _fit_hyperbola(log_sizes: Array, log_steps: Array) -> FamilyFit:
-    log_b, _, shapes = candidate_laws(log_sizes, np.ones(1))
+    log_b, _, shapes = candidate_laws(log_sizes, _sharpnesses(True))
     start = log_b[int(np.argmin(_rss(shapes, log_steps)))]
     return _polish(Family.HYPERBOLA, log_sizes, log_steps, float(start), 1.0)
 
 
 def _fit_sharp(log_sizes: Array, log_steps: Array, plain: FamilyFit) -> FamilyFit:
-    log_b, k, shapes = candidate_laws(log_sizes, np.geomspace(1.0, MAX_SHARPNESS, 17))
+    log_b, k, shapes = candidate_laws(log_sizes, _sharpnesses(False))
     start = int(np.argmin(_rss(shapes, log_steps)))
     sharp = _polish(Family.SHARP, log_sizes, log_steps, float(log_b[start]), float(k[start]))
     if sharp.rms_log <= plain.rms_log:

@@ -11,6 +11,7 @@ raced trials that were stopped, need nothing but to be counted. docs/analysis.md
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -88,12 +89,14 @@ def draw_noise(study: Finishers, weights: Array, draws: int, rng: np.random.Gene
     s² = (x(k) - x(1))² / E[(Λ(k)^(1/c) - Λ(1)^(1/c))²] is unbiased.
     """
     logs, trials = study.lowest, study.trials
-    exponent = EXPONENTS[rng.choice(len(EXPONENTS), size=draws, p=weights)]
-    spread = (logs[-1] - logs[0]) / np.sqrt(_mean_square_range(trials, len(logs), exponent))
+    which = rng.choice(len(EXPONENTS), size=draws, p=weights)
+    exponent = EXPONENTS[which]
+    spread = (logs[-1] - logs[0]) / np.sqrt(_mean_square_ranges(trials, len(logs))[which])
     first = rng.exponential(size=draws) / trials
     return np.asarray(spread * (first ** (1 / exponent) - (math.log(2) / trials) ** (1 / exponent)))
 
 
+@lru_cache(maxsize=256)
 def order_levels(trials: int, known: int) -> tuple[Array, Array]:
     """Confidence that θ lies below the order statistics t(1)…t(known), and between them; and their places 0, 0.1, ….
 
@@ -117,7 +120,9 @@ def order_levels(trials: int, known: int) -> tuple[Array, Array]:
     # The binomial levels are exact at the order statistics; the Poisson ones only say how to go between.
     smooth, at = np.asarray(levels), np.asarray(places)
     shift = np.interp(at, np.arange(known), exact - smooth[np.isin(at, np.arange(known))])
-    return np.maximum.accumulate(smooth + shift), at
+    rising = np.maximum.accumulate(smooth + shift)
+    rising.flags.writeable = at.flags.writeable = False
+    return rising, at
 
 
 def _replace(out: Array, where: Array, share: Array, ordered: Array) -> None:
@@ -160,9 +165,10 @@ def _grid(logs: Array, trials: int) -> tuple[Array, Array]:
     return np.asarray(total), np.asarray(cells)
 
 
-def _mean_square_range(trials: int, known: int, exponent: Array) -> Array:
-    """E[(Λ(k)^(1/c) - Λ(1)^(1/c))²] for each exponent, by a fixed set of Rényi draws."""
+@lru_cache(maxsize=256)
+def _mean_square_ranges(trials: int, known: int) -> Array:
+    """E[(Λ(k)^(1/c) - Λ(1)^(1/c))²] for each of ``EXPONENTS``, by a fixed set of Rényi draws."""
     spacings = np.random.default_rng(0).exponential(size=(4000, known)) / (trials - np.arange(known))
     arrivals = spacings.cumsum(axis=1)
-    table = [float(((arrivals[:, -1] ** (1 / c) - arrivals[:, 0] ** (1 / c)) ** 2).mean()) for c in EXPONENTS]
-    return np.asarray(np.array(table)[np.searchsorted(EXPONENTS, exponent)])
+    ranges = [((arrivals[:, -1] ** (1 / c) - arrivals[:, 0] ** (1 / c)) ** 2).mean() for c in EXPONENTS]
+    return np.array(ranges)

@@ -155,12 +155,19 @@ def _regime_shades(points: pl.DataFrame, theme: Theme, x_span: LogRange, size: P
         )
         lines = _fit_words(words, start, stop, x_span, size)
         if lines:
-            layers.append(
-                data.mark_text(
-                    text=lines, baseline="bottom", dy=-6 - 12 * (len(lines) - 1), fontSize=10.5, lineHeight=12,
-                    color=theme.muted, aria=False,
-                ).encode(x=alt.X("middle:Q", scale=log_scale(x_span)), y=alt.value(size.height))
-            )  # fmt: skip
+            # Below the start of the curve and above its end: where a falling curve leaves room.
+            below = words == "perfect scaling"
+            text = data.mark_text(
+                text=lines,
+                baseline="bottom" if below else "top",
+                dy=-6 - 12 * (len(lines) - 1) if below else 6,
+                fontSize=10.5,
+                lineHeight=12,
+                color=theme.muted,
+                aria=False,
+            )
+            at = alt.value(size.height if below else 0)
+            layers.append(text.encode(x=alt.X("middle:Q", scale=log_scale(x_span)), y=at))
     return layers
 
 

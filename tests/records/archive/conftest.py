@@ -32,11 +32,16 @@ def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Synthetic:
 
 def study_json(workload: str, batch_size: int, **changes: object) -> bytes:
     dataset, model, optimizer = workload.split("/")[-3:]
+    rate = {"max_value": 1.0, "min_value": 0.001, "scale": "LOG_SCALE", "type": "DOUBLE"}
     study = {
-        "batch_size": batch_size, "dataset": dataset, "early_stopping": False, "model": model, "optimizer": optimizer,
-        "parameter_configs": {"learning_rate": {"max_value": 1.0, "min_value": 0.001, "scale": "LOG_SCALE", "type": "DOUBLE"}},
+        "batch_size": batch_size,
+        "dataset": dataset,
+        "early_stopping": False,
+        "model": model,
+        "optimizer": optimizer,
+        "parameter_configs": {"learning_rate": rate},
         "train_steps": 100,
-    }  # fmt: skip
+    }
     return json.dumps(study | changes).encode()
 
 
