@@ -201,6 +201,7 @@ def test_without_the_library_the_message_says_what_to_install(monkeypatch):
         load_dataset("imagenet", {"hf": "somebody/something"}, None)
 
 
+@pytest.mark.filterwarnings("ignore:Cannot locate reference")  # dill, when the library hashes its own classes
 def test_a_saved_hugging_face_set_is_read(tmp_path):
     library = pytest.importorskip("datasets")
     features = library.Features({"image": library.Image(), "label": library.ClassLabel(names=["a", "b"])})

@@ -9,10 +9,13 @@ from batchscale.errors import UnknownNameError, one_line, suggest_names
 from batchscale.workloads.datasets.cifar_files import has_cifar_files
 from batchscale.workloads.datasets.facts import dataset_names, files_folder
 from batchscale.workloads.datasets.imagenet_files import has_imagenet_files
+from batchscale.workloads.datasets.lm1b_files import has_lm1b_files
 from batchscale.workloads.datasets.locations import find_data
 from batchscale.workloads.datasets.mnist_files import has_mnist_files
 from batchscale.workloads.datasets.open_images_files import has_open_images_files
+from batchscale.workloads.datasets.ptb_files import has_ptb_files
 from batchscale.workloads.datasets.sources import Source, read_sources
+from batchscale.workloads.datasets.text_files import has_text_files
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,9 @@ def presence_checks() -> dict[str, Callable[[Path], bool]]:
         "cifar_10": has_cifar_files,
         "imagenet": has_imagenet_files,
         "open_images_v4": has_open_images_files,
+        "lm1b": has_lm1b_files,
+        "common_crawl": has_text_files,
+        "ptb": has_ptb_files,
     }
 
 
