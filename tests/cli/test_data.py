@@ -31,7 +31,13 @@ def test_list_names_every_set_with_its_place_or_what_to_run():
 
 def test_list_as_json_says_what_is_present():
     entries = {entry["name"]: entry for entry in json.loads(run("data", "list", "--json").stdout)}
-    assert entries["digits"] == {"name": "digits", "present": True, "path": None, "how": None, "terms": None}
+    assert entries["digits"] == {
+        "name": "digits",
+        "present": True,
+        "path": None,
+        "how": "comes with batchscale",
+        "terms": None,
+    }
     assert entries["cifar_10"]["present"] is False
     assert entries["cifar_10"]["how"] == "run `batchscale data get cifar_10`"
 

@@ -17,6 +17,12 @@ from batchscale.workloads.datasets.ptb_files import has_ptb_files
 from batchscale.workloads.datasets.sources import Source, read_sources
 from batchscale.workloads.datasets.text_files import has_text_files
 
+_WITHOUT_FILES = {
+    "digits": "comes with batchscale",
+    "text": "your own files, named by the option path",
+    "noisy_quadratic": "sampled, needs no files",
+}
+
 
 @dataclass(frozen=True)
 class Presence:
@@ -47,7 +53,7 @@ def find_dataset(name: str, data_dir: Path | None) -> Presence:
     """Where the files of one data set are; for a subset, those of the whole set."""
     folder = files_folder(name)
     if folder is None:
-        return Presence(name, None, needs_files=False, how="", terms="")
+        return Presence(name, None, needs_files=False, how=_WITHOUT_FILES[name], terms="")
     source = read_sources()[folder]
     path = find_data(folder, presence_checks()[folder], data_dir)
     return Presence(name, path, needs_files=True, how=source.instruction, terms=source.terms)
