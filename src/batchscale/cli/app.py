@@ -24,6 +24,7 @@ from batchscale.cli.run import run
 from batchscale.cli.status import status
 from batchscale.cli.suggest import suggest
 from batchscale.cli.summary import summary
+from batchscale.cli.train import train
 from batchscale.cli.validate import validate
 from batchscale.errors import BatchscaleError
 
@@ -53,6 +54,7 @@ def make_app() -> typer.Typer:
 
     app.command("init")(init)
     app.command("validate")(validate)
+    app.command("train")(train)
     app.command("run")(run)
     app.command("quickstart")(quickstart)
     app.command("status")(status)

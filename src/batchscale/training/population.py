@@ -7,6 +7,7 @@ in none of the three starts from its seed again: where it ran never changes its 
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -112,9 +113,12 @@ class Population:
         if trial_id in self._parked:
             parked: TrialState = jax.tree.map(np.asarray, self._parked[trial_id])
             return parked
-        # a copy: on CPU the host view would share the buffer that the next chunk consumes
-        member: TrialState = jax.tree.map(np.array, self._take(self.state, jnp.int32(self._slot_of[trial_id])))
-        return member
+        slot = self._slot_of[trial_id]
+        if (
+            jax.default_backend() == "cpu"
+        ):  # a view of the slot needs no program; copied, for the next chunk consumes it
+            return cast(TrialState, jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[slot]), self.state))
+        return cast(TrialState, jax.tree.map(np.asarray, self._take(self.state, jnp.int32(slot))))
 
     def _free_slot(self, busy: set[int]) -> int:
         taken = set(self._slot_of.values())
