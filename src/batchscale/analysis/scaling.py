@@ -153,7 +153,7 @@ def profile_interval(curve: pl.DataFrame, fit: FamilyFit, level: float) -> tuple
     All B_crit whose best sum of squares is at most (1 + F/(n-p)) times the least, F the quantile of the F
     distribution with 1 and n-p degrees of freedom: exact for a straight law, close for this one.
     """
-    from scipy.stats import f
+    from scipy.special import fdtri
 
     sizes, steps = curve_points(curve)
     log_sizes, log_steps = np.log(sizes), np.log(steps)
@@ -164,7 +164,7 @@ def profile_interval(curve: pl.DataFrame, fit: FamilyFit, level: float) -> tuple
     rss = (_rss(shapes, log_steps) + (centred**2).sum()).reshape(-1, len(_sharpnesses(plain))).min(axis=1)
     ticks = log_b.reshape(len(rss), -1)[:, 0]
     least = len(sizes) * fit.rms_log**2
-    inside = np.flatnonzero(rss <= least * (1 + f.ppf(level, 1, freedom) / freedom))
+    inside = np.flatnonzero(rss <= least * (1 + fdtri(1, freedom, level) / freedom))
     if not inside.size:
         return fit.b_crit, fit.b_crit
     high = None if inside[-1] == len(ticks) - 1 else max(math.exp(ticks[inside[-1]]), fit.b_crit)
