@@ -80,3 +80,9 @@ def test_a_subset_lies_where_the_whole_set_lies(tmp_path, idx_files):
     idx_files.write_mnist(tmp_path / "mnist")
     assert find_dataset("mnist_subsets/mnist_6875", tmp_path).path == tmp_path / "mnist"
     assert partial(has_mnist_files, name="mnist")(tmp_path / "mnist")
+
+
+@pytest.mark.parametrize("options", [{"path": "my/pictures"}, {"hf": "somebody/pictures"}])
+def test_files_that_the_options_name_are_not_searched_for(tmp_path, options):
+    assert not find_dataset("imagenet", tmp_path, options).needs_files
+    assert find_dataset("imagenet", tmp_path, {"image_size": 64}).needs_files
