@@ -5,9 +5,11 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from simulated_studies import B_CRIT, SHAPES, law, simulate_curve, true_factor
+from simulated_studies import B_CRIT, SHAPES, SIZES, law, simulate_curve, true_factor
 
-from batchscale.analysis import Resampling, boundary_intervals, fit_scaling, point_intervals
+from batchscale.analysis import Resampling, draw_curves, fit_scaling, point_intervals
+from batchscale.analysis.intervals import critical_interval
+from batchscale.analysis.scaling import fit_many
 
 LOW, HIGH = 0.85, 0.95
 
@@ -23,8 +25,8 @@ def coverage(shape, trials, repetitions, finishers=None):
         for interval, true_steps in zip(point_intervals(points, resampling), truth, strict=True):
             points_in.append(interval.low <= true_steps <= interval.high)
         curve = pl.DataFrame({"batch_size": [p.batch_size for p in points], "steps": [p.steps for p in points]})
-        family = fit_scaling(curve).best.family
-        b_crit = boundary_intervals(points, family, resampling=resampling).b_crit
+        drawn = fit_many(np.log(SIZES), np.log(draw_curves(points, resampling)), fit_scaling(curve).best.family)
+        b_crit = critical_interval(drawn, SIZES, resampling)
         critical_in.append((b_crit.low or 0) <= B_CRIT <= (b_crit.high or math.inf))
     return np.mean(points_in), np.mean(critical_in)
 
