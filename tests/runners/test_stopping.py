@@ -45,13 +45,11 @@ def whole(tmp_path: Path):
     return read_values(tmp_path / "whole")
 
 
+SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGINT,
-        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
-        pytest.param(signal.SIGUSR1, marks=pytest.mark.slow),
-    ],
+    "number", [signal.SIGINT, *(pytest.param(number, marks=SLOW) for number in (signal.SIGTERM, signal.SIGUSR1))]
 )
 def test_a_signal_stops_soon_with_the_code_for_requeue_and_the_run_can_go_on(tmp_path, number):
     driver = start(tmp_path / "parts", sleep_s=0.02)
