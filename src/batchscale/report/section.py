@@ -34,7 +34,7 @@ from batchscale.report.words import Answer, answer_words, number, span_words
 from batchscale.spec import Goal, WorkloadName
 
 NARROW = PanelSize(290, 250)
-LARGE = PanelSize(620, 380)
+LARGE = PanelSize(780, 420)
 MOST_RANGES = 6
 DRAWN_TRIALS = 120  # of a study in the drawing of its search space
 
