@@ -23,6 +23,7 @@ from synthetic_workloads import LossModel, loss_model
 
 ROOT = "batch_science"
 EVALUATIONS = 505  # of a COMPLETE trial: makes 71.6 million measurements at full size
+SLOWEST_BEST = 0.85  # how much slower than the model a trial with the best metaparameters may be
 STATUSES = ("COMPLETE", "INCOMPLETE", "INFEASIBLE")
 _STUDIES = Path(__file__).with_name("published_studies.csv")
 
@@ -265,7 +266,7 @@ def _curves(
     position = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)
     step = grid[position]
     distance = np.log10(_effective_rate(points) / _best_rate(study, model))
-    speed = np.exp(-0.5 * (distance / np.where(distance > 0, 0.5, 0.9)) ** 2) * rng.uniform(0.85, 1.0, len(rows))
+    speed = np.exp(-0.5 * (distance / np.where(distance > 0, 0.5, 0.9)) ** 2) * rng.uniform(SLOWEST_BEST, 1, len(rows))
     floor = _floors(study, model, points, speed)
     reach = (model.start - model.floor) / (model.goal - model.floor)
     unit = steps_to_goal(study, model) / (reach ** (1 / model.power) - 1)
@@ -290,7 +291,7 @@ def _evaluation_steps(study: PublishedStudy, train_steps: int, count: int) -> np
 
 
 def _floors(study: PublishedStudy, model: LossModel, points: dict[str, np.ndarray], speed: np.ndarray) -> np.ndarray:
-    floor = model.floor * (1 + 0.05 * (1 - speed))
+    floor = model.floor * (1 + 0.05 * np.maximum(0, SLOWEST_BEST - speed))
     smoothing = points.get("label_smoothing")
     if smoothing is None:
         return floor

@@ -1,7 +1,8 @@
 """Every page is held to the code: its commands and options exist, its links lead somewhere, its examples run.
 
-A fenced block of ``sh`` shows commands. One whose fence says ``sh run`` is run line by line, and one of ``python`` is
-run too, page by page, in one fresh folder that has the project's examples beside it.
+A fenced block of ``sh`` shows commands. One whose fence says ``sh run`` is run, and one of ``python`` is run too, page
+by page, in one fresh folder that has the project's ``examples``, the ``records`` of a small experiment and the same
+records as a ``table``.
 """
 
 import os
@@ -20,6 +21,22 @@ from batchscale.cli.app import make_app
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXPERIMENT = """
+goal = "val/loss < 0.1"
+batch_sizes = [1, 8, 64, 512]
+trials = 8
+finishers = 4
+[workload]
+dataset = "noisy_quadratic"
+model = "quadratic"
+optimizer = "momentum"
+[budget]
+steps = 2000
+[evaluation]
+spacing = "log"
+[search]
+repeats = 0
+"""
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 
 
@@ -69,17 +86,32 @@ def runs(language):
     return language in ("python", "sh run")
 
 
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    """A folder with what the pages' examples work on."""
+    folder = tmp_path_factory.mktemp("material")
+    (folder / "small.toml").write_text(EXPERIMENT, encoding="utf-8")
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    call(["batchscale", "run", "small.toml", "--out", "records"], folder)
+    call(["batchscale", "import", "records", "--out", "table"], folder)
+    return folder
+
+
+def call(command, folder):
+    scripts = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    answer = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    assert answer.returncode == 0, f"{command}\n{answer.stdout[-2000:]}{answer.stderr[-4000:]}"
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if any(runs(language) for language, _ in blocks(page))], ids=lambda page: page.stem
 )
-def test_examples_of_the_page_run(page, tmp_path):
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    scripts = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+def test_examples_of_the_page_run(page, material, tmp_path):
+    folder = shutil.copytree(material, tmp_path / "page")
     for language, text in blocks(page):
-        if not runs(language):
-            continue
-        command = [sys.executable, "-W", "error", "-c", text] if language == "python" else ["bash", "-euc", text]
-        answer = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
-        assert answer.returncode == 0, f"{text}\n{answer.stdout[-2000:]}{answer.stderr[-4000:]}"
+        if language == "python":
+            call([sys.executable, "-W", "error", "-c", text], folder)
+        elif runs(language):
+            call(["bash", "-euc", text], folder)

@@ -107,6 +107,12 @@ def require_sound(fs, acknowledged, *, mixed_allowed=False):
         require_clean_check(fs)
 
 
+def recover(fs, acknowledged):
+    """The next writer opens the study and does nothing else: whatever was half-done is now old or new."""
+    open_study(ROOT, FIRST, fs=fs, notice=ignore).close()
+    require_sound(fs, acknowledged)
+
+
 CHECKED = set()
 
 
@@ -132,6 +138,7 @@ def test_a_crash_at_every_call_leaves_whole_trials_and_the_next_run_finishes_the
             run(FaultyFileSystem(fs, at, tear=tear), acknowledged)
         fs.kill()
         require_sound(fs, acknowledged, mixed_allowed=not can_exchange)
+        recover(fs, acknowledged)
         run(fs, acknowledged)
         assert tree_files(fs) == wanted
 
@@ -148,6 +155,7 @@ def test_a_crash_in_the_recovery_from_a_crash_is_recovered_from(can_exchange):
             except Crash:
                 fs.kill()
             require_sound(fs, acknowledged, mixed_allowed=not can_exchange)
+        recover(fs, acknowledged)
         run(fs, acknowledged)
         assert tree_files(fs) == wanted
 
@@ -167,6 +175,7 @@ def test_a_full_disk_at_every_call_is_a_pause(can_exchange, tear):
             refusals += 1
         assert not fs.locked  # the failed run gave back its lock
         require_sound(fs, acknowledged, mixed_allowed=not can_exchange)
+        recover(fs, acknowledged)
         run(fs, acknowledged)
         assert tree_files(fs) == wanted
     assert refusals > 50
@@ -180,6 +189,7 @@ def test_a_disk_that_stays_full_loses_nothing(can_exchange):
         with contextlib.suppress(StorageError):
             run(FaultyFileSystem(fs, at, kind="full", tear=3, lasting=True), acknowledged)
         require_sound(fs, acknowledged, mixed_allowed=not can_exchange)
+        recover(fs, acknowledged)
         run(fs, acknowledged)
         assert tree_files(fs) == wanted
 
@@ -229,6 +239,7 @@ def test_lost_writes_never_touch_what_was_committed(can_exchange, block):
                     continue
             fs.lose_power(random)
             require_sound(fs, acknowledged, mixed_allowed=not can_exchange)
+        recover(fs, acknowledged)
         run(fs, acknowledged)
         assert tree_files(fs) == wanted
 

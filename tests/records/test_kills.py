@@ -23,7 +23,7 @@ def kill_writers(root, count, seed):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{count} kills")
-    assert int(done.stdout.split()[2]) > count / 4  # the writers did get to write
+    assert int(done.stdout.split()[2]) >= count // 2  # every second writer lives until it has committed a trial
     assert check_tree(root) == []
 
 

@@ -38,20 +38,21 @@ def write_for_ever(root, acknowledge):
                 writer.commit(make_trial(trial_id - 1, 30))
 
 
-def kill_once(root, delay_s):
-    """The ids that the writer acknowledged before it was killed."""
+def kill_once(root, delay_s, wait_for_trial):
+    """The ids that the writer acknowledged before it was killed, ``delay_s`` after its start or its first trial."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
         write_for_ever(root, writing)
     os.close(writing)
+    first = os.read(reading, 1000) if wait_for_trial else b""
     time.sleep(delay_s)
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status), "the writer failed before it was killed"
     with os.fdopen(reading, "rb") as pipe:
-        return {int(line) for line in pipe.read().split()}
+        return {int(line) for line in (first + pipe.read()).split()}
 
 
 def require_sound(root, acknowledged):
@@ -69,8 +70,8 @@ def main(root, num_kills, seed):
     chance = random.Random(seed)
     acknowledged = set()
     count = 0
-    for _ in range(num_kills):
-        acknowledged |= kill_once(root, chance.uniform(0.0, 0.12))
+    for number in range(num_kills):
+        acknowledged |= kill_once(root, chance.uniform(0.0, 0.1), wait_for_trial=number % 2 == 1)
         if (root / "groups" / "tiny" / "net" / "sgd" / "8" / "study.json").exists():
             count = require_sound(root, acknowledged) if acknowledged else count
     assert read_tree(root).trials.height == count

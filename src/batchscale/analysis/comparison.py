@@ -162,5 +162,5 @@ def _sentence(row: Mapping[str, object], first: Mapping[str, object], level: flo
     )
     sure = ""
     if span and isinstance(low, float) and isinstance(high, float):
-        sure = ", a difference beyond doubt" if low > 1 or high < 1 else ", which may be chance"
+        sure = ", more than chance" if low > 1 or high < 1 else ", which may be chance"
     return f"{text}; its critical batch size is {ratio:.3g} times as large{span}{sure}."

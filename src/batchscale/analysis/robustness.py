@@ -16,7 +16,8 @@ from batchscale.errors import AnalysisError
 from batchscale.records.frames import STUDY_COLUMNS
 from batchscale.records.model import Status
 
-GAIN = 0.1  # a point "still moves" if half the trials would typically have been this share worse
+GAIN = 0.1  # a point "still moves" if half the trials would on average have been this share worse
+SURE = 0.95  # or if half the trials would have missed the goal more often than in the rest
 FEWEST_REACHED = 3  # and if fewer trials than this reached the goal, nobody can say that it does not
 
 BEST_OF_SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -38,7 +39,7 @@ VERDICT_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "optimizer": pl.String,
     "batch_size": pl.Int64,
     "goal": pl.String,
-    "half_median": pl.Float64,  # median steps to result of half as many trials; null: typically not reached
+    "half_steps": pl.Float64,  # geometric mean steps to result of half as many trials; null: they often reach nothing
     "still_moves": pl.Boolean,
     "verdict": pl.String,
 }
@@ -80,8 +81,10 @@ def best_of_probabilities(total: int, n: int) -> Array:
 def verdicts(outcomes: pl.DataFrame) -> pl.DataFrame:
     """For every study whether more trials would likely still move its point.
 
-    It does if the median steps to result of half as many trials lie more than 10 % above those measured, or if fewer
-    than three trials reached the goal: what doubling the search to this size has brought, doubling it again may bring.
+    It does if half as many trials would on (geometric) average have needed more than 10 % more steps, or would have
+    missed the goal in more than 5 % of cases, or if fewer than three trials reached the goal: what doubling the search
+    to this size has brought, doubling it again may bring. (The median would not do: a random half holds the winner
+    every other time.)
     """
     rows = []
     for key, values in _by_study(outcomes):
@@ -89,8 +92,8 @@ def verdicts(outcomes: pl.DataFrame) -> pl.DataFrame:
         if reached == 0:
             rows.append((*key, None, True, "no trial reached the goal"))
             continue
-        _, (_, half, _) = _best_of(values, max(len(values) // 2, 1))
-        moves = reached < FEWEST_REACHED or half is None or half > (1 + GAIN) * values[0]
+        half = _mean_best(values[:reached], len(values), max(len(values) // 2, 1))
+        moves = reached < FEWEST_REACHED or half is None or half > (1 + GAIN) * max(values[0], 1.0)
         text = "more trials would likely still move this point" if moves else "more trials would hardly move this point"
         rows.append((*key, half, moves, text))
     return pl.DataFrame(rows, schema=VERDICT_SCHEMA, orient="row")
@@ -117,6 +120,13 @@ def _best_of(values: Array, n: int) -> tuple[float, list[float | None]]:
         at = int(np.searchsorted(chance, quantile - 1e-12))
         ends.append(float(values[at]) if at < reached else None)
     return (float(chance[reached - 1]) if reached else 0.0), ends
+
+
+def _mean_best(reached: Array, total: int, n: int) -> float | None:
+    chance = best_of_probabilities(total, n)[: len(reached)]
+    if chance.sum() < SURE:
+        return None
+    return math.exp(float((chance * np.log(np.maximum(reached, 1.0))).sum() / chance.sum()))
 
 
 def _survival(total: int, n: int, i: int) -> float:

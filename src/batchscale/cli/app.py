@@ -20,6 +20,7 @@ from batchscale.cli.fit import fit
 from batchscale.cli.import_ import import_
 from batchscale.cli.init import init
 from batchscale.cli.quickstart import quickstart
+from batchscale.cli.report import report
 from batchscale.cli.run import run
 from batchscale.cli.status import status
 from batchscale.cli.suggest import suggest
@@ -65,6 +66,7 @@ def make_app() -> typer.Typer:
     app.command("compare")(compare)
     app.command("suggest")(suggest)
     app.command("figure")(figure)
+    app.command("report")(report)
     app.add_typer(make_data_app(), name="data")
     app.command("import")(import_)
     app.command("export")(export)

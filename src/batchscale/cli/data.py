@@ -45,7 +45,7 @@ def data_list(
         return
     width = max(len(one.name) for one in sets)
     for one in sets:
-        place = "in the package" if not one.needs_files else str(one.path) if one.path else f"missing: {one.how}"
+        place = one.how if not one.needs_files else str(one.path) if one.path else f"missing: {one.how}"
         typer.echo(f"{one.name:<{width}}  {place}")
 
 

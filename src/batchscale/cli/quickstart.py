@@ -66,21 +66,17 @@ def _write_experiment(folder: Path, workload: str) -> Path:
 
 
 def _write_page(folder: Path, records: Path, plan: "Plan") -> Path:
-    from batchscale.figures.curve_frame import curves_frame, workload_panels
-    from batchscale.figures.curves import plot_curves
-    from batchscale.figures.export import write_chart
     from batchscale.records import read_tree
+    from batchscale.report import write_report
 
-    found = read_tree(records)
-    chart = plot_curves(curves_frame(found, workload_panels(found, [plan.experiment.goal])))
-    page = folder / "curve.svg"
-    write_chart(chart, page)
+    page = folder / "report.html"
+    write_report(read_tree(records), page, plan.experiment.goal, name=str(records.name))
     return page
 
 
 def _say_next(file: Path, records: Path, page: Path, seconds: float) -> None:
     typer.echo(f"\nAll of it took {duration(seconds)}.")
-    typer.echo(f"  figure       {page}")
+    typer.echo(f"  report       {page}")
     typer.echo(f"  records      {records}")
     typer.echo(f"  experiment   {file}")
     typer.echo("Next:")

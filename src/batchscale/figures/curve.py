@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import Baseline
-from batchscale.errors import AnalysisError
+from batchscale.analysis import Analysis, Baseline, Options, analyze
+from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale
 from batchscale.figures.curves import BATCH_SIZE, STEPS, perfect_lines
-from batchscale.figures.evidence import Evidence, gather_evidence
 from batchscale.figures.layout import (
     WIDE,
     Chart,
@@ -23,7 +23,7 @@ from batchscale.figures.layout import (
     panel_title,
 )
 from batchscale.figures.names import goal_label, workload_label
-from batchscale.figures.notes import note_frame, panel_notes, workload_literals, workload_values
+from batchscale.figures.notes import note_frame, panel_notes, workload_values
 from batchscale.figures.theme import LIGHT, Theme
 from batchscale.records.frames import Records
 from batchscale.spec import Goal
@@ -58,34 +58,69 @@ def curve_frame(records: Records, goal: Goal, *, baseline: Baseline | str = Base
     frames = []
     for name in records.workloads:
         try:
-            frames.append(evidence_frame(gather_evidence(records, name, goal, baseline=baseline)))
-        except AnalysisError as error:
+            frames.append(analysis_frame(analyze(records, name, goal, Options(Baseline(baseline)))))
+        except BatchscaleError as error:
             place = {"panel": workload_label(name), "goal": str(goal), **workload_values(name)}
             frames.append(note_frame(CURVE_DETAIL_SCHEMA, str(error), **place))
     return pl.concat(frames) if frames else pl.DataFrame(schema=CURVE_DETAIL_SCHEMA)
 
 
-def evidence_frame(evidence: Evidence) -> pl.DataFrame:
-    """The frame of one workload's evidence."""
-    found = evidence.regimes
-    title = workload_label(evidence.workload)
-    first = evidence.reached.head(1)
+def analysis_frame(answer: Analysis) -> pl.DataFrame:
+    """The frame of one workload that has been analysed."""
+    found = answer.regimes
+    title = workload_label(answer.workload) if answer.workload else "curve"
+    first = answer.curve.filter(pl.col("steps") > 0).sort("batch_size").head(1)
     lone = float(first["steps"][0]) * int(first["batch_size"][0]) if len(first) else None
     examples = found.baseline_examples if found else lone
-    rows = evidence.points.with_columns(
-        pl.lit(title).alias("panel"),
-        pl.lit(title).alias("series"),
-        *workload_literals(evidence.workload),
-        pl.lit(str(evidence.goal)).alias("goal"),
-        pl.col("steps").alias("value"),
-        (pl.lit(examples, dtype=pl.Float64) / pl.col("batch_size")).alias("perfect"),
-        pl.lit(found.perfect_scaling_end if found else None, dtype=pl.Int64).alias("perfect_scaling_end"),
-        pl.lit(found.max_useful_batch_size if found else None, dtype=pl.Int64).alias("max_useful_batch_size"),
-        pl.lit(found.max_useful_reached if found else None, dtype=pl.Boolean).alias("max_useful_reached"),
-        pl.lit(None, dtype=pl.String).alias("note"),
-    ).select(pl.col(name).cast(kind) for name, kind in CURVE_DETAIL_SCHEMA.items())
-    place = {"panel": title, "series": title, "goal": str(evidence.goal), **workload_values(evidence.workload)}
-    return pl.concat([rows, *(note_frame(CURVE_DETAIL_SCHEMA, note, **place) for note in evidence.missing)])
+    rows = (
+        answer.curve.sort("batch_size")
+        .with_columns(
+            pl.lit(title).alias("panel"),
+            pl.lit(title).alias("series"),
+            pl.when(pl.col("steps") > 0).then(pl.col("steps")).cast(pl.Float64).alias("value"),
+            (pl.lit(examples, dtype=pl.Float64) / pl.col("batch_size")).alias("perfect"),
+            pl.Series(
+                "flags", [point_flags(row) for row in answer.curve.sort("batch_size").to_dicts()], dtype=pl.String
+            ),
+            pl.lit(found.perfect_scaling_end if found else None, dtype=pl.Int64).alias("perfect_scaling_end"),
+            pl.lit(found.max_useful_batch_size if found else None, dtype=pl.Int64).alias("max_useful_batch_size"),
+            pl.lit(found.max_useful_reached if found else None, dtype=pl.Boolean).alias("max_useful_reached"),
+            pl.lit(None, dtype=pl.String).alias("note"),
+        )
+        .select(pl.col(name).cast(kind) for name, kind in CURVE_DETAIL_SCHEMA.items())
+    )
+    place: dict[str, object] = {"panel": title, "series": title, "goal": str(answer.goal)}
+    place |= workload_values(answer.workload) if answer.workload else {}
+    return pl.concat([rows, *(note_frame(CURVE_DETAIL_SCHEMA, note, **place) for note in what_is_missing(answer))])
+
+
+def point_flags(row: Mapping[str, Any]) -> str | None:
+    """Why a point is to be trusted less, in words; None if there is no reason."""
+    if row["steps"] is None:
+        return None
+    flags = []
+    if row["at_edge"]:
+        flags.append(f"best trial at an edge of its search space ({row['edge']})")
+    if row["still_moves"]:
+        flags.append(str(row["verdict"]))
+    if row["extra_searches"]:
+        flags.append(f"searched {row['searches']} times")
+    return "; ".join(flags) or None
+
+
+def what_is_missing(answer: Analysis) -> list[str]:
+    """Sentences on what the records could not tell."""
+    curve = answer.curve
+    unreached = curve.filter(pl.col("steps").is_null()).sort("batch_size")["batch_size"]
+    if len(unreached) == len(curve):
+        return [f"None of the {int(curve['trials'].sum() or 0):,} COMPLETE trials reached {answer.goal}."]
+    sizes = ", ".join(f"{size:,}" for size in unreached)
+    missing = [f"No trial reached the goal at batch size {sizes}."] if len(unreached) else []
+    if answer.refusal:
+        missing.append(answer.refusal)
+    elif answer.regimes is not None and answer.regimes.fit_refusal:
+        missing.append(answer.regimes.fit_refusal)
+    return missing
 
 
 def plot_curve(

@@ -1,7 +1,7 @@
 """Which goal is meant where none is given: the one the experiment recorded, or the one the paper used."""
 
-from batchscale.errors import AnalysisError, SpecError
-from batchscale.figures.evidence import own_facts
+from batchscale.analysis import stored_goal
+from batchscale.errors import AnalysisError
 from batchscale.figures.paper_curves import error_goal, figure_1, figure_3, figure_4, figure_6
 from batchscale.records.frames import Records
 from batchscale.spec import Goal, WorkloadName
@@ -9,18 +9,7 @@ from batchscale.spec import Goal, WorkloadName
 
 def find_goal(records: Records, workload: WorkloadName) -> Goal | None:
     """The goal of a workload: recorded with its studies, else the paper's for it, else None."""
-    return recorded_goal(records, workload) or published_goal(workload)
-
-
-def recorded_goal(records: Records, workload: WorkloadName) -> Goal | None:
-    """The goal that the studies of a workload were run for; None if they have none or do not agree."""
-    texts = {own_facts(extra).get("goal") for extra in records.workload(workload).studies["extra"]}
-    if len(texts) != 1:
-        return None
-    try:
-        return Goal.parse(texts.pop())
-    except SpecError:
-        return None
+    return stored_goal(records, workload) or published_goal(workload)
 
 
 def published_goal(workload: WorkloadName) -> Goal | None:

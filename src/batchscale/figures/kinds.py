@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from batchscale.errors import SpecError, UnknownNameError, one_line, suggest_names
+from batchscale.figures.best_of import best_of_frame, plot_best_of, plot_expected_steps
 from batchscale.figures.budget import budget_frame, budget_panels, default_budgets, plot_budget
 from batchscale.figures.curve import curve_frame, plot_curve
 from batchscale.figures.curve_frame import curves_frame, joint_panel, workload_panels
@@ -187,6 +188,18 @@ _ALL = (
         "each trial's best value against its effective learning rate",
         lambda request: effective_frame(request.counted, effective_panels(request.counted, request.goal)),
         lambda frame, theme: plot_effective(frame, theme=theme),
+    ),
+    FigureKind(
+        "best-of-n",
+        "steps to result had only n of a study's trials been run, with quantiles",
+        lambda request: best_of_frame(request.counted, request.goal, per_study=True),
+        lambda frame, theme: plot_best_of(frame, theme=theme),
+    ),
+    FigureKind(
+        "expected-steps",
+        "median steps to result against the number of trials, for every batch size",
+        lambda request: best_of_frame(request.counted, request.goal, per_study=False),
+        lambda frame, theme: plot_expected_steps(frame, theme=theme),
     ),
 )
 KINDS: Mapping[str, FigureKind] = {kind.name: kind for kind in _ALL}

@@ -12,7 +12,7 @@ import altair as alt
 import polars as pl
 
 from batchscale.analysis import Outcome, trial_outcomes
-from batchscale.errors import AnalysisError
+from batchscale.errors import BatchscaleError
 from batchscale.figures.layout import (
     Chart,
     PanelSize,
@@ -76,7 +76,7 @@ def space_frame(records: Records, question: SpaceQuestion) -> pl.DataFrame:
         chosen = chosen.first_trials(question.first_trials)
     try:
         outcomes = trial_outcomes(chosen, question.goal)
-    except AnalysisError as error:
+    except BatchscaleError as error:
         return note_frame(SPACE_SCHEMA, str(error), **place)
     outcomes = _with_best(outcomes.filter(pl.col("outcome").is_in(OUTCOMES)))
     frames = [

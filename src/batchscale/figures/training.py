@@ -7,7 +7,7 @@ import altair as alt
 import polars as pl
 
 from batchscale.analysis import best_measurement
-from batchscale.errors import AnalysisError
+from batchscale.errors import BatchscaleError
 from batchscale.figures.layout import (
     NORMAL,
     Chart,
@@ -85,7 +85,7 @@ def best_by_value(
         return {}
     try:
         best = best_measurement(study, goal.metric, maximize=goal.maximize, by=[split_by])
-    except AnalysisError:
+    except BatchscaleError:
         return {}  # the panels will say that the metric is missing
     rows = best.drop_nulls(split_by).sort(split_by).select(split_by, "trial_id").rows()
     return {f"{metaparameter_label(split_by)} {value:g}": trial for value, trial in rows}
@@ -143,7 +143,7 @@ def _bold_trials(study: Records, panel: TrainingPanel) -> tuple[dict[str, int], 
         return dict(panel.chosen), [] if panel.chosen else ["no trial to draw"]
     try:
         best = best_measurement(study, panel.goal.metric, maximize=panel.goal.maximize)
-    except AnalysisError as error:
+    except BatchscaleError as error:
         return {}, [str(error)]
     if best.is_empty():
         return {}, ["no COMPLETE trial"]

@@ -28,6 +28,9 @@ HOUSE_S = 0.05
 FULL_DISK_S = 5.0
 """How long a run pauses when a worker found the disk full."""
 
+WRITING_SHARE = 0.3
+"""The share of the time to stop that is kept for the last writing."""
+
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -229,11 +232,18 @@ class Driver:
     # --- stopping --------------------------------------------------------------------------------------------
 
     def _wind_down(self) -> None:
-        """Let workers end their jobs and keep their states, as long as there is time; then write what is known."""
+        """Let workers end their jobs and keep their states, as long as there is time; then write what is known.
+
+        Workers end before the last writing, so that a slow disk cannot keep them alive. What is not written in time
+        is trained again by the next run, to the same result.
+        """
         self.runner.stop()
-        while self._stop.seconds_left > 0 and not self.runner.at_rest:
+        writing_s = WRITING_SHARE * self._stop.seconds_left
+        while self._stop.seconds_left > writing_s and not self.runner.at_rest:
             for outcome in self.runner.wait(0.05):
                 self._hear(outcome)
-        until = time.monotonic() + max(0.2, self._stop.seconds_left)
+        self.runner.close()
+        until = time.monotonic() + self._stop.seconds_left
         for run in self.runs:
-            self._guarded(lambda run=run: run.write_journals(until))  # type: ignore[misc]
+            if time.monotonic() < until:
+                self._guarded(lambda run=run: run.write_journals(until))  # type: ignore[misc]

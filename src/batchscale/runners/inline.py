@@ -61,6 +61,9 @@ class InlineRunner(Runner):
         """Whether no job is left."""
         return not self._jobs
 
+    def kill(self) -> None:
+        """There is no process but this one."""
+
     def close(self) -> None:
         """Drop everything."""
         self._closed = True

@@ -135,12 +135,16 @@ class LocalRunner(Runner):
         """Whether every worker that has begun has said so."""
         return all(worker.kept and not worker.jobs for worker in self._workers.values() if worker.ready)
 
+    def kill(self) -> None:
+        """Kill all workers, from any thread."""
+        for worker in list(self._workers.values()):
+            with contextlib.suppress(ProcessLookupError):
+                worker.process.kill()
+
     def close(self) -> None:
         """Kill all workers and wait for their end."""
         self._closed = True
-        for worker in self._workers.values():
-            with contextlib.suppress(ProcessLookupError):
-                worker.process.kill()
+        self.kill()
         for worker in self._workers.values():
             worker.process.wait()
             worker.pipe.close()

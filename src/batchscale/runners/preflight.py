@@ -30,6 +30,6 @@ def make_checked_plan(experiment: Experiment, data_dir: Path | None) -> Plan:
 
 def _require_data(experiment: Experiment, data_dir: Path | None) -> None:
     name = experiment.workload.name.dataset
-    found = find_dataset(name, data_dir)
+    found = find_dataset(name, data_dir, experiment.workload.dataset_options)
     if found.needs_files and found.path is None:
         raise DataError(f"The data set '{name}' must be on this machine. It was not found: {found.how}.")

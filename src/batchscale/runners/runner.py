@@ -128,6 +128,10 @@ class Runner(ABC):
         """After `stop`: whether every worker has answered its jobs and kept its states."""
 
     @abstractmethod
+    def kill(self) -> None:
+        """End all processes now; may be called from any thread. `close` must still follow."""
+
+    @abstractmethod
     def close(self) -> None:
         """End everything now."""
 

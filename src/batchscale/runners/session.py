@@ -106,6 +106,7 @@ def _drive(
 
     _settle(runs)
     with _make_runner(runs, plan, root, settings, flag) as runner:
+        flag.at_deadline = runner.kill
         driver = Driver(runs, runner, flag, DiskGuard(root), DriverSettings(settings.retries), report)
         result = driver.run()
     return RunOutcome(result, latest[0], driver.busy_s)

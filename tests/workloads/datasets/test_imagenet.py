@@ -201,17 +201,21 @@ def test_without_the_library_the_message_says_what_to_install(monkeypatch):
         load_dataset("imagenet", {"hf": "somebody/something"}, None)
 
 
-def test_a_saved_hugging_face_set_is_read(tmp_path):
+def test_hugging_face_sets_are_read_from_a_folder_and_as_saved_by_the_library(tmp_path, monkeypatch):
     library = pytest.importorskip("datasets")
-    features = library.Features({"image": library.Image(), "label": library.ClassLabel(names=["a", "b"])})
-    rows = {"image": [{"bytes": png(n % 2, n), "path": None} for n in range(20)], "label": [n % 2 for n in range(20)]}
-    parts = {split: library.Dataset.from_dict(rows, features) for split in ("train", "validation")}
-    library.DatasetDict(parts).save_to_disk(str(tmp_path / "saved"))
-    dataset = load_dataset("imagenet", {"hf": str(tmp_path / "saved"), "image_size": 8}, None)
-    assert {n: s.num_examples for n, s in dataset.splits.items()} == {"train": 19, "val": 20, "test": 1}
-    for split in dataset.splits.values():
-        pixels, labels = everything(split)
-        assert np.array_equal(pixels[:, 0], labels)
+    monkeypatch.setattr(library.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+    for split in ("train", "validation"):
+        for label, name in enumerate("ab"):
+            (tmp_path / "folder" / split / name).mkdir(parents=True)
+            for number in range(10):
+                (tmp_path / "folder" / split / name / f"{number}.png").write_bytes(png(label, number))
+    library.load_dataset(str(tmp_path / "folder")).save_to_disk(str(tmp_path / "saved"))
+    for source in ("folder", "saved"):
+        dataset = load_dataset("imagenet", {"hf": str(tmp_path / source), "image_size": 8}, None)
+        assert {n: s.num_examples for n, s in dataset.splits.items()} == {"train": 19, "val": 20, "test": 1}
+        for split in dataset.splits.values():
+            pixels, labels = everything(split)
+            assert np.array_equal(pixels[:, 0], labels)
 
 
 def test_a_class_of_validation_that_training_lacks_is_refused(tmp_path):

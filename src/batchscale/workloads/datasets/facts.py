@@ -8,6 +8,7 @@ from batchscale.workloads.datasets.entry import DatasetEntry, DatasetFacts
 from batchscale.workloads.datasets.image_facts import imagenet_facts, open_images_facts
 from batchscale.workloads.datasets.imagenet_files import HALF_CLASSES, HALF_IMAGES
 from batchscale.workloads.datasets.options import NoOptions, parse_options
+from batchscale.workloads.datasets.text_facts import common_crawl_facts, lm1b_facts, ptb_facts, user_text_facts
 from batchscale.workloads.noisy_quadratic import parse_problem
 from batchscale.workloads.tasks import Task
 
@@ -39,6 +40,10 @@ def _entries() -> dict[str, DatasetEntry]:
         HALF_IMAGES: DatasetEntry("imagenet", "imagenet", imagenet_facts),
         HALF_CLASSES: DatasetEntry("imagenet", "imagenet", imagenet_facts),
         "open_images_v4": DatasetEntry("open_images_v4", "open_images_v4", open_images_facts),
+        "lm1b": DatasetEntry("lm1b", "lm1b", lm1b_facts),
+        "common_crawl": DatasetEntry("common_crawl", "common_crawl", common_crawl_facts),
+        "ptb": DatasetEntry("ptb", "ptb", ptb_facts),
+        "text": DatasetEntry("text", None, user_text_facts),
         "cifar_10": DatasetEntry("cifar_10", "cifar_10", _images(45_000, (32, 32, 3))),
         **{
             f"mnist_subsets/mnist_{count}": DatasetEntry("mnist", "mnist", _images(count, (28, 28, 1)))

@@ -6,13 +6,24 @@ from functools import partial
 from pathlib import Path
 
 from batchscale.errors import UnknownNameError, one_line, suggest_names
+from batchscale.spec import Options
 from batchscale.workloads.datasets.cifar_files import has_cifar_files
 from batchscale.workloads.datasets.facts import dataset_names, files_folder
 from batchscale.workloads.datasets.imagenet_files import has_imagenet_files
+from batchscale.workloads.datasets.lm1b_files import has_lm1b_files
 from batchscale.workloads.datasets.locations import find_data
 from batchscale.workloads.datasets.mnist_files import has_mnist_files
 from batchscale.workloads.datasets.open_images_files import has_open_images_files
+from batchscale.workloads.datasets.ptb_files import has_ptb_files
 from batchscale.workloads.datasets.sources import Source, read_sources
+from batchscale.workloads.datasets.text_files import has_text_files
+
+_NAMING_OPTIONS = ("path", "hf")
+_WITHOUT_FILES = {
+    "digits": "comes with batchscale",
+    "text": "your own files, named by the option path",
+    "noisy_quadratic": "sampled, needs no files",
+}
 
 
 @dataclass(frozen=True)
@@ -34,14 +45,22 @@ def presence_checks() -> dict[str, Callable[[Path], bool]]:
         "cifar_10": has_cifar_files,
         "imagenet": has_imagenet_files,
         "open_images_v4": has_open_images_files,
+        "lm1b": has_lm1b_files,
+        "common_crawl": has_text_files,
+        "ptb": has_ptb_files,
     }
 
 
-def find_dataset(name: str, data_dir: Path | None) -> Presence:
-    """Where the files of one data set are; for a subset, those of the whole set."""
+def find_dataset(name: str, data_dir: Path | None, options: Options | None = None) -> Presence:
+    """Where the files of one data set are; for a subset, those of the whole set.
+
+    With options that name files of the user's own (``path``, ``hf``) no other files are needed: loading checks those.
+    """
     folder = files_folder(name)
     if folder is None:
-        return Presence(name, None, needs_files=False, how="", terms="")
+        return Presence(name, None, needs_files=False, how=_WITHOUT_FILES[name], terms="")
+    if options and any(options.get(key) is not None for key in _NAMING_OPTIONS):
+        return Presence(name, None, needs_files=False, how="files named by an option", terms="")
     source = read_sources()[folder]
     path = find_data(folder, presence_checks()[folder], data_dir)
     return Presence(name, path, needs_files=True, how=source.instruction, terms=source.terms)
