@@ -68,6 +68,7 @@ def _row(row: dict[str, object]) -> tuple[object, ...]:
     notes = [
         f"at edge: {row['edge']}" if row["at_edge"] else "",
         f"{row['searches']} searches" if row["extra_searches"] else "",
+        f"{row['stopped']} stopped early" if row["stopped"] else "",
         "still moves" if row["still_moves"] else "",
         "one finisher: no interval" if row["interval_note"] else "",
     ]
