@@ -23,6 +23,7 @@ from synthetic_workloads import LossModel, loss_model
 
 ROOT = "batch_science"
 EVALUATIONS = 505  # of a COMPLETE trial: makes 71.6 million measurements at full size
+SLOWEST_BEST = 0.85  # how much slower than the model a trial with the best metaparameters may be
 STATUSES = ("COMPLETE", "INCOMPLETE", "INFEASIBLE")
 _STUDIES = Path(__file__).with_name("published_studies.csv")
 
@@ -122,7 +123,7 @@ def _study_members(study: PublishedStudy, scale: Scale, seed: int, counts: Count
     yield f"{study.folder}/study.json", _json(_study_json(study, space, train_steps))
     curves = _curves(study, model, points, statuses, train_steps, scale, rng)
     header = ",".join(curves.frame.columns).encode() + b"\n"
-    text = curves.frame.write_csv(include_header=False, float_scientific=None).encode()
+    text = curves.frame.write_csv(include_header=False).encode().replace(b"NaN", b"nan")
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
     stops = [0, *ends[np.cumsum(curves.rows) - 1].tolist()]
     for index, status in enumerate(statuses):
@@ -265,7 +266,7 @@ def _curves(
     position = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)
     step = grid[position]
     distance = np.log10(_effective_rate(points) / _best_rate(study, model))
-    speed = np.exp(-0.5 * (distance / np.where(distance > 0, 0.5, 0.9)) ** 2) * rng.uniform(0.85, 1.0, len(rows))
+    speed = np.exp(-0.5 * (distance / np.where(distance > 0, 0.5, 0.9)) ** 2) * rng.uniform(SLOWEST_BEST, 1, len(rows))
     floor = _floors(study, model, points, speed)
     reach = (model.start - model.floor) / (model.goal - model.floor)
     unit = steps_to_goal(study, model) / (reach ** (1 / model.power) - 1)
@@ -290,7 +291,7 @@ def _evaluation_steps(study: PublishedStudy, train_steps: int, count: int) -> np
 
 
 def _floors(study: PublishedStudy, model: LossModel, points: dict[str, np.ndarray], speed: np.ndarray) -> np.ndarray:
-    floor = model.floor * (1 + 0.05 * (1 - speed))
+    floor = model.floor * (1 + 0.05 * np.maximum(0, SLOWEST_BEST - speed))
     smoothing = points.get("label_smoothing")
     if smoothing is None:
         return floor

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
-from batchscale.errors import SpecError, UnknownNameError
+from batchscale.errors import DataError, SpecError, UnknownNameError
 from batchscale.workloads.datasets import dataset_names
 
 
@@ -31,14 +31,32 @@ def test_list_names_every_set_with_its_place_or_what_to_run():
 
 def test_list_as_json_says_what_is_present():
     entries = {entry["name"]: entry for entry in json.loads(run("data", "list", "--json").stdout)}
-    assert entries["digits"] == {"name": "digits", "present": True, "path": None, "how": None, "terms": None}
+    assert entries["digits"] == {
+        "name": "digits",
+        "present": True,
+        "path": None,
+        "how": "comes with batchscale",
+        "terms": None,
+    }
     assert entries["cifar_10"]["present"] is False
     assert entries["cifar_10"]["how"] == "run `batchscale data get cifar_10`"
+
+
+def test_get_from_takes_files_and_prints_where_they_are(tmp_path):
+    folder = tmp_path / "mine" / "text"
+    folder.mkdir(parents=True)
+    (folder / "a.txt").write_text("One sentence.\n")
+    result = run("data", "get", "common_crawl", "--from", folder, "--data-dir", tmp_path / "data")
+    assert result.stdout.strip() == str(tmp_path / "data" / "common_crawl")
+    assert "Not verified" in result.stderr
+    listed = json.loads(run("data", "list", "--data-dir", tmp_path / "data", "--json").stdout)
+    assert {"common_crawl": True}.items() <= {entry["name"]: entry["present"] for entry in listed}.items()
 
 
 def test_get_refuses_what_it_cannot_do(tmp_path):
     assert isinstance(run("data", "get", "mnits").exception, UnknownNameError)
     assert "nothing to get" in str(run("data", "get", "digits").exception)
+    assert isinstance(run("data", "get", "imagenet").exception, DataError)
     assert isinstance(run("data", "get", "mnist", "--from", tmp_path, "--url", "http://x/").exception, SpecError)
     assert isinstance(run("data", "get", "mnist", "--stall", "0").exception, SpecError)
 

@@ -237,9 +237,9 @@ CALLS = [name for name in vars(FileSystem) if not name.startswith("_")]
 
 
 class FaultyFileSystem:
-    """Passes every call on, but at call ``at`` the process dies or the disk is full; a write is torn after ``tear`` bytes.
+    """Passes every call on, but at call ``at`` the process dies or the disk is full.
 
-    ``lasting``: the disk stays full from then on.
+    A write at that call is torn after ``tear`` bytes. ``lasting``: the disk stays full from then on.
     """
 
     def __init__(self, inner, at, kind="crash", tear=0, lasting=False):

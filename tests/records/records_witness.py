@@ -6,19 +6,16 @@ trial, and fails on anything else.
 
 import csv
 import json
-import os
 
 
 def folders(path):
-    return [name for name in os.listdir(path) if os.path.isdir(os.path.join(path, name))]
+    return [child for child in path.iterdir() if child.is_dir()]
 
 
 def read_trial(path):
-    with open(os.path.join(path, "metadata.json")) as file:
-        metadata = json.load(file)
-    with open(os.path.join(path, "measurements.csv"), newline="") as file:
-        rows = list(csv.reader(file))
-    header, body = rows[0], rows[1:]
+    metadata = json.loads((path / "metadata.json").read_text())
+    with (path / "measurements.csv").open(newline="") as file:
+        header, *body = list(csv.reader(file))
     assert header[0] == "step"
     assert all(len(row) == len(header) for row in body)
     steps = [int(row[0]) for row in body]
@@ -28,14 +25,13 @@ def read_trial(path):
 
 
 def read_study(path):
-    with open(os.path.join(path, "study.json")) as file:
-        study = json.load(file)
-    study["trials"] = {int(name): read_trial(os.path.join(path, name)) for name in folders(path)}
+    study = json.loads((path / "study.json").read_text())
+    study["trials"] = {int(child.name): read_trial(child) for child in folders(path)}
     assert all(key == trial["trial_id"] for key, trial in study["trials"].items())
     return study
 
 
 def read_workload(path):
-    studies = {int(name): read_study(os.path.join(path, name)) for name in folders(path)}
+    studies = {int(child.name): read_study(child) for child in folders(path)}
     assert all(key == study["batch_size"] for key, study in studies.items())
     return studies

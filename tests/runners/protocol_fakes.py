@@ -1,6 +1,10 @@
 """Small values for tests of the protocol: an experiment on the fake engine, its facts and studies."""
 
+import json
+from pathlib import Path
+
 from batchscale.runners.runner import Setup
+from batchscale.runners.session import RunSettings, run_plan
 from batchscale.spec import (
     BatchSizes,
     Budget,
@@ -59,3 +63,36 @@ def fake_study(batch_size: int = 1, **changes) -> Study:
 
 def fake_setup(**options: object) -> Setup:
     return Setup(fake_experiment(), engine=FAKE_ENGINE, options={key: str(value) for key, value in options.items()})
+
+
+def read_values(root: Path) -> dict[tuple[str, int], dict[str, object]]:
+    """Every trial of a tree as plain values, without what may differ between runs (times, hardware)."""
+    trials = {}
+    for path in sorted(root.rglob("metadata.json")):
+        if ".batchscale" in path.parts:
+            continue
+        metadata = json.loads(path.read_text())
+        own = metadata.pop("batchscale")
+        own.pop("timing")
+        own.pop("hardware")
+        rows = (path.parent / "measurements.csv").read_text()
+        study = str(path.parent.parent.relative_to(root))
+        trials[study, int(path.parent.name)] = {**metadata, "own": own, "rows": rows}
+    return trials
+
+
+def read_studies(root: Path) -> dict[int, dict[str, object]]:
+    """Every study.json of a tree by batch size."""
+    found = [json.loads(p.read_text()) for p in root.rglob("study.json") if ".batchscale" not in p.parts]
+    return {study["batch_size"]: study for study in found}
+
+
+def run_fake(root: Path, runner: str = "inline", space: SearchSpace | None = None, stop=None, **changes):
+    """An experiment on the fake engine; options of the engine are given as ``options``."""
+    options = {key: str(value) for key, value in changes.pop("options", {}).items()}
+    more = changes.pop("settings", {})
+    if "rule" in changes:
+        changes["stop"] = changes.pop("rule")
+    plan = make_plan(fake_experiment(**changes), fake_facts(space))
+    settings = RunSettings(runner, workers=2, engine=FAKE_ENGINE, engine_options=options, **more)
+    return run_plan(plan, root, settings, stop=stop)

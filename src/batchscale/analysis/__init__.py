@@ -1,11 +1,48 @@
 """Analysis: pure functions from records to results, curves, regimes, and how sure they are."""
 
+from batchscale.analysis.analyze import (
+    ANALYSIS_SCHEMA,
+    Analysis,
+    Options,
+    analyze,
+    analyze_points,
+    select_workload,
+    stored_goal,
+)
 from batchscale.analysis.budgets import (
     BEST_MEASUREMENT_SCHEMA,
     PAPER_TRAIN_EXAMPLES,
     best_measurement,
+    best_per_trial,
     budget_steps,
     train_examples,
+)
+from batchscale.analysis.comparison import COMPARISON_SCHEMA, NORMALISED_SCHEMA, Comparison, compare, normalise
+from batchscale.analysis.curve_file import read_curve
+from batchscale.analysis.goals import (
+    SENSITIVITY_SCHEMA,
+    GoalSuggestion,
+    goal_sensitivity,
+    goal_sentence,
+    suggest_goal,
+)
+from batchscale.analysis.intervals import (
+    BoundaryIntervals,
+    Interval,
+    Resampling,
+    StudyPoint,
+    boundary_intervals,
+    draw_curves,
+    point_intervals,
+)
+from batchscale.analysis.metaparameters import (
+    HEURISTIC_SCHEMA,
+    Heuristic,
+    HeuristicFit,
+    add_effective_learning_rate,
+    heuristic_errors,
+    heuristic_sentence,
+    judge_heuristics,
 )
 from batchscale.analysis.outcomes import (
     STUDY_OUTCOME_SCHEMA,
@@ -16,28 +53,82 @@ from batchscale.analysis.outcomes import (
 )
 from batchscale.analysis.regimes import Baseline, Regimes, Thresholds, regimes
 from batchscale.analysis.results import RESULT_SCHEMA, results_of, steps_to_result
-from batchscale.analysis.scaling import Family, FamilyFit, ScalingFit, fit_scaling
+from batchscale.analysis.robustness import BEST_OF_SCHEMA, VERDICT_SCHEMA, best_of_n, best_of_probabilities, verdicts
+from batchscale.analysis.scaling import Family, FamilyFit, ScalingFit, fit_scaling, profile_interval
+from batchscale.analysis.sentences import critical_sentence, scaling_sentences, three_sentences
+from batchscale.analysis.suggestion import SUGGESTION_SCHEMA, Suggestion, suggest
+from batchscale.analysis.tail import Finishers
+from batchscale.analysis.winners import WINNER_SCHEMA, winner_edges, winner_spacing
 
 __all__ = [
+    "ANALYSIS_SCHEMA",
     "BEST_MEASUREMENT_SCHEMA",
+    "BEST_OF_SCHEMA",
+    "COMPARISON_SCHEMA",
+    "HEURISTIC_SCHEMA",
+    "NORMALISED_SCHEMA",
     "PAPER_TRAIN_EXAMPLES",
     "RESULT_SCHEMA",
+    "SENSITIVITY_SCHEMA",
     "STUDY_OUTCOME_SCHEMA",
+    "SUGGESTION_SCHEMA",
     "TRIAL_OUTCOME_SCHEMA",
+    "VERDICT_SCHEMA",
+    "WINNER_SCHEMA",
+    "Analysis",
     "Baseline",
+    "BoundaryIntervals",
+    "Comparison",
     "Family",
     "FamilyFit",
+    "Finishers",
+    "GoalSuggestion",
+    "Heuristic",
+    "HeuristicFit",
+    "Interval",
+    "Options",
     "Outcome",
     "Regimes",
+    "Resampling",
     "ScalingFit",
+    "StudyPoint",
+    "Suggestion",
     "Thresholds",
+    "add_effective_learning_rate",
+    "analyze",
+    "analyze_points",
     "best_measurement",
+    "best_of_n",
+    "best_of_probabilities",
+    "best_per_trial",
+    "boundary_intervals",
     "budget_steps",
+    "compare",
+    "critical_sentence",
+    "draw_curves",
     "fit_scaling",
+    "goal_sensitivity",
+    "goal_sentence",
+    "heuristic_errors",
+    "heuristic_sentence",
+    "judge_heuristics",
+    "normalise",
+    "point_intervals",
+    "profile_interval",
+    "read_curve",
     "regimes",
     "results_of",
+    "scaling_sentences",
+    "select_workload",
     "steps_to_result",
+    "stored_goal",
     "study_outcomes",
+    "suggest",
+    "suggest_goal",
+    "three_sentences",
     "train_examples",
     "trial_outcomes",
+    "verdicts",
+    "winner_edges",
+    "winner_spacing",
 ]

@@ -11,6 +11,7 @@ from batchscale.analysis.metrics import check_metric
 from batchscale.errors import AnalysisError, one_line
 from batchscale.records.frames import STUDY_COLUMNS, Records
 from batchscale.records.model import Status
+from batchscale.records.precision import widen
 from batchscale.spec import Budget, Unit, WorkloadName
 
 # Training examples after the paper's splits (appendix A.1); sentences for text. Half-ImageNet is by images.
@@ -115,6 +116,33 @@ def best_measurement(
     return pl.concat(frames).sort(*STUDY_COLUMNS, "budget_unit", "budget_amount", *by, nulls_last=True)
 
 
+def best_per_trial(
+    records: Records,
+    workload: WorkloadName,
+    metric: str,
+    *,
+    maximize: bool = False,
+    limits: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """The best value of every COMPLETE trial of a workload and its first step: batch_size, trial_id, value, step.
+
+    ``limits`` (columns batch_size, limit) leaves out later steps, and batch sizes that it does not have.
+    """
+    frame = records.sources[workload]()
+    check_metric(frame, metric, workload)
+    value = pl.col(metric).alias("value")
+    inside = frame.select("batch_size", "trial_id", "step", value).filter(pl.col("value").is_finite())
+    if limits is not None:
+        inside = inside.join(limits.lazy(), on="batch_size").filter(pl.col("step") <= pl.col("limit"))
+    best = pl.col("value").max() if maximize else pl.col("value").min()
+    place = pl.col("step").filter(pl.col("value") == best).min().alias("step")
+    per_trial = inside.group_by("batch_size", "trial_id").agg(best.alias("value"), place).collect()
+    if per_trial.schema["value"] == pl.Float32:
+        per_trial = per_trial.with_columns(widen(per_trial["value"]))
+    complete = records.workload(workload).trials.filter(pl.col("status") == Status.COMPLETE.value)
+    return complete.select("batch_size", "trial_id").join(per_trial, on=["batch_size", "trial_id"])
+
+
 def _limit(budget: Budget, batch_size: int, num_examples: int | None, dataset: str) -> float:
     amount = budget.per_batch_size.get(batch_size, budget.amount)
     if budget.unit is Unit.STEPS:
@@ -138,21 +166,11 @@ def _best_of(
     by: Sequence[str],
     num_train_examples: int | Mapping[str, int] | None,
 ) -> pl.DataFrame:
-    frame = records.sources[workload]()
-    check_metric(frame, metric, workload)
     studies = budget_steps(records, budget or Budget(0, Unit.STEPS, at_least_steps=0), num_train_examples)
     limits = studies.filter("enters").select("batch_size", "limit", "early_stopping")
     trials = records.trials.filter(pl.col("status") == Status.COMPLETE.value).drop("status", "steps", "extra")
-    value = pl.col(metric).cast(pl.Float64)
-    inside = frame.select("batch_size", "trial_id", "step", value.alias("value")).filter(pl.col("value").is_finite())
-    if budget is not None:
-        inside = inside.join(limits.lazy().select("batch_size", "limit"), on="batch_size").filter(
-            pl.col("step") <= pl.col("limit")
-        )
-    # Per trial the best value first: this is what shrinks the measurements to one row a trial.
-    best = pl.col("value").max() if maximize else pl.col("value").min()
-    place = pl.col("step").filter(pl.col("value") == best).min().alias("step")
-    per_trial = inside.group_by("batch_size", "trial_id").agg(best.alias("value"), place).collect()
+    inside = limits.select("batch_size", "limit") if budget is not None else None
+    per_trial = best_per_trial(records, workload, metric, maximize=maximize, limits=inside)
     winners = (
         trials.join(per_trial, on=["batch_size", "trial_id"])
         .join(limits, on="batch_size")
@@ -164,6 +182,7 @@ def _best_of(
         pl.lit(None if budget is None else float(budget.amount), dtype=pl.Float64).alias("budget_amount"),
         pl.lit(None if budget is None else budget.unit.value, dtype=pl.String).alias("budget_unit"),
         pl.lit(metric).alias("metric"),
+        pl.col("value").cast(pl.Float64),
         pl.col("limit") if budget is not None else pl.lit(None, dtype=pl.Float64).alias("limit"),
     )
     return named.select(*BEST_MEASUREMENT_SCHEMA, *dict.fromkeys((*by, *records.metaparameters)))

@@ -14,6 +14,7 @@ from batchscale.analysis.budgets import budget_steps
 from batchscale.analysis.metrics import check_metric
 from batchscale.records.frames import STUDY_COLUMNS, Records
 from batchscale.records.model import Status
+from batchscale.records.precision import widen
 from batchscale.spec import Budget, Goal, WorkloadName
 
 
@@ -160,11 +161,18 @@ def _first_steps(records: Records, workload: WorkloadName, goals: list[Goal]) ->
 
 
 def _reaches(goal: Goal, kind: pl.DataType) -> pl.Expr:
-    # The goal is compared in the column's own precision: a stored 0.01 is not below 0.01 in float32 either.
-    limit = pl.lit(goal.value, dtype=kind if kind.is_float() else pl.Float64)
     value = pl.col("value")
-    # Polars orders NaN above every number, so only a maximised metric needs the second test.
-    return (value > limit) & value.is_not_nan() if goal.maximize else value < limit
+    if kind != pl.Float32:
+        limit = pl.lit(goal.value)
+        # Polars orders NaN above every number, so only a maximised metric needs the second test.
+        return (value > limit) & value.is_not_nan() if goal.maximize else value < limit
+    # A float32 column holds numbers of six digits. Compared in its own precision it gives what its texts would give,
+    # and only a value that rounds to the same float32 as the goal needs its digits to tell.
+    limit = pl.lit(goal.value, dtype=pl.Float32)
+    tie = widen(pl.Series([goal.value], dtype=pl.Float32)).item()
+    if goal.maximize:
+        return ((value >= limit) if tie > goal.value else (value > limit)) & value.is_not_nan()
+    return value <= limit if tie < goal.value else value < limit
 
 
 def _outcome() -> pl.Expr:

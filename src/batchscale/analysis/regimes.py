@@ -4,6 +4,7 @@ Perfect scaling, diminishing returns, maximal data parallelism: the paper's word
 at the points alone; how sure their answers are is in ``intervals``.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 from enum import StrEnum
@@ -112,11 +113,11 @@ def baseline_examples(sizes: Array, steps: Array, baseline: Baseline, tolerance:
     lucky study cannot move; but when no two neighbours of the three agree within 1 + tolerance, the curve already
     bends there, and the smallest size is the only witness.
     """
-    first = steps[:3] * sizes[:3]
+    first = (steps[:3] * sizes[:3]).tolist()
     if baseline is Baseline.FIRST or len(first) < 3:
         return float(first[0])
-    ratios = np.maximum(first[1:] / first[:-1], first[:-1] / first[1:])
-    return float(np.median(first)) if (ratios <= 1 + tolerance).any() else float(first[0])
+    agree = any(max(a / b, b / a) <= 1 + tolerance for a, b in itertools.pairwise(first))
+    return float(sorted(first)[1] if agree else first[0])
 
 
 def perfect_scaling_end(sizes: Array, steps: Array, level: float, tolerance: float) -> float:

@@ -10,10 +10,22 @@ from typing import Annotated
 import typer
 
 from batchscale import __version__
+from batchscale.cli.analyze import analyze
 from batchscale.cli.check import check
+from batchscale.cli.compare import compare
 from batchscale.cli.data import make_data_app
+from batchscale.cli.export import export
+from batchscale.cli.figure import figure
+from batchscale.cli.fit import fit
+from batchscale.cli.import_ import import_
 from batchscale.cli.init import init
+from batchscale.cli.quickstart import quickstart
+from batchscale.cli.report import report
+from batchscale.cli.run import run
+from batchscale.cli.status import status
+from batchscale.cli.suggest import suggest
 from batchscale.cli.summary import summary
+from batchscale.cli.train import train
 from batchscale.cli.validate import validate
 from batchscale.errors import BatchscaleError
 
@@ -43,9 +55,21 @@ def make_app() -> typer.Typer:
 
     app.command("init")(init)
     app.command("validate")(validate)
+    app.command("train")(train)
+    app.command("run")(run)
+    app.command("quickstart")(quickstart)
+    app.command("status")(status)
     app.command("check")(check)
     app.command("summary")(summary)
+    app.command("analyze")(analyze)
+    app.command("fit")(fit)
+    app.command("compare")(compare)
+    app.command("suggest")(suggest)
+    app.command("figure")(figure)
+    app.command("report")(report)
     app.add_typer(make_data_app(), name="data")
+    app.command("import")(import_)
+    app.command("export")(export)
     return app
 
 

@@ -1,4 +1,4 @@
-"""``batchscale check``: everything in a records tree that the format does not allow."""
+"""``batchscale check``: everything in records that the format does not allow."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,10 @@ NOT_ALL_READABLE = 2
 
 def check(
     path: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A records tree, or a folder of one.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="RECORDS", help="A tree or a folder of one, a table, or an archive.", show_default=False
+        ),
     ],
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
 ) -> None:
@@ -21,9 +24,9 @@ def check(
     """
     import json
 
-    from batchscale.records.check import check_tree
+    from batchscale.records.check_stored import check_records
 
-    violations = check_tree(path)
+    violations = check_records(path)
     if json_:
         rows = [{"path": str(v.path), "line": v.line, "rule": v.rule, "found": v.found} for v in violations]
         typer.echo(json.dumps(rows, indent=2))

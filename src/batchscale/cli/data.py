@@ -45,7 +45,7 @@ def data_list(
         return
     width = max(len(one.name) for one in sets)
     for one in sets:
-        place = "in the package" if not one.needs_files else str(one.path) if one.path else f"missing: {one.how}"
+        place = one.how if not one.needs_files else str(one.path) if one.path else f"missing: {one.how}"
         typer.echo(f"{one.name:<{width}}  {place}")
 
 
@@ -67,8 +67,7 @@ def data_get(
     from batchscale.workloads.datasets.download import Patience
     from batchscale.workloads.datasets.fetch import Fetch, fetch_dataset
     from batchscale.workloads.datasets.locations import default_data_dir
-    from batchscale.workloads.datasets.presence import presence_checks
-    from batchscale.workloads.datasets.sources import find_source
+    from batchscale.workloads.datasets.presence import find_source, presence_checks
     from batchscale.workloads.datasets.take import take_files
 
     if from_path is not None and url:

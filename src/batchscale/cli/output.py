@@ -1,6 +1,7 @@
 """What commands print: tables that line up in a terminal and in a pipe, and JSON."""
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -41,3 +42,9 @@ def _text(cell: object) -> str:
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     return f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def print_json_line(values: dict[str, Any]) -> None:
+    """One JSON object on a line of its own; a number that JSON lacks becomes null."""
+    sound = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in values.items()}
+    typer.echo(json.dumps(sound, allow_nan=False, ensure_ascii=False))

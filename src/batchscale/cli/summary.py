@@ -1,4 +1,4 @@
-"""``batchscale summary``: the studies of a records tree and how their trials ended."""
+"""``batchscale summary``: the studies of records and how their trials ended."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,10 @@ LEFT_SOMETHING_OUT = 2
 
 def summary(
     path: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A records tree, or a folder of one.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="RECORDS", help="A tree or a folder of one, a table, or an archive.", show_default=False
+        ),
     ],
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
@@ -23,11 +26,11 @@ def summary(
     """
     import json
 
-    from batchscale.records.read import read_tree
+    from batchscale.records.open import read_records
     from batchscale.records.summary import summarize
 
     notices: list[str] = []
-    result = summarize(read_tree(path, notices.append))
+    result = summarize(read_records(path, notices.append))
     if json_:
         totals = {
             "studies": result.num_studies,

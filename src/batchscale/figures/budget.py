@@ -7,7 +7,7 @@ import altair as alt
 import polars as pl
 
 from batchscale.analysis import best_measurement
-from batchscale.errors import AnalysisError
+from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.curves import BATCH_SIZE, SHAPES
 from batchscale.figures.layout import (
@@ -146,7 +146,7 @@ def _panel_frame(
         best = best_measurement(
             chosen, panel.metric, panel.budgets, maximize=panel.maximize, num_train_examples=num_train_examples
         )
-    except AnalysisError as error:
+    except BatchscaleError as error:
         return note_frame(BUDGET_SCHEMA, str(error), **place)
     label = pl.col("budget_amount").map_elements(amount_label, return_dtype=pl.String)
     rows = best.with_columns(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from batchscale.analysis import Baseline, regimes, steps_to_result
-from batchscale.errors import AnalysisError
+from batchscale.errors import BatchscaleError
 from batchscale.figures.names import differing_labels, workload_label
 from batchscale.figures.notes import NOT_REACHED, note_frame, workload_literals, workload_values
 from batchscale.records.frames import Records
@@ -104,7 +104,7 @@ def _series_frame(records: Records, panel: CurvePanel, series: Series, baseline:
         chosen = chosen.first_trials(series.first_trials)
     try:
         results = steps_to_result(chosen, series.goal, budget=series.budget)
-    except AnalysisError as error:
+    except BatchscaleError as error:
         return _note_row(panel, named, str(error))
     rows = results.select("batch_size", pl.col("steps").cast(pl.Float64), "trial_id", "trials", "reached", "infeasible")
     return _complete(rows, panel, named, baseline)

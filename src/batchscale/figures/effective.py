@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import altair as alt
 import polars as pl
 
+from batchscale.analysis import best_per_trial
+from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.layout import (
     SMALL,
@@ -85,14 +87,15 @@ def _panel_frame(records: Records, panel: EffectivePanel) -> pl.DataFrame:
     study = records.workload(name).filter(batch_size=panel.batch_size, status=Status.COMPLETE.value)
     if study.studies.is_empty():
         return note_frame(EFFECTIVE_SCHEMA, f"no records of {name} at batch size {panel.batch_size:,}", **place)
-    measured = study.measurements_of(name)
-    if metric not in measured.collect_schema().names():
-        return note_frame(EFFECTIVE_SCHEMA, f"no {metric_label(metric, unit=False)} was measured", **place)
-    value = pl.col(metric).cast(pl.Float64)
-    finite = value.filter(value.is_finite())
-    best = finite.max() if panel.goal.maximize else finite.min()
-    values = measured.group_by("batch_size", "trial_id").agg(best.alias("value")).collect()
-    trials = with_effective_rate(study.trials, panel.fixed_momentum).join(values, on=["batch_size", "trial_id"])
+    try:
+        values = best_per_trial(study, name, metric, maximize=panel.goal.maximize)
+    except BatchscaleError as error:
+        return note_frame(EFFECTIVE_SCHEMA, str(error), **place)
+    trials = with_effective_rate(study.trials, panel.fixed_momentum).join(
+        values, on=["batch_size", "trial_id"], how="left"
+    )
+    if EFFECTIVE not in trials.columns:
+        trials = trials.with_columns(pl.lit(None, dtype=pl.Float64).alias(EFFECTIVE))
     known = trials.drop_nulls([EFFECTIVE, "value"])
     if known.is_empty():
         why = (
@@ -121,7 +124,11 @@ def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize) -> Chart:
     x = alt.X(
         "effective_learning_rate:Q", scale=log_scale(span), axis=log_axis(metaparameter_label(EFFECTIVE), span, 4)
     )
-    y = alt.Y("value:Q", scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(title=metric_label(metric), tickCount=5))
+    y = alt.Y(
+        "value:Q",
+        scale=alt.Scale(zero=False, padding=8),
+        axis=alt.Axis(title=metric_label(metric, unit=False), tickCount=5),
+    )
     tips = [
         alt.Tooltip("trial_id:Q", title="trial"),
         alt.Tooltip("effective_learning_rate:Q", title="effective learning rate", format=".4g"),

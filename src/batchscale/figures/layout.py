@@ -24,7 +24,7 @@ class PanelSize:
 
 WIDE = PanelSize(560, 360)
 NORMAL = PanelSize(300, 230)
-SMALL = PanelSize(190, 170)
+SMALL = PanelSize(215, 185)
 
 
 def inline(frame: pl.DataFrame) -> alt.InlineData:

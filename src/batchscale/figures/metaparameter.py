@@ -6,8 +6,8 @@ from dataclasses import replace
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import steps_to_result
-from batchscale.errors import AnalysisError
+from batchscale.analysis import Heuristic, add_effective_learning_rate, steps_to_result
+from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.curve_frame import CurvePanel, Series
 from batchscale.figures.curves import BATCH_SIZE
@@ -70,13 +70,11 @@ def metaparameter_frame(
 
 
 def with_effective_rate(trials: pl.DataFrame, fixed_momentum: float | None = None) -> pl.DataFrame:
-    """Trials with the column ``effective_learning_rate`` η/(1-γ); SGD has γ = 0, an unknown γ makes it null."""
-    blank = pl.lit(None, dtype=pl.Float64)
-    rate = pl.col("learning_rate") if "learning_rate" in trials.columns else blank
-    momentum = pl.col("momentum") if "momentum" in trials.columns else blank
-    known = momentum.fill_null(fixed_momentum) if fixed_momentum is not None else momentum
-    known = pl.when(pl.col("optimizer") == "sgd").then(known.fill_null(0.0)).otherwise(known)
-    return trials.with_columns((rate / (1 - known)).alias(EFFECTIVE))
+    """Trials with the column ``effective_learning_rate``; ``fixed_momentum`` stands in where none is recorded."""
+    if fixed_momentum is not None:
+        known = pl.col("momentum") if "momentum" in trials.columns else pl.lit(None, dtype=pl.Float64)
+        trials = trials.with_columns(known.fill_null(fixed_momentum).alias("momentum"))
+    return add_effective_learning_rate(trials)
 
 
 def plot_metaparameter(
@@ -108,7 +106,7 @@ def _series_frame(
         chosen = chosen.first_trials(series.first_trials)
     try:
         results = steps_to_result(chosen, series.goal, budget=series.budget)
-    except AnalysisError as error:
+    except BatchscaleError as error:
         return note_frame(METAPARAMETER_SCHEMA, str(error), **place)
     results = with_effective_rate(results, fixed_momentum.get(str(name)))
     if metaparameter not in results.columns or results[metaparameter].is_null().all():
@@ -130,8 +128,8 @@ def _with_heuristics(results: pl.DataFrame, series: Series, title: str, metapara
         *workload_literals(series.workload),
         pl.lit(metaparameter).alias("metaparameter"),
         value.alias("value"),
-        (start * ratio).alias("linear"),
-        (start * ratio.sqrt()).alias("square_root"),
+        (start * ratio**Heuristic.LINEAR.power).alias("linear"),
+        (start * ratio**Heuristic.SQUARE_ROOT.power).alias("square_root"),
         missing.alias("note"),
     ).select(pl.col(name).cast(kind) for name, kind in METAPARAMETER_SCHEMA.items())
 

@@ -12,7 +12,7 @@ import altair as alt
 import polars as pl
 
 from batchscale.analysis import Outcome, trial_outcomes
-from batchscale.errors import AnalysisError
+from batchscale.errors import BatchscaleError
 from batchscale.figures.layout import (
     Chart,
     PanelSize,
@@ -76,7 +76,7 @@ def space_frame(records: Records, question: SpaceQuestion) -> pl.DataFrame:
         chosen = chosen.first_trials(question.first_trials)
     try:
         outcomes = trial_outcomes(chosen, question.goal)
-    except AnalysisError as error:
+    except BatchscaleError as error:
         return note_frame(SPACE_SCHEMA, str(error), **place)
     outcomes = _with_best(outcomes.filter(pl.col("outcome").is_in(OUTCOMES)))
     frames = [
@@ -199,14 +199,13 @@ def _ends(words: pl.DataFrame, y: alt.Y, theme: Theme, width: int) -> list[alt.C
             .encode(y=y, x=alt.value(start), x2=alt.value(start + edge))
             for start in (inset, width - inset - edge)
         ]
-    for column, place, align in (("low", 4, "left"), ("high", width - 4, "right")):
-        text = pl.col(column).map_elements(lambda v: f"{v:.4g}", return_dtype=pl.String).alias("text")
-        chart = alt.Chart(inline(ranges.with_columns(text)))
-        layers.append(
-            chart.mark_text(align=align, fontSize=8.5, dy=-6, color=theme.muted, aria=False).encode(  # type: ignore[arg-type] # a literal in the loop
-                y=y, x=alt.value(place), text="text:N"
-            )
+    ends = pl.struct("low", "high").map_elements(lambda e: f"{e['low']:.3g} to {e['high']:.3g}", return_dtype=pl.String)
+    text = alt.Chart(inline(ranges.with_columns(ends.alias("text"))))
+    layers.append(
+        text.mark_text(align="left", fontSize=9.5, color=theme.muted, aria=False).encode(
+            y=y, x=alt.value(width + 5), text="text:N"
         )
+    )
     return layers
 
 

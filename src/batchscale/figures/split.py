@@ -10,7 +10,7 @@ import altair as alt
 import polars as pl
 
 from batchscale.analysis import best_measurement, steps_to_result
-from batchscale.errors import AnalysisError
+from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.curves import BATCH_SIZE, STEPS, series_scales
 from batchscale.figures.layout import (
@@ -105,7 +105,7 @@ def _panel_frame(records: Records, panel: SplitPanel) -> pl.DataFrame:
             found = best_measurement(chosen, metric, maximize=panel.goal.maximize, by=[panel.split_by])
         else:
             found = steps_to_result(chosen, panel.goal, by=[panel.split_by]).rename({"steps": "value"})
-    except AnalysisError as error:
+    except BatchscaleError as error:
         return note_frame(SPLIT_SCHEMA, str(error), **place)
     words = metaparameter_label(panel.split_by)
     label = pl.col(panel.split_by).map_elements(lambda value: f"{words} {value:g}", return_dtype=pl.String)

@@ -7,7 +7,7 @@ import altair as alt
 import polars as pl
 
 from batchscale.analysis import best_measurement
-from batchscale.errors import AnalysisError
+from batchscale.errors import BatchscaleError
 from batchscale.figures.layout import (
     NORMAL,
     Chart,
@@ -85,7 +85,7 @@ def best_by_value(
         return {}
     try:
         best = best_measurement(study, goal.metric, maximize=goal.maximize, by=[split_by])
-    except AnalysisError:
+    except BatchscaleError:
         return {}  # the panels will say that the metric is missing
     rows = best.drop_nulls(split_by).sort(split_by).select(split_by, "trial_id").rows()
     return {f"{metaparameter_label(split_by)} {value:g}": trial for value, trial in rows}
@@ -143,7 +143,7 @@ def _bold_trials(study: Records, panel: TrainingPanel) -> tuple[dict[str, int], 
         return dict(panel.chosen), [] if panel.chosen else ["no trial to draw"]
     try:
         best = best_measurement(study, panel.goal.metric, maximize=panel.goal.maximize)
-    except AnalysisError as error:
+    except BatchscaleError as error:
         return {}, [str(error)]
     if best.is_empty():
         return {}, ["no COMPLETE trial"]
@@ -167,7 +167,11 @@ def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize) -> Chart:
     bold = points.drop_nulls("series")
     # A diverging trial would squeeze all others to a line: the axis shows what the bold and the middle of the rest do.
     low, high = _limits(points, bold)
-    x = alt.X("step:Q", scale=alt.Scale(nice=False, zero=True), axis=alt.Axis(title="step", format="~s", tickCount=5))
+    x = alt.X(
+        "step:Q",
+        scale=alt.Scale(nice=False, zero=True),
+        axis=alt.Axis(title="step", labelExpr="datum.value == 0 ? '0' : format(datum.value, '~s')", tickCount=5),
+    )
     y = alt.Y(
         "value:Q",
         scale=alt.Scale(domain=[low, high], nice=False),

@@ -11,7 +11,7 @@ import altair as alt
 import polars as pl
 
 from batchscale.analysis import Outcome, trial_outcomes
-from batchscale.errors import AnalysisError
+from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, superscript
 from batchscale.figures.layout import (
     SMALL,
@@ -121,7 +121,7 @@ def _study_frame(records: Records, panel: MapPanel, num_train_examples: int | Ma
         return note_frame(MAP_SCHEMA, f"no records of {panel.workload} at batch size {panel.batch_size:,}", **place)
     try:
         outcomes = trial_outcomes(chosen, panel.goal, budget=panel.budget, num_train_examples=num_train_examples)
-    except AnalysisError as error:
+    except BatchscaleError as error:
         return note_frame(MAP_SCHEMA, str(error), **place)
     counted = outcomes.filter(pl.col("outcome").is_in(OUTCOMES))
     if counted.is_empty():

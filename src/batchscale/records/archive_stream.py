@@ -20,7 +20,6 @@ from batchscale.errors import RecordsError
 CHUNK = 2**20
 _QUEUED_CHUNKS = 16
 _CORES_FOR_RAPIDGZIP = 4  # it needs about twice the processor time of the standard library, on any number of cores
-_SMALL = 64 * 2**20  # below this no archive is a bomb
 
 _MAGIC = {b"BZh": "bz2", b"\x1f\x8b": "gz", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 
@@ -33,6 +32,7 @@ class ArchiveLimits:
     member_bytes: int = 128 * 2**20
     total_bytes: int = 2**38
     ratio: float = 250.0  # decompressed to compressed
+    small_bytes: int = 64 * 2**20  # below this no archive is a bomb
 
 
 class DamagedArchiveError(RecordsError):
@@ -51,8 +51,8 @@ class ArchiveStream:
         self.size = path.stat().st_size
         self.kind = detect_compression(path)
         self.last = b""  # what the last read gave: tells a mark of the end from a torn end
-        self._limit = min(limits.total_bytes, max(_SMALL, limits.ratio * self.size)) if self.kind else None
-        self._position = 0
+        self._limit = min(limits.total_bytes, max(limits.small_bytes, limits.ratio * self.size)) if self.kind else None
+        self._position = self._produced = 0
         self._chunk = memoryview(b"")
         self._chunks: queue.Queue[bytes | Exception] = queue.Queue(_QUEUED_CHUNKS)
         self._stop = threading.Event()
@@ -140,14 +140,34 @@ class ArchiveStream:
 
     def _decompress(self) -> None:
         try:
-            with _open(self.kind, self.path, self._raw) as file:
-                while not self._stop.is_set():
-                    chunk = file.read(CHUNK)
-                    self._chunks.put(chunk)
-                    if not chunk:
-                        return
+            if self.kind == "bz2" and (cores := _count_cores()) >= _CORES_FOR_RAPIDGZIP and _has_rapidgzip():
+                self._decompress_in_parallel(cores)
+            else:
+                self._pump(_open(self.kind, self._raw))
         except Exception as error:  # noqa: BLE001 - every library has its own kinds; the reader's thread raises it
             self._chunks.put(error)
+
+    def _decompress_in_parallel(self, cores: int) -> None:
+        import rapidgzip
+
+        try:
+            self._pump(rapidgzip.IndexedBzip2File(str(self.path), parallelization=cores))
+        except Exception:  # noqa: BLE001 - it says nothing about what is sound before the damage: the library knows
+            self._pump(_open(self.kind, self._raw), skip=self._produced)
+
+    def _pump(self, file: Any, skip: int = 0) -> None:
+        """Decompress to the end; ``read1`` gives what is sound before it fails."""
+        with file:
+            read = getattr(file, "read1", file.read)
+            while not self._stop.is_set():
+                chunk = read(CHUNK)
+                passed = min(skip, len(chunk))
+                skip -= passed
+                if passed < len(chunk) or not chunk:
+                    self._produced += len(chunk) - passed
+                    self._chunks.put(chunk[passed:])
+                if not chunk:
+                    return
 
 
 def detect_compression(path: Path) -> str | None:
@@ -157,12 +177,15 @@ def detect_compression(path: Path) -> str | None:
     return next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
 
 
-def _open(kind: str | None, path: Path, raw: BinaryIO) -> Any:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if kind == "bz2" and cores >= _CORES_FOR_RAPIDGZIP and importlib.util.find_spec("rapidgzip"):
-        import rapidgzip
+def _count_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-        return rapidgzip.IndexedBzip2File(str(path), parallelization=cores)
+
+def _has_rapidgzip() -> bool:
+    return importlib.util.find_spec("rapidgzip") is not None
+
+
+def _open(kind: str | None, raw: BinaryIO) -> Any:
     if kind == "bz2":
         return bz2.open(raw)
     if kind == "gz":
@@ -172,5 +195,5 @@ def _open(kind: str | None, path: Path, raw: BinaryIO) -> Any:
     if kind == "zst":
         import zstandard
 
-        return zstandard.open(raw, "rb")
-    return path.open("rb")
+        return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True, closefd=False)
+    return raw

@@ -26,7 +26,7 @@ from batchscale.records.layout import (
 )
 from batchscale.records.measurements import BYTE_ORDER_MARK, parse_header
 from batchscale.records.model import Status
-from batchscale.records.rules import RULES, UNREADABLE_RULES, Fault
+from batchscale.records.rules import ALL_RULES, UNREADABLE_RULES, Fault
 from batchscale.records.tree import RefusalError, StudyFolder, iter_studies, list_folder
 
 
@@ -46,7 +46,7 @@ class Violation:
 
     def __str__(self) -> str:
         where = self.path if self.line is None else f"{self.path}:{self.line}"
-        return f"{where}: {self.rule}: {RULES[self.rule]}; found {self.found}"
+        return f"{where}: {self.rule}: {ALL_RULES[self.rule]}; found {self.found}"
 
 
 def check_tree(path: Path, fs: FileSystem = REAL) -> list[Violation]:
@@ -178,24 +178,28 @@ def _check_measurements(study: StudyFolder, statuses: dict[int, Status | None], 
             headers[trial_id] = header.removesuffix(b"\r")
             yield 0, trial_id, text
 
+    faulty: set[int] = set()
+
     def on_faults(_: int, trial_id: int, faults: list[Fault]) -> None:
+        faulty.add(trial_id)
         tree.add(paths[trial_id], *faults)
 
     measured = set(read_measurement_files(files(), on_faults)["trial_id"].unique())
-    for trial_id, fault in _header_faults(headers):
+    for trial_id, fault in header_faults({trial_id: headers[trial_id] for trial_id in sorted(measured)}):
         tree.add(paths[trial_id], fault)
     for trial_id in headers:
-        if statuses[trial_id] is Status.COMPLETE and trial_id not in measured:
-            tree.add(paths[trial_id], Fault(None, "no-measurements", "no sound row"))
+        if statuses[trial_id] is Status.COMPLETE and trial_id not in measured | faulty:
+            tree.add(paths[trial_id], Fault(None, "no-measurements", "no row"))
 
 
-def _header_faults(headers: dict[int, bytes]) -> Iterator[tuple[int, Fault]]:
+def header_faults(headers: dict[int, bytes]) -> Iterator[tuple[int, Fault]]:
     """Trials without a metric that most trials of the study have."""
     parsed = {trial_id: parse_header(line) for trial_id, line in headers.items()}
     sound = {trial_id: frozenset(names) for trial_id, (names, faults) in parsed.items() if not faults}
     if not sound:
         return
-    usual = Counter(sound.values()).most_common(1)[0][0]
+    counts = Counter(sound.values())
+    usual = max(counts, key=lambda names: (counts[names], len(names), sorted(names)))
     for trial_id, names in sound.items():
         if usual - names:
             yield trial_id, Fault(1, "missing-column", f"no {one_line(', '.join(sorted(usual - names)))}")

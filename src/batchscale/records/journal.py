@@ -48,7 +48,7 @@ def encode_line(text: str) -> bytes:
     r"""One line of a journal.
 
     >>> encode_line("10,0.5")
-    b'5ba6f08e 10,0.5\n'
+    b'4cfef534 10,0.5\n'
     """
     data = text.encode()
     return b"%08x %s\n" % (zlib.crc32(data), data)

@@ -143,19 +143,22 @@ def parse_measurements(text: bytes) -> MeasurementTable:
         return MeasurementTable((), [], [], faults)
     steps: list[int] = []
     rows: list[list[float | None]] = []
+    grown: list[int] = []  # like steps, but going on behind a line that cannot be read, to find every fault
     sound = True
     for number, line in enumerate(lines[1:], start=2):
         row, row_faults = _parse_row(line, len(metrics), number)
         sound = sound and row is not None
         if row is not None:
             step, cells = row
-            if steps and step <= steps[-1]:
-                twice = steps[bisect_left(steps, step)] == step
+            if grown and step <= grown[-1]:
+                twice = grown[bisect_left(grown, step)] == step
                 rule = "duplicate-step" if twice else "step-order"
-                row_faults = [Fault(number, rule, f"step {step} after step {steps[-1]}")]
-            elif sound:
-                steps.append(step)
-                rows.append(cells)
+                row_faults = [Fault(number, rule, f"step {step} after step {grown[-1]}")]
+            else:
+                grown.append(step)
+                if sound:
+                    steps.append(step)
+                    rows.append(cells)
         faults += row_faults
     faults.sort(key=lambda fault: fault.line or 0)
     columns: list[list[float | None]] = [list(column) for column in zip(*rows, strict=True)]

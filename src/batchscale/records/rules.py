@@ -42,8 +42,26 @@ RULES: Mapping[str, str] = {
     "no-measurements": "a COMPLETE trial has measurements",
 }
 
+STORAGE_RULES: Mapping[str, str] = {
+    "archive-member": "an archive has regular files of the layout inside it, each once",
+    "archive-damage": "an archive can be read to its end",
+    "table-file": "a file of a table is as its manifest says",
+}
+
+ALL_RULES: Mapping[str, str] = {**RULES, **STORAGE_RULES}
+
 UNREADABLE_RULES = frozenset(
-    {"unreadable", "outside-link", "not-a-folder", "not-a-file", "too-large", "long-line", "not-utf8"}
+    {
+        "archive-damage",
+        "table-file",
+        "unreadable",
+        "outside-link",
+        "not-a-folder",
+        "not-a-file",
+        "too-large",
+        "long-line",
+        "not-utf8",
+    }
 )
 
 
@@ -57,4 +75,4 @@ class Fault:
 
     def __str__(self) -> str:
         where = "" if self.line is None else f"line {self.line}: "
-        return f"{where}{RULES[self.rule]}. Found {self.found}."
+        return f"{where}{ALL_RULES[self.rule]}. Found {self.found}."

@@ -85,8 +85,8 @@ def read_table(path: Path) -> Records:
         RecordsError: there is no table at the path, or one of its files is missing or of another schema.
     """
     read_manifest(path)
-    studies = _open(path / STUDIES, STUDY_SCHEMA).collect()
-    trials = _open(path / TRIALS, TRIAL_SCHEMA)
+    studies = open_table_file(path / STUDIES, STUDY_SCHEMA).collect()
+    trials = open_table_file(path / TRIALS, TRIAL_SCHEMA)
     return Records(studies, trials, {name: _source(path, name) for name in _workloads(studies, path)})
 
 
@@ -99,10 +99,11 @@ def _workloads(studies: pl.DataFrame, path: Path) -> list[WorkloadName]:
 
 def _source(path: Path, workload: WorkloadName) -> Callable[[], pl.LazyFrame]:
     file = path / measurements_path(workload)
-    return lambda: _open(file, {"batch_size": pl.Int64, "trial_id": pl.Int64, "step": pl.Int64})
+    return lambda: open_table_file(file, {"batch_size": pl.Int64, "trial_id": pl.Int64, "step": pl.Int64})
 
 
-def _open(file: Path, schema: Any) -> pl.LazyFrame:
+def open_table_file(file: Path, schema: Any) -> pl.LazyFrame:
+    """One Parquet file of a table, with at least the columns of the schema."""
     try:
         frame = pl.scan_parquet(file, hive_partitioning=False, glob=False)
         found = frame.collect_schema()

@@ -184,6 +184,8 @@ def _kinds(files: list[Path], columns: list[str]) -> dict[str, pl.DataType]:
 
 def _groups(files: list[Path], valid: pl.DataFrame, row_bytes: int) -> list[pl.DataFrame]:
     """The trials, cut into runs of studies whose measurements fit into memory together."""
+    if not files or not valid.height:
+        return [valid]
     scans = [pl.scan_parquet(file).group_by("batch_size").len() for file in files]
     counts = pl.concat(scans).group_by("batch_size").agg(pl.col("len").sum()).sort("batch_size").collect()
     total = (pl.col("len").cum_sum() * row_bytes) // IN_MEMORY_BYTES

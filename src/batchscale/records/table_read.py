@@ -124,6 +124,8 @@ class SourceReader:
     def _stop_at_damage(self, error: DamagedArchiveError, pool: ThreadPoolExecutor) -> None:
         studies = len(self._seen)
         text = f"{error} Before it stand {studies:,} studies with {self.num_trials:,} trials."
+        if not studies:
+            raise RecordsError(text)
         if not self.keep_going:
             self._flush(pool, self.state.position)
             self._wait()

@@ -75,17 +75,31 @@ def spec_hash(experiment: Experiment) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def check_folder(root: Path, plan: Plan) -> None:
+    """Check that the folder may be used for this experiment; nothing is written.
+
+    Raises:
+        RunError: the folder belongs to another experiment, or less is asked for than before; says what differs.
+    """
+    if root.exists() and not root.is_dir():
+        raise RunError(f"{root}: records are written to a folder. Found a file.")
+    found = read_claim(root)
+    if found is not None:
+        _check_continues(root, found, _describe(plan))
+
+
 def claim_folder(root: Path, plan: Plan) -> None:
     """Check that the folder is this experiment's and write down what it is now asked for.
 
     Raises:
-        RunError: the folder belongs to another experiment, or less is asked for than before; says what differs.
+        RunError: as `check_folder`.
         StorageError: the folder cannot be written.
     """
+    check_folder(root, plan)
     path = root / WORKING_FOLDER / EXPERIMENT_FILE
     wanted = _describe(plan)
-    if path.exists():
-        _check_continues(root, json.loads(path.read_bytes()), wanted)
+    if read_claim(root) == wanted:
+        return
     with storing("writing down the experiment", path):
         make_folders(REAL, path.parent)
         text = json.dumps(wanted, indent=2, sort_keys=True) + "\n"

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from batchscale.errors import RunError
 from batchscale.runners.host import EngineHost
@@ -13,9 +13,9 @@ from batchscale.runners.worker import explain_error
 class InlineRunner(Runner):
     """Runs one job per call to `wait`, while the caller waits."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, should_stop: Callable[[], bool] = lambda: False) -> None:
         self._stop = threading.Event()
-        self._host = EngineHost(setup, worker=0, should_stop=self._stop.is_set)
+        self._host = EngineHost(setup, worker=0, should_stop=lambda: self._stop.is_set() or should_stop())
         self._jobs: deque[Job] = deque()
         self._closed = False
 
@@ -55,6 +55,14 @@ class InlineRunner(Runner):
         if not self._stop.is_set() and not self._closed:
             self._stop.set()
             self._host.keep()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no job is left."""
+        return not self._jobs
+
+    def kill(self) -> None:
+        """There is no process but this one."""
 
     def close(self) -> None:
         """Drop everything."""

@@ -79,7 +79,7 @@ class LocalRunner(Runner):
         """The workers that are not retiring; fewer after one ran out of memory."""
         if self._stopping or self._closed:
             return ()
-        return tuple(w.number for w in self._workers.values() if not w.retiring)[: self._limit]
+        return tuple(w.number for w in self._workers.values() if not w.retiring)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -131,16 +131,20 @@ class LocalRunner(Runner):
                 self._send(worker, Stop())
 
     @property
-    def idle(self) -> bool:
-        """After `stop`: whether every worker has answered its jobs and kept its states."""
+    def at_rest(self) -> bool:
+        """Whether every worker that has begun has said so."""
         return all(worker.kept and not worker.jobs for worker in self._workers.values() if worker.ready)
+
+    def kill(self) -> None:
+        """Kill all workers, from any thread."""
+        for worker in list(self._workers.values()):
+            with contextlib.suppress(ProcessLookupError):
+                worker.process.kill()
 
     def close(self) -> None:
         """Kill all workers and wait for their end."""
         self._closed = True
-        for worker in self._workers.values():
-            with contextlib.suppress(ProcessLookupError):
-                worker.process.kill()
+        self.kill()
         for worker in self._workers.values():
             worker.process.wait()
             worker.pipe.close()
@@ -185,16 +189,20 @@ class LocalRunner(Runner):
             worker.trials += len(message.done.progress)
             limit = self._settings.recycle_above_bytes
             heavy = limit is not None and message.memory_bytes > limit
-            if (heavy or worker.trials >= self._settings.recycle_after_trials) and not worker.retiring:
-                worker.retiring = True
-                self._send(worker, Retire())
+            if heavy or worker.trials >= self._settings.recycle_after_trials:
+                self._retire(worker)
             return [message.done]
         elif isinstance(message, Raised):
             self._pop(worker, message.job_id)
-            if message.loss is Loss.OUT_OF_MEMORY:
-                self._lower_limit()
+            if message.loss is Loss.OUT_OF_MEMORY and self._lower_limit():
+                self._retire(worker)
             return [Lost(message.job_id, worker.number, message.loss, message.reason)]
         return []
+
+    def _retire(self, worker: _Worker) -> None:
+        if not worker.retiring:
+            worker.retiring = True
+            self._send(worker, Retire())
 
     def _pop(self, worker: _Worker, job_id: int) -> None:
         worker.jobs = deque(job for job in worker.jobs if job.job_id != job_id)
@@ -221,7 +229,7 @@ class LocalRunner(Runner):
             self._notices.append(f"Worker {worker.number} was replaced. {reason.splitlines()[0]}")
         if not worker.ready:
             self._check_start(reason)
-        if not self._stopping:
+        if not self._stopping and len(self._workers) < self._limit:
             self._start()
         return outcomes
 
@@ -231,10 +239,12 @@ class LocalRunner(Runner):
             raise RunError(f"Workers must start, but {self._deaths_at_start} in a row died at once. {reason}")
         time.sleep(0.05)
 
-    def _lower_limit(self) -> None:
-        if self._limit > 1:
-            self._limit -= 1
-            self._notices.append(f"Out of memory: from now on {self._limit} worker(s) train at once.")
+    def _lower_limit(self) -> bool:
+        if self._limit == 1:
+            return False
+        self._limit -= 1
+        self._notices.append(f"Out of memory: from now on {self._limit} worker(s) train at once.")
+        return True
 
     def _recycle(self) -> None:
         for worker in list(self._workers.values()):

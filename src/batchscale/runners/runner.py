@@ -67,6 +67,7 @@ class Loss(StrEnum):
     OUT_OF_MEMORY = "out of memory"
     ERROR = "error"
     REFUSED = "refused"
+    DISK_FULL = "disk full"
     NOT_STARTED = "not started"
 
 
@@ -75,7 +76,8 @@ class Lost:
     """A job that was not finished: its worker died or raised. ``reason`` is for people: signal and last log lines.
 
     NOT_STARTED means that the worker was lost before it touched this job, which is no failure of its trials; REFUSED
-    that the experiment cannot be trained at all, with a message for the user.
+    that the experiment cannot be trained at all, with a message for the user; DISK_FULL that it should be tried again
+    when there is room.
     """
 
     job_id: int
@@ -119,6 +121,15 @@ class Runner(ABC):
     @abstractmethod
     def stop(self) -> None:
         """Ask all workers to end their jobs at the next chunk and keep their states for a later run."""
+
+    @property
+    @abstractmethod
+    def at_rest(self) -> bool:
+        """After `stop`: whether every worker has answered its jobs and kept its states."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End all processes now; may be called from any thread. `close` must still follow."""
 
     @abstractmethod
     def close(self) -> None:

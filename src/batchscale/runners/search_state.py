@@ -70,6 +70,7 @@ class SearchState:
         self.rules = rules
         self.points: list[Knowledge] = list(known)
         self._count: int | None = None
+        self._needs: list[Need] | None = None
 
     def get(self, point: int) -> Knowledge:
         """What is known of a point; a point never heard of is known from now on."""
@@ -90,6 +91,7 @@ class SearchState:
     def changed(self) -> None:
         """Something was learned, or the rules are others: what follows from them is worked out anew."""
         self._count = None
+        self._needs = None
 
     # --- the finish of the race ------------------------------------------------------------------------------
 
@@ -164,6 +166,11 @@ class SearchState:
 
         Points beyond `count` are likely needed (see `likely_count`) and come last.
         """
+        if self._needs is None:
+            self._needs = self._find_needs()
+        return self._needs
+
+    def _find_needs(self) -> list[Need]:
         count = self.count()
         finish = self.finish(count)
         needs = []

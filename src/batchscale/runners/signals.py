@@ -5,23 +5,29 @@ soon.
 """
 
 import signal
+import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 REQUEUE = 75
 """The exit code of a run that was asked to stop and can be continued by the same command."""
 
-_GRACE_S = {signal.SIGINT: 1.2, signal.SIGTERM: 20.0, signal.SIGUSR1: 20.0, signal.SIGHUP: 20.0}
+_GRACE_S = {signal.SIGINT: 1.0, signal.SIGTERM: 20.0, signal.SIGUSR1: 20.0, signal.SIGHUP: 20.0}
 
 
 class StopFlag:
-    """Set by the first signal. As a context manager it holds the handlers; the old ones come back at the end."""
+    """Set by the first signal. As a context manager it holds the handlers; the old ones come back at the end.
+
+    ``at_deadline`` is called from another thread when the time to stop is over.
+    """
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
         self._deadline = float("inf")
         self._before: dict[signal.Signals, Any] = {}
+        self.at_deadline: Callable[[], None] = lambda: None
 
     @property
     def is_set(self) -> bool:
@@ -37,6 +43,10 @@ class StopFlag:
         """Ask to stop, as if the signal had come."""
         self.signal = self.signal or number
         self._deadline = min(self._deadline, time.monotonic() + _GRACE_S[number])
+        # whatever the main thread is held up by (a slow disk, a long import), workers end in time
+        timer = threading.Timer(_GRACE_S[number], lambda: self.at_deadline())
+        timer.daemon = True
+        timer.start()
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self.signal is not None and number == signal.SIGINT:
@@ -44,6 +54,8 @@ class StopFlag:
         self.set(signal.Signals(number))
 
     def __enter__(self) -> "StopFlag":
+        if threading.current_thread() is not threading.main_thread():
+            return self  # only the main thread may hold handlers; others set the flag themselves
         for number in _GRACE_S:
             self._before[number] = signal.signal(number, self._handle)
         return self

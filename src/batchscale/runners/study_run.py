@@ -201,7 +201,7 @@ class StudyRun:
     def keep_house(self, until: float) -> None:
         """Write what is due, as long as the monotonic clock is before ``until``; at least one thing."""
         if self._store.journal_due:
-            self._store.write_journals()
+            self._store.write_journals(until)
         while self._to_commit:
             self._commit(*self._to_commit[0])
             self._to_commit.popleft()

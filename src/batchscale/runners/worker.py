@@ -4,6 +4,7 @@ It lives exactly as long as the driver's end of the pipe: when that closes, for 
 once. Signals that a terminal or a scheduler sends to the whole process group are left to the driver.
 """
 
+import errno
 import os
 import queue
 import signal
@@ -29,6 +30,8 @@ def explain_error(error: BaseException) -> tuple[Loss, str]:
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
         return Loss.OUT_OF_MEMORY, text[:MAX_REASON]
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Loss.DISK_FULL, text[:MAX_REASON]
     if isinstance(error, BatchscaleError):
         return Loss.REFUSED, str(error)
     last = traceback.extract_tb(error.__traceback__)[-1:]

@@ -33,16 +33,22 @@ def make_advance(workload: Workload, config: StepConfig, slots: int) -> Advance:
         return step(state, _make_fetch(train, config, state, data), is_alive(state, until))
 
     def advance(population: TrialState, until: jax.Array, data: Any, num_steps: jax.Array) -> TrialState:
-        def body(i: jax.Array, population: TrialState) -> TrialState:
-            now = jax.tree.map(lambda leaf: leaf[:, i], data) if fed else data
-            if slots == 1:  # a population of one compiles to exactly the program of a trial alone
-                alone = one(_squeeze(population), until[0], _squeeze(now) if fed else now)
-                moved: TrialState = jax.tree.map(lambda leaf: leaf[None], alone)
-            else:
-                moved = jax.vmap(one, in_axes=(0, 0, 0 if fed else None))(population, until, now)
+        def at(i: jax.Array) -> Any:
+            return jax.tree.map(lambda leaf: leaf[:, i], data) if fed else data
+
+        def together(i: jax.Array, population: TrialState) -> TrialState:
+            moved: TrialState = jax.vmap(one, in_axes=(0, 0, 0 if fed else None))(population, until, at(i))
             return moved
 
-        later: TrialState = jax.lax.fori_loop(jnp.int32(0), num_steps, body, population)
+        def alone(i: jax.Array, state: TrialState) -> TrialState:
+            return one(state, until[0], _squeeze(at(i)) if fed else data)
+
+        later: TrialState
+        if slots == 1:  # a population of one compiles to exactly the program of a trial alone
+            state = jax.lax.fori_loop(jnp.int32(0), num_steps, alone, _squeeze(population))
+            later = jax.tree.map(lambda leaf: leaf[None], state)
+        else:
+            later = jax.lax.fori_loop(jnp.int32(0), num_steps, together, population)
         return later
 
     return jax.jit(advance, donate_argnums=0)

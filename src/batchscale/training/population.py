@@ -7,6 +7,7 @@ in none of the three starts from its seed again: where it ran never changes its 
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +34,8 @@ class Population:
 
     def __init__(self, template: TrialState, slots: int, store: CheckpointStore | None, max_parked_bytes: int) -> None:
         self.slots = slots
-        self.state: TrialState = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * slots), template)
         self._template = jax.tree.map(np.asarray, template)
+        self.state: TrialState = jax.tree.map(lambda leaf: jnp.asarray(np.stack([leaf] * slots)), self._template)
         self._store = store
         self._slot_of: OrderedDict[int, int] = OrderedDict()  # trial id → slot, least recently used first
         self._parked: OrderedDict[int, TrialState] = OrderedDict()
@@ -81,7 +82,7 @@ class Population:
         if trial_id not in self._slot_of:
             slot = self._free_slot(busy)
             member = self._parked.pop(trial_id)
-            self.state = self._enter(self.state, jax.tree.map(jnp.asarray, member), jnp.int32(slot))
+            self.state = self._enter(self.state, member, np.int32(slot))
             self._slot_of[trial_id] = slot
         self._slot_of.move_to_end(trial_id)
         return self._slot_of[trial_id]
@@ -112,9 +113,12 @@ class Population:
         if trial_id in self._parked:
             parked: TrialState = jax.tree.map(np.asarray, self._parked[trial_id])
             return parked
-        # a copy: on CPU the host view would share the buffer that the next chunk consumes
-        member: TrialState = jax.tree.map(np.array, self._take(self.state, jnp.int32(self._slot_of[trial_id])))
-        return member
+        slot = self._slot_of[trial_id]
+        if (
+            jax.default_backend() == "cpu"
+        ):  # a view of the slot needs no program; copied, for the next chunk consumes it
+            return cast(TrialState, jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[slot]), self.state))
+        return cast(TrialState, jax.tree.map(np.asarray, self._take(self.state, jnp.int32(slot))))
 
     def _free_slot(self, busy: set[int]) -> int:
         taken = set(self._slot_of.values())

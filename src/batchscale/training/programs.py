@@ -7,43 +7,43 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from batchscale.errors import SpecError
 from batchscale.spec import EvaluationPlan, Study
-from batchscale.training.evaluation import EvaluationData, make_evaluate, pack
+from batchscale.training.evaluation import make_evaluate
+from batchscale.training.evaluation_sets import EvaluationSets
+from batchscale.training.feeding import HostFeed, read_positions
 from batchscale.training.loop import make_advance
-from batchscale.training.placement import evaluated_counts, make_probe, place_training_data, read_sample, split_seed
-from batchscale.training.progress import EngineSettings
-from batchscale.training.state import TrialState, init_trial
+from batchscale.training.memory import MAX_EVALUATION_BATCH, choose_microbatch, example_bytes, memory_bytes
+from batchscale.training.placement import make_probe, place_training_data
+from batchscale.training.progress import MAX_STEP, EngineSettings
+from batchscale.training.state import NOT_DIVERGED, TrialState, init_trial
 from batchscale.training.step import StepConfig
-from batchscale.workloads.workload import Workload
-
-EVALUATION_BATCH = 1024
+from batchscale.training.tuning import choice_key, choose_population, measure_advance, remembered
+from batchscale.workloads.workload import IndexedSplit, Workload
 
 
 class Programs:
     """What a study compiles: once, whatever its trials' metaparameters, seeds and step budgets."""
 
     def __init__(self, workload: Workload, study: Study, plan: EvaluationPlan, settings: EngineSettings) -> None:
-        self.slots = settings.population or 1
-        dataset = workload.dataset
-        config = StepConfig(
-            study.batch_size,
-            settings.microbatch or study.batch_size,
-            dataset.num_train_examples,
-            settings.precision,
-        )
-        self._data = place_training_data(dataset)
+        self._workload, self._settings = workload, settings
+        dataset, train = workload.dataset, workload.dataset.splits["train"]
         self._probe = make_probe(dataset)
+        self._data = place_training_data(dataset)
         self._init = jax.jit(
             lambda seed, metaparameters, probe: init_trial(
                 workload, seed, metaparameters, probe, settings.divergence_factor
             )
         )
-        self._advance = make_advance(workload, config, self.slots)
+        self.template = self.init(0, {name: value or 0.5 for name, value in sorted(workload.defaults.items())})
+        self._example_bytes = example_bytes(workload, self._probe)
+        self.slots = settings.population or self._choose_slots(study)
+        self._config = self._configure(study.batch_size, self.slots)
+        self._feed = HostFeed(train, study.batch_size, self.slots) if isinstance(train, IndexedSplit) else None
+        self._advance = make_advance(workload, self._config, self.slots)
+        largest = max(1, min(MAX_EVALUATION_BATCH, memory_bytes(settings) // self._example_bytes))
+        self._sets = EvaluationSets(workload, plan, largest, settings.precision)
         self._evaluate = make_evaluate(workload, self.slots, settings.precision)
-        self._evaluation_data: dict[str, EvaluationData] = {
-            split: pack(read_sample(dataset.splits[split], count, split_seed(split)), EVALUATION_BATCH)
-            for split, count in evaluated_counts(dataset, plan).items()
-        }
 
     def init(self, seed: int, metaparameters: Mapping[str, float]) -> TrialState:
         """The state of a trial before its first step."""
@@ -52,12 +52,66 @@ class Programs:
         return state
 
     def advance(self, population: TrialState, until: NDArray[np.int32], num_steps: int) -> TrialState:
-        """The population some steps later; what was given is consumed."""
-        return self._advance(population, jnp.asarray(until), self._data, jnp.int32(num_steps))
+        """The population some steps later, when the device has finished; what was given is consumed."""
+        if self._feed is None:
+            population = self._advance(population, jnp.asarray(until), self._data, jnp.int32(num_steps))
+        while self._feed is not None and num_steps > 0:
+            steps = min(num_steps, self._feed.block_steps)
+            alive = (np.asarray(population.step) < until) & (np.asarray(population.diverged_at) == NOT_DIVERGED)
+            positions = read_positions(population, alive.tolist(), self._config.num_examples or 1)
+            block = self._feed.take(positions, steps)
+            population = self._advance(population, jnp.asarray(until), block, jnp.int32(steps))
+            num_steps -= steps
+        population.step.block_until_ready()
+        return population
 
     def evaluate(self, population: TrialState, slots: Sequence[int]) -> dict[str, NDArray[np.float32]]:
         """The metrics of the trials in these slots, in this order."""
         due = np.zeros(self.slots, np.int32)
         due[: len(slots)] = slots
-        found = self._evaluate(population, jnp.asarray(due), jnp.int32(len(slots)), self._evaluation_data)
-        return {name: np.asarray(values) for name, values in found.items()}
+        found: dict[str, NDArray[np.float32]] = {}
+        if self._sets.on_device:
+            values = self._evaluate(population, jnp.asarray(due), jnp.int32(len(slots)), self._sets.on_device)
+            found = {name: np.asarray(value) for name, value in values.items()}
+        return found | self._sets.evaluate_streamed(population, slots)
+
+    def _configure(self, batch_size: int, slots: int) -> StepConfig:
+        available = memory_bytes(self._settings) // slots
+        multiple = self._workload.model.microbatch_multiple
+        given = self._settings.microbatch
+        if given is None:
+            microbatch = choose_microbatch(batch_size, multiple, self._example_bytes, available)
+        elif given < batch_size and given % multiple:
+            raise SpecError(
+                f"microbatch must be a multiple of the ghost batch size {multiple} of model "
+                f"'{self._workload.model.name}', so that batch statistics stay unchanged. Found {given}."
+            )
+        else:
+            microbatch = min(given, batch_size)
+        return StepConfig(batch_size, microbatch, self._workload.dataset.num_train_examples, self._settings.precision)
+
+    def _choose_slots(self, study: Study) -> int:
+        """The population size by measuring, or as it was measured before; sets that are fed are trained one by one."""
+        if isinstance(self._workload.dataset.splits["train"], IndexedSplit):
+            return 1
+        template = jax.tree.map(np.asarray, self.template)
+        member_bytes = 3 * sum(leaf.nbytes for leaf in jax.tree.leaves(template))
+
+        def measure(slots: int) -> float:
+            program = make_advance(self._workload, self._configure(study.batch_size, slots), slots)
+            population = jax.tree.map(lambda leaf: jnp.asarray(np.stack([leaf] * slots)), template)
+            until = jnp.full(slots, MAX_STEP, jnp.int32)
+
+            def advance(num_steps: int) -> None:
+                nonlocal population
+                population = program(population, until, self._data, jnp.int32(num_steps))
+                population.step.block_until_ready()
+
+            return measure_advance(advance) / slots
+
+        most = min(study.trials, max(1, memory_bytes(self._settings) // member_bytes))
+        key = choice_key(template, study.workload, study.batch_size, study.trial_steps, self._settings.precision)
+        accelerator = jax.default_backend() != "cpu"
+        return remembered(
+            self._settings.cache_dir, key, lambda: choose_population(measure, study.trial_steps, most, accelerator)
+        ).population

@@ -14,6 +14,7 @@ import optax
 
 from batchscale.training.progress import Precision
 from batchscale.training.state import NOT_DIVERGED, TrialState, noise_key
+from batchscale.workloads.random_bits import examples_from
 from batchscale.workloads.workload import Batch, ModelState, Params, Workload
 
 Fetch = Callable[[jax.Array | int, int], Batch]
@@ -70,7 +71,8 @@ class Gradients:
 
         def add(start: jax.Array | int, count: int, sums: Any) -> Any:
             batch = self._workload.dataset.prepare(fetch(start, count))
-            (total, (weight, changed)), grads = grad(state.params, state, batch, jax.random.fold_in(key, start))
+            with examples_from(start):  # dropout as in the whole batch
+                (total, (weight, changed)), grads = grad(state.params, state, batch, key)
             changed = jax.tree.map(lambda leaf: leaf * (count / size), changed)
             return jax.tree.map(jnp.add, sums, (total, jnp.asarray(weight, jnp.float32), grads, changed))
 
@@ -90,17 +92,19 @@ def make_step(workload: Workload, config: StepConfig) -> Callable[[TrialState, F
 
     def step(state: TrialState, fetch: Fetch, alive: jax.Array) -> TrialState:
         loss, grads, model_state = gradients(state, fetch, noise_key(state))
+        # The choice depends on the loss alone, which is known before the update: XLA then updates in place. A choice
+        # that waits for the new parameters makes it keep both versions of everything and doubled the time of a step.
+        moved = alive & (loss <= state.loss_limit)  # a NaN loss compares false
+        keep = _chooser(moved)
         update = workload.make_update(state.metaparameters)
         updates, opt_state = update.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
-        sound = (loss <= state.loss_limit) & _all_finite(params)  # a NaN loss compares false
-        moved = alive & sound
-        keep = _chooser(moved)
+        params = keep(optax.apply_updates(state.params, updates), state.params)
+        sound = moved & _all_finite(params)
         epoch, offset = _next_position(state, config)
         return state._replace(
-            params=keep(params, state.params),
+            params=params,
             model_state=keep(model_state, state.model_state),
-            opt_state=keep(opt_state, state.opt_state),
+            opt_state=_chooser(sound)(opt_state, state.opt_state),
             epoch=jnp.where(moved, epoch, state.epoch),
             offset=jnp.where(moved, offset, state.offset),
             step=state.step + alive.astype(jnp.int32),
@@ -131,16 +135,13 @@ def _chooser(flag: jax.Array) -> Callable[[Any, Any], Any]:
 
 
 def _all_finite(params: Params) -> jax.Array:
-    """Whether no value is infinite or NaN, by integer maxima: XLA turns float reductions into serial loops on CPU."""
-    largest = [
-        jnp.max(jax.lax.bitcast_convert_type(leaf, jnp.int32) & jnp.int32(0x7FFFFFFF))
-        for leaf in jax.tree.leaves(params)
-        if leaf.dtype == jnp.float32 and leaf.size
-    ]
-    if not largest:
-        return jnp.asarray(True)
-    found: jax.Array = jnp.stack(largest).max() < jnp.int32(0x7F800000)
-    return found
+    """Whether no value is infinite or NaN: zero times such a value is NaN, and so is every sum it enters.
+
+    The sum runs over the first axis first, which XLA vectorises on CPU; a sum of everything at once would be serial.
+    """
+    zeros = [jnp.sum(jnp.sum(leaf * 0, axis=0)) for leaf in jax.tree.leaves(params) if leaf.ndim]
+    total = sum(zeros, start=jnp.float32(0)) + sum(leaf * 0 for leaf in jax.tree.leaves(params) if not leaf.ndim)
+    return jnp.equal(total, 0)
 
 
 def _to_bfloat16(tree: Any) -> Any:

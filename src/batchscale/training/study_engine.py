@@ -57,8 +57,9 @@ class StudyEngine:
         store = None
         if self._settings.checkpoint_dir is not None:
             store = CheckpointStore(self._settings.checkpoint_dir, self._settings.max_checkpoint_bytes)
-        template = self._programs.init(0, self._metaparameters({}, complete=False))
-        self._population = Population(template, self.population_size, store, self._settings.max_parked_bytes)
+        self._population = Population(
+            self._programs.template, self.population_size, store, self._settings.max_parked_bytes
+        )
         self._stopwatch = Stopwatch(study.batch_size)
 
     @property
@@ -122,7 +123,7 @@ class StudyEngine:
         for task in tasks:
             self._metaparameters(task.parameters)
 
-    def _metaparameters(self, given: Mapping[str, float], complete: bool = True) -> dict[str, float]:
+    def _metaparameters(self, given: Mapping[str, float]) -> dict[str, float]:
         defaults = self._workload.defaults
         for name in given:
             if name not in defaults:
@@ -130,12 +131,13 @@ class StudyEngine:
                     f"Workload {self._workload.name} has no metaparameter '{name}'; {suggest_names(name, defaults)}"
                 )
         values = {name: given.get(name, default) for name, default in sorted(defaults.items())}
-        missing = [name for name, value in values.items() if value is None]
-        if missing and complete:
+        found = {name: float(value) for name, value in values.items() if value is not None}
+        missing = sorted(set(values) - set(found))
+        if missing:
             raise SpecError(
                 f"Workload {self._workload.name}: metaparameter '{missing[0]}' has no default; give it a value."
             )
-        return {name: 0.5 if value is None else float(value) for name, value in values.items()}
+        return found
 
     def _identity(self, task: TrialTask) -> str:
         values = ",".join(f"{name}={value!r}" for name, value in self._metaparameters(task.parameters).items())
@@ -201,7 +203,6 @@ class StudyEngine:
         num_steps = self._stopwatch.bound(min(steps_left), self._settings.chunk_s)
         with self._stopwatch.stepping(num_steps, len(running)):
             state = self._programs.advance(self._population.state, until, num_steps)
-            state.step.block_until_ready()
             self._population.state = state
         steps, diverged = np.asarray(state.step), np.asarray(state.diverged_at)
         for one in running.values():

@@ -5,10 +5,25 @@ Threefry, the default of ``jax.random``, costs more than the matrix products of 
 is the same under ``vmap`` as in a loop, the same on every backend, and XLA recomputes it instead of storing it.
 """
 
+import contextlib
+import contextvars
 import math
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
+
+_FIRST_EXAMPLE: contextvars.ContextVar[jax.Array | int] = contextvars.ContextVar("first_example", default=0)
+
+
+@contextlib.contextmanager
+def examples_from(first: jax.Array | int) -> Iterator[None]:
+    """Inside, the rows of traced arrays are those of the whole batch from ``first`` on: a microbatch gets its bits."""
+    token = _FIRST_EXAMPLE.set(first)
+    try:
+        yield
+    finally:
+        _FIRST_EXAMPLE.reset(token)
 
 
 def _mix(bits: jax.Array) -> jax.Array:
@@ -25,9 +40,13 @@ def _words(key: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def random_bits(key: jax.Array, stream: int, shape: tuple[int, ...]) -> jax.Array:
-    """Uniform 32-bit words. ``stream`` tells apart the uses of one key, such as the layers of a model."""
+    """Uniform 32-bit words. ``stream`` tells apart the uses of one key, such as the layers of a model.
+
+    The first axis is the example. Its number in the batch goes into the hash, see ``examples_from``.
+    """
     first, second = _words(key)
     counter = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    counter += jnp.asarray(_FIRST_EXAMPLE.get(), jnp.uint32) * jnp.uint32(math.prod(shape[1:]) % 2**32)
     start = _mix(first ^ _mix(jnp.uint32(stream) + jnp.uint32(0x9E3779B9)))
     return _mix(_mix(counter ^ start) + _mix(second ^ start))
 

@@ -46,6 +46,12 @@ def test_the_cache_follows_xdg_only_when_it_is_an_absolute_path(monkeypatch, tmp
         ("mnist_subsets/mnist_6875", "Run `batchscale data get mnist`"),
         ("fashion_mnist", "dataset-fashion-mnist"),
         ("cifar_10", "Run `batchscale data get cifar_10`"),
+        ("imagenet", "`batchscale data get imagenet --from FOLDER`"),
+        ("imagenet_subsets/imagenet_half_images", "`batchscale data get imagenet --from FOLDER`"),
+        ("open_images_v4", "`batchscale data get open_images_v4 --from FOLDER`"),
+        ("lm1b", "Run `batchscale data get lm1b`"),
+        ("common_crawl", "`batchscale data get common_crawl --from FOLDER`"),
+        ("ptb", "Run `batchscale data get ptb`"),
     ],
 )
 def test_a_missing_set_says_what_to_run_and_where_was_searched(tmp_path, name, command):
@@ -74,3 +80,9 @@ def test_a_subset_lies_where_the_whole_set_lies(tmp_path, idx_files):
     idx_files.write_mnist(tmp_path / "mnist")
     assert find_dataset("mnist_subsets/mnist_6875", tmp_path).path == tmp_path / "mnist"
     assert partial(has_mnist_files, name="mnist")(tmp_path / "mnist")
+
+
+@pytest.mark.parametrize("options", [{"path": "my/pictures"}, {"hf": "somebody/pictures"}])
+def test_files_that_the_options_name_are_not_searched_for(tmp_path, options):
+    assert not find_dataset("imagenet", tmp_path, options).needs_files
+    assert find_dataset("imagenet", tmp_path, {"image_size": 64}).needs_files

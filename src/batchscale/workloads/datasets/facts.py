@@ -1,38 +1,18 @@
 """What is known of every data set before its files are touched: task, sizes, shapes. Imports no jax."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from batchscale.errors import UnknownNameError, one_line, suggest_names
 from batchscale.spec import Options
+from batchscale.workloads.datasets.entry import DatasetEntry, DatasetFacts
+from batchscale.workloads.datasets.image_facts import imagenet_facts, open_images_facts
+from batchscale.workloads.datasets.imagenet_files import HALF_CLASSES, HALF_IMAGES
 from batchscale.workloads.datasets.options import NoOptions, parse_options
+from batchscale.workloads.datasets.text_facts import common_crawl_facts, lm1b_facts, ptb_facts, user_text_facts
 from batchscale.workloads.noisy_quadratic import parse_problem
 from batchscale.workloads.tasks import Task
 
-
-@dataclass(frozen=True)
-class DatasetFacts:
-    """A data set as the paper or its publisher describes it.
-
-    ``num_train_examples`` is None where it depends on the files (or where data is sampled without end), and so is
-    ``num_outputs``. ``input_shape`` and ``input_dtype`` describe one prepared training example.
-    """
-
-    name: str
-    task: Task
-    num_train_examples: int | None
-    num_outputs: int | None
-    input_shape: tuple[int, ...]
-    input_dtype: str = "float32"
-
-
-@dataclass(frozen=True)
-class DatasetEntry:
-    """Where a name leads: the module that loads it, the folder that holds its files (None: no files needed), facts."""
-
-    module: str
-    folder: str | None
-    facts: Callable[[str, Options], DatasetFacts]
+__all__ = ["DatasetEntry", "DatasetFacts", "check_dataset_name", "dataset_facts", "dataset_names", "files_folder"]
 
 
 def _noisy_quadratic(name: str, options: Options) -> DatasetFacts:
@@ -56,6 +36,14 @@ def _entries() -> dict[str, DatasetEntry]:
         "fashion_mnist": DatasetEntry("fashion_mnist", "fashion_mnist", mnist),
         "solution_quality/mnist": DatasetEntry("mnist", "mnist", mnist),
         "solution_quality/fashion_mnist": DatasetEntry("fashion_mnist", "fashion_mnist", mnist),
+        "imagenet": DatasetEntry("imagenet", "imagenet", imagenet_facts),
+        HALF_IMAGES: DatasetEntry("imagenet", "imagenet", imagenet_facts),
+        HALF_CLASSES: DatasetEntry("imagenet", "imagenet", imagenet_facts),
+        "open_images_v4": DatasetEntry("open_images_v4", "open_images_v4", open_images_facts),
+        "lm1b": DatasetEntry("lm1b", "lm1b", lm1b_facts),
+        "common_crawl": DatasetEntry("common_crawl", "common_crawl", common_crawl_facts),
+        "ptb": DatasetEntry("ptb", "ptb", ptb_facts),
+        "text": DatasetEntry("text", None, user_text_facts),
         "cifar_10": DatasetEntry("cifar_10", "cifar_10", _images(45_000, (32, 32, 3))),
         **{
             f"mnist_subsets/mnist_{count}": DatasetEntry("mnist", "mnist", _images(count, (28, 28, 1)))

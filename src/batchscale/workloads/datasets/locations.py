@@ -11,6 +11,7 @@ from pathlib import Path
 from batchscale.errors import DataError
 from batchscale.workloads.datasets.sources import read_sources
 
+_NEEDS_ITS_NAME = frozenset({"common_crawl"})  # any folder may hold text files
 _SYSTEM_FOLDERS = {"fashion_mnist": Path("/usr/share/datasets/fashion-mnist")}
 
 
@@ -30,11 +31,15 @@ def candidate_folders(folder: str, data_dir: Path | None) -> list[Path]:
     """Every folder that may hold the files of a set, first choice first."""
     given = os.environ.get("BATCHSCALE_DATA")
     places = [data_dir, Path(given).expanduser() if given else None]
-    found = [path for place in places if place is not None for path in (place / folder, place)]
+    found = [path for place in places if place is not None for path in _inside(place, folder)]
     found.append(cache_folder() / "data" / folder)
     if folder in _SYSTEM_FOLDERS:
         found.append(_SYSTEM_FOLDERS[folder])
     return found
+
+
+def _inside(place: Path, folder: str) -> tuple[Path, ...]:
+    return (place / folder,) if folder in _NEEDS_ITS_NAME and place.name != folder else (place / folder, place)
 
 
 def find_data(folder: str, is_there: Callable[[Path], bool], data_dir: Path | None) -> Path | None:
@@ -54,3 +59,18 @@ def require_data(folder: str, is_there: Callable[[Path], bool], data_dir: Path |
             f"With files you already have: `batchscale data get {folder} --from PATH`."
         )
     return found
+
+
+def named_folder(dataset: str, path: str | None) -> Path | None:
+    """The folder that the user's option ``path`` names, if it does; a DataError if nothing is there."""
+    if path is None:
+        return None
+    named = Path(path).expanduser()
+    if not named.is_dir():
+        raise DataError(f"The option `path` of data set {dataset!r} must name a folder. Found {path!r}.")
+    return named
+
+
+def named_or_required(folder: str, path: str | None, is_there: Callable[[Path], bool], data_dir: Path | None) -> Path:
+    """The folder that the user's option ``path`` names, or else the one found in the usual places."""
+    return named_folder(folder, path) or require_data(folder, is_there, data_dir)

@@ -6,9 +6,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from batchscale.errors import UnknownNameError, one_line, suggest_names
-from batchscale.workloads.datasets.facts import dataset_names, files_folder
-
 
 @dataclass(frozen=True)
 class OfficialFile:
@@ -63,21 +60,6 @@ def read_sources() -> dict[str, Source]:
     with (files(__package__) / "embedded" / "sources.toml").open("rb") as file:
         table = tomllib.load(file)
     return {folder: _parse_source(folder, entry) for folder, entry in table.items()}
-
-
-def find_source(name: str) -> Source:
-    """The source of a data set, also by the name of a subset; digits and the like need none.
-
-    Raises:
-        UnknownNameError: No data set has this name, or it has no files to get.
-    """
-    sources = read_sources()
-    folder = name if name in sources else files_folder(name) if name in dataset_names() else None
-    if folder in sources:
-        return sources[folder]
-    if name in dataset_names():
-        raise UnknownNameError(f"Data set {name!r} needs no files: there is nothing to get.")
-    raise UnknownNameError(f"No data set is called {one_line(repr(name))}: {suggest_names(name, sources)}")
 
 
 def _parse_source(folder: str, entry: dict[str, Any]) -> Source:

@@ -1,0 +1,149 @@
+"""The engine against PyTorch: the same models on the same machine in one run, contestants taking turns.
+
+    make bench      or      python benchmarks/engine.py [--json FILE] [--cases fc_1024,…] [--batch-sizes 1,8]
+
+Each contestant has one process per core (two at most), all pinned to their core and single-threaded, measured at the
+same time. What is measured is the processor time of a training step of one trial, so that other work on the machine
+lengthens it little; of several rounds, in which the contestants alternate, the least counts.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from engine_cases import BATCH_SIZES, CASES
+
+HERE = Path(__file__).parent
+
+
+class Process:
+    """A contestant's process on one core."""
+
+    def __init__(self, python: str, script: str, core: int) -> None:
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
+        environment = os.environ | threads | {"XLA_FLAGS": flags, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [python, str(HERE / script), str(core)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, env=environment,
+        )  # fmt: skip
+
+    def ask(self, request: dict[str, Any]) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        return json.loads(line) if line else {"error": "the process died"}
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def ask_all(processes: Sequence[Process], request: dict[str, Any]) -> list[dict[str, Any]]:
+    """The answers of processes that work at the same time."""
+    for process in processes:
+        process.ask(request)
+    return [process.answer() for process in processes]
+
+
+def find_torch(python: str) -> str | None:
+    """The version of PyTorch that this interpreter has."""
+    code = "import torch; print(torch.__version__)"
+    found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    return found.stdout.strip() or None
+
+
+def compare(groups: dict[str, Any], name: str, batch_size: int, rounds: int, seconds: float) -> dict[str, Any]:
+    """One line of the table: the core-seconds of a step of every contestant."""
+    result: dict[str, Any] = {"case": name, "batch_size": batch_size}
+    best: dict[str, float] = {}
+    for label, (processes, options) in groups.items():
+        answers = ask_all(processes, {"prepare": name, "batch_size": batch_size, "options": options})
+        result |= {key: value for key, value in answers[0].items() if key in ("population", "flops", "bytes")}
+        if "error" in answers[0]:
+            result[f"{label}_error"] = answers[0]["error"]
+        else:
+            best[label] = float("inf")
+    for _ in range(rounds):
+        for label in best:
+            answers = ask_all(groups[label][0], {"measure": seconds})
+            times = [answer["step_s"] for answer in answers if "step_s" in answer]
+            if len(times) == len(answers):
+                best[label] = min(best[label], sum(times) / len(times))
+    return result | {f"{label}_step_s": value for label, value in best.items()}
+
+
+def show(rows: list[dict[str, Any]], machine: dict[str, float]) -> None:
+    """The table, in Markdown."""
+    print(
+        "\n| model | batch | population | engine, µs/step | eager PyTorch | torch.compile | × eager | × compiled | roofline |"
+    )
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for row in rows:
+        ours = row.get("engine_step_s", float("nan"))
+        eager, compiled = (row.get(f"{label}_step_s") for label in ("eager", "compiled"))
+        bound = max(row.get("flops", 0) / machine["gemm_flops"], row.get("bytes", 0) / machine["bandwidth"])
+        row["roofline"] = bound / ours
+        cells = [
+            row["case"], str(row["batch_size"]), str(row.get("population", "")), f"{ours * 1e6:,.0f}",
+            *(f"{value * 1e6:,.0f}" if value else "–" for value in (eager, compiled)),
+            *(f"{value / ours:.1f}" if value else "–" for value in (eager, compiled)),
+            f"{100 * row['roofline']:.0f} %",
+        ]  # fmt: skip
+        print("| " + " | ".join(cells) + " |")
+
+
+def main() -> None:
+    """Run the benchmark and print its table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write the measurements to this file")
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--batch-sizes", default=",".join(map(str, BATCH_SIZES)))
+    parser.add_argument("--torch-python", default=sys.executable, help="the interpreter that has PyTorch")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    given = parser.parse_args()
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    engine = [Process(sys.executable, "engine_worker.py", core) for core in cores]
+    groups: dict[str, Any] = {"engine": (engine, {})}
+    torch_version = find_torch(given.torch_python)
+    if torch_version is None:
+        print("PyTorch is not installed here, so the engine runs alone: pip install torch==2.13.0", file=sys.stderr)
+    else:
+        torch = [Process(given.torch_python, "torch_worker.py", core) for core in cores]
+        groups["eager"] = (torch, {})
+        if not given.no_compile:
+            compiled = [Process(given.torch_python, "torch_worker.py", core) for core in cores]
+            groups["compiled"] = (compiled, {"compiled": True})
+    machine = {
+        key: max(found[key] for found in ask_all(engine, {"machine": True})) for key in ("gemm_flops", "bandwidth")
+    }
+    rows = []
+    for name in given.cases.split(","):
+        for batch_size in map(int, given.batch_sizes.split(",")):
+            rows.append(compare(groups, name, batch_size, given.rounds, given.seconds))
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    for processes, _ in groups.values():
+        for process in processes:
+            process.close()
+    print(f"Machine: {platform.processor() or platform.machine()}, {len(cores)} cores used, "
+          f"{machine['gemm_flops'] / 1e9:.0f} GFLOP/s and {machine['bandwidth'] / 1e9:.0f} GB/s per core, "
+          f"PyTorch {torch_version}")  # fmt: skip
+    show(rows, machine)
+    if given.json:
+        given.json.write_text(json.dumps({"machine": machine, "torch": torch_version, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The JSON objects of analyses: plain dicts with null where a number is missing or not finite."""
+
+import math
+from typing import Any
+
+from batchscale.analysis.analyze import ANALYSIS_SCHEMA, Analysis
+from batchscale.analysis.regimes import Regimes
+from batchscale.analysis.scaling import FamilyFit
+
+CURVE_KEYS = (
+    "batch_size",
+    "steps",
+    "steps_low",
+    "steps_high",
+    "trial_id",
+    "trials",
+    "reached",
+    "infeasible",
+    "incomplete",
+    "stopped",
+    "share_reached",
+    "at_edge",
+    "edge",
+    "edge_distance",
+    "searches",
+    "extra_searches",
+    "examples",
+    "epochs",
+    "spacing",
+    "still_moves",
+    "verdict",
+    "interval_note",
+)
+
+
+def analysis_json(answer: Analysis) -> dict[str, Any]:
+    """The object that ``batchscale analyze --json`` prints for a workload."""
+    metaparameters = [name for name in answer.curve.columns if name not in ANALYSIS_SCHEMA]
+    return {
+        "workload": str(answer.workload),
+        "goal": str(answer.goal),
+        "curve": [
+            {key: finite(row[key]) for key in CURVE_KEYS}
+            | {"metaparameters": {name: finite(row[name]) for name in metaparameters if row[name] is not None}}
+            for row in answer.curve.iter_rows(named=True)
+        ],
+        "scaling": scaling_json(answer),
+    }
+
+
+def scaling_json(answer: Analysis) -> dict[str, Any]:
+    """The ``scaling`` object: the fit, the regimes and their intervals; ``refusal`` says why something is null."""
+    found, intervals = answer.regimes, answer.intervals
+    fit = None if found is None else found.fit
+    critical = None if intervals is None else intervals.b_crit
+    end = None if intervals is None else intervals.perfect_scaling_end
+    useful = None if intervals is None else intervals.max_useful_batch_size
+    return {
+        "s_min": None if fit is None else finite(fit.s_min),
+        "b_crit": None if fit is None else finite(fit.b_crit),
+        "b_crit_low": None if critical is None else finite(critical.low),
+        "b_crit_high": None if critical is None else finite(critical.high),
+        "b_crit_interval_from": answer.critical_from,
+        "e_min": None if fit is None else finite(fit.e_min),
+        "rms_log": None if fit is None else finite(fit.rms_log),
+        "family": None if fit is None else fit.best.family.value,
+        "families": [] if fit is None else [_family_json(family) for family in fit.families],
+        **_regimes_json(found),
+        "perfect_scaling_end_low": None if end is None else _whole(end.low),
+        "perfect_scaling_end_high": None if end is None else _whole(end.high),
+        "max_useful_batch_size_low": None if useful is None else _whole(useful.low),
+        "max_useful_batch_size_high": None if useful is None else _whole(useful.high),
+        "refusal": answer.refusal if found is None else found.fit_refusal,
+    }
+
+
+def finite(value: Any) -> Any:
+    """The value, or None for a number that JSON lacks.
+
+    >>> finite(float("nan")), finite(2), finite("a")
+    (None, 2, 'a')
+    """
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _regimes_json(found: Regimes | None) -> dict[str, Any]:
+    return {
+        "baseline": None if found is None else found.baseline.value,
+        "perfect_scaling_end": None if found is None else found.perfect_scaling_end,
+        "max_useful_batch_size": None if found is None else found.max_useful_batch_size,
+        "max_useful_reached": None if found is None else found.max_useful_reached,
+        "overhead_batch_size": None if found is None else found.overhead_batch_size,
+    }
+
+
+def _family_json(fit: FamilyFit) -> dict[str, Any]:
+    return {
+        "family": fit.family.value,
+        "s_min": finite(fit.s_min),
+        "b_crit": finite(fit.b_crit),
+        "sharpness": finite(fit.sharpness),
+        "rms_log": finite(fit.rms_log),
+        "aicc": finite(fit.aicc),
+    }
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)

@@ -1,0 +1,87 @@
+"""A curve from a CSV file with the columns batch_size and steps; everything else in it is left alone."""
+
+import csv
+import io
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from batchscale.errors import AnalysisError, one_line
+
+MAX_BYTES = 10_000_000
+MAX_ROWS = 100_000
+MAX_VALUE = 2.0**53
+
+
+def read_curve(path: Path | str) -> pl.DataFrame:
+    """The points of a curve file: a frame of ``batch_size`` and ``steps`` (Float64), by growing batch size.
+
+    An empty cell of ``steps`` is a batch size that did not reach the goal, and is left out.
+
+    Raises:
+        AnalysisError: the file cannot be read as such a table, with the line that cannot.
+    """
+    where = one_line(path, 300)
+    rows = _rows(_text(Path(path), where), where)
+    header = [name.strip() for name in next(rows, (0, []))[1]]
+    for name in ("batch_size", "steps"):
+        if header.count(name) != 1:
+            raise AnalysisError(
+                f"{where}: the first line must name the columns batch_size and steps, once each. Found "
+                f"{one_line(header) if header else 'nothing'}."
+            )
+    at_size, at_steps = header.index("batch_size"), header.index("steps")
+    points: dict[float, float] = {}
+    for line, row in rows:
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(row) != len(header):
+            raise AnalysisError(f"{where}, line {line}: a row has {len(header)} cells. Found {len(row)}.")
+        size = _number(row[at_size], "batch_size", where, line)
+        if size in points:
+            raise AnalysisError(f"{where}, line {line}: a batch size stands once in a curve. Found {size:g} again.")
+        points[size] = _number(row[at_steps], "steps", where, line) if row[at_steps].strip() else math.nan
+        if len(points) > MAX_ROWS:
+            raise AnalysisError(f"{where}: a curve has at most {MAX_ROWS} points. Found more.")
+    kept = sorted((size, steps) for size, steps in points.items() if not math.isnan(steps))
+    return pl.DataFrame(kept, schema={"batch_size": pl.Float64, "steps": pl.Float64}, orient="row")
+
+
+def _text(path: Path, where: str) -> str:
+    try:
+        if not path.is_file():
+            raise AnalysisError(
+                f"A curve is a CSV file with the columns batch_size and steps. Found no file at {where}."
+            )
+        if path.stat().st_size > MAX_BYTES:
+            raise AnalysisError(
+                f"{where}: a curve file has at most {MAX_BYTES:,} bytes. Found {path.stat().st_size:,}."
+            )
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise AnalysisError(f"{where}: a curve file is text in UTF-8. Found other bytes.") from None
+    except OSError as error:
+        raise AnalysisError(f"{where}: the file cannot be read ({one_line(error.strerror)}).") from None
+
+
+def _rows(text: str, where: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise AnalysisError(f"{where}, line {reader.line_num}: not a line of CSV ({one_line(error)}).") from None
+
+
+def _number(cell: str, name: str, where: str, line: int) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= MAX_VALUE:
+        raise AnalysisError(f"{where}, line {line}: {name} is a positive number. Found {one_line(repr(cell))}.")
+    if name == "batch_size" and not value.is_integer():
+        raise AnalysisError(f"{where}, line {line}: batch_size is a whole number. Found {one_line(repr(cell))}.")
+    return value

@@ -1,0 +1,122 @@
+"""Goals: does the answer depend on the one chosen, and which one should be chosen."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from batchscale.analysis.budgets import best_per_trial
+from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Thresholds, regimes
+from batchscale.analysis.results import steps_to_result
+from batchscale.errors import AnalysisError
+from batchscale.records.frames import Records
+from batchscale.spec import Goal, WorkloadName
+
+SENSITIVITY_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "dataset": pl.String,
+    "model": pl.String,
+    "optimizer": pl.String,
+    "goal": pl.String,
+    "points": pl.Int64,  # batch sizes that reached the goal
+    "missing": pl.Int64,  # batch sizes that did not
+    "perfect_scaling_end": pl.Int64,
+    "max_useful_batch_size": pl.Int64,
+    "max_useful_reached": pl.Boolean,
+    "s_min": pl.Float64,
+    "b_crit": pl.Float64,
+    "refusal": pl.String,  # why something is null
+}
+
+
+def goal_sensitivity(
+    records: Records,
+    goals: Iterable[Goal],
+    *,
+    baseline: Baseline | str = Baseline.ROBUST,
+    thresholds: Thresholds = DEFAULT_THRESHOLDS,
+) -> pl.DataFrame:
+    """The boundaries of the same curves over a range of goals (Figure 2): one row per workload and goal."""
+    results = steps_to_result(records, list(goals))
+    rows = []
+    for key, curve in results.group_by("dataset", "model", "optimizer", "goal", maintain_order=True):
+        points = curve.filter(pl.col("steps") > 0)
+        counts = (len(points), len(curve) - len(points))
+        try:
+            found = regimes(points, baseline=baseline, thresholds=thresholds)
+        except AnalysisError as error:
+            rows.append((*key, *counts, None, None, None, None, None, str(error)))
+            continue
+        fit = found.fit
+        rows.append(
+            (
+                *key,
+                *counts,
+                found.perfect_scaling_end,
+                found.max_useful_batch_size,
+                found.max_useful_reached,
+                None if fit is None else fit.s_min,
+                None if fit is None else fit.b_crit,
+                found.fit_refusal,
+            )
+        )
+    return pl.DataFrame(rows, schema=SENSITIVITY_SCHEMA, orient="row")
+
+
+def goal_sentence(sensitivity: pl.DataFrame) -> str:
+    """Whether the boundaries of one workload move with the goal, in words."""
+    known = sensitivity.filter(pl.col("perfect_scaling_end").is_not_null())
+    if len(known) < 2:
+        return "Fewer than two goals give a curve, so nothing can be said about how the goal matters."
+    ends = known["perfect_scaling_end"].to_list()
+    fits = known["b_crit"].drop_nulls().to_list()
+    factor = max(fits) / min(fits) if len(fits) > 1 else max(ends) / min(ends)
+    moved = "hardly depend" if factor <= 2 else "depend"
+    spread = f"the critical batch size varies by a factor {factor:.2g}" if len(fits) > 1 else f"a factor {factor:.2g}"
+    return (
+        f"Over {len(known)} goals the boundaries {moved} on the goal: perfect scaling ends between batch size "
+        f"{min(ends):,} and {max(ends):,}, {spread}."
+    )
+
+
+@dataclass(frozen=True)
+class GoalSuggestion:
+    """A goal that every study can be judged by, and the study that sets it."""
+
+    goal: Goal
+    trials: int
+    limiting_batch_size: int
+
+
+def suggest_goal(
+    records: Records, workload: WorkloadName, metric: str, *, trials: int = 5, maximize: bool = False, digits: int = 3
+) -> GoalSuggestion:
+    """The best goal that at least ``trials`` COMPLETE trials pass at every batch size, rounded to ``digits``.
+
+    Raises:
+        AnalysisError: a study has fewer such trials than that.
+    """
+    best = best_per_trial(records.workload(workload), workload, metric, maximize=maximize)
+    ranked = best.with_columns(pl.col("value").rank("ordinal", descending=maximize).over("batch_size").alias("rank"))
+    sizes = records.workload(workload).studies["batch_size"].to_list()
+    enough = ranked.filter(pl.col("rank") == trials)
+    short = sorted(set(sizes) - set(enough["batch_size"].to_list()))
+    if short or not sizes:
+        raise AnalysisError(
+            f"A goal for {workload} must be in reach of {trials} trials at every batch size. Batch size "
+            f"{short[0] if short else '-'} has fewer COMPLETE trials; ask for fewer, or run more."
+        )
+    limiting = enough.sort("value", descending=not maximize).row(0, named=True)
+    value = _beyond(float(limiting["value"]), digits, up=not maximize)
+    return GoalSuggestion(Goal(metric, value, maximize), trials, int(limiting["batch_size"]))
+
+
+def _beyond(value: float, digits: int, *, up: bool) -> float:
+    """The nearest number of so many digits that is strictly beyond, so that the value itself passes."""
+    if value == 0:
+        return 10.0**-digits if up else -(10.0**-digits)
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1)
+    count = math.floor(value / unit) + 1 if up else math.ceil(value / unit) - 1
+    found = float(f"{count * unit:.{digits + 2}g}")
+    passes = value < found if up else value > found
+    return found if passes else float(f"{(count + (1 if up else -1)) * unit:.{digits + 2}g}")

@@ -1,0 +1,118 @@
+"""The best metaparameters against batch size, and how far the popular heuristics for the learning rate are off.
+
+Figures 8, 21 and 22. The effective learning rate is η/(1-γ), with γ = 0 where there is no momentum (section 2.2).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import polars as pl
+
+from batchscale.analysis.outcomes import Outcome
+from batchscale.errors import AnalysisError
+
+EFFECTIVE = "effective_learning_rate"
+NEAR = 1.5  # trials within this factor of a heuristic's rate stand for it
+CLOSE = 2.0  # a heuristic "fits" as long as the best rate is within this factor of it
+
+
+class Heuristic(StrEnum):
+    """A rule of thumb for the learning rate when the batch grows b-fold: multiply by b, or by the root of b."""
+
+    LINEAR = "linear"
+    SQUARE_ROOT = "square_root"
+
+    @property
+    def power(self) -> float:
+        """The power of the batch size."""
+        return 1.0 if self is Heuristic.LINEAR else 0.5
+
+
+HEURISTIC_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "batch_size": pl.Int64,
+    "heuristic": pl.String,
+    "best": pl.Float64,  # the rate of the winning trial
+    "predicted": pl.Float64,  # by the heuristic, from the smallest batch size
+    "factor": pl.Float64,  # predicted / best
+    "slowdown": pl.Float64,  # fewest steps of the trials near the prediction / steps to result; null: none near reached
+}
+
+
+def add_effective_learning_rate(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with ``effective_learning_rate`` η/(1-γ); unchanged where there is no learning rate."""
+    if "learning_rate" not in frame.columns:
+        return frame
+    momentum = pl.col("momentum").fill_null(0.0) if "momentum" in frame.columns else pl.lit(0.0)
+    return frame.with_columns((pl.col("learning_rate") / (1 - momentum)).alias(EFFECTIVE))
+
+
+def heuristic_errors(results: pl.DataFrame, outcomes: pl.DataFrame, *, rate: str = EFFECTIVE) -> pl.DataFrame:
+    """How far the linear and square-root heuristics are off, at every batch size of one curve.
+
+    Args:
+        results: ``steps_to_result`` of one workload and goal.
+        outcomes: ``trial_outcomes`` of the same, for the slowdown.
+        rate: ``effective_learning_rate`` or ``learning_rate``.
+
+    Returns:
+        A frame of ``HEURISTIC_SCHEMA``; heuristics are drawn from the smallest batch size that reached the goal.
+    """
+    rated = add_effective_learning_rate(results)
+    if rate not in rated.columns:
+        raise AnalysisError(f"These trials have no '{rate}', so no heuristic can be judged.")
+    points = rated.filter(pl.col("steps").is_not_null() & pl.col(rate).is_not_null()).sort("batch_size")
+    trials = add_effective_learning_rate(outcomes).filter(pl.col("outcome") == Outcome.REACHED.value)
+    rows = []
+    for heuristic in Heuristic:
+        for size, steps, best in points.select("batch_size", "steps", rate).rows():
+            base_size, base_rate = points["batch_size"][0], points[rate][0]
+            predicted = base_rate * (size / base_size) ** heuristic.power
+            near = trials.filter(
+                (pl.col("batch_size") == size) & pl.col(rate).is_between(predicted / NEAR, predicted * NEAR)
+            )
+            fewest = near["steps_to_goal"].min() if len(near) else None
+            slowdown = None if fewest is None or not steps else float(str(fewest)) / steps
+            rows.append((size, heuristic.value, best, predicted, predicted / best, slowdown))
+    return pl.DataFrame(rows, schema=HEURISTIC_SCHEMA, orient="row")
+
+
+@dataclass(frozen=True)
+class HeuristicFit:
+    """How well one heuristic follows the best rates: rms of log2(predicted/best), and how far it stays close."""
+
+    heuristic: Heuristic
+    rms_log2: float
+    close_up_to: int
+    worst_factor: float
+
+
+def judge_heuristics(errors: pl.DataFrame) -> list[HeuristicFit]:
+    """Both heuristics, the better one first, each with the batch size up to which it stays within a factor two."""
+    fits = []
+    for heuristic in Heuristic:
+        rows = errors.filter(pl.col("heuristic") == heuristic.value).sort("batch_size")
+        if rows.is_empty():
+            continue
+        logs = np.log2(rows["factor"].to_numpy())
+        off = np.flatnonzero(np.abs(logs) > math.log2(CLOSE))
+        last = int(off[0]) - 1 if off.size else len(logs) - 1
+        worst = float(2 ** np.abs(logs).max())
+        fits.append(HeuristicFit(heuristic, float(np.sqrt((logs**2).mean())), int(rows["batch_size"][last]), worst))
+    return sorted(fits, key=lambda fit: fit.rms_log2)
+
+
+def heuristic_sentence(fits: list[HeuristicFit]) -> str:
+    """Which heuristic fits better and up to where, in words."""
+    if len(fits) < 2:
+        return "Too few points to judge the heuristics for the learning rate."
+    best, other = fits
+    names = {Heuristic.LINEAR: "linear", Heuristic.SQUARE_ROOT: "square-root"}
+    return (
+        f"The {names[best.heuristic]} heuristic follows the best learning rate better (off by a factor "
+        f"{2**best.rms_log2:.2g} typically, {best.worst_factor:.2g} at worst; within a factor two up to batch size "
+        f"{best.close_up_to:,}) than the {names[other.heuristic]} one ({2**other.rms_log2:.2g} typically, "
+        f"{other.worst_factor:.2g} at worst)."
+    )

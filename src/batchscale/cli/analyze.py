@@ -1,0 +1,77 @@
+"""``batchscale analyze``: the curve of a workload, its regimes, and how much to believe them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from batchscale.analysis import Analysis
+
+COLUMNS = ("batch size", "steps", "90 % interval", "examples", "trial", "reached", "diverged", "notes")
+
+
+def analyze(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A records tree, table or archive.", show_default=False)],
+    goal: Annotated[
+        str | None, typer.Option(help='"val/classification_error < 0.1". Default: the goal the studies were run for.')
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="dataset/model/optimizer, or a part of it. Default: all workloads.")
+    ] = None,
+    baseline: Annotated[
+        str, typer.Option(help="Perfect scaling line: robust (the smallest batch sizes agree) or first (the paper's).")
+    ] = "robust",
+    tau: Annotated[float, typer.Option(help="How far above the line still counts as perfect scaling.")] = 0.3,
+    useful: Annotated[float, typer.Option(help="How far above the fewest steps still counts as useful.")] = 0.2,
+    seed: Annotated[int, typer.Option(help="Seed of the resampling.", min=0)] = 0,
+    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object (a list for several workloads).")] = False,
+) -> None:
+    """Show steps to result against batch size with intervals, the three regimes, and what to do."""
+    from batchscale.analysis import Options, Resampling, Thresholds
+    from batchscale.analysis import analyze as analyze_workload
+    from batchscale.analysis.as_json import analysis_json
+    from batchscale.cli.choices import choose_goal, choose_workloads, open_records, parse_baseline
+    from batchscale.cli.output import print_json
+
+    options = Options(parse_baseline(baseline), Thresholds(perfect=tau, useful=useful), Resampling(seed=seed))
+    records = open_records(path)
+    chosen = choose_workloads(records, workload)
+    goals = [choose_goal(records, name, goal) for name in chosen]
+    answers = [analyze_workload(records, name, one, options) for name, one in zip(chosen, goals, strict=True)]
+    if json_:
+        objects = [analysis_json(answer) for answer in answers]
+        print_json(objects[0] if len(objects) == 1 else objects)
+        return
+    for i, answer in enumerate(answers):
+        if i:
+            typer.echo()
+        _print_answer(answer)
+
+
+def _print_answer(answer: "Analysis") -> None:
+    from batchscale.analysis import critical_sentence, three_sentences
+    from batchscale.cli.output import print_table
+
+    typer.echo(f"{answer.workload}, goal {answer.goal}")
+    print_table(COLUMNS, [_row(row) for row in answer.curve.iter_rows(named=True)], right=(0, 1, 2, 3, 4, 5, 6))
+    if answer.regimes is not None:
+        typer.echo(critical_sentence(answer.regimes, answer.intervals))
+    typer.echo()
+    for sentence in three_sentences(answer):
+        typer.echo(sentence)
+
+
+def _row(row: dict[str, object]) -> tuple[object, ...]:
+    low, high = row["steps_low"], row["steps_high"]
+    span = f"{low:,.0f} to {high:,.0f}" if isinstance(low, float) and isinstance(high, float) else None
+    notes = [
+        f"at edge: {row['edge']}" if row["at_edge"] else "",
+        f"{row['searches']} searches" if row["extra_searches"] else "",
+        f"{row['stopped']} stopped early" if row["stopped"] else "",
+        "still moves" if row["still_moves"] else "",
+        "one finisher: no interval" if row["interval_note"] else "",
+    ]
+    reached = f"{row['reached']}/{row['trials']}"
+    shown = "; ".join(note for note in notes if note)
+    return (row["batch_size"], row["steps"], span, row["examples"], row["trial_id"], reached, row["infeasible"], shown)

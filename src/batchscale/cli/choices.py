@@ -1,0 +1,80 @@
+"""What the analysis commands share: records, the workloads asked for and the goal of each."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from batchscale.errors import AnalysisError, BatchscaleError, SpecError, UnknownNameError
+
+if TYPE_CHECKING:
+    from batchscale.analysis import Baseline
+    from batchscale.records.frames import Records
+    from batchscale.spec import Goal, WorkloadName
+
+
+def open_records(path: Path) -> "Records":
+    """The records at a path; what was damaged and left out is said on standard error."""
+    from batchscale.records.open import read_records
+
+    records = read_records(path, lambda text: typer.echo(f"Notice: {text}", err=True))
+    if not records.workloads:
+        raise AnalysisError(f"{path}: there is no study here.")
+    return records
+
+
+def parse_baseline(text: str) -> "Baseline":
+    """The baseline of that name."""
+    from batchscale.analysis import Baseline
+    from batchscale.errors import one_line
+
+    if text not in list(Baseline):
+        raise SpecError(f"--baseline is robust or first. Found '{one_line(text)}'.")
+    return Baseline(text)
+
+
+def choose_workloads(records: "Records", text: str | None) -> "list[WorkloadName]":
+    """The workload of that name (or all whose name contains the text), or all."""
+    from batchscale.errors import one_line, suggest_names
+
+    if text is None:
+        return records.workloads
+    names = {str(name): name for name in records.workloads}
+    if text in names:
+        return [names[text]]
+    some = [name for key, name in names.items() if text in key]
+    if not some:
+        raise UnknownNameError(f"--workload: there are no records of '{one_line(text)}'; {suggest_names(text, names)}")
+    return some
+
+
+def choose_goal(records: "Records", workload: "WorkloadName", text: str | None) -> "Goal":
+    """The goal as given, or as the workload's studies have it."""
+    from batchscale.analysis import stored_goal
+    from batchscale.spec import Goal
+
+    if text is not None:
+        return Goal.parse(text)
+    goal = stored_goal(records, workload)
+    if goal is None:
+        raise SpecError(
+            f"The studies of {workload} do not say for which goal they were run; give --goal. "
+            f"{_hint(records, workload)}"
+        )
+    return goal
+
+
+def _hint(records: "Records", workload: "WorkloadName") -> str:
+    """A goal within reach, for the message; or the metrics there are."""
+    from batchscale.analysis import suggest_goal
+
+    schema = records.sources[workload]().collect_schema()
+    metrics = [name for name in schema if "/" in name]
+    order = sorted(metrics, key=lambda name: (not name.startswith("val/"), "classification" not in name))
+    for metric in order:
+        try:
+            found = suggest_goal(records, workload, metric, maximize="precision" in metric or "accuracy" in metric)
+        except BatchscaleError:
+            break
+        return f'At every batch size five trials or more reach --goal "{found.goal}".'
+    return f"Its metrics are {', '.join(metrics)}."

@@ -1,0 +1,135 @@
+"""The closing words of a run: the curve as a table and a drawing, the regimes in a sentence, and what to do next."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from batchscale.cli.curve_drawing import draw_curve
+from batchscale.cli.output import print_table
+
+if TYPE_CHECKING:
+    from batchscale.analysis import Regimes
+    from batchscale.spec import Plan
+
+OWN_KEY = "batchscale"
+
+
+@dataclass(frozen=True)
+class CurveRow:
+    """One study of the closing table. ``notes`` say what lowers the trust in it."""
+
+    batch_size: int
+    steps: int | None
+    trial_id: int | None
+    trials: int
+    reached: int
+    infeasible: int
+    notes: tuple[str, ...]
+
+
+def read_curve(root: Path, plan: "Plan") -> list[CurveRow]:
+    """The curve of a run's records, with the flags of its studies."""
+    from batchscale.analysis import steps_to_result
+    from batchscale.records import read_tree
+
+    records = read_tree(root).workload(plan.experiment.workload.name)
+    facts = {study["batch_size"]: study for study in records.studies.to_dicts()}
+    rows = steps_to_result(records, plan.experiment.goal).sort("batch_size").to_dicts()
+    return [
+        CurveRow(
+            row["batch_size"],
+            row["steps"],
+            row["trial_id"],
+            row["trials"],
+            row["reached"],
+            row["infeasible"],
+            study_notes(json.loads(facts[row["batch_size"]]["extra"])),
+        )
+        for row in rows
+    ]
+
+
+def study_notes(extra: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a study's own facts say about how far to trust it."""
+    own = extra.get(OWN_KEY, {})
+    verdict = own.get("verdict", {})
+    notes = [f"best at the edge of {edge['parameter']} ({edge['side']})" for edge in verdict.get("at_edge", ())]
+    if len(own.get("searches", ())) > 1:
+        notes.append(f"{len(own['searches'])} searches")
+    if verdict.get("short"):
+        notes.append("too few non-divergent trials")
+    if not verdict:
+        notes.append("not finished")
+    return tuple(notes)
+
+
+def print_closing(root: Path, plan: "Plan", expected: Mapping[int, int] | None = None) -> list[CurveRow]:
+    """Print the curve, the drawing and the regimes; ``expected`` steps stand beside the measured ones."""
+    rows = read_curve(root, plan)
+    typer.echo(f"\nSteps to result: {plan.experiment.workload.name}, goal {plan.experiment.goal}\n")
+    columns = ["batch size", "steps", "examples", "trial", "reached", "of", "infeasible", "notes"]
+    cells: list[list[object]] = [
+        [
+            row.batch_size,
+            row.steps,
+            None if row.steps is None else row.steps * row.batch_size,
+            row.trial_id,
+            row.reached,
+            row.trials,
+            row.infeasible,
+            "; ".join(row.notes),
+        ]
+        for row in rows
+    ]
+    if expected is not None:
+        columns.insert(2, "closed form")
+        for cell, row in zip(cells, rows, strict=True):
+            cell.insert(2, expected.get(row.batch_size))
+    print_table(columns, cells, right=range(len(columns) - 1))
+    points = [(row.batch_size, float(row.steps)) for row in rows if row.steps]
+    if points:
+        level = points[0][0] * points[0][1]
+        line = [(size, level / size) for size, _ in points]
+        others = [(size, float(steps)) for size, steps in (expected or {}).items()]
+        typer.echo("\n" + draw_curve(points, line=line, others=others))
+        legend = "● measured   ⠒ perfect scaling" + ("   ○ closed form" if expected else "")
+        typer.echo(f"       steps to result against batch size, both logarithmic: {legend}\n")
+    typer.echo(describe_regimes(rows))
+    return rows
+
+
+def describe_regimes(rows: list[CurveRow]) -> str:
+    """The three regimes in plain words, or why they cannot be told."""
+    import polars as pl
+
+    from batchscale.analysis import regimes
+    from batchscale.errors import AnalysisError
+
+    frame = pl.DataFrame(
+        {"batch_size": [row.batch_size for row in rows], "steps": [row.steps for row in rows]},
+        schema={"batch_size": pl.Int64, "steps": pl.Int64},
+    )
+    try:
+        return _say(regimes(frame), rows)
+    except AnalysisError as error:
+        return str(error)
+
+
+def _say(found: "Regimes", rows: list[CurveRow]) -> str:
+    perfect, useful = found.perfect_scaling_end, found.max_useful_batch_size
+    first, last = (f"{[r.batch_size for r in rows if r.steps][i]:,}" for i in (0, -1))
+    text = f"Perfect scaling: from {first} up to a batch size of {perfect:,} doubling the batch halves the steps. "
+    if not found.max_useful_reached:
+        return (
+            text + f"Diminishing returns: beyond that, up to {last}, each doubling saves less. "
+            f"Maximal data parallelism: not reached, steps still fall at {last}."
+        )
+    if useful > perfect:
+        text += f"Diminishing returns: from {perfect:,} to {useful:,} each doubling saves less. "
+    else:
+        text += "Diminishing returns: the bend is sharper than the spacing of batch sizes. "
+    return text + f"Maximal data parallelism: beyond {useful:,} nothing more is gained."

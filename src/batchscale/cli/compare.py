@@ -1,0 +1,91 @@
+"""``batchscale compare``: several curves held against the first."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from batchscale.analysis import Analysis, Options
+
+
+def compare(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="A B …", help="Records (each workload in them is a curve) or CURVE.csv files."),
+    ],
+    goal: Annotated[str | None, typer.Option(help="One goal for all. Default: the goal each was run for.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Only workloads whose name contains this.")] = None,
+    baseline: Annotated[str, typer.Option(help="Perfect scaling line: robust or first.")] = "robust",
+    normalise_at: Annotated[
+        int | None, typer.Option(help="Batch size of the overlay. Default: the smallest in common.", min=1)
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+) -> None:
+    """Compare how far curves scale: ratios of critical batch sizes with intervals, and a sentence for each."""
+    from batchscale.analysis import Options
+    from batchscale.analysis import compare as compare_curves
+    from batchscale.cli.choices import parse_baseline
+    from batchscale.cli.output import print_json
+
+    options = Options(parse_baseline(baseline))
+    answers: dict[str, Analysis] = {}
+    for path in paths:
+        for name, answer in _answers(path, goal, workload, options):
+            answers[name if name not in answers else f"{path}: {name}"] = answer
+    result = compare_curves(answers, options.resampling, normalise_at=normalise_at)
+    if json_:
+        print_json(
+            {
+                "curves": result.table.to_dicts(),
+                "normalised": result.overlay.to_dicts(),
+                "sentences": list(result.sentences),
+            }
+        )
+        return
+    _print_comparison(result.table.to_dicts())
+    typer.echo()
+    for sentence in result.sentences:
+        typer.echo(sentence)
+
+
+def _answers(path: Path, goal: str | None, workload: str | None, options: "Options") -> "list[tuple[str, Analysis]]":
+    from batchscale.analysis import analyze, analyze_points, read_curve
+    from batchscale.cli.choices import choose_goal, choose_workloads, open_records
+
+    if path.suffix.lower() == ".csv":
+        return [(path.stem, analyze_points(read_curve(path), options))]
+    records = open_records(path)
+    return [
+        (str(name), analyze(records, name, choose_goal(records, name, goal), options))
+        for name in choose_workloads(records, workload)
+    ]
+
+
+def _print_comparison(rows: list[dict[str, object]]) -> None:
+    from batchscale.cli.output import print_table
+
+    def number(value: object) -> str | None:
+        return f"{value:,.3g}" if isinstance(value, float) else None
+
+    def span(low: object, high: object) -> str | None:
+        return f"{low:,.3g} to {high:,.3g}" if isinstance(low, float) and isinstance(high, float) else None
+
+    print_table(
+        ("curve", "perfect scaling to", "useful to", "B_crit", "90 % interval", "ratio", "90 % interval"),
+        [
+            (
+                row["name"],
+                row["perfect_scaling_end"],
+                f"{'' if row['max_useful_reached'] else '≥ '}{row['max_useful_batch_size']:,}"
+                if row["max_useful_batch_size"] is not None
+                else None,
+                number(row["b_crit"]),
+                span(row["b_crit_low"], row["b_crit_high"]),
+                number(row["ratio"]),
+                span(row["ratio_low"], row["ratio_high"]),
+            )
+            for row in rows
+        ],
+        right=(1, 2, 3, 4, 5, 6),
+    )

@@ -1,0 +1,19 @@
+"""``batchscale export``: a table as a records tree again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    table: Annotated[Path, typer.Argument(help="A table made by batchscale import.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="The tree to write; nothing may be there.", show_default=False)],
+) -> None:
+    """Write a table in the published directory layout."""
+    from batchscale.records.table_export import export_records
+
+    summary = export_records(table, out)
+    typer.echo(
+        f"{summary.tree}: {summary.studies:,} studies, {summary.trials:,} trials, {summary.measurements:,} measurements"
+    )

@@ -1,0 +1,108 @@
+"""``batchscale import``: an archive or a records tree, once, into a table that answers at once."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from batchscale.cli.output import print_json
+
+if TYPE_CHECKING:
+    from batchscale.records.table_import import ImportSummary, Progress
+
+PROBLEMS_SHOWN = 20
+READING_SHARE = 0.9  # of the time of an import
+
+
+def import_(
+    source: Annotated[
+        Path, typer.Argument(help="A tar (plain, bz2, gz, xz, zst) or a records tree.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The table to make; nothing may be there.", show_default=False)],
+    verify: Annotated[
+        str | None,
+        typer.Option(metavar="SHA256", help="The archive's checksum, or batch_science for the published one."),
+    ] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Leave out what is not sound and import the rest.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a table that is there.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Import an archive or a records tree into a table.
+
+    The archive is read once and never unpacked. An import that was interrupted goes on where it stopped when the same
+    command is given again. The table appears when it is complete.
+    """
+    from batchscale.records.table_import import ImportOptions, import_records
+    from batchscale.records.table_source import looks_published
+
+    with _progress() as on_progress:
+        summary = import_records(
+            source,
+            out,
+            ImportOptions(keep_going=keep_going, verify=verify, overwrite=overwrite, on_progress=on_progress),
+        )
+    if looks_published(summary.source):
+        typer.echo(
+            "Notice: the archive has the size of the published one and another checksum. If it should be that one, "
+            "download it again.",
+            err=True,
+        )
+    _print_json(summary) if json_ else _print_summary(summary)
+
+
+def _print_summary(summary: "ImportSummary") -> None:
+    statuses = ", ".join(f"{count:,} {status}" for status, count in summary.trials.items())
+    typer.echo(f"{summary.table}: {summary.workloads:,} workloads, {summary.studies:,} studies")
+    typer.echo(f"trials        {sum(summary.trials.values()):,} ({statuses})")
+    typer.echo(f"measurements  {summary.measurements:,}")
+    typer.echo(f"metrics       {', '.join(summary.metrics)}")
+    typer.echo(f"problems      {len(summary.problems):,}")
+    for problem in summary.problems[:PROBLEMS_SHOWN]:
+        typer.echo(f"  {problem}", err=True)
+    if len(summary.problems) > PROBLEMS_SHOWN:
+        typer.echo(f"  and {len(summary.problems) - PROBLEMS_SHOWN:,} more, all in the table's manifest.json", err=True)
+    if not summary.complete:
+        typer.echo("Notice: the archive is damaged. The table has what stands before the damage.", err=True)
+
+
+def _print_json(summary: "ImportSummary") -> None:
+    print_json(
+        {
+            "table": str(summary.table),
+            "workloads": summary.workloads,
+            "studies": summary.studies,
+            "trials": summary.trials,
+            "measurements": summary.measurements,
+            "metrics": list(summary.metrics),
+            "problems": list(summary.problems),
+            "complete": summary.complete,
+            "source": summary.source,
+        }
+    )
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[["Progress"], None]]:
+    """A bar with an estimate of the time left, in a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=1.0)
+
+        def show(progress: "Progress") -> None:
+            done = READING_SHARE * progress.read + (1 - READING_SHARE) * progress.written
+            what = "writing" if progress.written else "reading"
+            bar.update(task, completed=done, description=f"{what}, {progress.trials:,} trials")
+
+        yield show

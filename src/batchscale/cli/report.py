@@ -1,0 +1,35 @@
+"""``batchscale report``: one page that a person reads first."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A records tree, a table or an archive.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The .html file to write.")] = Path("report.html"),
+    goal: Annotated[
+        str | None,
+        typer.Option(
+            "--goal", help="Such as 'val/classification_error < 0.1'. Default: the records'.", show_default=False
+        ),
+    ] = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option("--workload", help="Only dataset/model/optimizer; may be given again.", show_default=False),
+    ] = None,
+) -> None:
+    """Write a self-contained HTML report: the answer in words, the curve, and how far to trust it."""
+    from batchscale.figures.selection import select_records
+    from batchscale.records import read_records
+    from batchscale.report.page import check_report_path, write_report
+    from batchscale.spec import Goal
+
+    check_report_path(out)
+    wanted = None if goal is None else Goal.parse(goal)
+    records = read_records(path, lambda text: typer.echo(f"Notice: {text}", err=True))
+    write_report(select_records(records, workload or []), out, wanted, name=path.name or "records")
+    typer.echo(str(out))

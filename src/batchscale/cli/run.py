@@ -1,0 +1,81 @@
+"""``batchscale run``: from an experiment file to a finished records tree."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from batchscale.cli.live import duration, make_display
+
+if TYPE_CHECKING:
+    from batchscale.runners.session import RunOutcome, RunSettings
+    from batchscale.spec import Plan
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="The experiment file (TOML).")],
+    out: Annotated[Path, typer.Option("--out", help="The folder of the records; a run there is continued.")],
+    runner: Annotated[
+        str, typer.Option(help="Where trials are trained: local (worker processes) or inline.")
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Worker processes. Default: one per accelerator, else per core.")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
+    retries: Annotated[int, typer.Option(min=0, help="How often a trial is tried again when its worker fails.")] = 3,
+    retry_incomplete: Annotated[
+        bool, typer.Option("--retry-incomplete", help="Train INCOMPLETE trials of an earlier run again.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only what needs attention.")] = False,
+) -> None:
+    """Run an experiment, or continue it: the same command after any stop goes on where it was."""
+    from batchscale.runners.preflight import make_checked_plan
+    from batchscale.runners.session import RunSettings
+    from batchscale.spec import read_experiment
+
+    plan = make_checked_plan(read_experiment(file), data_dir)
+    settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete)
+    outcome = run_shown(plan, out, settings, quiet)
+    again = f"batchscale run {file} --out {out}"
+    if not report_outcome(outcome, out, again):
+        return
+    from batchscale.cli.closing import print_closing
+
+    print_closing(out, plan)
+    typer.echo(f"\nRecords: {out}\nNext:    batchscale analyze {out}")
+
+
+def run_shown(plan: "Plan", out: Path, settings: "RunSettings", quiet: bool) -> "RunOutcome":
+    """Run a plan with a display on standard error."""
+    from batchscale.runners.session import run_plan
+
+    display = make_display(quiet)
+    try:
+        return run_plan(plan, out, settings, display.show)
+    finally:
+        display.close()
+
+
+def report_outcome(outcome: "RunOutcome", out: Path, again: str) -> bool:
+    """Say how the run ended; True if it is finished. A stopped run exits with the code for "requeue me"."""
+    from batchscale.runners.driver import Result
+    from batchscale.runners.signals import REQUEUE
+
+    snapshot = outcome.snapshot
+    if outcome.result is Result.STOPPED:
+        done = sum(study.done for study in snapshot.studies)
+        typer.echo(
+            f"Stopped after {duration(snapshot.elapsed_s)} with {done} of {len(snapshot.studies)} studies done; "
+            f"nothing is lost. Go on with:\n  {again}",
+            err=True,
+        )
+        raise typer.Exit(REQUEUE)
+    if snapshot.given_up:
+        typer.echo(
+            f"{snapshot.given_up} trial(s) could not be trained and are INCOMPLETE, with the reason in their "
+            f"metadata.json. To try them again: {again} --retry-incomplete",
+            err=True,
+        )
+    steps = sum(study.trial_steps for study in snapshot.studies)
+    typer.echo(f"Finished in {duration(snapshot.elapsed_s)}: {steps:,} trial-steps, records in {out}", err=True)
+    return True

@@ -1,0 +1,106 @@
+"""``batchscale status``: how a run stands, from another terminal. Reads only, locks nothing."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from batchscale.cli.live import describe_run, draw_snapshot
+from batchscale.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from batchscale.runners.snapshot import Snapshot
+
+WATCH_EVERY_S = 1.0
+
+
+def status(
+    folder: Annotated[Path, typer.Argument(help="The folder of the records.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until the run ends.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show how a run stands: running, silent, stopped or finished; trials, best steps, time left."""
+    if as_json:
+        snapshot, state = _look(folder)
+        print_json({"state": state, **snapshot.to_json()})
+    elif watch and sys.stdout.isatty():
+        _watch(folder)
+    else:
+        while True:
+            snapshot, state = _look(folder)
+            _print(snapshot, state)
+            if not watch or state in ("finished", "stopped"):
+                return
+            time.sleep(WATCH_EVERY_S)
+
+
+def _look(folder: Path) -> "tuple[Snapshot, str]":
+    from batchscale.errors import RunError
+    from batchscale.runners.snapshot import SILENT_AFTER_S, is_running, read_snapshot
+
+    snapshot = read_snapshot(folder)
+    running = is_running(folder)
+    if snapshot is None:
+        hint = "It has only just begun" if running else "Start one with 'batchscale run FILE --out FOLDER'"
+        raise RunError(f"{folder}: a folder that 'batchscale run' writes has a status. Found none. {hint}.")
+    if snapshot.finished:
+        return snapshot, "finished"
+    if not running:
+        return snapshot, "stopped"
+    # a clock that was set back must not make a silent run look alive for hours: the distance counts, not the sign
+    if abs(time.time() - snapshot.written_at) > SILENT_AFTER_S:
+        heard = time.strftime("%H:%M", time.localtime(snapshot.written_at))
+        return snapshot, f"not heard from since {heard}"
+    return snapshot, "running"
+
+
+def _headline(snapshot: "Snapshot", state: str) -> str:
+    advice = "; run the same command again to go on" if state == "stopped" else ""
+    return f"{state}{advice}\n{snapshot.workload}, goal {snapshot.goal}\n{describe_run(snapshot)}"
+
+
+def _print(snapshot: "Snapshot", state: str) -> None:
+    typer.echo(_headline(snapshot, state))
+    for text in (snapshot.paused, snapshot.notice):
+        if text:
+            typer.echo(text)
+    columns = (
+        "batch size",
+        "search",
+        "complete",
+        "wanted",
+        "infeasible",
+        "in training",
+        "reached",
+        "best steps",
+        "done",
+    )
+    rows = [
+        (
+            s.batch_size,
+            s.search,
+            s.complete,
+            s.wanted * s.search,
+            s.infeasible,
+            s.running,
+            s.reached,
+            s.best_steps,
+            f"{s.share:.0%}",
+        )
+        for s in snapshot.studies
+    ]
+    print_table(columns, rows, right=range(9))
+
+
+def _watch(folder: Path) -> None:
+    from rich.live import Live
+
+    with Live(auto_refresh=False) as live:
+        while True:
+            snapshot, state = _look(folder)
+            live.update(draw_snapshot(snapshot, _headline(snapshot, state)), refresh=True)
+            if state in ("finished", "stopped"):
+                return
+            time.sleep(WATCH_EVERY_S)

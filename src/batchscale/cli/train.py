@@ -1,0 +1,154 @@
+"""``batchscale train``: one trial with given metaparameters, live."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from batchscale.errors import RunError, SpecError, one_line, suggest_names
+
+if TYPE_CHECKING:
+    from batchscale.spec import EvaluationPlan, Goal, WorkloadSpec
+    from batchscale.training.progress import Row, TrialProgress
+    from batchscale.workloads.workload import Workload
+
+
+def train(
+    workload: Annotated[str, typer.Argument(help="DATASET/MODEL/OPTIMIZER, or an experiment file.")],
+    batch_size: Annotated[int, typer.Option("--batch-size", "-b", min=1, help="Examples per optimizer step.")],
+    steps: Annotated[int, typer.Option(min=1, help="The step budget.")],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A metaparameter, such as learning_rate=0.1; may be repeated.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Fixes initialisation, data order and dropout.")] = 0,
+    evaluate_every: Annotated[int | None, typer.Option(min=1, help="Steps between measurements.")] = None,
+    early_stop: Annotated[
+        str | None, typer.Option(help='Stop once a metric is beyond a value: "train/cross_entropy_error < 0.5".')
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder of the records tree to write.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the trial in --out, also beyond its budget.")
+    ] = False,
+    precision: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    microbatch: Annotated[int | None, typer.Option(min=1, help="Examples per gradient; default: what fits.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
+    profile: Annotated[Path | None, typer.Option(help="Write a JAX trace of the training to this folder.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document per measurement.")] = False,
+) -> None:
+    """Train one trial and show its measurements as they are taken."""
+    from batchscale.runners.signals import REQUEUE, StopFlag
+    from batchscale.training.profiling import profiled
+    from batchscale.training.progress import EngineSettings, Precision
+    from batchscale.training.single_trial import SingleTrial, train_single
+    from batchscale.workloads.registry import get_workload
+
+    if precision not in list(Precision):
+        raise SpecError(f"--precision is one of {', '.join(Precision)}. Found {one_line(repr(precision))}.")
+    if resume and out is None:
+        raise RunError("--resume needs --out: the records tree with the trial to go on with.")
+    spec, evaluation, fixed = _read_target(workload)
+    loaded = get_workload(spec, data_dir)
+    trial = SingleTrial(
+        batch_size=_checked_size(loaded, batch_size),
+        steps=steps,
+        parameters=fixed | _parse_settings(set_ or []),
+        evaluation=_with_every(evaluation, loaded, evaluate_every),
+        seed=seed,
+        early_stop=_parse_early_stop(early_stop, loaded),
+        out=out,
+        resume=resume,
+        settings=EngineSettings(precision=Precision(precision), microbatch=microbatch),
+    )
+    screen = Screen(steps, json_)
+    with profiled(profile), StopFlag() as stop:
+        outcome = train_single(loaded, trial, screen.show, lambda: stop.is_set)
+    screen.close(outcome.stop_reason, outcome.steps)
+    if outcome.stop_reason == "stopped":
+        typer.echo("Stopped. Give the same command with --resume to go on." if out else "Stopped.", err=True)
+        raise typer.Exit(REQUEUE)
+
+
+class Screen:
+    """The measurements as lines: a table for people, JSON lines for programs."""
+
+    def __init__(self, steps: int, as_json: bool) -> None:
+        self._steps, self._as_json = steps, as_json
+        self._width = max(4, len(f"{steps:,}"))
+        self._names: tuple[str, ...] = ()
+
+    def show(self, row: "Row", progress: "TrialProgress") -> None:
+        """One measurement."""
+        step, values = row
+        if self._as_json:
+            from batchscale.cli.output import print_json_line
+
+            print_json_line({"step": step, **values})
+            return
+        if not self._names:
+            self._names = tuple(values)
+            header = "  ".join(["step".rjust(self._width), *self._names])
+            typer.echo(typer.style(header, bold=True) if sys.stdout.isatty() else header)
+        cells = [f"{values[name]:.6g}".rjust(len(name)) for name in self._names]
+        rate = progress.timing.get("examples_per_s")
+        speed = f"  {rate:,.0f} examples/s" if rate else ""
+        typer.echo("  ".join([f"{step:,}".rjust(self._width), *cells]) + speed)
+
+    def close(self, reason: str, step: int) -> None:
+        """How the trial ended."""
+        words = {
+            "budget": "Trained to the step budget",
+            "goal": "Early stop reached",
+            "diverged": "Training diverged (INFEASIBLE)",
+            "stopped": "Stopped",
+        }
+        typer.echo(f"{words[reason]} at step {step:,} of {self._steps:,}.", err=self._as_json)
+
+
+def _read_target(text: str) -> "tuple[WorkloadSpec, EvaluationPlan, dict[str, float]]":
+    from batchscale.spec import EvaluationPlan, WorkloadName, WorkloadSpec, read_experiment
+
+    if text.endswith(".toml"):
+        experiment = read_experiment(Path(text))
+        return experiment.workload, experiment.evaluation, dict(experiment.search.fixed)
+    return WorkloadSpec(WorkloadName.parse(text)), EvaluationPlan(count=20), {}
+
+
+def _parse_settings(texts: list[str]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for text in texts:
+        name, sign, number = text.partition("=")
+        try:
+            values[name.strip()] = float(number)
+        except ValueError:
+            sign = ""
+        if not sign:
+            raise SpecError(f"--set is written name=number, such as learning_rate=0.1. Found {one_line(repr(text))}.")
+    return values
+
+
+def _checked_size(workload: "Workload", batch_size: int) -> int:
+    from batchscale.spec import BatchSizes
+
+    BatchSizes((batch_size,)).resolve(workload.dataset.num_train_examples)
+    return batch_size
+
+
+def _with_every(plan: "EvaluationPlan", workload: "Workload", every: int | None) -> "EvaluationPlan":
+    from dataclasses import replace
+
+    examples = {split: count for split, count in plan.examples.items() if split in workload.dataset.splits}
+    return replace(plan, examples=examples, every=every or plan.every)
+
+
+def _parse_early_stop(text: str | None, workload: "Workload") -> "Goal | None":
+    from batchscale.spec import Goal
+
+    if text is None:
+        return None
+    goal = Goal.parse(text)
+    metrics = {metric.name: metric for metric in workload.metrics}
+    if goal.metric_name not in metrics or goal.split not in workload.dataset.splits:
+        valid = [f"{split}/{name}" for split in workload.dataset.splits for name in metrics]
+        raise SpecError(f"--early-stop: '{goal.metric}' is not measured; {suggest_names(goal.metric, valid)}")
+    return goal

@@ -1,0 +1,265 @@
+"""The curve of one workload with all that is known about it: regimes, intervals, points to be trusted less."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from batchscale.analysis import Analysis, Baseline, Options, analyze
+from batchscale.errors import BatchscaleError
+from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale
+from batchscale.figures.curves import BATCH_SIZE, STEPS, perfect_lines
+from batchscale.figures.layout import (
+    WIDE,
+    Chart,
+    PanelSize,
+    finish,
+    inline,
+    layered,
+    missing_panel,
+    panel_grid,
+    panel_title,
+)
+from batchscale.figures.names import goal_label, workload_label
+from batchscale.figures.notes import note_frame, panel_notes, workload_values
+from batchscale.figures.theme import LIGHT, Theme
+from batchscale.records.frames import Records
+from batchscale.spec import Goal
+
+CURVE_DETAIL_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "panel": pl.String,
+    "series": pl.String,
+    "dataset": pl.String,
+    "model": pl.String,
+    "optimizer": pl.String,
+    "goal": pl.String,
+    "batch_size": pl.Int64,
+    "steps": pl.Float64,
+    "steps_low": pl.Float64,
+    "steps_high": pl.Float64,
+    "value": pl.Float64,
+    "perfect": pl.Float64,
+    "trial_id": pl.Int64,
+    "trials": pl.Int64,
+    "reached": pl.Int64,
+    "infeasible": pl.Int64,
+    "flags": pl.String,
+    "perfect_scaling_end": pl.Int64,  # the boundaries stand in every row
+    "max_useful_batch_size": pl.Int64,
+    "max_useful_reached": pl.Boolean,
+    "note": pl.String,
+}
+
+
+def curve_frame(records: Records, goal: Goal, *, baseline: Baseline | str = Baseline.ROBUST) -> pl.DataFrame:
+    """The curve of every workload, a panel each: a frame of ``CURVE_DETAIL_SCHEMA``."""
+    frames = []
+    for name in records.workloads:
+        try:
+            frames.append(analysis_frame(analyze(records, name, goal, Options(Baseline(baseline)))))
+        except BatchscaleError as error:
+            place = {"panel": workload_label(name), "goal": str(goal), **workload_values(name)}
+            frames.append(note_frame(CURVE_DETAIL_SCHEMA, str(error), **place))
+    return pl.concat(frames) if frames else pl.DataFrame(schema=CURVE_DETAIL_SCHEMA)
+
+
+def analysis_frame(answer: Analysis) -> pl.DataFrame:
+    """The frame of one workload that has been analysed."""
+    found = answer.regimes
+    title = workload_label(answer.workload) if answer.workload else "curve"
+    first = answer.curve.filter(pl.col("steps") > 0).sort("batch_size").head(1)
+    lone = float(first["steps"][0]) * int(first["batch_size"][0]) if len(first) else None
+    examples = found.baseline_examples if found else lone
+    rows = (
+        answer.curve.sort("batch_size")
+        .with_columns(
+            pl.lit(title).alias("panel"),
+            pl.lit(title).alias("series"),
+            pl.when(pl.col("steps") > 0).then(pl.col("steps")).cast(pl.Float64).alias("value"),
+            (pl.lit(examples, dtype=pl.Float64) / pl.col("batch_size")).alias("perfect"),
+            pl.Series(
+                "flags", [point_flags(row) for row in answer.curve.sort("batch_size").to_dicts()], dtype=pl.String
+            ),
+            pl.lit(found.perfect_scaling_end if found else None, dtype=pl.Int64).alias("perfect_scaling_end"),
+            pl.lit(found.max_useful_batch_size if found else None, dtype=pl.Int64).alias("max_useful_batch_size"),
+            pl.lit(found.max_useful_reached if found else None, dtype=pl.Boolean).alias("max_useful_reached"),
+            pl.lit(None, dtype=pl.String).alias("note"),
+        )
+        .select(pl.col(name).cast(kind) for name, kind in CURVE_DETAIL_SCHEMA.items())
+    )
+    place: dict[str, object] = {"panel": title, "series": title, "goal": str(answer.goal)}
+    place |= workload_values(answer.workload) if answer.workload else {}
+    return pl.concat([rows, *(note_frame(CURVE_DETAIL_SCHEMA, note, **place) for note in what_is_missing(answer))])
+
+
+def point_flags(row: Mapping[str, Any]) -> str | None:
+    """Why a point is to be trusted less, in words; None if there is no reason."""
+    if row["steps"] is None:
+        return None
+    flags = []
+    if row["at_edge"]:
+        flags.append(f"best trial at an edge of its search space ({row['edge']})")
+    if row["still_moves"]:
+        flags.append(str(row["verdict"]))
+    if row["extra_searches"]:
+        flags.append(f"searched {row['searches']} times")
+    return "; ".join(flags) or None
+
+
+def what_is_missing(answer: Analysis) -> list[str]:
+    """Sentences on what the records could not tell."""
+    curve = answer.curve
+    unreached = curve.filter(pl.col("steps").is_null()).sort("batch_size")["batch_size"]
+    if len(unreached) == len(curve):
+        return [f"None of the {int(curve['trials'].sum() or 0):,} COMPLETE trials reached {answer.goal}."]
+    sizes = ", ".join(f"{size:,}" for size in unreached)
+    missing = [f"No trial reached the goal at batch size {sizes}."] if len(unreached) else []
+    if answer.refusal:
+        missing.append(answer.refusal)
+    elif answer.regimes is not None and answer.regimes.fit_refusal:
+        missing.append(answer.regimes.fit_refusal)
+    return missing
+
+
+def plot_curve(
+    frame: pl.DataFrame,
+    *,
+    theme: Theme = LIGHT,
+    title: str | None = None,
+    columns: int = 2,
+    size: PanelSize | None = None,
+) -> Chart:
+    """A panel per workload: regimes shaded, perfect scaling dashed, intervals as bars, doubtful points hollow."""
+    parts = frame.partition_by("panel", maintain_order=True)
+    room = size or (WIDE if len(parts) == 1 else PanelSize(380, 280))
+    charts: list[Chart] = [_panel(part, theme, room) for part in parts]
+    if not charts:
+        charts = [missing_panel("", "no workloads to draw", theme, room)]
+    return finish(panel_grid(charts, columns), theme, title)
+
+
+def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize) -> Chart:
+    title = frame["panel"][0]
+    points = frame.drop_nulls("value")
+    notes = [f"goal: {_goal_words(frame['goal'][0])}", *panel_notes(frame)]
+    if points["flags"].drop_nulls().len():
+        notes.append("hollow points are to be trusted less")
+    if points.is_empty():
+        return missing_panel(title, "; ".join(panel_notes(frame)), theme, size)
+    x_span = log_range(points["batch_size"], margin=0.5)
+    ends = pl.concat([points["value"], points["steps_low"].drop_nulls(), points["steps_high"].drop_nulls()])
+    y_span = log_range(ends, margin=0.8)
+    at_most = max(4, size.width // 55)
+    x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=log_axis(BATCH_SIZE, x_span, at_most))
+    y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis(STEPS, y_span))
+    base = alt.Chart(inline(points))
+    layers = [
+        *_regime_shades(points, theme, x_span, size),
+        perfect_lines(points, theme, x, y_span),
+        *_intervals(points, theme, x, y_span),
+        base.mark_line(strokeWidth=2, color=theme.series[0]).encode(x=x, y=y),
+        *_dots(points, theme, x, y),
+    ]
+    return layered(layers, panel_title(title, notes, size.width), size)
+
+
+def _goal_words(text: str) -> str:
+    return goal_label(Goal.parse(text))
+
+
+def _regime_shades(points: pl.DataFrame, theme: Theme, x_span: LogRange, size: PanelSize) -> list[alt.Chart]:
+    """Perfect scaling on the left and maximal data parallelism on the right, shaded; returns diminish between."""
+    end, useful, reached = points.select("perfect_scaling_end", "max_useful_batch_size", "max_useful_reached").row(0)
+    if end is None:
+        return []
+    low, high = x_span.domain
+    areas = [(low, float(end), "perfect scaling", theme.shade[0])]
+    if float(end) < useful:
+        areas.append((float(end), float(useful) if reached else high, "diminishing returns", theme.ground))
+    if reached and useful < high:
+        areas.append((float(max(useful, end)), high, "maximal data parallelism", theme.shade[1]))
+    layers: list[alt.Chart] = []
+    for start, stop, words, colour in areas:
+        if stop <= start:
+            continue
+        data = alt.Chart(alt.InlineData(values=[{"from": start, "to": stop, "middle": (start * stop) ** 0.5}]))
+        layers.append(
+            data.mark_rect(color=colour, aria=False).encode(x=alt.X("from:Q", scale=log_scale(x_span)), x2="to:Q")
+        )
+        lines = _fit_words(words, start, stop, x_span, size)
+        if lines:
+            # Below the start of the curve and above its end: where a falling curve leaves room.
+            below = words == "perfect scaling"
+            text = data.mark_text(
+                text=lines,
+                baseline="bottom" if below else "top",
+                dy=-6 - 12 * (len(lines) - 1) if below else 6,
+                fontSize=10.5,
+                lineHeight=12,
+                color=theme.muted,
+                aria=False,
+            )
+            at = alt.value(size.height if below else 0)
+            layers.append(text.encode(x=alt.X("middle:Q", scale=log_scale(x_span)), y=at))
+    return layers
+
+
+def _fit_words(words: str, start: float, stop: float, span: LogRange, size: PanelSize) -> list[str]:
+    """The name of a regime in as many lines as its width asks for; none if even a word does not fit."""
+    width = math.log(stop / start, span.base) / (span.high - span.low) * size.width
+    one, each = [words], words.split(" ")
+    for lines in (one, [each[0], " ".join(each[1:])], each):
+        if max(len(line) for line in lines) * 5.6 <= width:
+            return lines
+    return []
+
+
+def _intervals(points: pl.DataFrame, theme: Theme, x: alt.X, y_span: LogRange) -> list[alt.Chart]:
+    known = points.drop_nulls(["steps_low", "steps_high"])
+    if known.is_empty():
+        return []
+    bars: alt.Chart = (
+        alt.Chart(inline(known))
+        .mark_rule(color=theme.series[0], strokeWidth=5, opacity=0.3, aria=False)
+        .encode(x=x, y=alt.Y("steps_low:Q", scale=log_scale(y_span)), y2="steps_high:Q")
+    )
+    return [bars]
+
+
+def _dots(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    kinds = [
+        ("every reason to trust", points.filter(pl.col("flags").is_null())),
+        ("doubtful", points.drop_nulls("flags")),
+    ]
+    layers = []
+    for kind, rows in kinds:
+        if rows.is_empty():
+            continue
+        doubtful = kind == "doubtful"
+        layers.append(
+            alt.Chart(inline(rows))
+            .mark_point(
+                size=70 if doubtful else 50, filled=True, opacity=1, strokeWidth=2,
+                fill=theme.ground if doubtful else theme.series[0], stroke=theme.bad if doubtful else theme.series[0],
+            )
+            .encode(x=x, y=y, tooltip=_tooltips(doubtful, not rows["steps_low"].is_null().all()))
+        )  # fmt: skip
+    return layers
+
+
+def _tooltips(doubtful: bool, intervals: bool) -> list[alt.Tooltip]:
+    shown = [
+        alt.Tooltip("batch_size:Q", title="batch size", format=","),
+        alt.Tooltip("steps:Q", title=STEPS, format=",.0f"),
+        alt.Tooltip("trial_id:Q", title="trial"),
+        alt.Tooltip("reached:Q", title="trials that reached the goal"),
+        alt.Tooltip("trials:Q", title="trials"),
+    ]
+    if intervals:
+        shown[2:2] = [
+            alt.Tooltip("steps_low:Q", title="interval from", format=",.0f"),
+            alt.Tooltip("steps_high:Q", title="to", format=",.0f"),
+        ]
+    return [*shown, alt.Tooltip("flags:N", title="trust less")] if doubtful else shown

@@ -1,0 +1,177 @@
+"""The 24 figures of the paper as recipes: records to frame, frame to chart.
+
+Sizes of training sets are the paper's; the workloads, goals and budgets are in ``paper_curves`` and ``paper_trials``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from batchscale.errors import UnknownNameError, one_line, suggest_names
+from batchscale.figures import paper_curves, paper_trials
+from batchscale.figures.budget import budget_frame, plot_budget
+from batchscale.figures.curve_frame import CurvePanel, curves_frame
+from batchscale.figures.curves import plot_curves
+from batchscale.figures.effective import effective_frame, plot_effective
+from batchscale.figures.layout import Chart, PanelSize
+from batchscale.figures.metaparameter import metaparameter_frame, plot_metaparameter
+from batchscale.figures.paper_trials import FIXED_MOMENTUM, zoomed_limits
+from batchscale.figures.space import plot_space, space_frame
+from batchscale.figures.split import plot_split, split_frame
+from batchscale.figures.theme import Theme
+from batchscale.figures.training import plot_training, training_frame
+from batchscale.figures.trial_map import map_frame, plot_map
+from batchscale.records.frames import Records
+
+PREFIX = "paper-"
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """One figure of the paper: what it shows, its data function and its chart function."""
+
+    number: int
+    title: str
+    data: Callable[[Records], pl.DataFrame]
+    plot: Callable[[pl.DataFrame, Theme, str], Chart]
+
+    @property
+    def name(self) -> str:
+        """How the command line calls it: ``paper-1``."""
+        return f"{PREFIX}{self.number}"
+
+    def draw(self, frame: pl.DataFrame, theme: Theme) -> Chart:
+        """The chart of a frame made by ``data``."""
+        return self.plot(frame, theme, f"Figure {self.number}. {self.title}")
+
+
+def find_paper_figure(name: str) -> PaperFigure:
+    """The recipe called ``paper-N``."""
+    if name not in PAPER_FIGURES:
+        raise UnknownNameError(
+            f"The paper has figures 1 to 24. Found '{one_line(name)}'; {suggest_names(name, PAPER_FIGURES)}"
+        )
+    return PAPER_FIGURES[name]
+
+
+def _steps(panels: Callable[[], list[CurvePanel]]) -> Callable[[Records], pl.DataFrame]:
+    return lambda records: curves_frame(records, panels())
+
+
+def _plain(frame: pl.DataFrame, theme: Theme, title: str) -> Chart:
+    return plot_curves(frame, theme=theme, title=title)
+
+
+def _normalised(frame: pl.DataFrame, theme: Theme, title: str) -> Chart:
+    return plot_curves(frame, theme=theme, title=title, normalised=True)
+
+
+def _goals(frame: pl.DataFrame, theme: Theme, title: str) -> Chart:
+    return plot_curves(frame, theme=theme, title=title, ordered=True)
+
+
+def _best(metaparameter: str) -> Callable[[Records], pl.DataFrame]:
+    return lambda records: metaparameter_frame(records, paper_curves.figure_1(), metaparameter, FIXED_MOMENTUM)
+
+
+def _metaparameter(frame: pl.DataFrame, theme: Theme, title: str) -> Chart:
+    return plot_metaparameter(frame, theme=theme, title=title)
+
+
+def _map(columns: int) -> Callable[[pl.DataFrame, Theme, str], Chart]:
+    return lambda frame, theme, title: plot_map(frame, theme=theme, title=title, columns=columns)
+
+
+def _budget(frame: pl.DataFrame, theme: Theme, title: str) -> Chart:
+    return plot_budget(frame, theme=theme, title=title)
+
+
+def _zoomed(frame: pl.DataFrame, theme: Theme, title: str) -> Chart:
+    return plot_budget(frame, theme=theme, title=title, limits=zoomed_limits(frame), size=PanelSize(340, 300))
+
+
+def _one_of_figure_11(letter: str) -> Callable[[Records], pl.DataFrame]:
+    return lambda records: budget_frame(
+        records, [panel for panel in paper_trials.figure_11() if panel.title.startswith(f"({letter})")]
+    )
+
+
+def _split(frame: pl.DataFrame, theme: Theme, title: str) -> Chart:
+    return plot_split(frame, theme=theme, title=title)
+
+
+def _space(frame: pl.DataFrame, theme: Theme, title: str) -> Chart:
+    return plot_space(frame, theme=theme, title=title)
+
+
+_FIGURES = (
+    PaperFigure(
+        1, "Steps to result against batch size: the same form for all workloads", _steps(paper_curves.figure_1), _plain
+    ),
+    PaperFigure(2, "Nearby goals give curves of a similar form", _steps(paper_curves.figure_2), _goals),
+    PaperFigure(
+        3, "Some models can exploit much larger batch sizes than others", _steps(paper_curves.figure_3), _normalised
+    ),
+    PaperFigure(4, "Momentum extends perfect scaling to larger batch sizes", _steps(paper_curves.figure_4), _plain),
+    PaperFigure(
+        5, "The data set can influence the maximum useful batch size", _steps(paper_curves.figure_5), _normalised
+    ),
+    PaperFigure(6, "The effect of data set size", _steps(paper_curves.figure_6), _normalised),
+    PaperFigure(7, "Label smoothing: ResNet-50 on ImageNet", lambda r: split_frame(r, paper_trials.figure_7()), _split),
+    PaperFigure(
+        8,
+        "Best effective learning rates beside the scaling heuristics",
+        _best("effective_learning_rate"),
+        _metaparameter,
+    ),
+    PaperFigure(
+        9,
+        "Where Transformer on LM1B trains rapidly, in epochs (a) and in steps (b)",
+        lambda r: map_frame(r, paper_trials.figure_9()),
+        _map(3),
+    ),
+    PaperFigure(
+        10,
+        "Smaller models have larger stable learning rates: Transformer on LM1B",
+        lambda r: map_frame(r, paper_trials.figure_10()),
+        _map(2),
+    ),
+    PaperFigure(
+        11,
+        "Best validation error under budgets of steps and of epochs",
+        lambda r: budget_frame(r, paper_trials.figure_11()),
+        _budget,
+    ),
+    PaperFigure(12, "Steps to a training error and to a validation error", _steps(paper_curves.figure_12), _plain),
+    PaperFigure(13, "Search spaces of Transformer on LM1B", lambda r: space_frame(r, paper_trials.figure_13()), _space),
+    PaperFigure(
+        14, "Search spaces of ResNet-50 on ImageNet", lambda r: space_frame(r, paper_trials.figure_14()), _space
+    ),
+    PaperFigure(15, "Figure 3 without normalisation", _steps(lambda: paper_curves.figure_3(normalised=False)), _plain),
+    PaperFigure(16, "Figure 5 without normalisation", _steps(lambda: paper_curves.figure_5(normalised=False)), _plain),
+    PaperFigure(17, "Figure 6 without normalisation", _steps(lambda: paper_curves.figure_6(normalised=False)), _plain),
+    PaperFigure(
+        18,
+        "The best trials with and without label smoothing: ResNet-50 on ImageNet, batch size 65,536",
+        lambda r: training_frame(r, paper_trials.figure_18(r)),
+        lambda f, t, s: plot_training(f, theme=t, title=s, columns=2),
+    ),
+    PaperFigure(
+        19,
+        "Label smoothing: Simple CNN on MNIST and Fashion MNIST",
+        lambda r: split_frame(r, paper_trials.figure_19()),
+        _split,
+    ),
+    PaperFigure(
+        20,
+        "Validation error against effective learning rate",
+        lambda r: effective_frame(r, paper_trials.figure_20()),
+        lambda f, t, s: plot_effective(f, theme=t, title=s, columns=3),
+    ),
+    PaperFigure(21, "Best learning rates beside the scaling heuristics", _best("learning_rate"), _metaparameter),
+    PaperFigure(22, "Best momentum has no consistent relation to batch size", _best("momentum"), _metaparameter),
+    PaperFigure(23, "Figure 11a, zoomed: Simple CNN on MNIST", _one_of_figure_11("a"), _zoomed),
+    PaperFigure(24, "Figure 11b, zoomed: Simple CNN on Fashion MNIST", _one_of_figure_11("b"), _zoomed),
+)
+PAPER_FIGURES: Mapping[str, PaperFigure] = {figure.name: figure for figure in _FIGURES}

@@ -1,0 +1,111 @@
+"""Write a table back as a records tree, in the published layout.
+
+``study.json`` and ``metadata.json`` come out as they went in, byte for byte; the numbers of ``measurements.csv`` in the
+shortest text that reads back as the same number. Importing the tree again gives the same table.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from batchscale.errors import RecordsError, one_line
+from batchscale.records.durable import storing
+from batchscale.records.frames import STUDY_COLUMNS
+from batchscale.records.layout import MEASUREMENTS_FILE, TRIAL_FILE, StudyPaths
+from batchscale.records.table import ORIGINAL_SCHEMA, ORIGINALS, open_table_file, read_table
+from batchscale.records.table_parts import sync_folder
+from batchscale.spec import WorkloadName
+
+
+@dataclass(frozen=True)
+class ExportSummary:
+    """What was written."""
+
+    tree: Path
+    studies: int
+    trials: int
+    measurements: int
+
+
+def export_records(table: Path, tree: Path, on_progress: Callable[[float], None] = lambda _: None) -> ExportSummary:
+    """The tree made from a table; it appears whole.
+
+    Raises:
+        RecordsError: there is no table, or something stands at ``tree`` already.
+    """
+    records = read_table(table)
+    originals = open_table_file(table / ORIGINALS, ORIGINAL_SCHEMA)
+    _check_target(tree)
+    staging = tree.absolute().parent / f".{tree.absolute().name}.partial"
+    shutil.rmtree(staging, ignore_errors=True)
+    studies = records.studies.select(STUDY_COLUMNS).rows()
+    trials = rows = 0
+    with storing("the export", tree):
+        try:
+            for number, (dataset, model, optimizer, size) in enumerate(studies):
+                workload = WorkloadName(dataset, model, optimizer)
+                texts = originals.filter(_is_study(workload, size)).collect()
+                measurements = records.sources[workload]().filter(pl.col("batch_size") == size).collect()
+                _write_study(StudyPaths.of(staging, workload, size), texts, measurements)
+                trials, rows = trials + texts.height - 1, rows + measurements.height
+                on_progress((number + 1) / len(studies))
+            os.sync()  # once for all: a sync per file would take hours
+            staging.replace(tree)
+            sync_folder(tree.absolute().parent)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    return ExportSummary(tree, len(studies), trials, rows)
+
+
+def _check_target(tree: Path) -> None:
+    if tree.exists() or tree.is_symlink():
+        raise RecordsError(f"{tree}: a tree is exported to a place where nothing is yet. Choose another place.")
+    if not tree.absolute().parent.is_dir():
+        raise RecordsError(f"{tree}: a tree is exported to a folder that exists. Make {tree.parent} first.")
+
+
+def _is_study(workload: WorkloadName, size: int) -> pl.Expr:
+    return (
+        (pl.col("dataset") == workload.dataset)
+        & (pl.col("model") == workload.model)
+        & (pl.col("optimizer") == workload.optimizer)
+        & (pl.col("batch_size") == size)
+    )
+
+
+def _write_study(paths: StudyPaths, texts: pl.DataFrame, measurements: pl.DataFrame) -> None:
+    paths.folder.mkdir(parents=True)
+    trials = texts.filter(pl.col("trial_id").is_not_null())
+    studies = texts.filter(pl.col("trial_id").is_null())
+    if studies.height != 1:
+        raise RecordsError(f"{one_line(paths.folder)}: a study of a table has its text once. Import the source again.")
+    paths.study_file.write_bytes(studies["text"].item().encode())
+    for trial_id, text in trials.select("trial_id", "text").rows():
+        paths.trial(trial_id).mkdir()
+        (paths.trial(trial_id) / TRIAL_FILE).write_bytes(text.encode())
+    for (header,), group in trials.group_by("header"):
+        ids = group.select("trial_id")
+        chosen = measurements.join(ids, on="trial_id", how="semi", maintain_order="left")
+        for trial_id, data in csv_texts(chosen, str(header), ids["trial_id"].to_list()).items():
+            (paths.trial(trial_id) / MEASUREMENTS_FILE).write_bytes(data)
+
+
+def csv_texts(measurements: pl.DataFrame, header: str, trial_ids: list[int]) -> dict[int, bytes]:
+    """The bytes of each trial's ``measurements.csv``; the rows of a trial stand together."""
+    first = header.encode() + b"\n"
+    texts = dict.fromkeys(trial_ids, first)
+    if not measurements.height:
+        return texts
+    body = measurements.select(header.split(",")).write_csv(include_header=False, quote_style="never").encode()
+    body = body.replace(b"NaN", b"nan")
+    ends = np.flatnonzero(np.frombuffer(body, np.uint8) == ord("\n")) + 1
+    runs = measurements["trial_id"].rle().struct.unnest()
+    stops = ends[np.cumsum(runs["len"].to_numpy()) - 1].tolist()
+    for trial_id, start, stop in zip(runs["value"].to_list(), [0, *stops], stops, strict=False):
+        texts[trial_id] = first + body[start:stop]
+    return texts

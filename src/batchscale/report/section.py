@@ -1,0 +1,233 @@
+"""One workload's part of the report: the answer in words, its charts as drawings, its tables as rows of text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from markupsafe import Markup
+
+from batchscale.analysis import (
+    Analysis,
+    add_effective_learning_rate,
+    analyze,
+    critical_sentence,
+    heuristic_errors,
+    heuristic_sentence,
+    judge_heuristics,
+    three_sentences,
+    trial_outcomes,
+)
+from batchscale.errors import BatchscaleError
+from batchscale.figures.best_of import best_of_frame, plot_expected_steps
+from batchscale.figures.curve import analysis_frame, plot_curve, point_flags, what_is_missing
+from batchscale.figures.curve_frame import workload_panels
+from batchscale.figures.layout import Chart, PanelSize
+from batchscale.figures.metaparameter import EFFECTIVE, metaparameter_frame, plot_metaparameter
+from batchscale.figures.names import goal_label, metaparameter_label, workload_label
+from batchscale.figures.space import SpaceQuestion, plot_space, space_frame
+from batchscale.figures.training import plot_training, training_frame, training_panels
+from batchscale.records.frames import Records
+from batchscale.report.drawing import draw
+from batchscale.report.facts import RunFacts, gather_facts
+from batchscale.report.words import Answer, answer_words, number, span_words
+from batchscale.spec import Goal, WorkloadName
+
+NARROW = PanelSize(290, 250)
+LARGE = PanelSize(780, 420)
+MOST_RANGES = 6
+DRAWN_TRIALS = 120  # of a study in the drawing of its search space
+
+
+@dataclass(frozen=True)
+class Table:
+    """A heading per column, cells as text, and which columns hold numbers."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Section:
+    """All that the page shows of one workload. Parts that could not be made are None or empty, with ``missing``."""
+
+    anchor: str
+    workload: WorkloadName
+    title: str
+    goal: Goal | None
+    goal_words: str
+    answer: Answer
+    curve: Markup | None
+    curve_narrow: Markup | None
+    points: Table | None
+    metaparameters: Table | None
+    metaparameter_charts: tuple[Markup, ...]
+    heuristics: str | None
+    trial_charts: tuple[Markup, ...]
+    trust: tuple[str, ...]
+    missing: tuple[str, ...]
+    facts: RunFacts
+
+
+def make_section(records: Records, workload: WorkloadName, goal: Goal | None, anchor: str) -> Section:
+    """The section of one workload; whatever the records lack becomes a sentence, never an error."""
+    chosen = records.workload(workload)
+    facts = gather_facts(chosen, workload)
+    if goal is None:
+        why = "These records name no goal. Make the report again with --goal 'val/classification_error < 0.1'."
+        return _empty(workload, None, anchor, facts, why)
+    try:
+        found = analyze(chosen, workload, goal)
+    except BatchscaleError as error:
+        return _empty(workload, goal, anchor, facts, str(error))
+    wide, narrow = _curves(found, anchor)
+    charts = _Charts(chosen, goal, anchor)
+    return Section(
+        anchor=anchor,
+        workload=workload,
+        title=workload_label(workload),
+        goal=goal,
+        goal_words=goal_label(goal),
+        answer=answer_words(found),
+        curve=wide,
+        curve_narrow=narrow,
+        points=_points_table(found),
+        metaparameters=_metaparameter_table(found),
+        metaparameter_charts=charts.metaparameters(found),
+        heuristics=_heuristics(chosen, found),
+        trial_charts=charts.trials(workload),
+        trust=tuple(_trust(found)),
+        missing=tuple(what_is_missing(found)),
+        facts=facts,
+    )
+
+
+def _empty(workload: WorkloadName, goal: Goal | None, anchor: str, facts: RunFacts, why: str) -> Section:
+    return Section(
+        anchor, workload, workload_label(workload), goal, goal_label(goal) if goal else "no goal", Answer((why,)),
+        None, None, None, None, (), None, (), (), (why,), facts,
+    )  # fmt: skip
+
+
+def _curves(found: Analysis, anchor: str) -> tuple[Markup, Markup]:
+    frame = analysis_frame(found)
+    label = "steps to result against batch size"
+    return (
+        draw(plot_curve(frame, size=LARGE), f"{anchor}-wide", label),
+        draw(plot_curve(frame, size=NARROW), f"{anchor}-narrow", label),
+    )
+
+
+@dataclass(frozen=True)
+class _Charts:
+    records: Records
+    goal: Goal
+    anchor: str
+
+    def metaparameters(self, found: Analysis) -> tuple[Markup, ...]:
+        """The best values against batch size, for the metaparameters that the paper looks at and that are here."""
+        if found.curve["steps"].drop_nulls().is_empty():
+            return ()
+        here = [name for name in ("learning_rate", "momentum") if name in found.curve.columns]
+        names = [EFFECTIVE, *here] if len(here) == 2 else here
+        panels = workload_panels(self.records, [self.goal])
+        return tuple(
+            self._draw(
+                plot_metaparameter(
+                    metaparameter_frame(self.records, panels, name).with_columns(
+                        pl.lit(metaparameter_label(name)).alias("panel")
+                    ),
+                    size=NARROW,
+                ),
+                name,
+                f"best {metaparameter_label(name)} against batch size",
+            )
+            for name in names
+        )
+
+    def trials(self, workload: WorkloadName) -> tuple[Markup, ...]:
+        """Search spaces, what more trials brought, and training curves at three batch sizes."""
+        drawn = [self._draw(self._expected(), "expected", "steps to result against trials")]
+        space = thin_space(space_frame(self.records, SpaceQuestion(workload, self.goal)))
+        for i, part in enumerate(space.partition_by("panel", maintain_order=True)[:MOST_RANGES]):
+            label = f"trials in the range of {part['panel'][0]}"
+            drawn.append(self._draw(plot_space(part, width=210), f"space{i}", label))
+        panels = training_panels(self.records, self.goal)
+        chosen = [panels[i] for i in sorted({0, len(panels) // 2, len(panels) - 1})] if panels else []
+        for i, panel in enumerate(chosen):
+            chart = plot_training(training_frame(self.records, [panel]), size=NARROW)
+            drawn.append(self._draw(chart, f"training{i}", f"training curves, {panel.title}"))
+        return tuple(drawn)
+
+    def _expected(self) -> Chart:
+        frame = best_of_frame(self.records, self.goal, per_study=False)
+        titled = frame.with_columns(pl.lit("what more trials bring (median)").alias("panel"))
+        return plot_expected_steps(titled, size=PanelSize(210, 250))
+
+    def _draw(self, chart: Chart, name: str, label: str) -> Markup:
+        return draw(chart, f"{self.anchor}-{name}", label)
+
+
+def thin_space(frame: pl.DataFrame, limit: int = DRAWN_TRIALS) -> pl.DataFrame:
+    """At most about ``limit`` trials of every lane, evenly over the ids, the best one always among them."""
+    lane = ["panel", "batch_size"]
+    every = (pl.len().over(lane) / limit).ceil().cast(pl.Int64)
+    kept = pl.col("best").fill_null(True) | (pl.int_range(pl.len()).over(lane) % every == 0)
+    return frame.filter(kept)
+
+
+def _points_table(found: Analysis) -> Table:
+    curve = found.curve.sort("batch_size")
+    epochs = not curve["epochs"].is_null().all()
+    columns = ["batch size", "steps to result", "90 % interval", "examples"]
+    columns += ["epochs"] if epochs else []
+    columns += ["trials that reached it", "diverged", "trust less, because"]
+    rows = []
+    for row in curve.iter_rows(named=True):
+        cells = [f"{row['batch_size']:,}", number(row["steps"]) if row["steps"] is not None else "not reached"]
+        cells += [span_words(row["steps_low"], row["steps_high"]), number(row["examples"])]
+        cells += [number(row["epochs"])] if epochs else []
+        cells += [f"{row['reached']:,} of {row['trials']:,}", f"{row['infeasible']:,}", point_flags(row) or ""]
+        rows.append(tuple(cells))
+    return Table(tuple(columns), tuple(rows), frozenset(range(len(columns) - 1)))
+
+
+def _metaparameter_table(found: Analysis) -> Table | None:
+    from batchscale.analysis import ANALYSIS_SCHEMA
+
+    curve = add_effective_learning_rate(found.curve.sort("batch_size").drop_nulls("steps"))
+    names = [name for name in curve.columns if name not in ANALYSIS_SCHEMA]
+    if "momentum" not in names and EFFECTIVE in names:
+        names.remove(EFFECTIVE)  # it would repeat the learning rate
+    if curve.is_empty() or not names:
+        return None
+    rows = [
+        (f"{row['batch_size']:,}", f"{row['trial_id']}", *(_value(row, name) for name in names))
+        for row in curve.iter_rows(named=True)
+    ]
+    columns = ("batch size", "trial", *(metaparameter_label(name) for name in names))
+    return Table(columns, tuple(rows), frozenset(range(len(columns))))
+
+
+def _value(row: Mapping[str, Any], name: str) -> str:
+    return "" if row[name] is None else f"{row[name]:.4g}"
+
+
+def _heuristics(records: Records, found: Analysis) -> str | None:
+    assert found.goal is not None
+    if found.curve["steps"].drop_nulls().len() < 2:
+        return None
+    try:
+        return heuristic_sentence(judge_heuristics(heuristic_errors(found.curve, trial_outcomes(records, found.goal))))
+    except BatchscaleError as error:
+        return str(error)
+
+
+def _trust(found: Analysis) -> Sequence[str]:
+    belief = three_sentences(found)[2]
+    critical = [critical_sentence(found.regimes, found.intervals)] if found.regimes and found.regimes.fit else []
+    notes = found.curve["interval_note"].drop_nulls().unique(maintain_order=True)
+    without = found.curve.filter(pl.col("interval_note").is_not_null())["batch_size"]
+    sizes = ", ".join(f"{size:,}" for size in without)
+    return [belief, *critical, *(f"No interval at batch size {sizes}: {note}." for note in notes[:1])]

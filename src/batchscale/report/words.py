@@ -1,0 +1,119 @@
+"""Numbers and sentences as a person would say them."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from batchscale.analysis import Analysis, Interval
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer in sentences, the most important first."""
+
+    sentences: tuple[str, ...]
+
+
+def answer_words(found: Analysis) -> Answer:
+    """What was found, in plain words with numbers and their intervals."""
+    reached = found.curve.drop_nulls("steps").sort("batch_size")
+    if reached.is_empty():
+        trials = int(found.curve["trials"].sum() or 0)
+        return Answer(
+            (
+                f"Nobody knows yet: none of the {trials:,} trials reached the goal.",
+                "Choose a goal that is easier to reach, train longer, or search other metaparameters.",
+            )
+        )
+    if found.regimes is None:
+        size, steps = reached["batch_size"][0], reached["steps"][0]
+        return Answer(
+            (
+                f"At batch size {size:,} the goal takes {steps:,} steps.",
+                "One point does not show how training scales: measure more batch sizes.",
+            )
+        )
+    return Answer((*_regime_sentences(found), _gain_sentence(reached)))
+
+
+def number(value: float | None) -> str:
+    """A number with separators, to three digits where it is not whole.
+
+    >>> number(1234567), number(0.012345), number(None)
+    ('1,234,567', '0.0123', '')
+    """
+    if value is None:
+        return ""
+    if float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def about(value: float) -> str:
+    """A number that is not exact, rounded to two digits.
+
+    >>> about(613.2)
+    '610'
+    """
+    return number(float(f"{value:.2g}"))
+
+
+def span_words(low: float | None, high: float | None) -> str:
+    """An interval in words; empty where there is none.
+
+    >>> span_words(410, 930), span_words(None, 930)
+    ('410 to 930', 'at most 930')
+    """
+    if low is None:
+        return "" if high is None else f"at most {number(high)}"
+    return f"at least {number(low)}" if high is None else f"{number(low)} to {number(high)}"
+
+
+def _regime_sentences(found: Analysis) -> list[str]:
+    regimes, spans = found.regimes, found.intervals
+    assert regimes is not None
+    end, useful = regimes.perfect_scaling_end, regimes.max_useful_batch_size
+    first = int(found.curve.drop_nulls("steps")["batch_size"].min() or 1)  # type: ignore[arg-type] # whole numbers
+    perfect = _brackets(spans.perfect_scaling_end if spans else None, end)
+    said = [f"Up to {end:,}{perfect} examples a step, doubling the batch halves the steps."]
+    if end <= first:
+        said = [
+            f"Already from the smallest batch measured ({first:,}) on, doubling it saves less than half of the steps."
+        ]
+    if regimes.fit is not None:
+        critical = regimes.fit.b_crit
+        span = spans.b_crit if spans else None
+        said.append(
+            f"The bend, where both the steps and the examples are well above their least, is at about "
+            f"{about(critical)}{_brackets(span, critical)}."
+        )
+    if not regimes.max_useful_reached:
+        said.append(f"At the largest batch measured, {useful:,}, steps were still falling: the end is not in sight.")
+    else:
+        beyond = _brackets(spans.max_useful_batch_size if spans else None, useful)
+        said.append(f"Beyond {useful:,}{beyond} nothing more is gained by a larger batch.")
+    return said
+
+
+def _brackets(interval: Interval | None, value: float) -> str:
+    if interval is None or (interval.low is None and interval.high is None):
+        return ""
+    if interval.low == interval.high == value:
+        return ""
+    low = None if interval.low is None else float(f"{interval.low:.2g}") if interval.low != value else value
+    high = None if interval.high is None else float(f"{interval.high:.2g}") if interval.high != value else value
+    if float(value).is_integer():  # a measured batch size: its interval ends are measured ones too, and exact
+        low, high = interval.low, interval.high
+    return f" ({span_words(low, high)})"
+
+
+def _gain_sentence(reached: pl.DataFrame) -> str:
+    first, best = reached.row(0, named=True), reached.sort("steps", "batch_size").row(0, named=True)
+    if best["batch_size"] == first["batch_size"]:
+        return f"The fewest steps, {best['steps']:,}, were measured at the smallest batch, {first['batch_size']:,}."
+    fewer = about(first["steps"] / max(best["steps"], 1))
+    examples = about(best["batch_size"] * best["steps"] / max(first["batch_size"] * first["steps"], 1))
+    return (
+        f"From batch size {first['batch_size']:,} to {best['batch_size']:,} the steps fall from {first['steps']:,} to "
+        f"{best['steps']:,}, {fewer} times fewer, at {examples} times the examples."
+    )

@@ -1,0 +1,249 @@
+"""The driver: the one loop that feeds workers, takes in what they did and keeps the records.
+
+It is the only writer of records, trains nothing itself, and loads no JAX. Everything it holds can be rebuilt from the
+tree, so it may be killed at any instant.
+"""
+
+import errno
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from batchscale.errors import RunError, StorageError
+from batchscale.runners.disk import DiskGuard
+from batchscale.runners.dispatch import Dispatch
+from batchscale.runners.runner import Done, Job, Loss, Lost, Runner
+from batchscale.runners.signals import StopFlag
+from batchscale.runners.study_run import StudyRun
+from batchscale.spec import StopRule
+
+QUEUE = 2
+"""How many jobs a worker has at once: it starts the next while the driver takes in the last."""
+
+HOUSE_S = 0.05
+"""The longest that records are written before workers are looked after again."""
+
+FULL_DISK_S = 5.0
+"""How long a run pauses when a worker found the disk full."""
+
+WRITING_SHARE = 0.3
+"""The share of the time to stop that is kept for the last writing."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Result(StrEnum):
+    """How a run ended."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class DriverSettings:
+    """``retries``: how often a trial is tried again after its worker died or raised, without progress in between."""
+
+    retries: int = 3
+    failures_before_giving_up: int = 3
+    report_every_s: float = 1.0
+
+
+@dataclass
+class Failures:
+    """What went wrong that is not the trials' fault, counted apart from their outcomes."""
+
+    counts: Counter[Loss] = field(default_factory=Counter)
+    last: str = ""
+    given_up: int = 0
+
+
+class Driver:
+    """Runs studies to their end, or until asked to stop."""
+
+    def __init__(
+        self,
+        runs: Sequence[StudyRun],
+        runner: Runner,
+        stop: StopFlag,
+        disk: DiskGuard,
+        settings: DriverSettings | None = None,
+        report: Callable[["Driver"], None] = lambda _driver: None,
+    ) -> None:
+        self.runs = runs
+        self.runner = runner
+        self.dispatch = Dispatch(runs)
+        self.failures = Failures()
+        self.paused: str | None = None
+        self.busy_s = 0.0
+        self._settings = settings or DriverSettings()
+        self._stop = stop
+        self._disk = disk
+        self._report = report
+        self._jobs: dict[int, tuple[Job, StudyRun]] = {}
+        self._next_job = 0
+        self._tries: Counter[tuple[int, int]] = Counter()
+        self._reported_at = 0.0
+        self._answers = 0
+        self._full_until = 0.0
+
+    def run(self) -> Result:
+        """Go on until every study is done or the stop flag is set; then everything learned is on disk."""
+        while not all(run.done for run in self.runs):
+            if self._stop.is_set:
+                self._wind_down()
+                self._report(self)
+                return Result.STOPPED
+            started = time.monotonic()
+            self._keep_house()
+            self._feed()
+            self._report_now_and_then()
+            self.busy_s += time.monotonic() - started
+            idle = not any(run.has_work for run in self.runs) or self.paused is not None
+            for outcome in self.runner.wait(0.1 if idle else 0.0):
+                self._hear(outcome)
+        self._report(self)
+        return Result.FINISHED
+
+    # --- feeding ---------------------------------------------------------------------------------------------
+
+    def _feed(self) -> None:
+        self.dispatch.keep_workers(self.runner.workers)
+        if self.paused is not None:
+            return
+        fed = True
+        while fed:  # one job each in turn, so that no worker waits while another's queue fills
+            fed = False
+            for worker in self.runner.workers:
+                if self.runner.waiting(worker) < QUEUE:
+                    fed = self._give(worker) or fed
+
+    def _give(self, worker: int) -> bool:
+        choice = self.dispatch.choose(worker, len(self.runner.workers))
+        if choice is None:
+            return False
+        run = choice.run
+        tasks = tuple(run.begin(need) for need in choice.needs)
+        goal = None if run.study.stop is StopRule.BUDGET else run.study.goal
+        job = Job(self._next_job, run.study, tasks, goal, run.facts.population)
+        self._next_job += 1
+        self._jobs[job.job_id] = (job, run)
+        self.dispatch.openers[run.study.batch_size].add(worker)
+        for task in tasks:
+            self.dispatch.holders[(run.study.batch_size, task.trial_id)] = worker
+        self.runner.submit(worker, job)
+        return True
+
+    # --- hearing ---------------------------------------------------------------------------------------------
+
+    def _hear(self, outcome: Done | Lost) -> None:
+        started = time.monotonic()
+        job, run = self._jobs.pop(outcome.job_id)
+        if isinstance(outcome, Done):
+            self._take_in(job, run, outcome)
+        else:
+            self._count_loss(job, run, outcome)
+        self.busy_s += time.monotonic() - started
+
+    def _take_in(self, job: Job, run: StudyRun, done: Done) -> None:
+        size = run.study.batch_size
+        self._answers += 1
+        steps = 0
+        for task, progress in zip(job.tasks, done.progress, strict=True):
+            steps += max(0, progress.step - max(0, task.from_step))
+            key = (size, task.trial_id)
+            if run.learn(progress, done.seconds / len(job.tasks), done.hardware):
+                self._tries.pop(key, None)
+                self.dispatch.alone.discard(key)
+            elif not self._stop.is_set:
+                self._count_try(run, task.trial_id, "The trial made no progress.")
+        self.dispatch.paces[size].note(done.seconds, steps, done.population)
+        if run.facts.population is None:
+            run.facts.population = done.population
+            self._guarded(run.write_facts)
+
+    def _count_loss(self, job: Job, run: StudyRun, lost: Lost) -> None:
+        if lost.loss is Loss.REFUSED:
+            raise RunError(lost.reason)
+        self.failures.counts[lost.loss] += 1
+        self.failures.last = lost.reason
+        for task in job.tasks:
+            key = (run.study.batch_size, task.trial_id)
+            run.release(task.trial_id)
+            if lost.loss is Loss.DISK_FULL:
+                self._full_until = time.monotonic() + FULL_DISK_S
+            elif lost.loss is not Loss.NOT_STARTED and len(job.tasks) > 1:
+                self.dispatch.alone.add(key)  # one of them is to blame: each shows by itself that it is not
+            elif lost.loss is not Loss.NOT_STARTED:
+                self._count_try(run, task.trial_id, lost.reason)
+
+    def _count_try(self, run: StudyRun, trial_id: int, reason: str) -> None:
+        key = (run.study.batch_size, trial_id)
+        self._tries[key] += 1
+        if self._tries[key] <= self._settings.retries:
+            return
+        run.give_up(trial_id, f"Tried {self._tries[key]} times. {reason}")
+        self.failures.given_up += 1
+        if not self._answers and self.failures.given_up >= self._settings.failures_before_giving_up:
+            raise RunError(
+                f"Trials must be trainable, but the first {self.failures.given_up} all failed. {reason}\n"
+                "Look at the experiment with --runner inline; run the same command again to go on."
+            )
+
+    # --- records ---------------------------------------------------------------------------------------------
+
+    def _keep_house(self) -> None:
+        now = time.monotonic()
+        until = now + HOUSE_S
+        self.paused = self._disk.complaint()
+        if now < self._full_until:
+            self.paused = "A worker found the disk full. Free some space; the run goes on by itself."
+        for run in self.runs:
+            if not run.done:
+                self._guarded(lambda run=run: run.keep_house(until))  # type: ignore[misc]
+                trials = run.forgettable()
+                if trials:
+                    self._forget(run, trials)
+
+    def _forget(self, run: StudyRun, trials: list[int]) -> None:
+        size = run.study.batch_size
+        for trial_id in trials:
+            self.dispatch.holders.pop((size, trial_id), None)
+        self.runner.forget(size, trials)
+        if run.done:
+            self.runner.forget(size)
+
+    def _guarded(self, write: Callable[[], None]) -> None:
+        """A full disk is a pause: the same writing is done again when there is room."""
+        try:
+            write()
+        except StorageError as error:
+            if error.errno not in _FULL:
+                raise
+            self.paused = str(error)
+
+    def _report_now_and_then(self) -> None:
+        now = time.monotonic()
+        if now - self._reported_at >= self._settings.report_every_s:
+            self._reported_at = now
+            self._report(self)
+
+    # --- stopping --------------------------------------------------------------------------------------------
+
+    def _wind_down(self) -> None:
+        """Let workers end their jobs and keep their states, as long as there is time; then write what is known.
+
+        Workers end before the last writing, so that a slow disk cannot keep them alive. What is not written in time
+        is trained again by the next run, to the same result.
+        """
+        self.runner.stop()
+        writing_s = WRITING_SHARE * self._stop.seconds_left
+        while self._stop.seconds_left > writing_s and not self.runner.at_rest:
+            for outcome in self.runner.wait(0.05):
+                self._hear(outcome)
+        self.runner.close()
+        until = time.monotonic() + self._stop.seconds_left
+        for run in self.runs:
+            if time.monotonic() < until:
+                self._guarded(lambda run=run: run.write_journals(until))  # type: ignore[misc]

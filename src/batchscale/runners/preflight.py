@@ -1,0 +1,35 @@
+"""Everything that can be wrong with an experiment, found before anything runs or is written."""
+
+from pathlib import Path
+
+from batchscale.errors import DataError, SpecError, one_line
+from batchscale.spec import Experiment, Plan, make_plan
+from batchscale.workloads.catalogue import workload_facts
+from batchscale.workloads.datasets.presence import find_dataset
+
+
+def make_checked_plan(experiment: Experiment, data_dir: Path | None) -> Plan:
+    """The plan of an experiment whose workload exists, fits the goal, and has its data here.
+
+    Raises:
+        UnknownNameError: a part of the workload, or an option, does not exist.
+        SpecError: goal, batch sizes or search space do not fit the workload.
+        DataError: the data is not there; says what to run.
+    """
+    facts = workload_facts(experiment.workload)
+    try:
+        plan = make_plan(experiment, facts)
+    except SpecError as error:
+        raise SpecError(f"{one_line(experiment.source, 300)}: {error}") from None
+    if data_dir is not None and not data_dir.is_dir():
+        raise DataError(f"--data-dir is a folder. Found nothing of that kind at {one_line(data_dir, 300)}.")
+    if experiment.workload.file is None:
+        _require_data(experiment, data_dir)
+    return plan
+
+
+def _require_data(experiment: Experiment, data_dir: Path | None) -> None:
+    name = experiment.workload.name.dataset
+    found = find_dataset(name, data_dir, experiment.workload.dataset_options)
+    if found.needs_files and found.path is None:
+        raise DataError(f"The data set '{name}' must be on this machine. It was not found: {found.how}.")

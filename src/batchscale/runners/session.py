@@ -1,0 +1,175 @@
+"""A run from its first check to its last record: the folder's lock, the studies, the runner, the driver.
+
+Everything that can be found wrong is found before the first trial starts and before anything is written.
+"""
+
+import contextlib
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from batchscale.errors import RunError, StudyLockedError
+from batchscale.records.durable import make_folders, storing
+from batchscale.records.filesystem import REAL
+from batchscale.records.layout import WORKING_FOLDER
+from batchscale.runners.disk import DiskGuard
+from batchscale.runners.driver import Driver, DriverSettings, Result
+from batchscale.runners.identity import check_folder, claim_folder
+from batchscale.runners.inline import InlineRunner
+from batchscale.runners.local import LocalRunner, LocalSettings
+from batchscale.runners.machine import default_workers, memory_limit, single_threaded
+from batchscale.runners.runner import TRAINING_ENGINE, Runner, Setup
+from batchscale.runners.signals import StopFlag
+from batchscale.runners.snapshot import LOCK_FILE, Snapshot, take_snapshot, write_snapshot
+from batchscale.runners.study_run import StudyRun, open_study_run
+from batchscale.spec import Plan
+
+RUNNERS = ("local", "inline")
+LOCK_TRIES = 6
+WANTED_FILES = 16384
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How a run is carried out; nothing here changes its records."""
+
+    runner: str = "local"
+    workers: int | None = None
+    data_dir: Path | None = None
+    retries: int = 3
+    retry_incomplete: bool = False
+    engine: str = TRAINING_ENGINE
+    engine_options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How a run ended, where it stood then, and what share of the time the driver was busy itself."""
+
+    result: Result
+    snapshot: Snapshot
+    driver_busy_s: float
+
+
+def run_plan(
+    plan: Plan,
+    root: Path,
+    settings: RunSettings | None = None,
+    show: Callable[[Snapshot], None] = lambda _snapshot: None,
+    stop: StopFlag | None = None,
+) -> RunOutcome:
+    """Run the studies of a plan into the records tree at ``root``, or continue them.
+
+    Args:
+        plan: what to run.
+        root: the tree; made if need be.
+        settings: where and how.
+        show: called about once a second with how the run stands.
+        stop: a flag that others may set; signals set it too.
+
+    Raises:
+        RunError: the folder belongs to another experiment, or trials cannot be trained at all.
+        StudyLockedError: another run is writing there.
+        StorageError: the folder cannot be written.
+    """
+    settings = settings or RunSettings()
+    if settings.runner not in RUNNERS:
+        raise RunError(f"A runner is one of {', '.join(RUNNERS)}. Found '{settings.runner}'.")
+    if settings.workers is not None and settings.workers < 1:
+        raise RunError(f"A run has at least 1 worker. Found {settings.workers}.")
+    check_folder(root, plan)
+    _allow_many_files()
+    with _locked(root), stop or StopFlag() as flag:
+        claim_folder(root, plan)
+        with _opened(root, plan, settings) as runs:
+            return _drive(runs, plan, root, settings, show, flag)
+
+
+def _drive(
+    runs: list[StudyRun],
+    plan: Plan,
+    root: Path,
+    settings: RunSettings,
+    show: Callable[[Snapshot], None],
+    flag: StopFlag,
+) -> RunOutcome:
+    started = time.monotonic()
+    latest: list[Snapshot] = []
+
+    def report(driver: Driver) -> None:
+        latest[:] = [take_snapshot(driver, time.monotonic() - started)]
+        write_snapshot(root, latest[0])
+        show(latest[0])
+
+    _settle(runs)
+    with _make_runner(runs, plan, root, settings, flag) as runner:
+        flag.at_deadline = runner.kill
+        driver = Driver(runs, runner, flag, DiskGuard(root), DriverSettings(settings.retries), report)
+        result = driver.run()
+    return RunOutcome(result, latest[0], driver.busy_s)
+
+
+def _settle(runs: list[StudyRun]) -> None:
+    """Finish what needs no training, so that continuing a finished run starts no workers."""
+    for run in runs:
+        while not run.done and not run.ready():
+            run.keep_house(until=float("inf"))
+
+
+def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSettings, flag: StopFlag) -> Runner:
+    working = root / WORKING_FOLDER
+    checkpoints = (working / "checkpoints").resolve()
+    setup = Setup(plan.experiment, settings.data_dir, checkpoints, settings.engine, settings.engine_options)
+    if settings.runner == "inline" or all(run.done for run in runs):
+        for name, value in single_threaded(os.environ.get("XLA_FLAGS", "")).items():
+            os.environ[name] = value  # the same arithmetic as in a worker, so that the records are the same
+        return InlineRunner(setup, lambda: flag.is_set)
+    workers = settings.workers or default_workers()
+    return LocalRunner(setup, LocalSettings(workers, working / "logs", recycle_above_bytes=memory_limit(workers)))
+
+
+@contextlib.contextmanager
+def _opened(root: Path, plan: Plan, settings: RunSettings) -> Iterator[list[StudyRun]]:
+    with contextlib.ExitStack() as stack:
+        runs = []
+        for study in plan.studies:
+            run = open_study_run(root, study, plan.experiment, settings.retry_incomplete)
+            stack.callback(run.close)
+            runs.append(run)
+        yield runs
+
+
+@contextlib.contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    """Hold the lock of the folder; `batchscale status` may look at it for a moment, hence the tries."""
+    path = root / WORKING_FOLDER / LOCK_FILE
+    with storing("starting a run", root):
+        make_folders(REAL, path.parent)
+        handle = REAL.lock(path)
+        for _ in range(LOCK_TRIES):
+            if handle is not None:
+                break
+            time.sleep(0.05)
+            handle = REAL.lock(path)
+    if handle is None:
+        owner = path.read_text(errors="replace").strip() or "unknown"
+        raise StudyLockedError(
+            f"{root}: one run writes a folder at a time. Found process {owner} at it; "
+            "'batchscale status' shows how it stands. Wait for it or stop it."
+        )
+    try:
+        REAL.stamp(handle, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        REAL.close(handle)
+
+
+def _allow_many_files() -> None:
+    """Every running trial has an open journal; the usual limit of 1,024 files is too low for some experiments."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WANTED_FILES if hard == resource.RLIM_INFINITY else min(WANTED_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,171 @@
+"""How a run stands, as a value: shown live by the driver, stored beside the tree for `batchscale status`.
+
+Nothing here is needed to resume. Whether a run is alive is never stored: it is whether its lock is held.
+"""
+
+import dataclasses
+import fcntl
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batchscale.records.layout import WORKING_FOLDER
+from batchscale.records.model import Status
+
+if TYPE_CHECKING:
+    from batchscale.runners.driver import Driver
+    from batchscale.runners.study_run import StudyRun
+
+STATUS_FILE = "status.json"
+LOCK_FILE = "run.lock"
+SILENT_AFTER_S = 30.0
+
+
+@dataclass(frozen=True)
+class StudySnapshot:
+    """One study. ``best_steps`` is the fewest steps to the goal so far, ``front`` how far its trials are known."""
+
+    batch_size: int
+    search: int
+    done: bool
+    wanted: int
+    complete: int
+    infeasible: int
+    incomplete: int
+    running: int
+    reached: int
+    best_steps: int | None
+    front: int
+    train_steps: int
+    share: float
+    trial_steps: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A whole run. ``time_left_s`` is an upper estimate: a race usually ends earlier."""
+
+    workload: str
+    goal: str
+    source: str
+    written_at: float
+    elapsed_s: float
+    workers: int
+    steps_per_s: float
+    time_left_s: float | None
+    finished: bool
+    paused: str | None = None
+    failures: dict[str, int] = field(default_factory=dict)
+    given_up: int = 0
+    notice: str | None = None
+    studies: tuple[StudySnapshot, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object stored in the status file."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Snapshot":
+        """The snapshot that a status file holds."""
+        names = {f.name for f in dataclasses.fields(StudySnapshot)}
+        studies = tuple(StudySnapshot(**{k: v for k, v in s.items() if k in names}) for s in data.pop("studies"))
+        known = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{k: v for k, v in data.items() if k in known}, studies=studies)
+
+
+def take_snapshot(driver: "Driver", elapsed_s: float) -> Snapshot:
+    """How a driver's run stands now."""
+    studies = tuple(_study_snapshot(run, driver) for run in driver.runs)
+    experiment = driver.runs[0].experiment
+    workers = max(1, len(driver.runner.workers))
+    left = [_seconds_left(run, driver) for run in driver.runs if not run.done]
+    known = [seconds for seconds in left if seconds is not None]
+    notices = driver.runner.notices
+    return Snapshot(
+        workload=str(experiment.workload.name),
+        goal=str(experiment.goal),
+        source=experiment.source,
+        written_at=time.time(),
+        elapsed_s=elapsed_s,
+        workers=workers,
+        steps_per_s=sum(s.trial_steps for s in studies) / max(elapsed_s, 1e-9),
+        time_left_s=sum(known) / workers if known or not left else None,
+        finished=all(run.done for run in driver.runs),
+        paused=driver.paused,
+        failures={loss.value: count for loss, count in driver.failures.counts.items()},
+        given_up=driver.failures.given_up,
+        notice=notices[-1] if notices else None,
+        studies=studies,
+    )
+
+
+def _study_snapshot(run: "StudyRun", driver: "Driver") -> StudySnapshot:
+    statuses = [record.status for record in run.records.values()]
+    points = [point for state in run.states for point in state.points]
+    reached = [point.reached_at for point in points if point.reached_at is not None]
+    pace = driver.dispatch.paces[run.study.batch_size]
+    known = sum(max(p.step, 0) for p in run.state.points)
+    needed = sum(need.until - max(run.state.get(need.point).step, 0) for need in run.state.needs())
+    return StudySnapshot(
+        batch_size=run.study.batch_size,
+        search=run.search,
+        done=run.done,
+        wanted=run.study.trials,
+        complete=statuses.count(Status.COMPLETE),
+        infeasible=statuses.count(Status.INFEASIBLE),
+        incomplete=statuses.count(Status.INCOMPLETE),
+        running=run.busy,
+        reached=len(reached),
+        best_steps=min(reached, default=None),
+        front=max((p.step for p in points), default=0),
+        train_steps=run.study.train_steps,
+        share=1.0 if run.done else known / max(1, known + needed),
+        trial_steps=pace.trial_steps,
+        seconds=pace.seconds,
+    )
+
+
+def _seconds_left(run: "StudyRun", driver: "Driver") -> float | None:
+    pace = driver.dispatch.paces[run.study.batch_size]
+    if pace.step_s is None:
+        return None
+    return pace.step_s * sum(need.until - max(run.state.get(need.point).step, 0) for need in run.state.needs())
+
+
+def write_snapshot(root: Path, snapshot: Snapshot) -> None:
+    """Store the snapshot for other processes; not durable, and a disk that refuses is no reason to stop."""
+    path = root / WORKING_FOLDER / STATUS_FILE
+    new = path.with_suffix(".writing")
+    try:
+        new.write_text(json.dumps(snapshot.to_json()))
+        new.replace(path)
+    except OSError:
+        return
+
+
+def read_snapshot(root: Path) -> Snapshot | None:
+    """The latest snapshot of the folder, or None if there is none."""
+    try:
+        return Snapshot.from_json(json.loads((root / WORKING_FOLDER / STATUS_FILE).read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def is_running(root: Path) -> bool:
+    """Whether a live process holds the folder's lock."""
+    try:
+        handle = os.open(root / WORKING_FOLDER / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(handle)

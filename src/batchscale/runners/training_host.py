@@ -1,0 +1,38 @@
+"""The engine of real trials: loaded in workers only, because it brings JAX."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from batchscale.runners.host import Engine
+from batchscale.runners.runner import Setup
+from batchscale.spec import Study, WorkloadSpec
+from batchscale.training.study_engine import EngineSettings, StudyEngine
+from batchscale.workloads.registry import get_workload
+from batchscale.workloads.workload import Workload
+
+
+def make_engine(setup: Setup, study: Study, population: int | None) -> Engine:
+    """The engine of a study; the workload's data is read once per process."""
+    checkpoints = setup.checkpoint_dir / str(study.batch_size) if setup.checkpoint_dir else None
+    settings = EngineSettings(checkpoint_dir=checkpoints, population=population)
+    workload = _load(_Key(setup.experiment.workload, setup.data_dir))
+    return StudyEngine(workload, study, setup.experiment.evaluation, settings)
+
+
+class _Key:
+    """The workload to load, comparable by what it says: its options are mappings and cannot be hashed."""
+
+    def __init__(self, spec: WorkloadSpec, data_dir: Path | None) -> None:
+        self.spec, self.data_dir = spec, data_dir
+        self._text = repr((spec, data_dir))
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self._text == other._text
+
+
+@lru_cache(maxsize=1)
+def _load(key: _Key) -> Workload:
+    return get_workload(key.spec, key.data_dir)

@@ -1,0 +1,68 @@
+import pytest
+
+from batchscale.analysis import read_curve
+from batchscale.errors import AnalysisError
+
+
+@pytest.fixture
+def read(tmp_path):
+    def from_bytes(data):
+        path = tmp_path / "curve.csv"
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return read_curve(path)
+
+    return from_bytes
+
+
+def test_columns_may_stand_anywhere_and_rows_in_any_order(read):
+    frame = read('steps,note,batch_size\r\n50,a,2\r\n100,"b,c",1\r\n')
+    assert frame.rows() == [(1.0, 100.0), (2.0, 50.0)]
+
+
+def test_a_byte_order_mark_blank_lines_and_spaces_are_no_matter(read):
+    assert read(b"\xef\xbb\xbfbatch_size, steps\n\n1, 2.5\n \n").rows() == [(1.0, 2.5)]
+
+
+def test_an_empty_cell_of_steps_is_a_batch_size_that_did_not_reach(read):
+    assert read("batch_size,steps\n1,10\n2,\n").rows() == [(1.0, 10.0)]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("", "must name the columns"),
+        ("a,b\n1,2\n", "must name the columns"),
+        ("batch_size,steps,steps\n1,2,3\n", "once each"),
+        ("batch_size,steps\n1\n", "line 2: a row has 2 cells. Found 1"),
+        ("batch_size,steps\n1,x\n", "line 2: steps is a positive number. Found 'x'"),
+        ("batch_size,steps\n1,nan\n", "positive number"),
+        ("batch_size,steps\n1,inf\n", "positive number"),
+        ("batch_size,steps\n1,1e400\n", "positive number"),
+        ("batch_size,steps\n0,5\n", "batch_size is a positive number"),
+        ("batch_size,steps\n-2,5\n", "batch_size is a positive number"),
+        ("batch_size,steps\n1.5,5\n", "batch_size is a whole number"),
+        ("batch_size,steps\n2,5\n2,6\n", "line 3: a batch size stands once"),
+        (b"batch_size,steps\n\xff\xfe,5\n", "UTF-8"),
+        (b"\x00\x01\x02", "must name the columns"),
+        ('batch_size,steps\n"1,5\n', "not a line of CSV"),
+        ("batch_size,steps\n1,\x1b[31m5\n", r"\\x1b"),
+    ],
+)
+def test_hostile_files_are_refused_with_the_line_and_the_rule(read, data, message):
+    with pytest.raises(AnalysisError, match=message) as caught:
+        read(data)
+    assert "\x1b" not in str(caught.value)
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "none.csv"):
+        with pytest.raises(AnalysisError, match="Found no file"):
+            read_curve(path)
+
+
+def test_a_file_of_unreasonable_size_is_refused(tmp_path):
+    path = tmp_path / "large.csv"
+    with path.open("wb") as file:
+        file.truncate(20_000_000)
+    with pytest.raises(AnalysisError, match="at most 10,000,000 bytes"):
+        read_curve(path)

@@ -1,0 +1,110 @@
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import curve_fit
+
+from batchscale.analysis import Family, fit_scaling, profile_interval
+from batchscale.analysis.scaling import fit_many
+from batchscale.errors import AnalysisError
+
+SIZES = 2.0 ** np.arange(12)
+
+
+def curve(steps, sizes=SIZES):
+    return pl.DataFrame({"batch_size": sizes, "steps": steps})
+
+
+def law(b_crit, k=1.0, s_min=100.0, sizes=SIZES):
+    return s_min * (1 + (b_crit / sizes) ** k) ** (1 / k)
+
+
+@settings(deadline=None, max_examples=50)  # another process may hold the core
+@given(b_crit=st.floats(4, 512), s_min=st.floats(1, 1e7))
+def test_an_exact_hyperbola_is_found_exactly(b_crit, s_min):
+    fit = fit_scaling(curve(law(b_crit, s_min=s_min)))
+    assert fit.best.family is Family.HYPERBOLA
+    assert fit.b_crit == pytest.approx(b_crit, rel=1e-5)
+    assert fit.s_min == pytest.approx(s_min, rel=1e-5)
+    assert fit.e_min == pytest.approx(s_min * b_crit, rel=1e-5)
+
+
+@settings(deadline=None, max_examples=50)  # another process may hold the core
+@given(b_crit=st.floats(8, 256), k=st.floats(1.5, 8))
+def test_an_exact_sharp_law_is_found_and_chosen(b_crit, k):
+    fit = fit_scaling(curve(law(b_crit, k)))
+    assert fit.best.family is Family.SHARP
+    assert fit.b_crit == pytest.approx(b_crit, rel=1e-3)
+    assert fit.best.sharpness == pytest.approx(k, rel=1e-2)
+
+
+def test_the_fit_equals_that_of_a_second_code():
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        steps = law(64) * np.exp(0.1 * rng.normal(size=12))
+        (log_s, log_b), _ = curve_fit(
+            lambda x, s, b: s + np.log1p(np.exp(b - x)), np.log(SIZES), np.log(steps), p0=[4, 4]
+        )
+        plain = fit_scaling(curve(steps)).families[0]
+        assert plain.b_crit == pytest.approx(math.exp(log_b), rel=1e-4)
+        assert plain.s_min == pytest.approx(math.exp(log_s), rel=1e-4)
+        assert plain.rms_log == pytest.approx(
+            np.sqrt(np.mean((np.log(steps) - np.log(plain.steps(SIZES))) ** 2)), rel=1e-9
+        )
+
+
+def test_the_sharp_family_is_never_worse_than_its_member():
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        plain, sharp = fit_scaling(curve(law(64) * np.exp(0.2 * rng.normal(size=12)))).families
+        assert sharp.rms_log <= plain.rms_log * (1 + 1e-9)
+
+
+def test_noise_on_a_hyperbola_seldom_calls_for_the_sharp_family():
+    rng = np.random.default_rng(2)
+    chosen = [fit_scaling(curve(law(64) * np.exp(0.1 * rng.normal(size=12)))).best.family for _ in range(40)]
+    assert chosen.count(Family.SHARP) <= 8
+
+
+@pytest.mark.parametrize("family", Family)
+def test_many_curves_at_once_equal_one_by_one(family):
+    rng = np.random.default_rng(3)
+    steps = law(64, 2) * np.exp(0.1 * rng.normal(size=(30, 12)))
+    many = np.exp(fit_many(np.log(SIZES), np.log(steps), family))
+    index = list(Family).index(family)
+    single = [fit_scaling(curve(row)).families[index].b_crit for row in steps]
+    # The grid of sharpnesses is what limits the sharp family.
+    np.testing.assert_allclose(many, single, rtol=2e-3 if family is Family.HYPERBOLA else 0.03)
+
+
+def test_residuals_give_b_crit_an_interval_that_covers():
+    rng = np.random.default_rng(4)
+    inside = 0
+    for _ in range(120):
+        points = curve(law(64) * np.exp(0.1 * rng.normal(size=12)))
+        low, high = profile_interval(points, fit_scaling(points).families[0], 0.9)
+        inside += low <= 64 <= high
+    assert 0.9 - 3 * math.sqrt(0.09 / 120) < inside / 120 < 0.9 + 3 * math.sqrt(0.09 / 120)
+
+
+def test_fewer_than_three_points_are_refused():
+    with pytest.raises(AnalysisError, match=r"3 batch sizes or more\. Found 2"):
+        fit_scaling(pl.DataFrame({"batch_size": [1, 2, 4], "steps": [4, 2, None]}))
+
+
+def test_points_on_one_side_are_refused_with_the_side():
+    rng = np.random.default_rng(5)
+    for noise in (0.0, 0.05):
+        wiggle = np.exp(noise * rng.normal(size=12))
+        with pytest.raises(AnalysisError, match="Measure larger batch sizes"):
+            fit_scaling(curve(1e6 / SIZES * wiggle))
+        with pytest.raises(AnalysisError, match="Measure smaller batch sizes"):
+            fit_scaling(curve(np.full(12, 100.0) * wiggle))
+
+
+def test_a_batch_size_that_stands_twice_is_refused():
+    with pytest.raises(AnalysisError, match="Found 2 more than once"):
+        fit_scaling(pl.DataFrame({"batch_size": [1, 2, 2, 4], "steps": [4, 2, 3, 1]}))

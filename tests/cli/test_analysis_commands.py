@@ -1,0 +1,162 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from batchscale.cli.app import make_app
+from batchscale.errors import AnalysisError, BatchscaleError, SpecError, UnknownNameError
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
+from build_records import curve_studies, write_tree
+
+from batchscale.spec import WorkloadName
+
+SIZES = [2**i for i in range(0, 16, 2)]
+SGD, MOMENTUM = WorkloadName("toy", "net", "sgd"), WorkloadName("toy", "net", "momentum")
+GOAL = "val/error < 0.1"
+
+
+def law(critical):
+    return {size: 1000 * (1 + critical / size) for size in SIZES}
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return write_tree(tmp_path / "tree", {SGD: curve_studies(law(64), own={"goal": GOAL})})
+
+
+@pytest.fixture
+def two(tmp_path):
+    return write_tree(tmp_path / "two", {SGD: curve_studies(law(16)), MOMENTUM: curve_studies(law(256))})
+
+
+def run(*arguments):
+    return CliRunner().invoke(make_app(), [str(argument) for argument in arguments])
+
+
+def points(tmp_path, text):
+    path = tmp_path / "curve.csv"
+    path.write_text(text)
+    return path
+
+
+def test_analyze_takes_the_goal_of_the_studies_and_prints_json(tree):
+    answer = run("analyze", tree, "--json")
+    assert answer.exit_code == 0, answer.exception
+    data = json.loads(answer.stdout)
+    assert (data["workload"], data["goal"]) == ("toy/net/sgd", GOAL)
+    assert data["curve"][0]["batch_size"] == 1
+    assert data["curve"][0]["steps"] == 65_000
+    assert data["scaling"]["b_crit"] == pytest.approx(64, rel=0.01)
+
+
+def test_analyze_prints_a_table_and_three_sentences(tree):
+    answer = run("analyze", tree, "--goal", "val/error < 0.06", "--baseline", "first")
+    assert answer.exit_code == 0, answer.exception
+    table, sentences = answer.stdout.strip().split("\n\n")
+    assert "goal val/error < 0.06" in table
+    assert len(table.splitlines()) == 2 + len(SIZES) + 1
+    assert len(sentences.splitlines()) == 3
+    assert "\x1b" not in answer.stdout
+
+
+def test_analyze_of_several_workloads_is_a_list(two):
+    data = json.loads(run("analyze", two, "--goal", GOAL, "--json").stdout)
+    assert [one["workload"] for one in data] == ["toy/net/momentum", "toy/net/sgd"]
+    one = json.loads(run("analyze", two, "--goal", GOAL, "--workload", "toy/net/sgd", "--json").stdout)
+    assert one["workload"] == "toy/net/sgd"
+
+
+def test_analyze_without_a_goal_suggests_one(two):
+    answer = run("analyze", two)
+    assert isinstance(answer.exception, SpecError)
+    assert 'reach --goal "val/error < 0.0501"' in str(answer.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        (["--goal", "val/error"], SpecError),
+        (["--goal", "val/eror < 0.1"], UnknownNameError),
+        (["--workload", "nothing"], UnknownNameError),
+        (["--baseline", "second"], SpecError),
+        (["--tau", "-1"], AnalysisError),
+    ],
+)
+def test_analyze_names_the_mistake(tree, options, kind):
+    answer = run("analyze", tree, *options)
+    assert isinstance(answer.exception, kind)
+
+
+def test_analyze_of_nothing_is_refused(tmp_path):
+    assert isinstance(run("analyze", tmp_path / "none").exception, BatchscaleError)
+    (tmp_path / "empty").mkdir()
+    assert isinstance(run("analyze", tmp_path / "empty").exception, BatchscaleError)
+
+
+def test_fit_prints_the_scaling_object(tmp_path):
+    path = points(tmp_path, "batch_size,steps\n" + "".join(f"{b},{s}\n" for b, s in law(64).items()))
+    data = json.loads(run("fit", path, "--json").stdout)
+    assert data["b_crit"] == pytest.approx(64, rel=1e-4)
+    assert data["s_min"] == pytest.approx(1000, rel=1e-4)
+    assert data["e_min"] == pytest.approx(64_000, rel=1e-4)
+    assert (data["perfect_scaling_end"], data["max_useful_reached"]) == (16, True)
+    text = run("fit", path).stdout
+    assert "hyperbola" in text
+    assert "Up to batch size 16" in text
+
+
+def test_fit_says_on_which_side_all_points_lie(tmp_path):
+    path = points(tmp_path, "batch_size,steps\n1,800\n2,400\n4,200\n8,100\n")
+    data = json.loads(run("fit", path, "--json").stdout)
+    assert data["b_crit"] is None
+    assert "Measure larger batch sizes" in data["refusal"]
+    assert data["max_useful_reached"] is False
+    assert "Measure larger batch sizes" in run("fit", path).stdout
+
+
+def test_mistakes_end_with_code_2_and_one_paragraph(tmp_path):
+    path = points(tmp_path, "batch_size,steps\n1,800\n2,x\n")
+    code = "import sys; sys.argv[0] = 'batchscale'; from batchscale.cli.app import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "fit", str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "line 3: steps is a positive number. Found 'x'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_fit_of_two_points_is_refused(tmp_path):
+    answer = run("fit", points(tmp_path, "batch_size,steps\n1,800\n2,400\n"))
+    assert isinstance(answer.exception, AnalysisError)
+
+
+def test_compare_holds_workloads_and_files_against_the_first(two, tmp_path):
+    path = points(tmp_path, "batch_size,steps\n" + "".join(f"{b},{s}\n" for b, s in law(64).items()))
+    data = json.loads(run("compare", path, two, "--goal", GOAL, "--json").stdout)
+    assert [row["name"] for row in data["curves"]] == ["curve", "toy/net/momentum", "toy/net/sgd"]
+    assert [row["ratio"] for row in data["curves"]] == pytest.approx([1, 4, 0.25], rel=0.02)
+    text = run("compare", two, "--goal", GOAL).stdout
+    assert "toy/net/sgd ends perfect scaling 16 times earlier than toy/net/momentum" in text
+
+
+def test_compare_of_one_curve_is_refused(tree):
+    assert isinstance(run("compare", tree).exception, AnalysisError)
+
+
+def test_suggest_gives_measured_and_interpolated_values(tree):
+    data = json.loads(run("suggest", tree, "--batch-size", "16", "--json").stdout)
+    assert data["source"] == "measured"
+    assert data["metaparameters"]["learning_rate"]["value"] == pytest.approx(0.04)
+    between = json.loads(run("suggest", tree, "--batch-size", "32", "--json").stdout)
+    assert between["source"] == "interpolated"
+    assert between["metaparameters"]["learning_rate"]["value"] == pytest.approx(0.01 * 32**0.5, rel=1e-6)
+    assert "Interpolated between batch sizes 16 and 64" in run("suggest", tree, "--batch-size", "32").stdout
+
+
+def test_suggest_wants_one_workload(two):
+    answer = run("suggest", two, "--batch-size", "16", "--goal", GOAL)
+    assert isinstance(answer.exception, AnalysisError)
+    assert "--workload" in str(answer.exception)

@@ -1,0 +1,94 @@
+"""``batchscale run`` and ``batchscale status``: bad input ends in one paragraph before anything runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from batchscale.cli.app import make_app
+from batchscale.errors import BatchscaleError
+
+GOOD = """
+goal = "val/classification_error < 0.1"
+batch_sizes = [64]
+trials = 2
+[workload]
+dataset = "digits"
+model = "fc_64"
+optimizer = "sgd"
+"""
+
+
+def invoke(*words: object):
+    return CliRunner().invoke(make_app(), [str(word) for word in words])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('dataset = "digits"', 'dataset = "digitz"', "digits"),
+        ('model = "fc_64"', 'model = "no_such_model"', "no_such_model"),
+        ("classification_error", "perplexity", "perplexity"),
+        ("[64]", "[64, 5000]", "must not exceed the training set"),
+        ('dataset = "digits"', 'dataset = "mnist"', "mnist"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(tmp_path, monkeypatch, old, new, message):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "no_cache"))
+    monkeypatch.delenv("BATCHSCALE_DATA", raising=False)
+    file = tmp_path / "experiment.toml"
+    file.write_text(GOOD.replace(old, new))
+    result = invoke("run", file, "--out", tmp_path / "out")
+    assert isinstance(result.exception, BatchscaleError)
+    assert message in str(result.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_read_only_place_is_refused_before_anything_runs(tmp_path):
+    file = tmp_path / "experiment.toml"
+    file.write_text(GOOD)
+    result = invoke("run", file, "--out", "/proc/records")
+    assert isinstance(result.exception, BatchscaleError)
+    assert "/proc/records" in str(result.exception)
+
+
+def test_status_of_a_folder_without_a_run_says_what_to_do(tmp_path):
+    result = invoke("status", tmp_path)
+    assert isinstance(result.exception, BatchscaleError)
+    assert "batchscale run" in str(result.exception)
+
+
+def snapshot(**changes) -> dict:
+    study = {"batch_size": 8, "search": 1, "done": False, "wanted": 5, "complete": 3, "infeasible": 1, "incomplete": 0}
+    study |= {"running": 2, "reached": 1, "best_steps": 40, "front": 90, "train_steps": 100, "share": 0.5}
+    study |= {"trial_steps": 900, "seconds": 2.0}
+    whole = {"workload": "digits/fc_64/sgd", "goal": "val/error < 0.1", "source": "x.toml", "written_at": 0.0}
+    whole |= {"elapsed_s": 3.0, "workers": 2, "steps_per_s": 300.0, "time_left_s": 9.0, "finished": False}
+    return whole | {"studies": [study]} | changes
+
+
+def test_status_calls_a_run_without_a_live_lock_stopped_and_changes_nothing(tmp_path):
+    (tmp_path / ".batchscale").mkdir()
+    path = tmp_path / ".batchscale" / "status.json"
+    path.write_text(json.dumps(snapshot()))
+    before = path.read_bytes()
+    result = invoke("status", tmp_path, "--json")
+    found = json.loads(result.output)
+    assert (found["state"], found["studies"][0]["best_steps"]) == ("stopped", 40)
+    assert "run the same command again" in invoke("status", tmp_path).output
+    assert path.read_bytes() == before
+
+
+def test_status_tells_running_from_silent_by_lock_and_clock(tmp_path):
+    import fcntl
+    import time
+
+    folder = tmp_path / ".batchscale"
+    folder.mkdir()
+    with Path(folder / "run.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (folder / "status.json").write_text(json.dumps(snapshot(written_at=time.time())))
+        assert json.loads(invoke("status", tmp_path, "--json").output)["state"] == "running"
+        (folder / "status.json").write_text(json.dumps(snapshot(written_at=time.time() - 3600)))
+        assert json.loads(invoke("status", tmp_path, "--json").output)["state"].startswith("not heard from since ")

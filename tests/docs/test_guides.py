@@ -1,0 +1,117 @@
+"""Every page is held to the code: its commands and options exist, its links lead somewhere, its examples run.
+
+A fenced block of ``sh`` shows commands. One whose fence says ``sh run`` is run, and one of ``python`` is run too, page
+by page, in one fresh folder that has the project's ``examples``, the ``records`` of a small experiment and the same
+records as a ``table``.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from batchscale.cli.app import make_app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXPERIMENT = """
+goal = "val/loss < 0.1"
+batch_sizes = [1, 8, 64, 512]
+trials = 8
+finishers = 4
+[workload]
+dataset = "noisy_quadratic"
+model = "quadratic"
+optimizer = "momentum"
+[budget]
+steps = 2000
+[evaluation]
+spacing = "log"
+[search]
+repeats = 0
+"""
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+
+
+def blocks(page):
+    return [(match[1].strip(), match[2]) for match in FENCE.finditer(page.read_text(encoding="utf-8"))]
+
+
+def commands(text):
+    """The batchscale commands of a shell block, as lists of words; a backslash continues a line."""
+    lines = text.replace("\\\n", " ").splitlines()
+    found = (shlex.split(line, comments=True) for line in lines if line.strip().startswith("batchscale "))
+    return [words[1:] for words in found if len(words) > 1]
+
+
+def check_command(words):
+    command = typer.main.get_command(make_app())
+    while words and hasattr(command, "commands"):
+        name = words.pop(0)
+        if name.startswith("-"):
+            return
+        assert name in command.commands, f"no command {name!r}"
+        command = command.commands[name]
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    known |= {"--help", "-h"}
+    for word in words:
+        if word.startswith("--"):
+            assert word.partition("=")[0] in known, f"batchscale {command.name} has no option {word}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_and_options_on_the_page_exist(page):
+    for language, text in blocks(page):
+        if language.startswith("sh"):
+            for words in commands(text):
+                check_command(words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_of_the_page_lead_somewhere(page):
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in LINK.findall(text):
+        if "://" not in target and not target.startswith("mailto:"):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def runs(language):
+    return language in ("python", "sh run")
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    """A folder with what the pages' examples work on."""
+    folder = tmp_path_factory.mktemp("material")
+    (folder / "small.toml").write_text(EXPERIMENT, encoding="utf-8")
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    call(["batchscale", "run", "small.toml", "--out", "records"], folder)
+    call(["batchscale", "import", "records", "--out", "table"], folder)
+    return folder
+
+
+def call(command, folder):
+    scripts = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    answer = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    assert answer.returncode == 0, f"{command}\n{answer.stdout[-2000:]}{answer.stderr[-4000:]}"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(runs(language) for language, _ in blocks(page))], ids=lambda page: page.stem
+)
+def test_examples_of_the_page_run(page, material, tmp_path):
+    folder = shutil.copytree(material, tmp_path / "page")
+    for language, text in blocks(page):
+        if language == "python":
+            call([sys.executable, "-W", "error", "-c", text], folder)
+        elif runs(language):
+            call(["bash", "-euc", text], folder)

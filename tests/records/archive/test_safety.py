@@ -1,0 +1,230 @@
+"""An archive is hostile input: whatever is in it, nothing is written outside and nothing is used up."""
+
+import bz2
+import io
+import random
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from batchscale.errors import RecordsError
+from batchscale.records.archive import locate
+from batchscale.records.archive_stream import ArchiveLimits
+from batchscale.records.open import read_records
+from batchscale.records.table import read_manifest
+from batchscale.records.table_import import ImportOptions, import_records
+
+from .conftest import small_members, table_bytes, write_tar
+
+KEEP_GOING = ImportOptions(keep_going=True)
+
+
+def everything_below(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../evil/mnist/fc/sgd/8/study.json",
+        "/etc/mnist/fc/sgd/8/study.json",
+        "root/../../mnist/fc/sgd/8/study.json",
+        "root\\..\\mnist/fc/sgd/8/study.json",
+        "root/mnist/fc/sgd/8/../8/study.json",
+    ],
+)
+def test_a_name_that_leads_outside_is_refused_and_writes_nothing(tmp_path: Path, name: str) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    archive = write_tar(tmp_path / "x.tar", small_members() | {name: b"{}"})
+    before = everything_below(tmp_path)
+    with pytest.raises(RecordsError, match="stays inside it"):
+        import_records(archive, inner / "table")
+    assert everything_below(tmp_path) == before
+    summary = import_records(archive, inner / "table", KEEP_GOING)
+    assert len(summary.problems) == 1
+    assert summary.studies == 4
+    assert everything_below(tmp_path) - before == {
+        path for path in everything_below(tmp_path) if path.startswith("a/b/table")
+    }
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.GNUTYPE_SPARSE],
+)
+def test_links_devices_and_sparse_files_are_never_used(tmp_path: Path, kind: bytes) -> None:
+    archive = write_tar(tmp_path / "x.tar", small_members())
+    with tarfile.open(archive, "a") as tar:
+        info = tarfile.TarInfo("root/mnist/fc/sgd/8/77/metadata.json")
+        info.type, info.linkname = kind, "/etc/passwd"
+        tar.addfile(info)
+    with pytest.raises(RecordsError, match="regular files and folders only"):
+        import_records(archive, tmp_path / "table")
+    assert import_records(archive, tmp_path / "table", KEEP_GOING).trials == {"COMPLETE": 12}
+
+
+def test_hostile_folder_names_cannot_become_files_of_the_table(tmp_path: Path) -> None:
+    members = small_members() | {"root/mnist/fc/dataset=x%2F..%2F/8/study.json": b"{}"}
+    with pytest.raises(RecordsError, match="letters, digits"):
+        import_records(write_tar(tmp_path / "x.tar", members), tmp_path / "table")
+
+
+def test_a_decompression_bomb_stops_with_a_message(tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.tar.bz2"
+    header = tarfile.TarInfo("root/mnist/fc/sgd/8/1/measurements.csv")
+    header.size = 120 * 2**20
+    block = bz2.compress(bytes(20 * 2**20))
+    bomb.write_bytes(bz2.compress(header.tobuf()) + block * 6)
+    assert bomb.stat().st_size < 1_000
+    with pytest.raises(RecordsError, match="decompression bomb"):
+        import_records(bomb, tmp_path / "table", KEEP_GOING)
+    assert not (tmp_path / "table").exists()
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (ArchiveLimits(members=5), "at most 5 members"),
+        (ArchiveLimits(member_bytes=100), "at most 100 bytes"),
+        (ArchiveLimits(total_bytes=5_000), "may hold at most 5,000 bytes"),
+        (ArchiveLimits(ratio=2, small_bytes=100), "decompression bomb"),
+    ],
+)
+def test_limits_hold(tmp_path: Path, limits: ArchiveLimits, message: str) -> None:
+    archive = write_tar(tmp_path / "x.tar.gz", small_members())
+    with pytest.raises(RecordsError, match=message):
+        import_records(archive, tmp_path / "table", ImportOptions(keep_going=True, limits=limits))
+
+
+def test_a_huge_extended_header_is_not_read_into_memory(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, 2**40
+    (tmp_path / "x.tar").write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(10_240))
+    with pytest.raises(RecordsError, match="at most"):
+        import_records(tmp_path / "x.tar", tmp_path / "table")
+
+
+def test_a_chain_of_long_names_does_not_overflow_the_stack(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 1
+    (tmp_path / "x.tar").write_bytes((info.tobuf() + bytes(512)) * 3_000)
+    with pytest.raises(RecordsError):
+        import_records(tmp_path / "x.tar", tmp_path / "table")
+
+
+def test_too_many_problems_stop_even_a_patient_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("batchscale.records.table_read.MAX_PROBLEMS", 3)
+    members = small_members() | {f"../{i}": b"" for i in range(5)}
+    with pytest.raises(RecordsError, match="at most 3 problems"):
+        import_records(write_tar(tmp_path / "x.tar", members), tmp_path / "table", KEEP_GOING)
+
+
+def test_what_is_no_archive_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "x.tar.bz2").write_bytes(b"hello " * 1_000)
+    with pytest.raises(RecordsError, match="an archive is a tar file"):
+        import_records(tmp_path / "x.tar.bz2", tmp_path / "table")
+    (tmp_path / "empty.tar").write_bytes(b"")
+    with pytest.raises(RecordsError):
+        import_records(tmp_path / "empty.tar", tmp_path / "table")
+    assert everything_below(tmp_path) == {"x.tar.bz2", "empty.tar"}
+
+
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst"])
+def test_an_archive_cut_at_any_byte_is_never_taken_for_a_whole_one(tmp_path: Path, suffix: str) -> None:
+    whole = write_tar(tmp_path / f"whole{suffix}", small_members())
+    if suffix == ".tar.zst":
+        import zstandard
+
+        plain = write_tar(tmp_path / "plain.tar", small_members())
+        whole.write_bytes(zstandard.compress(plain.read_bytes()))
+    import_records(whole, tmp_path / "expected")
+    expected = read_manifest(tmp_path / "expected")["counts"]
+    data = whole.read_bytes()
+    for number, cut in enumerate(random.Random(suffix).sample(range(1, len(data)), 20)):
+        torn = tmp_path / f"torn{number}{suffix}"
+        torn.write_bytes(data[:cut])
+        table = tmp_path / f"table{number}"
+        try:
+            import_records(torn, table)
+        except RecordsError:
+            assert not table.exists()
+        else:  # only what stands behind the end of the archive was cut off
+            assert read_manifest(table)["counts"] == expected
+
+
+def test_what_stands_before_a_tear_is_imported_by_keep_going(tmp_path: Path) -> None:
+    members = small_members()
+    whole = write_tar(tmp_path / "whole.tar", members)
+    torn = tmp_path / "torn.tar"
+    torn.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    with pytest.raises(
+        RecordsError, match=r"damaged or cut off .* at byte [\d,]+ .*Before it stand 3 studies with 6 tr"
+    ):
+        import_records(torn, tmp_path / "table")
+    summary = import_records(torn, tmp_path / "table", KEEP_GOING)
+    assert not summary.complete
+    assert "cut off" in summary.problems[0]
+    assert 6 <= sum(summary.trials.values()) < 12
+    assert read_records(tmp_path / "table").workloads
+
+
+@pytest.mark.parametrize("reader", ["library", "rapidgzip"])
+def test_a_damaged_block_names_its_position_and_what_stands_before_it(
+    tmp_path: Path, reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reader == "rapidgzip":
+        pytest.importorskip("rapidgzip")
+    monkeypatch.setattr(
+        "batchscale.records.archive_stream._CORES_FOR_RAPIDGZIP", 1 if reader == "rapidgzip" else 10_000
+    )
+    plain = write_tar(tmp_path / "plain.tar", small_members()).read_bytes()
+    half = len(plain) // 2
+    second = bytearray(bz2.compress(plain[half:]))
+    second[len(second) // 2] ^= 0xFF
+    archive = tmp_path / "damaged.tar.bz2"
+    archive.write_bytes(bz2.compress(plain[:half]) + second)
+    with pytest.raises(RecordsError, match=r"damaged or cut off .* at byte [\d,]+"):
+        import_records(archive, tmp_path / "table")
+    summary = import_records(archive, tmp_path / "table", KEEP_GOING)
+    assert not summary.complete
+    assert summary.studies >= 1
+
+
+def test_data_behind_the_end_of_the_archive_is_damage(tmp_path: Path) -> None:
+    archive = write_tar(tmp_path / "x.tar", small_members())
+    other = write_tar(tmp_path / "y.tar", small_members("other"))
+    archive.write_bytes(archive.read_bytes() + other.read_bytes())
+    with pytest.raises(RecordsError, match="behind the mark of the end"):
+        import_records(archive, tmp_path / "table")
+
+
+def test_duplicate_members_are_refused_or_the_first_one_counts(tmp_path: Path) -> None:
+    members = list(small_members().items())
+    twice = [*members, (members[2][0], members[2][1].replace(b"nan", b"0.5"))]
+    archive = write_tar(tmp_path / "twice.tar", twice)
+    with pytest.raises(RecordsError, match="is in an archive once"):
+        import_records(archive, tmp_path / "table")
+    assert len(import_records(archive, tmp_path / "table", KEEP_GOING).problems) == 1
+    import_records(write_tar(tmp_path / "once.tar", members), tmp_path / "expected")
+    names = [name for name in table_bytes(tmp_path / "expected") if name.endswith(".parquet")]
+    assert [table_bytes(tmp_path / "table")[name] for name in names] == [
+        table_bytes(tmp_path / "expected")[name] for name in names
+    ]
+
+
+def test_names_of_the_layout_are_told_from_others() -> None:
+    assert locate("./a/b/c/8/study.json") == ("a/b/c", 8, None, "study.json")
+    assert locate("a/b/c/8/1/notes.txt") is None
+    assert isinstance(locate("a/b/c/08/study.json"), str)
+    assert isinstance(locate("b/c/8/study.json"), str)
+
+
+def test_an_archive_can_be_read_from_memory_of_no_size(tmp_path: Path) -> None:
+    empty = io.BytesIO()
+    with tarfile.open(fileobj=empty, mode="w"):
+        pass
+    (tmp_path / "x.tar").write_bytes(empty.getvalue())
+    with pytest.raises(RecordsError):
+        import_records(tmp_path / "x.tar", tmp_path / "table")

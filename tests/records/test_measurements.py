@@ -1,0 +1,97 @@
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from batchscale.errors import RecordsError
+from batchscale.records.bulk import read_measurement_files
+from batchscale.records.journal import decode_journal, encode_line
+from batchscale.records.layout import split_record_path
+from batchscale.records.measurements import format_number, parse_measurements
+from batchscale.records.model import parse_study, parse_trial
+from batchscale.spec import WorkloadName
+
+
+@given(st.floats(width=32).map(np.float32))
+def test_float32_text_reads_back_as_the_same_float32_and_is_the_shortest(value):
+    text = format_number(value)
+    back = np.float32(float(text))
+    assert back == value or (np.isnan(back) and np.isnan(value))
+    assert len(text) <= max(len(repr(float(value))), len(f"{float(value):.9g}") + 2)
+
+
+@given(st.floats())
+def test_float64_text_reads_back_as_the_same_float64(value):
+    back = float(format_number(value))
+    assert back == value or (math.isnan(back) and math.isnan(value))
+
+
+def test_fixed_spellings():
+    values = (math.nan, math.inf, -math.inf, None, np.float32("nan"), np.float32("-inf"), np.float64(0.1), 3)
+    assert [format_number(v) for v in values] == ["nan", "inf", "-inf", "", "nan", "-inf", "0.1", "3.0"]
+    with pytest.raises(RecordsError, match="True"):
+        format_number(True)
+
+
+pieces = st.sampled_from(
+    [b"0", b"1", b"25", b",", b"\n", b"nan", b"-inf", b"1e3", b".5", b"-", b"x", b"\r\n", b" ", b'"', b"\0", b"\xff"]
+)
+bodies = st.lists(pieces, max_size=25).map(b"".join)
+rows = st.lists(
+    st.tuples(st.integers(0, 40), st.sampled_from(["1", "nan", "", "x"])).map(lambda r: f"{r[0]},{r[1]}\n".encode()),
+    max_size=6,
+).map(b"".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(bodies | rows, min_size=1, max_size=4))
+@example([b"0,1\n\n5\n", b"1,2\n"])
+def test_many_files_at_once_read_the_same_as_one_by_one(texts):
+    """The careful reader is the oracle of the fast one, on files sound and broken."""
+    heard = {}
+    files = [(8, number, b"step,val/e\n" + text) for number, text in enumerate(texts)]
+    frame = read_measurement_files(files, lambda _, trial_id, faults: heard.setdefault(trial_id, faults))
+    for _, trial_id, text in files:
+        table = parse_measurements(text)
+        assert heard.get(trial_id, []) == table.faults
+        mine = frame.filter(pl.col("trial_id") == trial_id)
+        assert mine["step"].to_list() == table.steps
+        if table.metrics:
+            assert mine["val/e"].equals(pl.Series(table.columns[0], dtype=pl.Float64).alias("val/e"), null_equal=True)
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_parsed_or_refused(data):
+    parse_measurements(data)
+    decode_journal(data)
+    for parse in (lambda: parse_trial(data, "x"), lambda: parse_study(data, WorkloadName("d", "m", "o"), "x")):
+        with pytest.raises(RecordsError):
+            parse()
+
+
+@given(st.text(max_size=40))
+def test_arbitrary_paths_name_a_record_or_nothing(text):
+    for path in (text, f"{text}/m/o/8/1/metadata.json", f"d/m/o/{text}/study.json"):
+        named = split_record_path(path)
+        assert named is None or str(named.workload) in path
+
+
+@given(st.lists(st.integers(0, 99), unique=True, max_size=5).map(sorted), st.data())
+def test_a_journal_with_any_one_byte_changed_keeps_only_what_is_before_it(steps, data):
+    lines = [encode_line("step,val/e"), *(encode_line(f"{step},0.5") for step in steps)]
+    text = b"".join(lines)
+    at = data.draw(st.integers(0, len(text) - 1))
+    new = data.draw(st.integers(0, 255).filter(lambda byte: byte != text[at]))
+    kept = decode_journal(text[:at] + bytes([new]) + text[at + 1 :])
+    num_before = text.count(b"\n", 0, at)
+    assert list(kept.steps) == steps[: max(0, num_before - 1)]
+
+
+def test_a_line_of_a_hundred_million_characters_is_refused_with_a_message():
+    table = parse_measurements(b"step,val/e\n0,1\n1," + b"9" * 100_000_000 + b"\n")
+    assert table.steps == [0]
+    assert [(fault.line, fault.rule) for fault in table.faults] == [(3, "long-line")]
+    assert len(str(table.faults[0])) < 200

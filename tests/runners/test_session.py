@@ -1,0 +1,376 @@
+"""Whole runs on the fake engine: the same records whatever happens on the way."""
+
+import json
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from fake_engine import divergence_step, error_at
+from protocol_fakes import fake_experiment, fake_facts, fake_space, read_studies, read_values, run_fake
+
+from batchscale.errors import RunError, StorageError, StudyLockedError
+from batchscale.runners import driver as driver_module
+from batchscale.runners.driver import Result
+from batchscale.runners.session import run_plan
+from batchscale.runners.signals import StopFlag
+from batchscale.spec import BatchSizes, Budget, EvaluationPlan, SearchPlan, StopRule, Unit, make_plan
+
+WIDE = fake_space(0.001, 30.0)  # a quarter of it diverges
+STOPS = list(StopRule)
+AGAIN = SearchPlan(repeats=2, edge_margin=0.3)  # six trials lie far apart
+
+
+def steps_to_result(root: Path) -> dict[int, int | None]:
+    """The fewest steps at which a recorded row of a COMPLETE trial reaches the goal, by batch size."""
+    best: dict[int, int | None] = {}
+    for (study, _), trial in read_values(root).items():
+        size = int(study.rpartition("/")[2])
+        best.setdefault(size, None)
+        if trial["status"] != "COMPLETE":
+            continue
+        for line in str(trial["rows"]).splitlines()[1:]:
+            step, value = line.split(",")[:2]
+            if float(value) < 0.2 and (best[size] is None or int(step) < best[size]):
+                best[size] = int(step)
+    return best
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_every_search_has_its_non_divergent_trials_and_the_rest_are_infeasible(tmp_path, stop):
+    outcome = run_fake(tmp_path, space=WIDE, rule=stop)
+    assert outcome.result is Result.FINISHED
+    for size in (1, 8):
+        trials = [t for (study, _), t in read_values(tmp_path).items() if study.endswith(f"/{size}")]
+        complete = [t for t in trials if t["status"] == "COMPLETE"]
+        assert len(complete) == 6
+        assert [t["trial_id"] for t in trials] != []
+        for trial in trials:
+            diverged = divergence_step(trial["parameters"])
+            if trial["status"] == "INFEASIBLE":
+                assert trial["steps"] == diverged
+            else:
+                assert diverged is None or diverged > trial["steps"]
+
+
+def test_the_same_seed_gives_identical_records_on_every_runner(tmp_path):
+    run_fake(tmp_path / "a", "inline", space=WIDE)
+    run_fake(tmp_path / "b", "inline", space=WIDE)
+    run_fake(tmp_path / "c", "local", space=WIDE, options={"population": 3})
+    assert read_values(tmp_path / "a") == read_values(tmp_path / "b") == read_values(tmp_path / "c")
+    run_fake(tmp_path / "d", "inline", space=WIDE, seed=1)
+    assert read_values(tmp_path / "d") != read_values(tmp_path / "a")
+
+
+def test_race_gives_the_steps_to_result_of_goal_and_budget_with_fewer_steps(tmp_path):
+    steps = {}
+    for stop in STOPS:
+        run_fake(tmp_path / stop, rule=stop)
+        steps[stop] = sum(t["steps"] for t in read_values(tmp_path / stop).values())
+    assert (
+        steps_to_result(tmp_path / "race") == steps_to_result(tmp_path / "goal") == steps_to_result(tmp_path / "budget")
+    )
+    assert None not in steps_to_result(tmp_path / "race").values()
+    assert steps[StopRule.RACE] < steps[StopRule.GOAL] < steps[StopRule.BUDGET]
+
+
+def test_study_files_say_how_the_study_was_run(tmp_path):
+    run_fake(tmp_path)
+    study = read_studies(tmp_path)[8]
+    assert study["early_stopping"] is True
+    own = study["batchscale"]
+    assert own["goal"] == "val/error < 0.2"
+    assert own["stop"] == "race"
+    assert [search["first_trial_id"] for search in own["searches"]] == [1]
+    assert own["verdict"]["goal_reached"] is True
+    reasons = {t["own"]["stop_reason"] for t in read_values(tmp_path).values()}
+    assert reasons == {"goal", "raced"}
+
+
+def test_all_trials_are_measured_at_the_same_steps(tmp_path):
+    run_fake(tmp_path, rule=StopRule.BUDGET)
+    steps = {
+        tuple(line.split(",")[0] for line in str(t["rows"]).splitlines()[1:]) for t in read_values(tmp_path).values()
+    }
+    assert len(steps) == 1
+
+
+# --- continuing -----------------------------------------------------------------------------------------------
+
+
+def test_running_again_on_a_finished_folder_changes_nothing_and_trains_nothing(tmp_path):
+    run_fake(tmp_path, space=WIDE)
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file() and ".batchscale" not in p.parts}
+    again = run_fake(tmp_path, "local", space=WIDE, options={"bad_trials": "1,2,3", "mischief": "raise"})
+    assert again.result is Result.FINISHED
+    assert before == {p: p.stat().st_mtime_ns for p in before}
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_run_stopped_at_any_report_and_continued_gives_the_same_records(tmp_path, stop):
+    run_fake(tmp_path / "whole", rule=stop, space=WIDE)
+    for attempt in range(60):
+        flag = StopFlag()
+        timer = threading.Timer(0.02 * (attempt + 1), flag.set, [signal.SIGTERM])
+        timer.start()
+        outcome = run_fake(tmp_path / "parts", rule=stop, space=WIDE, options={"sleep_s": 0.0005}, stop=flag)
+        timer.cancel()
+        if outcome.result is Result.FINISHED:
+            break
+    assert outcome.result is Result.FINISHED
+    assert read_values(tmp_path / "parts") == read_values(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_more_trials_extend_what_is_there(tmp_path, stop):
+    run_fake(tmp_path, rule=stop, space=WIDE, trials=4)
+    first = read_values(tmp_path)
+    run_fake(tmp_path, rule=stop, space=WIDE, trials=9)
+    more = read_values(tmp_path)
+    assert all(more[key]["rows"] == trial["rows"] for key, trial in first.items())
+    run_fake(tmp_path / "fresh", rule=stop, space=WIDE, trials=9)
+    fresh = read_values(tmp_path / "fresh")
+    assert {key for key, t in more.items() if t["status"] == "COMPLETE"} >= {
+        key for key, t in fresh.items() if t["status"] == "COMPLETE"
+    }
+    assert steps_to_result(tmp_path / "fresh") == steps_to_result(tmp_path)
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_larger_step_budget_trains_what_is_there_longer(tmp_path, stop):
+    slow = fake_space(0.001, 0.015)  # the goal needs more than 200 steps
+    run_fake(tmp_path, rule=stop, space=slow)
+    short = read_values(tmp_path)
+    assert {t["steps"] for t in short.values()} == {200}
+    run_fake(tmp_path, rule=stop, space=slow, budget=Budget(600, Unit.STEPS))
+    longer = read_values(tmp_path)
+    run_fake(tmp_path / "fresh", rule=stop, space=slow, budget=Budget(600, Unit.STEPS))
+    fresh = read_values(tmp_path / "fresh")
+    assert longer.keys() == fresh.keys()
+    assert all(longer[key]["rows"].startswith(short[key]["rows"]) for key in short)
+    assert {key: t["rows"] for key, t in longer.items()} == {key: t["rows"] for key, t in fresh.items()}
+
+
+def test_a_larger_budget_keeps_the_measured_steps_of_the_smaller_one(tmp_path):
+    plan = EvaluationPlan(count=4)
+    slow = fake_space(0.001, 0.015)
+    run_fake(tmp_path, space=slow, evaluation=plan)
+    run_fake(tmp_path, space=slow, evaluation=plan, budget=Budget(300, Unit.STEPS))
+    rows = str(next(iter(read_values(tmp_path).values()))["rows"])
+    assert [int(line.split(",")[0]) for line in rows.splitlines()[1:]] == [0, 50, 100, 150, 200, 225, 300]
+
+
+def test_more_batch_sizes_are_added(tmp_path):
+    run_fake(tmp_path)
+    run_fake(tmp_path, batch_sizes=BatchSizes((1, 4, 8)))
+    assert sorted(read_studies(tmp_path)) == [1, 4, 8]
+
+
+def test_another_experiment_is_refused_with_what_differs_and_nothing_changes(tmp_path):
+    run_fake(tmp_path)
+    before = read_values(tmp_path)
+    with pytest.raises(RunError) as error:
+        run_fake(tmp_path, seed=3, trials=2)
+    assert "seed: 0 there, 3 asked for" in str(error.value)
+    assert "trials: 6 there, 2 asked for; it may only grow" in str(error.value)
+    with pytest.raises(RunError, match="budget at batch size 1: 200 steps there, 100 asked for"):
+        run_fake(tmp_path, budget=Budget(100, Unit.STEPS))
+    with pytest.raises(RunError, match="batch_sizes: 8 is there and not asked for"):
+        run_fake(tmp_path, batch_sizes=BatchSizes((1,)))
+    assert read_values(tmp_path) == before
+
+
+# --- searching again ------------------------------------------------------------------------------------------
+
+
+def test_a_best_trial_at_the_edge_is_searched_again_in_a_moved_space(tmp_path):
+    run_fake(tmp_path, space=fake_space(0.001, 0.05), batch_sizes=BatchSizes((1,)), search=AGAIN)
+    study = read_studies(tmp_path)[1]
+    searches = study["batchscale"]["searches"]
+    assert 2 <= len(searches) <= 3
+    assert searches[1]["space"]["learning_rate"]["max_value"] == pytest.approx(0.05 * 50**0.5)
+    assert study["parameter_configs"] == searches[-1]["space"]
+    assert "learning_rate (high)" in searches[1]["reason"]
+    trials = read_values(tmp_path)
+    ids = [trial_id for _, trial_id in trials]
+    assert sorted(ids) == list(range(1, len(ids) + 1))
+    by_search = {n: [t for t in trials.values() if t["own"]["search"] == n] for n in range(1, len(searches) + 1)}
+    for number, found in by_search.items():
+        assert sum(t["status"] == "COMPLETE" for t in found) == 6
+        assert min(t["trial_id"] for t in found) == searches[number - 1]["first_trial_id"]
+
+
+def test_a_goal_that_nobody_reached_is_searched_again_around_the_best(tmp_path):
+    run_fake(tmp_path, space=fake_space(0.0001, 0.01), batch_sizes=BatchSizes((1,)), search=SearchPlan(repeats=2))
+    study = read_studies(tmp_path)[1]
+    searches = study["batchscale"]["searches"]
+    assert searches[1]["reason"] == "no trial reached the goal"
+    assert searches[1]["space"]["learning_rate"]["max_value"] > 0.01
+    assert study["batchscale"]["verdict"]["goal_reached"] is True
+
+
+def test_what_is_still_at_an_edge_is_flagged(tmp_path):
+    search = SearchPlan(repeats=0, edge_margin=0.3)
+    run_fake(tmp_path, space=fake_space(0.001, 0.05), batch_sizes=BatchSizes((1,)), search=search)
+    verdict = read_studies(tmp_path)[1]["batchscale"]["verdict"]
+    assert verdict["at_edge"] == [{"parameter": "learning_rate", "side": "high"}]
+
+
+def test_more_trials_extend_every_search_of_a_study(tmp_path):
+    options = {"space": fake_space(0.001, 0.05), "batch_sizes": BatchSizes((1,)), "search": AGAIN}
+    run_fake(tmp_path, **options, trials=4)
+    run_fake(tmp_path, **options, trials=7)
+    trials = read_values(tmp_path)
+    ids = [trial_id for _, trial_id in trials]
+    assert sorted(ids) == list(range(1, len(ids) + 1))
+    for search in {t["own"]["search"] for t in trials.values()}:
+        found = [t for t in trials.values() if t["own"]["search"] == search]
+        assert sum(t["status"] == "COMPLETE" for t in found) == 7
+        assert sorted(t["own"]["point"] for t in found) == list(range(len(found)))
+
+
+def test_all_divergent_has_a_clear_end(tmp_path):
+    outcome = run_fake(
+        tmp_path,
+        space=fake_space(5.0, 30.0),
+        batch_sizes=BatchSizes((1,)),
+        search=SearchPlan(repeats=0, max_attempts=9),
+    )
+    assert outcome.result is Result.FINISHED
+    assert [t["status"] for t in read_values(tmp_path).values()] == ["INFEASIBLE"] * 9
+    assert read_studies(tmp_path)[1]["batchscale"]["verdict"] == {"goal_reached": False, "at_edge": [], "short": True}
+
+
+# --- failures -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mischief", ["kill", "exit", "raise", "memory"])
+def test_a_worker_that_fails_once_leaves_no_trace_in_the_records(tmp_path, mischief):
+    run_fake(tmp_path / "whole")
+    (tmp_path / "marks").mkdir()
+    options = {"bad_trials": "2,5", "mischief": mischief, "once": tmp_path / "marks"}
+    outcome = run_fake(tmp_path / "hurt", "local", options=options)
+    assert read_values(tmp_path / "hurt") == read_values(tmp_path / "whole")
+    assert sum(outcome.snapshot.failures.values()) >= 2
+    assert outcome.snapshot.given_up == 0
+
+
+def test_a_trial_that_always_fails_is_incomplete_with_the_reason_and_replaced(tmp_path):
+    options = {"bad_trials": "2", "mischief": "kill"}
+    outcome = run_fake(tmp_path, "local", options=options, batch_sizes=BatchSizes((1,)), settings={"retries": 1})
+    trials = {trial_id: t for (_, trial_id), t in read_values(tmp_path).items()}
+    assert trials[2]["status"] == "INCOMPLETE"
+    assert "SIGKILL" in trials[2]["own"]["failure"]
+    assert "about to misbehave" in trials[2]["own"]["failure"]
+    assert sum(t["status"] == "COMPLETE" for t in trials.values()) == 6
+    assert outcome.snapshot.given_up == 1
+
+
+def test_incomplete_trials_are_trained_when_asked_for(tmp_path):
+    bad = {"bad_trials": "2", "mischief": "raise"}
+    settings = {"retries": 0}
+    run_fake(tmp_path / "hurt", options=bad, settings=settings)
+    run_fake(tmp_path / "hurt", settings={"retry_incomplete": True})
+    trials = read_values(tmp_path / "hurt")
+    assert {t["status"] for t in trials.values()} == {"COMPLETE"}
+    run_fake(tmp_path / "whole")
+    for key, trial in read_values(tmp_path / "whole").items():
+        assert trials[key]["rows"] == trial["rows"]
+
+
+def test_an_engine_that_never_works_ends_the_run_with_the_reason(tmp_path):
+    bad = {"bad_trials": ",".join(map(str, range(1, 100))), "mischief": "raise"}
+    with pytest.raises(RunError, match="this trial cannot be trained"):
+        run_fake(tmp_path, options=bad)
+
+
+def test_a_full_disk_pauses_and_loses_nothing(tmp_path, monkeypatch):
+    run_fake(tmp_path / "whole")
+    refusals = iter([True] * 3 + [False] * 5 + [True] * 4)
+    from batchscale.records.writer import StudyWriter
+
+    real = StudyWriter.commit
+
+    def commit(self, *args, **kwargs):
+        if next(refusals, False):
+            raise StorageError("the disk is full", 28)
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(StudyWriter, "commit", commit)
+    outcome = run_fake(tmp_path / "full")
+    assert outcome.result is Result.FINISHED
+    assert next(refusals, None) is None
+    assert read_values(tmp_path / "full") == read_values(tmp_path / "whole")
+
+
+def test_too_little_free_space_pauses_until_there_is_more(tmp_path, monkeypatch):
+    from batchscale.runners import disk
+
+    free = iter([0, 0, 10**12])
+    monkeypatch.setattr(disk, "CHECK_EVERY_S", 0.05)
+    monkeypatch.setattr(disk.DiskGuard.__init__, "__defaults__", (disk.WATERMARK_BYTES, lambda _p: next(free, 10**12)))
+    paused = []
+    monkeypatch.setattr(driver_module.DriverSettings, "report_every_s", 0.0)
+    plan = make_plan(fake_experiment(), fake_facts())
+    from protocol_fakes import FAKE_ENGINE
+
+    from batchscale.runners.session import RunSettings
+
+    run_plan(plan, tmp_path, RunSettings("inline", engine=FAKE_ENGINE), show=lambda s: paused.append(s.paused))
+    assert any(text and "must be" in text for text in paused)
+    assert paused[-1] is None
+    assert len(read_values(tmp_path)) == 12
+
+
+def test_a_clock_that_jumps_is_harmless(tmp_path, monkeypatch):
+    run_fake(tmp_path / "whole")
+    jumps = iter(range(10**6))
+    monkeypatch.setattr(time, "time", lambda: 1e9 + (-1) ** next(jumps) * 3600 * 24)
+    run_fake(tmp_path / "jumped")
+    assert read_values(tmp_path / "jumped") == read_values(tmp_path / "whole")
+
+
+def test_two_runs_on_one_folder_are_refused(tmp_path):
+    release = threading.Event()
+    entered = threading.Event()
+
+    def hold(_snapshot):
+        entered.set()
+        release.wait(10)
+
+    plan = make_plan(fake_experiment(), fake_facts())
+    from protocol_fakes import FAKE_ENGINE
+
+    from batchscale.runners.session import RunSettings
+
+    settings = RunSettings("inline", engine=FAKE_ENGINE)
+    thread = threading.Thread(target=run_plan, args=(plan, tmp_path, settings, hold))
+    thread.start()
+    assert entered.wait(10)
+    try:
+        with pytest.raises(StudyLockedError, match="one run writes a folder at a time"):
+            run_plan(plan, tmp_path, settings)
+    finally:
+        release.set()
+        thread.join()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs():
+    with pytest.raises(StorageError):
+        run_fake(Path("/proc/batchscale"))
+
+
+def test_the_folder_keeps_the_experiment_it_was_made_with(tmp_path):
+    run_fake(tmp_path)
+    claim = json.loads((tmp_path / ".batchscale" / "experiment.json").read_text())
+    assert claim["experiment"]["goal"] == "val/error < 0.2"
+    assert claim["train_steps"] == {"1": 200, "8": 200}
+
+
+def test_the_fake_reaches_its_goal_where_its_formula_says(tmp_path):
+    run_fake(tmp_path, rule=StopRule.GOAL, batch_sizes=BatchSizes((1,)))
+    for trial in read_values(tmp_path).values():
+        rate = trial["parameters"]["learning_rate"]
+        expected = next((s for s in range(0, 201, 10) if error_at(rate, s) < 0.2), 200)
+        assert trial["steps"] == expected

@@ -1,0 +1,107 @@
+"""SIGKILLs at random moments during a real experiment on digits, against an uninterrupted run, number for number."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from protocol_fakes import read_values
+
+from batchscale.runners.snapshot import read_snapshot
+
+EXPERIMENT = """
+goal = "val/classification_error < 0.06"
+batch_sizes = [2, 32, 256]
+trials = 8
+stop = "race"
+finishers = 3
+[workload]
+dataset = "digits"
+model = "fc_64"
+optimizer = "nesterov_momentum"
+[budget]
+epochs = 6
+at_least_steps = 150
+[search]
+repeats = 1
+"""
+
+
+def start(tmp_path: Path, folder: str) -> subprocess.Popen:
+    file = tmp_path / "experiment.toml"
+    file.write_text(EXPERIMENT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    words = ["run", str(file), "--out", str(tmp_path / folder), "--workers", "2", "--retries", "50", "--quiet"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "batchscale", *words], env=environment, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+def wait_for_training(root: Path, driver: subprocess.Popen, since: float) -> bool:
+    """Until trials of this very run have come back; False if the run ended before."""
+    while driver.poll() is None:
+        snapshot = read_snapshot(root)
+        # a snapshot counts the steps of its own run only, so one of an earlier run must not be taken for this one's
+        if snapshot is not None and snapshot.written_at > since and any(s.trial_steps for s in snapshot.studies):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def torture(tmp_path: Path, driver_kills: int, worker_kills: int) -> int:
+    """Kill until both counts are reached, starting again whenever a run ends; gives how many runs ended by themselves.
+
+    Three of four kills come while trials train, the rest at any moment, starting up included: kills at plainly random
+    moments on a busy machine nearly all hit processes that are still loading.
+    """
+    chance = random.Random(0)
+    left = ["driver"] * driver_kills + ["worker"] * worker_kills
+    chance.shuffle(left)
+    rounds = in_training = 0
+    driver, since = start(tmp_path, "parts"), time.time()
+    while left:
+        trained = chance.random() < 0.75 and wait_for_training(tmp_path / "parts", driver, since)
+        time.sleep(chance.uniform(0.0, 1.0 if trained else 4.0))
+        if driver.poll() is not None:
+            assert driver.returncode == 0
+            rounds += 1
+            (tmp_path / "parts").rename(tmp_path / f"finished-{rounds}")  # another one takes the remaining kills
+            driver, since = start(tmp_path, "parts"), time.time()
+            continue
+        victims = [psutil.Process(driver.pid)] if left[-1] == "driver" else psutil.Process(driver.pid).children()
+        if not victims:
+            continue
+        chance.choice(victims).kill()
+        in_training += trained
+        if left.pop() == "driver":
+            driver.wait()
+            driver, since = start(tmp_path, "parts"), time.time()
+    assert driver.wait(timeout=600) == 0
+    assert in_training >= (driver_kills + worker_kills) // 3
+    return rounds
+
+
+def compare(tmp_path: Path, rounds: int) -> None:
+    assert start(tmp_path, "whole").wait(timeout=600) == 0
+    expected = read_values(tmp_path / "whole")
+    assert len(expected) >= 24
+    for folder in ["parts", *(f"finished-{n}" for n in range(1, rounds + 1))]:
+        assert read_values(tmp_path / folder) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_some_kills_leave_the_records_of_an_uninterrupted_run(tmp_path):
+    rounds = torture(tmp_path, driver_kills=5, worker_kills=5)
+    compare(tmp_path, rounds)
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(7200)
+def test_a_hundred_kills_of_each_leave_the_records_of_an_uninterrupted_run(tmp_path):
+    rounds = torture(tmp_path, driver_kills=100, worker_kills=100)
+    compare(tmp_path, rounds)

@@ -1,0 +1,39 @@
+"""Tiny versions of the real models on random data."""
+
+import numpy as np
+
+from batchscale.spec import WorkloadName, WorkloadSpec
+from batchscale.workloads.registry import get_workload
+from batchscale.workloads.workload import ArraySplit, Dataset
+
+NAMES = ("fc_8", "simple_cnn_base", "resnet_50", "transformer_base")
+
+
+def _images(rng, count):
+    labels = rng.integers(0, 10, count).astype(np.int32)
+    inputs = (rng.normal(size=(count, 8, 8, 1)) + labels[:, None, None, None] / 5).astype(np.float32)
+    return ArraySplit({"inputs": inputs, "labels": labels})
+
+
+def _sentences(rng, count):
+    words = rng.integers(0, 11, (count, 6)).astype(np.int32)
+    mask = (np.arange(6) < rng.integers(2, 7, (count, 1))).astype(np.float32)
+    return ArraySplit({"inputs": words, "labels": np.roll(words, -1, axis=1), "mask": mask})
+
+
+def make_tiny(model: str):
+    """The workload of a model at its tiny size, with Nesterov momentum."""
+    rng = np.random.default_rng(0)
+    language = model.startswith(("transformer", "lstm"))
+    make = _sentences if language else _images
+    dataset = Dataset(
+        "random",
+        {"train": make(rng, 30), "val": make(rng, 12)},
+        lambda batch: batch,
+        (6,) if language else (8, 8, 1),
+        np.int32 if language else np.float32,
+        11 if language else 10,
+    )
+    options = {"tiny": True} | ({"ghost_batch_size": 2} if model == "resnet_50" else {})
+    name = WorkloadName("lm1b" if language else "mnist", model, "nesterov_momentum")
+    return get_workload(WorkloadSpec(name, model_options=options, schedule="constant"), dataset=dataset)

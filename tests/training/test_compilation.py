@@ -1,0 +1,43 @@
+"""What is compiled, and when."""
+
+import subprocess
+import sys
+
+from batchscale.training.compilation import compile_count, machine_id, user_cache_dir
+from batchscale.training.study_engine import TrialTask
+
+
+def task(trial_id, until, learning_rate=0.1):
+    return TrialTask(trial_id, {"learning_rate": learning_rate}, seed=trial_id, until_step=until, from_step=-1)
+
+
+def test_a_second_chunk_a_second_trial_and_other_metaparameters_compile_nothing(toy, engine_of):
+    engine = engine_of(toy, population=2)
+    count = compile_count()
+    before = count.programs
+    engine.advance([task(1, until=11)])
+    assert count.programs > before  # the count sees compilations
+    before = count.programs
+    engine.advance([task(1, until=29), task(2, until=40, learning_rate=0.3), task(3, until=25, learning_rate=1e9)])
+    engine.advance([task(4, until=1), task(1, until=40)])
+    assert count.programs == before
+
+
+def test_the_cache_folder_is_named_by_the_user_or_the_system(monkeypatch, tmp_path):
+    monkeypatch.setenv("BATCHSCALE_CACHE", str(tmp_path / "own"))
+    assert user_cache_dir() == tmp_path / "own"
+    monkeypatch.delenv("BATCHSCALE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert user_cache_dir() == tmp_path / "batchscale"
+
+
+def test_importing_the_engine_configures_nothing():
+    code = (
+        "import jax, batchscale.training.study_engine; assert jax.config.jax_compilation_cache_dir is None;"
+        "import jax._src.xla_bridge as b; assert not b._backends"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PATH": "/usr/bin", "PYTHONPATH": ":".join(sys.path)})
+
+
+def test_the_machine_has_one_name():
+    assert machine_id() == machine_id()

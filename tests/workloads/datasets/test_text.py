@@ -1,0 +1,262 @@
+import gzip
+import sys
+
+import numpy as np
+import pytest
+
+from batchscale.errors import DataError, SpecError
+from batchscale.workloads.datasets import dataset_facts, load_dataset
+from batchscale.workloads.datasets.held_out import held_out_draw, split_held_out
+from batchscale.workloads.datasets.text_dataset import TokenSplit
+from batchscale.workloads.datasets.text_files import hash_files, iter_sentences
+from batchscale.workloads.datasets.vocabulary import EOS, PAD, open_vocabulary
+from batchscale.workloads.workload import ArraySplit
+
+WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "and", "naïve", "猫", "sits…", "😀"]
+SMALL = {"vocabulary_size": 300}
+
+
+def sentences(count, seed=0):
+    draw = np.random.RandomState(seed)
+    return [" ".join(draw.choice(WORDS, draw.randint(2, 30))) + f" {number}" for number in range(count)]
+
+
+def write(path, lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    for split, count in (("train", 200), ("val", 20), ("test", 30)):
+        write(tmp_path / f"{split}.txt", sentences(count, seed=count))
+    return {
+        **SMALL,
+        "path": str(tmp_path / "train.txt"),
+        "val_path": str(tmp_path / "val.txt"),
+        "test_path": str(tmp_path / "test.txt"),
+    }
+
+
+def rows(split):
+    """The tokens of every row, without padding."""
+    batch = split.arrays if isinstance(split, ArraySplit) else split.read(np.arange(split.num_examples), None)
+    return [row[:length].tolist() for row, length in zip(batch["labels"], batch["lengths"], strict=True)]
+
+
+def vocabulary_of(path, size=300):
+    return open_vocabulary(hash_files([path]), size, iter_sentences([path]))
+
+
+def test_evaluation_sentences_come_back_whole_and_unchanged(tmp_path, corpus):
+    dataset = load_dataset("text", corpus, None)
+    vocabulary = vocabulary_of(tmp_path / "train.txt")
+    for split in ("val", "test"):
+        tokens = rows(dataset.splits[split])
+        assert [vocabulary.decode(row) for row in tokens] == list(iter_sentences([tmp_path / f"{split}.txt"]))
+        assert all(row[-1] == EOS and PAD not in row for row in tokens)
+
+
+def test_training_sentences_are_clipped_to_their_first_tokens(tmp_path, corpus):
+    whole = rows(load_dataset("text", {**corpus, "train_length": 500}, None).splits["train"])
+    clipped = load_dataset("text", {**corpus, "train_length": 10}, None)
+    assert rows(clipped.splits["train"]) == [row[:10] for row in whole]
+    assert clipped.input_shape == (10,) == dataset_facts("text", {**corpus, "train_length": 10}).input_shape
+    assert clipped.splits["train"].arrays["labels"].shape == (200, 10)
+    assert max(map(len, whole)) > 64 > min(map(len, whole))
+
+
+def test_prepare_shifts_right_and_masks_padding(corpus):
+    dataset = load_dataset("text", corpus, None)
+    stored = {key: array[:7] for key, array in dataset.splits["val"].arrays.items()}
+    batch = {key: np.asarray(array) for key, array in dataset.prepare(stored).items()}
+    for number, length in enumerate(stored["lengths"]):
+        assert batch["mask"][number].tolist() == [1.0] * length + [0.0] * (stored["labels"].shape[1] - length)
+        assert batch["inputs"][number, 0] == PAD
+        assert np.array_equal(batch["inputs"][number, 1:], batch["labels"][number, :-1])
+    assert {key: str(array.dtype) for key, array in batch.items()} == {
+        "inputs": "int32",
+        "labels": "int32",
+        "mask": "float32",
+    }
+
+
+def test_a_split_on_disk_reads_what_a_split_in_memory_holds(corpus):
+    memory, disk = (load_dataset("text", {**corpus, "memory_limit_mb": limit}, None) for limit in (100, 0))
+    for name in ("train", "val", "test"):
+        assert isinstance(memory.splits[name], ArraySplit)
+        assert isinstance(disk.splits[name], TokenSplit)
+        order = np.random.RandomState(1).permutation(disk.splits[name].num_examples)
+        read = disk.splits[name].read(order, np.zeros(len(order), np.int64))
+        for key, array in memory.splits[name].arrays.items():
+            assert np.array_equal(read[key], array[order])
+
+
+@pytest.mark.parametrize("length", [1, 7, 64])
+def test_packing_puts_all_sentences_end_to_end(corpus, length):
+    sentence_wise = load_dataset("text", {**corpus, "train_length": 500}, None)
+    packed = load_dataset("text", {**corpus, "sequence_length": length}, None)
+    for name in ("train", "val", "test"):
+        flat = [token for row in rows(sentence_wise.splits[name]) for token in row]
+        blocks = rows(packed.splits[name])
+        assert [token for block in blocks for token in block] == flat
+        assert all(len(block) == length for block in blocks[:-1])
+    assert packed.num_train_examples == dataset_facts("text", {**corpus, "sequence_length": length}).num_train_examples
+
+
+def test_packing_works_on_a_text_in_one_piece(tmp_path):
+    options = {**SMALL, "path": str(write(tmp_path / "all.txt", sentences(300))), "train_length": 500}
+    whole = load_dataset("text", options, None)
+    packed = load_dataset("text", {**options, "sequence_length": 16}, None)
+    for name in ("train", "val", "test"):
+        flat = [token for row in rows(whole.splits[name]) for token in row]
+        assert [token for block in rows(packed.splits[name]) for token in block] == flat
+
+
+def test_a_text_in_one_piece_is_split_at_random_without_loss(tmp_path):
+    lines = sentences(2000)
+    path = write(tmp_path / "all.txt", lines)
+    dataset = load_dataset("text", {**SMALL, "path": str(path), "train_length": 500}, None)
+    counts = {name: split.num_examples for name, split in dataset.splits.items()}
+    assert sum(counts.values()) == 2000
+    assert 140 < counts["val"] + counts["test"] < 260  # 200 ± 4.5 standard deviations of 13.4
+    assert abs(counts["val"] - counts["test"]) <= 1
+    chosen, held_out = split_held_out(2000, 0.1)
+    key = f"{hash_files([path])}-0.1"
+    vocabulary = open_vocabulary(key, 300, ())
+    assert [vocabulary.decode(row) for row in rows(dataset.splits["train"])] == [lines[i] for i in chosen]
+    assert [vocabulary.decode(row) for row in rows(dataset.splits["val"])] == [lines[i] for i in held_out][
+        : counts["val"]
+    ]
+
+
+def test_held_out_sentences_do_not_shape_the_vocabulary(tmp_path):
+    """Words that only held-out sentences have stay split into bytes."""
+    _, held_out = split_held_out(1000, 0.1)
+    lines = ["zyxzyx zyxzyx" if number in set(held_out.tolist()) else "common words here" for number in range(1000)]
+    path = write(tmp_path / "all.txt", lines)
+    dataset = load_dataset("text", {**SMALL, "path": str(path)}, None)
+    assert len(rows(dataset.splits["val"])[0]) == len("zyxzyx zyxzyx") + 1
+
+
+def test_the_draw_of_a_sentence_is_uniform_and_fixed():
+    draw = held_out_draw(np.arange(200_000))
+    counts = np.histogram(draw, bins=20, range=(0, 1))[0]
+    assert np.sum((counts - 10_000) ** 2 / 10_000) < 43.8  # chi-squared, 19 degrees of freedom, p = 0.001
+    # splitmix64 from state 0: the first output is 0xE220A8397B1DCDAF, as its authors publish it
+    assert draw[0] == (0xE220A8397B1DCDAF >> 11) / 2**53
+
+
+def test_common_crawl_holds_out_the_papers_share_and_clips_evaluation(tmp_path):
+    folder = tmp_path / "common_crawl"
+    write(folder / "a.txt", ["word " * 600, *(f"sentence {number}" for number in range(40_000))])
+    with gzip.open(folder / "b.txt.gz", "wt", encoding="utf-8") as file:
+        file.write("one more sentence\n\n  \n")
+    dataset = load_dataset("common_crawl", {**SMALL, "eval_length": 12}, tmp_path)
+    train, held_out = split_held_out(40_002, 0.0002)
+    assert dataset.num_train_examples == len(train)
+    assert dataset.splits["val"].num_examples + dataset.splits["test"].num_examples == len(held_out)
+    assert dataset.splits["val"].arrays["labels"].shape[1] <= 12
+    assert dataset.splits["train"].arrays["labels"].shape[1] == 64
+    assert dataset_facts("common_crawl", {}).num_outputs == 24_006
+
+
+def test_a_text_too_small_for_its_holdout_says_so(tmp_path):
+    write(tmp_path / "common_crawl" / "a.txt", sentences(10))
+    with pytest.raises(DataError, match="set the option holdout"):
+        load_dataset("common_crawl", SMALL, tmp_path)
+
+
+def test_a_folder_of_any_text_is_not_taken_for_common_crawl(tmp_path):
+    write(tmp_path / "notes" / "a.txt", sentences(10))
+    with pytest.raises(DataError, match="in none of the places"):
+        load_dataset("common_crawl", {}, tmp_path)
+
+
+def test_lm1b_takes_the_first_two_held_out_files(tmp_path):
+    base = tmp_path / "lm1b" / "1-billion-word-language-modeling-benchmark-r13output"
+    train, held_out = base / "training-monolingual.tokenized.shuffled", base / "heldout-monolingual.tokenized.shuffled"
+    for number in (1, 2):
+        write(train / f"news.en-0000{number}-of-00100", sentences(50, seed=number))
+    for number, count in ((0, 5), (1, 6), (2, 7)):
+        write(held_out / f"news.en.heldout-0000{number}-of-00050", [*sentences(count, seed=9), "x " * 200])
+    dataset = load_dataset("lm1b", SMALL, tmp_path)
+    assert {name: split.num_examples for name, split in dataset.splits.items()} == {"train": 100, "val": 6, "test": 7}
+    assert max(map(len, rows(dataset.splits["val"]))) > 200  # not clipped in evaluation
+    assert dataset_facts("lm1b", {}).num_train_examples == 30_301_028
+    assert dataset_facts("lm1b", {**SMALL, "path": str(tmp_path / "lm1b")}).num_train_examples == 100
+
+
+def test_the_vocabulary_and_the_tokens_are_made_once(tmp_path, corpus, monkeypatch):
+    load_dataset("text", corpus, None)
+    cache = tmp_path / "cache" / "batchscale"
+    before = {path: path.stat().st_mtime_ns for path in cache.rglob("*")}
+    monkeypatch.setattr("batchscale.workloads.datasets.vocabulary._train", None)
+    monkeypatch.setattr("batchscale.workloads.datasets.token_store._write", None)
+    load_dataset("text", corpus, None)
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*")} == before
+    assert not [path for path in before if path.name.startswith(".new-")]
+
+
+def test_the_same_text_gives_the_same_vocabulary_on_another_machine(tmp_path, corpus, monkeypatch):
+    first = vocabulary_of(tmp_path / "train.txt").tokenizer.to_str()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+    moved = write(tmp_path / "moved.txt", list(iter_sentences([tmp_path / "train.txt"])))
+    assert vocabulary_of(moved).tokenizer.to_str() == first
+
+
+def test_a_store_that_fails_half_way_leaves_nothing(tmp_path, corpus, monkeypatch):
+    def break_off(*_):
+        yield [3, 4]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("batchscale.workloads.datasets.vocabulary.Vocabulary.encode", break_off)
+    with pytest.raises(KeyboardInterrupt):
+        load_dataset("text", corpus, None)
+    assert not list((tmp_path / "cache" / "batchscale" / "tokens").iterdir())
+
+
+def test_a_damaged_cache_is_named(tmp_path, corpus):
+    load_dataset("text", corpus, None)
+    store = next((tmp_path / "cache" / "batchscale" / "tokens").iterdir()) / "tokens.bin"
+    store.write_bytes(store.read_bytes()[:-2])
+    with pytest.raises(DataError, match=r"is damaged\. Remove it"):
+        load_dataset("text", corpus, None)
+
+
+def test_text_that_is_not_utf8_is_named_with_its_line(tmp_path):
+    (tmp_path / "bad.txt").write_bytes(b"fine\nna\xefve\n")
+    with pytest.raises(DataError, match=r"bad\.txt, line 2: text must be UTF-8"):
+        load_dataset("text", {**SMALL, "path": str(tmp_path / "bad.txt")}, None)
+
+
+def test_windows_files_give_the_same_sentences(tmp_path):
+    (tmp_path / "windows.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n\r\n")
+    assert list(iter_sentences([tmp_path / "windows.txt"])) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({}, SpecError, "'path' of data set 'text'"),
+        ({"path": "nowhere"}, DataError, "must name a text file"),
+        ({"path": "x", "vocabulary_size": 100}, SpecError, "vocabulary_size"),
+        ({"path": "x", "vocabularysize": 100}, SpecError, "did you mean 'vocabulary_size'"),
+    ],
+)
+def test_wrong_options_are_refused(options, kind, message):
+    with pytest.raises(kind, match=message):
+        load_dataset("text", options, None)
+
+
+def test_one_of_validation_and_test_alone_is_refused(corpus):
+    del corpus["test_path"]
+    with pytest.raises(DataError, match="give both or none"):
+        load_dataset("text", corpus, None)
+
+
+def test_without_the_library_the_message_says_what_to_install(corpus, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(DataError, match=r"pip install 'batchscale\[text\]'"):
+        load_dataset("text", corpus, None)
