@@ -7,7 +7,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt $(BIN)/pyt
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-slow torture docs bench quickstart clean
+.PHONY: help install check test test-browser test-slow torture docs bench quickstart clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ test: $(STAMP) ## the default tests, under five minutes on two cores
 
 test-slow: $(STAMP) ## the long tests as well
 	$(PYTEST) -n 2 --dist worksteal -m "not torture and not browser"
+
+test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed if it is missing (Debian, root)
+	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
+	$(PYTEST) -m browser
 
 torture: $(STAMP) ## hundreds of kills, crashes and full disks
 	$(PYTEST) -m torture --timeout 7200

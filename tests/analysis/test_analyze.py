@@ -72,6 +72,12 @@ def test_a_study_that_did_not_reach_stays_in_the_table_and_is_named():
     assert "65,536" in three_sentences(answer)[2]
 
 
+def test_trials_stopped_by_a_race_are_counted_apart():
+    raced = study(1, [trial(1, {90: 0.05}), trial(2, {95: 0.5}), trial(3, {1000: 0.5})], early_stopping=True)
+    answer = analyze(make_records([raced]), NAME, GOAL)
+    assert answer.curve.select("trials", "reached", "stopped").row(0) == (3, 1, 1)
+
+
 def test_too_few_points_are_told_not_raised():
     answer = analyze(make_records(curve_studies({8: 100})), NAME, GOAL)
     assert answer.regimes is None

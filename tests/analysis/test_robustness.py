@@ -63,5 +63,12 @@ def test_a_goal_that_half_the_trials_would_often_miss_still_moves():
     assert verdicts(outcomes([100, 100, 100], not_reached=60))["still_moves"].to_list() == [True]
 
 
+def test_trials_that_a_race_stopped_are_not_taken_to_have_missed_the_goal():
+    trials = [trial(i, {100 + i: 0.05}) for i in range(1, 5)] + [trial(i, {105: 0.5}) for i in range(5, 101)]
+    raced, full = (make_records([study(8, trials, early_stopping=early)]) for early in (True, False))
+    assert verdicts(trial_outcomes(raced, GOAL), raced.studies)["still_moves"].to_list() == [False]
+    assert verdicts(trial_outcomes(full, GOAL), full.studies)["still_moves"].to_list() == [True]
+
+
 def test_the_verdict_of_a_study_that_reached_nothing():
     assert verdicts(outcomes([], not_reached=3))["verdict"].to_list() == ["no trial reached the goal"]

@@ -43,7 +43,7 @@ def _some_nan_metrics() -> Records:
 
 
 def _thousand_trials() -> Records:
-    return simulated((4, 64), 1000, evaluations=8)
+    return simulated((64,), 1000, evaluations=6)
 
 
 def _hostile_names() -> Records:

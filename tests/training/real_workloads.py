@@ -20,7 +20,7 @@ class GhostFc(nnx.Module):
     """One hidden layer with ghost batch normalization: what is special about ResNet, without its compile time."""
 
     def __init__(self, rngs):
-        self.first = nnx.Linear(64, 8, use_bias=False, rngs=rngs)  # the norm takes a bias away: its gradient is rounding
+        self.first = nnx.Linear(64, 8, use_bias=False, rngs=rngs)  # a norm undoes biases
         self.last = nnx.Linear(8, 10, rngs=rngs)
         self.norm = GhostNorm(8, GHOST_BATCH_SIZE, 0.9)
 

@@ -36,6 +36,7 @@ ANALYSIS_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "steps_low": pl.Float64,  # interval of the steps to result of a fresh search of the same size
     "steps_high": pl.Float64,
     "interval_note": pl.String,  # why there is no interval
+    "stopped": pl.Int64,  # COMPLETE trials that a race or early stopping ended before the goal: censored, not failed
     "still_moves": pl.Boolean,  # more trials would likely still move this point
     "verdict": pl.String,
 }
@@ -88,8 +89,9 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Optio
     flagged = winner_spacing(selected, winner_edges(selected, results))
     points = curve_study_points(outcomes, flagged)
     curve = _with_intervals(flagged, points, chosen.resampling).join(
-        verdicts(outcomes).select("batch_size", "still_moves", "verdict"), on="batch_size", how="left"
+        verdicts(outcomes, selected.studies).select("batch_size", "still_moves", "verdict"), on="batch_size", how="left"
     )
+    curve = curve.join(_stopped(selected, outcomes), on="batch_size", how="left", maintain_order="left")
     extra = [
         name for name in selected.metaparameters if name in curve.columns and curve[name].null_count() < len(curve)
     ]
@@ -145,6 +147,17 @@ def curve_study_points(outcomes: pl.DataFrame, results: pl.DataFrame) -> list[St
         for size, steps, trials, gap in rows.select("batch_size", "steps", "trials", spacing).rows()
         if steps > 0  # a goal that is reached before the first step says nothing about scaling
     ]
+
+
+def _stopped(records: Records, outcomes: pl.DataFrame) -> pl.DataFrame:
+    plans = records.studies.select("batch_size", "train_steps", "early_stopping")
+    early = (
+        (pl.col("outcome") == Outcome.NOT_REACHED.value)
+        & pl.col("early_stopping")
+        & (pl.col("last_step") < pl.col("train_steps"))
+    )
+    joined = outcomes.join(plans, on="batch_size")
+    return joined.group_by("batch_size").agg(early.sum().cast(pl.Int64).alias("stopped"))
 
 
 def _with_intervals(results: pl.DataFrame, points: list[StudyPoint], resampling: Resampling) -> pl.DataFrame:

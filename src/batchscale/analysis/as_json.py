@@ -17,6 +17,7 @@ CURVE_KEYS = (
     "reached",
     "infeasible",
     "incomplete",
+    "stopped",
     "share_reached",
     "at_edge",
     "edge",

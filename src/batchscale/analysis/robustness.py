@@ -78,21 +78,28 @@ def best_of_probabilities(total: int, n: int) -> Array:
     return np.asarray(survive[:-1] - survive[1:])
 
 
-def verdicts(outcomes: pl.DataFrame) -> pl.DataFrame:
+def verdicts(outcomes: pl.DataFrame, studies: pl.DataFrame | None = None) -> pl.DataFrame:
     """For every study whether more trials would likely still move its point.
 
     It does if half as many trials would on (geometric) average have needed more than 10 % more steps, or would have
     missed the goal in more than 5 % of cases, or if fewer than three trials reached the goal: what doubling the search
     to this size has brought, doubling it again may bring. (The median would not do: a random half holds the winner
     every other time.)
+
+    With ``studies`` (of the records), a trial that early stopping or a race ended is not taken to have missed the goal,
+    but to reach it after the slowest finisher.
     """
-    rows = []
+    stopped = set() if studies is None else set(studies.filter("early_stopping").select(STUDY_COLUMNS).rows())
+    rows: list[tuple[object, ...]] = []
     for key, values in _by_study(outcomes):
         reached = int(np.isfinite(values).sum())
         if reached == 0:
             rows.append((*key, None, True, "no trial reached the goal"))
             continue
-        half = _mean_best(values[:reached], len(values), max(len(values) // 2, 1))
+        known = values[:reached]
+        if key[:4] in stopped:
+            known = np.append(known, np.full(len(values) - reached, known[-1]))
+        half = _mean_best(known, len(values), max(len(values) // 2, 1))
         moves = reached < FEWEST_REACHED or half is None or half > (1 + GAIN) * max(values[0], 1.0)
         text = "more trials would likely still move this point" if moves else "more trials would hardly move this point"
         rows.append((*key, half, moves, text))

@@ -70,11 +70,10 @@ def _hint(records: "Records", workload: "WorkloadName") -> str:
 
     schema = records.sources[workload]().collect_schema()
     metrics = [name for name in schema if "/" in name]
-    for metric in sorted(metrics, key=lambda name: (not name.startswith("val/"), "error" not in name)):
-        if "precision" in metric or "accuracy" in metric:
-            continue
+    order = sorted(metrics, key=lambda name: (not name.startswith("val/"), "classification" not in name))
+    for metric in order:
         try:
-            found = suggest_goal(records, workload, metric)
+            found = suggest_goal(records, workload, metric, maximize="precision" in metric or "accuracy" in metric)
         except BatchscaleError:
             break
         return f'At every batch size five trials or more reach --goal "{found.goal}".'

@@ -44,7 +44,8 @@ def pack(arrays: HostBatch, largest_batch: int) -> EvaluationData:
         return jnp.asarray(np.concatenate([values, padding]).reshape(batches, size, *values.shape[1:]))
 
     weights = np.concatenate([np.ones(count, np.float32), np.zeros(batches * size - count, np.float32)])
-    return EvaluationData({name: shape(np.asarray(leaf)) for name, leaf in arrays.items()}, shape(weights))
+    packed = {name: shape(np.asarray(leaf)) for name, leaf in arrays.items()}
+    return EvaluationData(packed, jnp.asarray(weights.reshape(batches, size)))
 
 
 def measure_batch(

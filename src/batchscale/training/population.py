@@ -82,7 +82,7 @@ class Population:
         if trial_id not in self._slot_of:
             member = self._parked.pop(trial_id)  # before another is parked, which may push this one out
             slot = self._free_slot(busy)
-            self.state = self._enter(self.state, member, np.int32(slot))
+            self.state = self._enter(self.state, member, jnp.int32(slot))
             self._slot_of[trial_id] = slot
         self._slot_of.move_to_end(trial_id)
         return self._slot_of[trial_id]

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from batchscale.workloads.models.initializers import before_relu
+
 Padding = Literal["SAME", "VALID"]
 DType = jnp.dtype | None
 """What a layer computes in; None: in the type of its inputs and parameters."""
@@ -29,8 +31,8 @@ class Conv(nnx.Module):
         bias: bool = True,
         dtype: DType = None,
     ) -> None:
-        he = nnx.initializers.he_normal()
-        self.kernel = nnx.Param(he(rngs.params(), (size, size, num_inputs, num_outputs), jnp.float32))
+        shape = (size, size, num_inputs, num_outputs)
+        self.kernel = nnx.Param(before_relu()(rngs.params(), shape, jnp.float32))
         self.bias = nnx.Param(jnp.zeros(num_outputs, jnp.float32)) if bias else None
         self.stride = stride
         self.dtype = dtype

@@ -5,6 +5,7 @@ from flax import nnx
 
 from batchscale.workloads.models.conv import DType
 from batchscale.workloads.models.dropout import dropout
+from batchscale.workloads.models.initializers import before_output, before_relu
 
 
 class Fc(nnx.Module):
@@ -14,12 +15,11 @@ class Fc(nnx.Module):
         self, num_inputs: int, widths: tuple[int, ...], num_outputs: int, *, rate: float, dtype: DType, rngs: nnx.Rngs
     ) -> None:
         sizes = [num_inputs, *widths]
-        he = nnx.initializers.he_normal()
         self.hidden = nnx.List(
-            nnx.Linear(size, width, dtype=dtype, kernel_init=he, rngs=rngs)
+            nnx.Linear(size, width, dtype=dtype, kernel_init=before_relu(), rngs=rngs)
             for size, width in zip(sizes, widths, strict=False)
         )
-        self.output = nnx.Linear(sizes[-1], num_outputs, dtype=dtype, rngs=rngs)
+        self.output = nnx.Linear(sizes[-1], num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
         self.rate = rate
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batchscale.workloads.models.conv import DType
+from batchscale.workloads.models.embedding import Embedding
+from batchscale.workloads.models.initializers import before_output
 
 
 class Lstm(nnx.Module):
@@ -14,9 +16,9 @@ class Lstm(nnx.Module):
         self, vocabulary: int, embedding: int, hidden: int, projection: int, *, dtype: DType, rngs: nnx.Rngs
     ) -> None:
         def linear(inputs: int, outputs: int, bias: bool = False) -> nnx.Linear:
-            return nnx.Linear(inputs, outputs, use_bias=bias, dtype=dtype, rngs=rngs)
+            return nnx.Linear(inputs, outputs, use_bias=bias, dtype=dtype, kernel_init=before_output(), rngs=rngs)
 
-        self.embed = nnx.Embed(vocabulary, embedding, dtype=dtype, rngs=rngs)
+        self.embed = Embedding(vocabulary, embedding, 1.0, dtype=dtype, rngs=rngs)
         self.from_inputs = linear(embedding, 4 * hidden, bias=True)
         self.from_outputs = linear(projection, 4 * hidden)
         self.project = linear(hidden, projection)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batchscale.workloads.models.conv import Conv, DType
+from batchscale.workloads.models.initializers import before_output
 
 
 class Block(nnx.Module):
@@ -46,7 +47,7 @@ class ResNet8(nnx.Module):
             for stage in range(3)
             for block in range(blocks)
         )
-        self.output = nnx.Linear(widths[-1], num_outputs, dtype=dtype, rngs=rngs)
+        self.output = nnx.Linear(widths[-1], num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:
         """The logits; nothing differs between training and evaluation."""

@@ -8,6 +8,8 @@ from flax import nnx
 
 from batchscale.workloads.models.conv import DType
 from batchscale.workloads.models.dropout import dropout
+from batchscale.workloads.models.embedding import Embedding
+from batchscale.workloads.models.initializers import between
 
 _LONGEST_WAVE = 10_000.0
 
@@ -17,8 +19,7 @@ class Layer(nnx.Module):
 
     def __init__(self, width: int, heads: int, filter_width: int, *, dtype: DType, rngs: nnx.Rngs) -> None:
         def linear(inputs: int, outputs: int, bias: bool) -> nnx.Linear:
-            glorot = nnx.initializers.glorot_uniform()
-            return nnx.Linear(inputs, outputs, use_bias=bias, dtype=dtype, kernel_init=glorot, rngs=rngs)
+            return nnx.Linear(inputs, outputs, use_bias=bias, dtype=dtype, kernel_init=between, rngs=rngs)
 
         self.query, self.key, self.value, self.join = (linear(width, width, False) for _ in range(4))
         self.widen, self.narrow = linear(width, filter_width, True), linear(filter_width, width, True)
@@ -55,8 +56,7 @@ class Transformer(nnx.Module):
         dtype: DType,
         rngs: nnx.Rngs,
     ) -> None:
-        scale = nnx.initializers.normal(width**-0.5)
-        self.embed = nnx.Embed(vocabulary, width, dtype=dtype, embedding_init=scale, rngs=rngs)
+        self.embed = Embedding(vocabulary, width, width**-0.5, dtype=dtype, rngs=rngs)
         self.layers = nnx.List(Layer(width, heads, filter_width, dtype=dtype, rngs=rngs) for _ in range(layers))
         self.width, self.rate = width, rate
 
@@ -71,7 +71,7 @@ class Transformer(nnx.Module):
         for index, layer in enumerate(self.layers):
             values = layer.attention_norm(values + drop(layer.attend(values), 2 * index + 1))
             values = layer.network_norm(values + drop(layer.think(values), 2 * index + 2))
-        return self.embed.attend(values)
+        return self.embed.scores(values)
 
 
 def position_waves(length: int, width: int) -> jax.Array:

@@ -1,0 +1,158 @@
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+from bad_input import BAD_INPUT, HOSTILE
+from made_records import GOAL, METRIC, MadeStudy, MadeTrial, make_records, simulated
+
+from batchscale.analysis import analyze
+from batchscale.errors import SpecError
+from batchscale.figures.theme import DARK, LIGHT
+from batchscale.records.frames import Records
+from batchscale.report import make_report, write_report
+from batchscale.report.drawing import getattr_colour, roles
+from batchscale.report.words import answer_words
+from batchscale.spec import WorkloadName
+
+PARTS = (
+    "The question.", "doubling", "The curve", "The best metaparameters", "How the trials went", "What to trust less",
+    "How it was run", "range of learning rate", "x86_64", "How to reproduce and cite it", "@article",
+)  # fmt: skip
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+FIRST = ("goal_never_reached", "hostile_names", "nan_metrics", "one_batch_size", "one_trial", "thousand_trials")
+
+
+class Page(HTMLParser):
+    """Elements, attributes and text of a page; fails if tags do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.words = ""
+        self.feed(text)
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, (tag, self.open[-3:])
+        self.open.pop()
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+        elif not self.open or self.open[-1] != "style":
+            self.words += data
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return Page(make_report(simulated(), GOAL))
+
+
+def test_the_page_asks_for_nothing_from_outside(page: Page):
+    for tag, attributes in page.elements:
+        for name, value in attributes.items():
+            assert not name.startswith("on"), (tag, name)
+            if name in ("src", "href", "xlink:href", "action", "data"):
+                assert (value or "").startswith(("#", "data:,")), (tag, value)
+    policy = next(a["content"] for t, a in page.elements if t == "meta" and a.get("http-equiv"))
+    assert "default-src 'none'" in policy and "unsafe-eval" not in policy
+    assert len(page.scripts) == 1
+
+
+def test_every_part_is_there(page: Page):
+    for words in PARTS:
+        assert words in page.words, words
+    charts = [a for t, a in page.elements if t == "svg"]
+    assert len(charts) >= 8
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_table_has_the_analysed_numbers(page: Page):
+    records = simulated()
+    curve = analyze(records, records.workloads[0], GOAL).curve
+    for size, steps, low, high in curve.select("batch_size", "steps", "steps_low", "steps_high").rows():
+        assert f"{size:,}" in page.words and f"{steps:,}" in page.words
+        if low is not None:
+            assert f"{low:,.0f} to {high:,.0f}" in page.words
+
+
+def test_colours_are_variables_with_a_value_for_light_and_for_dark(page: Page):
+    used = {a[key] for t, a in page.elements for key in ("fill", "stroke") if a.get(key, "").startswith(("#", "var("))}
+    fixed = {colour for colour in used if colour.startswith("#")}
+    ramp = {colour for colour in fixed if colour not in {getattr_colour(LIGHT, role) for role in roles()}}
+    assert fixed == ramp  # only the ramp of ordered series has no role
+    assert {f"var(--{role})" for role in ("ground", "text", "series-0", "good")} <= used
+    assert len({getattr_colour(DARK, role) for role in roles()}) == len(roles())
+
+
+def test_the_answer_says_where_doubling_stops_to_halve():
+    trials = lambda steps: [  # noqa: E731 - a line is clearer here
+        MadeTrial({"learning_rate": 0.01 + i / 1000}, [(0, {METRIC: 0.9}), (steps + i, {METRIC: 0.05})])
+        for i in range(9)
+    ]
+    law = {1: 6400, 4: 1600, 16: 400, 64: 100, 256: 90, 1024: 90}
+    records = make_records([MadeStudy(size, trials(steps)) for size, steps in law.items()])
+    said = " ".join(answer_words(analyze(records, records.workloads[0], GOAL)).sentences)
+    assert re.search(r"Up to 64( \(.*?\))? examples a step, doubling the batch halves the steps\.", said)
+    assert re.search(r"Beyond 64( \(.*?\))? nothing more is gained", said)
+    assert "from 6,400 to 90, 71 times fewer, at 3.6 times the examples" in said
+
+
+SAYS = {
+    "one_batch_size": "measure more batch sizes",
+    "goal_never_reached": "none of the 60 trials reached the goal",
+    "nan_metrics": "none of the 6 trials reached the goal",
+    "hostile_names": HOSTILE[:24],  # shown, as text
+    "only_diverged": "no COMPLETE trial",
+    "nothing": "There are no studies here",
+}
+
+
+@pytest.mark.parametrize(
+    "problem", [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in sorted(BAD_INPUT)]
+)
+def test_a_report_comes_out_of_any_records(problem: str):
+    text = make_report(BAD_INPUT[problem](), GOAL, name=HOSTILE)
+    page = Page(text)
+    assert "How to reproduce and cite it" in page.words
+    assert len(page.scripts) == 1 and "alert" not in page.scripts[0]
+    assert len(text) < 3_000_000
+    assert SAYS.get(problem, "The question.") in page.words
+
+
+def test_several_workloads_get_an_overview_and_a_section_each():
+    first, second = simulated((1, 16, 256), 6), simulated((1, 16), 6, workload=WorkloadName("other", "model", "sgd"))
+    both = Records(
+        pl.concat([first.studies, second.studies]),
+        pl.concat([first.trials, second.trials]),
+        {**first.sources, **second.sources},
+    )
+    page = Page(make_report(both))
+    assert "Overview: 2 workloads" in page.words
+    anchors = {a["id"] for t, a in page.elements if t == "h2"}
+    links = {a["href"][1:] for t, a in page.elements if t == "a"}
+    assert links == {"w0", "w1"} <= anchors
+
+
+def test_without_a_goal_the_report_asks_for_one():
+    trial = MadeTrial({"learning_rate": 0.1}, [(0, {METRIC: 0.9}), (9, {METRIC: 0.05})])
+    assert "--goal" in Page(make_report(make_records([MadeStudy(8, [trial])]))).words
+
+
+def test_a_report_is_an_html_file(tmp_path: Path):
+    with pytest.raises(SpecError, match=r"report\.pdf"):
+        write_report(simulated((1,), 1), tmp_path / "report.pdf", GOAL)
+    assert not list(tmp_path.iterdir())

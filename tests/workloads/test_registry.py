@@ -1,0 +1,177 @@
+"""Every workload of the paper by name, built tiny and trained for one step; and combinations of any parts."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+from batchscale.errors import SpecError, UnknownNameError
+from batchscale.spec import WorkloadName, WorkloadSpec
+from batchscale.workloads.catalogue import paper_workloads, workload_facts
+from batchscale.workloads.optimizer_facts import OPTIMIZERS, complete_metaparameters
+from batchscale.workloads.registry import get_workload
+
+sys.path.insert(0, str(Path(__file__).parent))
+from generated import cheap_jit, generate_dataset
+
+PAPER = [str(name) for name in paper_workloads()]
+
+
+def make(name, dataset_name=None, **model_options):
+    parsed = WorkloadName.parse(name)
+    spec = WorkloadSpec(parsed, model_options={"tiny": True, **model_options})
+    return get_workload(spec, dataset=generate_dataset(dataset_name or parsed.dataset))
+
+
+def values_of(workload, **given):
+    space = workload.space(100)
+    middle = {c.name: c.feasible_points[0] if c.feasible_points else (c.min_value + c.max_value) / 2 for c in space}
+    found = complete_metaparameters(workload.defaults, {**middle, "learning_rate": 0.01, **given})
+    return {name: jnp.float32(value) for name, value in found.items()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_programs(tmp_path_factory):
+    """Tiny workloads are often the same program: compiled once, found again by its content."""
+    wanted = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in wanted}
+    for name, value in wanted.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def two_steps(workload, values):
+    """The losses of two steps on the same batch with the same dropout, the first gradient, and the first metrics."""
+    batch = workload.dataset.prepare(dict(workload.dataset.splits["train"].arrays))
+    weights = np.ones(len(batch["inputs"]), np.float32)
+
+    @cheap_jit
+    def run(key, values, batch):
+        def mean_loss(params, state):
+            outputs, state = workload.model.apply(params, state, batch["inputs"], train=True, key=key)
+            loss = workload.loss(outputs, batch, values)
+            return loss.total / loss.weight, (outputs, state)
+
+        update = workload.make_update(values)
+
+        def step(carry, _):
+            params, state, memory = carry
+            (loss, (outputs, state)), gradient = jax.value_and_grad(mean_loss, has_aux=True)(params, state)
+            change, memory = update.update(gradient, memory, params)
+            measured = {m.name: m.value(m.measure(outputs, batch, weights)) for m in workload.metrics}
+            norms = jnp.stack([jnp.abs(leaf).max() for leaf in jax.tree.leaves(gradient)])
+            return (optax.apply_updates(params, change), state, memory), (loss, norms, measured)
+
+        params, state = workload.model.init(key)
+        return jax.lax.scan(step, (params, state, update.init(params)), length=2)[1]
+
+    return run(jax.random.key(0), values, batch)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_a_workload_of_the_paper_takes_a_step_that_lowers_its_loss(name):
+    workload = make(name)
+    losses, gradients, measured = two_steps(workload, values_of(workload))
+    assert losses[1] < losses[0]  # a small step along the gradient, seen by the same batch, must help
+    assert np.all(gradients[0] > 0)  # no parameter is left out
+    assert set(measured) == set(workload_facts(WorkloadSpec(workload.name)).metrics)
+    assert all(np.isfinite(value).all() for value in measured.values())
+
+
+def test_there_are_35_names_in_the_order_of_the_published_table():
+    assert len(PAPER) == len(set(PAPER)) == 35
+    assert sorted(PAPER) == PAPER
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_any_optimizer_trains_any_model(optimizer):
+    workload = make(f"digits/mlp/{optimizer}")
+    losses, _, _ = two_steps(workload, values_of(workload, learning_rate=1e-3))
+    assert losses[1] < losses[0]
+
+
+def test_the_default_schedule_is_the_papers():
+    decay = {"end_learning_rate_factor", "learning_rate_decay_steps"}
+    for name in paper_workloads():
+        searched = set(workload_facts(WorkloadSpec(name)).default_space(1000).names)
+        assert (decay <= searched) == name.model.startswith(("resnet", "vgg"))
+        assert ("momentum" in searched) == (name.optimizer != "sgd")
+
+
+def test_the_default_space_of_resnet_50_on_imagenet_is_the_published_one():
+    published = {
+        "end_learning_rate_factor": {"max_value": 0.1, "min_value": 0.0001, "scale": "LOG_SCALE", "type": "DOUBLE"},
+        "label_smoothing": {"feasible_points": [0.0, 0.01, 0.1], "type": "DISCRETE"},
+        "learning_rate": {"max_value": 10.0, "min_value": 0.0001, "scale": "LOG_SCALE", "type": "DOUBLE"},
+        "learning_rate_decay_steps": {"max_value": 600000, "min_value": 300000, "scale": "", "type": "INTEGER"},
+        "momentum": {"max_value": 0.9999, "min_value": 0.9, "scale": "REVERSE_LOG_SCALE", "type": "DOUBLE"},
+    }
+    facts = workload_facts(WorkloadSpec(WorkloadName.parse("imagenet/resnet_50/nesterov_momentum")))
+    assert facts.default_space(600_000).to_json() == published
+
+
+def test_the_schedule_can_be_chosen():
+    spec = WorkloadSpec(WorkloadName.parse("digits/mlp/sgd"), schedule="cosine")
+    assert "learning_rate_decay_steps" in workload_facts(spec).defaults
+
+
+def test_facts_and_workload_agree():
+    for name in ("digits/fc_32/adam", "cifar_10/resnet_8/sgd"):
+        spec = WorkloadSpec(WorkloadName.parse(name))
+        facts, workload = workload_facts(spec), get_workload(spec, dataset=generate_dataset(spec.name.dataset))
+        assert facts.metrics == {metric.name: metric.maximize for metric in workload.metrics}
+        assert facts.defaults == workload.defaults
+        assert facts.default_space(50) == workload.space(50)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "words"),
+    [
+        ("digits/fc_0/sgd", {}, UnknownNameError, "no model"),
+        ("digits/resnet_9/sgd", {}, UnknownNameError, "resnet_8"),
+        ("digits/mlp/sdg", {}, UnknownNameError, "'sgd'"),
+        ("digit/mlp/sgd", {}, UnknownNameError, "digits"),
+        ("digits/lstm/sgd", {}, SpecError, "'language'"),
+        ("digits/vgg_11/sgd", {}, SpecError, "32×32"),
+        ("digits/mlp/sgd", {"width": 3}, UnknownNameError, "widths"),
+        ("digits/mlp/sgd", {"widths": (3, 0)}, SpecError, "above 0"),
+        ("digits/mlp/sgd", {"dropout": 1.0}, SpecError, re.escape("[0, 1)")),
+        ("digits/mlp/sgd", {"tiny": 1}, SpecError, "true or false"),
+        ("digits/mlp/sgd", {"precision": "float16"}, SpecError, "bfloat16"),
+        ("digits/resnet_8/sgd", {"width": True}, SpecError, "whole number"),
+    ],
+)
+def test_what_does_not_exist_or_fit_is_refused_with_what_does(name, options, error, words):
+    with pytest.raises(error, match=words):
+        workload_facts(WorkloadSpec(WorkloadName.parse(name), model_options=options))
+
+
+def test_heads_must_divide_the_width_and_optimizer_options_must_exist():
+    name = WorkloadName.parse("lm1b/transformer_base/sgd")
+    with pytest.raises(SpecError, match="8 heads"):
+        workload_facts(WorkloadSpec(name, model_options={"width": 12}))
+    with pytest.raises(SpecError, match="schedule_steps"):
+        workload_facts(WorkloadSpec(WorkloadName.parse("digits/mlp/sgd"), optimizer_options={"schedule_step": 1}))
+
+
+def test_the_facts_of_a_workload_need_no_jax():
+    code = (
+        "import sys; from batchscale.spec import *; from batchscale.workloads.catalogue import *; "
+        "[workload_facts(WorkloadSpec(name)) for name in paper_workloads()]; sys.exit('jax' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
