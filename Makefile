@@ -46,6 +46,13 @@ $(VENV)/.docs: $(STAMP)
 	$(PIP) --editable '.[docs]'
 	@touch $@
 
+bench: $(STAMP) $(VENV)/.bench ## the engine against PyTorch on this machine, as one table (half an hour)
+	$(BIN)/python benchmarks/engine.py --json build/engine.json
+
+$(VENV)/.bench: $(STAMP)
+	-$(PIP) torch==2.13.0
+	@touch $@
+
 quickstart: $(STAMP) ## a whole measured curve in under a minute
 	$(BIN)/batchscale quickstart
 

@@ -143,6 +143,7 @@ def main() -> None:
           f"PyTorch {torch_version}")  # fmt: skip
     show(rows, machine)
     if given.json:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.write_text(json.dumps({"machine": machine, "torch": torch_version, "rows": rows}, indent=1))
 
 

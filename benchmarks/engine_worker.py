@@ -59,8 +59,7 @@ class Contestant:
         plan = EvaluationPlan(examples={"val": 64})
         self._programs = Programs(workload, study, plan, EngineSettings())
         self.slots = self._programs.slots
-        values = {name: value or 0.0 for name, value in workload.defaults.items()}
-        state = self._programs.init(0, values | {"learning_rate": 1e-3, "momentum": 0.9})
+        state = self._programs.init(0, {"learning_rate": 1e-3, "momentum": 0.9})
         self._population = jax.tree.map(lambda leaf: jnp.asarray(np.stack([np.asarray(leaf)] * self.slots)), state)
         self._until = np.full(self.slots, 2**31 - 1, np.int32)
         self.advance(2)

@@ -11,8 +11,8 @@ from batchscale.workloads.models.nnx_model import make_model
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.workload import ArraySplit, Dataset
 
-NAMES = ("fc_8", "ghost_fc", "transformer_base")
-SLOW_NAMES = ("simple_cnn_base", "resnet_50")
+NAMES = ("fc_8", "ghost_fc")
+SLOW_NAMES = ("simple_cnn_base", "resnet_50", "transformer_base")
 GHOST_BATCH_SIZE = 4
 
 

@@ -4,12 +4,14 @@ Whole states are compared, not measurements: that is the stronger claim, and eva
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
+from batchscale.errors import SpecError
 from batchscale.spec import EvaluationPlan
 from batchscale.training.progress import EngineSettings
 from batchscale.training.study_engine import StudyEngine, TrialTask
@@ -83,3 +85,21 @@ def test_accumulated_microbatches_give_the_step_of_the_full_batch(bench):
     found = engine._population.member(1)
     assert_close(found, bench.after_one, rtol=1e-5)
     assert_close(found.model_state, bench.after_one.model_state, rtol=1e-5)
+
+
+def test_a_metaparameter_that_is_off_is_compiled_in_only_where_the_study_has_it(study_of):
+    workload = make_tiny("fc_8")
+    study = study_of(workload, batch_size=BATCH_SIZE, train_steps=STEPS, every=2)
+    plan, settings = EvaluationPlan(examples={"val": 0}), EngineSettings(population=1)
+    without = StudyEngine(workload, study, plan, settings)
+    given = {"learning_rate": 0.1, "momentum": 0.9}
+    with pytest.raises(SpecError, match="neither searches nor fixes metaparameter 'l2_penalty'"):
+        without.advance([TrialTask(1, given | {"l2_penalty": 0.1}, 1, STEPS)])
+    without.advance([TrialTask(1, given | {"l2_penalty": 0.0}, 1, STEPS)])
+    having = StudyEngine(workload, replace(study, fixed={"l2_penalty": 0.0}), plan, settings)
+    having.advance(
+        [TrialTask(1, given | {"l2_penalty": 0.0}, 1, STEPS), TrialTask(2, given | {"l2_penalty": 0.1}, 1, STEPS)]
+    )
+    off, on = (having._population.member(trial_id).params for trial_id in (1, 2))
+    assert_close(off, without._population.member(1).params, rtol=1e-6)
+    assert not np.allclose(off["output"]["kernel"], on["output"]["kernel"])

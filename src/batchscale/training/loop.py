@@ -25,7 +25,7 @@ def make_advance(workload: Workload, config: StepConfig, slots: int) -> Advance:
     Its training data is what ``workload.dataset`` stores: the arrays on the device, nothing for sampled data, and for
     a set that is read on the host the fed batches with leading axes slot and step.
     """
-    step = make_step(workload, config)
+    step = make_step(workload, config, alone=slots == 1)
     train = workload.dataset.splits["train"]
     fed = not isinstance(train, ArraySplit | SampledSplit)
 
@@ -40,12 +40,16 @@ def make_advance(workload: Workload, config: StepConfig, slots: int) -> Advance:
             moved: TrialState = jax.vmap(one, in_axes=(0, 0, 0 if fed else None))(population, until, at(i))
             return moved
 
-        def alone(i: jax.Array, state: TrialState) -> TrialState:
-            return one(state, until[0], _squeeze(at(i)) if fed else data)
+        def goes_on(carry: tuple[jax.Array, TrialState]) -> jax.Array:
+            return (carry[0] < num_steps) & is_alive(carry[1], until[0])
+
+        def alone(carry: tuple[jax.Array, TrialState]) -> tuple[jax.Array, TrialState]:
+            i, state = carry
+            return i + 1, one(state, until[0], _squeeze(at(i)) if fed else data)
 
         later: TrialState
         if slots == 1:  # a population of one compiles to exactly the program of a trial alone
-            state = jax.lax.fori_loop(jnp.int32(0), num_steps, alone, _squeeze(population))
+            _, state = jax.lax.while_loop(goes_on, alone, (jnp.int32(0), _squeeze(population)))
             later = jax.tree.map(lambda leaf: leaf[None], state)
         else:
             later = jax.lax.fori_loop(jnp.int32(0), num_steps, together, population)

@@ -19,6 +19,7 @@ from batchscale.training.progress import MAX_STEP, EngineSettings
 from batchscale.training.state import NOT_DIVERGED, TrialState, init_trial
 from batchscale.training.step import StepConfig
 from batchscale.training.tuning import choice_key, choose_population, measure_advance, remembered
+from batchscale.workloads.optimizer_facts import NEUTRAL
 from batchscale.workloads.workload import IndexedSplit, Workload
 
 
@@ -35,7 +36,8 @@ class Programs:
                 workload, seed, metaparameters, probe, settings.divergence_factor
             )
         )
-        self.template = self.init(0, {name: value or 0.5 for name, value in sorted(workload.defaults.items())})
+        self.names = _used_names(workload, study)
+        self.template = self.init(0, {name: workload.defaults[name] or 0.5 for name in self.names})
         self._example_bytes = example_bytes(workload, self._probe)
         self.slots = settings.population or self._choose_slots(study)
         self._config = self._configure(study.batch_size, self.slots)
@@ -115,3 +117,12 @@ class Programs:
         return remembered(
             self._settings.cache_dir, key, lambda: choose_population(measure, study.trial_steps, most, accelerator)
         ).population
+
+
+def _used_names(workload: Workload, study: Study) -> tuple[str, ...]:
+    """The metaparameters that are compiled in: all but those that are off unless the study searches or fixes them.
+
+    A penalty of 0 or a clip norm of infinity changes nothing, but costs several passes over all gradients.
+    """
+    wanted = {*study.space.names, *study.fixed}
+    return tuple(sorted(name for name in workload.defaults if name not in NEUTRAL or name in wanted))

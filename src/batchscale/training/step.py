@@ -86,8 +86,14 @@ class Gradients:
         return total / weight, jax.tree.map(lambda leaf: leaf / weight, grads), model_state
 
 
-def make_step(workload: Workload, config: StepConfig) -> Callable[[TrialState, Fetch, jax.Array], TrialState]:
-    """The function that takes one step where ``alive``, and otherwise gives the state back unchanged."""
+def make_step(
+    workload: Workload, config: StepConfig, alone: bool
+) -> Callable[[TrialState, Fetch, jax.Array], TrialState]:
+    """The function that takes one step where ``alive``, and otherwise gives the state back unchanged.
+
+    ``alone``: the caller ends the loop when the trial is not alive any more, so that the optimizer's state need not be
+    kept for idle steps; that of a diverged trial is lost. This saves a pass over it and a copy of it.
+    """
     gradients = Gradients(workload, config)
 
     def step(state: TrialState, fetch: Fetch, alive: jax.Array) -> TrialState:
@@ -104,7 +110,7 @@ def make_step(workload: Workload, config: StepConfig) -> Callable[[TrialState, F
         return state._replace(
             params=params,
             model_state=keep(model_state, state.model_state),
-            opt_state=_chooser(sound)(opt_state, state.opt_state),
+            opt_state=opt_state if alone else _chooser(sound)(opt_state, state.opt_state),
             epoch=jnp.where(moved, epoch, state.epoch),
             offset=jnp.where(moved, offset, state.offset),
             step=state.step + alive.astype(jnp.int32),

@@ -19,6 +19,7 @@ from batchscale.training.population import Population, Trial, note
 from batchscale.training.programs import Programs
 from batchscale.training.progress import EngineSettings, Row, TrialProgress, TrialTask
 from batchscale.training.stopwatch import Stopwatch
+from batchscale.workloads.optimizer_facts import NEUTRAL
 from batchscale.workloads.workload import Workload
 
 __all__ = ["EngineSettings", "StudyEngine", "TrialProgress", "TrialTask"]
@@ -130,7 +131,12 @@ class StudyEngine:
                 raise SpecError(
                     f"Workload {self._workload.name} has no metaparameter '{name}'; {suggest_names(name, defaults)}"
                 )
-        values = {name: given.get(name, default) for name, default in sorted(defaults.items())}
+        for name in set(given) - set(self._programs.names):
+            if given[name] != NEUTRAL[name]:
+                raise SpecError(
+                    f"The study neither searches nor fixes metaparameter '{name}', so it is off. Found {given[name]:g}."
+                )
+        values = {name: given.get(name, defaults[name]) for name in self._programs.names}
         found = {name: float(value) for name, value in values.items() if value is not None}
         missing = sorted(set(values) - set(found))
         if missing:
