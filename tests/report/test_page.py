@@ -113,7 +113,7 @@ def test_the_answer_says_where_doubling_stops_to_halve():
 
 SAYS = {
     "one_batch_size": "measure more batch sizes",
-    "goal_never_reached": "none of the 60 trials reached the goal",
+    "goal_never_reached": "none of the 30 trials reached the goal",
     "nan_metrics": "none of the 6 trials reached the goal",
     "hostile_names": HOSTILE[:24],  # shown, as text
     "only_diverged": "no COMPLETE trial",
