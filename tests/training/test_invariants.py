@@ -77,9 +77,8 @@ def test_a_population_gives_what_a_trial_gives_alone(bench):
 
 
 def test_accumulated_microbatches_give_the_step_of_the_full_batch(bench):
-    engine = bench.engine(
-        microbatch=8
-    )  # the last one is smaller, and so is the last ghost batch: 14 = (4 + 4) + (4 + 2)
+    # the last microbatch is smaller, and so is the last ghost batch: 14 = (4 + 4) + (4 + 2)
+    engine = bench.engine(microbatch=8)
     engine.advance([task(1, until=1)])
     found = engine._population.member(1)
     assert_close(found, bench.after_one, rtol=1e-5)
