@@ -15,6 +15,7 @@ _PUBLIC = {
     "SearchSpace": "spec",
     "WorkloadName": "spec",
     "read_records": "records",
+    "register_workload": "workloads.own",
 }
 
 __all__ = [*_PUBLIC, "__version__"]

@@ -27,6 +27,7 @@ from batchscale.cli.suggest import suggest
 from batchscale.cli.summary import summary
 from batchscale.cli.train import train
 from batchscale.cli.validate import validate
+from batchscale.cli.workloads import workloads
 from batchscale.errors import BatchscaleError
 
 USER_MISTAKE = 2
@@ -68,6 +69,7 @@ def make_app() -> typer.Typer:
     app.command("figure")(figure)
     app.command("report")(report)
     app.add_typer(make_data_app(), name="data")
+    app.command("workloads")(workloads)
     app.command("import")(import_)
     app.command("export")(export)
     return app
