@@ -86,7 +86,8 @@ def compare(groups: dict[str, Any], name: str, batch_size: int, rounds: int, sec
 def show(rows: list[dict[str, Any]], machine: dict[str, float]) -> None:
     """The table, in Markdown."""
     print(
-        "\n| model | batch | population | engine, µs/step | eager PyTorch | torch.compile | × eager | × compiled | roofline |"
+        "\n| model | batch | population | engine, µs/step | eager PyTorch | torch.compile "
+        "| × eager | × compiled | roofline |"
     )
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     for row in rows:

@@ -48,8 +48,8 @@ class Contestant:
         import jax.numpy as jnp
 
         from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study
-        from batchscale.training.progress import EngineSettings
         from batchscale.training.programs import Programs
+        from batchscale.training.progress import EngineSettings
 
         workload = make_workload(case)
         study = Study(

@@ -10,6 +10,9 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "BatchscaleError": "errors",
+    "analyze": "analysis",
+    "fit_scaling": "analysis",
+    "steps_to_result": "analysis",
     "Experiment": "spec",
     "Goal": "spec",
     "SearchSpace": "spec",

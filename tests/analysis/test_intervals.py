@@ -71,6 +71,13 @@ def test_two_finishers_of_a_race_have_an_interval():
     assert interval.low < 500 < 520 < interval.high
 
 
+def test_two_finishers_far_apart_bound_nothing_from_above_and_say_so():
+    (interval,) = point_intervals([point([100, 3000])])
+    assert interval.low >= 1
+    assert interval.high is None
+    assert "from above" in interval.reason
+
+
 def test_the_interval_reaches_back_to_the_measurement_before_the_winner():
     (blind,) = point_intervals([point([1000, 1001, 1002, 1003])])
     (honest,) = point_intervals([point([1000, 1001, 1002, 1003], spacing=250)])

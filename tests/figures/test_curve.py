@@ -98,3 +98,19 @@ def test_labels_never_overlap_and_keep_their_order():
     ordered = [spread[name] for name in "abcde"]
     assert all(b - a >= 10 - 1e-9 for a, b in pairwise(ordered))
     assert min(ordered) >= 0
+
+
+def test_figure_1_from_the_published_points_shows_what_the_paper_says_in_words():
+    import runpy
+    from pathlib import Path
+
+    examples = Path(__file__).parents[2] / "examples"
+    frame = runpy.run_path(str(examples / "figure_1_from_points.py"))["read_points"](examples / "paper_figure_1.csv")
+    assert frame["panel"].n_unique() == 9 and frame["value"].null_count() == 0
+    ends = {panel: regimes(part, baseline="first") for (panel,), part in frame.group_by("panel")}
+    assert ends["ResNet-8 on CIFAR-10"].perfect_scaling_end == 2**8
+    assert ends["LSTM on LM1B"].perfect_scaling_end == 2**4
+    assert ends["ResNet-50 on ImageNet"].perfect_scaling_end == 2**13
+    assert not ends["ResNet-50 on ImageNet"].max_useful_reached
+    first = frame.group_by("panel").first()
+    assert first["perfect"].to_list() == pytest.approx(first["value"].to_list())

@@ -102,7 +102,17 @@ def toy() -> Workload:
 
 
 @pytest.fixture
+def toy_of() -> Callable[..., Workload]:
+    return make_toy_workload
+
+
+@pytest.fixture
 def study_of() -> Callable[..., Study]:
+    return make_study
+
+
+@pytest.fixture(scope="module")
+def study_of_module() -> Callable[..., Study]:
     return make_study
 
 

@@ -25,14 +25,14 @@ def test_an_epoch_holds_every_example_once(num_examples, epoch, word):
 def test_batches_on_the_device_are_those_on_the_host_and_run_across_epochs(num_examples, batch_size):
     program = jax.jit(lambda epoch, offset: batch_indices(jnp.asarray(KEY), epoch, offset, batch_size, num_examples))
     seen = []
-    for step in range(num_examples):  # whole number of epochs
+    for step in range(num_examples if num_examples < 100 else 125):  # whole numbers of epochs
         epoch, offset = divmod(step * batch_size, num_examples)
         found = np.asarray(program(jnp.int32(epoch), jnp.int32(offset)))
         expected, _ = host_indices(KEY, step * batch_size, batch_size, num_examples)
         np.testing.assert_array_equal(found, expected)
         seen.append(found)
     counts = np.bincount(np.concatenate(seen), minlength=num_examples)
-    assert set(counts) == {batch_size}
+    assert len(set(counts)) == 1
 
 
 def test_every_example_is_equally_likely_at_every_place_and_next_to_every_other():

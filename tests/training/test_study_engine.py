@@ -1,7 +1,18 @@
 """The engine's promises to the layer that runs studies."""
 
-import numpy as np
+import gc
+from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import psutil
+import pytest
+
+from batchscale.errors import SpecError
+from batchscale.spec import Goal
+from batchscale.training.state import stream_keys
 from batchscale.training.study_engine import TrialTask
 
 
@@ -68,3 +79,100 @@ def test_resumed_from_a_checkpoint_equals_uninterrupted(toy, engine_of, tmp_path
     assert rest.rows == whole.rows
     second.forget(1)
     assert not (tmp_path / "kept" / "1").exists()
+
+
+def test_the_goal_ends_a_trial_at_its_first_evaluation_that_reaches_it(toy, engine_of):
+    goal = Goal.parse("train/cross_entropy_error < 0.5")
+    (whole,) = engine_of(toy).advance([task()])
+    expected = next(step for step, values in whole.rows if goal.is_reached_by(values[goal.metric]))
+    (stopped,) = engine_of(toy).advance([task()], goal=goal)
+    assert stopped.step == expected < 40
+    assert stopped.rows == tuple(row for row in whole.rows if row[0] <= expected)
+
+
+def test_parameters_that_turn_infinite_are_seen_even_where_the_loss_does_not_show_it(toy, engine_of):
+    def update(mp):
+        def grow(grads, state, params=None):
+            after = jnp.where(state == 4, jnp.inf, 0.0)
+            return {
+                name: jnp.zeros_like(leaf) + (after if name == "unused" else 0) for name, leaf in grads.items()
+            }, state + 1
+
+        return optax.GradientTransformation(lambda params: jnp.int32(0), grow)
+
+    def init(key):
+        params, state = toy.model.init(key)
+        return params | {"unused": jnp.zeros((3, 2))}, state
+
+    workload = replace(toy, model=replace(toy.model, init=init), make_update=update)
+    (progress,) = engine_of(workload).advance([task()])
+    assert progress.diverged_at == 5
+
+
+def test_a_loss_beyond_the_multiple_of_its_start_is_divergence(toy, engine_of):
+    uphill = task(learning_rate=-0.02)
+    (calm,) = engine_of(toy, divergence_factor=1e30).advance([uphill])
+    (strict,) = engine_of(toy, divergence_factor=3.0).advance([uphill])
+    assert strict.diverged_at < (calm.diverged_at or 41)
+    assert strict.rows == calm.rows[: len(strict.rows)]
+    assert all(step < strict.diverged_at for step, _ in strict.rows)
+
+
+def test_order_initialisation_and_dropout_have_their_own_streams():
+    keys = [np.asarray(jax.random.key_data(key) if key.ndim == 0 else key) for key in stream_keys(jnp.uint32(5))]
+    assert len({tuple(key) for key in keys}) == 3
+
+
+def test_bfloat16_learns_too_and_keeps_float32_parameters(toy, engine_of):
+    engine = engine_of(toy, precision="bfloat16")
+    (progress,) = engine.advance([task()])
+    assert progress.rows[-1][1]["train/cross_entropy_error"] < 0.5 * progress.rows[0][1]["train/cross_entropy_error"]
+    assert {leaf.dtype for leaf in jax.tree.leaves(engine._population.member(1).params)} == {np.dtype(np.float32)}
+
+
+def test_an_unknown_or_missing_metaparameter_is_refused(toy, engine_of):
+    engine = engine_of(toy)
+    with pytest.raises(SpecError, match="did you mean 'learning_rate'"):
+        engine.advance([TrialTask(1, {"learning_rat": 0.1}, 1, 5)])
+    with pytest.raises(SpecError, match="'learning_rate' has no default"):
+        engine.advance([TrialTask(1, {}, 1, 5)])
+    with pytest.raises(SpecError, match="Each trial stands once"):
+        engine.advance([task(1), task(1)])
+
+
+def test_timing_says_where_the_time_went(toy, engine_of):
+    engine = engine_of(toy)
+    (progress,) = engine.advance([task()])
+    assert {"compile_s", "warm_up_s", "step_time_s", "evaluation_s", "examples_per_s", "steps"} <= set(progress.timing)
+    assert progress.timing["steps"] == 40
+    assert progress.timing["examples_per_s"] == pytest.approx(7 / progress.timing["step_time_s"])
+
+
+def test_parked_states_beyond_the_limit_go_to_checkpoints_and_come_back(toy, engine_of, tmp_path):
+    tasks = [task(i) for i in range(1, 5)]
+    expected = engine_of(toy).advance(tasks)
+    engine = engine_of(toy, checkpoint_dir=tmp_path, max_parked_bytes=1)
+    first = engine.advance([task(i, until=20) for i in range(1, 5)])
+    rest = engine.advance([task(i, from_step=20) for i in range(1, 5)])
+    for whole, one, two in zip(expected, first, rest, strict=True):
+        assert one.rows + two.rows == whole.rows
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_thousand_trials_do_not_grow_the_process(toy, engine_of):
+    engine = engine_of(toy, population=4)
+    process = psutil.Process()
+
+    def run(first):
+        for trial_id in range(first, first + 100):
+            engine.advance([task(trial_id, until=10)])
+            engine.forget(trial_id)
+        gc.collect()
+        return process.memory_info().rss
+
+    run(1)  # warm
+    before = run(101)
+    for first in range(201, 1001, 100):
+        after = run(first)
+    assert after - before < 8 * 2**20  # 800 trials: ten kilobytes each would show

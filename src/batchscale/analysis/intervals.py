@@ -24,6 +24,8 @@ from batchscale.analysis.tail import Finishers, draw_noise, draw_steps, pool_exp
 from batchscale.errors import AnalysisError
 
 ONE_FINISHER = "only one trial reached the goal, so nothing says how far a fresh search would land from it"
+FEW_FINISHERS = "too few trials reached the goal to bound a fresh search from above"
+FAR = 100  # an upper end beyond so many times the steps is no end
 TOO_FEW_INTERVALS = "fewer than half of the batch sizes have two trials that reached the goal"
 
 
@@ -155,6 +157,8 @@ def _point_interval(point: StudyPoint, weights: Array, resampling: Resampling, r
     low, high = (float(end) for end in np.quantile(drawn, resampling.ends))
     # Between the measurement before and the winning one anything may have happened.
     low = min(low, float(max(point.steps - point.spacing, 1)))
+    if high > FAR * point.steps:
+        return Interval(max(math.floor(low), 1), None, FEW_FINISHERS)
     return Interval(max(math.floor(low), 1), math.ceil(max(high, point.steps)))
 
 

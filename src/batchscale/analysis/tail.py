@@ -25,6 +25,7 @@ FEWEST = 2  # with one finisher there is no spacing, hence no interval
 EXPONENTS = np.geomspace(0.35, 8.0, 10)
 
 _OFFSETS = np.linspace(-7.0, 5.0, 61)  # log distance of the lower end from t(1), in units of t(k) - t(1)
+_FARTHEST = 20.0  # two finishers can say "anything", which must stay a number
 _BETWEEN = np.linspace(0.0, 1.0, 11)[:-1]
 
 
@@ -77,7 +78,7 @@ def draw_steps(study: Finishers, weights: Array, draws: int, rng: np.random.Gene
     below, beyond = np.sort(model[model < logs[0]]), np.sort(model[model > logs[-1]])
     _replace(out, share < levels[0], share / levels[0], below)
     _replace(out, share > levels[-1], (share - levels[-1]) / (1 - levels[-1]), beyond)
-    return np.exp(out)
+    return np.exp(np.clip(out, logs[0] - _FARTHEST, logs[0] + _FARTHEST))
 
 
 def draw_noise(study: Finishers, weights: Array, draws: int, rng: np.random.Generator) -> Array:

@@ -64,13 +64,15 @@ def _print_answer(answer: "Analysis") -> None:
 
 def _row(row: dict[str, object]) -> tuple[object, ...]:
     low, high = row["steps_low"], row["steps_high"]
-    span = f"{low:,.0f} to {high:,.0f}" if isinstance(low, float) and isinstance(high, float) else None
+    span = None
+    if isinstance(low, float):
+        span = f"{low:,.0f} to {high:,.0f}" if isinstance(high, float) else f"{low:,.0f} or more"
     notes = [
         f"at edge: {row['edge']}" if row["at_edge"] else "",
         f"{row['searches']} searches" if row["extra_searches"] else "",
         f"{row['stopped']} stopped early" if row["stopped"] else "",
         "still moves" if row["still_moves"] else "",
-        "one finisher: no interval" if row["interval_note"] else "",
+        "one finisher: no interval" if row["interval_note"] and low is None else "",
     ]
     reached = f"{row['reached']}/{row['trials']}"
     shown = "; ".join(note for note in notes if note)

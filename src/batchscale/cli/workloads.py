@@ -1,6 +1,5 @@
-"""``batchscale workloads``: every workload by name, with its parts, its size, and whether its data is there."""
+"""``batchscale workloads``: every workload by name, its parts, its size, and whether its data is here."""
 
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,70 +8,72 @@ import typer
 from batchscale.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from batchscale.workloads.catalogue import Parts
+    from batchscale.spec import WorkloadName
+
+EXTRA = ("digits/fc_64/nesterov_momentum", "ptb/transformer_shallow/nesterov_momentum", "noisy_quadratic/quadratic/sgd")
 
 
 def workloads(
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", help="A folder that holds data sets; before BATCHSCALE_DATA.")
-    ] = None,
+    data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Where the data sets are.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List every workload with its parts, parameters, training-set size and whether its data is present."""
-    from batchscale.workloads.catalogue import named_workloads
+    """List the workloads: the paper's 35 by their published names, a few more, and the parts to combine."""
+    from batchscale.spec import WorkloadName
+    from batchscale.workloads.catalogue import paper_workloads
     from batchscale.workloads.datasets.facts import dataset_names
     from batchscale.workloads.models.facts import MODELS
     from batchscale.workloads.optimizer_facts import OPTIMIZERS
     from batchscale.workloads.schedule_facts import SCHEDULES
 
-    rows = [_describe(name, data_dir) for name in named_workloads()]
-    names = {
-        "datasets": dataset_names(),
-        "models": ("fc_WIDTH_WIDTH_…", *MODELS),
-        "optimizers": tuple(OPTIMIZERS),
-        "schedules": tuple(SCHEDULES),
+    names = (*paper_workloads(), *(WorkloadName.parse(text) for text in EXTRA))
+    rows = _describe(names, data_dir)
+    parts = {
+        "datasets": sorted(dataset_names()),
+        "models": sorted([*MODELS, "fc_WIDTH_WIDTH_…"]),
+        "optimizers": sorted(OPTIMIZERS),
+        "schedules": sorted(SCHEDULES),
     }
     if as_json:
-        print_json({"workloads": rows, **{kind: list(found) for kind, found in names.items()}})
+        print_json({"workloads": rows, "parts": parts})
         return
-    columns = ("workload", "task", "schedule", "parameters", "training set", "data")
-    shown = [[row[key] for key in ("name", "task", "schedule", "num_parameters", "num_train_examples")] for row in rows]
-    present = ["yes" if row["data_present"] else "missing" for row in rows]
-    print_table(columns, [[*row, data] for row, data in zip(shown, present, strict=True)], right=(3, 4))
-    typer.echo("\nAny data set, model and optimizer that fit together make a workload (dataset/model/optimizer):")
-    for kind, found in names.items():
-        typer.echo(f"  {kind}: {', '.join(found)}")
+    columns = ("workload", "schedule", "parameters", "training examples", "data")
+    lines = [
+        (
+            r["name"],
+            r["schedule"],
+            r["num_parameters"],
+            r["num_train_examples"],
+            "here" if r["data_present"] else "missing",
+        )
+        for r in rows
+    ]
+    print_table(columns, lines, right=(2, 3))
+    typer.echo("\nAny parts that fit together make a workload:")
+    for kind, options in parts.items():
+        typer.echo(f"  {kind:<11} {', '.join(options)}")
+    typer.echo("Missing data: batchscale data list says how to get it. Your own: the key workload.file.")
 
 
-def _describe(name: Any, data_dir: Path | None) -> dict[str, Any]:
+def _describe(names: tuple["WorkloadName", ...], data_dir: Path | None) -> list[dict[str, Any]]:
     from batchscale.spec import WorkloadSpec
     from batchscale.workloads.catalogue import find_parts
     from batchscale.workloads.datasets.presence import find_dataset
+    from batchscale.workloads.models.counts import NUM_PARAMETERS
 
-    parts = find_parts(WorkloadSpec(name))
-    found = find_dataset(name.dataset, data_dir)
-    return {
-        "name": str(name),
-        "dataset": name.dataset,
-        "model": name.model,
-        "optimizer": name.optimizer,
-        "task": str(parts.dataset.task),
-        "schedule": parts.tuning.schedule.name,
-        "num_parameters": _num_parameters(parts),
-        "num_train_examples": parts.dataset.num_train_examples,
-        "data_present": found.path is not None or not found.needs_files,
-    }
-
-
-def _num_parameters(parts: "Parts") -> int | None:
-    outputs = parts.dataset.num_outputs
-    return None if outputs is None else _count(parts.model.name, parts.dataset.input_shape, outputs)
-
-
-@cache
-def _count(model: str, shape: tuple[int, ...], num_outputs: int) -> int:
-    from batchscale.workloads.models.build import Shape
-    from batchscale.workloads.models.facts import model_facts
-    from batchscale.workloads.parameters import count_parameters
-
-    return count_parameters(model_facts(model, {}), Shape(shape, num_outputs))
+    rows = []
+    for name in names:
+        parts = find_parts(WorkloadSpec(name))
+        presence = find_dataset(name.dataset, data_dir)
+        rows.append(
+            {
+                "name": str(name),
+                "dataset": name.dataset,
+                "model": name.model,
+                "optimizer": name.optimizer,
+                "schedule": parts.tuning.schedule.name,
+                "num_parameters": NUM_PARAMETERS[name.dataset, name.model],
+                "num_train_examples": parts.dataset.num_train_examples,
+                "data_present": presence.path is not None or not presence.needs_files,
+            }
+        )
+    return rows

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import best_measurement
+from batchscale.analysis import best_measurement, steps_to_result
 from batchscale.errors import BatchscaleError
 from batchscale.figures.layout import (
     NORMAL,
@@ -47,7 +47,11 @@ TRAINING_SCHEMA: Mapping[str, type[pl.DataType]] = {
 
 @dataclass(frozen=True)
 class TrainingPanel:
-    """One study's curves of one metric. ``chosen`` are trials to draw bold, by label; None: the best by ``goal``."""
+    """One study's curves of one metric.
+
+    ``chosen`` are trials to draw bold, by label; None: the winner, or the trial with the best value where none reached
+    the goal.
+    """
 
     title: str
     workload: WorkloadName
@@ -142,9 +146,13 @@ def _bold_trials(study: Records, panel: TrainingPanel) -> tuple[dict[str, int], 
     if panel.chosen is not None:
         return dict(panel.chosen), [] if panel.chosen else ["no trial to draw"]
     try:
+        winners = steps_to_result(study, panel.goal).drop_nulls("trial_id")
         best = best_measurement(study, panel.goal.metric, maximize=panel.goal.maximize)
     except BatchscaleError as error:
         return {}, [str(error)]
+    if not winners.is_empty():
+        trial = int(winners["trial_id"][0])
+        return {f"fewest steps: trial {trial}": trial}, []
     if best.is_empty():
         return {}, ["no COMPLETE trial"]
     trial = int(best["trial_id"][0])

@@ -182,15 +182,17 @@ def _points_table(found: Analysis) -> Table:
     epochs = not curve["epochs"].is_null().all()
     columns = ["batch size", "steps to result", "90 % interval", "examples"]
     columns += ["epochs"] if epochs else []
-    columns += ["trials that reached it", "diverged", "trust less, because"]
+    flagged = any(point_flags(row) for row in curve.iter_rows(named=True))
+    columns += ["trials that reached it", "diverged", *(["trust less, because"] if flagged else [])]
     rows = []
     for row in curve.iter_rows(named=True):
         cells = [f"{row['batch_size']:,}", number(row["steps"]) if row["steps"] is not None else "not reached"]
         cells += [span_words(row["steps_low"], row["steps_high"]), number(row["examples"])]
         cells += [number(row["epochs"])] if epochs else []
-        cells += [f"{row['reached']:,} of {row['trials']:,}", f"{row['infeasible']:,}", point_flags(row) or ""]
+        cells += [f"{row['reached']:,} of {row['trials']:,}", f"{row['infeasible']:,}"]
+        cells += [point_flags(row) or ""] if flagged else []
         rows.append(tuple(cells))
-    return Table(tuple(columns), tuple(rows), frozenset(range(len(columns) - 1)))
+    return Table(tuple(columns), tuple(rows), frozenset(range(len(columns) - flagged)))
 
 
 def _metaparameter_table(found: Analysis) -> Table | None:

@@ -80,9 +80,9 @@ class Population:
     def place(self, trial_id: int, busy: set[int]) -> int:
         """Puts a trial into a slot; the trial used longest ago and not ``busy`` makes room."""
         if trial_id not in self._slot_of:
+            member = self._parked.pop(trial_id)  # before another is parked, which may push this one out
             slot = self._free_slot(busy)
-            member = self._parked.pop(trial_id)
-            self.state = self._enter(self.state, member, np.int32(slot))
+            self.state = self._enter(self.state, member, jnp.int32(slot))
             self._slot_of[trial_id] = slot
         self._slot_of.move_to_end(trial_id)
         return self._slot_of[trial_id]

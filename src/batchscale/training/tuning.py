@@ -87,6 +87,8 @@ def remembered(folder: str | Path | None, key: str, choose: Callable[[], Choice]
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f"{path.name}.{os.getpid()}")
         beside.write_text(json.dumps(asdict(chosen)))
+        if path.exists() and _read(path) is None:
+            path.unlink(missing_ok=True)  # damaged
         try:
             os.link(beside, path)  # unlike a rename, this fails where another worker was first
         except OSError:

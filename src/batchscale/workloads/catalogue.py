@@ -66,12 +66,6 @@ def paper_workloads() -> tuple[WorkloadName, ...]:
     return tuple(WorkloadName.parse(line) for line in _PAPER.split())
 
 
-def named_workloads() -> tuple[WorkloadName, ...]:
-    """The paper's workloads, and two that need no files: embedded digits, and the noisy quadratic model."""
-    own = ("digits/fc_64/nesterov_momentum", "noisy_quadratic/quadratic/sgd")
-    return (*(WorkloadName.parse(name) for name in own), *paper_workloads())
-
-
 def find_parts(spec: WorkloadSpec) -> Parts:
     """The facts of each part of a built-in workload.
 

@@ -1,0 +1,67 @@
+"""``batchscale train``: one trial from the command line, on the digits that come with the package."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from batchscale.cli.app import make_app
+from batchscale.errors import RunError, SpecError
+from batchscale.records.open import read_records
+
+ARGUMENTS = ["train", "digits/linear/sgd", "-b", "64", "--set", "learning_rate=0.1", "--evaluate-every", "20"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_cache(tmp_path_factory):
+    patch = pytest.MonkeyPatch()
+    patch.setenv("BATCHSCALE_CACHE", str(tmp_path_factory.mktemp("cache")))
+    yield
+    patch.undo()
+
+
+def run(*more, fails=None):
+    result = CliRunner().invoke(make_app(), [*ARGUMENTS, *map(str, more)])
+    if fails is not None:
+        assert isinstance(result.exception, fails)
+        return str(result.exception)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_measurements_are_shown_and_recorded_and_the_trial_can_go_on(tmp_path):
+    shown = run("--steps", 40, "--out", tmp_path, "--json")
+    lines = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
+    assert [line["step"] for line in lines] == [0, 20, 40]
+    run("--steps", 80, "--out", tmp_path, "--resume")
+    whole = [json.loads(line) for line in run("--steps", 80, "--json").splitlines() if line.startswith("{")]
+    records = read_records(tmp_path)
+    trials = records.trials
+    assert trials["status"].to_list() == ["COMPLETE"]
+    assert trials["steps"].to_list() == [80]
+    assert lines == whole[:3]
+    recorded = (tmp_path / "digits" / "linear" / "sgd" / "64" / "1" / "measurements.csv").read_text().splitlines()
+    assert [int(line.split(",")[0]) for line in recorded[1:]] == [line["step"] for line in whole]
+    errors = [float(line.split(",")[recorded[0].split(",").index("val/cross_entropy_error")]) for line in recorded[1:]]
+    assert errors == pytest.approx([line["val/cross_entropy_error"] for line in whole], rel=1e-6)
+
+
+def test_an_early_stop_ends_the_trial_at_the_measurement_that_reaches_it(tmp_path):
+    shown = run("--steps", 400, "--early-stop", "train/cross_entropy_error < 1.5", "--json")
+    lines = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
+    assert lines[-1]["train/cross_entropy_error"] < 1.5
+    assert all(line["train/cross_entropy_error"] >= 1.5 for line in lines[:-1])
+    assert lines[-1]["step"] < 400
+
+
+def test_mistakes_are_named(tmp_path):
+    assert "name=number" in run("--steps", 1, "--set", "momentum", fails=SpecError)
+    assert "did you mean" in run("--steps", 1, "--early-stop", "train/cross_entropy < 1", fails=SpecError)
+    assert "must not exceed the training set" in run("--steps", 1, "-b", 10**6, fails=SpecError)
+    assert "--out" in run("--steps", 1, "--resume", fails=RunError)
+    assert "Found none" in run("--steps", 1, "--resume", "--out", tmp_path / "new", fails=RunError)
+
+
+def test_a_trace_is_written(tmp_path):
+    run("--steps", 20, "--profile", tmp_path / "trace")
+    assert list((tmp_path / "trace").rglob("*.xplane.pb"))

@@ -1,0 +1,57 @@
+"""The population size: which one is chosen, when nothing is measured, and that workers agree."""
+
+from batchscale.training.memory import choose_microbatch, example_bytes
+from batchscale.training.placement import make_probe
+from batchscale.training.tuning import Choice, choose_population, remembered
+
+
+def choose(times, trial_steps=10**9, most=64, accelerator=False):
+    asked = []
+
+    def measure(slots):
+        asked.append(slots)
+        return times[slots]
+
+    return choose_population(measure, trial_steps, most, accelerator).population, asked
+
+
+def test_the_fastest_population_wins_and_a_small_gain_is_none():
+    assert choose({1: 1e-3, 4: 4e-4, 16: 3.9e-4}) == (4, [1, 4, 16])
+    assert choose({1: 1e-3, 4: 9.5e-4}) == (1, [1, 4])
+    assert choose({1: 1e-3, 4: 5e-4, 16: 2e-4, 64: 1e-4}) == (64, [1, 4, 16, 64])
+
+
+def test_no_more_slots_than_trials_or_memory():
+    assert choose({1: 1e-3, 4: 4e-4}, most=15) == (4, [1, 4])
+
+
+def test_long_steps_on_a_cpu_and_short_studies_are_not_measured_further():
+    assert choose({1: 0.5}) == (1, [1])
+    assert choose({1: 0.5, 4: 0.2, 16: 0.2}, accelerator=True) == (4, [1, 4, 16])
+    assert choose({1: 1e-3}, trial_steps=100) == (1, [1])
+
+
+def test_the_first_choice_is_kept(tmp_path):
+    assert remembered(tmp_path, "key", lambda: Choice(4, {})).population == 4
+    assert remembered(tmp_path, "key", lambda: Choice(16, {})).population == 4
+    assert remembered(tmp_path, "other", lambda: Choice(16, {})).population == 16
+
+
+def test_a_damaged_choice_is_measured_again(tmp_path):
+    remembered(tmp_path, "key", lambda: Choice(4, {}))
+    (path,) = tmp_path.rglob("key.json")
+    path.write_text("{")
+    assert remembered(tmp_path, "key", lambda: Choice(16, {})).population == 16
+
+
+def test_the_memory_of_an_example_grows_with_the_model(toy, toy_of):
+    small, large = (example_bytes(workload, make_probe(workload.dataset)) for workload in (toy, toy_of(hidden=800)))
+    # at least the hidden layer forward and backward, at most some copies of it
+    assert 2 * 800 * 4 <= large <= 40 * 800 * 4
+    assert small < large / 10
+
+
+def test_a_batch_beyond_memory_is_split_into_whole_ghost_batches():
+    assert choose_microbatch(4096, 32, bytes_per_example=2**20, available=2**30) == 1024
+    assert choose_microbatch(4096, 32, bytes_per_example=2**30, available=2**30) == 32
+    assert choose_microbatch(100, 1, bytes_per_example=1, available=2**30) == 100
