@@ -99,10 +99,11 @@ def _count(jaxpr: Any) -> int:
             (contracting, _), _ = equation.params["dimension_numbers"]
             left = equation.invars[0].aval.shape
             total += 2 * int(np.prod(equation.outvars[0].aval.shape)) * int(np.prod([left[i] for i in contracting]))
+        repeats = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
         for value in equation.params.values():
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
-                total += _count(inner)
+                total += repeats * _count(inner)
     return total
 
 

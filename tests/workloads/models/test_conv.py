@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from batchscale.workloads.models import conv
 from batchscale.workloads.models.conv import Conv, convolve, convolve_by_rows, convolve_natively, max_pool
 from batchscale.workloads.models.resnet_50 import _overlapping_max_pool
 
@@ -40,6 +41,20 @@ def test_the_row_form_equals_the_native_convolution_and_its_gradients(shape, siz
     ours, native = both(images, kernel)
     for found, expected in zip(ours, native, strict=True):
         assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)  # sums of up to 500 float32 products
+
+
+@pytest.mark.parametrize(("count", "images_per_block"), [(5, 2), (8, 2), (5, 1)])
+def test_blocks_of_images_equal_the_native_convolution_and_its_gradients(count, images_per_block, monkeypatch):
+    images, kernel = draw(count, 9, 7, 3), draw(3, 3, 3, 4, seed=1)
+    each = 4 * (9 * 7 * 3 * 3 + 9 * 7 * 4)
+    monkeypatch.setattr(conv, "_BLOCK_BYTES", images_per_block * each)
+    assert conv._block_size(images, kernel, 1, "SAME") == images_per_block
+    results = []
+    for form in (conv.convolve_in_blocks, convolve_natively):
+        value, pullback = jax.vjp(lambda i, k, form=form: form(i, k, 1, "SAME"), images, kernel)
+        results.append((value, *pullback(jnp.cos(value))))
+    for found, expected in zip(*results, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)  # sums of up to 500 float32 products
 
 

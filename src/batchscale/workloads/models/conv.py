@@ -4,6 +4,7 @@ Inside a compiled loop on a CPU, XLA's own convolution is about ten times slower
 products (docs/decisions/0020). On a GPU or TPU the native operation is right.
 """
 
+import functools
 from typing import Literal
 
 import jax
@@ -15,6 +16,8 @@ from batchscale.workloads.models.initializers import before_relu
 Padding = Literal["SAME", "VALID"]
 DType = jnp.dtype | None
 """What a layer computes in; None: in the type of its inputs and parameters."""
+
+_BLOCK_BYTES = 2**20
 
 
 class Conv(nnx.Module):
@@ -48,7 +51,7 @@ class Conv(nnx.Module):
 
 def convolve(images: jax.Array, kernel: jax.Array, stride: int = 1, padding: Padding = "SAME") -> jax.Array:
     """The convolution of images (N, H, W, C) with a kernel (height, width, C, O), by the form for this backend."""
-    form = convolve_by_rows if jax.default_backend() == "cpu" else convolve_natively
+    form = convolve_in_blocks if jax.default_backend() == "cpu" else convolve_natively
     return form(images, kernel, stride, padding)
 
 
@@ -79,6 +82,65 @@ def convolve_by_rows(images: jax.Array, kernel: jax.Array, stride: int, padding:
         for i in range(height)
     ]
     return sum(products[1:], products[0]).reshape(count, rows, columns, outputs)
+
+
+def convolve_in_blocks(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
+    """``convolve_by_rows`` over a few images at a time, so that what is laid out for the products stays in the cache.
+
+    The gradient lays it out again instead of keeping it. On two cores with 512 KiB of cache each this was 1.7 to 3.5
+    times as fast as the whole batch at once, from batch 64 on (docs/decisions/0041).
+    """
+    count, block = images.shape[0], _block_size(images, kernel, stride, padding)
+    whole = count // block * block
+    if whole == block:  # nothing to be gained: one block, and perhaps a part of another
+        return convolve_by_rows(images, kernel, stride, padding)
+    result = _blocks(images[:whole], kernel, stride, padding, block)
+    if whole == count:
+        return result
+    return jnp.concatenate([result, convolve_by_rows(images[whole:], kernel, stride, padding)])
+
+
+def _block_size(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> int:
+    """How many images fit: the largest power of two, at most the batch."""
+    (_, _, rows), (_, _, columns) = (
+        _extent(side, length, stride, padding) for side, length in zip(images.shape[1:3], kernel.shape[:2], strict=True)
+    )
+    shifted = images.shape[1] * columns * kernel.shape[1] * kernel.shape[2]
+    each = images.dtype.itemsize * (shifted + rows * columns * kernel.shape[3])
+    fitting = max(1, min(images.shape[0], _BLOCK_BYTES // each))
+    return 1 << (fitting.bit_length() - 1)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+def _blocks(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding, block: int) -> jax.Array:
+    blocks = images.reshape(-1, block, *images.shape[1:])
+    found: jax.Array = jax.lax.map(lambda some: convolve_by_rows(some, kernel, stride, padding), blocks)
+    return found.reshape(images.shape[0], *found.shape[2:])
+
+
+def _blocks_forward(
+    images: jax.Array, kernel: jax.Array, stride: int, padding: Padding, block: int
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return _blocks(images, kernel, stride, padding, block), (images, kernel)
+
+
+def _blocks_backward(
+    stride: int, padding: Padding, block: int, kept: tuple[jax.Array, jax.Array], gradient: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    images, kernel = kept
+
+    def add(total: jax.Array, pair: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        some, above = pair
+        _, pull = jax.vjp(lambda some, kernel: convolve_by_rows(some, kernel, stride, padding), some, kernel)
+        to_images, to_kernel = pull(above)
+        return total + to_kernel, to_images
+
+    pairs = (images.reshape(-1, block, *images.shape[1:]), gradient.reshape(-1, block, *gradient.shape[1:]))
+    to_kernel, to_images = jax.lax.scan(add, jnp.zeros_like(kernel), pairs)
+    return to_images.reshape(images.shape), to_kernel
+
+
+_blocks.defvjp(_blocks_forward, _blocks_backward)
 
 
 def _extent(side: int, length: int, stride: int, padding: Padding) -> tuple[int, int, int]:
