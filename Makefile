@@ -46,15 +46,20 @@ $(VENV)/.docs: $(STAMP)
 	$(PIP) --editable '.[docs]'
 	@touch $@
 
-bench: $(STAMP) $(VENV)/.bench ## the engine against PyTorch on this machine, as one table (half an hour)
-	$(BIN)/python benchmarks/engine.py --json build/engine.json
+bench: $(STAMP) $(VENV)/.bench ## measure the engine, the archive and the driver beside their peers, into build/
+	mkdir -p build/bench
+	$(BIN)/python benchmarks/engine.py --json build/bench/engine.json
+	$(BIN)/python benchmarks/archive.py --work build/bench/archive
+	$(BIN)/python benchmarks/overhead.py
 
+# PyTorch is for comparison only: where it cannot be installed, the benchmark says so and leaves it out.
 $(VENV)/.bench: $(STAMP)
-	-$(PIP) torch==2.13.0
+	$(PIP) --editable '.[bench]'
+	$(PIP) torch==2.13.0 || echo "PyTorch cannot be installed here; the benchmark will leave it out"
 	@touch $@
 
 quickstart: $(STAMP) ## a whole measured curve in under a minute
 	$(BIN)/batchscale quickstart
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) site build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -22,7 +22,7 @@ import polars as pl
 from synthetic_workloads import LossModel, loss_model
 
 ROOT = "batch_science"
-EVALUATIONS = 505  # of a COMPLETE trial: makes 71.6 million measurements at full size
+EVALUATIONS = 536  # of a COMPLETE trial: makes 71.6 million measurements at full size
 SLOWEST_BEST = 0.85  # how much slower than the model a trial with the best metaparameters may be
 STATUSES = ("COMPLETE", "INCOMPLETE", "INFEASIBLE")
 _STUDIES = Path(__file__).with_name("published_studies.csv")

@@ -18,6 +18,7 @@ _PUBLIC = {
     "SearchSpace": "spec",
     "WorkloadName": "spec",
     "read_records": "records",
+    "register_workload": "workloads.own",
 }
 
 __all__ = [*_PUBLIC, "__version__"]

@@ -12,7 +12,7 @@ HOSTILE = '"><script>alert("x")</script>\'&{{7*7}}'
 
 
 def _goal_never_reached() -> Records:
-    return simulated(hardest=0.5)
+    return simulated((1, 16, 256), hardest=0.5)
 
 
 def _one_batch_size() -> Records:

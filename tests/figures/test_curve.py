@@ -1,5 +1,4 @@
 from dataclasses import replace
-from itertools import pairwise
 
 import polars as pl
 import pytest
@@ -10,7 +9,6 @@ from batchscale.figures.curve import curve_frame, plot_curve
 from batchscale.figures.curve_frame import CurvePanel, Series, curves_frame, joint_panel, points_frame
 from batchscale.figures.curves import plot_curves
 from batchscale.figures.export import chart_spec, chart_svg
-from batchscale.figures.layout import spread_labels
 from batchscale.spec import Goal, WorkloadName
 
 
@@ -90,14 +88,6 @@ def test_bare_points_make_a_curve():
     frame = points_frame(points, panel)
     assert frame["value"].to_list() == [100.2, 25.5, 10.1]
     assert frame["perfect"].to_list() == pytest.approx([100.2, 25.05, 6.2625])
-
-
-def test_labels_never_overlap_and_keep_their_order():
-    places = {"a": 5.0, "b": 6.0, "c": 7.0, "d": 90.0, "e": 99.0}
-    spread = spread_labels(places, room=10, height=100)
-    ordered = [spread[name] for name in "abcde"]
-    assert all(b - a >= 10 - 1e-9 for a, b in pairwise(ordered))
-    assert min(ordered) >= 0
 
 
 def test_figure_1_from_the_published_points_shows_what_the_paper_says_in_words():

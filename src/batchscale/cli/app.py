@@ -68,8 +68,8 @@ def make_app() -> typer.Typer:
     app.command("suggest")(suggest)
     app.command("figure")(figure)
     app.command("report")(report)
-    app.command("workloads")(workloads)
     app.add_typer(make_data_app(), name="data")
+    app.command("workloads")(workloads)
     app.command("import")(import_)
     app.command("export")(export)
     return app

@@ -70,7 +70,7 @@ def _describe(names: tuple["WorkloadName", ...], data_dir: Path | None) -> list[
                 "dataset": name.dataset,
                 "model": name.model,
                 "optimizer": name.optimizer,
-                "schedule": parts.schedule.name,
+                "schedule": parts.tuning.schedule.name,
                 "num_parameters": NUM_PARAMETERS[name.dataset, name.model],
                 "num_train_examples": parts.dataset.num_train_examples,
                 "data_present": presence.path is not None or not presence.needs_files,

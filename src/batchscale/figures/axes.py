@@ -39,18 +39,6 @@ def superscript(exponent: int) -> str:
     return ("⁻" if exponent < 0 else "") + raised
 
 
-def power_label(value: float, base: int = 2) -> str:
-    """A number as a power of the base where it is one, else with its digits.
-
-    >>> power_label(1024), power_label(55000), power_label(0.001, 10)
-    ('2¹⁰', '55,000', '10⁻³')
-    """
-    exponent = round(math.log(value, base)) if value > 0 else 0
-    if value > 0 and math.isclose(base**exponent, value, rel_tol=1e-9):
-        return f"{base}{superscript(exponent)}"
-    return f"{value:,.6g}"
-
-
 def log_range(values: Iterable[float | None], base: int = 2, margin: float = 0.35, least: float = 2.0) -> LogRange:
     """A range that holds all positive values, with a margin, and at least ``least`` powers wide.
 

@@ -21,6 +21,8 @@ def published_goal(workload: WorkloadName) -> Goal | None:
             for series in panel.series:
                 if series.workload == workload:
                     return series.goal
+    if workload.dataset == "mnist" and workload.model.startswith("fc_"):
+        return error_goal(0.03)  # published sizes that no figure shows: the goal of those that Figure 3d does
     return None
 
 

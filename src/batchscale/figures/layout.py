@@ -1,7 +1,7 @@
-"""Panels: how charts are put beside each other, how a panel says what it lacks, and where labels of lines go."""
+"""Panels: how charts are put beside each other, and how a panel says what it lacks."""
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -87,31 +87,3 @@ def finish(chart: Chart, theme: Theme, title: str | None = None, notes: Sequence
         done = done.properties(title=alt.TitleParams(**params, subtitle=lines) if lines else alt.TitleParams(**params))
     done.config = alt.Config(**vega_config(theme))
     return done
-
-
-def spread_labels(places: Mapping[str, float], room: float, height: float) -> dict[str, float]:
-    """Vertical places of labels moved apart until each has ``room``, in their order, within 0 and ``height``.
-
-    >>> spread_labels({"a": 10.0, "b": 12.0}, room=10, height=100)
-    {'a': 6.0, 'b': 16.0}
-    """
-    names = sorted(places, key=lambda name: places[name])
-    groups: list[tuple[list[str], float]] = []  # names of a block, and its centre
-    for name in names:
-        groups.append(([name], places[name]))
-        while len(groups) > 1 and _gap(groups[-2], groups[-1], room) < 0:
-            (first, first_at), (second, second_at) = groups[-2:]
-            joined = [*first, *second]
-            centre = (first_at * len(first) + second_at * len(second)) / len(joined)
-            groups[-2:] = [(joined, centre)]
-    spread: dict[str, float] = {}
-    for members, centre in groups:
-        half = room * (len(members) - 1) / 2
-        start = min(max(centre - half, 0.0), max(height - 2 * half, 0.0))
-        spread |= {name: start + room * i for i, name in enumerate(members)}
-    return spread
-
-
-def _gap(first: tuple[list[str], float], second: tuple[list[str], float], room: float) -> float:
-    (names, at), (others, further) = first, second
-    return (further - room * (len(others) - 1) / 2) - (at + room * (len(names) - 1) / 2) - room

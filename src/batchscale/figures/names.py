@@ -64,8 +64,16 @@ _UNITS: Mapping[str, str] = {"cross_entropy_error": "nats"}
 
 
 def dataset_label(dataset: str) -> str:
-    """A data set in words, without its group folders."""
-    return one_line(_DATASETS.get(dataset.rpartition("/")[2], dataset.rpartition("/")[2]), 60)
+    """A data set in words; its group folder is named unless the data set's own words tell it.
+
+    >>> dataset_label("solution_quality/mnist"), dataset_label("mnist_subsets/mnist_6875")
+    ('MNIST (solution quality)', 'MNIST 6,875')
+    """
+    group, _, last = dataset.rpartition("/")
+    words = _DATASETS.get(last, last)
+    if group and not group.endswith("_subsets"):
+        words = f"{words} ({group.replace('_', ' ')})"
+    return one_line(words, 60)
 
 
 def model_label(model: str) -> str:

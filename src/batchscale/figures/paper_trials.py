@@ -151,7 +151,7 @@ def _between(low: float, high: float) -> tuple[float, ...]:
 def _budget_pair(
     letter: str, name: WorkloadName, metric: str, steps: Iterable[float], epochs: Iterable[float]
 ) -> list[BudgetPanel]:
-    title = f"({letter}) {model_label(name.model)} on {dataset_label(name.dataset)}"
+    title = f"({letter}) {model_label(name.model)} on {dataset_label(name.dataset.rpartition('/')[2])}"
     return [
         BudgetPanel(f"{title}: step budgets", name, metric, tuple(Budget(a, Unit.STEPS) for a in steps)),
         BudgetPanel(f"{title}: epoch budgets", name, metric, tuple(Budget(a, Unit.EPOCHS) for a in epochs)),

@@ -16,7 +16,6 @@ import polars as pl
 from batchscale.errors import RecordsError, one_line
 from batchscale.records.archive import RecordFile
 from batchscale.records.bulk import MeasurementBatch
-from batchscale.records.frames import TRIAL_SCHEMA
 from batchscale.records.layout import MEASUREMENTS_FILE, STUDY_FILE
 from batchscale.records.measurements import BYTE_ORDER_MARK
 from batchscale.records.model import TrialRecord, parse_trial
@@ -60,9 +59,6 @@ class PartContent:
             trial = parse_trial(file.data, file.path)
             if trial.trial_id != file.trial_id:
                 raise RecordsError(f"{file.path}: trial_id agrees with the folder. Found {trial.trial_id}.")
-            taken = [name for name in trial.parameters if name in TRIAL_SCHEMA]
-            if taken:
-                raise RecordsError(f"{file.path}: a parameter has a name that no other column has. Found {taken[0]}.")
             self.trials.append((file.folder, file.batch_size, trial, _text(file)))
 
 

@@ -1,7 +1,8 @@
 """Charts as drawings inside a page: one drawing for light and dark, with names of its own, and nothing that could run.
 
-The renderer draws with the light theme; every colour of it that has a role becomes a variable of the page's style
-sheet. Identifiers get a prefix, because several drawings share the page. Only known elements and attributes pass.
+The renderer draws with the light theme; its colours become variables of the page's style sheet, those of ordered series
+by their place on the ramp. Identifiers get a prefix, because several drawings share the page. Only known elements and
+attributes pass.
 """
 
 import re
@@ -13,7 +14,9 @@ from markupsafe import Markup
 from batchscale.errors import BatchscaleError
 from batchscale.figures.export import chart_svg
 from batchscale.figures.layout import Chart
-from batchscale.figures.theme import DARK, LIGHT, Theme
+from batchscale.figures.theme import DARK, LIGHT, Theme, series_colours
+
+RAMP_STEPS = 31
 
 _SVG = "http://www.w3.org/2000/svg"
 _ELEMENTS = frozenset(("svg", "g", "path", "text", "tspan", "line", "rect", "defs", "clipPath", "circle"))
@@ -33,7 +36,7 @@ _COLUMNS = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+|value|drawn|unit|lane|n|median|lo
 def draw(chart: Chart, prefix: str, label: str) -> Markup:
     """The chart as an SVG element for a page; ``prefix`` must differ between the drawings of a page."""
     root = ET.fromstring(chart_svg(chart))  # noqa: S314 - text of our own renderer, without a document type
-    colours = {getattr_colour(LIGHT, role): f"var(--{role})" for role in roles()}
+    colours = {theme_colour(LIGHT, role): f"var(--{role})" for role in roles()}
     for element in root.iter():
         _clean(element, prefix, colours)
     width = root.attrib.pop("width", "0")
@@ -51,21 +54,34 @@ def style_variables(theme: Theme) -> str:
     >>> style_variables(LIGHT).split(";")[0]
     '--ground:#ffffff'
     """
-    return ";".join(f"--{role}:{getattr_colour(theme, role)}" for role in roles())
+    return ";".join(f"--{role}:{theme_colour(theme, role)}" for role in roles())
 
 
 def roles() -> list[str]:
     """The names of the colours: those of ``Theme``, numbered where a role has several."""
     single = ["ground", "text", "muted", "grid", "frame", "good", "poor", "bad", "star"]
     assert len(LIGHT.series) == len(DARK.series)
-    return [*single, *(f"shade-{i}" for i in range(2)), *(f"series-{i}" for i in range(len(LIGHT.series)))]
+    shades, series = (f"shade-{i}" for i in range(2)), (f"series-{i}" for i in range(len(LIGHT.series)))
+    return [*single, *shades, *series, *(f"ramp-{i}" for i in range(RAMP_STEPS))]
 
 
-def getattr_colour(theme: Theme, role: str) -> str:
+def theme_colour(theme: Theme, role: str) -> str:
     """The colour of a role in a theme."""
     name, _, place = role.partition("-")
+    if name == "ramp":
+        return series_colours(theme, RAMP_STEPS, ordered=True)[int(place)]
     value = getattr(theme, name)
     return str(value[int(place)] if place else value)
+
+
+def _nearest_ramp(colour: str) -> str:
+    """The step of the ramp that a colour of ordered series is nearest to: the eye does not see the difference."""
+
+    def distance(step: int) -> int:
+        other = theme_colour(LIGHT, f"ramp-{step}")
+        return sum((int(colour[i : i + 2], 16) - int(other[i : i + 2], 16)) ** 2 for i in (1, 3, 5))
+
+    return f"ramp-{min(range(RAMP_STEPS), key=distance)}"
 
 
 def _clean(element: ET.Element, prefix: str, colours: Mapping[str, str]) -> None:
@@ -82,8 +98,8 @@ def _clean(element: ET.Element, prefix: str, colours: Mapping[str, str]) -> None
         element.set("clip-path", clip.replace("url(#", f"url(#{prefix}-"))
     for key in ("fill", "stroke"):
         colour = element.get(key)
-        if colour is not None and colour in colours:
-            element.set(key, colours[colour])
+        if colour is not None and colour.startswith("#"):
+            element.set(key, colours.get(colour) or f"var(--{_nearest_ramp(colour)})")
     label = element.get("aria-label")
     if label is not None and element.get("role") == "graphics-symbol":
         parts = [part for part in label.split("; ") if not _COLUMNS.match(part)]

@@ -21,7 +21,6 @@ class RunFacts:
 
     rows: tuple[tuple[str, str], ...]
     statuses: Mapping[str, int]
-    measured_seconds: float | None
 
 
 def gather_facts(records: Records, workload: WorkloadName) -> RunFacts:
@@ -47,7 +46,7 @@ def gather_facts(records: Records, workload: WorkloadName) -> RunFacts:
         ("hardware", _values(facts.get("hardware") for facts in trials)),
         ("time in trials", "not recorded" if seconds is None else _duration(seconds)),
     ]
-    return RunFacts(tuple((name, text) for name, text in rows if text), statuses, seconds)
+    return RunFacts(tuple((name, text) for name, text in rows if text), statuses)
 
 
 def own_facts(extra: str | None) -> dict[str, Any]:

@@ -3,17 +3,15 @@
 ``registry`` builds the same parts for real.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from batchscale.errors import SpecError, one_line, suggest_names
-from batchscale.spec import SPLITS, Options, SearchSpace, WorkloadFacts, WorkloadName, WorkloadSpec
+from batchscale.spec import SPLITS, WorkloadFacts, WorkloadName, WorkloadSpec
 from batchscale.workloads.datasets.facts import DatasetFacts, dataset_facts
 from batchscale.workloads.metric_facts import TASK_METRICS
-from batchscale.workloads.models.facts import ModelFacts, model_facts
-from batchscale.workloads.optimizer_facts import NEUTRAL, OptimizerFacts, optimizer_facts
-from batchscale.workloads.schedule_facts import POINT_OPTIONS, ScheduleFacts, schedule_facts
+from batchscale.workloads.models.facts import ModelFacts, check_fit, model_facts
+from batchscale.workloads.own import OwnWorkload, find_own
 from batchscale.workloads.tasks import Task
+from batchscale.workloads.tuning import Tuning, find_tuning
 
 _PAPER = """
 cifar_10/resnet_8/nesterov_momentum
@@ -56,32 +54,11 @@ solution_quality/mnist/simple_cnn_base/nesterov_momentum
 
 @dataclass(frozen=True)
 class Parts:
-    """The facts of a workload's parts, checked to fit together."""
+    """The facts of a built-in workload's parts, checked to fit together."""
 
-    name: WorkloadName
     dataset: DatasetFacts
     model: ModelFacts
-    optimizer: OptimizerFacts
-    schedule: ScheduleFacts
-
-    @property
-    def defaults(self) -> dict[str, float | None]:
-        """Every metaparameter with its default."""
-        neutral = {name: value for name, value in NEUTRAL.items() if self._has(name)}
-        return {**self.optimizer.defaults, **dict.fromkeys(self.schedule.metaparameters), **neutral}
-
-    def space(self, train_steps: int) -> SearchSpace:
-        """The default search space for a step budget."""
-        extra = self.model.ranges if self.dataset.task is Task.CLASSIFICATION else ()
-        return SearchSpace((*self.optimizer.ranges, *self.schedule.ranges(train_steps), *extra))
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The splits that the workload is measured on."""
-        return SPLITS[:2] if self.dataset.task is Task.QUADRATIC else SPLITS
-
-    def _has(self, name: str) -> bool:
-        return name != "label_smoothing" or self.dataset.task is not Task.QUADRATIC
+    tuning: Tuning
 
 
 def paper_workloads() -> tuple[WorkloadName, ...]:
@@ -99,41 +76,39 @@ def find_parts(spec: WorkloadSpec) -> Parts:
     name = spec.name
     dataset = dataset_facts(name.dataset, spec.dataset_options)
     model = model_facts(name.model, spec.model_options)
-    _check_fit(dataset, model)
-    _check_optimizer_options(spec.optimizer_options)
-    schedule = schedule_facts(spec.schedule or model.schedule, spec.optimizer_options)
-    return Parts(name, dataset, model, optimizer_facts(name.optimizer), schedule)
+    check_fit(model, name.dataset, dataset.task, dataset.input_shape)
+    extra = model.ranges if dataset.task is Task.CLASSIFICATION else ()
+    return Parts(dataset, model, find_tuning(spec, model.schedule, dataset.task is not Task.QUADRATIC, extra))
 
 
 def workload_facts(spec: WorkloadSpec) -> WorkloadFacts:
-    """What must be known of a workload to check an experiment without touching its data or a device."""
+    """What must be known of a workload to check an experiment without touching its data or a device.
+
+    A workload of the user's own is registered before, or by the Python file that the experiment names, which is run.
+    """
+    own = find_own(spec.name, spec.file)
+    if own is not None:
+        return _own_facts(own, spec)
     parts = find_parts(spec)
-    metrics: Mapping[str, bool] = TASK_METRICS[parts.dataset.task]
     return WorkloadFacts(
         name=spec.name,
-        metrics=metrics,
+        metrics=TASK_METRICS[parts.dataset.task],
         num_train_examples=parts.dataset.num_train_examples,
-        defaults=parts.defaults,
-        default_space=parts.space,
-        splits=parts.splits,
+        defaults=parts.tuning.defaults,
+        default_space=parts.tuning.space,
+        splits=SPLITS[:2] if parts.dataset.task is Task.QUADRATIC else SPLITS,
     )
 
 
-def _check_fit(dataset: DatasetFacts, model: ModelFacts) -> None:
-    if dataset.task not in model.tasks:
-        raise SpecError(
-            f"Data set {dataset.name} poses the task '{dataset.task}'; model {model.name} is for "
-            f"{' and '.join(repr(str(task)) for task in model.tasks)}. Choose another model."
-        )
-    shape = dataset.input_shape
-    if model.min_side and (len(shape) != 3 or min(shape[:2]) < model.min_side):
-        raise SpecError(
-            f"Model {model.name} needs images (height, width, channels) of at least "
-            f"{model.min_side}×{model.min_side}. Data set {dataset.name} has examples of shape {shape}."
-        )
+def _own_facts(own: OwnWorkload, spec: WorkloadSpec) -> WorkloadFacts:
+    from batchscale.workloads.own_build import build_own  # jax: only the user's own code can say what it needs
 
-
-def _check_optimizer_options(options: Options) -> None:
-    for key in options:
-        if key not in POINT_OPTIONS:
-            raise SpecError(f"optimizer has no option '{one_line(key)}'; {suggest_names(key, POINT_OPTIONS)}")
+    workload = build_own(own, spec, None)
+    return WorkloadFacts(
+        name=spec.name,
+        metrics={metric.name: metric.maximize for metric in workload.metrics},
+        num_train_examples=workload.dataset.num_train_examples,
+        defaults=workload.defaults,
+        default_space=workload.space,
+        splits=tuple(split for split in SPLITS if split in workload.dataset.splits),
+    )

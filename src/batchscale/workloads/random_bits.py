@@ -33,7 +33,7 @@ def _mix(bits: jax.Array) -> jax.Array:
     return bits ^ (bits >> 16)
 
 
-def _words(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+def key_words(key: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Two 32-bit words of a random key, typed or raw."""
     data = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
     return data[..., 0].astype(jnp.uint32), data[..., -1].astype(jnp.uint32)
@@ -44,7 +44,7 @@ def random_bits(key: jax.Array, stream: int, shape: tuple[int, ...]) -> jax.Arra
 
     The first axis is the example. Its number in the batch goes into the hash, see ``examples_from``.
     """
-    first, second = _words(key)
+    first, second = key_words(key)
     counter = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
     counter += jnp.asarray(_FIRST_EXAMPLE.get(), jnp.uint32) * jnp.uint32(math.prod(shape[1:]) % 2**32)
     start = _mix(first ^ _mix(jnp.uint32(stream) + jnp.uint32(0x9E3779B9)))

@@ -1,9 +1,6 @@
 """From the name of a workload to the workload itself: data, model, loss, metrics, optimizer."""
 
-from collections.abc import Callable
 from pathlib import Path
-
-import optax
 
 from batchscale.spec import WorkloadSpec
 from batchscale.workloads.catalogue import Parts, find_parts
@@ -13,10 +10,11 @@ from batchscale.workloads.metrics import task_metrics
 from batchscale.workloads.models.build import Shape, build_model
 from batchscale.workloads.models.quadratic import quadratic_loss, quadratic_metrics, quadratic_model
 from batchscale.workloads.noisy_quadratic import parse_problem
-from batchscale.workloads.optimizers import get_optimizer, regularize
-from batchscale.workloads.schedules import make_schedule
+from batchscale.workloads.own import find_own
+from batchscale.workloads.own_build import build_own
 from batchscale.workloads.tasks import Task
-from batchscale.workloads.workload import Dataset, Loss, Metaparameters, Metric, Model, Workload
+from batchscale.workloads.update import make_update
+from batchscale.workloads.workload import Dataset, Loss, Metric, Model, Workload
 
 
 def get_workload(spec: WorkloadSpec, data_dir: Path | None = None, dataset: Dataset | None = None) -> Workload:
@@ -29,6 +27,9 @@ def get_workload(spec: WorkloadSpec, data_dir: Path | None = None, dataset: Data
         SpecError: parts that do not fit together.
         DataError: data that is missing or damaged; the message says what to run.
     """
+    own = find_own(spec.name, spec.file)
+    if own is not None:
+        return build_own(own, spec, data_dir)
     parts = find_parts(spec)
     if dataset is None:
         dataset = load_dataset(spec.name.dataset, spec.dataset_options, data_dir)
@@ -39,9 +40,9 @@ def get_workload(spec: WorkloadSpec, data_dir: Path | None = None, dataset: Data
         model=model,
         loss=loss,
         metrics=metrics,
-        defaults=parts.defaults,
-        space=parts.space,
-        make_update=_make_update(parts),
+        defaults=parts.tuning.defaults,
+        space=parts.tuning.space,
+        make_update=make_update(parts.tuning),
     )
 
 
@@ -52,13 +53,3 @@ def _model_and_measures(parts: Parts, spec: WorkloadSpec, dataset: Dataset) -> t
         return quadratic_model(problem), quadratic_loss(problem), quadratic_metrics(problem)
     model = build_model(parts.model, Shape(dataset.input_shape, dataset.num_outputs))
     return model, TASK_LOSSES[task], task_metrics(task)
-
-
-def _make_update(parts: Parts) -> Callable[[Metaparameters], optax.GradientTransformation]:
-    schedule = make_schedule(parts.schedule)
-    optimizer = get_optimizer(parts.optimizer.name)
-
-    def make_update(values: Metaparameters) -> optax.GradientTransformation:
-        return optax.chain(*regularize(values), optimizer.make(values, schedule))
-
-    return make_update

@@ -42,7 +42,9 @@ def studies(draw: st.DrawFn) -> dict[str, bytes]:
 
 @st.composite
 def trials(draw: st.DrawFn, folder: str, trial_id: int) -> dict[str, bytes]:
-    parameters = draw(st.dictionaries(NAMES, st.integers(-(2**60), 2**60) | st.floats(-1e300, 1e300), max_size=3))
+    parameters = draw(
+        st.dictionaries(NAMES.map("p_".__add__), st.integers(-(2**60), 2**60) | st.floats(-1e300, 1e300), max_size=3)
+    )
     status = draw(st.sampled_from(["COMPLETE", "INCOMPLETE", "INFEASIBLE"]))
     text = {"parameters": parameters, "status": status, "steps": 3, "trial_id": trial_id, **draw(EXTRA)}
     metrics = draw(st.lists(st.sampled_from(["val/a", "val/b", "train/NaN"]), unique=True))

@@ -203,6 +203,8 @@ def test_without_the_library_the_message_says_what_to_install(monkeypatch):
 
 def test_hugging_face_sets_are_read_from_a_folder_and_as_saved_by_the_library(tmp_path, monkeypatch):
     library = pytest.importorskip("datasets")
+    if not hasattr(library, "load_dataset"):
+        pytest.skip("this 'datasets' is a folder of tests, not the library")
     monkeypatch.setattr(library.config, "HF_DATASETS_CACHE", tmp_path / "hf")
     for split in ("train", "validation"):
         for label, name in enumerate("ab"):

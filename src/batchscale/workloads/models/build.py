@@ -12,7 +12,7 @@ from batchscale.workloads.models.conv import DType
 from batchscale.workloads.models.facts import PRECISIONS, ModelFacts
 from batchscale.workloads.models.fc import Fc
 from batchscale.workloads.models.lstm import Lstm
-from batchscale.workloads.models.nnx_model import make_model
+from batchscale.workloads.models.nnx_model import Keys, make_model
 from batchscale.workloads.models.resnet_8 import ResNet8
 from batchscale.workloads.models.resnet_50 import Norms, ResNet50
 from batchscale.workloads.models.simple_cnn import SimpleCnn
@@ -113,7 +113,7 @@ def build_model(facts: ModelFacts, shape: Shape) -> Model:
     dtype = None if precision == PRECISIONS[0] else jnp.dtype(precision)
     multiple = facts.options.get("ghost_batch_size", 1)
     assert isinstance(multiple, int)
-    return make_model(facts.name, lambda rngs: make(facts.options, shape, dtype, rngs), multiple)
+    return make_model(facts.name, lambda rngs: make(facts.options, shape, dtype, rngs), multiple, Keys)
 
 
 def _image(shape: Shape) -> tuple[int, int, int]:

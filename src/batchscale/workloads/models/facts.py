@@ -119,6 +119,20 @@ def model_facts(name: str, given: Options) -> ModelFacts:
     )
 
 
+def check_fit(model: ModelFacts, dataset: str, task: Task, shape: tuple[int, ...]) -> None:
+    """Raises SpecError if the model is not for the data set's task or the shape of its examples."""
+    if task not in model.tasks:
+        raise SpecError(
+            f"Data set {dataset} poses the task '{task}'; model {model.name} is for "
+            f"{' and '.join(repr(str(one)) for one in model.tasks)}. Choose another model."
+        )
+    if model.min_side and (len(shape) != 3 or min(shape[:2]) < model.min_side):
+        raise SpecError(
+            f"Model {model.name} needs images (height, width, channels) of at least "
+            f"{model.min_side}×{model.min_side}. Data set {dataset} has examples of shape {shape}."
+        )
+
+
 def _named(name: str) -> ModelFacts:
     match = _FC_NAME.fullmatch(name)
     if match:

@@ -1,0 +1,187 @@
+"""Workloads of the user's own: what may be registered, and the Python files that register it. No jax here.
+
+``own_build`` turns a registration into a workload and checks its shapes before anything is compiled.
+"""
+
+import importlib.util
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscale.errors import BatchscaleError, SpecError, one_line, suggest_names
+from batchscale.spec import WorkloadName
+from batchscale.workloads.datasets.facts import dataset_names
+from batchscale.workloads.tasks import Task
+
+Values = Callable[[Any, Mapping[str, Any]], Any]
+"""(outputs, batch) → one value per example (or token)."""
+
+OWN_TASKS = (Task.CLASSIFICATION, Task.MULTILABEL, Task.LANGUAGE)
+
+
+@dataclass(frozen=True)
+class OwnWorkload:
+    """A registration, as it was given; ``source`` is the file that made it, None for a program's own."""
+
+    dataset: str
+    model: str
+    data: Mapping[str, Any] | None = None
+    make: Any = None
+    task: Task | None = None
+    loss: Values | None = None
+    metrics: Mapping[str, Values] | Sequence[Any] | None = None
+    num_outputs: int | None = None
+    prepare: Callable[[Any], Any] | None = None
+    schedule: str | None = None
+    source: Path | None = field(default=None, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The name without optimizer."""
+        return f"{self.dataset}/{self.model}"
+
+
+_REGISTERED: dict[tuple[str, str], OwnWorkload] = {}
+_LOADED: dict[Path, int] = {}
+_SOURCE: ContextVar[Path | None] = ContextVar("source", default=None)
+
+
+def register_workload(
+    name: str,
+    *,
+    data: Mapping[str, Any] | None = None,
+    model: Any = None,
+    task: str | None = None,
+    loss: Values | None = None,
+    metrics: Mapping[str, Values] | Sequence[Any] | None = None,
+    num_outputs: int | None = None,
+    prepare: Callable[[Any], Any] | None = None,
+    schedule: str | None = None,
+) -> None:
+    """Makes ``name/OPTIMIZER`` a workload for every optimizer.
+
+    Args:
+        name: ``dataset/model``. Without ``data`` the data set, without ``model`` the model of that name is used.
+        data: The splits by name ("train" and "val", perhaps "test"): a mapping of arrays with "inputs" and
+            "labels"; or an iterable of such mappings (batches), read to its end; or a split of
+            ``batchscale.workloads.workload``.
+        model: A function from ``nnx.Rngs`` to a Flax NNX module; or a pair of functions ``init(key)``, giving
+            parameters, and ``apply(params, inputs)``, giving outputs (``train`` and ``key`` are passed to an ``apply``
+            that takes them); or a ``batchscale.workloads.workload.Model``.
+        task: "classification", "multilabel" or "language": brings loss and metrics.
+        loss: Instead of a task, (outputs, batch) → a value per example; the mean is minimised.
+        metrics: By name, (outputs, batch) → a value per example, to be minimised; or a sequence of ``Metric``.
+            Without it: those of the task, else the loss under the name "loss".
+        num_outputs: How many scores the model gives; without it, what the labels of the training set need.
+        prepare: What turns stored arrays of a batch into what the model takes, inside the compiled program.
+        schedule: The learning rate schedule where the experiment names none.
+
+    Raises:
+        SpecError: The parts do not make a workload.
+    """
+    dataset, _, model_name = name.rpartition("/")
+    WorkloadName(dataset, model_name, "sgd")  # checks both names
+    own = OwnWorkload(
+        dataset,
+        model_name,
+        None if data is None else {split: _read(f"Workload {name}, split {split}", data[split]) for split in data},
+        model,
+        _task(name, task),
+        loss,
+        metrics,
+        num_outputs,
+        prepare,
+        schedule,
+        _SOURCE.get(),
+    )
+    _check(own)
+    earlier = _REGISTERED.get((dataset, model_name))
+    if earlier is not None and earlier.source is not None and earlier.source == own.source:
+        raise SpecError(f"{own.source} registers the workload '{name}' twice; give the second another name.")
+    _REGISTERED[dataset, model_name] = own
+
+
+def find_own(name: WorkloadName, file: Path | None) -> OwnWorkload | None:
+    """The registration of this data set and model, after the experiment's own file has been run; None: built in."""
+    if file is None:
+        return _REGISTERED.get((name.dataset, name.model))
+    load_own_file(file)
+    found = _REGISTERED.get((name.dataset, name.model))
+    if found is None or found.source != file.resolve():
+        valid = [own.name for own in _REGISTERED.values() if own.source == file.resolve()]
+        wanted = f"{name.dataset}/{name.model}"
+        raise SpecError(f"{file} does not register the workload '{wanted}'; {suggest_names(wanted, valid)}")
+    return found
+
+
+def own_workloads() -> tuple[OwnWorkload, ...]:
+    """Everything that is registered, in order of name."""
+    return tuple(_REGISTERED[key] for key in sorted(_REGISTERED))
+
+
+def load_own_file(file: Path) -> None:
+    """Runs a Python file that registers workloads; not again while the file stays as it is."""
+    path = file.resolve()
+    if not path.is_file():
+        raise SpecError(f"workload.file must be a Python file. There is none at {file}.")
+    changed = path.stat().st_mtime_ns
+    if _LOADED.get(path) == changed:
+        return
+    for key in [key for key, own in _REGISTERED.items() if own.source == path]:
+        del _REGISTERED[key]
+    found = importlib.util.spec_from_file_location(f"batchscale_own_{path.stem}", path)
+    if found is None or found.loader is None:
+        raise SpecError(f"workload.file must be a Python file (.py). Found {file}.")
+    token = _SOURCE.set(path)
+    try:
+        found.loader.exec_module(importlib.util.module_from_spec(found))
+    except BatchscaleError:
+        raise
+    except Exception as error:  # the user's own code may raise anything; it is reported as theirs
+        frames = traceback.extract_tb(error.__traceback__)
+        line = max((frame.lineno or 0 for frame in frames if frame.filename == str(path)), default=0)
+        raise SpecError(f"{file} fails at line {line}: {type(error).__name__}: {one_line(error, 300)}") from error
+    finally:
+        _SOURCE.reset(token)
+    _LOADED[path] = changed
+
+
+def _read(where: str, given: Any) -> Any:
+    """A split as it was given, or its batches joined: an iterator can be read only once."""
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        return given
+    batches = list(given)
+    if not batches or not all(isinstance(batch, Mapping) and set(batch) == set(batches[0]) for batch in batches):
+        raise SpecError(f"{where}: an iterable of batches has at least one, and all have the same keys.")
+    try:
+        return {str(key): np.concatenate([np.asarray(batch[key]) for batch in batches]) for key in batches[0]}
+    except ValueError as error:
+        raise SpecError(f"{where}: the batches do not join: {one_line(error)}") from error
+
+
+def _task(name: str, task: str | None) -> Task | None:
+    if task is None:
+        return None
+    valid = [str(one) for one in OWN_TASKS]
+    if task not in valid:
+        raise SpecError(f"Workload {name}: task is one of {', '.join(valid)}. Found {one_line(repr(task))}.")
+    return Task(task)
+
+
+def _check(own: OwnWorkload) -> None:
+    name = own.name
+    if own.data is None and own.make is None:
+        raise SpecError(f"Workload {name}: give data, a model, or both; what is built in needs no registration.")
+    if own.data is None and own.dataset not in dataset_names():
+        raise SpecError(f"Workload {name}: without data the data set must be a built-in one. Found '{own.dataset}'.")
+    if own.data is not None and not {"train", "val"} <= set(own.data):
+        raise SpecError(f"Workload {name}: data has the splits 'train' and 'val'. Found {one_line(sorted(own.data))}.")
+    if own.task is not None and own.loss is not None:
+        raise SpecError(f"Workload {name}: give a task, which brings its loss, or a loss, not both.")
+    if own.task is None and own.loss is None and own.data is not None:
+        raise SpecError(f"Workload {name}: own data needs a task ({', '.join(map(str, OWN_TASKS))}) or a loss.")
