@@ -33,7 +33,7 @@ def make(name, dataset_name=None, **model_options):
 def values_of(workload, **given):
     space = workload.space(100)
     middle = {c.name: c.feasible_points[0] if c.feasible_points else (c.min_value + c.max_value) / 2 for c in space}
-    found = complete_metaparameters(workload.defaults, {**middle, "learning_rate": 0.01, **given})
+    found = complete_metaparameters(workload.defaults, {**middle, "learning_rate": 0.001, **given})
     return {name: jnp.float32(value) for name, value in found.items()}
 
 
