@@ -29,15 +29,29 @@ def test_a_budget_may_differ_at_single_batch_sizes_and_has_a_floor():
     st.integers(1, 300),
     st.sampled_from(Spacing),
     st.none() | st.integers(1, 10**8),
+    st.just(0.0) | st.floats(0, 1, exclude_max=True),
 )
-def test_measured_steps_grow_from_zero_to_the_budget(train_steps, count, spacing, every):
+def test_measured_steps_grow_from_zero_to_the_budget(train_steps, count, spacing, every, start):
     every = None if every is None else max(every, train_steps // 1000 + 1)
-    steps = EvaluationPlan(every=every, count=count, spacing=spacing).steps(train_steps)
+    steps = EvaluationPlan(every=every, count=count, spacing=spacing, start=start).steps(train_steps)
     assert steps[0] == 0 and steps[-1] == train_steps
     assert all(early < late for early, late in itertools.pairwise(steps))
-    assert every is not None or len(steps) <= count + 1
+    assert every is not None or len(steps) <= count + (2 if start else 1)
+    assert steps[1] >= min(round(start * train_steps), train_steps)
 
 
 def test_log_spacing_has_equal_ratios():
     steps = EvaluationPlan(count=6, spacing=Spacing.LOG).steps(10**6)
     assert steps == (0, 10, 100, 1000, 10_000, 100_000, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [
+        (EvaluationPlan(every=30, start=0.5), (0, 60, 90, 100)),
+        (EvaluationPlan(count=2, start=0.5), (0, 50, 75, 100)),
+        (EvaluationPlan(count=2, spacing=Spacing.LOG, start=0.01), (0, 1, 10, 100)),
+    ],
+)
+def test_nothing_is_measured_before_the_start(plan, expected):
+    assert plan.steps(100) == expected

@@ -66,13 +66,15 @@ class Budget:
 class EvaluationPlan:
     """When trials are measured, and on how many examples of each split (``"all"`` or a number; 0 leaves it out).
 
-    Either every ``every`` steps, or ``count`` times. All trials of a study are measured at the same steps, so
-    that no trial gets more chances than another.
+    Either every ``every`` steps, or ``count`` times. After step 0 nothing is measured before the share ``start`` of the
+    step budget: no measurements are spent where no trial can have reached the goal. All trials of a study are measured
+    at the same steps, so that no trial gets more chances than another.
     """
 
     every: int | None = None
     count: int = 100
     spacing: Spacing = Spacing.EVEN
+    start: float = 0.0
     examples: Mapping[str, int | str] = field(default_factory=lambda: {"train": 1000, "val": ALL, "test": 0})
 
     def steps(self, train_steps: int) -> tuple[int, ...]:
@@ -82,11 +84,15 @@ class EvaluationPlan:
         (0, 250, 500, 750, 1000)
         >>> EvaluationPlan(count=3, spacing=Spacing.LOG).steps(1000)
         (0, 10, 100, 1000)
+        >>> EvaluationPlan(count=2, spacing=Spacing.LOG, start=0.01).steps(10_000)
+        (0, 100, 1000, 10000)
         """
+        first = round(self.start * train_steps)
         if self.every is not None:
             inner = set(range(0, train_steps, self.every))
         elif self.spacing is Spacing.EVEN:
-            inner = {round(train_steps * i / self.count) for i in range(self.count)}
+            inner = {round(first + (train_steps - first) * i / self.count) for i in range(self.count)}
         else:
-            inner = {round(train_steps ** (i / self.count)) for i in range(1, self.count)}
-        return tuple(sorted({0, *inner, train_steps}))
+            low = max(first, 1)
+            inner = {round(low * (train_steps / low) ** (i / self.count)) for i in range(0 if first else 1, self.count)}
+        return tuple(sorted({0, *(step for step in inner if step >= first), train_steps}))

@@ -143,7 +143,7 @@ def _to_evaluation(table: EvaluationTable) -> EvaluationPlan:
         raise SpecError("give either 'every', or 'count' with 'spacing'. Found both.")
     examples = {"train": table.examples.train, "val": table.examples.val, "test": table.examples.test}
     spacing = Spacing(table.spacing or Spacing.EVEN)
-    return EvaluationPlan(table.every, table.count or EvaluationPlan.count, spacing, examples)
+    return EvaluationPlan(table.every, table.count or EvaluationPlan.count, spacing, table.start, examples)
 
 
 def _to_search(table: SearchTable) -> SearchPlan:

@@ -57,6 +57,7 @@ class EvaluationTable(_Table):
     every: Steps | None = None
     count: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     spacing: Literal["even", "log"] | None = None
+    start: Annotated[float, Field(ge=0, lt=1, strict=False)] = 0.0
     examples: ExamplesTable = ExamplesTable()
 
 
