@@ -13,7 +13,13 @@ from batchscale.training.evaluation import make_evaluate
 from batchscale.training.evaluation_sets import EvaluationSets
 from batchscale.training.feeding import HostFeed, read_positions
 from batchscale.training.loop import make_advance
-from batchscale.training.memory import MAX_EVALUATION_BATCH, choose_microbatch, example_bytes, memory_bytes
+from batchscale.training.memory import (
+    MAX_EVALUATION_BATCH,
+    choose_microbatch,
+    example_bytes,
+    memory_bytes,
+    quick_bytes,
+)
 from batchscale.training.placement import make_probe, place_training_data
 from batchscale.training.progress import MAX_STEP, EngineSettings
 from batchscale.training.state import NOT_DIVERGED, TrialState, init_trial
@@ -78,7 +84,8 @@ class Programs:
         return found | self._sets.evaluate_streamed(population, slots)
 
     def _configure(self, batch_size: int, slots: int) -> StepConfig:
-        available = memory_bytes(self._settings) // slots
+        parameter_bytes = sum(int(leaf.nbytes) for leaf in jax.tree.leaves(self.template.params))
+        available = min(memory_bytes(self._settings) // slots, quick_bytes(parameter_bytes))
         multiple = self._workload.model.microbatch_multiple
         given = self._settings.microbatch
         if given is None:

@@ -105,7 +105,7 @@ def make_step(
         update = workload.make_update(state.metaparameters)
         updates, opt_state = update.update(grads, state.opt_state, state.params)
         params = keep(optax.apply_updates(state.params, updates), state.params)
-        sound = moved & _all_finite(params)
+        sound = moved & _all_finite(params, loss)
         epoch, offset = _next_position(state, config)
         return state._replace(
             params=params,
@@ -140,13 +140,16 @@ def _chooser(flag: jax.Array) -> Callable[[Any, Any], Any]:
     return choose
 
 
-def _all_finite(params: Params) -> jax.Array:
+def _all_finite(params: Params, loss: jax.Array) -> jax.Array:
     """Whether no value is infinite or NaN: zero times such a value is NaN, and so is every sum it enters.
 
-    The sum runs over the first axis first, which XLA vectorises on CPU; a sum of everything at once would be serial.
+    The sums are products with a row of zeros, which read the parameters once; XLA would compute other sums from the
+    ingredients of the update. The zero is made from the loss, since XLA would not multiply with one that it knows.
     """
-    zeros = [jnp.sum(jnp.sum(leaf * 0, axis=0)) for leaf in jax.tree.leaves(params) if leaf.ndim]
-    total = sum(zeros, start=jnp.float32(0)) + sum(leaf * 0 for leaf in jax.tree.leaves(params) if not leaf.ndim)
+    total = jnp.float32(0)
+    for leaf in jax.tree.leaves(params):
+        rows = leaf.reshape(-1, leaf.shape[-1] if leaf.ndim else 1)
+        total += jnp.sum(jnp.full((1, rows.shape[0]), loss * 0, leaf.dtype) @ rows)
     return jnp.equal(total, 0)
 
 

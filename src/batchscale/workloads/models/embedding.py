@@ -8,6 +8,11 @@ from batchscale.workloads.models.conv import DType
 from batchscale.workloads.models.initializers import uniform
 
 
+def flat(values: jax.Array) -> jax.Array:
+    """One row per word of a batch of sentences: matrices multiply faster on a CPU than arrays of three axes."""
+    return values.reshape(-1, values.shape[-1])
+
+
 class Embedding(nnx.Module):
     """A vector for each word. Unlike ``nnx.Embed`` without a type it computes in that of the parameters it is given."""
 
@@ -21,7 +26,8 @@ class Embedding(nnx.Module):
 
     def scores(self, values: jax.Array) -> jax.Array:
         """The product of values with the vector of every word."""
-        return values @ self._values().T
+        scores = flat(values) @ self._values().T
+        return scores.reshape(*values.shape[:-1], -1)
 
     def _values(self) -> jax.Array:
         table: jax.Array = self.table[...]
