@@ -112,7 +112,11 @@ def heuristic_sentence(fits: list[HeuristicFit]) -> str:
     names = {Heuristic.LINEAR: "linear", Heuristic.SQUARE_ROOT: "square-root"}
     return (
         f"The {names[best.heuristic]} heuristic follows the best learning rate better (off by a factor "
-        f"{2**best.rms_log2:.2g} typically, {best.worst_factor:.2g} at worst; within a factor two up to batch size "
-        f"{best.close_up_to:,}) than the {names[other.heuristic]} one ({2**other.rms_log2:.2g} typically, "
-        f"{other.worst_factor:.2g} at worst)."
+        f"{_factor(2**best.rms_log2)} typically, {_factor(best.worst_factor)} at worst; within a factor two "
+        f"up to batch size {best.close_up_to:,}) than the {names[other.heuristic]} one ({_factor(2**other.rms_log2)} "
+        f"typically, {_factor(other.worst_factor)} at worst)."
     )
+
+
+def _factor(value: float) -> str:
+    return f"{value:.2g}" if value < 10 else f"{value:,.0f}"

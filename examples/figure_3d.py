@@ -1,0 +1,187 @@
+"""Set curves measured with batchscale beside two published ones, Figure 3d of the paper.
+
+Run it as ``python figure_3d.py RECORDS… --out FIGURE.png``, with the records of the three ``mnist_fc_*.toml`` files or
+the table of ours in ``mnist_fc_records``. It draws the figure and prints the tables of docs/reproduction.md.
+
+``paper_figure_3d.csv`` has the published points, read off the figure: steps relative to those at batch size 2.
+"""
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import altair as alt
+import polars as pl
+
+from batchscale import WorkloadName, analyze, read_records
+from batchscale.analysis import (
+    Analysis,
+    Baseline,
+    Options,
+    add_effective_learning_rate,
+    analyze_points,
+    stored_goal,
+)
+from batchscale.figures.axes import log_axis, log_range, log_scale
+from batchscale.figures.curves import BATCH_SIZE, NORMALISED, STEPS
+from batchscale.figures.export import write_chart
+from batchscale.figures.layout import Chart, PanelSize, finish, inline, layered, panel_grid, panel_title
+from batchscale.figures.theme import LIGHT, series_colours
+
+NORMALISE_AT = 2
+SIZE = PanelSize(330, 300)
+MODELS = {"fc_128_128_128": "FC-128-128-128", "fc_1024": "FC-1024"}
+OPTIMIZERS = {"sgd": "SGD", "nesterov_momentum": "Nesterov momentum"}
+
+
+def read_answers(paths: Sequence[Path]) -> dict[WorkloadName, Analysis]:
+    """The analysis of every workload in the records, for the goal it was run for."""
+    answers = {}
+    for path in paths:
+        records = read_records(path)
+        for workload in records.workloads:
+            goal = stored_goal(records, workload)
+            if goal is not None:
+                answers[workload] = analyze(records, workload, goal, Options(Baseline.FIRST))
+    return answers
+
+
+def read_published(model: str) -> pl.DataFrame:
+    """The published points of a model, from batch size 2 on."""
+    points = pl.read_csv(Path(__file__).with_name("paper_figure_3d.csv")).filter(pl.col("model") == model)
+    return points.filter(pl.col("batch_size") >= NORMALISE_AT).with_columns(steps=pl.col("normalised_steps"))
+
+
+def measured_points(answer: Analysis, series: str, *, normalised: bool) -> pl.DataFrame:
+    """The points of a curve with their intervals, divided by the steps at the smallest batch size if so wished."""
+    curve = answer.curve.drop_nulls("steps").sort("batch_size")
+    unit = float(curve["steps"][0]) if normalised else 1.0
+    return curve.select(
+        pl.lit(series).alias("series"),
+        "batch_size",
+        (pl.col("steps") / unit).alias("value"),
+        (pl.col("steps_low") / unit).alias("low"),
+        (pl.col("steps_high") / unit).alias("high"),
+    )
+
+
+def draw_panel(title: str, points: pl.DataFrame, y_title: str) -> Chart:
+    """Curves with bars for their intervals; a curve without intervals (published) has hollow points and no line."""
+    names = points["series"].unique(maintain_order=True).to_list()
+    x_span, y_span = log_range(points["batch_size"]), log_range(points["value"], margin=0.8)
+    x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=log_axis(BATCH_SIZE, x_span))
+    y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis(y_title, y_span))
+    legend = alt.Legend(title=None, orient="bottom-left", offset=6, symbolType="stroke")
+    scale = alt.Scale(domain=names, range=series_colours(LIGHT, len(names)))
+    colour = alt.Color("series:N", sort=None, scale=scale, legend=legend)
+    first = points.row(0, named=True)
+    perfect = pl.DataFrame({"batch_size": [2.0**e for e in range(17)]}).with_columns(
+        value=first["value"] * first["batch_size"] / pl.col("batch_size")
+    )
+    perfect = perfect.filter(pl.col("batch_size") >= first["batch_size"], pl.col("value") >= 2.0**y_span.low)
+    ours, published = points.drop_nulls("low"), points.filter(pl.col("low").is_null())
+    layers = [
+        alt.Chart(inline(perfect)).mark_line(strokeDash=[5, 4], strokeWidth=1.1, color=LIGHT.muted).encode(x=x, y=y),
+        alt.Chart(inline(ours)).mark_rule(strokeWidth=1.6).encode(x=x, y="low:Q", y2="high:Q", color=colour),
+        alt.Chart(inline(ours)).mark_line(strokeWidth=1.8).encode(x=x, y=y, color=colour),
+        alt.Chart(inline(ours)).mark_point(size=36, filled=True, opacity=1).encode(x=x, y=y, color=colour),
+        alt.Chart(inline(published)).mark_point(size=60, strokeWidth=1.6).encode(x=x, y=y, color=colour),
+    ]
+    return layered(layers, panel_title(title, (), SIZE.width), SIZE)
+
+
+def draw(answers: dict[WorkloadName, Analysis]) -> Chart:
+    """A panel per model beside the published points, and one per model that two optimizers trained."""
+    panels = []
+    for model, label in MODELS.items():
+        answer = answers.get(WorkloadName("mnist", model, "sgd"))
+        if answer is not None:
+            published = read_published(model).select(
+                pl.lit("published").alias("series"),
+                "batch_size",
+                pl.col("steps").alias("value"),
+                pl.lit(None, pl.Float64).alias("low"),
+                pl.lit(None, pl.Float64).alias("high"),
+            )
+            ours = measured_points(answer, "measured", normalised=True)
+            panels.append(draw_panel(f"{label}, SGD", pl.concat([ours, published]), NORMALISED))
+    for model, label in MODELS.items():
+        names = [WorkloadName("mnist", model, optimizer) for optimizer in OPTIMIZERS]
+        if all(name in answers for name in names):
+            curves = [measured_points(answers[name], OPTIMIZERS[name.optimizer], normalised=False) for name in names]
+            panels.append(draw_panel(f"{label}, two optimizers", pl.concat(curves), STEPS))
+    return finish(panel_grid(panels, 3), LIGHT)
+
+
+def ratio_table(answer: Analysis, model: str) -> Iterator[str]:
+    """Steps at every batch size, and their ratio to those at batch size 2 beside the published ratio."""
+    yield "| batch size | steps | 90 % interval | log2 of the ratio | published | difference |"
+    yield "|---:|---:|---:|---:|---:|---:|"
+    published = dict(read_published(model).select("batch_size", "steps").rows())
+    curve = answer.curve.drop_nulls("steps").sort("batch_size")
+    unit = curve["steps"][0]
+    for row in curve.to_dicts():
+        ratio, theirs = math.log2(row["steps"] / unit), math.log2(published[row["batch_size"]])
+        interval = f"{row['steps_low']:,.0f} to {row['steps_high']:,.0f}" if row["steps_low"] else "–"
+        yield (
+            f"| {row['batch_size']:,} | {row['steps']:,} | {interval} | {ratio:.2f} | {theirs:.2f} | "
+            f"{ratio - theirs:+.2f} |"
+        )
+
+
+def regime_table(answers: dict[WorkloadName, Analysis]) -> Iterator[str]:
+    """Where perfect scaling ends and where more batch stops helping, measured and published."""
+    yield "| curve | perfect scaling up to | useful up to | B_crit |"
+    yield "|---|---:|---:|---:|"
+    for workload, answer in answers.items():
+        yield _regime_row(f"{workload}, measured", answer)
+        if workload.optimizer == "sgd":
+            sizes = answer.curve["batch_size"].to_list()
+            points = read_published(workload.model)
+            options = Options(Baseline.FIRST)
+            same = analyze_points(points.filter(pl.col("batch_size").is_in(sizes)), options)
+            yield _regime_row(f"{workload}, published, at our batch sizes", same)
+            yield _regime_row(f"{workload}, published, all points", analyze_points(points, options))
+
+
+def _regime_row(name: str, answer: Analysis) -> str:
+    found = answer.regimes
+    if found is None:
+        return f"| {name} | – | – | – |"
+    useful = f"{found.max_useful_batch_size:,}" + ("" if found.max_useful_reached else " at least")
+    critical = f"{found.critical_batch_size:,.0f}" if found.critical_batch_size else "–"
+    return f"| {name} | {found.perfect_scaling_end:,} | {useful} | {critical} |"
+
+
+def rate_table(answers: dict[WorkloadName, Analysis]) -> Iterator[str]:
+    """The winners' effective learning rates, and what each heuristic makes of the one at the smallest batch size."""
+    yield "| curve | batch size | best rate | linear | square root |"
+    yield "|---|---:|---:|---:|---:|"
+    for workload, answer in answers.items():
+        rated = add_effective_learning_rate(answer.curve.drop_nulls("steps").sort("batch_size"))
+        sizes, rates = rated["batch_size"].to_list(), rated["effective_learning_rate"].to_list()
+        for size, rate in zip(sizes, rates, strict=True):
+            growth = size / sizes[0]
+            yield f"| {workload} | {size:,} | {rate:.3g} | {rates[0] * growth:.3g} | {rates[0] * growth**0.5:.3g} |"
+
+
+def main() -> None:
+    """Draw the figure and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("records", nargs="+", type=Path)
+    parser.add_argument("--out", type=Path, help="a .png, .svg, .pdf or .html file")
+    given = parser.parse_args()
+    answers = read_answers(given.records)
+    for model in MODELS:
+        answer = answers.get(WorkloadName("mnist", model, "sgd"))
+        if answer is not None:
+            print(f"\nmnist/{model}/sgd\n", *ratio_table(answer, model), sep="\n")
+    print("", *regime_table(answers), sep="\n")
+    print("", *rate_table(answers), sep="\n")
+    if given.out:
+        write_chart(draw(answers), given.out)
+
+
+if __name__ == "__main__":
+    main()
