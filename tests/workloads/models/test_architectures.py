@@ -26,8 +26,9 @@ MODELS = {
     "transformer_base": WORDS,
 }
 COUNT = 5
-# The layers of these are in Simple CNN and ResNet-50 as well; their programs take long to compile.
-EVERY = [pytest.param(name, marks=pytest.mark.slow if name in ("resnet_8", "vgg_11") else ()) for name in MODELS]
+# Their programs take long to compile; their layers are tested on their own and in Simple CNN.
+SLOW = ("resnet_8", "resnet_50", "vgg_11")
+EVERY = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in MODELS]
 
 
 def build(name, **options):
@@ -128,6 +129,7 @@ def test_dropout_follows_the_key(name):
     assert np.abs(np.asarray(train(jax.random.key(1)) - train(jax.random.key(2)))).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_microbatches_of_whole_ghost_batches_give_the_outputs_and_state_of_the_batch():
     model = build("resnet_50", ghost_batch_size=2)
     inputs = draw_inputs("resnet_50")

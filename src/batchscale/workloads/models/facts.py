@@ -71,7 +71,7 @@ _ALL = (
         "vgg_11",
         _LABELS,
         {"width": 64, "units": 4096, "dropout": 0.5},
-        {"width": 2, "units": 8},
+        {"width": 4, "units": 32},
         "linear",
         min_side=32,
     ),
