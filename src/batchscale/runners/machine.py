@@ -7,7 +7,13 @@ from pathlib import Path
 
 import psutil
 
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_THREAD_VARIABLES = (
+    "PJRT_NPROC",  # the size of XLA's pool of threads, which the flag below does not limit
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
 _ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 
 

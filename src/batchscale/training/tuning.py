@@ -73,7 +73,7 @@ def choice_key(template: TrialState, *facts: object) -> str:
     """A short name of what is measured: the shapes of a trial's state, and facts such as batch size and precision."""
     device = jax.local_devices()[0]
     shapes = [f"{leaf.dtype}{np.shape(leaf)}" for leaf in jax.tree.leaves(template)]
-    threads = os.environ.get("XLA_FLAGS", "")
+    threads = [os.environ.get(name, "") for name in ("XLA_FLAGS", "PJRT_NPROC")]
     text = json.dumps([shapes, [str(fact) for fact in facts], device.device_kind, threads, os.cpu_count()])
     return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 

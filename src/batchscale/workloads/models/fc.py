@@ -6,6 +6,7 @@ from flax import nnx
 from batchscale.workloads.models.conv import DType
 from batchscale.workloads.models.dropout import dropout
 from batchscale.workloads.models.initializers import before_output, before_relu
+from batchscale.workloads.models.linear import Linear
 
 
 class Fc(nnx.Module):
@@ -16,10 +17,10 @@ class Fc(nnx.Module):
     ) -> None:
         sizes = [num_inputs, *widths]
         self.hidden = nnx.List(
-            nnx.Linear(size, width, dtype=dtype, kernel_init=before_relu(), rngs=rngs)
+            Linear(size, width, dtype=dtype, kernel_init=before_relu(), rngs=rngs)
             for size, width in zip(sizes, widths, strict=False)
         )
-        self.output = nnx.Linear(sizes[-1], num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
+        self.output = Linear(sizes[-1], num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
         self.rate = rate
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:

@@ -7,6 +7,7 @@ from flax import nnx
 from batchscale.workloads.models.conv import DType
 from batchscale.workloads.models.embedding import Embedding
 from batchscale.workloads.models.initializers import before_output
+from batchscale.workloads.models.linear import Linear
 
 
 class Lstm(nnx.Module):
@@ -15,8 +16,8 @@ class Lstm(nnx.Module):
     def __init__(
         self, vocabulary: int, embedding: int, hidden: int, projection: int, *, dtype: DType, rngs: nnx.Rngs
     ) -> None:
-        def linear(inputs: int, outputs: int, bias: bool = False) -> nnx.Linear:
-            return nnx.Linear(inputs, outputs, use_bias=bias, dtype=dtype, kernel_init=before_output(), rngs=rngs)
+        def linear(inputs: int, outputs: int, bias: bool = False) -> Linear:
+            return Linear(inputs, outputs, use_bias=bias, dtype=dtype, kernel_init=before_output(), rngs=rngs)
 
         self.embed = Embedding(vocabulary, embedding, 1.0, dtype=dtype, rngs=rngs)
         self.from_inputs = linear(embedding, 4 * hidden, bias=True)

@@ -9,6 +9,7 @@ from flax import nnx
 from batchscale.workloads.models.conv import Conv, DType
 from batchscale.workloads.models.ghost_norm import GhostNorm
 from batchscale.workloads.models.initializers import before_output
+from batchscale.workloads.models.linear import Linear
 
 _EXPANSION = 4
 
@@ -73,7 +74,7 @@ class ResNet50(nnx.Module):
                 inputs = _EXPANSION * (width << stage)
         self.blocks = nnx.List(made)
         self.last = norms.make(inputs)
-        self.output = nnx.Linear(inputs, num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
+        self.output = Linear(inputs, num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:
         """The logits."""

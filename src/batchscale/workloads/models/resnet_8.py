@@ -6,6 +6,7 @@ from flax import nnx
 
 from batchscale.workloads.models.conv import Conv, DType
 from batchscale.workloads.models.initializers import before_output
+from batchscale.workloads.models.linear import Linear
 
 
 class Block(nnx.Module):
@@ -47,7 +48,7 @@ class ResNet8(nnx.Module):
             for stage in range(3)
             for block in range(blocks)
         )
-        self.output = nnx.Linear(widths[-1], num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
+        self.output = Linear(widths[-1], num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:
         """The logits; nothing differs between training and evaluation."""

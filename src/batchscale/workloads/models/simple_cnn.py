@@ -6,6 +6,7 @@ from flax import nnx
 from batchscale.workloads.models.conv import Conv, DType, max_pool
 from batchscale.workloads.models.dropout import dropout
 from batchscale.workloads.models.initializers import before_output, before_relu
+from batchscale.workloads.models.linear import Linear
 
 
 class SimpleCnn(nnx.Module):
@@ -28,8 +29,8 @@ class SimpleCnn(nnx.Module):
             Conv(size, count, 5, dtype=dtype, rngs=rngs) for size, count in zip(sizes, filters, strict=False)
         )
         pooled = (height >> len(filters)) * (width >> len(filters)) * sizes[-1]
-        self.hidden = nnx.Linear(pooled, units, dtype=dtype, kernel_init=before_relu(), rngs=rngs)
-        self.output = nnx.Linear(units, num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
+        self.hidden = Linear(pooled, units, dtype=dtype, kernel_init=before_relu(), rngs=rngs)
+        self.output = Linear(units, num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
         self.rate = rate
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:

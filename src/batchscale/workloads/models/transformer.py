@@ -10,6 +10,7 @@ from batchscale.workloads.models.conv import DType
 from batchscale.workloads.models.dropout import dropout
 from batchscale.workloads.models.embedding import Embedding, flat
 from batchscale.workloads.models.initializers import between
+from batchscale.workloads.models.linear import Linear
 
 _LONGEST_WAVE = 10_000.0
 
@@ -18,8 +19,8 @@ class Layer(nnx.Module):
     """Causal self-attention and a two-layer network, each added to its input and then layer-normalised."""
 
     def __init__(self, width: int, heads: int, filter_width: int, *, dtype: DType, rngs: nnx.Rngs) -> None:
-        def linear(inputs: int, outputs: int, bias: bool) -> nnx.Linear:
-            return nnx.Linear(inputs, outputs, use_bias=bias, dtype=dtype, kernel_init=between, rngs=rngs)
+        def linear(inputs: int, outputs: int, bias: bool) -> Linear:
+            return Linear(inputs, outputs, use_bias=bias, dtype=dtype, kernel_init=between, rngs=rngs)
 
         self.query, self.key, self.value, self.join = (linear(width, width, False) for _ in range(4))
         self.widen, self.narrow = linear(width, filter_width, True), linear(filter_width, width, True)

@@ -6,6 +6,7 @@ from flax import nnx
 from batchscale.workloads.models.conv import Conv, DType, max_pool
 from batchscale.workloads.models.dropout import dropout
 from batchscale.workloads.models.initializers import before_output, before_relu
+from batchscale.workloads.models.linear import Linear
 
 _STAGES = ((1,), (2,), (4, 4), (8, 8), (8, 8))
 """The filters of each convolution in units of the width; every stage ends in max-pooling."""
@@ -36,9 +37,9 @@ class Vgg11(nnx.Module):
         self.stages = nnx.List(stages)
         pooled = (height >> len(stages)) * (wide >> len(stages)) * inputs
         self.hidden = nnx.List(
-            nnx.Linear(size, units, dtype=dtype, kernel_init=before_relu(), rngs=rngs) for size in (pooled, units)
+            Linear(size, units, dtype=dtype, kernel_init=before_relu(), rngs=rngs) for size in (pooled, units)
         )
-        self.output = nnx.Linear(units, num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
+        self.output = Linear(units, num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
         self.rate = rate
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:

@@ -1,0 +1,47 @@
+"""A linear layer whose weights' gradient is quick on a CPU."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+_COLUMNS = 256
+_MANY_ROWS = 128
+
+
+class Linear(nnx.Linear):
+    """``nnx.Linear`` with the product of ``dot_in_columns``."""
+
+    def __init__(self, num_inputs: int, num_outputs: int, **options: Any) -> None:
+        super().__init__(num_inputs, num_outputs, dot_general=dot_in_columns, **options)
+
+
+def dot_in_columns(inputs: jax.Array, kernel: jax.Array, dimensions: Any, **options: Any) -> jax.Array:
+    """``jax.lax.dot_general`` of a layer's inputs with its weights, the gradient to wide weights made in parts.
+
+    On one core XLA's product of a transposed matrix with a wide one takes 1.7 times as long as that with its columns in
+    parts (decision 0042).
+    """
+    many = inputs.ndim == 2 and inputs.shape[0] >= _MANY_ROWS and kernel.shape[-1] > _COLUMNS
+    if many and jax.default_backend() == "cpu":
+        return _product(inputs, kernel)
+    return jax.lax.dot_general(inputs, kernel, dimensions, **options)
+
+
+@jax.custom_vjp
+def _product(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
+    return inputs @ kernel
+
+
+def _product_forward(inputs: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return inputs @ kernel, (inputs, kernel)
+
+
+def _product_backward(kept: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
+    inputs, kernel = kept
+    parts = [inputs.T @ gradient[:, i : i + _COLUMNS] for i in range(0, kernel.shape[1], _COLUMNS)]
+    return gradient @ kernel.T, jnp.concatenate(parts, axis=1)
+
+
+_product.defvjp(_product_forward, _product_backward)
