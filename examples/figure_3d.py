@@ -14,7 +14,7 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 
-from batchscale import WorkloadName, analyze, read_records
+from batchscale import Goal, WorkloadName, analyze, read_records
 from batchscale.analysis import (
     Analysis,
     Baseline,
@@ -30,20 +30,22 @@ from batchscale.figures.layout import Chart, PanelSize, finish, inline, layered,
 from batchscale.figures.theme import LIGHT, series_colours
 
 NORMALISE_AT = 2
+GOALS = (0.04, 0.035, 0.03)
+GOAL_SIZES = (8, 32, 128, 512, 2048, 8192)
 SIZE = PanelSize(330, 300)
 MODELS = {"fc_128_128_128": "FC-128-128-128", "fc_1024": "FC-1024"}
 OPTIMIZERS = {"sgd": "SGD", "nesterov_momentum": "Nesterov momentum"}
 
 
-def read_answers(paths: Sequence[Path]) -> dict[WorkloadName, Analysis]:
-    """The analysis of every workload in the records, for the goal it was run for."""
+def read_answers(paths: Sequence[Path], goal: Goal | None = None) -> dict[WorkloadName, Analysis]:
+    """The analysis of every workload in the records, for a goal or else the one it was run for."""
     answers = {}
     for path in paths:
         records = read_records(path)
         for workload in records.workloads:
-            goal = stored_goal(records, workload)
-            if goal is not None:
-                answers[workload] = analyze(records, workload, goal, Options(Baseline.FIRST))
+            wanted = goal or stored_goal(records, workload)
+            if wanted is not None:
+                answers[workload] = analyze(records, workload, wanted, Options(Baseline.FIRST))
     return answers
 
 
@@ -130,6 +132,18 @@ def ratio_table(answer: Analysis, model: str) -> Iterator[str]:
         )
 
 
+def goal_table(paths: Sequence[Path]) -> Iterator[str]:
+    """How the ratios of the SGD curves depend on the goal: a race to a goal also measures the easier ones."""
+    yield "| curve | goal | " + " | ".join(f"{size:,}" for size in GOAL_SIZES) + " |"
+    yield "|---|---:|" + "---:|" * len(GOAL_SIZES)
+    for error in GOALS:
+        for workload, answer in read_answers(paths, Goal("val/classification_error", error)).items():
+            if workload.optimizer == "sgd":
+                steps = dict(answer.curve.select("batch_size", "steps").rows())
+                ratios = [f"{math.log2(steps[size] / steps[NORMALISE_AT]):.2f}" for size in GOAL_SIZES]
+                yield f"| {workload} | {error} | " + " | ".join(ratios) + " |"
+
+
 def regime_table(answers: dict[WorkloadName, Analysis]) -> Iterator[str]:
     """Where perfect scaling ends and where more batch stops helping, measured and published."""
     yield "| curve | perfect scaling up to | useful up to | B_crit |"
@@ -177,7 +191,7 @@ def main() -> None:
         answer = answers.get(WorkloadName("mnist", model, "sgd"))
         if answer is not None:
             print(f"\nmnist/{model}/sgd\n", *ratio_table(answer, model), sep="\n")
-    print("", *regime_table(answers), sep="\n")
+    print("", *goal_table(given.records), "", *regime_table(answers), sep="\n")
     print("", *rate_table(answers), sep="\n")
     if given.out:
         write_chart(draw(answers), given.out)

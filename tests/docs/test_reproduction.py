@@ -1,0 +1,55 @@
+"""The page of the reproduction says what its records say, and they keep what the page claims."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from batchscale.spec import WorkloadName
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def figure_3d():
+    spec = importlib.util.spec_from_file_location("figure_3d", ROOT / "examples" / "figure_3d.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def answers(figure_3d):
+    return figure_3d.read_answers([ROOT / "examples" / "mnist_fc_records"])
+
+
+def test_every_row_of_the_tables_is_on_the_page(figure_3d, answers):
+    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    records = [ROOT / "examples" / "mnist_fc_records"]
+    rows = [*figure_3d.regime_table(answers), *figure_3d.rate_table(answers), *figure_3d.goal_table(records)]
+    for model in figure_3d.MODELS:
+        rows += figure_3d.ratio_table(answers[WorkloadName("mnist", model, "sgd")], model)
+    for row in rows:
+        assert row in page
+
+
+def test_the_curves_are_as_published_within_half_a_doubling(figure_3d, answers):
+    for model in figure_3d.MODELS:
+        curve = answers[WorkloadName("mnist", model, "sgd")].curve.sort("batch_size")
+        assert curve["batch_size"].to_list() == [2, 8, 32, 128, 512, 2048, 8192]
+        published = dict(figure_3d.read_published(model).select("batch_size", "steps").rows())
+        for size, steps in curve.select("batch_size", "steps").rows():
+            assert abs(math.log2(steps / curve["steps"][0] / published[size])) < 0.5
+
+
+def test_measurements_are_less_than_a_tenth_apart(answers):
+    for answer in answers.values():
+        assert answer.curve.select((pl.col("spacing") / pl.col("steps")).max()).item() < 0.1
+
+
+def test_the_figure_can_be_drawn(figure_3d, answers, tmp_path):
+    figure_3d.write_chart(figure_3d.draw(answers), tmp_path / "figure.svg")
+    drawn = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    assert "published" in drawn and "Nesterov momentum" in drawn
