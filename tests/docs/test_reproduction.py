@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from batchscale.analysis import Baseline, Options, analyze_points
 from batchscale.spec import WorkloadName
 
 ROOT = Path(__file__).parents[2]
@@ -35,13 +36,23 @@ def test_every_row_of_the_tables_is_on_the_page(figure_3d, answers):
         assert row in page
 
 
-def test_the_curves_are_as_published_within_half_a_doubling(figure_3d, answers):
+def test_the_curve_of_three_layers_is_as_published_within_a_quarter_of_a_doubling(figure_3d, answers):
+    curve = answers[WorkloadName("mnist", "fc_128_128_128", "sgd")].curve.sort("batch_size")
+    published = dict(figure_3d.read_published("fc_128_128_128").select("batch_size", "steps").rows())
+    for size, steps in curve.select("batch_size", "steps").rows():
+        assert abs(math.log2(steps / curve["steps"][0] / published[size])) < 0.25
+
+
+def test_regimes_end_where_published_or_at_the_next_measured_batch_size(figure_3d, answers):
+    sizes = [2, 8, 32, 128, 512, 2048, 8192]
     for model in figure_3d.MODELS:
-        curve = answers[WorkloadName("mnist", model, "sgd")].curve.sort("batch_size")
-        assert curve["batch_size"].to_list() == [2, 8, 32, 128, 512, 2048, 8192]
-        published = dict(figure_3d.read_published(model).select("batch_size", "steps").rows())
-        for size, steps in curve.select("batch_size", "steps").rows():
-            assert abs(math.log2(steps / curve["steps"][0] / published[size])) < 0.5
+        ours = answers[WorkloadName("mnist", model, "sgd")]
+        assert sorted(ours.curve["batch_size"]) == sizes
+        points = figure_3d.read_published(model).filter(pl.col("batch_size").is_in(sizes))
+        theirs = analyze_points(points, Options(Baseline.FIRST)).regimes
+        for name in ("perfect_scaling_end", "max_useful_batch_size"):
+            found, expected = (sizes.index(getattr(regimes, name)) for regimes in (ours.regimes, theirs))
+            assert abs(found - expected) <= 1
 
 
 def test_measurements_are_less_than_a_tenth_apart(answers):

@@ -75,7 +75,10 @@ def torture(tmp_path: Path, driver_kills: int, worker_kills: int) -> int:
         victims = [psutil.Process(driver.pid)] if left[-1] == "driver" else psutil.Process(driver.pid).children()
         if not victims:
             continue
-        chance.choice(victims).kill()
+        try:
+            chance.choice(victims).kill()
+        except psutil.NoSuchProcess:  # it ended by itself in this very moment
+            continue
         in_training += trained
         if left.pop() == "driver":
             driver.wait()
