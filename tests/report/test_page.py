@@ -97,10 +97,13 @@ def test_colours_are_variables_with_a_value_for_light_and_for_dark(page: Page):
 
 
 def test_the_answer_says_where_doubling_stops_to_halve():
-    trials = lambda steps: [  # noqa: E731 - a line is clearer here
-        MadeTrial({"learning_rate": 0.01 + i / 1000}, [(0, {METRIC: 0.9}), (steps + i, {METRIC: 0.05})])
-        for i in range(9)
-    ]
+    def trials(steps: int) -> list[MadeTrial]:
+        rates = [0.01 + i / 1000 for i in range(9)]
+        return [
+            MadeTrial({"learning_rate": rate}, [(0, {METRIC: 0.9}), (steps + i, {METRIC: 0.05})])
+            for i, rate in enumerate(rates)
+        ]
+
     law = {1: 6400, 4: 1600, 16: 400, 64: 100, 256: 90, 1024: 90}
     records = make_records([MadeStudy(size, trials(steps)) for size, steps in law.items()])
     said = " ".join(answer_words(analyze(records, records.workloads[0], GOAL)).sentences)

@@ -1,7 +1,8 @@
 """The population size: which one is chosen, when nothing is measured, and that workers agree."""
 
-from batchscale.training.memory import choose_microbatch, example_bytes, quick_bytes
+from batchscale.training.memory import choose_microbatch, example_bytes, microbatch_bytes
 from batchscale.training.placement import make_probe
+from batchscale.training.progress import EngineSettings
 from batchscale.training.tuning import Choice, choose_population, remembered
 
 
@@ -58,6 +59,7 @@ def test_a_batch_beyond_memory_is_split_into_whole_ghost_batches():
 
 
 def test_a_cpu_takes_batches_in_pieces_that_stay_in_the_cache_but_are_large_beside_the_parameters():
-    few, many = quick_bytes(parameter_bytes=10_000), quick_bytes(parameter_bytes=10**9)
+    settings = EngineSettings(memory_bytes=2**40)
+    few, many = (microbatch_bytes(settings, 1, parameter_bytes=count) for count in (10_000, 10**9))
     assert choose_microbatch(8192, 1, bytes_per_example=2**20, available=few) == 64
     assert choose_microbatch(8192, 1, bytes_per_example=2**20, available=many) == 8192

@@ -71,15 +71,16 @@ def _size(aval: Any) -> int:
     return int(np.prod(shape, dtype=np.int64)) * int(getattr(dtype, "itemsize", 4))
 
 
-def quick_bytes(parameter_bytes: int) -> int:
-    """What a microbatch should take at most to be quick.
+def microbatch_bytes(settings: EngineSettings, slots: int, parameter_bytes: int) -> int:
+    """What a microbatch of one member of a population may take: its share of memory, on a CPU less where that is quick.
 
     On a CPU a step is quicker in microbatches whose values stay in the cache. Each adds its gradient to a sum, so one
-    must be large beside the parameters. Measured in decision 0042.
+    must be large beside the parameters (decision 0042).
     """
+    share = memory_bytes(settings) // slots
     if jax.default_backend() != "cpu":
-        return 2**62
-    return max(CACHE_BYTES, PARAMETER_SHARE * parameter_bytes)
+        return share
+    return min(share, max(CACHE_BYTES, PARAMETER_SHARE * parameter_bytes))
 
 
 def choose_microbatch(batch_size: int, multiple: int, bytes_per_example: int, available: int) -> int:

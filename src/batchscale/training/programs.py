@@ -18,7 +18,7 @@ from batchscale.training.memory import (
     choose_microbatch,
     example_bytes,
     memory_bytes,
-    quick_bytes,
+    microbatch_bytes,
 )
 from batchscale.training.placement import make_probe, place_training_data
 from batchscale.training.progress import MAX_STEP, EngineSettings
@@ -85,7 +85,7 @@ class Programs:
 
     def _configure(self, batch_size: int, slots: int) -> StepConfig:
         parameter_bytes = sum(int(leaf.nbytes) for leaf in jax.tree.leaves(self.template.params))
-        available = min(memory_bytes(self._settings) // slots, quick_bytes(parameter_bytes))
+        available = microbatch_bytes(self._settings, slots, parameter_bytes)
         multiple = self._workload.model.microbatch_multiple
         given = self._settings.microbatch
         if given is None:

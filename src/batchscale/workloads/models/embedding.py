@@ -6,11 +6,7 @@ from flax import nnx
 
 from batchscale.workloads.models.conv import DType
 from batchscale.workloads.models.initializers import uniform
-
-
-def flat(values: jax.Array) -> jax.Array:
-    """One row per word of a batch of sentences: matrices multiply faster on a CPU than arrays of three axes."""
-    return values.reshape(-1, values.shape[-1])
+from batchscale.workloads.models.linear import flat
 
 
 class Embedding(nnx.Module):

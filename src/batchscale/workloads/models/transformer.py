@@ -8,7 +8,7 @@ from flax import nnx
 
 from batchscale.workloads.models.conv import DType
 from batchscale.workloads.models.dropout import dropout
-from batchscale.workloads.models.embedding import Embedding, flat
+from batchscale.workloads.models.embedding import Embedding
 from batchscale.workloads.models.initializers import between
 from batchscale.workloads.models.linear import Linear
 
@@ -30,13 +30,13 @@ class Layer(nnx.Module):
     def attend(self, values: jax.Array) -> jax.Array:
         """Each position's view of itself and the positions before it."""
         shape = (*values.shape[:2], self.heads, -1)
-        query, key, value = (layer(flat(values)).reshape(shape) for layer in (self.query, self.key, self.value))
+        query, key, value = (layer(values).reshape(shape) for layer in (self.query, self.key, self.value))
         seen = jax.nn.dot_product_attention(query, key, value, is_causal=True)
-        return self.join(flat(seen.reshape(values.shape))).reshape(values.shape)
+        return self.join(seen.reshape(values.shape))
 
     def think(self, values: jax.Array) -> jax.Array:
         """The two-layer network at every position."""
-        return self.narrow(nnx.relu(self.widen(flat(values)))).reshape(values.shape)
+        return self.narrow(nnx.relu(self.widen(values)))
 
 
 class Transformer(nnx.Module):
