@@ -188,6 +188,7 @@ def test_prepare_runs_before_the_model_and_is_checked():
             r"scores of shape \(4, 2\). Found float32 of shape \(4, 3\)",
         ),
         ({"model": (PAIR[0], lambda params, inputs: inputs[:, :2] > 0)}, "Found bool"),
+        ({"model": (PAIR[0], lambda params, inputs: inputs / (1 // 0))}, "model fails on .*ZeroDivisionError"),
         ({"data": {"train": {**split(), "labels": np.ones(6)}, "val": split()}}, "like that of train"),
         (
             {"data": {"train": FLOATING, "val": FLOATING}, "num_outputs": 2},

@@ -12,8 +12,6 @@ from batchscale.workloads.own_data import sample_batch
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.workload import Batch, Dataset, Loss, Metric, Model
 
-_USER_ERRORS = (TypeError, ValueError, KeyError, IndexError, AttributeError, NotImplementedError)
-
 
 def check_shapes(
     own: OwnWorkload, dataset: Dataset, model: Model, loss: Loss, metrics: tuple[Metric, ...], task: Task | None
@@ -54,7 +52,7 @@ def check_shapes(
 def _traced(where: str, function: Callable[..., Any], *shapes: Any) -> Any:
     try:
         return jax.eval_shape(function, *shapes)
-    except _USER_ERRORS as error:
+    except Exception as error:  # the user's own code may raise anything; it is reported as theirs
         raise SpecError(f"{where}: {type(error).__name__}: {one_line(error, 300)}") from error
 
 
