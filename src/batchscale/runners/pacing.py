@@ -41,7 +41,10 @@ def order_needs(state: SearchState, busy: Container[int]) -> Iterator[Need]:
 
 
 def _order_race(state: SearchState, needs: list[Need], busy: Container[int]) -> Iterator[Need]:
-    """Those behind catch up with the front; only when all have, the front moves to the next round's end."""
+    """Those behind catch up with the front; only when all have, the front moves to the next round's end.
+
+    The front is that of trials still needed: those added to a finished race start with short rounds again.
+    """
 
     def known_step(need: Need) -> int:
         return state.points[need.point].step if need.point < len(state.points) else -1
@@ -50,7 +53,7 @@ def _order_race(state: SearchState, needs: list[Need], busy: Container[int]) -> 
         return (state.points[need.point].best if known_step(need) >= 0 else float("-inf"), need.point)
 
     ends = round_ends(state.rules.steps)
-    front = max((point.step for point in state.points if not point.over), default=-1)
+    front = max(map(known_step, needs), default=-1)
     front = ends[min(bisect_left(ends, front), len(ends) - 1)] if front > 0 else ends[0]
     behind = [need for need in needs if known_step(need) < min(front, need.until)]
     for need in sorted((need for need in behind if need.point not in busy), key=promise):
