@@ -1,6 +1,7 @@
 """Own workloads: every way to register one, and what is said when its parts do not fit."""
 
 import os
+import re
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import pytest
 from flax import nnx
 
 import batchscale
-from batchscale.errors import SpecError
+from batchscale.errors import DataError, SpecError
 from batchscale.spec import WorkloadName, WorkloadSpec
 from batchscale.workloads import own
 from batchscale.workloads.catalogue import workload_facts
@@ -275,3 +276,9 @@ def test_a_file_that_fails_says_where(tmp_path, text, words):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(SpecError, match=r"none at .*nowhere\.py"):
         workload_facts(file_spec(tmp_path / "nowhere.py"))
+
+
+def test_the_built_in_data_of_an_own_model_is_looked_for_in_the_given_folder(tmp_path):
+    batchscale.register_workload("mnist/net", model=Net, task="classification")
+    with pytest.raises(DataError, match=re.escape(str(tmp_path))):
+        workload_facts(WorkloadSpec(WorkloadName("mnist", "net", "sgd")), tmp_path)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def validate(
     file: Annotated[Path, typer.Argument(help="The experiment file (TOML).")],
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check an experiment file and print what would be run: studies, trials, steps and their cost."""
@@ -21,7 +22,7 @@ def validate(
     from batchscale.workloads.catalogue import workload_facts
 
     experiment = read_experiment(file)
-    facts = workload_facts(experiment.workload)
+    facts = workload_facts(experiment.workload, data_dir)
     try:
         plan = make_plan(experiment, facts)
     except SpecError as error:

@@ -16,13 +16,13 @@ def make_checked_plan(experiment: Experiment, data_dir: Path | None) -> Plan:
         SpecError: goal, batch sizes or search space do not fit the workload.
         DataError: the data is not there; says what to run.
     """
-    facts = workload_facts(experiment.workload)
+    if data_dir is not None and not data_dir.is_dir():
+        raise DataError(f"--data-dir is a folder. Found nothing of that kind at {one_line(data_dir, 300)}.")
+    facts = workload_facts(experiment.workload, data_dir)
     try:
         plan = make_plan(experiment, facts)
     except SpecError as error:
         raise SpecError(f"{one_line(experiment.source, 300)}: {error}") from None
-    if data_dir is not None and not data_dir.is_dir():
-        raise DataError(f"--data-dir is a folder. Found nothing of that kind at {one_line(data_dir, 300)}.")
     if experiment.workload.file is None:
         _require_data(experiment, data_dir)
     return plan

@@ -4,6 +4,7 @@
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from batchscale.spec import SPLITS, WorkloadFacts, WorkloadName, WorkloadSpec
 from batchscale.workloads.datasets.facts import DatasetFacts, dataset_facts
@@ -81,14 +82,15 @@ def find_parts(spec: WorkloadSpec) -> Parts:
     return Parts(dataset, model, find_tuning(spec, model.schedule, dataset.task is not Task.QUADRATIC, extra))
 
 
-def workload_facts(spec: WorkloadSpec) -> WorkloadFacts:
+def workload_facts(spec: WorkloadSpec, data_dir: Path | None = None) -> WorkloadFacts:
     """What must be known of a workload to check an experiment without touching its data or a device.
 
-    A workload of the user's own is registered before, or by the Python file that the experiment names, which is run.
+    A workload of the user's own is registered before, or by the Python file that the experiment names, which is run;
+    ``data_dir`` may have the built-in data set that it is on.
     """
     own = find_own(spec.name, spec.file)
     if own is not None:
-        return _own_facts(own, spec)
+        return _own_facts(own, spec, data_dir)
     parts = find_parts(spec)
     return WorkloadFacts(
         name=spec.name,
@@ -100,10 +102,10 @@ def workload_facts(spec: WorkloadSpec) -> WorkloadFacts:
     )
 
 
-def _own_facts(own: OwnWorkload, spec: WorkloadSpec) -> WorkloadFacts:
+def _own_facts(own: OwnWorkload, spec: WorkloadSpec, data_dir: Path | None) -> WorkloadFacts:
     from batchscale.workloads.own_build import build_own  # jax: only the user's own code can say what it needs
 
-    workload = build_own(own, spec, None)
+    workload = build_own(own, spec, data_dir)
     return WorkloadFacts(
         name=spec.name,
         metrics={metric.name: metric.maximize for metric in workload.metrics},
