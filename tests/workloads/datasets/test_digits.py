@@ -49,3 +49,18 @@ def test_prepared_pixels_reach_from_zero_to_one():
 def test_an_unknown_option_is_refused():
     with pytest.raises(SpecError, match="has no option 'size'"):
         load_dataset("digits", {"size": 3}, None)
+
+
+def test_pixels_fill_the_range_asked_for():
+    plain, moved = (
+        load_dataset("digits", options, None).prepare(load_dataset("digits", {}, None).splits["val"].arrays)["inputs"]
+        for options in ({}, {"pixel_range": (-0.5, 0.5)})
+    )
+    assert (float(plain.min()), float(plain.max())) == (0, 1)
+    np.testing.assert_allclose(moved, plain - 0.5, atol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [(1.0, 0.0), (0.0, float("nan")), (0.0,), 3, ("black", "white")])
+def test_a_pixel_range_that_is_none_is_refused(wrong):
+    with pytest.raises(SpecError, match="pixel_range"):
+        load_dataset("digits", {"pixel_range": wrong}, None)

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from batchscale.spec import Options
+from batchscale.workloads.datasets.image_options import PixelOptions
 from batchscale.workloads.datasets.images_on_device import make_image_dataset, scale_pixels
-from batchscale.workloads.datasets.options import NoOptions, parse_options
+from batchscale.workloads.datasets.options import parse_options
 from batchscale.workloads.datasets.splits import LabelledImages, fixed_order
 from batchscale.workloads.workload import Dataset
 
@@ -21,8 +22,8 @@ _BRIGHTEST = 16
 
 def load(name: str, options: Options, data_dir: Path | None) -> Dataset:  # noqa: ARG001 - every set has this signature
     """The digits; ``data_dir`` is not used."""
-    parse_options(NoOptions, name, options)
-    return make_image_dataset(name, read_splits(), scale_pixels(_BRIGHTEST))
+    pixel_range = parse_options(PixelOptions, name, options).pixel_range
+    return make_image_dataset(name, read_splits(), scale_pixels(_BRIGHTEST, pixel_range))
 
 
 def read_splits() -> dict[str, LabelledImages]:

@@ -6,6 +6,7 @@ from batchscale.errors import UnknownNameError, one_line, suggest_names
 from batchscale.spec import Options
 from batchscale.workloads.datasets.entry import DatasetEntry, DatasetFacts
 from batchscale.workloads.datasets.image_facts import imagenet_facts, open_images_facts
+from batchscale.workloads.datasets.image_options import PixelOptions
 from batchscale.workloads.datasets.imagenet_files import HALF_CLASSES, HALF_IMAGES
 from batchscale.workloads.datasets.options import NoOptions, parse_options
 from batchscale.workloads.datasets.text_facts import common_crawl_facts, lm1b_facts, ptb_facts, user_text_facts
@@ -20,9 +21,11 @@ def _noisy_quadratic(name: str, options: Options) -> DatasetFacts:
     return DatasetFacts(name, Task.QUADRATIC, None, dimension, (dimension,))
 
 
-def _images(count: int, shape: tuple[int, int, int]) -> Callable[[str, Options], DatasetFacts]:
+def _images(
+    count: int, shape: tuple[int, int, int], kind: type[NoOptions] = PixelOptions
+) -> Callable[[str, Options], DatasetFacts]:
     def facts(name: str, options: Options) -> DatasetFacts:
-        parse_options(NoOptions, name, options)
+        parse_options(kind, name, options)
         return DatasetFacts(name, Task.CLASSIFICATION, count, 10, shape)
 
     return facts
@@ -44,7 +47,7 @@ def _entries() -> dict[str, DatasetEntry]:
         "common_crawl": DatasetEntry("common_crawl", "common_crawl", common_crawl_facts),
         "ptb": DatasetEntry("ptb", "ptb", ptb_facts),
         "text": DatasetEntry("text", None, user_text_facts),
-        "cifar_10": DatasetEntry("cifar_10", "cifar_10", _images(45_000, (32, 32, 3))),
+        "cifar_10": DatasetEntry("cifar_10", "cifar_10", _images(45_000, (32, 32, 3), NoOptions)),
         **{
             f"mnist_subsets/mnist_{count}": DatasetEntry("mnist", "mnist", _images(count, (28, 28, 1)))
             for count in (6_875, 13_750, 27_500, 55_000)

@@ -1,11 +1,25 @@
 """The options of data sets of pictures."""
 
+import math
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from batchscale.workloads.datasets.images import Crop
 from batchscale.workloads.datasets.options import NoOptions
+
+
+class PixelOptions(NoOptions):
+    """``pixel_range``: the numbers that black and white become; the others lie between them in proportion."""
+
+    pixel_range: tuple[float, float] = (0.0, 1.0)
+
+    @model_validator(mode="after")
+    def _check_range(self) -> Self:
+        low, high = self.pixel_range
+        if not (math.isfinite(high - low) and low < high):
+            raise ValueError(f"pixel_range is two finite numbers, the smaller one first, found {low:g} and {high:g}")
+        return self
 
 
 class ImageOptions(NoOptions):

@@ -9,11 +9,14 @@ from batchscale.workloads.datasets.splits import LabelledImages
 from batchscale.workloads.workload import ArraySplit, Batch, Dataset
 
 
-def scale_pixels(maximum: int) -> Callable[[Batch], Batch]:
-    """A ``prepare`` that divides bytes by ``maximum`` and makes labels int32."""
+def scale_pixels(maximum: int, pixel_range: tuple[float, float]) -> Callable[[Batch], Batch]:
+    """A ``prepare`` that makes bytes up to ``maximum`` numbers of this range, and labels int32."""
+    low, high = pixel_range
 
     def prepare(batch: Batch) -> Batch:
         inputs = batch["inputs"].astype(jnp.float32) / maximum
+        if pixel_range != (0, 1):
+            inputs = inputs * (high - low) + low
         return {**batch, "inputs": inputs, "labels": batch["labels"].astype(jnp.int32)}
 
     return prepare

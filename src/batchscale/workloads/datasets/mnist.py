@@ -9,9 +9,11 @@ from pathlib import Path
 
 from batchscale.spec import Options
 from batchscale.workloads.datasets.facts import dataset_facts
+from batchscale.workloads.datasets.image_options import PixelOptions
 from batchscale.workloads.datasets.images_on_device import make_image_dataset, scale_pixels
 from batchscale.workloads.datasets.locations import require_data
 from batchscale.workloads.datasets.mnist_files import has_mnist_files, read_mnist_splits
+from batchscale.workloads.datasets.options import parse_options
 from batchscale.workloads.datasets.splits import LabelledImages, fixed_choice
 from batchscale.workloads.workload import Dataset
 
@@ -19,10 +21,11 @@ from batchscale.workloads.workload import Dataset
 def load(name: str, options: Options, data_dir: Path | None) -> Dataset:
     """MNIST, or the subset that the name says."""
     wanted = dataset_facts(name, options).num_train_examples
+    pixel_range = parse_options(PixelOptions, name, options).pixel_range
     splits = read_mnist_splits(require_data("mnist", partial(has_mnist_files, name="mnist"), data_dir))
     if wanted is not None and wanted < len(splits["train"][1]):
         splits = {**splits, "train": _choose(splits["train"], wanted)}
-    return make_image_dataset(name, splits, scale_pixels(255))
+    return make_image_dataset(name, splits, scale_pixels(255, pixel_range))
 
 
 def _choose(split: LabelledImages, count: int) -> LabelledImages:
