@@ -67,3 +67,11 @@ def test_a_terminal_is_left_clean():
     display.close()
     assert "4,096" in console.file.getvalue()
     assert console.file.getvalue().endswith(("\x1b[2K", "\x1b[?25h"))  # lines erased, cursor shown again
+
+
+def test_a_quiet_display_tells_what_needs_attention_only():
+    stream = io.StringIO()
+    display = PlainDisplay(stream, quiet=True)
+    display.show(RUN)
+    display.show(dataclasses.replace(RUN, paused="The disk is full."))
+    assert stream.getvalue() == "The disk is full.\n"

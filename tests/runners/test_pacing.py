@@ -1,9 +1,13 @@
 """The order of a race's trials: in short rounds first, also when trials are added to a race that is over."""
 
+from protocol_fakes import fake_experiment, fake_study
+
+from batchscale.runners.dispatch import Dispatch
 from batchscale.runners.knowledge import Knowledge
 from batchscale.runners.pacing import order_needs, round_ends
 from batchscale.runners.search_state import Need, SearchRules, SearchState
-from batchscale.spec import StopRule
+from batchscale.runners.study_run import open_study_run
+from batchscale.spec import Budget, EvaluationPlan, StopRule, Unit
 
 STEPS = tuple(range(0, 6401, 100))
 
@@ -34,3 +38,11 @@ def test_recorded_trials_that_must_go_on_are_never_asked_for_less_than_they_have
     assert needs == {2: 3200}
     state.put(2, Knowledge(3200))
     assert {need.point: need.until for need in order_needs(state, busy=())} == dict.fromkeys(range(3), 6400)
+
+
+def test_the_first_job_of_a_study_goes_to_the_next_measurement_only(tmp_path):
+    long = {"stop": StopRule.BUDGET, "budget": Budget(10**6, Unit.STEPS), "evaluation": EvaluationPlan(every=1000)}
+    run = open_study_run(tmp_path, fake_study(**long), fake_experiment(**long))
+    choice = Dispatch([run]).choose(worker=1, workers=2)
+    assert {need.until for need in choice.needs} == {1000}
+    run.close()

@@ -5,12 +5,14 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from fake_engine import divergence_step, error_at
 from protocol_fakes import fake_experiment, fake_facts, fake_space, read_studies, read_values, run_fake
 
-from batchscale.errors import RunError, StorageError, StudyLockedError
+from batchscale.errors import BatchscaleError, RunError, StorageError, StudyLockedError
+from batchscale.runners import disk
 from batchscale.runners import driver as driver_module
 from batchscale.runners.driver import Result
 from batchscale.runners.session import run_plan
@@ -305,8 +307,6 @@ def test_a_full_disk_pauses_and_loses_nothing(tmp_path, monkeypatch):
 
 
 def test_too_little_free_space_pauses_until_there_is_more(tmp_path, monkeypatch):
-    from batchscale.runners import disk
-
     free = iter([0, 0, 10**12])
     monkeypatch.setattr(disk, "CHECK_EVERY_S", 0.05)
     monkeypatch.setattr(disk.DiskGuard.__init__, "__defaults__", (disk.WATERMARK_BYTES, lambda _p: next(free, 10**12)))
@@ -374,3 +374,56 @@ def test_the_fake_reaches_its_goal_where_its_formula_says(tmp_path):
         rate = trial["parameters"]["learning_rate"]
         expected = next((s for s in range(0, 201, 10) if error_at(rate, s) < 0.2), 200)
         assert trial["steps"] == expected
+
+
+class Usage(NamedTuple):
+    """What ``shutil.disk_usage`` gives."""
+
+    total: int
+    used: int
+    free: int
+
+
+def cut_measurements(root: Path, share: float) -> Path:
+    """Cuts the measurements of a recorded trial, at the end of a row."""
+    path = sorted(root.rglob("measurements.csv"))[0]
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[: int(len(lines) * share)]))
+    return path
+
+
+def test_a_trial_whose_measurements_have_lost_their_end_is_not_trained_further(tmp_path):
+    slow = fake_space(0.001, 0.015)
+    run_fake(tmp_path, space=slow)
+    path = cut_measurements(tmp_path, 0.5)
+    damaged = path.read_bytes()
+    with pytest.raises(RunError, match=r"trial 1 can be trained further if .* step 200"):
+        run_fake(tmp_path, space=slow, budget=Budget(600, Unit.STEPS))
+    assert path.read_bytes() == damaged
+
+
+def test_a_damaged_trial_keeps_only_its_own_study_from_running(tmp_path):
+    run_fake(tmp_path, batch_sizes=BatchSizes((1, 4)))
+    victim = tmp_path / "fake" / "model" / "sgd" / "4" / "1" / "metadata.json"
+    victim.write_text(victim.read_text()[:20])
+    with pytest.raises(RunError, match=r"trial 1 is damaged(.|\n)*All other studies are finished"):
+        run_fake(tmp_path, batch_sizes=BatchSizes((1, 4, 8)))
+    assert len(list((tmp_path / "fake" / "model" / "sgd" / "8").glob("*/metadata.json"))) == 6
+    assert len(victim.read_text()) == 20
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "{", '{"experiment": 1}'])
+def test_a_folder_whose_claim_is_damaged_still_knows_its_experiment(tmp_path, text):
+    run_fake(tmp_path, trials=3)
+    claim = next(tmp_path.rglob("experiment.json"))
+    claim.write_text(text)
+    with pytest.raises(BatchscaleError):
+        run_fake(tmp_path, trials=3, seed=3)
+    assert run_fake(tmp_path, trials=4).result is Result.FINISHED
+
+
+def test_a_disk_that_cannot_hold_the_records_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _path: Usage(10**12, 10**12, disk.WATERMARK_BYTES + 1000))
+    with pytest.raises(RunError, match="Free some space"):
+        run_fake(tmp_path / "new")
+    assert not (tmp_path / "new").exists()

@@ -1,5 +1,6 @@
 """Signals and sudden death of the driver process: nothing is left behind, and the next run goes on."""
 
+import errno
 import os
 import random
 import signal
@@ -12,8 +13,11 @@ import psutil
 import pytest
 from protocol_fakes import fake_space, read_values, run_fake
 
-from batchscale.runners.signals import REQUEUE
+from batchscale.errors import SpecError
+from batchscale.runners.runner import Loss
+from batchscale.runners.signals import REQUEUE, StopFlag
 from batchscale.runners.snapshot import is_running, read_snapshot
+from batchscale.runners.worker import explain_error
 
 SCRIPT = Path(__file__).parent / "drive_fake.py"
 
@@ -109,3 +113,31 @@ def test_random_kills_of_driver_and_workers_leave_the_records_of_an_uninterrupte
         driver.wait()
     assert start(tmp_path / "parts").wait(timeout=60) == 0
     assert read_values(tmp_path / "parts") == whole(tmp_path)
+
+
+def test_a_signal_that_is_ignored_from_the_start_stays_so():
+    """As under ``nohup``, which lets a run outlive its terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopFlag() as flag:
+            signal.raise_signal(signal.SIGHUP)
+            assert not flag.is_set
+            signal.raise_signal(signal.SIGTERM)
+            assert flag.is_set
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(
+    ("error", "loss"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), Loss.DISK_FULL),
+        (ValueError("RESOURCE_EXHAUSTED: No space left on device [os_error_code='28']"), Loss.DISK_FULL),
+        (ValueError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes"), Loss.OUT_OF_MEMORY),
+        (MemoryError(), Loss.OUT_OF_MEMORY),
+        (SpecError("no such thing"), Loss.REFUSED),
+        (ZeroDivisionError(), Loss.ERROR),
+    ],
+)
+def test_what_a_trial_raises_is_told_apart(error, loss):
+    assert explain_error(error)[0] is loss

@@ -96,6 +96,12 @@ def compare(tmp_path: Path, rounds: int) -> None:
         assert read_values(tmp_path / folder) == expected
 
 
+@pytest.mark.timeout(600)
+def test_a_few_kills_leave_the_records_of_an_uninterrupted_run(tmp_path):
+    rounds = torture(tmp_path, driver_kills=2, worker_kills=2)
+    compare(tmp_path, rounds)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_some_kills_leave_the_records_of_an_uninterrupted_run(tmp_path):

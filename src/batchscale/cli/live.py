@@ -27,26 +27,32 @@ def make_display(quiet: bool = False) -> Display:
     """The display for standard error as it is: a terminal, a pipe or a log."""
     if not quiet and sys.stderr.isatty():
         return LiveDisplay()
-    return PlainDisplay(sys.stderr, every_s=float("inf") if quiet else PLAIN_EVERY_S)
+    return PlainDisplay(sys.stderr, quiet=quiet)
 
 
 class PlainDisplay:
-    """A line when something happened: a study is done, a pause, a notice; otherwise now and then."""
+    """A line when something happened: a study is done, a pause, a notice; otherwise now and then.
 
-    def __init__(self, stream: TextIO, every_s: float = PLAIN_EVERY_S) -> None:
+    A quiet one tells pauses and notices only.
+    """
+
+    def __init__(self, stream: TextIO, every_s: float = PLAIN_EVERY_S, *, quiet: bool = False) -> None:
         self._stream = stream
         self._every_s = every_s
+        self._quiet = quiet
         self._told: set[str] = set()
         self._last = -float("inf")
 
     def show(self, snapshot: "Snapshot") -> None:
         """Print what is new."""
-        for study in snapshot.studies:
-            if study.done:
-                self._once(f"batch size {study.batch_size}: {describe_study(study)}")
         for text in (snapshot.paused, snapshot.notice):
             if text:
                 self._once(text)
+        if self._quiet:
+            return
+        for study in snapshot.studies:
+            if study.done:
+                self._once(f"batch size {study.batch_size}: {describe_study(study)}")
         now = time.monotonic()
         if now - self._last >= self._every_s and not snapshot.finished:
             self._last = now
@@ -116,11 +122,13 @@ def describe_run(snapshot: "Snapshot") -> str:
     done = sum(study.done for study in snapshot.studies)
     complete = sum(study.complete for study in snapshot.studies)
     infeasible = sum(study.infeasible for study in snapshot.studies)
+    incomplete = sum(study.incomplete for study in snapshot.studies)
     running = sum(study.running for study in snapshot.studies)
+    failed = f" {incomplete} incomplete," if incomplete else ""
     parts = [
         f"{duration(snapshot.elapsed_s)}",
         f"{done} of {len(snapshot.studies)} studies done",
-        f"trials {complete} complete, {infeasible} infeasible, {running} in training",
+        f"trials {complete} complete, {infeasible} infeasible,{failed} {running} in training",
         f"{snapshot.steps_per_s:,.0f} steps/s",
     ]
     if snapshot.time_left_s is not None and not snapshot.finished:

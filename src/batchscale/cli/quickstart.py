@@ -25,7 +25,7 @@ def quickstart(
 ) -> None:
     """Measure a curve here and now: tune at eight batch sizes, find the three regimes, write a report."""
     from batchscale.cli.closing import print_closing
-    from batchscale.errors import UnknownNameError, suggest_names
+    from batchscale.errors import RunError, UnknownNameError, suggest_names
     from batchscale.runners.preflight import make_checked_plan
     from batchscale.runners.session import RunSettings
     from batchscale.spec import read_experiment
@@ -35,7 +35,13 @@ def quickstart(
     began = time.monotonic()
     folder = out or Path("batchscale-quickstart") / workload
     file = _write_experiment(folder, workload)
-    plan = make_checked_plan(read_experiment(file), None)
+    experiment = read_experiment(file)
+    if experiment.workload.name.dataset != workload:
+        raise RunError(
+            f"{folder}: a quickstart has a folder of its own. Found one with {experiment.workload.name} there. "
+            "Give another folder with --out."
+        )
+    plan = make_checked_plan(experiment, None)
     typer.echo(f"{len(plan.studies)} batch sizes, {plan.experiment.trials} trials each, until {plan.experiment.goal}.")
     records = folder / "records"
     outcome = run_shown(plan, records, RunSettings(workers=workers), quiet=False)

@@ -1,4 +1,4 @@
-"""``batchscale status``: how a run stands, from another terminal. Reads only, locks nothing."""
+"""``batchscale status``: how a run stands, from another terminal. Reads only; nothing waits for it."""
 
 import sys
 import time
@@ -22,18 +22,18 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how a run stands: running, silent, stopped or finished; trials, best steps, time left."""
-    if as_json:
-        snapshot, state = _look(folder)
-        print_json({"state": state, **snapshot.to_json()})
-    elif watch and sys.stdout.isatty():
+    if watch and sys.stdout.isatty() and not as_json:
         _watch(folder)
-    else:
-        while True:
-            snapshot, state = _look(folder)
+        return
+    while True:
+        snapshot, state = _look(folder)
+        if as_json:
+            print_json({"state": state, **snapshot.to_json()})
+        else:
             _print(snapshot, state)
-            if not watch or state in ("finished", "stopped"):
-                return
-            time.sleep(WATCH_EVERY_S)
+        if not watch or state in ("finished", "stopped"):
+            return
+        time.sleep(WATCH_EVERY_S)
 
 
 def _look(folder: Path) -> "tuple[Snapshot, str]":
@@ -72,6 +72,7 @@ def _print(snapshot: "Snapshot", state: str) -> None:
         "complete",
         "wanted",
         "infeasible",
+        "incomplete",
         "in training",
         "reached",
         "best steps",
@@ -84,6 +85,7 @@ def _print(snapshot: "Snapshot", state: str) -> None:
             s.complete,
             s.wanted * s.search,
             s.infeasible,
+            s.incomplete,
             s.running,
             s.reached,
             s.best_steps,
@@ -91,7 +93,7 @@ def _print(snapshot: "Snapshot", state: str) -> None:
         )
         for s in snapshot.studies
     ]
-    print_table(columns, rows, right=range(9))
+    print_table(columns, rows, right=range(10))
 
 
 def _watch(folder: Path) -> None:

@@ -1,17 +1,46 @@
-"""The free-space watermark: a run pauses before the disk is full, and goes on when there is room again."""
+"""Room on the disk: estimated before a run starts, watched while it goes on.
+
+A run pauses before the disk is full, and goes on when there is room again.
+"""
 
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from batchscale.errors import RunError
+from batchscale.spec import Plan
+
 WATERMARK_BYTES = 100 * 2**20
+ROW_BYTES = 160
+"""A measurement of seven metrics with all their digits."""
+
+TRIAL_BYTES = 3 * 4096
+"""A trial's folder and its two files, as a file system counts them."""
+
 CHECK_EVERY_S = 2.0
 
 
 def free_bytes(path: Path) -> int:
     """The space that is left where the path is."""
     return shutil.disk_usage(path).free
+
+
+def require_room(root: Path, plan: Plan) -> None:
+    """Refuse to start a run whose records the disk cannot hold; checkpoints come on top while it goes on.
+
+    Raises:
+        RunError: says how much is needed and how much is free.
+    """
+    there = next(path for path in (root, *root.absolute().parents) if path.exists())
+    needed = sum(study.trials * (TRIAL_BYTES + ROW_BYTES * len(study.evaluation_steps)) for study in plan.studies)
+    usage = shutil.disk_usage(there)
+    if usage.total and usage.free < needed + WATERMARK_BYTES:  # some file systems do not say
+        raise RunError(
+            f"{root}: the records of this experiment take about {needed / 2**20:,.0f} MB, and "
+            f"{WATERMARK_BYTES / 2**20:.0f} MB stay free. Found {usage.free / 2**20:,.0f} MB. Free some space, or give "
+            "a folder on another disk with --out."
+        )
 
 
 class DiskGuard:

@@ -118,12 +118,11 @@ class Dispatch:
         return trial_id is not None and (run.study.batch_size, trial_id) in self.alone
 
     def _bound(self, run: StudyRun, need: Need, pace: Pace) -> Need:
-        if pace.step_s is None:
-            return need
+        """The need as far as a slab goes, at least to the next measurement; no further while the cost is unknown."""
         steps = run.study.evaluation_steps
-        step = run.state.get(need.point).step
-        furthest = max(step, 0) + max(1, int(SLAB_S / max(pace.step_s, 1e-9)))
-        index = max(bisect_right(steps, furthest) - 1, bisect_right(steps, step))
+        step = max(run.state.get(need.point).step, 0)
+        slab = 0 if pace.step_s is None else int(SLAB_S / max(pace.step_s, 1e-9))
+        index = max(bisect_right(steps, step + slab) - 1, bisect_right(steps, step))
         return Need(need.point, min(need.until, steps[min(index, len(steps) - 1)]))
 
     def keep_workers(self, workers: Collection[int]) -> None:

@@ -22,6 +22,7 @@ FORMAT_VERSION = 1
 EXPERIMENT_FILE = "experiment.json"
 MAX_SHOWN = 12
 
+_CLAIM_KEYS = {"experiment", "train_steps", "max_attempts"}
 _MAY_GROW = ("trials", "finishers", "batch_sizes", "budget", "search.repeats", "search.max_attempts")
 
 
@@ -107,13 +108,16 @@ def claim_folder(root: Path, plan: Plan) -> None:
 
 
 def read_claim(root: Path) -> dict[str, Any] | None:
-    """What the folder was last asked for; None if no experiment was run there."""
+    """What the folder was last asked for; None if no experiment was run there, or what says so cannot be read.
+
+    Its studies still know which experiment they belong to.
+    """
     path = root / WORKING_FOLDER / EXPERIMENT_FILE
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    return found
+    return found if isinstance(found, dict) and found.keys() >= _CLAIM_KEYS else None
 
 
 def _describe(plan: Plan) -> dict[str, Any]:

@@ -8,23 +8,23 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from batchscale.errors import RunError, StudyLockedError
 from batchscale.records.durable import make_folders, storing
 from batchscale.records.filesystem import REAL
 from batchscale.records.layout import WORKING_FOLDER
-from batchscale.runners.disk import DiskGuard
+from batchscale.runners.disk import DiskGuard, require_room
 from batchscale.runners.driver import Driver, DriverSettings, Result
-from batchscale.runners.identity import check_folder, claim_folder
+from batchscale.runners.identity import check_folder, claim_folder, read_claim
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
 from batchscale.runners.machine import default_workers, memory_limit, single_threaded
 from batchscale.runners.runner import TRAINING_ENGINE, Runner, Setup
 from batchscale.runners.signals import StopFlag
 from batchscale.runners.snapshot import LOCK_FILE, Snapshot, take_snapshot, write_snapshot
-from batchscale.runners.study_run import StudyRun, open_study_run
+from batchscale.runners.study_run import DamagedTrialError, StudyRun, open_study_run
 from batchscale.spec import Plan
 
 RUNNERS = ("local", "inline")
@@ -71,7 +71,8 @@ def run_plan(
         stop: a flag that others may set; signals set it too.
 
     Raises:
-        RunError: the folder belongs to another experiment, or trials cannot be trained at all.
+        RunError: the folder belongs to another experiment, or trials cannot be trained at all; or a recorded trial is
+            damaged, after everything that has nothing to do with it was run.
         StudyLockedError: another run is writing there.
         StorageError: the folder cannot be written.
     """
@@ -82,10 +83,14 @@ def run_plan(
         raise RunError(f"A run has at least 1 worker. Found {settings.workers}.")
     check_folder(root, plan)
     _allow_many_files()
-    with _locked(root), stop or StopFlag() as flag:
+    if read_claim(root) is None:
+        require_room(root, plan)
+    with _locked(root), stop or StopFlag() as flag, _opened(root, plan, settings) as (runs, damaged):
         claim_folder(root, plan)
-        with _opened(root, plan, settings) as runs:
-            return _drive(runs, plan, root, settings, show, flag)
+        outcome = _drive(runs, plan, root, settings, _with_notice(show, damaged), flag)
+    if damaged and outcome.result is Result.FINISHED:
+        raise RunError("\n".join(damaged) + "\nAll other studies are finished.")
+    return outcome
 
 
 def _drive(
@@ -132,14 +137,29 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
 
 
 @contextlib.contextmanager
-def _opened(root: Path, plan: Plan, settings: RunSettings) -> Iterator[list[StudyRun]]:
+def _opened(root: Path, plan: Plan, settings: RunSettings) -> Iterator[tuple[list[StudyRun], list[str]]]:
+    """The studies, and what is wrong with those that are left out because a trial in them is damaged."""
     with contextlib.ExitStack() as stack:
-        runs = []
+        runs: list[StudyRun] = []
+        damaged: list[str] = []
         for study in plan.studies:
-            run = open_study_run(root, study, plan.experiment, settings.retry_incomplete)
+            try:
+                run = open_study_run(root, study, plan.experiment, settings.retry_incomplete)
+            except DamagedTrialError as error:
+                damaged.append(str(error))
+                continue
             stack.callback(run.close)
             runs.append(run)
-        yield runs
+        if not runs:
+            raise RunError("\n".join(damaged))
+        yield runs, damaged
+
+
+def _with_notice(show: Callable[[Snapshot], None], notices: list[str]) -> Callable[[Snapshot], None]:
+    def shown(snapshot: Snapshot) -> None:
+        show(replace(snapshot, notice=snapshot.notice or "\n".join(notices)) if notices else snapshot)
+
+    return shown
 
 
 @contextlib.contextmanager

@@ -57,7 +57,8 @@ class StopFlag:
         if threading.current_thread() is not threading.main_thread():
             return self  # only the main thread may hold handlers; others set the flag themselves
         for number in _GRACE_S:
-            self._before[number] = signal.signal(number, self._handle)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup: closing the terminal is not to stop the run
+                self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:

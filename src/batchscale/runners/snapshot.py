@@ -47,7 +47,11 @@ class StudySnapshot:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A whole run. ``time_left_s`` is an upper estimate: a race usually ends earlier."""
+    """A whole run.
+
+    ``time_left_s`` is an upper estimate for the searches that have begun, None while the cost of a study is unknown: a
+    race usually ends earlier, another search would come on top.
+    """
 
     workload: str
     goal: str
@@ -84,6 +88,7 @@ def take_snapshot(driver: "Driver", elapsed_s: float) -> Snapshot:
     workers = max(1, len(driver.runner.workers))
     left = [_seconds_left(run, driver) for run in driver.runs if not run.done]
     known = [seconds for seconds in left if seconds is not None]
+    all_known = len(known) == len(left)
     notices = driver.runner.notices
     return Snapshot(
         workload=str(experiment.workload.name),
@@ -93,7 +98,7 @@ def take_snapshot(driver: "Driver", elapsed_s: float) -> Snapshot:
         elapsed_s=elapsed_s,
         workers=workers,
         steps_per_s=sum(s.trial_steps for s in studies) / max(elapsed_s, 1e-9),
-        time_left_s=sum(known) / workers if known or not left else None,
+        time_left_s=sum(known) / workers if all_known else None,
         finished=all(run.done for run in driver.runs),
         paused=driver.paused,
         failures={loss.value: count for loss, count in driver.failures.counts.items()},

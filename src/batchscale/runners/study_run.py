@@ -25,6 +25,10 @@ from batchscale.spec import Experiment, StopRule, Study
 from batchscale.training.progress import TrialProgress, TrialTask
 
 
+class DamagedTrialError(RunError):
+    """A recorded trial cannot be read: its study waits until someone has looked at it."""
+
+
 class StudyRun:
     """The protocol of one study."""
 
@@ -50,7 +54,10 @@ class StudyRun:
 
     def _load(self, retry: bool) -> None:
         for trial_id, reason in self._writer.damaged_trials.items():
-            raise RunError(f"Trial {trial_id} is damaged: {reason} Move its folder out of the tree and run again.")
+            raise DamagedTrialError(
+                f"{self._writer.folder}: trial {trial_id} is damaged: {reason} Move its folder out of the tree and run "
+                "again."
+            )
         for _ in self.facts.ledger.searches:
             self._states.append(SearchState(self._rules(-1)))
         for trial_id, record in self._writer.committed_trials().items():
@@ -311,6 +318,7 @@ def open_study_run(root: Path, study: Study, experiment: Experiment, retry: bool
 
     Raises:
         StudyLockedError: another process is writing it.
+        DamagedTrialError: one of its trials cannot be read.
         RecordsError: the study there is damaged or not ours.
         StorageError: the file system refuses.
     """

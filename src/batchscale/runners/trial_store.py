@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchscale.records.measurements import Measurement
-from batchscale.records.model import TrialRecord
+from batchscale.errors import RunError, one_line
+from batchscale.records.measurements import Measurement, MeasurementTable
+from batchscale.records.model import Status, TrialRecord
 from batchscale.records.writer import StudyWriter
 from batchscale.runners.knowledge import Row
 from batchscale.runners.study_facts import table_rows
@@ -91,8 +92,22 @@ class TrialStore:
         if trial_id in self._journaled:
             table = self.writer.journal(trial_id)
         elif trial_id in self.writer.committed_trials():
-            table = self.writer.read_measurements(trial_id)
+            table = self._sound_table(trial_id)
         return [] if table is None else list(table_rows(table))
+
+    def _sound_table(self, trial_id: int) -> MeasurementTable:
+        """The measurements of a recorded trial, which must be all there: rows after a gap would hide the damage."""
+        record = self.writer.committed_trials()[trial_id]
+        table = self.writer.read_measurements(trial_id)
+        complete = record.status is not Status.COMPLETE or table.steps[-1:] == [record.steps]
+        if table.faults or not complete:
+            found = table.faults[0].found if table.faults else f"{len(table.steps)} rows that end before"
+            raise RunError(
+                f"{self.writer.folder}: trial {trial_id} can be trained further if its measurements go to step "
+                f"{record.steps}, as its metadata.json says. Found {one_line(found)}. "
+                "Move its folder out of the tree and run again."
+            )
+        return table
 
     def _journal(self, trial_id: int, waiting: _Waiting) -> None:
         if trial_id not in self._journaled and trial_id in self.writer.committed_trials():

@@ -22,16 +22,18 @@ from batchscale.runners.messages import Answer, Begin, Forget, Kept, Raised, Rea
 from batchscale.runners.runner import Job, Loss
 
 MAX_REASON = 2000
+_DISK_FULL = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 _LEFT_TO_THE_DRIVER = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 def explain_error(error: BaseException) -> tuple[Loss, str]:
     """What an exception of a trial means for its job, and the words for it."""
     text = f"{type(error).__name__}: {error}"
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full or any(words in text for words in _DISK_FULL):  # before memory: the checkpoint library says both alike
+        return Loss.DISK_FULL, text[:MAX_REASON]
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
         return Loss.OUT_OF_MEMORY, text[:MAX_REASON]
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Loss.DISK_FULL, text[:MAX_REASON]
     if isinstance(error, BatchscaleError):
         return Loss.REFUSED, str(error)
     last = traceback.extract_tb(error.__traceback__)[-1:]
