@@ -1,5 +1,5 @@
 import pytest
-from build_records import METRIC, curve_studies, make_records
+from build_records import METRIC, SPACE, curve_studies, make_records
 
 from batchscale.analysis import analyze, analyze_points, compare, normalise
 from batchscale.errors import AnalysisError
@@ -9,10 +9,11 @@ SIZES = [2**i for i in range(0, 16, 2)]
 SGD, MOMENTUM = WorkloadName("toy", "net", "sgd"), WorkloadName("toy", "net", "momentum")
 
 
-def answers():
+def answers(own=None):
     laws = {SGD: 16, MOMENTUM: 256}
     workloads = {
-        name: curve_studies({size: 10_000 * (1 + critical / size) for size in SIZES}) for name, critical in laws.items()
+        name: curve_studies({size: 10_000 * (1 + critical / size) for size in SIZES}, own=own if name == SGD else None)
+        for name, critical in laws.items()
     }
     records = make_records(workloads)
     return {str(name): analyze(records, name, Goal(METRIC, 0.1)) for name in laws}
@@ -50,6 +51,14 @@ def test_bare_points_compare_without_an_interval():
     row = compare(points).table.row(1, named=True)
     assert row["ratio"] == pytest.approx(16, rel=0.01)
     assert row["ratio_low"] is None
+
+
+def test_studies_at_an_edge_or_searched_again_are_noted():
+    own = {"goal": f"{METRIC} < 0.1", "searches": [{"space": SPACE}] * 2}
+    own["verdict"] = {"at_edge": [{"parameter": "learning_rate", "side": "high"}]}
+    some = "1, 4, 16, 64, 256, 1,024 and 2 more"
+    notes = compare(answers(own)).table["notes"].to_list()
+    assert notes == [f"at edge at batch size {some}; searched again at batch size {some}", None]
 
 
 def test_one_curve_is_no_comparison():

@@ -19,7 +19,7 @@ def parameters(rate, momentum, smoothing, decay):
     return dict(zip(names, (rate, momentum, smoothing, decay), strict=True))
 
 
-def records():
+def records(own=None):
     small = [
         trial(1, {1000: 0.05}, parameters=parameters(0.01, 0.9, 0.0, 400)),
         trial(2, {1090: 0.05}, parameters=parameters(0.02, 0.8, 0.0, 500)),
@@ -29,7 +29,7 @@ def records():
         trial(1, {100: 0.05}, parameters=parameters(1.0, 0.99, 0.1, 200)),
         trial(2, {105: 0.05}, parameters=parameters(2.0, 0.99, 0.1, 200)),
     ]
-    return make_records([study(4, small, space=SPACE), study(64, large, space=SPACE)])
+    return make_records([study(4, small, space=SPACE), study(64, large, space=SPACE, own=own)])
 
 
 def values(batch_size):
@@ -64,6 +64,14 @@ def test_outside_the_measured_sizes_the_nearest_end_is_given_as_such(batch_size,
     result, rows = values(batch_size)
     assert (result.source, result.batch_sizes) == ("nearest", (end,))
     assert rows["learning_rate"]["value"] == (0.01 if end == 4 else 1.0)
+
+
+@pytest.mark.parametrize(("batch_size", "noted"), [(4, False), (16, True), (64, True), (1024, True)])
+def test_the_studies_behind_the_values_are_noted(batch_size, noted):
+    verdict = {"at_edge": [{"parameter": "momentum", "side": "high"}]}
+    own = {"goal": str(GOAL), "searches": [{"space": SPACE}] * 2, "verdict": verdict}
+    notes = suggest(records(own), NAME, GOAL, batch_size).notes
+    assert notes == ({64: "at edge: momentum high; 2 searches"} if noted else {})
 
 
 def test_a_goal_out_of_reach_is_refused():

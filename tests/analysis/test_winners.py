@@ -7,6 +7,9 @@ from batchscale.spec import Goal
 GOAL = Goal(METRIC, 0.1)
 
 
+HIGHER = {"learning_rate": SPACE["learning_rate"] | {"min_value": 0.1, "max_value": 1000.0}}
+
+
 def flags(learning_rate, **options):
     trials = [trial(5, {10: 0.05}, parameters={"learning_rate": learning_rate}), trial(6, {10: 0.5})]
     records = make_records([study(8, trials, **options)])
@@ -21,25 +24,33 @@ def test_the_winner_is_flagged_near_an_end_of_its_range():
     assert (row["at_edge"], row["edge"]) == (True, "learning_rate high")
 
 
-def test_a_winner_of_a_later_search_is_judged_by_that_searches_space():
-    moved = {"learning_rate": SPACE["learning_rate"] | {"min_value": 0.1, "max_value": 1000.0}}
-    own = {"searches": [{"space": SPACE, "first_trial_id": 1}, {"space": moved, "first_trial_id": 4}]}
+@pytest.mark.parametrize("second", [4, 7])  # the winner, trial 5, is of the second or of the first search
+def test_an_end_that_another_search_went_beyond_is_no_edge(second):
+    own = {"searches": [{"space": SPACE, "first_trial_id": 1}, {"space": HIGHER, "first_trial_id": second}]}
     row = flags(9.0, own=own)
     assert row["at_edge"] is False
     assert (row["searches"], row["extra_searches"]) == (2, True)
-    later = {"searches": [{"space": SPACE, "first_trial_id": 1}, {"space": moved, "first_trial_id": 7}]}
-    assert flags(9.0, own=later)["at_edge"] is True
+    assert flags(0.11, own=own)["at_edge"] is False
+    row = flags(900.0, own=own)
+    assert (row["at_edge"], row["edge"]) == (True, "learning_rate high")
 
 
-def test_a_search_that_went_on_later_keeps_its_space():
-    moved = {"learning_rate": SPACE["learning_rate"] | {"min_value": 0.1, "max_value": 1000.0}}
-    own = {
-        "searches": [
-            {"space": SPACE, "first_trial_id": 1, "ranges": [[1, 0], [5, 2]]},
-            {"space": moved, "first_trial_id": 3},
-        ]
-    }
-    assert flags(9.0, own=own)["at_edge"] is True
+def test_the_verdict_of_the_run_decides_for_the_goal_it_was_run_for():
+    at_edge = [{"parameter": "learning_rate", "side": "low"}, {"parameter": "momentum", "side": "high"}]
+    own = {"goal": str(GOAL), "verdict": {"goal_reached": True, "at_edge": at_edge, "short": False}}
+    row = flags(0.1, own=own)
+    assert (row["at_edge"], row["edge"]) == (True, "learning_rate low, momentum high")
+    assert flags(9.0, own=own | {"verdict": {"at_edge": []}})["at_edge"] is False
+
+
+@pytest.mark.parametrize("own", [{"goal": "val/error < 0.2"}, {}])
+def test_the_verdict_for_another_goal_is_not_taken(own):
+    verdict = {"verdict": {"at_edge": [{"parameter": "learning_rate", "side": "low"}]}}
+    assert flags(0.1, own=own | verdict)["at_edge"] is False
+
+
+def test_a_study_that_was_not_judged_yet_is_computed():
+    assert flags(9.0, own={"goal": str(GOAL), "verdict": {}})["at_edge"] is True
 
 
 def test_a_study_without_a_winner_has_no_flag():

@@ -10,7 +10,7 @@ from batchscale.cli.app import make_app
 from batchscale.errors import AnalysisError, BatchscaleError, SpecError, UnknownNameError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
-from build_records import curve_studies, write_tree
+from build_records import SPACE, curve_studies, write_tree
 
 from batchscale.spec import WorkloadName
 
@@ -31,6 +31,13 @@ def tree(tmp_path):
 @pytest.fixture
 def two(tmp_path):
     return write_tree(tmp_path / "two", {SGD: curve_studies(law(16)), MOMENTUM: curve_studies(law(256))})
+
+
+@pytest.fixture
+def edges(tmp_path):
+    verdict = {"at_edge": [{"parameter": "learning_rate", "side": "high"}]}
+    own = {"goal": GOAL, "searches": [{"space": SPACE, "first_trial_id": i} for i in (1, 3)], "verdict": verdict}
+    return write_tree(tmp_path / "edges", {SGD: curve_studies({4: 500, 8: 260, 16: 140}, own=own)})
 
 
 def run(*arguments):
@@ -160,3 +167,19 @@ def test_suggest_wants_one_workload(two):
     answer = run("suggest", two, "--batch-size", "16", "--goal", GOAL)
     assert isinstance(answer.exception, AnalysisError)
     assert "--workload" in str(answer.exception)
+
+
+def test_every_table_says_what_is_at_an_edge_and_was_searched_again(edges, tree):
+    note = "at edge: learning_rate high; 2 searches"
+    assert run("analyze", edges).stdout.count(note) == 3
+    assert run("summary", edges).stdout.count(note) == 3
+    assert f"Notes on batch size 8: {note}." in run("suggest", edges, "--batch-size", "8").stdout
+    data = json.loads(run("suggest", edges, "--batch-size", "8", "--json").stdout)
+    assert data["notes"] == {"8": note}
+    lines = run("compare", edges, tree).stdout.splitlines()
+    assert lines[1].endswith("at edge at batch size 4, 8 and 16; searched again at batch size 4, 8 and 16")
+
+
+def test_tables_have_no_notes_where_there_is_nothing_to_say(tree):
+    assert "Notes" not in run("suggest", tree, "--batch-size", "16").stdout
+    assert "Notes" not in run("summary", tree).stdout

@@ -11,12 +11,15 @@ import pytest
 from fake_engine import divergence_step, error_at
 from protocol_fakes import fake_experiment, fake_facts, fake_space, read_studies, read_values, run_fake
 
+from batchscale.analysis import analyze
 from batchscale.errors import BatchscaleError, RunError, StorageError, StudyLockedError
+from batchscale.records import read_tree
 from batchscale.runners import disk
 from batchscale.runners import driver as driver_module
 from batchscale.runners.driver import Result
 from batchscale.runners.session import run_plan
 from batchscale.runners.signals import StopFlag
+from batchscale.search import DEFAULT_MARGIN
 from batchscale.spec import BatchSizes, Budget, EvaluationPlan, SearchPlan, StopRule, Unit, make_plan
 
 WIDE = fake_space(0.001, 30.0)  # a quarter of it diverges
@@ -217,6 +220,10 @@ def test_what_is_still_at_an_edge_is_flagged(tmp_path):
     run_fake(tmp_path, space=fake_space(0.001, 0.05), batch_sizes=BatchSizes((1,)), search=search)
     verdict = read_studies(tmp_path)[1]["batchscale"]["verdict"]
     assert verdict["at_edge"] == [{"parameter": "learning_rate", "side": "high"}]
+    records = read_tree(tmp_path)
+    row = analyze(records, records.workloads[0], fake_experiment().goal).curve.row(0, named=True)
+    assert row["edge_distance"] > DEFAULT_MARGIN  # the margin that counts is the experiment's
+    assert (row["at_edge"], row["edge"]) == (True, "learning_rate high")
 
 
 def test_more_trials_extend_every_search_of_a_study(tmp_path):

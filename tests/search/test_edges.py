@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchscale.search import Side, edge_distances, find_edges, propose_space, to_unit, to_value
+from batchscale.search import Side, edge_distances, find_edges, joint_distances, propose_space, to_unit, to_value
 from batchscale.spec import ParameterConfig, ParameterType, Scale, SearchSpace, natural_bounds
 
 RATE = ParameterConfig("learning_rate", ParameterType.DOUBLE, 1e-3, 10, Scale.LOG)
@@ -35,6 +35,20 @@ def test_a_trial_within_the_margin_is_at_the_edge_and_one_outside_it_is_not():
     assert [(e.parameter, e.side) for e in find_edges(SPACE, at(0.049, 0.5))] == [("learning_rate", Side.LOW)]
     assert find_edges(SPACE, at(0.051, 0.5)) == []
     assert [(e.parameter, e.side) for e in find_edges(SPACE, at(0.5, 0.99), margin=0.02)] == [("momentum", Side.HIGH)]
+
+
+def test_an_end_is_as_far_as_the_space_that_reaches_furthest_has_it():
+    moved = propose_space(SPACE, find_edges(SPACE, at(0.99, 0.5)))  # the learning rate's range moves up by a half
+    found = {(edge.parameter, edge.side): edge.distance for edge in joint_distances([SPACE, moved], at(0.99, 0.5))}
+    assert found == pytest.approx(
+        {
+            ("learning_rate", Side.LOW): 0.99,
+            ("learning_rate", Side.HIGH): 0.51,
+            ("momentum", Side.LOW): 0.5,
+            ("momentum", Side.HIGH): 0.5,
+        }
+    )
+    assert joint_distances([SPACE], at(0.2, 0.5)) == edge_distances(SPACE, at(0.2, 0.5))
 
 
 def test_a_range_that_ends_where_the_metaparameter_ends_has_no_edge_there():

@@ -24,9 +24,10 @@ from batchscale.analysis.results import RESULT_SCHEMA, results_of
 from batchscale.analysis.robustness import verdicts
 from batchscale.analysis.scaling import profile_interval
 from batchscale.analysis.tail import Finishers
-from batchscale.analysis.winners import WINNER_SCHEMA, own_facts, winner_edges, winner_spacing
+from batchscale.analysis.winners import WINNER_SCHEMA, winner_edges, winner_spacing
 from batchscale.errors import AnalysisError, SpecError, UnknownNameError, one_line, suggest_names
 from batchscale.records.frames import Records
+from batchscale.records.own_facts import own_facts
 from batchscale.spec import Goal, WorkloadName
 
 ANALYSIS_SCHEMA: Mapping[str, type[pl.DataType]] = {

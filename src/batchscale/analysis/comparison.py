@@ -10,6 +10,7 @@ from batchscale.analysis.analyze import Analysis
 from batchscale.analysis.curves import Array
 from batchscale.analysis.intervals import DEFAULT_RESAMPLING, Resampling, draw_curves
 from batchscale.analysis.scaling import fit_many
+from batchscale.analysis.sentences import list_sizes
 from batchscale.errors import AnalysisError
 
 COMPARISON_SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -27,6 +28,7 @@ COMPARISON_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "ratio_low": pl.Float64,
     "ratio_high": pl.Float64,
     "end_ratio": pl.Float64,  # perfect_scaling_end over that of the first
+    "notes": pl.String,  # at which batch sizes the winner is at an edge, and which were searched again
 }
 
 NORMALISED_SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -60,7 +62,7 @@ def compare(
     names = list(answers)
     logs = [_draws(answers[name], resampling, seed=i) for i, name in enumerate(names)]
     rows = [
-        _row(name, answers[name], answers[names[0]], draw, logs[0], resampling)
+        (*_row(name, answers[name], answers[names[0]], draw, logs[0], resampling), _notes(answers[name].curve))
         for name, draw in zip(names, logs, strict=True)
     ]
     table = pl.DataFrame(rows, schema=COMPARISON_SCHEMA, orient="row")
@@ -137,6 +139,17 @@ def _row(
         *ratio,
         None if against is None else found.perfect_scaling_end / against.perfect_scaling_end,
     )
+
+
+def _notes(curve: pl.DataFrame) -> str | None:
+    if "at_edge" not in curve.columns:
+        return None  # bare points
+    notes = []
+    for flag, words in (("at_edge", "at edge"), ("extra_searches", "searched again")):
+        sizes = curve.filter(pl.col(flag).fill_null(False))["batch_size"].to_list()
+        if sizes:
+            notes.append(f"{words} at batch size {list_sizes(sizes)}")
+    return "; ".join(notes) or None
 
 
 def _sentences(table: pl.DataFrame, level: float) -> tuple[str, ...]:

@@ -52,16 +52,22 @@ def belief_sentence(answer: Analysis) -> str:
     doubts = []
     missing = curve.filter(curve["steps"].is_null())["batch_size"].to_list()
     if missing:
-        doubts.append(f"no trial reached the goal at batch size {_list(missing)}")
+        doubts.append(f"no trial reached the goal at batch size {list_sizes(missing)}")
     edge = curve.filter(curve["at_edge"].fill_null(False))["batch_size"].to_list()
     if edge:
-        doubts.append(f"the best trial lies at an edge of its search space at batch size {_list(edge)}")
+        doubts.append(f"the best trial lies at an edge of its search space at batch size {list_sizes(edge)}")
     moving = curve.filter(curve["still_moves"].fill_null(False) & curve["steps"].is_not_null())["batch_size"].to_list()
     if moving:
-        doubts.append(f"more trials would likely still move batch size {_list(moving)}")
+        doubts.append(f"more trials would likely still move batch size {list_sizes(moving)}")
     if not doubts:
         return "Believe it: every point is inside its search space and more trials would hardly move it."
     return f"Read it with care, and search again before you rely on these points: {'; '.join(doubts)}."
+
+
+def list_sizes(sizes: list[int]) -> str:
+    """Batch sizes in words: "1, 2 and 4"; after six of them how many more there are."""
+    shown = [f"{size:,}" for size in sizes[:6]] + ([f"{len(sizes) - 6} more"] if len(sizes) > 6 else [])
+    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " and " + shown[-1]
 
 
 def _span(low: float | None, high: float | None) -> str:
@@ -77,8 +83,3 @@ def _span(low: float | None, high: float | None) -> str:
 def _round(value: float) -> str:
     digits = float(f"{value:.3g}")
     return f"{digits:,.0f}" if digits >= 100 else f"{digits:g}"
-
-
-def _list(sizes: list[int]) -> str:
-    shown = [f"{size:,}" for size in sizes[:6]] + ([f"{len(sizes) - 6} more"] if len(sizes) > 6 else [])
-    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " and " + shown[-1]

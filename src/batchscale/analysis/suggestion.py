@@ -10,8 +10,10 @@ import polars as pl
 from batchscale.analysis.analyze import select_workload
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.results import results_of
+from batchscale.analysis.winners import winner_edges
 from batchscale.errors import AnalysisError
 from batchscale.records.frames import Records
+from batchscale.records.own_facts import study_note
 from batchscale.search import to_unit, to_value
 from batchscale.spec import Goal, ParameterConfig, ParameterType, Scale, SearchSpace, WorkloadName
 
@@ -31,7 +33,8 @@ class Suggestion:
     """Metaparameters for one batch size.
 
     ``source`` is "measured", "interpolated" between ``batch_sizes``, or "nearest": the batch size lies outside what
-    was measured, and the values are those of the nearest end.
+    was measured, and the values are those of the nearest end. ``notes`` say by batch size what lowers the trust in a
+    study behind the values: a winner at an edge, more than one search.
     """
 
     workload: WorkloadName
@@ -41,6 +44,7 @@ class Suggestion:
     batch_sizes: tuple[int, ...]
     steps: float
     values: pl.DataFrame
+    notes: Mapping[int, str]
 
 
 def suggest(records: Records, workload: WorkloadName, goal: Goal, batch_size: int) -> Suggestion:
@@ -70,7 +74,15 @@ def suggest(records: Records, workload: WorkloadName, goal: Goal, batch_size: in
     source = "nearest" if outside else "measured" if below == above else "interpolated"
     steps = math.exp((1 - weight) * math.log(max(ends[0].steps, 1)) + weight * math.log(max(ends[1].steps, 1)))
     frame = pl.DataFrame([row for row in rows if row is not None], schema=SUGGESTION_SCHEMA, orient="row")
-    return Suggestion(workload, goal, batch_size, source, tuple(dict.fromkeys((below, above))), steps, frame)
+    measured = tuple(dict.fromkeys((below, above)))
+    notes = _notes(selected, winners.filter(pl.col("batch_size").is_in(measured)))
+    return Suggestion(workload, goal, batch_size, source, measured, steps, frame, notes)
+
+
+def _notes(records: Records, winners: pl.DataFrame) -> dict[int, str]:
+    rows = winner_edges(records, winners).select("batch_size", "edge", "at_edge", "searches").rows()
+    notes = {size: study_note(edge if at_edge else None, searches) for size, edge, at_edge, searches in rows}
+    return {size: note for size, note in notes.items() if note}
 
 
 @dataclass(frozen=True, eq=False)  # two ends are told apart by identity: frames have no equality

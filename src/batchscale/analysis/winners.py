@@ -4,31 +4,31 @@ The flags made here go into every table and chart.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 
 from batchscale.records.frames import STUDY_COLUMNS, Records
-from batchscale.records.model import OWN_KEY
-from batchscale.search import DEFAULT_MARGIN, edge_distances
+from batchscale.records.own_facts import own_facts, stored_edges, stored_searches
+from batchscale.search import DEFAULT_MARGIN, joint_distances
 from batchscale.spec import SearchSpace, WorkloadName
 
 WINNER_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "edge_distance": pl.Float64,  # to the nearest end that has something beyond it, as a share of the range
-    "edge": pl.String,  # "learning_rate high"
-    "at_edge": pl.Boolean,  # nearer than the margin; null without a winner
+    "edge": pl.String,  # "learning_rate high": the nearest end, or all ends that the winner is at
+    "at_edge": pl.Boolean,  # as the run judged it, or nearer than the margin; null without a winner
     "searches": pl.Int64,  # how often the study was searched; 1 where nothing is said
     "extra_searches": pl.Boolean,  # more than once: an extra bite of the apple (section 5.1)
 }
 
 
 def winner_edges(records: Records, results: pl.DataFrame, margin: float = DEFAULT_MARGIN) -> pl.DataFrame:
-    """The frame of ``steps_to_result`` with the columns of ``WINNER_SCHEMA`` behind it.
+    """The frame of ``steps_to_result`` (of whole studies) with the columns of ``WINNER_SCHEMA`` behind it.
 
-    A winner is judged by the space of the search it belongs to. DISCRETE metaparameters have no edge, and an end at
-    which the metaparameter itself ends (momentum 0) is none.
+    For the goal that a study was run for, the verdict of the run says what is at an edge. For other goals, and where
+    there is no verdict, it is what lies nearer than ``margin`` to an end that no search of the study reached beyond.
+    DISCRETE metaparameters have no edge, and an end at which the metaparameter itself ends (momentum 0) is none.
     """
     studies = {
         tuple(row[:4]): row[4:] for row in records.studies.select(*STUDY_COLUMNS, "parameter_configs", "extra").rows()
@@ -37,20 +37,19 @@ def winner_edges(records: Records, results: pl.DataFrame, margin: float = DEFAUL
     rows: list[tuple[object, ...]] = []
     for row in results.iter_rows(named=True):
         configs, extra = studies[tuple(row[name] for name in STUDY_COLUMNS)]
-        searches = own_facts(extra).get("searches")
-        searches = searches if isinstance(searches, list) else []
-        count = max(len(searches), 1)
+        own = own_facts(extra)
+        count = max(len(stored_searches(own)), 1)
         if row["trial_id"] is None:
             rows.append((None, None, None, count, count > 1))
             continue
-        space = _space_of(row["trial_id"], searches) or SearchSpace.from_json(json.loads(configs))
         values = {name: row[name] for name in names if row[name] is not None}
-        near = [edge for edge in edge_distances(space, values) if not edge.natural]
-        first = near[0] if near else None
-        text = f"{first.parameter} {first.side}" if first else None
-        rows.append(
-            (first.distance if first else None, text, first is not None and first.distance < margin, count, count > 1)
-        )
+        near = [edge for edge in joint_distances(_spaces(own, configs), values) if not edge.natural]
+        found = stored_edges(own) if own.get("goal") == row["goal"] else None
+        if found is None:
+            found = [f"{edge.parameter} {edge.side}" for edge in near if edge.distance < margin]
+        shown = found or [f"{edge.parameter} {edge.side}" for edge in near[:1]]
+        distance = near[0].distance if near else None
+        rows.append((distance, ", ".join(shown) or None, bool(found), count, count > 1))
     return results.hstack(pl.DataFrame(rows, schema=WINNER_SCHEMA, orient="row"))
 
 
@@ -76,21 +75,7 @@ def winner_spacing(records: Records, results: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(frames) if frames else results.with_columns(pl.lit(None, dtype=pl.Int64).alias("spacing"))
 
 
-def own_facts(extra: str | None) -> dict[str, Any]:
-    """What batchscale itself wrote into a study.json or metadata.json, from its ``extra`` column."""
-    data = json.loads(extra) if extra else {}
-    own = data.get(OWN_KEY) if isinstance(data, dict) else None
-    return own if isinstance(own, dict) else {}
-
-
-def _space_of(trial_id: int, searches: list[Any]) -> SearchSpace | None:
-    """The space of the search that a trial belongs to, by the first ids that each search's ranges have."""
-    best: tuple[float, Any] = (-math.inf, None)
-    for search in searches:
-        if not isinstance(search, dict):
-            continue
-        ranges = search.get("ranges") or [[search.get("first_trial_id"), 0]]
-        for first in (part[0] for part in ranges):
-            if isinstance(first, int) and best[0] < first <= trial_id:
-                best = (first, search.get("space"))
-    return None if best[1] is None else SearchSpace.from_json(best[1])
+def _spaces(own: Mapping[str, Any], configs: str) -> list[SearchSpace]:
+    """The spaces of all searches of a study; the study's own where they are not listed."""
+    spaces = [search["space"] for search in stored_searches(own) if search.get("space") is not None]
+    return [SearchSpace.from_json(space) for space in spaces or [json.loads(configs)]]

@@ -1,7 +1,7 @@
 """``batchscale analyze``: the curve of a workload, its regimes, and how much to believe them."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -62,14 +62,15 @@ def _print_answer(answer: "Analysis") -> None:
         typer.echo(sentence)
 
 
-def _row(row: dict[str, object]) -> tuple[object, ...]:
+def _row(row: dict[str, Any]) -> tuple[object, ...]:
+    from batchscale.records.own_facts import study_note
+
     low, high = row["steps_low"], row["steps_high"]
     span = None
     if isinstance(low, float):
         span = f"{low:,.0f} to {high:,.0f}" if isinstance(high, float) else f"{low:,.0f} or more"
     notes = [
-        f"at edge: {row['edge']}" if row["at_edge"] else "",
-        f"{row['searches']} searches" if row["extra_searches"] else "",
+        study_note(row["edge"] if row["at_edge"] else None, row["searches"]),
         f"{row['stopped']} stopped early" if row["stopped"] else "",
         "still moves" if row["still_moves"] else "",
         "one finisher: no interval" if row["interval_note"] and low is None else "",

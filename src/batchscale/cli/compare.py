@@ -72,7 +72,7 @@ def _print_comparison(rows: list[dict[str, object]]) -> None:
         return f"{low:,.3g} to {high:,.3g}" if isinstance(low, float) and isinstance(high, float) else None
 
     print_table(
-        ("curve", "perfect scaling to", "useful to", "B_crit", "90 % interval", "ratio", "90 % interval"),
+        ("curve", "perfect scaling to", "useful to", "B_crit", "90 % interval", "ratio", "90 % interval", "notes"),
         [
             (
                 row["name"],
@@ -84,6 +84,7 @@ def _print_comparison(rows: list[dict[str, object]]) -> None:
                 span(row["b_crit_low"], row["b_crit_high"]),
                 number(row["ratio"]),
                 span(row["ratio_low"], row["ratio_high"]),
+                row["notes"] or "",
             )
             for row in rows
         ],

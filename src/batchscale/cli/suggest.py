@@ -46,6 +46,7 @@ def _print_json(result: "Suggestion") -> None:
             "source": result.source,
             "batch_sizes": list(result.batch_sizes),
             "steps": result.steps,
+            "notes": {str(size): note for size, note in result.notes.items()},
             "metaparameters": {row.pop("metaparameter"): row for row in result.values.to_dicts()},
         }
     )
@@ -73,3 +74,5 @@ def _print_text(result: "Suggestion") -> None:
         }[result.source]
     )
     typer.echo("The range holds every trial that came within 10 % of the best steps.")
+    for size, note in result.notes.items():
+        typer.echo(f"Notes on batch size {size:,}: {note}.")

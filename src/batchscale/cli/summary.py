@@ -58,11 +58,14 @@ def _print_table(result: "Summary") -> None:
         table.add_column(name, overflow="fold", no_wrap=True)
     for name in ("Batch Size", "Complete", "Incomplete", "Infeasible", "Measurements"):
         table.add_column(name, justify="right", no_wrap=True)
+    noted = result.table["notes"].null_count() < result.num_studies
+    if noted:
+        table.add_column("Notes")
     previous = None
-    for *workload, batch_size, complete, incomplete, infeasible, measurements in result.table.rows():
+    for *workload, batch_size, complete, incomplete, infeasible, measurements, notes in result.table.rows():
         names = ["", "", ""] if workload == previous else [one_line(name) for name in workload]
         counts = (batch_size, complete, incomplete, infeasible, measurements)
-        table.add_row(*names, *(str(count) for count in counts))
+        table.add_row(*names, *(str(count) for count in counts), *([notes] if noted else []))
         previous = workload
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:

@@ -6,6 +6,7 @@ import polars as pl
 
 from batchscale.records.frames import STUDY_COLUMNS, WORKLOAD_COLUMNS, Records
 from batchscale.records.model import Status
+from batchscale.records.own_facts import own_facts, stored_edges, stored_searches, study_note
 
 STATUS_COLUMNS = {
     Status.COMPLETE: "complete",
@@ -16,7 +17,10 @@ STATUS_COLUMNS = {
 
 @dataclass(frozen=True)
 class Summary:
-    """One row per study, sorted by workload and batch size: its trials by status, and its measurements."""
+    """One row per study, sorted by workload and batch size: its trials by status, its measurements, and notes.
+
+    ``notes`` say what the run stored: a best trial left at an edge, more than one search. Null if nothing.
+    """
 
     table: pl.DataFrame
 
@@ -43,7 +47,14 @@ def summarize(records: Records) -> Summary:
     counted = records.studies.select(STUDY_COLUMNS).join(trials, on=STUDY_COLUMNS, how="left")
     table = counted.join(_count_measurements(records), on=STUDY_COLUMNS, how="left")
     counts = pl.col(*STATUS_COLUMNS.values(), "measurements").fill_null(0).cast(pl.Int64)
-    return Summary(table.with_columns(counts).sort(STUDY_COLUMNS))
+    notes = records.studies.select(*STUDY_COLUMNS, pl.Series("notes", _notes(records), dtype=pl.String))
+    noted = table.with_columns(counts).join(notes, on=STUDY_COLUMNS, how="left")
+    return Summary(noted.sort(STUDY_COLUMNS))
+
+
+def _notes(records: Records) -> list[str | None]:
+    studies = [own_facts(extra) for extra in records.studies["extra"]]
+    return [study_note(", ".join(stored_edges(own) or ()), len(stored_searches(own))) for own in studies]
 
 
 def _count_measurements(records: Records) -> pl.DataFrame:

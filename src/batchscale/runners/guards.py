@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from batchscale.search import Edge, find_edges, propose_space, shift_space, to_unit
+from batchscale.search import Edge, joint_distances, propose_space, shift_space, to_unit
 from batchscale.spec import ParameterType, SearchSpace
 
 BEST_SHARE = 0.1
@@ -50,11 +50,8 @@ def judge(results: Sequence[TrialResult], spaces: Sequence[SearchSpace], margin:
 
 
 def uncovered_edges(spaces: Sequence[SearchSpace], values: Mapping[str, float], margin: float) -> tuple[Edge, ...]:
-    """The ends of the latest space that a trial lies at, without those that an earlier search reached beyond."""
-    found = [find_edges(space, values, margin) for space in spaces]
-    names = [{(edge.parameter, edge.side) for edge in edges} for edges in found]
-    common = set.intersection(*names) if names else set()
-    return tuple(edge for edge in found[-1] if (edge.parameter, edge.side) in common)
+    """The ends that a trial lies at, without those that another search reached beyond."""
+    return tuple(edge for edge in joint_distances(spaces, values) if edge.distance < margin and not edge.natural)
 
 
 def centre_space(space: SearchSpace, results: Sequence[TrialResult]) -> SearchSpace:

@@ -55,6 +55,21 @@ def edge_distances(space: SearchSpace, values: Mapping[str, float]) -> list[Edge
     return sorted(edges, key=lambda edge: edge.distance)
 
 
+def joint_distances(spaces: Iterable[SearchSpace], values: Mapping[str, float]) -> list[Edge]:
+    """The distance of a trial to both ends of every range when several spaces were searched, nearest first.
+
+    Each end counts as far away as the space that reaches furthest beyond the trial has it: what one search covered
+    is no edge, whichever search the trial belongs to.
+    """
+    ends: dict[tuple[str, Side], Edge] = {}
+    for space in spaces:
+        for edge in edge_distances(space, values):
+            other = ends.setdefault((edge.parameter, edge.side), edge)
+            distance, natural = max(edge.distance, other.distance), edge.natural or other.natural
+            ends[edge.parameter, edge.side] = Edge(edge.parameter, edge.side, distance, natural)
+    return sorted(ends.values(), key=lambda edge: edge.distance)
+
+
 def find_edges(space: SearchSpace, values: Mapping[str, float], margin: float = DEFAULT_MARGIN) -> list[Edge]:
     """The ends that a trial lies at: nearer than ``margin``, and with something beyond them."""
     return [edge for edge in edge_distances(space, values) if edge.distance < margin and not edge.natural]
