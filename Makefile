@@ -64,7 +64,7 @@ quickstart: $(STAMP) ## a whole measured curve in under a minute
 # Three experiments, one after the other; each goes on where it was stopped. MNIST is looked for where `batchscale data`
 # says; where it is not, the first run says how to get it.
 REPRODUCED := fc_128_128_128 fc_1024 fc_128_128_128_nesterov
-reproduce: $(STAMP) ## measure two curves of the paper's Figure 3d again on MNIST: two hours on two cores
+reproduce: $(STAMP) ## measure two curves of the paper's Figure 3d again on MNIST: two to three hours on two cores
 	set -e; for name in $(REPRODUCED); do \
 	    $(BIN)/batchscale run examples/mnist_$$name.toml --out build/reproduce/$$name; done
 	$(BIN)/python examples/figure_3d.py $(REPRODUCED:%=build/reproduce/%) --out build/reproduce/figure_3d.png

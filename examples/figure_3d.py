@@ -3,7 +3,10 @@
 Run it as ``python figure_3d.py RECORDS… --out FIGURE.png``, with the records of the three ``mnist_fc_*.toml`` files or
 the table of ours in ``mnist_fc_records``. It draws the figure and prints the tables of docs/reproduction.md.
 
-``paper_figure_3d.csv`` has the published points, read off the figure: steps relative to those at batch size 2.
+Records of ``fc_1024_centred.toml``, one of the networks on other pixels, add a curve and a row.
+
+``paper_figure_3d.csv`` has the published points, read off the figure: steps relative to those at batch size 2, and the
+steps themselves, which follow from them (docs/reproduction.md says how).
 """
 
 import argparse
@@ -34,6 +37,11 @@ GOALS = (0.04, 0.035, 0.03)
 GOAL_SIZES = (8, 32, 128, 512, 2048, 8192)
 SIZE = PanelSize(330, 300)
 MODELS = {"fc_128_128_128": "FC-128-128-128", "fc_1024": "FC-1024"}
+VARIANTS = {
+    "fc_1024": "measured, pixels 0 to 1",
+    "fc_1024_centred": "measured, pixels -0.5 to 0.5",
+}
+VARIANT_SIZES = (2, 128, 512)
 OPTIMIZERS = {"sgd": "SGD", "nesterov_momentum": "Nesterov momentum"}
 
 
@@ -52,7 +60,7 @@ def read_answers(paths: Sequence[Path], goal: Goal | None = None) -> dict[Worklo
 def read_published(model: str) -> pl.DataFrame:
     """The published points of a model, from batch size 2 on."""
     points = pl.read_csv(Path(__file__).with_name("paper_figure_3d.csv")).filter(pl.col("model") == model)
-    return points.filter(pl.col("batch_size") >= NORMALISE_AT).with_columns(steps=pl.col("normalised_steps"))
+    return points.filter(pl.col("batch_size") >= NORMALISE_AT)
 
 
 def measured_points(answer: Analysis, series: str, *, normalised: bool) -> pl.DataFrame:
@@ -102,12 +110,15 @@ def draw(answers: dict[WorkloadName, Analysis]) -> Chart:
             published = read_published(model).select(
                 pl.lit("published").alias("series"),
                 "batch_size",
-                pl.col("steps").alias("value"),
+                pl.col("normalised_steps").alias("value"),
                 pl.lit(None, pl.Float64).alias("low"),
                 pl.lit(None, pl.Float64).alias("high"),
             )
-            ours = measured_points(answer, "measured", normalised=True)
-            panels.append(draw_panel(f"{label}, SGD", pl.concat([ours, published]), NORMALISED))
+            series = [measured_points(answer, "measured", normalised=True), published]
+            other = answers.get(WorkloadName("mnist", f"{model}_centred", "sgd"))
+            if other is not None:
+                series.append(measured_points(other, VARIANTS[f"{model}_centred"], normalised=True))
+            panels.append(draw_panel(f"{label}, SGD", pl.concat(series), NORMALISED))
     for model, label in MODELS.items():
         names = [WorkloadName("mnist", model, optimizer) for optimizer in OPTIMIZERS]
         if all(name in answers for name in names):
@@ -118,18 +129,37 @@ def draw(answers: dict[WorkloadName, Analysis]) -> Chart:
 
 def ratio_table(answer: Analysis, model: str) -> Iterator[str]:
     """Steps at every batch size, and their ratio to those at batch size 2 beside the published ratio."""
-    yield "| batch size | steps | 90 % interval | log2 of the ratio | published | difference |"
-    yield "|---:|---:|---:|---:|---:|---:|"
+    yield "| batch size | steps | 90 % interval | published steps | log2 of the ratio | published | difference |"
+    yield "|---:|---:|---:|---:|---:|---:|---:|"
     published = dict(read_published(model).select("batch_size", "steps").rows())
     curve = answer.curve.drop_nulls("steps").sort("batch_size")
     unit = curve["steps"][0]
     for row in curve.to_dicts():
-        ratio, theirs = math.log2(row["steps"] / unit), math.log2(published[row["batch_size"]])
+        theirs = published[row["batch_size"]]
+        ratio, published_ratio = math.log2(row["steps"] / unit), math.log2(theirs / published[NORMALISE_AT])
         interval = f"{row['steps_low']:,.0f} to {row['steps_high']:,.0f}" if row["steps_low"] else "–"
         yield (
-            f"| {row['batch_size']:,} | {row['steps']:,} | {interval} | {ratio:.2f} | {theirs:.2f} | "
-            f"{ratio - theirs:+.2f} |"
+            f"| {row['batch_size']:,} | {row['steps']:,} | {interval} | {theirs:,} | {ratio:.2f} | "
+            f"{published_ratio:.2f} | {ratio - published_ratio:+.2f} |"
         )
+
+
+def variant_table(answers: dict[WorkloadName, Analysis]) -> Iterator[str]:
+    """The steps of one network on other pixels, and their ratios, beside the published ones."""
+    sizes = "".join(f" steps at {size} |" for size in VARIANT_SIZES)
+    ratios = "".join(f" log2 of the ratio at {size} |" for size in VARIANT_SIZES[1:])
+    yield f"| FC-1024 |{sizes}{ratios}"
+    yield "|---|" + "---:|" * (2 * len(VARIANT_SIZES) - 1)
+    rows = {
+        label: dict(answers[WorkloadName("mnist", model, "sgd")].curve.select("batch_size", "steps").rows())
+        for model, label in VARIANTS.items()
+        if WorkloadName("mnist", model, "sgd") in answers
+    }
+    rows["published"] = dict(read_published("fc_1024").select("batch_size", "steps").rows())
+    for label, steps in rows.items():
+        counts = "".join(f" {steps[size]:,} |" for size in VARIANT_SIZES)
+        logs = "".join(f" {math.log2(steps[size] / steps[NORMALISE_AT]):.2f} |" for size in VARIANT_SIZES[1:])
+        yield f"| {label} |{counts}{logs}"
 
 
 def goal_table(paths: Sequence[Path]) -> Iterator[str]:
@@ -138,7 +168,7 @@ def goal_table(paths: Sequence[Path]) -> Iterator[str]:
     yield "|---|---:|" + "---:|" * len(GOAL_SIZES)
     for error in GOALS:
         for workload, answer in read_answers(paths, Goal("val/classification_error", error)).items():
-            if workload.optimizer == "sgd":
+            if workload.optimizer == "sgd" and workload.model in MODELS:
                 steps = dict(answer.curve.select("batch_size", "steps").rows())
                 ratios = [f"{math.log2(steps[size] / steps[NORMALISE_AT]):.2f}" for size in GOAL_SIZES]
                 yield f"| {workload} | {error} | " + " | ".join(ratios) + " |"
@@ -148,7 +178,7 @@ def regime_table(answers: dict[WorkloadName, Analysis]) -> Iterator[str]:
     """Where perfect scaling ends and where more batch stops helping, measured and published."""
     yield "| curve | perfect scaling up to | useful up to | B_crit |"
     yield "|---|---:|---:|---:|"
-    for workload, answer in answers.items():
+    for workload, answer in _of_the_figure(answers):
         yield _regime_row(f"{workload}, measured", answer)
         if workload.optimizer == "sgd":
             sizes = answer.curve["batch_size"].to_list()
@@ -157,6 +187,10 @@ def regime_table(answers: dict[WorkloadName, Analysis]) -> Iterator[str]:
             same = analyze_points(points.filter(pl.col("batch_size").is_in(sizes)), options)
             yield _regime_row(f"{workload}, published, at our batch sizes", same)
             yield _regime_row(f"{workload}, published, all points", analyze_points(points, options))
+
+
+def _of_the_figure(answers: dict[WorkloadName, Analysis]) -> list[tuple[WorkloadName, Analysis]]:
+    return [(workload, answer) for workload, answer in answers.items() if workload.model in MODELS]
 
 
 def _regime_row(name: str, answer: Analysis) -> str:
@@ -172,7 +206,7 @@ def rate_table(answers: dict[WorkloadName, Analysis]) -> Iterator[str]:
     """The winners' effective learning rates, and what each heuristic makes of the one at the smallest batch size."""
     yield "| curve | batch size | best rate | linear | square root |"
     yield "|---|---:|---:|---:|---:|"
-    for workload, answer in answers.items():
+    for workload, answer in _of_the_figure(answers):
         rated = add_effective_learning_rate(answer.curve.drop_nulls("steps").sort("batch_size"))
         sizes, rates = rated["batch_size"].to_list(), rated["effective_learning_rate"].to_list()
         for size, rate in zip(sizes, rates, strict=True):
@@ -192,7 +226,7 @@ def main() -> None:
         if answer is not None:
             print(f"\nmnist/{model}/sgd\n", *ratio_table(answer, model), sep="\n")
     print("", *goal_table(given.records), "", *regime_table(answers), sep="\n")
-    print("", *rate_table(answers), sep="\n")
+    print("", *rate_table(answers), "", *variant_table(answers), sep="\n")
     if given.out:
         write_chart(draw(answers), given.out)
 
