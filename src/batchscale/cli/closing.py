@@ -1,6 +1,5 @@
 """The closing words of a run: the curve as a table and a drawing, the regimes in a sentence, and what to do next."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,6 @@ from batchscale.cli.output import print_table
 if TYPE_CHECKING:
     from batchscale.analysis import Regimes
     from batchscale.spec import Plan
-
-OWN_KEY = "batchscale"
 
 
 @dataclass(frozen=True)
@@ -35,6 +32,7 @@ def read_curve(root: Path, plan: "Plan") -> list[CurveRow]:
     """The curve of a run's records, with the flags of its studies."""
     from batchscale.analysis import steps_to_result
     from batchscale.records import read_tree
+    from batchscale.records.own_facts import own_facts
 
     records = read_tree(root).workload(plan.experiment.workload.name)
     facts = {study["batch_size"]: study for study in records.studies.to_dicts()}
@@ -47,15 +45,14 @@ def read_curve(root: Path, plan: "Plan") -> list[CurveRow]:
             row["trials"],
             row["reached"],
             row["infeasible"],
-            study_notes(json.loads(facts[row["batch_size"]]["extra"])),
+            study_notes(own_facts(facts[row["batch_size"]]["extra"])),
         )
         for row in rows
     ]
 
 
-def study_notes(extra: Mapping[str, Any]) -> tuple[str, ...]:
+def study_notes(own: Mapping[str, Any]) -> tuple[str, ...]:
     """What a study's own facts say about how far to trust it."""
-    own = extra.get(OWN_KEY, {})
     verdict = own.get("verdict", {})
     notes = [f"best at the edge of {edge['parameter']} ({edge['side']})" for edge in verdict.get("at_edge", ())]
     if len(own.get("searches", ())) > 1:

@@ -12,8 +12,11 @@ from batchscale.records.model import OWN_KEY
 
 
 def own_facts(extra: str | None) -> dict[str, Any]:
-    """What stands under our own key, from the ``extra`` column of a study or a trial."""
-    data = json.loads(extra) if extra else {}
+    """What stands under our own key, from the ``extra`` column of a study or a trial; empty if it cannot be read."""
+    try:
+        data = json.loads(extra) if extra else {}
+    except ValueError:
+        return {}
     own = data.get(OWN_KEY) if isinstance(data, dict) else None
     return own if isinstance(own, dict) else {}
 

@@ -11,7 +11,8 @@ import polars as pl
 from batchscale.errors import BatchscaleError, one_line
 from batchscale.figures.names import metaparameter_label
 from batchscale.records.frames import Records
-from batchscale.records.model import OWN_KEY, Status
+from batchscale.records.model import Status
+from batchscale.records.own_facts import own_facts
 from batchscale.spec import ParameterConfig, SearchSpace, WorkloadName
 
 
@@ -47,16 +48,6 @@ def gather_facts(records: Records, workload: WorkloadName) -> RunFacts:
         ("time in trials", "not recorded" if seconds is None else _duration(seconds)),
     ]
     return RunFacts(tuple((name, text) for name, text in rows if text), statuses)
-
-
-def own_facts(extra: str | None) -> dict[str, Any]:
-    """Our own facts of a study or a trial, from its ``extra`` column; empty where there are none."""
-    try:
-        data = json.loads(extra) if extra else {}
-    except ValueError:
-        return {}
-    own = data.get(OWN_KEY) if isinstance(data, dict) else None
-    return own if isinstance(own, dict) else {}
 
 
 def _space_rows(records: Records) -> list[tuple[str, str]]:
