@@ -68,6 +68,9 @@ class WaitingEngine:
     def save(self, trial_id):
         """Nothing to save."""
 
+    def shelve(self, trial_id, step):
+        """Nothing to keep."""
+
     def forget(self, trial_id):
         """Nothing to forget."""
 

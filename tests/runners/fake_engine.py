@@ -56,12 +56,20 @@ class FakeEngine:
 
     def save(self, trial_id: int) -> None:
         self.saved.append(trial_id)
-        if "save_log" in self.options:
-            with Path(self.options["save_log"]).open("a") as file:
-                file.write(f"{trial_id}\n")
+        self._log("save_log", str(trial_id))
+
+    def shelve(self, trial_id: int, step: int) -> None:
+        self.held.pop(trial_id, None)
+        self._log("shelf_log", f"{self.study.batch_size} {trial_id} {step}")
 
     def forget(self, trial_id: int) -> None:
         self.held.pop(trial_id, None)
+        self._log("forget_log", f"{self.study.batch_size} {trial_id}")
+
+    def _log(self, name: str, line: str) -> None:
+        if name in self.options:
+            with Path(self.options[name]).open("a") as file:
+                file.write(f"{line}\n")
 
 
 def _misbehave(options, task) -> None:

@@ -1,5 +1,6 @@
 """Whole runs on the fake engine: the same records whatever happens on the way."""
 
+import contextlib
 import json
 import signal
 import threading
@@ -9,15 +10,16 @@ from typing import NamedTuple
 
 import pytest
 from fake_engine import divergence_step, error_at
-from protocol_fakes import fake_experiment, fake_facts, fake_space, read_studies, read_values, run_fake
+from protocol_fakes import FAKE_ENGINE, fake_experiment, fake_facts, fake_space, read_studies, read_values, run_fake
 
 from batchscale.analysis import analyze
 from batchscale.errors import BatchscaleError, RunError, StorageError, StudyLockedError
 from batchscale.records import read_tree
+from batchscale.records.writer import StudyWriter
 from batchscale.runners import disk
 from batchscale.runners import driver as driver_module
 from batchscale.runners.driver import Result
-from batchscale.runners.session import run_plan
+from batchscale.runners.session import RunSettings, run_plan
 from batchscale.runners.signals import StopFlag
 from batchscale.search import DEFAULT_MARGIN
 from batchscale.spec import BatchSizes, Budget, EvaluationPlan, SearchPlan, StopRule, Unit, make_plan
@@ -166,6 +168,39 @@ def test_a_larger_budget_keeps_the_measured_steps_of_the_smaller_one(tmp_path):
     assert [int(line.split(",")[0]) for line in rows.splitlines()[1:]] == [0, 50, 100, 150, 200, 225, 300]
 
 
+@pytest.mark.parametrize(("stop", "kept"), [("budget", 6), ("goal", None), ("race", None)])
+@pytest.mark.parametrize("runner", ["inline", "local"])
+def test_trials_that_could_train_longer_are_shelved_and_all_others_forgotten(tmp_path, stop, kept, runner):
+    logs = {"shelf_log": tmp_path / "shelf", "forget_log": tmp_path / "forgotten"}
+    run_fake(
+        tmp_path / "tree", runner, rule=StopRule(stop), space=WIDE, options=logs, batch_sizes=BatchSizes((1,)), trials=6
+    )
+    trials = {trial_id: t for (_, trial_id), t in read_values(tmp_path / "tree").items()}
+    may_go_on = {i: t["steps"] for i, t in trials.items() if t["own"]["stop_reason"] in ("budget", "raced")}
+    assert may_go_on
+    assert kept is None or len(may_go_on) == kept
+    shelved = [tuple(map(int, line.split())) for line in (tmp_path / "shelf").read_text().splitlines()]
+    assert {(1, i, steps) for i, steps in may_go_on.items()} == set(shelved)
+    forgotten = {int(line.split()[1]) for line in (tmp_path / "forgotten").read_text().splitlines()}
+    assert forgotten >= trials.keys() - may_go_on.keys()
+    assert not forgotten & may_go_on.keys()
+
+
+def test_what_was_said_of_a_study_is_taken_back_while_more_of_it_is_trained(tmp_path):
+    run_fake(tmp_path, trials=3)
+    verdicts = []
+    plan = make_plan(fake_experiment(trials=6), fake_facts())
+    run_plan(
+        plan,
+        tmp_path,
+        RunSettings("inline", engine=FAKE_ENGINE),
+        show=lambda s: verdicts.append((s.finished, read_studies(tmp_path)[8]["batchscale"]["verdict"])),
+    )
+    assert verdicts[0] == (False, {})
+    assert verdicts[-1][0]
+    assert verdicts[-1][1]["goal_reached"] is True
+
+
 def test_more_batch_sizes_are_added(tmp_path):
     run_fake(tmp_path)
     run_fake(tmp_path, batch_sizes=BatchSizes((1, 4, 8)))
@@ -297,8 +332,6 @@ def test_an_engine_that_never_works_ends_the_run_with_the_reason(tmp_path):
 def test_a_full_disk_pauses_and_loses_nothing(tmp_path, monkeypatch):
     run_fake(tmp_path / "whole")
     refusals = iter([True] * 3 + [False] * 5 + [True] * 4)
-    from batchscale.records.writer import StudyWriter
-
     real = StudyWriter.commit
 
     def commit(self, *args, **kwargs):
@@ -313,6 +346,34 @@ def test_a_full_disk_pauses_and_loses_nothing(tmp_path, monkeypatch):
     assert read_values(tmp_path / "full") == read_values(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("first_refused", range(5))
+def test_a_disk_too_full_for_the_facts_of_a_study_pauses_and_loses_nothing(tmp_path, monkeypatch, first_refused):
+    options = {"space": fake_space(0.001, 0.05), "batch_sizes": BatchSizes((1,)), "search": AGAIN}
+
+    def run_twice(root):
+        if not (root / "first").exists():
+            run_fake(root, **options, trials=4)
+            (root / "first").touch()
+        run_fake(root, **options, trials=7)
+
+    run_twice(tmp_path / "whole")
+    calls = iter(range(10**6))
+    real = StudyWriter.update
+
+    def update(self, record):
+        if first_refused <= next(calls) < first_refused + 3:
+            raise StorageError("the disk is full", 28)
+        return real(self, record)
+
+    monkeypatch.setattr(StudyWriter, "update", update)
+    for _ in range(4):  # at the very start a full disk is refused: then the user makes room and runs it again
+        with contextlib.suppress(StorageError):
+            run_twice(tmp_path / "full")
+    assert next(calls) > first_refused + 3
+    assert read_values(tmp_path / "full") == read_values(tmp_path / "whole")
+    assert read_studies(tmp_path / "full") == read_studies(tmp_path / "whole")
+
+
 def test_too_little_free_space_pauses_until_there_is_more(tmp_path, monkeypatch):
     free = iter([0, 0, 10**12])
     monkeypatch.setattr(disk, "CHECK_EVERY_S", 0.05)
@@ -320,10 +381,6 @@ def test_too_little_free_space_pauses_until_there_is_more(tmp_path, monkeypatch)
     paused = []
     monkeypatch.setattr(driver_module.DriverSettings, "report_every_s", 0.0)
     plan = make_plan(fake_experiment(), fake_facts())
-    from protocol_fakes import FAKE_ENGINE
-
-    from batchscale.runners.session import RunSettings
-
     run_plan(plan, tmp_path, RunSettings("inline", engine=FAKE_ENGINE), show=lambda s: paused.append(s.paused))
     assert any(text and "must be" in text for text in paused)
     assert paused[-1] is None
@@ -347,10 +404,6 @@ def test_two_runs_on_one_folder_are_refused(tmp_path):
         release.wait(10)
 
     plan = make_plan(fake_experiment(), fake_facts())
-    from protocol_fakes import FAKE_ENGINE
-
-    from batchscale.runners.session import RunSettings
-
     settings = RunSettings("inline", engine=FAKE_ENGINE)
     thread = threading.Thread(target=run_plan, args=(plan, tmp_path, settings, hold))
     thread.start()

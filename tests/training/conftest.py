@@ -1,5 +1,6 @@
 """Small workloads made by hand, so that the engine is tested against nothing but its interface."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study, WorkloadName
 from batchscale.training.study_engine import EngineSettings, StudyEngine
 from batchscale.workloads.workload import ArraySplit, Dataset, LossSum, Metric, Model, Workload
+
+sys.path.insert(0, str(Path(__file__).parent))  # tests share the modules beside this file
 
 
 def _mean(pair):

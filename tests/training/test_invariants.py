@@ -3,21 +3,17 @@
 Whole states are compared, not measurements: that is the stronger claim, and evaluation need not be compiled.
 """
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from real_workloads import NAMES, SLOW_NAMES, make_tiny
 
 from batchscale.errors import SpecError
 from batchscale.spec import EvaluationPlan
 from batchscale.training.progress import EngineSettings
 from batchscale.training.study_engine import StudyEngine, TrialTask
-
-sys.path.insert(0, str(Path(__file__).parent))
-from real_workloads import NAMES, SLOW_NAMES, make_tiny
 
 BATCH_SIZE, STEPS = 14, 5
 

@@ -158,6 +158,54 @@ def test_parked_states_beyond_the_limit_go_to_checkpoints_and_come_back(toy, eng
         assert one.rows + two.rows == whole.rows
 
 
+def count_beginnings(engine, monkeypatch):
+    """A list that grows with every trial that the engine begins from its seed."""
+    begun = []
+    init = engine._programs.init
+    monkeypatch.setattr(engine._programs, "init", lambda *args: begun.append(args) or init(*args))
+    return begun
+
+
+def test_a_shelved_trial_goes_on_from_its_last_state(toy, engine_of, tmp_path, monkeypatch):
+    expected = engine_of(toy).advance([task(1), task(2)])
+    first = engine_of(toy, checkpoint_dir=tmp_path)
+    parts = first.advance([task(1, until=20), task(2, until=20)])
+    first.save(1)
+    for trial_id in (1, 2):
+        first.shelve(trial_id, 20)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.npz", "2.npz"]
+    second = engine_of(toy, checkpoint_dir=tmp_path)
+    begun = count_beginnings(second, monkeypatch)
+    rests = second.advance([task(1, from_step=20), task(2, from_step=20)])
+    assert begun == []
+    for whole, part, rest in zip(expected, parts, rests, strict=True):
+        assert part.rows + rest.rows == whole.rows
+
+
+def test_measurements_beyond_the_end_of_a_shelved_trial_need_no_training(toy, engine_of, tmp_path, monkeypatch):
+    first = engine_of(toy, checkpoint_dir=tmp_path)
+    (whole,) = first.advance([task(1)])
+    first.shelve(1, 20)  # as in a race that ended at step 20, when the trial had gone to 40
+    second = engine_of(toy, checkpoint_dir=tmp_path)
+    begun = count_beginnings(second, monkeypatch)
+    (rest,) = second.advance([task(1, from_step=20)])
+    assert begun == []
+    assert rest.rows == whole.rows[3:]
+
+
+def test_only_who_is_as_far_as_the_end_puts_a_trial_on_the_shelf(toy, engine_of, tmp_path):
+    ahead, behind, other = (engine_of(toy, checkpoint_dir=tmp_path) for _ in range(3))
+    ahead.advance([task(1, until=20)])
+    behind.advance([task(1, until=10)])
+    ahead.shelve(1, 20)
+    kept = (tmp_path / "1.npz").read_bytes()
+    behind.shelve(1, 20)
+    other.shelve(1, 20)
+    assert (tmp_path / "1.npz").read_bytes() == kept
+    other.forget(1)
+    assert not (tmp_path / "1.npz").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_thousand_trials_do_not_grow_the_process(toy, engine_of):

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from batchscale.runners.session import RunOutcome, RunSettings
     from batchscale.spec import Plan
 
+SHOWN_STATES_BYTES = 100e6
+
 
 def run(
     file: Annotated[Path, typer.Argument(help="The experiment file (TOML).")],
@@ -26,6 +28,12 @@ def run(
     retry_incomplete: Annotated[
         bool, typer.Option("--retry-incomplete", help="Train INCOMPLETE trials of an earlier run again.")
     ] = False,
+    keep_states: Annotated[
+        float,
+        typer.Option(
+            min=0, metavar="GB", help="Disk space for trials' last states: a larger step budget goes on from them."
+        ),
+    ] = 4.0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only what needs attention.")] = False,
 ) -> None:
     """Run an experiment, or continue it: the same command after any stop goes on where it was."""
@@ -34,7 +42,7 @@ def run(
     from batchscale.spec import read_experiment
 
     plan = make_checked_plan(read_experiment(file), data_dir)
-    settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete)
+    settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states)
     outcome = run_shown(plan, out, settings, quiet)
     again = f"batchscale run {file} --out {out}"
     if not report_outcome(outcome, out, again):
@@ -42,7 +50,18 @@ def run(
     from batchscale.cli.closing import print_closing
 
     print_closing(out, plan)
-    typer.echo(f"\nRecords: {out}\nNext:    batchscale analyze {out}")
+    typer.echo(f"\nRecords: {out}{_note_states(out)}\nNext:    batchscale analyze {out}")
+
+
+def _note_states(out: Path) -> str:
+    """What the kept states take, where that is worth knowing."""
+    from batchscale.records.layout import WORKING_FOLDER
+
+    folder = out / WORKING_FOLDER / "checkpoints"
+    num_bytes = sum(path.stat().st_size for path in folder.glob("*/*.npz"))
+    if num_bytes < SHOWN_STATES_BYTES:
+        return ""
+    return f"\nStates:  {num_bytes / 1e9:.1f} GB in {folder}, to train longer from; may be removed"
 
 
 def run_shown(plan: "Plan", out: Path, settings: "RunSettings", quiet: bool) -> "RunOutcome":

@@ -4,7 +4,6 @@ It is the only writer of records, trains nothing itself, and loads no JAX. Every
 tree, so it may be killed at any instant.
 """
 
-import errno
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,12 +11,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from batchscale.errors import RunError, StorageError
-from batchscale.runners.disk import DiskGuard
-from batchscale.runners.dispatch import Dispatch
+from batchscale.runners.disk import FULL, DiskGuard
+from batchscale.runners.dispatch import Choice, Dispatch
 from batchscale.runners.runner import Done, Job, Loss, Lost, Runner
 from batchscale.runners.signals import StopFlag
 from batchscale.runners.study_run import StudyRun
 from batchscale.spec import StopRule
+from batchscale.training.progress import TrialTask
 
 QUEUE = 2
 """How many jobs a worker has at once: it starts the next while the driver takes in the last."""
@@ -28,10 +28,11 @@ HOUSE_S = 0.05
 FULL_DISK_S = 5.0
 """How long a run pauses when a worker found the disk full."""
 
+LAST_STATES_S = 10.0
+"""The longest that a finished run waits for the last states of its trials to be kept."""
+
 WRITING_SHARE = 0.3
 """The share of the time to stop that is kept for the last writing."""
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Result(StrEnum):
@@ -104,6 +105,7 @@ class Driver:
             for outcome in self.runner.wait(0.1 if idle else 0.0):
                 self._hear(outcome)
         self._report(self)
+        self._await_last_states()
         return Result.FINISHED
 
     # --- feeding ---------------------------------------------------------------------------------------------
@@ -124,7 +126,9 @@ class Driver:
         if choice is None:
             return False
         run = choice.run
-        tasks = tuple(run.begin(need) for need in choice.needs)
+        tasks = self._begin(choice)
+        if not tasks:
+            return False
         goal = None if run.study.stop is StopRule.BUDGET else run.study.goal
         job = Job(self._next_job, run.study, tasks, goal, run.facts.population)
         self._next_job += 1
@@ -134,6 +138,15 @@ class Driver:
             self.dispatch.holders[(run.study.batch_size, task.trial_id)] = worker
         self.runner.submit(worker, job)
         return True
+
+    def _begin(self, choice: Choice) -> tuple[TrialTask, ...]:
+        """The tasks of a job; fewer than chosen, or none, if the disk is too full to write down a new trial's id."""
+        tasks: list[TrialTask] = []
+        for need in choice.needs:
+            self._guarded(lambda need=need: tasks.append(choice.run.begin(need)))  # type: ignore[misc]
+            if self.paused is not None:
+                break
+        return tuple(tasks)
 
     # --- hearing ---------------------------------------------------------------------------------------------
 
@@ -202,15 +215,18 @@ class Driver:
         for run in self.runs:
             if not run.done:
                 self._guarded(lambda run=run: run.keep_house(until))  # type: ignore[misc]
-                trials = run.forgettable()
-                if trials:
-                    self._forget(run, trials)
+                self._let_go(run)
 
-    def _forget(self, run: StudyRun, trials: list[int]) -> None:
+    def _let_go(self, run: StudyRun) -> None:
+        """Tell workers what they need not hold any more."""
         size = run.study.batch_size
-        for trial_id in trials:
+        forgotten, shelved = run.forgettable(), run.shelvable()
+        for trial_id in (*forgotten, *shelved):
             self.dispatch.holders.pop((size, trial_id), None)
-        self.runner.forget(size, trials)
+        if forgotten:
+            self.runner.forget(size, forgotten)
+        if shelved:
+            self.runner.shelve(size, shelved)
         if run.done:
             self.runner.forget(size)
 
@@ -219,7 +235,7 @@ class Driver:
         try:
             write()
         except StorageError as error:
-            if error.errno not in _FULL:
+            if error.errno not in FULL:
                 raise
             self.paused = str(error)
 
@@ -230,6 +246,13 @@ class Driver:
             self._report(self)
 
     # --- stopping --------------------------------------------------------------------------------------------
+
+    def _await_last_states(self) -> None:
+        """Let workers put the last trials on the shelf; they have nothing else to do."""
+        self.runner.stop()
+        until = time.monotonic() + LAST_STATES_S
+        while not self.runner.at_rest and time.monotonic() < until:
+            self.runner.wait(0.05)
 
     def _wind_down(self) -> None:
         """Let workers end their jobs and keep their states, as long as there is time; then write what is known.

@@ -7,7 +7,7 @@ the function that the setup names.
 import importlib
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from batchscale.runners.runner import Done, Job, Setup
@@ -37,6 +37,9 @@ class Engine(Protocol):
 
     def save(self, trial_id: int) -> None:
         """Write a checkpoint of a trial that is held in memory."""
+
+    def shelve(self, trial_id: int, step: int) -> None:
+        """Drop a trial that ended at this step from memory; keep its state on disk where there is room."""
 
     def forget(self, trial_id: int) -> None:
         """Drop everything of a trial."""
@@ -83,6 +86,14 @@ class EngineHost:
             self._unsaved_s.pop((batch_size, trial_id), None)
         if not trial_ids:
             self._drop(batch_size)
+
+    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
+        """Drop these trials of a study, by their last steps, from memory; what can be goes on the shelf."""
+        engine = self._engines.get(batch_size)
+        for trial_id, step in steps.items():
+            if engine is not None:
+                engine.shelve(trial_id, step)
+            self._unsaved_s.pop((batch_size, trial_id), None)
 
     def keep(self) -> None:
         """Checkpoint every trial that would be costly to train again: the process is about to end."""

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from batchscale.errors import RunError
 from batchscale.runners.host import EngineHost
@@ -49,6 +49,11 @@ class InlineRunner(Runner):
         """Drop what is held of these trials."""
         if not self._closed:
             self._host.forget(batch_size, trial_ids)
+
+    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
+        """Put these trials on the shelf."""
+        if not self._closed:
+            self._host.shelve(batch_size, steps)
 
     def stop(self) -> None:
         """Let jobs end early and keep states."""

@@ -12,14 +12,14 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from batchscale.errors import RunError
 from batchscale.runners.machine import count_oom_kills, worker_environment
-from batchscale.runners.messages import Answer, Begin, Forget, Kept, Raised, Ready, Retire, Started, Stop
+from batchscale.runners.messages import Answer, Begin, Forget, Kept, Raised, Ready, Retire, Shelve, Started, Stop
 from batchscale.runners.runner import Job, Loss, Lost, Outcome, Runner, Setup
 
 LOG_LINES = 15
@@ -122,6 +122,11 @@ class LocalRunner(Runner):
         """Pass it on to every worker."""
         for worker in self._workers.values():
             self._send(worker, Forget(batch_size, tuple(trial_ids)))
+
+    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
+        """Pass it on to every worker: the one that holds a trial keeps its state."""
+        for worker in self._workers.values():
+            self._send(worker, Shelve(batch_size, steps))
 
     def stop(self) -> None:
         """Pass it on to every worker, once."""

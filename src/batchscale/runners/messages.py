@@ -1,5 +1,6 @@
 """What driver and worker processes say to each other over their pipe, besides jobs and their answers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from batchscale.runners.runner import Done, Loss, Setup
@@ -19,6 +20,14 @@ class Forget:
 
     batch_size: int
     trial_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Shelve:
+    """Drop these trials of a study from memory: they ended at these steps, and might be trained longer one day."""
+
+    batch_size: int
+    steps: Mapping[int, int]
 
 
 @dataclass(frozen=True)

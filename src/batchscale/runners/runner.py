@@ -24,12 +24,17 @@ TRAINING_ENGINE = "batchscale.runners.training_host:make_engine"
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker must know before its first job. ``engine`` names the function that makes a study's engine."""
+    """What a worker must know before its first job.
+
+    ``engine`` names the function that makes a study's engine. ``shelf_bytes`` is what the last states of a study's
+    ended trials may take.
+    """
 
     experiment: Experiment
     data_dir: Path | None = None
     checkpoint_dir: Path | None = None
     engine: str = TRAINING_ENGINE
+    shelf_bytes: int = 0
     options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -117,6 +122,13 @@ class Runner(ABC):
     @abstractmethod
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Tell all workers to drop these trials of a study with their checkpoints; without any, the whole study."""
+
+    @abstractmethod
+    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
+        """Tell all workers to drop these trials, which ended at these steps, from memory, and keep their last states.
+
+        A later run may train them longer from there, or, where a state was not kept, from their seed.
+        """
 
     @abstractmethod
     def stop(self) -> None:

@@ -54,6 +54,11 @@ class Ending:
     step: int
     reason: str
 
+    @property
+    def may_go_on(self) -> bool:
+        """Whether a larger step budget, or more finishers, could train the trial longer."""
+        return self.reason in ("budget", "raced")
+
 
 @dataclass(frozen=True)
 class Need:

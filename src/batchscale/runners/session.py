@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from batchscale.errors import RunError, StudyLockedError
+from batchscale.errors import RunError, StorageError, StudyLockedError
 from batchscale.records.durable import make_folders, storing
 from batchscale.records.filesystem import REAL
 from batchscale.records.layout import WORKING_FOLDER
-from batchscale.runners.disk import DiskGuard, require_room
+from batchscale.runners.disk import FULL, DiskGuard, require_room
 from batchscale.runners.driver import Driver, DriverSettings, Result
 from batchscale.runners.identity import check_folder, claim_folder, read_claim
 from batchscale.runners.inline import InlineRunner
@@ -34,13 +34,17 @@ WANTED_FILES = 16384
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a run is carried out; nothing here changes its records."""
+    """How a run is carried out; nothing here changes its records.
+
+    ``keep_states_gb`` is what the last states of ended trials may take, shared evenly by the studies.
+    """
 
     runner: str = "local"
     workers: int | None = None
     data_dir: Path | None = None
     retries: int = 3
     retry_incomplete: bool = False
+    keep_states_gb: float = 4.0
     engine: str = TRAINING_ENGINE
     engine_options: dict[str, str] = field(default_factory=dict)
 
@@ -118,16 +122,25 @@ def _drive(
 
 
 def _settle(runs: list[StudyRun]) -> None:
-    """Finish what needs no training, so that continuing a finished run starts no workers."""
+    """Finish what needs no training, so that continuing a finished run starts no workers; reopen the rest."""
     for run in runs:
-        while not run.done and not run.ready():
-            run.keep_house(until=float("inf"))
+        try:
+            while not run.done and not run.ready():
+                run.keep_house(until=float("inf"))
+            if not run.done:
+                run.reopen()
+        except StorageError as error:
+            if error.errno not in FULL:  # then the driver pauses and writes it later
+                raise
 
 
 def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSettings, flag: StopFlag) -> Runner:
     working = root / WORKING_FOLDER
     checkpoints = (working / "checkpoints").resolve()
-    setup = Setup(plan.experiment, settings.data_dir, checkpoints, settings.engine, settings.engine_options)
+    shelf_bytes = int(settings.keep_states_gb * 1e9 / len(plan.studies))
+    setup = Setup(
+        plan.experiment, settings.data_dir, checkpoints, settings.engine, shelf_bytes, settings.engine_options
+    )
     if settings.runner == "inline" or all(run.done for run in runs):
         for name, value in single_threaded(os.environ.get("XLA_FLAGS", "")).items():
             os.environ[name] = value  # the same arithmetic as in a worker, so that the records are the same

@@ -46,8 +46,10 @@ class StudyRun:
         self._busy: set[int] = set()
         self._to_commit: deque[tuple[int, Ending]] = deque()
         self._to_forget: list[int] = []
+        self._to_shelve: dict[int, int] = {}
         self._points: dict[int, dict[str, float]] = {}
         self._ready: list[Need] | None = None
+        self._facts_due = False
         self._load(retry)
 
     # --- what is there ---------------------------------------------------------------------------------------
@@ -132,10 +134,9 @@ class StudyRun:
         ledger = self.facts.ledger
         trial_id = ledger.trial_id(self.search, point)
         if trial_id is None:
-            ledger.extend(self.search, point, self._next_id())
+            trial_id = self._next_id()
+            ledger.extend(self.search, point, trial_id)
             self.write_facts()
-            trial_id = ledger.trial_id(self.search, point)
-        assert trial_id is not None
         return trial_id
 
     def _next_id(self) -> int:
@@ -145,6 +146,7 @@ class StudyRun:
 
     def begin(self, need: Need) -> TrialTask:
         """The task for a need, which is busy from now on."""
+        self._write_due_facts()
         trial_id = self.trial_id(need.point)
         known = self._known(trial_id)
         self._busy.add(need.point)
@@ -207,6 +209,7 @@ class StudyRun:
 
     def keep_house(self, until: float) -> None:
         """Write what is due, as long as the monotonic clock is before ``until``; at least one thing."""
+        self._write_due_facts()
         if self._store.journal_due:
             self._store.write_journals(until)
         while self._to_commit:
@@ -240,16 +243,36 @@ class StudyRun:
         known.recorded = ending.step
         known.step = max(known.step, ending.step)
         self.state.changed()
-        self._to_forget.append(trial_id)
+        if ending.may_go_on:
+            self._to_shelve[trial_id] = ending.step
+        else:
+            self._to_forget.append(trial_id)
 
     def forgettable(self) -> list[int]:
-        """The trials recorded or dropped since the last call: engines need not hold them any more."""
+        """The trials that came to their end or were dropped since the last call: no engine will see them again."""
         trials, self._to_forget = self._to_forget, []
         return trials
 
+    def shelvable(self) -> dict[int, int]:
+        """The trials recorded since the last call that might be trained longer one day, with their last steps."""
+        steps, self._to_shelve = self._to_shelve, {}
+        return steps
+
     def write_facts(self) -> None:
-        """Bring ``study.json`` up to date."""
+        """Bring ``study.json`` up to date; if the disk refuses, before anything else is trained or recorded."""
+        self._facts_due = True
         self._writer.update(self.facts.to_record(self.study, self.experiment))
+        self._facts_due = False
+
+    def _write_due_facts(self) -> None:
+        if self._facts_due:
+            self.write_facts()
+
+    def reopen(self) -> None:
+        """More is asked of a study that may have ended before: what was said of it then does not hold any more."""
+        if self.facts.verdict:
+            self.facts.verdict = {}
+            self.write_facts()
 
     def close(self) -> None:
         """Give back the study's lock."""
@@ -275,9 +298,9 @@ class StudyRun:
         moved = verdict.next_space != spaces[-1] or not verdict.edges
         if verdict.next_space is not None and moved and len(spaces) <= self.experiment.search.repeats:
             self.facts.ledger.open_search(verdict.next_space, self._next_id(), verdict.reason or "")
-            self.write_facts()
             self._states.append(SearchState(self._rules(-1)))
             self._enter(len(self._states) - 1)
+            self.write_facts()
             return
         self._end_study(verdict)
 

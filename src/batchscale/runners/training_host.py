@@ -14,7 +14,7 @@ from batchscale.workloads.workload import Workload
 def make_engine(setup: Setup, study: Study, population: int | None) -> Engine:
     """The engine of a study; the workload's data is read once per process."""
     checkpoints = setup.checkpoint_dir / str(study.batch_size) if setup.checkpoint_dir else None
-    settings = EngineSettings(checkpoint_dir=checkpoints, population=population)
+    settings = EngineSettings(checkpoint_dir=checkpoints, population=population, max_shelf_bytes=setup.shelf_bytes)
     workload = _load(_Key(setup.experiment.workload, setup.data_dir))
     return StudyEngine(workload, study, setup.experiment.evaluation, settings)
 

@@ -4,7 +4,6 @@ It lives exactly as long as the driver's end of the pipe: when that closes, for 
 once. Signals that a terminal or a scheduler sends to the whole process group are left to the driver.
 """
 
-import errno
 import os
 import queue
 import signal
@@ -17,19 +16,20 @@ from typing import Any
 import psutil
 
 from batchscale.errors import BatchscaleError
+from batchscale.runners.disk import FULL
 from batchscale.runners.host import EngineHost
-from batchscale.runners.messages import Answer, Begin, Forget, Kept, Raised, Ready, Reply, Retire, Started, Stop
+from batchscale.runners.messages import Answer, Begin, Forget, Kept, Raised, Ready, Reply, Retire, Shelve, Started, Stop
 from batchscale.runners.runner import Job, Loss
 
 MAX_REASON = 2000
-_DISK_FULL = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+_DISK_FULL = tuple(os.strerror(number) for number in FULL)
 _LEFT_TO_THE_DRIVER = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 def explain_error(error: BaseException) -> tuple[Loss, str]:
     """What an exception of a trial means for its job, and the words for it."""
     text = f"{type(error).__name__}: {error}"
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = isinstance(error, OSError) and error.errno in FULL
     if full or any(words in text for words in _DISK_FULL):  # before memory: the checkpoint library says both alike
         return Loss.DISK_FULL, text[:MAX_REASON]
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
@@ -63,6 +63,8 @@ class Worker:
                 self._run(host, message)
             elif isinstance(message, Forget):
                 host.forget(message.batch_size, message.trial_ids)
+            elif isinstance(message, Shelve):
+                host.shelve(message.batch_size, message.steps)
             else:
                 host.keep()
                 self._say(Kept())

@@ -47,7 +47,7 @@ class CheckpointStore:
         folder = self._folder / str(trial_id)
         if (folder / str(step)).exists():
             return
-        facts = {"identity": saved.identity, "rows": [_to_json(step, values) for step, values in saved.rows.items()]}
+        facts = {"identity": saved.identity, "rows": [row_to_json(step, values) for step, values in saved.rows.items()]}
         self._checkpointer.save(
             folder / str(step),
             args=ocp.args.Composite(
@@ -91,7 +91,7 @@ class CheckpointStore:
         shapes = [np.shape(leaf) for leaf in jax.tree.leaves(found.state)]
         if shapes != [np.shape(leaf) for leaf in jax.tree.leaves(template)]:
             return None
-        rows = dict(_from_json(row) for row in found.facts["rows"])
+        rows = dict(row_from_json(row) for row in found.facts["rows"])
         return SavedTrial(TrialState(*found.state), rows, found.facts["identity"])
 
     def _steps(self, trial_id: int) -> list[int]:
@@ -111,10 +111,11 @@ class CheckpointStore:
             self.forget(next(iter(self._sizes)))
 
 
-def _to_json(step: int, values: Mapping[str, float]) -> list[Any]:
-    # JSON has no NaN and no infinity: those are stored by their names
+def row_to_json(step: int, values: Mapping[str, float]) -> list[Any]:
+    """A row as JSON, which has no NaN and no infinity: those are stored by their names."""
     return [step, {name: value if math.isfinite(value) else str(value) for name, value in values.items()}]
 
 
-def _from_json(row: list[Any]) -> Row:
+def row_from_json(row: list[Any]) -> Row:
+    """The row that `row_to_json` stored."""
     return row[0], {name: float(value) for name, value in row[1].items()}

@@ -1,7 +1,8 @@
 """The slots of a population: which trial sits where, and what becomes of those that must leave.
 
-States of trials that are not in a slot are parked in host memory, and beyond a limit in checkpoints. A trial that is
-in none of the three starts from its seed again: where it ran never changes its results.
+States of trials that are not in a slot are parked in host memory, and beyond a limit in checkpoints; those of ended
+trials lie on the shelf. A trial that is in none of them starts from its seed again: where it ran never changes its
+results.
 """
 
 from collections import OrderedDict
@@ -15,6 +16,7 @@ import numpy as np
 
 from batchscale.training.checkpoints import CheckpointStore, SavedTrial
 from batchscale.training.loop import make_enter, take_member
+from batchscale.training.shelf import Shelf
 from batchscale.training.state import TrialState
 
 
@@ -32,11 +34,19 @@ class Trial:
 class Population:
     """A fixed number of slots on the device, with a parking place."""
 
-    def __init__(self, template: TrialState, slots: int, store: CheckpointStore | None, max_parked_bytes: int) -> None:
+    def __init__(
+        self,
+        template: TrialState,
+        slots: int,
+        store: CheckpointStore | None,
+        max_parked_bytes: int,
+        shelf: Shelf | None = None,
+    ) -> None:
         self.slots = slots
         self._template = jax.tree.map(np.asarray, template)
         self.state: TrialState = jax.tree.map(lambda leaf: jnp.asarray(np.stack([leaf] * slots)), self._template)
         self._store = store
+        self._shelf = shelf
         self._slot_of: OrderedDict[int, int] = OrderedDict()  # trial id → slot, least recently used first
         self._parked: OrderedDict[int, TrialState] = OrderedDict()
         member_bytes = max(1, sum(leaf.nbytes for leaf in jax.tree.leaves(self._template)))
@@ -50,7 +60,7 @@ class Population:
         return self._slot_of[trial_id]
 
     def find(self, trial_id: int, identity: str) -> Trial | None:
-        """The trial if its state is in memory or checkpointed and belongs to the same metaparameters and seed."""
+        """The trial if its state is in memory, in a checkpoint or on the shelf, and its metaparameters are the same."""
         trial = self._trials.get(trial_id)
         if trial is not None and trial.identity != identity:
             self.forget(trial_id)
@@ -60,8 +70,10 @@ class Population:
         return self.restore(trial_id, identity)
 
     def restore(self, trial_id: int, identity: str) -> Trial | None:
-        """The trial from its newest checkpoint, parked; None if it has none."""
+        """The trial from its newest checkpoint, or else from the shelf, parked; None if it is in neither."""
         saved = self._store.restore(trial_id, self._template, identity) if self._store else None
+        if saved is None and self._shelf is not None:
+            saved = self._shelf.read(trial_id, self._template, identity)
         if saved is None:
             return None
         self._slot_of.pop(trial_id, None)
@@ -91,15 +103,35 @@ class Population:
         """Writes a checkpoint of a trial in memory."""
         if self._store is not None:
             trial = self._trials[trial_id]
-            self._store.save(trial_id, SavedTrial(self._member(trial_id), trial.rows, trial.identity))
+            self._store.save(trial_id, self._saved(trial))
+
+    def shelve(self, trial_id: int, step: int) -> None:
+        """Puts a trial that ended at this step on the shelf, in place of its checkpoints, and drops it from memory.
+
+        One that is not in memory, or not that far, is somebody else's to put there.
+        """
+        if self.holds(trial_id) and self._trials[trial_id].step >= step:
+            if self._shelf is not None:
+                self._shelf.put(trial_id, self._saved(self._trials[trial_id]))
+            if self._store is not None:
+                self._store.forget(trial_id)
+        self._drop(trial_id)
 
     def forget(self, trial_id: int) -> None:
         """Drops everything of a trial."""
+        self._drop(trial_id)
+        if self._store is not None:
+            self._store.forget(trial_id)
+        if self._shelf is not None:
+            self._shelf.remove(trial_id)
+
+    def _drop(self, trial_id: int) -> None:
         self._slot_of.pop(trial_id, None)
         self._parked.pop(trial_id, None)
         self._trials.pop(trial_id, None)
-        if self._store is not None:
-            self._store.forget(trial_id)
+
+    def _saved(self, trial: Trial) -> SavedTrial:
+        return SavedTrial(self._member(trial.trial_id), trial.rows, trial.identity)
 
     def holds(self, trial_id: int) -> bool:
         """Whether the trial's state is in memory."""

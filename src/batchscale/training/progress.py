@@ -64,7 +64,8 @@ class EngineSettings:
 
     ``checkpoint_dir`` may be a remote path; None keeps states in memory only. ``microbatch`` and ``population`` None
     let the engine choose. ``memory_bytes`` is what one process may use (None: its share of the machine).
-    ``chunk_s`` bounds how long the device runs before ``should_stop`` is asked again.
+    ``max_shelf_bytes`` is for the last states of ended trials. ``chunk_s`` bounds how long the device runs before
+    ``should_stop`` is asked again.
     """
 
     checkpoint_dir: str | Path | None = None
@@ -76,6 +77,7 @@ class EngineSettings:
     checkpoint_interval_s: float = 60.0
     max_checkpoint_bytes: int = 20 * 2**30
     max_parked_bytes: int = 2 * 2**30
+    max_shelf_bytes: int = 2**29
     memory_bytes: int | None = None
     chunk_s: float = 1.0
 

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from batchscale.training.compilation import use_compilation_cache
 from batchscale.training.population import Population, Trial, note
 from batchscale.training.programs import Programs
 from batchscale.training.progress import EngineSettings, Row, TrialProgress, TrialTask
+from batchscale.training.shelf import Shelf
 from batchscale.training.stopwatch import Stopwatch
 from batchscale.workloads.optimizer_facts import NEUTRAL
 from batchscale.workloads.workload import Workload
@@ -55,13 +57,17 @@ class StudyEngine:
         self._programs = Programs(workload, study, evaluation, self._settings)
         self._evaluation_steps = study.evaluation_steps
         self._wanted = frozenset(study.evaluation_steps)
-        store = None
-        if self._settings.checkpoint_dir is not None:
-            store = CheckpointStore(self._settings.checkpoint_dir, self._settings.max_checkpoint_bytes)
-        self._population = Population(
-            self._programs.template, self.population_size, store, self._settings.max_parked_bytes
-        )
+        self._population = self._make_population()
         self._stopwatch = Stopwatch(study.batch_size)
+
+    def _make_population(self) -> Population:
+        settings = self._settings
+        store = shelf = None
+        if settings.checkpoint_dir is not None:
+            store = CheckpointStore(settings.checkpoint_dir, settings.max_checkpoint_bytes)
+            if "://" not in str(settings.checkpoint_dir):
+                shelf = Shelf(Path(settings.checkpoint_dir), settings.max_shelf_bytes)
+        return Population(self._programs.template, self.population_size, store, settings.max_parked_bytes, shelf)
 
     @property
     def population_size(self) -> int:
@@ -113,8 +119,12 @@ class StudyEngine:
         trial = self._population.restore(task.trial_id, self._identity(task))
         return None if trial is None else trial.step
 
+    def shelve(self, trial_id: int, step: int) -> None:
+        """Drops a trial that ended at this step from memory; its last state stays on disk if there is room for it."""
+        self._population.shelve(trial_id, step)
+
     def forget(self, trial_id: int) -> None:
-        """Drops state, measurements and checkpoints of a trial: it is finished."""
+        """Drops state, measurements and checkpoints of a trial: it is finished, or not needed."""
         self._population.forget(trial_id)
 
     def _check(self, tasks: Sequence[TrialTask]) -> None:
