@@ -13,6 +13,7 @@ from batchscale.analysis import best_of_n, trial_outcomes
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.curves import STEPS
+from batchscale.figures.edges import join_frames
 from batchscale.figures.layout import (
     NORMAL,
     SMALL,
@@ -75,7 +76,7 @@ def best_of_frame(records: Records, goal: Goal, *, per_study: bool) -> pl.DataFr
         )
         rows = found.with_columns(panel.alias("panel"), size.alias("series"), note.alias("note"))
         frames.append(rows.select(pl.col(column).cast(kind) for column, kind in BEST_OF_FRAME_SCHEMA.items()))
-    return pl.concat(frames) if frames else pl.DataFrame(schema=BEST_OF_FRAME_SCHEMA)
+    return join_frames(frames, BEST_OF_FRAME_SCHEMA, records)
 
 
 def plot_best_of(

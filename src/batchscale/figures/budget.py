@@ -10,6 +10,7 @@ from batchscale.analysis import best_measurement
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.curves import BATCH_SIZE, SHAPES
+from batchscale.figures.edges import join_frames
 from batchscale.figures.layout import (
     NORMAL,
     Chart,
@@ -64,7 +65,7 @@ def budget_frame(
     A batch size enters a budget only if its trials were trained that far.
     """
     frames = [_panel_frame(records, panel, num_train_examples) for panel in panels]
-    return pl.concat(frames) if frames else pl.DataFrame(schema=BUDGET_SCHEMA)
+    return join_frames(frames, BUDGET_SCHEMA, records)
 
 
 def amount_label(amount: float) -> str:

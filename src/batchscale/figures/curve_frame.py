@@ -11,6 +11,7 @@ import polars as pl
 
 from batchscale.analysis import Baseline, regimes, steps_to_result
 from batchscale.errors import BatchscaleError
+from batchscale.figures.edges import join_frames
 from batchscale.figures.names import differing_labels, workload_label
 from batchscale.figures.notes import NOT_REACHED, note_frame, workload_literals, workload_values
 from batchscale.records.frames import Records
@@ -60,7 +61,7 @@ def curves_frame(
 ) -> pl.DataFrame:
     """The points of all panels: a frame of ``CURVE_SCHEMA``, series in the order they are given."""
     frames = [_series_frame(records, panel, series, baseline) for panel in panels for series in panel.series]
-    return pl.concat(frames) if frames else pl.DataFrame(schema=CURVE_SCHEMA)
+    return join_frames(frames, CURVE_SCHEMA, records)
 
 
 def points_frame(points: pl.DataFrame, panel: CurvePanel, baseline: Baseline | str = Baseline.FIRST) -> pl.DataFrame:

@@ -6,6 +6,7 @@ import altair as alt
 import polars as pl
 
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale
+from batchscale.figures.edges import at_edge
 from batchscale.figures.layout import (
     NORMAL,
     Chart,
@@ -76,7 +77,26 @@ def _panel(frame: pl.DataFrame, theme: Theme, normalised: bool, ordered: bool, s
     dots = base.mark_point(size=34, filled=True, opacity=1).encode(
         x=x, y=y, color=colour, shape=shape, tooltip=curve_tooltips(normalised)
     )
-    return layered([perfect, lines, dots], panel_title(title, notes, size.width), size)
+    hollow = [mark.encode(color=colour, shape=shape) for mark in hollow_points(points, theme, x, y)]
+    return layered([perfect, lines, dots, *hollow], panel_title(title, notes, size.width), size)
+
+
+def hollow_points(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """Over the points whose best trial was left at an edge of its search space: hollow ones, which say so."""
+    flagged = at_edge(points)
+    if flagged.is_empty():
+        return []
+    shown = [
+        alt.Tooltip("batch_size:Q", title="batch size", format=","),
+        alt.Tooltip("value:Q", title="value", format=",.6~g"),
+        alt.Tooltip("edge:N", title="best trial at an edge"),
+    ]
+    marks: alt.Chart = (
+        alt.Chart(inline(flagged))
+        .mark_point(size=44, filled=False, fill=theme.ground, opacity=1, strokeWidth=1.8)
+        .encode(x=x, y=y, tooltip=shown)
+    )
+    return [marks]
 
 
 def series_scales(

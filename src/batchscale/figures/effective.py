@@ -9,6 +9,7 @@ import polars as pl
 from batchscale.analysis import best_per_trial
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import log_axis, log_range, log_scale
+from batchscale.figures.edges import join_frames
 from batchscale.figures.layout import (
     SMALL,
     Chart,
@@ -58,7 +59,7 @@ class EffectivePanel:
 def effective_frame(records: Records, panels: Iterable[EffectivePanel]) -> pl.DataFrame:
     """Rate and best value of every COMPLETE trial: a frame of ``EFFECTIVE_SCHEMA``."""
     frames = [_panel_frame(records, panel) for panel in panels]
-    return pl.concat(frames) if frames else pl.DataFrame(schema=EFFECTIVE_SCHEMA)
+    return join_frames(frames, EFFECTIVE_SCHEMA, records)
 
 
 def effective_panels(records: Records, goal: Goal) -> list[EffectivePanel]:

@@ -10,7 +10,8 @@ from batchscale.analysis import Heuristic, add_effective_learning_rate, steps_to
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.curve_frame import CurvePanel, Series
-from batchscale.figures.curves import BATCH_SIZE
+from batchscale.figures.curves import BATCH_SIZE, hollow_points
+from batchscale.figures.edges import join_frames
 from batchscale.figures.layout import (
     NORMAL,
     Chart,
@@ -66,7 +67,7 @@ def metaparameter_frame(
         for panel in panels
         for series in panel.series
     ]
-    return pl.concat(frames) if frames else pl.DataFrame(schema=METAPARAMETER_SCHEMA)
+    return join_frames(frames, METAPARAMETER_SCHEMA, records)
 
 
 def with_effective_rate(trials: pl.DataFrame, fixed_momentum: float | None = None) -> pl.DataFrame:
@@ -159,6 +160,7 @@ def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize) -> Chart:
         *_heuristics(points, theme, x, y),
         base.mark_line(strokeWidth=1.8, color=best).encode(x=x, y=y),
         base.mark_point(size=38, filled=True, opacity=1, color=best).encode(x=x, y=y, tooltip=_tooltips(label)),
+        *(mark.encode(color=alt.value(best)) for mark in hollow_points(points, theme, x, y)),
     ]
     return layered(layers, panel_title(title, notes, size.width), size)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from batchscale.figures.edges import edge_notes
 from batchscale.spec import WorkloadName
 
 NOT_REACHED = "goal not reached"
@@ -29,7 +30,7 @@ def workload_literals(workload: WorkloadName) -> list[pl.Expr]:
 
 
 def panel_notes(frame: pl.DataFrame) -> list[str]:
-    """What a panel lacks, one sentence per kind of lack; the series is named where there are several."""
+    """What a panel lacks, and which best trials lie at an edge; the series is named where there are several."""
     has_series = "series" in frame.columns
     several = has_series and frame["series"].n_unique() > 1
     named = frame.with_columns(pl.lit("").alias("series") if not has_series else pl.col("series").fill_null("")).filter(
@@ -40,4 +41,4 @@ def panel_notes(frame: pl.DataFrame) -> list[str]:
         sizes = ", ".join(f"{size:,}" for size in rows["batch_size"].drop_nulls().unique().sort())
         words = f"{note} at batch size {sizes}" if sizes and note == NOT_REACHED else str(note)
         notes.append(f"{series}: {words}" if several and series else words)
-    return list(dict.fromkeys(notes))
+    return list(dict.fromkeys([*notes, *edge_notes(frame)]))

@@ -13,6 +13,7 @@ import polars as pl
 
 from batchscale.analysis import Outcome, trial_outcomes
 from batchscale.errors import BatchscaleError
+from batchscale.figures.edges import EDGE, with_edges
 from batchscale.figures.layout import (
     Chart,
     PanelSize,
@@ -67,6 +68,13 @@ class SpaceQuestion:
 
 def space_frame(records: Records, question: SpaceQuestion) -> pl.DataFrame:
     """Every trial's place in every range of its study: a frame of ``SPACE_SCHEMA``."""
+    frame = with_edges(_workload_frame(records, question), records)
+    ends = pl.lit(", ") + pl.col(EDGE)
+    of_this_range = ends.str.contains(pl.lit(", ") + pl.col("metaparameter") + pl.lit(" "), literal=True)
+    return frame.with_columns(pl.when(of_this_range).then(pl.col(EDGE)).alias(EDGE))
+
+
+def _workload_frame(records: Records, question: SpaceQuestion) -> pl.DataFrame:
     name = question.workload
     chosen = records.workload(name)
     place = {"panel": workload_label(name), "goal": str(question.goal), **workload_values(name)}

@@ -13,6 +13,7 @@ from batchscale.analysis import best_measurement, steps_to_result
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.curves import BATCH_SIZE, STEPS, series_scales
+from batchscale.figures.edges import join_frames
 from batchscale.figures.layout import (
     NORMAL,
     Chart,
@@ -62,7 +63,7 @@ class SplitPanel:
 def split_frame(records: Records, panels: Iterable[SplitPanel]) -> pl.DataFrame:
     """The points of all panels: a frame of ``SPLIT_SCHEMA``."""
     frames = [_panel_frame(records, panel) for panel in panels]
-    return pl.concat(frames) if frames else pl.DataFrame(schema=SPLIT_SCHEMA)
+    return join_frames(frames, SPLIT_SCHEMA, records)
 
 
 def split_panels(records: Records, goal: Goal, split_by: str, first_trials: int | None = None) -> list[SplitPanel]:

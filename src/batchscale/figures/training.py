@@ -8,6 +8,7 @@ import polars as pl
 
 from batchscale.analysis import best_measurement, steps_to_result
 from batchscale.errors import BatchscaleError
+from batchscale.figures.edges import join_frames
 from batchscale.figures.layout import (
     NORMAL,
     Chart,
@@ -65,7 +66,7 @@ class TrainingPanel:
 def training_frame(records: Records, panels: Iterable[TrainingPanel]) -> pl.DataFrame:
     """Steps and values of the trials of each panel, thinned: a frame of ``TRAINING_SCHEMA``."""
     frames = [_panel_frame(records, panel) for panel in panels]
-    return pl.concat(frames) if frames else pl.DataFrame(schema=TRAINING_SCHEMA)
+    return join_frames(frames, TRAINING_SCHEMA, records)
 
 
 def training_panels(records: Records, goal: Goal) -> list[TrainingPanel]:

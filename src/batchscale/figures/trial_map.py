@@ -13,6 +13,7 @@ import polars as pl
 from batchscale.analysis import Outcome, trial_outcomes
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, superscript
+from batchscale.figures.edges import join_frames
 from batchscale.figures.layout import (
     SMALL,
     Chart,
@@ -72,7 +73,7 @@ def map_frame(
 ) -> pl.DataFrame:
     """All COMPLETE and INFEASIBLE trials of the panels: a frame of ``MAP_SCHEMA``."""
     frames = [_study_frame(records, panel, num_train_examples) for panel in panels]
-    return pl.concat(frames) if frames else pl.DataFrame(schema=MAP_SCHEMA)
+    return join_frames(frames, MAP_SCHEMA, records)
 
 
 def study_panels(records: Records, goal: Goal, budget: Budget | None = None) -> list[MapPanel]:

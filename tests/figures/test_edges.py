@@ -1,0 +1,62 @@
+"""A best trial that a run left at an edge of its search space is flagged in every kind of figure."""
+
+import json
+
+import polars as pl
+import pytest
+from made_records import GOAL, WORKLOAD
+
+from batchscale.figures.edges import edge_notes, with_edges
+from batchscale.figures.kinds import KINDS, FigureRequest
+from batchscale.figures.paper import PAPER_FIGURES
+from batchscale.figures.theme import LIGHT
+from batchscale.records.frames import Records
+from batchscale.spec import Budget, Unit
+
+SIZE = 64
+WORDS = "best trial at an edge"
+
+
+def left_at_edge(records: Records, *parameters: str) -> Records:
+    """The records as if their run had ended with the best trial of one study at the upper ends of these."""
+    edges = [{"parameter": name, "side": "high"} for name in parameters]
+    own = json.dumps({"batchscale": {"goal": str(GOAL), "verdict": {"at_edge": edges, "goal_reached": True}}})
+    here = pl.col("batch_size") == SIZE
+    studies = records.studies.with_columns(pl.when(here).then(pl.lit(own)).otherwise("extra").alias("extra"))
+    return Records(studies, records.trials, records.sources)
+
+
+def drawn_text(kind, records: Records) -> str:
+    budgets = (Budget(2000, Unit.STEPS),) if kind.name == "budget" else ()
+    frame = kind.data(FigureRequest(records, (GOAL,), budgets=budgets))
+    return json.dumps(kind.plot(frame, LIGHT).to_dict())
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_every_kind_of_figure_says_so_and_only_then(name, curve_records):
+    few = curve_records.filter(batch_size=[16, SIZE])
+    assert WORDS in drawn_text(KINDS[name], left_at_edge(few, "learning_rate"))
+    if name != "curve":  # which also flags what lies near an edge without any verdict
+        assert WORDS not in drawn_text(KINDS[name], few)
+
+
+def test_a_panel_of_one_study_names_the_ends_and_one_of_many_the_batch_sizes(curve_records):
+    records = left_at_edge(curve_records.filter(batch_size=[16, SIZE]), "learning_rate", "momentum")
+    sizes = {"dataset": WORKLOAD.dataset, "model": WORKLOAD.model, "optimizer": WORKLOAD.optimizer}
+    rows = with_edges(pl.DataFrame([{**sizes, "batch_size": size} for size in (16, SIZE)]), records)
+    assert rows["edge"].to_list() == [None, "learning_rate high, momentum high"]
+    assert edge_notes(rows) == ["best trial at an edge of its search space at batch size 64"]
+    assert edge_notes(rows.tail(1)) == ["best trial at an edge: learning_rate high, momentum high"]
+    assert edge_notes(rows.head(1)) == []
+
+
+def test_the_range_of_another_metaparameter_is_not_flagged(curve_records):
+    records = left_at_edge(curve_records.filter(batch_size=[16, SIZE]), "momentum")
+    frame = KINDS["space"].data(FigureRequest(records, (GOAL,)))
+    assert set(frame.drop_nulls("edge")["metaparameter"]) == {"momentum"}
+
+
+def test_published_records_are_flagged_nowhere(synthetic):
+    frame = PAPER_FIGURES["paper-1"].data(synthetic)
+    assert frame["edge"].is_null().all()
+    assert len(frame)
