@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
+from batchscale.cli.closing import CurveRow, describe_regimes
 from batchscale.errors import BatchscaleError
 
 GOOD = """
@@ -92,3 +93,28 @@ def test_status_tells_running_from_silent_by_lock_and_clock(tmp_path):
         assert json.loads(invoke("status", tmp_path, "--json").output)["state"] == "running"
         (folder / "status.json").write_text(json.dumps(snapshot(written_at=time.time() - 3600)))
         assert json.loads(invoke("status", tmp_path, "--json").output)["state"].startswith("not heard from since ")
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (
+            {1: 64, 2: 32, 4: 16, 8: 12, 16: 12},
+            "from 1 up to a batch size of 4 doubling the batch halves the steps. Diminishing returns: from 4 to 8 each "
+            "doubling saves less. Maximal data parallelism: beyond 8 nothing more is gained.",
+        ),
+        (
+            {1: 64, 2: 32, 4: 16, 8: 8},
+            "from 1 up to a batch size of 8 doubling the batch halves the steps. Diminishing returns: not reached. "
+            "Maximal data parallelism: not reached, steps still fall at 8.",
+        ),
+        (
+            {4: 253, 16: 304, 64: 100, 256: 80},
+            "not seen, it ends at the smallest batch size measured, 4, or before. Diminishing returns: from 4 to 256 "
+            "each doubling saves less. Maximal data parallelism: not reached, steps still fall at 256.",
+        ),
+    ],
+)
+def test_the_three_regimes_are_said_as_they_are(steps, said):
+    rows = [CurveRow(size, count, 1, 5, 5, 0, ()) for size, count in steps.items()]
+    assert describe_regimes(rows) == f"Perfect scaling: {said}"

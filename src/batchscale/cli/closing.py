@@ -118,15 +118,17 @@ def describe_regimes(rows: list[CurveRow]) -> str:
 
 def _say(found: "Regimes", rows: list[CurveRow]) -> str:
     perfect, useful = found.perfect_scaling_end, found.max_useful_batch_size
-    first, last = (f"{[r.batch_size for r in rows if r.steps][i]:,}" for i in (0, -1))
-    text = f"Perfect scaling: from {first} up to a batch size of {perfect:,} doubling the batch halves the steps. "
-    if not found.max_useful_reached:
-        return (
-            text + f"Diminishing returns: beyond that, up to {last}, each doubling saves less. "
-            f"Maximal data parallelism: not reached, steps still fall at {last}."
-        )
-    if useful > perfect:
+    reached = [row.batch_size for row in rows if row.steps]
+    first, last = reached[0], reached[-1]
+    text = f"Perfect scaling: from {first:,} up to a batch size of {perfect:,} doubling the batch halves the steps. "
+    if perfect == first:
+        text = f"Perfect scaling: not seen, it ends at the smallest batch size measured, {first:,}, or before. "
+    if perfect == last:
+        text += "Diminishing returns: not reached. "
+    elif useful > perfect:
         text += f"Diminishing returns: from {perfect:,} to {useful:,} each doubling saves less. "
     else:
         text += "Diminishing returns: the bend is sharper than the spacing of batch sizes. "
-    return text + f"Maximal data parallelism: beyond {useful:,} nothing more is gained."
+    if found.max_useful_reached:
+        return text + f"Maximal data parallelism: beyond {useful:,} nothing more is gained."
+    return text + f"Maximal data parallelism: not reached, steps still fall at {last:,}."

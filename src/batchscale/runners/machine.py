@@ -1,5 +1,6 @@
 """The machine that trials run on: cores, accelerators, memory, and the environment of a worker process."""
 
+import math
 import os
 import re
 import sys
@@ -16,12 +17,15 @@ _THREAD_VARIABLES = (
 )
 _ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 
+GROUPS = Path("/sys/fs/cgroup")
+OWN_GROUP = Path("/proc/self/cgroup")
+
 
 def count_cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """The cores that this process may use; a container's share of processor time counts as so many, at least one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    shares = [int(share) / int(period) for share, period in _read_groups(r"^(\d+) (\d+)$", "cpu.max")]
+    return max(1, min(cores, *(math.ceil(share) for share in shares))) if shares else cores
 
 
 def count_accelerators() -> int:
@@ -63,16 +67,33 @@ def single_threaded(xla_flags: str = "") -> dict[str, str]:
 
 
 def memory_limit(workers: int) -> int:
-    """The bytes above which a worker is replaced by a fresh process: its fair share of four fifths of the machine."""
-    return int(0.8 * psutil.virtual_memory().total / max(1, workers))
+    """The bytes above which a worker is replaced by a fresh process: its share of 80 % of machine or container."""
+    limits = [int(limit) for (limit,) in _read_groups(r"^(\d+)$", "memory.max")]
+    return int(0.8 * min([psutil.virtual_memory().total, *limits]) / max(1, workers))
 
 
 def count_oom_kills() -> int:
     """How often the system has killed a process of our control group for want of memory; 0 where it does not say."""
+    found = _read_groups(r"^oom_kill (\d+)$", "memory.events")
+    return int(found[0][0]) if found else 0
+
+
+def _read_groups(pattern: str, name: str) -> list[tuple[str, ...]]:
+    """What a file says of our control group and those above it, innermost first; only version 2 of them is read."""
     try:
-        group = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2]
-        events = Path(f"/sys/fs/cgroup/{group}/memory.events").read_text()
+        group = re.search(r"^0::/(.*)$", OWN_GROUP.read_text(), re.MULTILINE)
     except OSError:
-        return 0
-    found = re.search(r"^oom_kill (\d+)$", events, re.MULTILINE)
-    return int(found[1]) if found else 0
+        group = None
+    if group is None:
+        return []
+    found = []
+    for folder in (GROUPS / group[1], *(GROUPS / group[1]).parents):
+        try:
+            match = re.search(pattern, (folder / name).read_text(), re.MULTILINE)
+        except OSError:
+            match = None
+        if match:
+            found.append(match.groups())
+        if folder == GROUPS:
+            break
+    return found
