@@ -4,10 +4,13 @@
 """
 
 import os
+import resource
 import signal
 import sys
 import time
 from pathlib import Path
+
+import psutil
 
 from batchscale.runners.runner import Setup
 from batchscale.spec import Study
@@ -92,6 +95,9 @@ def _misbehave(options, task) -> None:
         raise ValueError("this trial cannot be trained")
     if kind == "memory":
         raise MemoryError("no room")
+    if kind == "allocate":  # more than the process may have, as the system counts it
+        resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + 10**8,) * 2)
+        bytearray(10**9)
     if kind == "hang":
         time.sleep(600)
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
 from fake_engine import divergence_step, error_at
 from protocol_fakes import FAKE_ENGINE, fake_experiment, fake_facts, fake_space, read_studies, read_values, run_fake
@@ -17,7 +18,6 @@ from batchscale.errors import BatchscaleError, RunError, StorageError, StudyLock
 from batchscale.records import read_tree
 from batchscale.records.writer import StudyWriter
 from batchscale.runners import disk
-from batchscale.runners import driver as driver_module
 from batchscale.runners.driver import Result
 from batchscale.runners.session import RunSettings, run_plan
 from batchscale.runners.signals import StopFlag
@@ -289,7 +289,7 @@ def test_all_divergent_has_a_clear_end(tmp_path):
 # --- failures -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mischief", ["kill", "exit", "raise", "memory"])
+@pytest.mark.parametrize("mischief", ["kill", "exit", "raise", "memory", "allocate"])
 def test_a_worker_that_fails_once_leaves_no_trace_in_the_records(tmp_path, mischief):
     run_fake(tmp_path / "whole")
     (tmp_path / "marks").mkdir()
@@ -298,6 +298,29 @@ def test_a_worker_that_fails_once_leaves_no_trace_in_the_records(tmp_path, misch
     assert read_values(tmp_path / "hurt") == read_values(tmp_path / "whole")
     assert sum(outcome.snapshot.failures.values()) >= 2
     assert outcome.snapshot.given_up == 0
+
+
+def test_out_of_memory_lowers_how_many_train_at_once_and_says_so(tmp_path):
+    (tmp_path / "marks").mkdir()
+    options = {"bad_trials": "2", "mischief": "allocate", "once": tmp_path / "marks"}
+    outcome = run_fake(tmp_path / "tree", "local", options=options)
+    assert outcome.snapshot.failures == {"out of memory": 1}
+    assert "from now on 1 worker(s) train at once" in outcome.snapshot.notice
+
+
+def test_open_files_do_not_grow_with_the_number_of_trials(tmp_path, monkeypatch):
+    process = psutil.Process()
+    real = StudyWriter.commit
+    files = []
+
+    def commit(self, *args, **kwargs):
+        files.append(process.num_fds())
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(StudyWriter, "commit", commit)
+    run_fake(tmp_path, trials=100, rule=StopRule.BUDGET)
+    assert len(files) == 200
+    assert max(files) - min(files) <= 4
 
 
 def test_a_trial_that_always_fails_is_incomplete_with_the_reason_and_replaced(tmp_path):
@@ -379,7 +402,6 @@ def test_too_little_free_space_pauses_until_there_is_more(tmp_path, monkeypatch)
     monkeypatch.setattr(disk, "CHECK_EVERY_S", 0.05)
     monkeypatch.setattr(disk.DiskGuard.__init__, "__defaults__", (disk.WATERMARK_BYTES, lambda _p: next(free, 10**12)))
     paused = []
-    monkeypatch.setattr(driver_module.DriverSettings, "report_every_s", 0.0)
     plan = make_plan(fake_experiment(), fake_facts())
     run_plan(plan, tmp_path, RunSettings("inline", engine=FAKE_ENGINE), show=lambda s: paused.append(s.paused))
     assert any(text and "must be" in text for text in paused)

@@ -100,6 +100,21 @@ def test_workers_end_with_a_killed_driver_and_its_lock_is_free_at_once(tmp_path)
 
 
 @pytest.mark.slow
+def test_a_driver_that_was_asleep_keeps_its_folder_and_goes_on(tmp_path):
+    driver = start(tmp_path / "parts", sleep_s=0.02)
+    wait_for_training(tmp_path / "parts", driver)
+    driver.send_signal(signal.SIGSTOP)
+    try:
+        assert driver.poll() is None
+        second = start(tmp_path / "parts")
+        assert second.wait(timeout=60) not in (0, REQUEUE)
+    finally:
+        driver.send_signal(signal.SIGCONT)
+    assert driver.wait(timeout=60) == 0
+    assert read_values(tmp_path / "parts") == whole(tmp_path)
+
+
+@pytest.mark.slow
 def test_random_kills_of_driver_and_workers_leave_the_records_of_an_uninterrupted_run(tmp_path):
     chance = random.Random(4)
     for _ in range(4):

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -31,9 +32,13 @@ repeats = 1
 """
 
 
-def start(tmp_path: Path, folder: str) -> subprocess.Popen:
+LONGER = EXPERIMENT.replace("epochs = 6", "epochs = 12").replace("at_least_steps = 150", "at_least_steps = 400")
+ALL_THE_WAY = ('"race"', '"budget"')
+
+
+def start(tmp_path: Path, folder: str, text: str = EXPERIMENT) -> subprocess.Popen:
     file = tmp_path / "experiment.toml"
-    file.write_text(EXPERIMENT)
+    file.write_text(text)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     words = ["run", str(file), "--out", str(tmp_path / folder), "--workers", "2", "--retries", "50", "--quiet"]
     return subprocess.Popen(
@@ -52,17 +57,26 @@ def wait_for_training(root: Path, driver: subprocess.Popen, since: float) -> boo
     return False
 
 
-def torture(tmp_path: Path, driver_kills: int, worker_kills: int) -> int:
+def torture(
+    tmp_path: Path, driver_kills: int, worker_kills: int, text: str = EXPERIMENT, first: Path | None = None
+) -> int:
     """Kill until both counts are reached, starting again whenever a run ends; gives how many runs ended by themselves.
 
-    Three of four kills come while trials train, the rest at any moment, starting up included: kills at plainly random
-    moments on a busy machine nearly all hit processes that are still loading.
+    With ``first``, what is run goes on from a copy of that tree. Three of four kills come while trials train, the rest
+    at any moment, starting up included: kills at plainly random moments on a busy machine nearly all hit processes that
+    are still loading.
     """
     chance = random.Random(0)
     left = ["driver"] * driver_kills + ["worker"] * worker_kills
     chance.shuffle(left)
     rounds = in_training = 0
-    driver, since = start(tmp_path, "parts"), time.time()
+
+    def begin() -> tuple[subprocess.Popen, float]:
+        if first is not None and not (tmp_path / "parts").exists():
+            shutil.copytree(first, tmp_path / "parts")
+        return start(tmp_path, "parts", text), time.time()
+
+    driver, since = begin()
     while left:
         trained = chance.random() < 0.75 and wait_for_training(tmp_path / "parts", driver, since)
         time.sleep(chance.uniform(0.0, 1.0 if trained else 4.0))
@@ -70,7 +84,7 @@ def torture(tmp_path: Path, driver_kills: int, worker_kills: int) -> int:
             assert driver.returncode == 0
             rounds += 1
             (tmp_path / "parts").rename(tmp_path / f"finished-{rounds}")  # another one takes the remaining kills
-            driver, since = start(tmp_path, "parts"), time.time()
+            driver, since = begin()
             continue
         victims = [psutil.Process(driver.pid)] if left[-1] == "driver" else psutil.Process(driver.pid).children()
         if not victims:
@@ -82,14 +96,14 @@ def torture(tmp_path: Path, driver_kills: int, worker_kills: int) -> int:
         in_training += trained
         if left.pop() == "driver":
             driver.wait()
-            driver, since = start(tmp_path, "parts"), time.time()
+            driver, since = begin()
     assert driver.wait(timeout=600) == 0
     assert in_training >= (driver_kills + worker_kills) // 3
     return rounds
 
 
-def compare(tmp_path: Path, rounds: int) -> None:
-    assert start(tmp_path, "whole").wait(timeout=600) == 0
+def compare(tmp_path: Path, rounds: int, text: str = EXPERIMENT) -> None:
+    assert start(tmp_path, "whole", text).wait(timeout=600) == 0
     expected = read_values(tmp_path / "whole")
     assert len(expected) >= 24
     for folder in ["parts", *(f"finished-{n}" for n in range(1, rounds + 1))]:
@@ -107,6 +121,16 @@ def test_a_few_kills_leave_the_records_of_an_uninterrupted_run(tmp_path):
 def test_some_kills_leave_the_records_of_an_uninterrupted_run(tmp_path):
     rounds = torture(tmp_path, driver_kills=5, worker_kills=5)
     compare(tmp_path, rounds)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_some_kills_while_finished_trials_train_longer_leave_the_same_records(tmp_path):
+    short, longer = (text.replace(*ALL_THE_WAY) for text in (EXPERIMENT, LONGER))
+    assert start(tmp_path, "short", short).wait(timeout=600) == 0
+    shutil.copytree(tmp_path / "short", tmp_path / "whole")
+    rounds = torture(tmp_path, driver_kills=5, worker_kills=5, text=longer, first=tmp_path / "short")
+    compare(tmp_path, rounds, longer)
 
 
 @pytest.mark.torture
