@@ -504,6 +504,15 @@ def test_a_folder_whose_claim_is_damaged_still_knows_its_experiment(tmp_path, te
     assert run_fake(tmp_path, trials=4).result is Result.FINISHED
 
 
+@pytest.mark.parametrize(
+    "settings", [{"keep_states_gb": float("nan")}, {"keep_states_gb": float("inf")}, {"keep_states_gb": -1.0}]
+)
+def test_absurd_settings_are_refused_before_anything_is_written(tmp_path, settings):
+    with pytest.raises(RunError, match="from 0"):
+        run_fake(tmp_path / "new", settings=settings)
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_disk_that_cannot_hold_the_records_is_refused_before_anything_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda _path: Usage(10**12, 10**12, disk.WATERMARK_BYTES + 1000))
     with pytest.raises(RunError, match="Free some space"):

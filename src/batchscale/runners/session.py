@@ -4,6 +4,7 @@ Everything that can be found wrong is found before the first trial starts and be
 """
 
 import contextlib
+import math
 import os
 import resource
 import time
@@ -85,6 +86,8 @@ def run_plan(
         raise RunError(f"A runner is one of {', '.join(RUNNERS)}. Found '{settings.runner}'.")
     if settings.workers is not None and settings.workers < 1:
         raise RunError(f"A run has at least 1 worker. Found {settings.workers}.")
+    if not 0 <= settings.keep_states_gb < math.inf:
+        raise RunError(f"--keep-states is a number of gigabytes from 0. Found {settings.keep_states_gb:g}.")
     check_folder(root, plan)
     _allow_many_files()
     if read_claim(root) is None:
