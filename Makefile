@@ -51,6 +51,7 @@ bench: $(STAMP) $(VENV)/.bench ## measure the engine, the archive and the driver
 	$(BIN)/python benchmarks/engine.py --json build/bench/engine.json
 	$(BIN)/python benchmarks/archive.py --work build/bench/archive
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/stop_rules.py
 
 # PyTorch is for comparison only: where it cannot be installed, the benchmark says so and leaves it out.
 $(VENV)/.bench: $(STAMP)
