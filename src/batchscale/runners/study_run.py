@@ -249,12 +249,12 @@ class StudyRun:
             self._to_forget.append(trial_id)
 
     def forgettable(self) -> list[int]:
-        """The trials that came to their end or were dropped since the last call: no engine will see them again."""
+        """The trials that came to their end since the last call: no engine will see them again."""
         trials, self._to_forget = self._to_forget, []
         return trials
 
     def shelvable(self) -> dict[int, int]:
-        """The trials recorded since the last call that might be trained longer one day, with their last steps."""
+        """The trials ended or dropped since the last call that a later run might go on with, and how far they went."""
         steps, self._to_shelve = self._to_shelve, {}
         return steps
 
@@ -305,13 +305,13 @@ class StudyRun:
         self._end_study(verdict)
 
     def _drop_unneeded(self) -> None:
-        """Points that were started in case they were needed leave no trace."""
+        """Points that were started in case they were needed leave no records; more trials might need their states."""
         count = self.state.count()
         for point in range(count, len(self.state.points)):
             trial_id = self.facts.ledger.trial_id(self.search, point)
             if trial_id is not None:
                 self._store.discard(trial_id)
-                self._to_forget.append(trial_id)
+                self._to_shelve[trial_id] = 0
         self.state.cut(count)
 
     def _end_study(self, verdict: Verdict) -> None:
