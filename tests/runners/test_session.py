@@ -480,9 +480,85 @@ def test_a_trial_whose_measurements_have_lost_their_end_is_not_trained_further(t
     run_fake(tmp_path, space=slow)
     path = cut_measurements(tmp_path, 0.5)
     damaged = path.read_bytes()
-    with pytest.raises(RunError, match=r"trial 1 can be trained further if .* step 200"):
+    with pytest.raises(RunError, match=r"trial 1 can be trained further if all its 21 measurements up to step 200"):
         run_fake(tmp_path, space=slow, budget=Budget(600, Unit.STEPS))
     assert path.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("damage", ["cut", "gap", "garbage", "empty", "missing"])
+def test_damaged_measurements_keep_only_their_own_study_from_training_longer(tmp_path, damage):
+    slow = fake_space(0.001, 0.015)
+    run_fake(tmp_path, space=slow, rule=StopRule.BUDGET)
+    path = tmp_path / "fake" / "model" / "sgd" / "8" / "2" / "measurements.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    damaged = {
+        "cut": lines[:-1],
+        "gap": lines[:5] + lines[6:],
+        "garbage": [*lines[:5], "what is this?\n", *lines[6:]],
+        "empty": [],
+        "missing": [],
+    }
+    path.write_text("".join(damaged[damage]))
+    if damage == "missing":
+        path.unlink()
+    with pytest.raises(RunError, match=r"trial 2 can be trained further if .*run again(.|\n)*All other studies"):
+        run_fake(tmp_path, space=slow, rule=StopRule.BUDGET, budget=Budget(600, Unit.STEPS))
+    trials = read_trial_steps(tmp_path)
+    assert {steps for (size, _), steps in trials.items() if size == 1} == {600}
+    assert trials[8, 2] == 200
+    assert path.exists() == (damage != "missing")
+    assert damage == "missing" or path.read_text() == "".join(damaged[damage])
+
+
+def read_trial_steps(root: Path) -> dict[tuple[int, int], int]:
+    files = [path for path in root.rglob("metadata.json") if ".batchscale" not in path.parts]
+    return {(int(p.parent.parent.name), int(p.parent.name)): json.loads(p.read_text())["steps"] for p in files}
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "missing", "budgets", "searches", "verdict", "best"])
+def test_a_damaged_study_waits_untouched_while_the_others_run(tmp_path, damage):
+    run_fake(tmp_path, trials=3)
+    study = tmp_path / "fake" / "model" / "sgd" / "8"
+    path = study / ("1/metadata.json" if damage == "best" else "study.json")
+    data = json.loads(path.read_text())
+    if damage == "missing":
+        path.unlink()
+    elif damage in ("budgets", "searches", "verdict", "best"):
+        data["batchscale"][damage] = {"budgets": ["x"], "searches": [], "verdict": 3, "best": "x"}[damage]
+        path.write_text(json.dumps(data))
+    else:
+        path.write_text(damage)
+    before = {p: p.read_bytes() for p in study.rglob("*") if p.is_file()}
+    with pytest.raises(RunError, match=r"/8(.|\n)*run again(.|\n)*All other studies are finished"):
+        run_fake(tmp_path, trials=4)
+    assert {p: p.read_bytes() for p in study.rglob("*") if p.is_file()} == before
+    assert len([size for size, _ in read_trial_steps(tmp_path) if size == 1]) == 4
+
+
+def test_a_trial_that_fails_while_it_trains_longer_is_incomplete_and_can_be_tried_again(tmp_path):
+    options = {"space": fake_space(0.001, 0.015), "batch_sizes": BatchSizes((1,)), "budget": Budget(600, Unit.STEPS)}
+    run_fake(tmp_path, **options | {"budget": Budget(200, Unit.STEPS)})
+    bad = {"bad_trials": "2", "mischief": "raise"}
+    outcome = run_fake(tmp_path, **options, options=bad, settings={"retries": 0})
+    assert outcome.snapshot.given_up == 1
+    trial = read_values(tmp_path)["fake/model/sgd/1", 2]
+    assert (trial["status"], trial["steps"]) == ("INCOMPLETE", 200)
+    assert "cannot be trained" in trial["own"]["failure"]
+    assert len(str(trial["rows"]).splitlines()) == 22
+    run_fake(tmp_path, **options, settings={"retry_incomplete": True})
+    run_fake(tmp_path / "fresh", **options)
+    fresh = read_values(tmp_path / "fresh")["fake/model/sgd/1", 2]
+    assert read_values(tmp_path)["fake/model/sgd/1", 2] == fresh
+
+
+@pytest.mark.parametrize("less", [{"trials": 3}, {"budget": Budget(100, Unit.STEPS)}, {"finishers": 1}])
+def test_less_is_refused_also_when_the_folder_has_lost_what_it_was_asked_for(tmp_path, less):
+    run_fake(tmp_path, finishers=2)
+    next(tmp_path.rglob("experiment.json")).unlink()
+    before = read_values(tmp_path), read_studies(tmp_path)
+    with pytest.raises(RunError, match="may only grow"):
+        run_fake(tmp_path, **({"finishers": 2} | less))
+    assert (read_values(tmp_path), read_studies(tmp_path)) == before
 
 
 def test_a_damaged_trial_keeps_only_its_own_study_from_running(tmp_path):

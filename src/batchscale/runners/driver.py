@@ -15,6 +15,7 @@ from batchscale.runners.disk import FULL, DiskGuard
 from batchscale.runners.dispatch import Choice, Dispatch
 from batchscale.runners.runner import Done, Job, Loss, Lost, Runner
 from batchscale.runners.signals import StopFlag
+from batchscale.runners.study_facts import DamagedStudyError
 from batchscale.runners.study_run import StudyRun
 from batchscale.spec import StopRule
 from batchscale.training.progress import TrialTask
@@ -143,7 +144,7 @@ class Driver:
         """The tasks of a job; fewer than chosen, or none, if the disk is too full to write down a new trial's id."""
         tasks: list[TrialTask] = []
         for need in choice.needs:
-            self._guarded(lambda need=need: tasks.append(choice.run.begin(need)))  # type: ignore[misc]
+            self._guarded(choice.run, lambda need=need: tasks.append(choice.run.begin(need)))  # type: ignore[misc]
             if self.paused is not None:
                 break
         return tuple(tasks)
@@ -174,7 +175,7 @@ class Driver:
         self.dispatch.paces[size].note(done.seconds, steps, done.population)
         if run.facts.population is None:
             run.facts.population = done.population
-            self._guarded(run.write_facts)
+            self._guarded(run, run.write_facts)
 
     def _count_loss(self, job: Job, run: StudyRun, lost: Lost) -> None:
         if lost.loss is Loss.REFUSED:
@@ -214,7 +215,7 @@ class Driver:
             self.paused = "A worker found the disk full. Free some space; the run goes on by itself."
         for run in self.runs:
             if not run.done:
-                self._guarded(lambda run=run: run.keep_house(until))  # type: ignore[misc]
+                self._guarded(run, lambda run=run: run.keep_house(until))  # type: ignore[misc]
                 self._let_go(run)
 
     def _let_go(self, run: StudyRun) -> None:
@@ -230,10 +231,12 @@ class Driver:
         if run.done:
             self.runner.forget(size)
 
-    def _guarded(self, write: Callable[[], None]) -> None:
-        """A full disk is a pause: the same writing is done again when there is room."""
+    def _guarded(self, run: StudyRun, write: Callable[[], None]) -> None:
+        """A full disk is a pause: the same writing is done again when there is room. A damaged study is set aside."""
         try:
             write()
+        except DamagedStudyError as error:
+            run.set_aside(str(error))
         except StorageError as error:
             if error.errno not in FULL:
                 raise
@@ -269,4 +272,4 @@ class Driver:
         until = time.monotonic() + self._stop.seconds_left
         for run in self.runs:
             if time.monotonic() < until:
-                self._guarded(lambda run=run: run.write_journals(until))  # type: ignore[misc]
+                self._guarded(run, lambda run=run: run.write_journals(until))  # type: ignore[misc]

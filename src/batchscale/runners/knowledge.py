@@ -19,7 +19,7 @@ class Knowledge:
     ``step`` is the last measured step (-1: nothing is known yet); ``reached_at`` the first measured step that reaches
     the goal; ``diverged_at`` the optimizer step where training diverged. ``best`` is the best value of the goal's
     metric, smaller is better whatever the direction. ``failed`` is the reason why the trial could not be trained.
-    ``recorded`` is the step that the trial is already recorded to.
+    ``recorded`` is the step that the trial is already recorded to, ``recorded_failed`` whether as INCOMPLETE.
     """
 
     step: int = -1
@@ -28,6 +28,7 @@ class Knowledge:
     best: float = math.inf
     failed: str | None = None
     recorded: int | None = None
+    recorded_failed: bool = False
 
     def learn(self, rows: Iterable[Row], diverged_at: int | None, goal: Goal) -> None:
         """Take in newly measured rows (growing steps, all beyond ``step``) and where training diverged, if it did."""

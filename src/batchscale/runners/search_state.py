@@ -203,8 +203,13 @@ class SearchState:
         return [
             (index, ending)
             for index, (point, ending) in enumerate(zip(self.points, self.endings(), strict=False))
-            if (point.over or point.step >= ending.step) and (point.recorded is None or point.recorded < ending.step)
+            if (point.over or point.step >= ending.step) and not self._is_recorded(point, ending)
         ]
+
+    def _is_recorded(self, point: Knowledge, ending: Ending) -> bool:
+        if point.recorded is None or point.recorded < ending.step:
+            return False
+        return point.recorded_failed or point.failed is None
 
     def _ending(self, point: Knowledge, finish: int) -> Ending:
         if point.failed is not None:

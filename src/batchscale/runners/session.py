@@ -25,7 +25,8 @@ from batchscale.runners.machine import default_workers, memory_limit, single_thr
 from batchscale.runners.runner import TRAINING_ENGINE, Runner, Setup
 from batchscale.runners.signals import StopFlag
 from batchscale.runners.snapshot import LOCK_FILE, Snapshot, take_snapshot, write_snapshot
-from batchscale.runners.study_run import DamagedTrialError, StudyRun, open_study_run
+from batchscale.runners.study_facts import DamagedStudyError
+from batchscale.runners.study_run import StudyRun, open_study_run
 from batchscale.spec import Plan
 
 RUNNERS = ("local", "inline")
@@ -95,6 +96,7 @@ def run_plan(
     with _locked(root), stop or StopFlag() as flag, _opened(root, plan, settings) as (runs, damaged):
         claim_folder(root, plan)
         outcome = _drive(runs, plan, root, settings, _with_notice(show, damaged), flag)
+        damaged += [run.problem for run in runs if run.problem is not None]
     if damaged and outcome.result is Result.FINISHED:
         raise RunError("\n".join(damaged) + "\nAll other studies are finished.")
     return outcome
@@ -132,6 +134,8 @@ def _settle(runs: list[StudyRun]) -> None:
                 run.keep_house(until=float("inf"))
             if not run.done:
                 run.reopen()
+        except DamagedStudyError as error:
+            run.set_aside(str(error))
         except StorageError as error:
             if error.errno not in FULL:  # then the driver pauses and writes it later
                 raise
@@ -161,7 +165,7 @@ def _opened(root: Path, plan: Plan, settings: RunSettings) -> Iterator[tuple[lis
         for study in plan.studies:
             try:
                 run = open_study_run(root, study, plan.experiment, settings.retry_incomplete)
-            except DamagedTrialError as error:
+            except DamagedStudyError as error:
                 damaged.append(str(error))
                 continue
             stack.callback(run.close)

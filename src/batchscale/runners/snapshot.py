@@ -89,7 +89,8 @@ def take_snapshot(driver: "Driver", elapsed_s: float) -> Snapshot:
     left = [_seconds_left(run, driver) for run in driver.runs if not run.done]
     known = [seconds for seconds in left if seconds is not None]
     all_known = len(known) == len(left)
-    notices = driver.runner.notices
+    problems = [run.problem for run in driver.runs if run.problem is not None]
+    notices = [*driver.runner.notices, *problems]
     return Snapshot(
         workload=str(experiment.workload.name),
         goal=str(experiment.goal),
@@ -99,7 +100,7 @@ def take_snapshot(driver: "Driver", elapsed_s: float) -> Snapshot:
         workers=workers,
         steps_per_s=sum(s.trial_steps for s in studies) / max(elapsed_s, 1e-9),
         time_left_s=sum(known) / workers if all_known else None,
-        finished=all(run.done for run in driver.runs),
+        finished=all(run.done and run.problem is None for run in driver.runs),
         paused=driver.paused,
         failures={loss.value: count for loss, count in driver.failures.counts.items()},
         given_up=driver.failures.given_up,

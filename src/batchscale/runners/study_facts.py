@@ -6,13 +6,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from batchscale import __version__
-from batchscale.errors import RecordsError
+from batchscale.errors import RecordsError, RunError, one_line
 from batchscale.records.measurements import MeasurementTable
 from batchscale.records.model import OWN_KEY, Status, StudyRecord, TrialRecord
 from batchscale.runners.identity import FORMAT_VERSION, spec_hash
 from batchscale.runners.knowledge import Knowledge
 from batchscale.runners.ledger import Ledger
 from batchscale.spec import Experiment, ParameterType, SearchSpace, StopRule, Study
+
+
+class DamagedStudyError(RunError):
+    """What is recorded of a study cannot be read: it waits until someone has looked at it, all others go on."""
 
 
 @dataclass
@@ -30,16 +34,29 @@ class StudyFacts:
 
     @classmethod
     def read(cls, record: StudyRecord, where: str) -> "StudyFacts":
-        """The facts of a study that is there already."""
+        """The facts of a study that is there already.
+
+        Raises:
+            RecordsError: it is not ours.
+            DamagedStudyError: it is, and cannot be understood.
+        """
         own = record.extra.get(OWN_KEY)
         if not isinstance(own, Mapping) or "searches" not in own or "budgets" not in own:
             raise RecordsError(
                 f"{where}: this study was not made by 'batchscale run' and cannot be continued. Give another folder."
             )
-        ledger = Ledger.from_json(own["searches"], where)
-        return cls(
-            ledger, [int(steps) for steps in own["budgets"]], own.get("population"), dict(own.get("verdict", {}))
-        )
+        try:
+            ledger = Ledger.from_json(own["searches"], where)
+            budgets = [int(steps) for steps in own["budgets"]]
+            facts = cls(ledger, budgets, own.get("population"), dict(own.get("verdict", {})))
+            if not ledger.searches or not budgets or not isinstance(facts.population, int | None):
+                raise ValueError("no searches, no budgets or no whole number as population")
+        except (RecordsError, TypeError, ValueError) as error:
+            raise DamagedStudyError(
+                f"{where}: what study.json says under '{OWN_KEY}' cannot be understood: {one_line(error)}. Put the "
+                "file back from a copy, or move the folder out of the tree, and run again."
+            ) from None
+        return facts
 
     def to_record(self, study: Study, experiment: Experiment) -> StudyRecord:
         """The ``study.json`` that says all this."""
@@ -103,17 +120,20 @@ def recall(record: TrialRecord) -> Knowledge:
     """What is known of a recorded trial."""
     own = record.extra.get(OWN_KEY)
     facts = own if isinstance(own, Mapping) else {}
-    best = facts.get("best")
+    best, reached_at = facts.get("best"), facts.get("reached_at")
+    if not isinstance(best, float | int | None) or not isinstance(reached_at, int | None):
+        found = one_line(f"best {best!r}, reached_at {reached_at!r}")
+        raise DamagedStudyError(f"trial {record.trial_id}: 'best' and 'reached_at' are numbers or null. Found {found}.")
     known = Knowledge(
         step=record.steps,
-        reached_at=facts.get("reached_at"),
+        reached_at=reached_at,
         best=math.inf if best is None else float(best),
         recorded=record.steps,
     )
     if record.status is Status.INFEASIBLE:
         known.diverged_at = record.steps
     elif record.status is Status.INCOMPLETE:
-        known.failed = str(facts.get("failure", "incomplete"))
+        known.failed, known.recorded_failed = str(facts.get("failure", "incomplete")), True
     return known
 
 

@@ -10,23 +10,28 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
-from batchscale.errors import RunError
-from batchscale.records.model import OWN_KEY, Status, TrialRecord
+from batchscale.errors import RecordsError, RunError
+from batchscale.records.layout import StudyPaths, folder_number
+from batchscale.records.model import OWN_KEY, Status, StudyRecord, TrialRecord, parse_study
 from batchscale.records.opening import open_study
+from batchscale.records.tree import read_file
 from batchscale.records.writer import StudyWriter
 from batchscale.runners.guards import TrialResult, Verdict, judge
 from batchscale.runners.knowledge import Knowledge, Row
 from batchscale.runners.pacing import order_needs
 from batchscale.runners.points import PointStream, trial_seed
 from batchscale.runners.search_state import Ending, Need, SearchRules, SearchState
-from batchscale.runners.study_facts import StudyFacts, recall, record_parameters, trial_facts, with_budgets
+from batchscale.runners.study_facts import (
+    DamagedStudyError,
+    StudyFacts,
+    recall,
+    record_parameters,
+    trial_facts,
+    with_budgets,
+)
 from batchscale.runners.trial_store import TrialStore
 from batchscale.spec import Experiment, StopRule, Study
 from batchscale.training.progress import TrialProgress, TrialTask
-
-
-class DamagedTrialError(RunError):
-    """A recorded trial cannot be read: its study waits until someone has looked at it."""
 
 
 class StudyRun:
@@ -39,8 +44,9 @@ class StudyRun:
         self.experiment = experiment
         self.facts = facts
         self.done = False
+        self.problem: str | None = None
         self._writer = writer
-        self._store = TrialStore(writer)
+        self._store = TrialStore(writer, study.evaluation_steps)
         self._states: list[SearchState] = []
         self._current = 0  # index of the search that trains
         self._busy: set[int] = set()
@@ -56,19 +62,28 @@ class StudyRun:
 
     def _load(self, retry: bool) -> None:
         for trial_id, reason in self._writer.damaged_trials.items():
-            raise DamagedTrialError(
+            raise DamagedStudyError(
                 f"{self._writer.folder}: trial {trial_id} is damaged: {reason} Move its folder out of the tree and run "
                 "again."
             )
         for _ in self.facts.ledger.searches:
             self._states.append(SearchState(self._rules(-1)))
         for trial_id, record in self._writer.committed_trials().items():
-            self._set(trial_id, recall(record))
+            self._set(trial_id, self._recall(record))
             if retry and record.status is Status.INCOMPLETE:
                 self._set(trial_id, self._relearn(self._store.rows(trial_id)))
         for trial_id in self._store.journaled:
             self._known(trial_id).learn(self._store.rows(trial_id), None, self.study.goal)
         self._enter(0)
+
+    def _recall(self, record: TrialRecord) -> Knowledge:
+        try:
+            return recall(record)
+        except DamagedStudyError as error:
+            raise DamagedStudyError(
+                f"{self._writer.folder}: {error} Put its metadata.json back from a copy, or move the trial's folder "
+                "out of the tree, and run again."
+            ) from None
 
     def _relearn(self, rows: list[Row]) -> Knowledge:
         known = Knowledge()
@@ -169,7 +184,7 @@ class StudyRun:
     def learn(self, progress: TrialProgress, seconds: float, hardware: str) -> bool:
         """Take in what a trial did; False if that was nothing, though something was needed."""
         self.release(progress.trial_id)
-        if self.state.decided:
+        if self.done or self.state.decided:
             return True  # it was trained in case it was needed, and it is not
         known = self._known(progress.trial_id)
         before = known.step
@@ -193,7 +208,7 @@ class StudyRun:
     def give_up(self, trial_id: int, reason: str) -> None:
         """A trial cannot be trained: it will be recorded INCOMPLETE with the reason."""
         self.release(trial_id)
-        if not self.state.decided:
+        if not self.done and not self.state.decided:
             self._known(trial_id).failed = reason
             self.state.changed()
             self._queue_commits()
@@ -240,8 +255,9 @@ class StudyRun:
         space = self.facts.ledger.searches[self._current].space
         values = record_parameters(space, self._values(point))
         self._store.commit(TrialRecord(trial_id, ending.status, ending.step, values, {OWN_KEY: own}), rows)
-        known.recorded = ending.step
+        known.recorded, known.recorded_failed = ending.step, known.failed is not None
         known.step = max(known.step, ending.step)
+        known.reached_at = within.reached_at
         self.state.changed()
         if ending.may_go_on:
             self._to_shelve[trial_id] = ending.step
@@ -267,6 +283,10 @@ class StudyRun:
     def _write_due_facts(self) -> None:
         if self._facts_due:
             self.write_facts()
+
+    def set_aside(self, problem: str) -> None:
+        """Do nothing more here in this run: what is recorded needs to be looked at."""
+        self.done, self.problem = True, problem
 
     def reopen(self) -> None:
         """More is asked of a study that may have ended before: what was said of it then does not hold any more."""
@@ -341,15 +361,18 @@ def open_study_run(root: Path, study: Study, experiment: Experiment, retry: bool
 
     Raises:
         StudyLockedError: another process is writing it.
-        DamagedTrialError: one of its trials cannot be read.
-        RecordsError: the study there is damaged or not ours.
+        DamagedStudyError: its file or one of its trials cannot be read.
+        RecordsError: the study there is not ours, or another experiment's.
+        RunError: more was asked of it before.
         StorageError: the file system refuses.
     """
     fresh = StudyFacts(budgets=[study.train_steps])
     fresh.ledger.open_search(study.space, first_trial_id=1)
+    _require_study_file(StudyPaths.of(root, study.workload, study.batch_size), study)
     writer = open_study(root, fresh.to_record(study, experiment))
     try:
         facts = StudyFacts.read(writer.record, str(writer.folder))
+        _require_growth(writer.record, facts, study, experiment, str(writer.folder))
         if study.train_steps > facts.budgets[-1]:
             facts.budgets.append(study.train_steps)
         study = with_budgets(study, experiment, facts)
@@ -360,3 +383,35 @@ def open_study_run(root: Path, study: Study, experiment: Experiment, retry: bool
         writer.close()
         raise
     return run
+
+
+def _require_study_file(paths: StudyPaths, study: Study) -> None:
+    """What was drawn, and where each trial belongs, stands in ``study.json`` only: trials without it must wait."""
+    advice = "Put it back from a copy, or move the folder out of the tree, and run again."
+    if paths.study_file.exists():
+        try:
+            parse_study(read_file(paths.study_file), study.workload, str(paths.study_file))
+        except RecordsError as error:
+            raise DamagedStudyError(f"{error} {advice}") from None
+    elif paths.folder.is_dir() and (trials := [p for p in paths.folder.iterdir() if folder_number(p.name) is not None]):
+        raise DamagedStudyError(
+            f"{paths.study_file}: a study's trials belong to the searches that this file lists. Found {len(trials)} "
+            f"trial(s) without it. {advice}"
+        )
+
+
+def _require_growth(record: StudyRecord, facts: StudyFacts, study: Study, experiment: Experiment, where: str) -> None:
+    """Refuse to ask for less than a study has: the folder's own claim, which says so first, may be lost."""
+    own = record.extra.get(OWN_KEY, {})
+    pairs = {
+        "trials": (own.get("trials"), study.trials),
+        "finishers": (own.get("finishers"), experiment.finishers),
+        "step budget": (facts.budgets[-1], study.train_steps),
+    }
+    lower = [
+        f"{name} {there} there, {asked} asked for"
+        for name, (there, asked) in pairs.items()
+        if isinstance(there, int) and asked < there
+    ]
+    if lower:
+        raise RunError(f"{where}: a study that is there may only grow. Found {'; '.join(lower)}.")

@@ -5,16 +5,16 @@ two synced writes, which is much for a trial of a tenth of a second.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchscale.errors import RunError, one_line
+from batchscale.errors import RecordsError, one_line
 from batchscale.records.measurements import Measurement, MeasurementTable
 from batchscale.records.model import Status, TrialRecord
 from batchscale.records.writer import StudyWriter
 from batchscale.runners.knowledge import Row
-from batchscale.runners.study_facts import table_rows
+from batchscale.runners.study_facts import DamagedStudyError, table_rows
 
 JOURNAL_AFTER_S = 2.0
 """A study's measurements wait in memory until so much training is in them."""
@@ -31,8 +31,9 @@ class _Waiting:
 class TrialStore:
     """Keeps what trials measured until they are committed. A refused write loses nothing and can be repeated."""
 
-    def __init__(self, writer: StudyWriter) -> None:
+    def __init__(self, writer: StudyWriter, evaluation_steps: Sequence[int]) -> None:
         self.writer = writer
+        self._evaluation_steps = evaluation_steps
         self._waiting: dict[int, _Waiting] = {}
         self._journaled = set(writer.running_trials())
         self._waiting_s = 0.0
@@ -98,19 +99,25 @@ class TrialStore:
     def _sound_table(self, trial_id: int) -> MeasurementTable:
         """The measurements of a recorded trial, which must be all there: rows after a gap would hide the damage."""
         record = self.writer.committed_trials()[trial_id]
-        table = self.writer.read_measurements(trial_id)
-        complete = record.status is not Status.COMPLETE or table.steps[-1:] == [record.steps]
-        if table.faults or not complete:
-            found = table.faults[0].found if table.faults else f"{len(table.steps)} rows that end before"
-            raise RunError(
-                f"{self.writer.folder}: trial {trial_id} can be trained further if its measurements go to step "
-                f"{record.steps}, as its metadata.json says. Found {one_line(found)}. "
-                "Move its folder out of the tree and run again."
+        due = [step for step in self._evaluation_steps if step <= record.steps]
+        try:
+            table = self.writer.read_measurements(trial_id)
+            found = str(table.faults[0]) if table.faults else ""
+            if not found and record.status is Status.COMPLETE and list(table.steps) != due:
+                found = f"{len(table.steps)} rows"
+        except RecordsError as error:
+            found = str(error)
+        if found:
+            raise DamagedStudyError(
+                f"{self.writer.folder}: trial {trial_id} can be trained further if all its {len(due)} measurements up "
+                f"to step {record.steps} are there. Found {one_line(found, 300)}. Move its folder out of the tree and "
+                "run again."
             )
         return table
 
     def _journal(self, trial_id: int, waiting: _Waiting) -> None:
         if trial_id not in self._journaled and trial_id in self.writer.committed_trials():
+            self._sound_table(trial_id)
             self.writer.reopen(trial_id)
         self.writer.append(trial_id, [Measurement(*row) for row in waiting.rows], sync=False)
         self._journaled.add(trial_id)
