@@ -83,6 +83,8 @@ class Dispatch:
         return not openers or worker in openers
 
     def _holder(self, run: StudyRun, need: Need) -> int | None:
+        if not self.holders or run.state.step_of(need.point) < 0:
+            return None
         trial_id = run.facts.ledger.trial_id(run.search, need.point)
         return None if trial_id is None else self.holders.get((run.study.batch_size, trial_id))
 
@@ -92,25 +94,25 @@ class Dispatch:
     def _stolen_needs(self, run: StudyRun, worker: int) -> list[Need]:
         """A trial that another worker holds, if that one has others to do: training it anew beats standing idle."""
         held = [need for need in run.ready() if self._holder(run, need) not in (None, worker)]
-        return [min(held, key=lambda need: run.state.get(need.point).step)] if len(held) >= 2 else []
+        return [min(held, key=lambda need: run.state.step_of(need.point))] if len(held) >= 2 else []
 
     def _cut(self, run: StudyRun, needs: list[Need], workers: int) -> tuple[Need, ...]:
         """As many of the needs as make a job, each no further than a slab."""
         pace = self.paces[run.study.batch_size]
-        first = [n for n in needs if self._is_alone(run, n)][:1]
+        first = [n for n in needs if self._is_alone(run, n)][:1] if self.alone else []
         if first:
             return (self._bound(run, first[0], pace),)
-        bounded = [self._bound(run, need, pace) for need in needs]
         share = max(pace.population, math.ceil(len(needs) / max(1, workers)))
         if pace.step_s is None:
-            return tuple(bounded[: min(FIRST_TRIALS, share)])
+            return tuple(self._bound(run, need, pace) for need in needs[: min(FIRST_TRIALS, share)])
         chosen: list[Need] = []
         seconds = 0.0
-        for need in bounded:
-            if len(chosen) >= share or (seconds >= JOB_S and len(chosen) % pace.population == 0):
+        for whole in needs[:share]:
+            if seconds >= JOB_S and len(chosen) % pace.population == 0:
                 break
+            need = self._bound(run, whole, pace)
             chosen.append(need)
-            seconds += pace.step_s * (need.until - max(run.state.get(need.point).step, 0))
+            seconds += pace.step_s * (need.until - max(run.state.step_of(need.point), 0))
         return tuple(chosen)
 
     def _is_alone(self, run: StudyRun, need: Need) -> bool:
@@ -120,7 +122,7 @@ class Dispatch:
     def _bound(self, run: StudyRun, need: Need, pace: Pace) -> Need:
         """The need as far as a slab goes, at least to the next measurement; no further while the cost is unknown."""
         steps = run.study.evaluation_steps
-        step = max(run.state.get(need.point).step, 0)
+        step = max(run.state.step_of(need.point), 0)
         slab = 0 if pace.step_s is None else int(SLAB_S / max(pace.step_s, 1e-9))
         index = max(bisect_right(steps, step + slab) - 1, bisect_right(steps, step))
         return Need(need.point, min(need.until, steps[min(index, len(steps) - 1)]))

@@ -119,7 +119,7 @@ class Driver:
         while fed:  # one job each in turn, so that no worker waits while another's queue fills
             fed = False
             for worker in self.runner.workers:
-                if self.runner.waiting(worker) < QUEUE:
+                if self.runner.waiting(worker) < QUEUE and not self._stop.is_set:
                     fed = self._give(worker) or fed
 
     def _give(self, worker: int) -> bool:

@@ -15,7 +15,7 @@ S(n) only falls with n, so a point that counts goes on counting and "smallest n"
 bounds on S(n) from both sides say which n are certainly too small and how far a trial is certainly needed.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,6 +82,10 @@ class SearchState:
         self.points.extend(Knowledge() for _ in range(point + 1 - len(self.points)))
         return self.points[point]
 
+    def step_of(self, point: int) -> int:
+        """The last measured step of a point; -1 if nothing is known of it."""
+        return self.points[point].step if point < len(self.points) else -1
+
     def put(self, point: int, known: Knowledge) -> None:
         """Replace what is known of a point."""
         self.get(point)
@@ -102,17 +106,19 @@ class SearchState:
 
     def finish(self, count: int) -> int:
         """An upper bound of S(count), exact once every point is known up to it."""
+        if self.rules.stop is not StopRule.RACE:
+            return self.rules.train_steps
         return self._finish([NEVER if point.reached_at is None else point.reached_at for point in self.points[:count]])
 
     def finish_at_least(self, count: int) -> int:
         """A lower bound of S(count): a point that is not over may reach the goal at its next evaluation."""
+        if self.rules.stop is not StopRule.RACE:
+            return self.rules.train_steps
         unstarted = max(0, count - len(self.points))
         started = [self._earliest_goal(point) for point in self.points[:count]]
         return self._finish(started + [self.rules.steps[0]] * unstarted)
 
     def _finish(self, goal_steps: list[int]) -> int:
-        if self.rules.stop is not StopRule.RACE:
-            return self.rules.train_steps
         ordered = sorted([*goal_steps, *self.rules.others_reached])
         enough = len(ordered) >= self.rules.finishers
         return min(ordered[self.rules.finishers - 1], self.rules.train_steps) if enough else self.rules.train_steps
@@ -138,10 +144,13 @@ class SearchState:
 
     def _find_count(self) -> int:
         recorded = max((i + 1 for i, point in enumerate(self.points) if point.recorded is not None), default=0)
-        n = max(min(self.rules.trials, self.rules.max_attempts), recorded)
-        while n < self.rules.max_attempts and self._feasible(n, self.finish_at_least(n)) < self.rules.trials:
-            n += 1
-        return n
+        least = max(min(self.rules.trials, self.rules.max_attempts), recorded)
+        most = max(self.rules.max_attempts, least)
+        # a point that counts goes on counting when n grows, so the n that are enough are all those from some n on
+        return bisect_left(range(most), True, least, key=self._is_enough)
+
+    def _is_enough(self, count: int) -> bool:
+        return self._feasible(count, self.finish_at_least(count)) >= self.rules.trials
 
     def likely_count(self) -> int:
         """The n that replaces every certain divergence at once: later points are started before they must be."""

@@ -115,7 +115,7 @@ def _study_snapshot(run: "StudyRun", driver: "Driver") -> StudySnapshot:
     reached = [point.reached_at for point in points if point.reached_at is not None]
     pace = driver.dispatch.paces[run.study.batch_size]
     known = sum(max(p.step, 0) for p in run.state.points)
-    needed = sum(need.until - max(run.state.get(need.point).step, 0) for need in run.state.needs())
+    needed = sum(need.until - max(run.state.step_of(need.point), 0) for need in run.state.needs())
     return StudySnapshot(
         batch_size=run.study.batch_size,
         search=run.search,
@@ -139,7 +139,7 @@ def _seconds_left(run: "StudyRun", driver: "Driver") -> float | None:
     pace = driver.dispatch.paces[run.study.batch_size]
     if pace.step_s is None:
         return None
-    return pace.step_s * sum(need.until - max(run.state.get(need.point).step, 0) for need in run.state.needs())
+    return pace.step_s * sum(need.until - max(run.state.step_of(need.point), 0) for need in run.state.needs())
 
 
 def write_snapshot(root: Path, snapshot: Snapshot) -> None:

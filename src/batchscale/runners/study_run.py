@@ -56,6 +56,8 @@ class StudyRun:
         self._points: dict[int, dict[str, float]] = {}
         self._ready: list[Need] | None = None
         self._facts_due = False
+        self._news = False  # something was learned since the last look at what is to be recorded
+        self._settled = False  # the current search was decided at that look: what comes now is not needed
         self._load(retry)
 
     # --- what is there ---------------------------------------------------------------------------------------
@@ -184,7 +186,7 @@ class StudyRun:
     def learn(self, progress: TrialProgress, seconds: float, hardware: str) -> bool:
         """Take in what a trial did; False if that was nothing, though something was needed."""
         self.release(progress.trial_id)
-        if self.done or self.state.decided:
+        if self.done or self._settled:
             return True  # it was trained in case it was needed, and it is not
         known = self._known(progress.trial_id)
         before = known.step
@@ -192,7 +194,7 @@ class StudyRun:
         self._store.add(progress.trial_id, rows, progress.timing, seconds, hardware)
         known.learn(rows, progress.diverged_at, self.study.goal)
         self.state.changed()
-        self._queue_commits()
+        self._news = True
         return known.step > before or known.over
 
     def _recorded_metrics(self, values: Mapping[str, float]) -> dict[str, float]:
@@ -208,14 +210,15 @@ class StudyRun:
     def give_up(self, trial_id: int, reason: str) -> None:
         """A trial cannot be trained: it will be recorded INCOMPLETE with the reason."""
         self.release(trial_id)
-        if not self.done and not self.state.decided:
+        if not self.done and not self._settled:
             self._known(trial_id).failed = reason
             self.state.changed()
-            self._queue_commits()
+            self._news = True
 
     def _queue_commits(self) -> None:
         """Trials whose end is certain are recorded: at once when trials end by themselves, else with their search."""
-        if self.study.stop is StopRule.RACE and not self.state.decided:
+        self._news, self._settled = False, self.state.decided
+        if self.study.stop is StopRule.RACE and not self._settled:
             return
         queued = {point for point, _ in self._to_commit}
         self._to_commit.extend((p, ending) for p, ending in self.state.unrecorded() if p not in queued)
@@ -225,6 +228,8 @@ class StudyRun:
     def keep_house(self, until: float) -> None:
         """Write what is due, as long as the monotonic clock is before ``until``; at least one thing."""
         self._write_due_facts()
+        if self._news:
+            self._queue_commits()
         if self._store.journal_due:
             self._store.write_journals(until)
         while self._to_commit:
@@ -237,8 +242,8 @@ class StudyRun:
 
     @property
     def has_work(self) -> bool:
-        """Whether `keep_house` has trials to record."""
-        return bool(self._to_commit)
+        """Whether `keep_house` has something to do."""
+        return bool(self._to_commit) or self._news
 
     def write_journals(self, until: float = float("inf")) -> None:
         """Make what is known survive this process."""
