@@ -11,9 +11,19 @@ from batchscale.runners.snapshot import Snapshot, StudySnapshot
 DONE = StudySnapshot(
     batch_size=8, search=2, done=True, wanted=10, complete=20, infeasible=3, incomplete=0, running=0, reached=5,
     best_steps=1234, front=1300, train_steps=5000, share=1.0, trial_steps=26_000, seconds=10.0,
+    note="at edge: learning_rate high; 2 searches",
 )  # fmt: skip
 GOING = dataclasses.replace(
-    DONE, batch_size=4096, search=1, done=False, complete=4, infeasible=0, running=2, best_steps=None, share=0.5
+    DONE,
+    batch_size=4096,
+    search=1,
+    done=False,
+    complete=4,
+    infeasible=0,
+    running=2,
+    best_steps=None,
+    share=0.5,
+    note=None,
 )
 RUN = Snapshot(
     workload="digits/fc_64/sgd", goal="val/classification_error < 0.1", source="e.toml", written_at=0.0, elapsed_s=75.0,
@@ -38,7 +48,8 @@ def test_the_table_has_a_headline_and_a_row_for_each_study():
     ):
         assert part in headline
     assert "at most 1 h 01 min left" in headline
-    assert first.split() == ["8", "2", "20/20", "3", "5", "1,234", "done"]
+    assert first.split()[:7] == ["8", "2", "20/20", "3", "5", "1,234", "done;"]
+    assert first.rstrip().endswith("done; at edge: learning_rate high; 2 searches")
     assert second.split()[:5] == ["4,096", "1", "4/10", "+2", "0"]
     assert header.index("batch size") + len("batch size") == first.index("8") + 1  # numbers stand under their names
 
@@ -54,7 +65,8 @@ def test_a_log_gets_each_study_once_and_the_state_now_and_then():
         display.show(RUN)
     display.close()
     assert stream.getvalue().splitlines() == [
-        "batch size 8: goal reached after 1,234 steps (20 complete, 3 infeasible, 2 searches)",
+        "batch size 8: goal reached after 1,234 steps (20 complete, 3 infeasible; at edge: learning_rate high; "
+        "2 searches)",
         stream.getvalue().splitlines()[1],
     ]
     assert "\x1b" not in stream.getvalue()

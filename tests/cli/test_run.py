@@ -1,6 +1,11 @@
 """``batchscale run`` and ``batchscale status``: bad input ends in one paragraph before anything runs."""
 
+import fcntl
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +14,7 @@ from typer.testing import CliRunner
 from batchscale.cli.app import make_app
 from batchscale.cli.closing import CurveRow, describe_regimes
 from batchscale.errors import BatchscaleError
+from batchscale.runners.signals import REQUEUE
 
 GOOD = """
 goal = "val/classification_error < 0.1"
@@ -32,6 +38,9 @@ def invoke(*words: object):
         ('model = "fc_64"', 'model = "no_such_model"', "no_such_model"),
         ("classification_error", "perplexity", "perplexity"),
         ("[64]", "[64, 5000]", "must not exceed the training set"),
+        ("trials = 2", "trials = 2\nmetrics = []", "metrics: the goal's metric"),
+        ("trials = 2", "trials = 2\nbudget = { steps = 1000000000000 }", "budget.steps"),
+        ("trials = 2", "trials = 2\nsearch = { max_attempts = 1 }", "search.max_attempts"),
         ('dataset = "digits"', 'dataset = "mnist"', "mnist"),
     ],
 )
@@ -43,6 +52,7 @@ def test_bad_input_is_refused_before_anything_is_written(tmp_path, monkeypatch, 
     result = invoke("run", file, "--out", tmp_path / "out")
     assert isinstance(result.exception, BatchscaleError)
     assert message in str(result.exception)
+    assert "experiment.toml" in str(result.exception) or "mnist" in new
     assert not (tmp_path / "out").exists()
 
 
@@ -77,14 +87,44 @@ def test_status_calls_a_run_without_a_live_lock_stopped_and_changes_nothing(tmp_
     result = invoke("status", tmp_path, "--json")
     found = json.loads(result.output)
     assert (found["state"], found["studies"][0]["best_steps"]) == ("stopped", 40)
+    assert (found["studies"][0]["running"], found["time_left_s"]) == (0, None)  # a dead run trains nothing
     assert "run the same command again" in invoke("status", tmp_path).output
     assert path.read_bytes() == before
 
 
-def test_status_tells_running_from_silent_by_lock_and_clock(tmp_path):
-    import fcntl
-    import time
+@pytest.mark.parametrize(
+    "changes", [{"studies": [{"batch_size": "x"}]}, {"studies": 3}, {"steps_per_s": "fast"}, {"failures": []}]
+)
+def test_a_damaged_status_is_none(tmp_path, changes):
+    (tmp_path / ".batchscale").mkdir()
+    (tmp_path / ".batchscale" / "status.json").write_text(json.dumps(snapshot(**changes)))
+    result = invoke("status", tmp_path)
+    assert isinstance(result.exception, BatchscaleError)
+    assert "Found none" in str(result.exception)
 
+
+def test_a_signal_while_the_command_still_loads_says_requeue(tmp_path):
+    file = tmp_path / "experiment.toml"
+    file.write_text(GOOD)
+    words = [sys.executable, "-m", "batchscale", "run", str(file), "--out", str(tmp_path / "out")]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        while not catches(process.pid, signal.SIGTERM):
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == REQUEUE
+    assert "Go on with" in said
+
+
+def catches(process: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    status = Path(f"/proc/{process}/status").read_text()
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+def test_status_tells_running_from_silent_by_lock_and_clock(tmp_path):
     folder = tmp_path / ".batchscale"
     folder.mkdir()
     with Path(folder / "run.lock").open("w") as lock:

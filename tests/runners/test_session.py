@@ -21,6 +21,7 @@ from batchscale.runners import disk
 from batchscale.runners.driver import Result
 from batchscale.runners.session import RunSettings, run_plan
 from batchscale.runners.signals import StopFlag
+from batchscale.runners.snapshot import read_snapshot
 from batchscale.search import DEFAULT_MARGIN
 from batchscale.spec import BatchSizes, Budget, EvaluationPlan, SearchPlan, StopRule, Unit, make_plan
 
@@ -437,6 +438,53 @@ def test_two_runs_on_one_folder_are_refused(tmp_path):
     finally:
         release.set()
         thread.join()
+
+
+def test_more_asked_of_a_finished_folder_makes_it_unfinished_before_anything_else(tmp_path, monkeypatch):
+    run_fake(tmp_path, trials=3)
+    assert read_snapshot(tmp_path).finished
+    monkeypatch.setattr("batchscale.runners.session._drive", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run_fake(tmp_path, trials=4)
+    assert not read_snapshot(tmp_path).finished
+
+
+def test_a_file_in_the_way_of_the_folder_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for way in ("file", "file/below", "link"):
+        with pytest.raises(RunError, match="which is none"):
+            run_fake(tmp_path / way)
+
+
+def test_a_space_without_ranges_is_not_searched_again(tmp_path):
+    fixed = SearchPlan(repeats=2, fixed={"learning_rate": 0.001})
+    run_fake(tmp_path, batch_sizes=BatchSizes((1,)), search=fixed)
+    own = read_studies(tmp_path)[1]["batchscale"]
+    assert (own["verdict"]["goal_reached"], len(own["searches"])) == (False, 1)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"experiment": {}, "train_steps": {}, "max_attempts": 1},
+        {"experiment": 1, "train_steps": {}, "max_attempts": 1},
+        {"experiment": {"trials": "x", "finishers": 1, "search.repeats": 0}, "train_steps": {}, "max_attempts": 1},
+    ],
+)
+def test_a_claim_of_other_types_is_no_claim(tmp_path, claim):
+    run_fake(tmp_path, trials=3)
+    next(tmp_path.rglob("experiment.json")).write_text(json.dumps(claim))
+    assert run_fake(tmp_path, trials=3).result is Result.FINISHED
+
+
+def test_the_seconds_of_a_trial_that_trains_longer_add_up(tmp_path):
+    slow = fake_space(0.001, 0.015)
+    run_fake(tmp_path, space=slow, batch_sizes=BatchSizes((1,)), options={"sleep_s": 0.005})
+    path = tmp_path / "fake" / "model" / "sgd" / "1" / "1" / "metadata.json"
+    before = json.loads(path.read_text())["batchscale"]["timing"]["seconds"]
+    run_fake(tmp_path, space=slow, batch_sizes=BatchSizes((1,)), budget=Budget(600, Unit.STEPS))
+    assert json.loads(path.read_text())["batchscale"]["timing"]["seconds"] > before > 0.1
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs():

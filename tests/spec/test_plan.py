@@ -84,7 +84,7 @@ def test_studies_have_their_own_streams_unless_paired():
         ("", "", {"metrics": {"classification_error": True}}, "to be maximised, so the goal needs '>'"),
         ("", "", {"splits": ("train",)}, "goal: the metric must be one"),
         ('metrics = ["eror"]', "", {}, "does not report 'eror'"),
-        ('metrics = ["average_precision"]', "", {}, "goal: the metric must be one"),
+        ('metrics = ["average_precision"]', "", {}, "metrics: the goal's metric 'classification_error'"),
         ("evaluation.examples.val = 0", "", {}, "evaluation.examples.val must not be 0"),
         ("", "per_batch_size = { 5 = 1 }", {}, "names batch size 5"),
         ("", "[search]\nfixed = { moment = 0.5 }", {}, "no metaparameter 'moment'; did you mean 'momentum'"),

@@ -13,6 +13,11 @@ def scaling_sentences(found: Regimes, intervals: BoundaryIntervals | None = None
         f"Up to batch size {end:,}{span} steps fall in proportion: train with at least that many examples a step if "
         "your hardware can, it costs no extra computation."
     )
+    if end <= found.smallest_batch_size:
+        first = (
+            f"Already from the smallest batch size measured, {found.smallest_batch_size:,}{span}, steps fall by less "
+            "than in proportion: every larger batch costs extra computation."
+        )
     if not found.max_useful_reached:
         return first, (
             f"Steps still fell at the largest batch size measured ({useful:,}): larger ones may train faster still; "

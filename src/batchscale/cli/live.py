@@ -107,13 +107,13 @@ def _draw_studies(snapshot: "Snapshot") -> "Table":
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("batch size", "search", "trials", "infeasible", "reached", "best steps"):
         table.add_column(name, justify="right")
-    table.add_column("", width=24)
+    table.add_column("", min_width=24)
     for study in snapshot.studies:
         bar = ProgressBar(total=1.0, completed=study.share, width=24)
         trials = f"{study.complete}/{study.wanted * study.search}" + (f" +{study.running}" if study.running else "")
         best = "-" if study.best_steps is None else f"{study.best_steps:,}"
         row = (f"{study.batch_size:,}", str(study.search), trials, str(study.infeasible), str(study.reached), best)
-        table.add_row(*row, "done" if study.done else bar)
+        table.add_row(*row, f"done{f'; {study.note}' if study.note else ''}" if study.done else bar)
     return table
 
 
@@ -143,8 +143,7 @@ def describe_study(study: "StudySnapshot") -> str:
     best = "the goal was not reached" if study.best_steps is None else f"goal reached after {study.best_steps:,} steps"
     counts = f"{study.complete} complete, {study.infeasible} infeasible"
     counts += f", {study.incomplete} incomplete" if study.incomplete else ""
-    again = f", {study.search} searches" if study.search > 1 else ""
-    return f"{best} ({counts}{again})"
+    return f"{best} ({counts}{f'; {study.note}' if study.note else ''})"
 
 
 def duration(seconds: float) -> str:

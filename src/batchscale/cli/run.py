@@ -9,14 +9,26 @@ from batchscale.cli.live import duration, make_display
 
 if TYPE_CHECKING:
     from batchscale.runners.session import RunOutcome, RunSettings
+    from batchscale.runners.signals import StopFlag
     from batchscale.spec import Plan
 
 SHOWN_STATES_BYTES = 100e6
 
 
+def _parse_folder(text: str) -> Path:
+    if not text.strip():
+        raise typer.BadParameter("a folder has a name; found none. Is it a shell variable that is not set?")
+    return Path(text)
+
+
 def run(
     file: Annotated[Path, typer.Argument(help="The experiment file (TOML).")],
-    out: Annotated[Path, typer.Option("--out", help="The folder of the records; a run there is continued.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", parser=_parse_folder, metavar="PATH", help="The folder of the records; a run there is continued."
+        ),
+    ],
     runner: Annotated[
         str, typer.Option(help="Where trials are trained: local (worker processes) or inline.")
     ] = "local",
@@ -37,13 +49,16 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only what needs attention.")] = False,
 ) -> None:
     """Run an experiment, or continue it: the same command after any stop goes on where it was."""
-    from batchscale.runners.preflight import make_checked_plan
-    from batchscale.runners.session import RunSettings
-    from batchscale.spec import read_experiment
+    from batchscale.runners.signals import StopFlag
 
-    plan = make_checked_plan(read_experiment(file), data_dir)
-    settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states)
-    outcome = run_shown(plan, out, settings, quiet)
+    with StopFlag() as stop:  # from the very start: loading and checking take a second or two
+        from batchscale.runners.preflight import make_checked_plan
+        from batchscale.runners.session import RunSettings
+        from batchscale.spec import read_experiment
+
+        plan = make_checked_plan(read_experiment(file), data_dir)
+        settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states)
+        outcome = run_shown(plan, out, settings, quiet, stop)
     again = f"batchscale run {file} --out {out}"
     if not report_outcome(outcome, out, again):
         return
@@ -64,13 +79,15 @@ def _note_states(out: Path) -> str:
     return f"\nStates:  {num_bytes / 1e9:.1f} GB in {folder}, to train longer from; may be removed"
 
 
-def run_shown(plan: "Plan", out: Path, settings: "RunSettings", quiet: bool) -> "RunOutcome":
+def run_shown(
+    plan: "Plan", out: Path, settings: "RunSettings", quiet: bool, stop: "StopFlag | None" = None
+) -> "RunOutcome":
     """Run a plan with a display on standard error."""
     from batchscale.runners.session import run_plan
 
     display = make_display(quiet)
     try:
-        return run_plan(plan, out, settings, display.show)
+        return run_plan(plan, out, settings, display.show, stop)
     finally:
         display.close()
 

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,17 +39,23 @@ def status(
 
 def _look(folder: Path) -> "tuple[Snapshot, str]":
     from batchscale.errors import RunError
+    from batchscale.runners.identity import read_claim
     from batchscale.runners.snapshot import SILENT_AFTER_S, is_running, read_snapshot
 
     snapshot = read_snapshot(folder)
     running = is_running(folder)
     if snapshot is None:
-        hint = "It has only just begun" if running else "Start one with 'batchscale run FILE --out FOLDER'"
+        hint = "Start one with 'batchscale run FILE --out FOLDER'"
+        if read_claim(folder) is not None:
+            hint = "Its records are there; run the same command again to go on"
+        if running:
+            hint = "It has only just begun"
         raise RunError(f"{folder}: a folder that 'batchscale run' writes has a status. Found none. {hint}.")
     if snapshot.finished:
         return snapshot, "finished"
-    if not running:
-        return snapshot, "stopped"
+    if not running:  # then nothing is in training, whatever was the last that was heard
+        studies = tuple(replace(study, running=0) for study in snapshot.studies)
+        return replace(snapshot, studies=studies, time_left_s=None), "stopped"
     # a clock that was set back must not make a silent run look alive for hours: the distance counts, not the sign
     if abs(time.time() - snapshot.written_at) > SILENT_AFTER_S:
         heard = time.strftime("%H:%M", time.localtime(snapshot.written_at))
@@ -77,6 +84,7 @@ def _print(snapshot: "Snapshot", state: str) -> None:
         "reached",
         "best steps",
         "done",
+        "notes",
     )
     rows = [
         (
@@ -90,6 +98,7 @@ def _print(snapshot: "Snapshot", state: str) -> None:
             s.reached,
             s.best_steps,
             f"{s.share:.0%}",
+            s.note or "",
         )
         for s in snapshot.studies
     ]

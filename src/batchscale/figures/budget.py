@@ -23,7 +23,7 @@ from batchscale.figures.layout import (
     panel_title,
 )
 from batchscale.figures.names import metric_label, workload_label
-from batchscale.figures.notes import note_frame, panel_notes, workload_literals, workload_values
+from batchscale.figures.notes import missing_words, note_frame, panel_notes, workload_literals, workload_values
 from batchscale.figures.theme import LIGHT, Theme, series_colours
 from batchscale.records.frames import Records
 from batchscale.spec import Budget, Unit, WorkloadName
@@ -169,7 +169,7 @@ def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize, limits: tuple[flo
     points = frame.drop_nulls("value").filter(pl.col("value").is_finite())
     notes = panel_notes(frame)
     if points.is_empty():
-        return missing_panel(title, "; ".join(notes) or "nothing finite was measured", theme, size)
+        return missing_panel(title, missing_words(frame, "nothing finite was measured"), theme, size)
     labels = points.sort("budget_amount")["series"].unique(maintain_order=True).to_list()
     unit = points["budget_unit"].drop_nulls().unique().to_list()
     colours = series_colours(theme, len(labels), ordered=True)

@@ -52,6 +52,8 @@ CURVE_DETAIL_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "note": pl.String,
 }
 
+AT_EDGE = "best trial at an edge of its search space"
+
 
 def curve_frame(records: Records, goal: Goal, *, baseline: Baseline | str = Baseline.ROBUST) -> pl.DataFrame:
     """The curve of every workload, a panel each: a frame of ``CURVE_DETAIL_SCHEMA``."""
@@ -100,7 +102,7 @@ def point_flags(row: Mapping[str, Any]) -> str | None:
         return None
     flags = []
     if row["at_edge"]:
-        flags.append(f"best trial at an edge of its search space ({row['edge']})")
+        flags.append(f"{AT_EDGE} ({row['edge']})")
     if row["still_moves"]:
         flags.append(str(row["verdict"]))
     if row["extra_searches"]:
@@ -146,6 +148,9 @@ def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize) -> Chart:
     notes = [f"goal: {_goal_words(frame['goal'][0])}", *panel_notes(frame)]
     if points["flags"].drop_nulls().len():
         notes.append("hollow points are to be trusted less")
+    edges = points.filter(pl.col("flags").str.starts_with(AT_EDGE))["batch_size"].sort()
+    if len(edges):
+        notes.append(f"{AT_EDGE} at batch size {', '.join(f'{size:,}' for size in edges)}")
     if points.is_empty():
         return missing_panel(title, "; ".join(panel_notes(frame)), theme, size)
     x_span = log_range(points["batch_size"], margin=0.5)

@@ -23,7 +23,7 @@ from batchscale.figures.layout import (
 )
 from batchscale.figures.metaparameter import EFFECTIVE, with_effective_rate
 from batchscale.figures.names import metaparameter_label, metric_label
-from batchscale.figures.notes import note_frame, panel_notes, workload_literals, workload_values
+from batchscale.figures.notes import missing_words, note_frame, panel_notes, workload_literals, workload_values
 from batchscale.figures.theme import LIGHT, Theme
 from batchscale.figures.trial_map import STAR
 from batchscale.records.frames import Records
@@ -120,7 +120,7 @@ def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize) -> Chart:
     points = frame.drop_nulls("value").filter(pl.col("effective_learning_rate") > 0)
     notes = panel_notes(frame)
     if points.is_empty():
-        return missing_panel(title, "; ".join(notes) or "no positive learning rate", theme, size)
+        return missing_panel(title, missing_words(frame, "no positive learning rate"), theme, size)
     span = log_range(points["effective_learning_rate"], 10, 0.15, 1)
     x = alt.X(
         "effective_learning_rate:Q", scale=log_scale(span), axis=log_axis(metaparameter_label(EFFECTIVE), span, 4)

@@ -31,6 +31,15 @@ def workload_literals(workload: WorkloadName) -> list[pl.Expr]:
 
 def panel_notes(frame: pl.DataFrame) -> list[str]:
     """What a panel lacks, and which best trials lie at an edge; the series is named where there are several."""
+    return list(dict.fromkeys([*_lack_notes(frame), *edge_notes(frame)]))
+
+
+def missing_words(frame: pl.DataFrame, otherwise: str) -> str:
+    """Why a panel is empty, in the notes' words or else in these, and which best trials lie at an edge."""
+    return "; ".join([*(_lack_notes(frame) or [otherwise]), *edge_notes(frame)])
+
+
+def _lack_notes(frame: pl.DataFrame) -> list[str]:
     has_series = "series" in frame.columns
     several = has_series and frame["series"].n_unique() > 1
     named = frame.with_columns(pl.lit("").alias("series") if not has_series else pl.col("series").fill_null("")).filter(
@@ -41,4 +50,4 @@ def panel_notes(frame: pl.DataFrame) -> list[str]:
         sizes = ", ".join(f"{size:,}" for size in rows["batch_size"].drop_nulls().unique().sort())
         words = f"{note} at batch size {sizes}" if sizes and note == NOT_REACHED else str(note)
         notes.append(f"{series}: {words}" if several and series else words)
-    return list(dict.fromkeys([*notes, *edge_notes(frame)]))
+    return list(dict.fromkeys(notes))

@@ -26,7 +26,14 @@ from batchscale.figures.layout import (
     panel_title,
 )
 from batchscale.figures.names import metaparameter_label, workload_label
-from batchscale.figures.notes import NOT_REACHED, note_frame, panel_notes, workload_literals, workload_values
+from batchscale.figures.notes import (
+    NOT_REACHED,
+    missing_words,
+    note_frame,
+    panel_notes,
+    workload_literals,
+    workload_values,
+)
 from batchscale.figures.theme import LIGHT, Theme
 from batchscale.figures.trial_map import BEST, OUTCOME_WORDS, OUTCOMES, outcome_scales
 from batchscale.records.frames import Records
@@ -151,7 +158,9 @@ def _panel(frame: pl.DataFrame, theme: Theme, width: int) -> Chart:
     notes = panel_notes(frame)
     points = frame.drop_nulls("unit")
     if points.is_empty():
-        return missing_panel(title, "; ".join(notes) or "no trial lies in the range", theme, PanelSize(width, 3 * LANE))
+        return missing_panel(
+            title, missing_words(frame, "no trial lies in the range"), theme, PanelSize(width, 3 * LANE)
+        )
     outside = frame["unit"].is_null().sum()
     if outside:
         notes.append(f"{outside:,} trials of an earlier search lie outside this range and are not drawn")

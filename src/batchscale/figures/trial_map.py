@@ -26,7 +26,7 @@ from batchscale.figures.layout import (
     panel_grid,
     panel_title,
 )
-from batchscale.figures.notes import note_frame, panel_notes, workload_literals, workload_values
+from batchscale.figures.notes import missing_words, note_frame, panel_notes, workload_literals, workload_values
 from batchscale.figures.theme import LIGHT, POWER_FONT, Theme
 from batchscale.records.frames import Records
 from batchscale.spec import Budget, Goal, WorkloadName
@@ -151,7 +151,7 @@ def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize, x_span: LogRange,
     points = _drawable(frame)
     notes = panel_notes(frame)
     if points.is_empty():
-        return missing_panel(title, "; ".join(notes) or "no learning rate and momentum are recorded", theme, size)
+        return missing_panel(title, missing_words(frame, "no learning rate and momentum are recorded"), theme, size)
     if not frame["best"].any():
         notes.append("no trial reached the goal")
     x = alt.X("learning_rate:Q", scale=log_scale(x_span), axis=log_axis("learning rate η", x_span, 5, grid=False))

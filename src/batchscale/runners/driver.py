@@ -180,11 +180,14 @@ class Driver:
     def _count_loss(self, job: Job, run: StudyRun, lost: Lost) -> None:
         if lost.loss is Loss.REFUSED:
             raise RunError(lost.reason)
+        for task in job.tasks:
+            run.release(task.trial_id)
+        if self._stop.is_set:
+            return  # a worker that is ended in the middle of a job is no failure
         self.failures.counts[lost.loss] += 1
         self.failures.last = lost.reason
         for task in job.tasks:
             key = (run.study.batch_size, task.trial_id)
-            run.release(task.trial_id)
             if lost.loss is Loss.DISK_FULL:
                 self._full_until = time.monotonic() + FULL_DISK_S
             elif lost.loss is not Loss.NOT_STARTED and len(job.tasks) > 1:

@@ -7,6 +7,7 @@ finishers, searches), continues it; anything else is another experiment and is r
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -22,7 +23,7 @@ FORMAT_VERSION = 1
 EXPERIMENT_FILE = "experiment.json"
 MAX_SHOWN = 12
 
-_CLAIM_KEYS = {"experiment", "train_steps", "max_attempts"}
+_NUMBERS = ("trials", "finishers", "search.repeats")
 _MAY_GROW = ("trials", "finishers", "batch_sizes", "budget", "search.repeats", "search.max_attempts")
 
 
@@ -82,11 +83,17 @@ def check_folder(root: Path, plan: Plan) -> None:
     Raises:
         RunError: the folder belongs to another experiment, or less is asked for than before; says what differs.
     """
-    if root.exists() and not root.is_dir():
-        raise RunError(f"{root}: records are written to a folder. Found a file.")
+    there = next(path for path in (root, *root.absolute().parents) if os.path.lexists(path))
+    if not there.is_dir():
+        raise RunError(f"{root}: records are written to a folder. Found {there}, which is none; give another --out.")
     found = read_claim(root)
     if found is not None:
         _check_continues(root, found, _describe(plan))
+
+
+def is_claimed(root: Path, plan: Plan) -> bool:
+    """Whether the folder was last asked for exactly this."""
+    return read_claim(root) == _describe(plan)
 
 
 def claim_folder(root: Path, plan: Plan) -> None:
@@ -98,12 +105,11 @@ def claim_folder(root: Path, plan: Plan) -> None:
     """
     check_folder(root, plan)
     path = root / WORKING_FOLDER / EXPERIMENT_FILE
-    wanted = _describe(plan)
-    if read_claim(root) == wanted:
+    if is_claimed(root, plan):
         return
     with storing("writing down the experiment", path):
         make_folders(REAL, path.parent)
-        text = json.dumps(wanted, indent=2, sort_keys=True) + "\n"
+        text = json.dumps(_describe(plan), indent=2, sort_keys=True) + "\n"
         replace_file(REAL, path, path.parent, text.encode())
 
 
@@ -115,9 +121,11 @@ def read_claim(root: Path) -> dict[str, Any] | None:
     path = root / WORKING_FOLDER / EXPERIMENT_FILE
     try:
         found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        there, steps = found["experiment"], found["train_steps"]
+        sound = all(isinstance(there[key], int) for key in _NUMBERS) and isinstance(found["max_attempts"], int)
+        return found if sound and all(isinstance(count, int) for count in steps.values()) else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    return found if isinstance(found, dict) and found.keys() >= _CLAIM_KEYS else None
 
 
 def _describe(plan: Plan) -> dict[str, Any]:
@@ -136,11 +144,12 @@ def _check_continues(root: Path, found: Mapping[str, Any], wanted: Mapping[str, 
     lines = [f"  {key}: {one_line(there.get(key))} there, {one_line(asked.get(key))} asked for" for key in keys]
     lines += [
         f"  {key}: {there[key]} there, {asked[key]} asked for; it may only grow"
-        for key in ("trials", "finishers", "search.repeats")
+        for key in _NUMBERS
         if asked[key] < there[key]
     ]
-    if wanted["max_attempts"] < found["max_attempts"]:
-        lines.append(f"  search.max_attempts: {found['max_attempts']} there; it may only grow")
+    attempts = found["max_attempts"], wanted["max_attempts"]
+    if attempts[1] < attempts[0] and asked["trials"] >= there["trials"]:  # else it only follows from the trials
+        lines.append(f"  search.max_attempts: {attempts[0]} there, {attempts[1]} asked for; it may only grow")
     for size, steps in found["train_steps"].items():
         now = wanted["train_steps"].get(size)
         if now is None:

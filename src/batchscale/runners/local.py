@@ -141,7 +141,8 @@ class LocalRunner(Runner):
         return all(worker.kept and not worker.jobs for worker in self._workers.values() if worker.ready)
 
     def kill(self) -> None:
-        """Kill all workers, from any thread."""
+        """Kill all workers, from any thread; none is replaced from now on."""
+        self._stopping = True
         for worker in list(self._workers.values()):
             with contextlib.suppress(ProcessLookupError):
                 worker.process.kill()
@@ -230,7 +231,7 @@ class LocalRunner(Runner):
                 outcomes.append(Lost(job.job_id, worker.number, loss, reason))
             else:
                 outcomes.append(Lost(job.job_id, worker.number, Loss.NOT_STARTED, reason))
-        if not worker.retiring:
+        if not worker.retiring and not self._stopping:
             self._notices.append(f"Worker {worker.number} was replaced. {reason.splitlines()[0]}")
         if not worker.ready:
             self._check_start(reason)

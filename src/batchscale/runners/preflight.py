@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from batchscale.errors import DataError, SpecError, one_line
+from batchscale.errors import DataError, SpecError, UnknownNameError, one_line
 from batchscale.spec import Experiment, Plan, make_plan
 from batchscale.workloads.catalogue import workload_facts
 from batchscale.workloads.datasets.presence import find_dataset
@@ -18,11 +18,10 @@ def make_checked_plan(experiment: Experiment, data_dir: Path | None) -> Plan:
     """
     if data_dir is not None and not data_dir.is_dir():
         raise DataError(f"--data-dir is a folder. Found nothing of that kind at {one_line(data_dir, 300)}.")
-    facts = workload_facts(experiment.workload, data_dir)
     try:
-        plan = make_plan(experiment, facts)
-    except SpecError as error:
-        raise SpecError(f"{one_line(experiment.source, 300)}: {error}") from None
+        plan = make_plan(experiment, workload_facts(experiment.workload, data_dir))
+    except (SpecError, UnknownNameError) as error:
+        raise type(error)(f"{one_line(experiment.source, 300)}: {error}") from None
     if experiment.workload.file is None:
         _require_data(experiment, data_dir)
     return plan

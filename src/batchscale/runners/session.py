@@ -18,13 +18,13 @@ from batchscale.records.filesystem import REAL
 from batchscale.records.layout import WORKING_FOLDER
 from batchscale.runners.disk import FULL, DiskGuard, require_room
 from batchscale.runners.driver import Driver, DriverSettings, Result
-from batchscale.runners.identity import check_folder, claim_folder, read_claim
+from batchscale.runners.identity import check_folder, claim_folder, is_claimed, read_claim
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
 from batchscale.runners.machine import default_workers, memory_limit, single_threaded
 from batchscale.runners.runner import TRAINING_ENGINE, Runner, Setup
 from batchscale.runners.signals import StopFlag
-from batchscale.runners.snapshot import LOCK_FILE, Snapshot, take_snapshot, write_snapshot
+from batchscale.runners.snapshot import LOCK_FILE, Snapshot, mark_unfinished, take_snapshot, write_snapshot
 from batchscale.runners.study_facts import DamagedStudyError
 from batchscale.runners.study_run import StudyRun, open_study_run
 from batchscale.spec import Plan
@@ -74,7 +74,7 @@ def run_plan(
         root: the tree; made if need be.
         settings: where and how.
         show: called about once a second with how the run stands.
-        stop: a flag that others may set; signals set it too.
+        stop: a flag that others set; without one, signals do.
 
     Raises:
         RunError: the folder belongs to another experiment, or trials cannot be trained at all; or a recorded trial is
@@ -93,7 +93,10 @@ def run_plan(
     _allow_many_files()
     if read_claim(root) is None:
         require_room(root, plan)
-    with _locked(root), stop or StopFlag() as flag, _opened(root, plan, settings) as (runs, damaged):
+    held = StopFlag() if stop is None else contextlib.nullcontext(stop)
+    with _locked(root), held as flag, _opened(root, plan, settings) as (runs, damaged):
+        if not is_claimed(root, plan):
+            mark_unfinished(root)
         claim_folder(root, plan)
         outcome = _drive(runs, plan, root, settings, _with_notice(show, damaged), flag)
         damaged += [run.problem for run in runs if run.problem is not None]

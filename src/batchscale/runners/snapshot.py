@@ -10,10 +10,12 @@ import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from batchscale.records.layout import WORKING_FOLDER
 from batchscale.records.model import Status
+from batchscale.records.own_facts import stored_edges, study_note
 
 if TYPE_CHECKING:
     from batchscale.runners.driver import Driver
@@ -23,10 +25,16 @@ STATUS_FILE = "status.json"
 LOCK_FILE = "run.lock"
 SILENT_AFTER_S = 30.0
 
+_Kind = TypeVar("_Kind")
+
 
 @dataclass(frozen=True)
 class StudySnapshot:
-    """One study. ``best_steps`` is the fewest steps to the goal so far, ``front`` how far its trials are known."""
+    """One study.
+
+    ``best_steps`` is the fewest steps to the goal so far, ``front`` how far its trials are known, ``note`` what lowers
+    the trust in it once it is done.
+    """
 
     batch_size: int
     search: int
@@ -43,6 +51,7 @@ class StudySnapshot:
     share: float
     trial_steps: int
     seconds: float
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,11 +83,26 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Snapshot":
-        """The snapshot that a status file holds."""
-        names = {f.name for f in dataclasses.fields(StudySnapshot)}
-        studies = tuple(StudySnapshot(**{k: v for k, v in s.items() if k in names}) for s in data.pop("studies"))
-        known = {f.name for f in dataclasses.fields(cls)}
-        return cls(**{k: v for k, v in data.items() if k in known}, studies=studies)
+        """The snapshot that a status file holds.
+
+        Raises:
+            TypeError, ValueError, KeyError: it holds something else.
+        """
+        studies = tuple(_from_json(StudySnapshot, study) for study in data["studies"])
+        return _from_json(cls, {**data, "studies": studies})
+
+
+def _from_json(kind: type[_Kind], data: dict[str, Any]) -> _Kind:
+    """The value with the fields that it knows, each of its own type."""
+    hints = get_type_hints(kind)
+    known = {field.name: data[field.name] for field in dataclasses.fields(kind) if field.name in data}  # type: ignore[arg-type]
+    for name, value in known.items():
+        wanted = hints[name]
+        allowed = tuple(get_origin(part) or part for part in get_args(wanted)) if isinstance(wanted, UnionType) else ()
+        allowed = allowed or (get_origin(wanted) or wanted,)
+        if not isinstance(value, (*allowed, int) if float in allowed else allowed):
+            raise TypeError(f"{name} is not {wanted}")
+    return kind(**known)
 
 
 def take_snapshot(driver: "Driver", elapsed_s: float) -> Snapshot:
@@ -132,7 +156,13 @@ def _study_snapshot(run: "StudyRun", driver: "Driver") -> StudySnapshot:
         share=1.0 if run.done else known / max(1, known + needed),
         trial_steps=pace.trial_steps,
         seconds=pace.seconds,
+        note=_study_note(run) if run.done else None,
     )
+
+
+def _study_note(run: "StudyRun") -> str | None:
+    own = {"verdict": run.facts.verdict}
+    return study_note(", ".join(stored_edges(own) or []) or None, len(run.states))
 
 
 def _seconds_left(run: "StudyRun", driver: "Driver") -> float | None:
@@ -153,11 +183,18 @@ def write_snapshot(root: Path, snapshot: Snapshot) -> None:
         return
 
 
+def mark_unfinished(root: Path) -> None:
+    """More is asked of the folder than before: it is not finished any more, whatever happens next."""
+    snapshot = read_snapshot(root)
+    if snapshot is not None and snapshot.finished:
+        write_snapshot(root, dataclasses.replace(snapshot, finished=False))
+
+
 def read_snapshot(root: Path) -> Snapshot | None:
     """The latest snapshot of the folder, or None if there is none."""
     try:
         return Snapshot.from_json(json.loads((root / WORKING_FOLDER / STATUS_FILE).read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

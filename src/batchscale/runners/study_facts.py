@@ -137,6 +137,14 @@ def recall(record: TrialRecord) -> Knowledge:
     return known
 
 
+def recorded_seconds(record: TrialRecord) -> float:
+    """The seconds of training that a record knows of; 0 where it says nothing."""
+    own = record.extra.get(OWN_KEY)
+    timing = own.get("timing") if isinstance(own, Mapping) else None
+    seconds = timing.get("seconds") if isinstance(timing, Mapping) else None
+    return float(seconds) if isinstance(seconds, float | int) and math.isfinite(seconds) else 0.0
+
+
 def table_rows(table: MeasurementTable) -> list[tuple[int, dict[str, float]]]:
     """The rows of a table; a value that was not taken is NaN."""
     columns = zip(*table.columns, strict=True) if table.columns else ([] for _ in table.steps)

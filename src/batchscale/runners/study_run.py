@@ -320,7 +320,7 @@ class StudyRun:
             return
         verdict = self.verdict()
         spaces = [search.space for search in self.facts.ledger.searches]
-        moved = verdict.next_space != spaces[-1] or not verdict.edges
+        moved = spaces[-1].names and (verdict.next_space != spaces[-1] or not verdict.edges)
         if verdict.next_space is not None and moved and len(spaces) <= self.experiment.search.repeats:
             self.facts.ledger.open_search(verdict.next_space, self._next_id(), verdict.reason or "")
             self._states.append(SearchState(self._rules(-1)))

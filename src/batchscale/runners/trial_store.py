@@ -14,7 +14,7 @@ from batchscale.records.measurements import Measurement, MeasurementTable
 from batchscale.records.model import Status, TrialRecord
 from batchscale.records.writer import StudyWriter
 from batchscale.runners.knowledge import Row
-from batchscale.runners.study_facts import DamagedStudyError, table_rows
+from batchscale.runners.study_facts import DamagedStudyError, recorded_seconds, table_rows
 
 JOURNAL_AFTER_S = 2.0
 """A study's measurements wait in memory until so much training is in them."""
@@ -71,9 +71,11 @@ class TrialStore:
         return [*self._stored_rows(trial_id), *waiting.rows]
 
     def cost(self, trial_id: int) -> dict[str, Any]:
-        """Where the time of the trial went in this run, and on what."""
+        """Where the time of the trial went in its last job, on what, and all its seconds that are known."""
         waiting = self._waiting.get(trial_id, _Waiting())
-        timing = {**waiting.timing, "seconds": round(waiting.seconds, 6)}
+        before = self.writer.committed_trials().get(trial_id)
+        seconds = waiting.seconds + (0.0 if before is None else recorded_seconds(before))
+        timing = {**waiting.timing, "seconds": round(seconds, 6)}
         return {"timing": timing, "hardware": waiting.hardware}
 
     def commit(self, record: TrialRecord, rows: Iterable[Row]) -> None:

@@ -23,7 +23,7 @@ class Spacing(StrEnum):
     LOG = "log"
 
 
-MAX_STEPS = 2**40
+MAX_STEPS = 2**31 - 1  # a step is a 32-bit number where it is counted
 ALL = "all"
 
 

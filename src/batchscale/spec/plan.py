@@ -75,6 +75,12 @@ class Plan:
 def make_plan(experiment: Experiment, facts: WorkloadFacts) -> Plan:
     """The studies of the experiment, or a SpecError that says what does not fit the workload."""
     _check_metrics(experiment, facts)
+    attempts = experiment.search.max_attempts
+    if attempts is not None and attempts < experiment.trials:
+        raise SpecError(
+            f"search.max_attempts must not be below trials, or no search can be complete. Found {attempts} attempts "
+            f"for {experiment.trials} trials."
+        )
     sizes = experiment.batch_sizes.resolve(facts.num_train_examples)
     for size in {*experiment.budget.per_batch_size, *experiment.search.per_batch_size} - set(sizes):
         raise SpecError(f"per_batch_size names batch size {size}, which the experiment does not have: {list(sizes)}.")
@@ -89,6 +95,8 @@ def _check_metrics(experiment: Experiment, facts: WorkloadFacts) -> None:
             raise SpecError(
                 f"metrics: workload {facts.name} does not report '{name}'; {suggest_names(name, facts.metrics)}"
             )
+    if goal.metric_name in facts.metrics and goal.metric_name not in recorded:
+        raise SpecError(f"metrics: the goal's metric '{goal.metric_name}' must be recorded. Found {list(recorded)}.")
     if goal.metric_name not in recorded or goal.split not in facts.splits:
         valid = [f"{split}/{name}" for split in facts.splits for name in recorded]
         raise SpecError(

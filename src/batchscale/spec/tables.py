@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from batchscale.spec.durations import MAX_STEPS
 from batchscale.spec.experiment import Algorithm, StopRule
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
-Steps = Annotated[int, Field(ge=1, le=2**40)]
+Steps = Annotated[int, Field(ge=1, le=MAX_STEPS)]
 ExampleCount = Annotated[int, Field(ge=0, le=2**40)] | Literal["all"]
 SpaceTable = dict[str, dict[str, Any]]
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from batchscale.errors import SpecError
 from batchscale.spec import EvaluationPlan, Study
+from batchscale.spec.durations import MAX_STEPS
 from batchscale.training.evaluation import make_evaluate
 from batchscale.training.evaluation_sets import EvaluationSets
 from batchscale.training.feeding import HostFeed, read_positions
@@ -21,7 +22,7 @@ from batchscale.training.memory import (
     microbatch_bytes,
 )
 from batchscale.training.placement import make_probe, place_training_data
-from batchscale.training.progress import MAX_STEP, EngineSettings
+from batchscale.training.progress import EngineSettings
 from batchscale.training.state import NOT_DIVERGED, TrialState, init_trial
 from batchscale.training.step import StepConfig
 from batchscale.training.tuning import choice_key, choose_population, measure_advance, remembered
@@ -109,7 +110,7 @@ class Programs:
         def measure(slots: int) -> float:
             program = make_advance(self._workload, self._configure(study.batch_size, slots), slots)
             population = jax.tree.map(lambda leaf: jnp.asarray(np.stack([leaf] * slots)), template)
-            until = jnp.full(slots, MAX_STEP, jnp.int32)
+            until = jnp.full(slots, MAX_STEPS, jnp.int32)
 
             def advance(num_steps: int) -> None:
                 nonlocal population

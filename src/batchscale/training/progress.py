@@ -9,11 +9,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from batchscale.errors import SpecError
+from batchscale.spec.durations import MAX_STEPS
 
 Row = tuple[int, Mapping[str, float]]
 """One measurement: the step and the values by ``split/metric``."""
-
-MAX_STEP = 2**31 - 1
 
 
 class Precision(StrEnum):
@@ -38,8 +37,8 @@ class TrialTask:
     from_step: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.until_step <= MAX_STEP:
-            raise SpecError(f"A trial trains between 0 and {MAX_STEP} steps. Found until_step {self.until_step}.")
+        if not 0 <= self.until_step <= MAX_STEPS:
+            raise SpecError(f"A trial trains between 0 and {MAX_STEPS} steps. Found until_step {self.until_step}.")
 
 
 @dataclass(frozen=True)
