@@ -143,7 +143,7 @@ def _study_snapshot(run: "StudyRun", driver: "Driver") -> StudySnapshot:
     return StudySnapshot(
         batch_size=run.study.batch_size,
         search=run.search,
-        done=run.done,
+        done=run.done and run.problem is None,
         wanted=run.study.trials,
         complete=statuses.count(Status.COMPLETE),
         infeasible=statuses.count(Status.INFEASIBLE),

@@ -112,8 +112,8 @@ class TrialStore:
         if found:
             raise DamagedStudyError(
                 f"{self.writer.folder}: trial {trial_id} can be trained further if all its {len(due)} measurements up "
-                f"to step {record.steps} are there. Found {one_line(found, 300)}. Move its folder out of the tree and "
-                "run again."
+                f"to step {record.steps} are there. Found {one_line(found, 300).rstrip('.')}. Move its folder out of "
+                "the tree and run again."
             )
         return table
 
