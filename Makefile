@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet
 PYTEST := $(BIN)/python -m pytest
+# Two processes of one thread each, as workers are: threads of one would only stand in the way of the other.
+TWO_PROCESSES := PJRT_NPROC=1 OMP_NUM_THREADS=1 $(PYTEST) -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help install check test test-browser test-slow torture docs bench quickstart reproduce clean
@@ -25,11 +27,11 @@ check: $(STAMP) ## lint, format, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(STAMP) ## the default tests, under five minutes on two cores
-	$(PYTEST) -n 2 --dist worksteal -m "not slow and not torture and not browser"
+test: $(STAMP) ## the default tests, about seven minutes on two cores
+	$(TWO_PROCESSES) -m "not slow and not torture and not browser"
 
 test-slow: $(STAMP) ## the long tests as well
-	$(PYTEST) -n 2 --dist worksteal -m "not torture and not browser"
+	$(TWO_PROCESSES) -m "not torture and not browser"
 
 test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed if it is missing (Debian, root)
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)

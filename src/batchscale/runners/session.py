@@ -22,11 +22,12 @@ from batchscale.runners.identity import check_folder, claim_folder, is_claimed, 
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
 from batchscale.runners.machine import default_workers, memory_limit, single_threaded
+from batchscale.runners.opening import open_study_run
 from batchscale.runners.runner import TRAINING_ENGINE, Runner, Setup
 from batchscale.runners.signals import StopFlag
 from batchscale.runners.snapshot import LOCK_FILE, Snapshot, mark_unfinished, take_snapshot, write_snapshot
 from batchscale.runners.study_facts import DamagedStudyError
-from batchscale.runners.study_run import StudyRun, open_study_run
+from batchscale.runners.study_run import StudyRun
 from batchscale.spec import Plan
 
 RUNNERS = ("local", "inline")

@@ -8,13 +8,8 @@ is made again later.
 import time
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
 
-from batchscale.errors import RecordsError, RunError
-from batchscale.records.layout import StudyPaths, folder_number
-from batchscale.records.model import OWN_KEY, Status, StudyRecord, TrialRecord, parse_study
-from batchscale.records.opening import open_study
-from batchscale.records.tree import read_file
+from batchscale.records.model import OWN_KEY, Status, TrialRecord
 from batchscale.records.writer import StudyWriter
 from batchscale.runners.guards import TrialResult, Verdict, judge
 from batchscale.runners.knowledge import Knowledge, Row
@@ -27,7 +22,6 @@ from batchscale.runners.study_facts import (
     recall,
     record_parameters,
     trial_facts,
-    with_budgets,
 )
 from batchscale.runners.trial_store import TrialStore
 from batchscale.spec import Experiment, StopRule, Study
@@ -359,64 +353,3 @@ class StudyRun:
                 results.append(TrialResult(trial_id, record.parameters, known.reached_at, known.best))
         spaces = [search.space for search in self.facts.ledger.searches]
         return judge(results, spaces, self.experiment.search.edge_margin)
-
-
-def open_study_run(root: Path, study: Study, experiment: Experiment, retry: bool = False) -> StudyRun:
-    """The study in its folder: new, or where it was left; with ``retry`` INCOMPLETE trials are trained again.
-
-    Raises:
-        StudyLockedError: another process is writing it.
-        DamagedStudyError: its file or one of its trials cannot be read.
-        RecordsError: the study there is not ours, or another experiment's.
-        RunError: more was asked of it before.
-        StorageError: the file system refuses.
-    """
-    fresh = StudyFacts(budgets=[study.train_steps])
-    fresh.ledger.open_search(study.space, first_trial_id=1)
-    _require_study_file(StudyPaths.of(root, study.workload, study.batch_size), study)
-    writer = open_study(root, fresh.to_record(study, experiment))
-    try:
-        facts = StudyFacts.read(writer.record, str(writer.folder))
-        _require_growth(writer.record, facts, study, experiment, str(writer.folder))
-        if study.train_steps > facts.budgets[-1]:
-            facts.budgets.append(study.train_steps)
-        study = with_budgets(study, experiment, facts)
-        run = StudyRun(study, experiment, writer, facts, retry)
-        if facts.to_record(study, experiment).to_json() != writer.record.to_json():
-            run.write_facts()
-    except BaseException:
-        writer.close()
-        raise
-    return run
-
-
-def _require_study_file(paths: StudyPaths, study: Study) -> None:
-    """What was drawn, and where each trial belongs, stands in ``study.json`` only: trials without it must wait."""
-    advice = "Put it back from a copy, or move the folder out of the tree, and run again."
-    if paths.study_file.exists():
-        try:
-            parse_study(read_file(paths.study_file), study.workload, str(paths.study_file))
-        except RecordsError as error:
-            raise DamagedStudyError(f"{error} {advice}") from None
-    elif paths.folder.is_dir() and (trials := [p for p in paths.folder.iterdir() if folder_number(p.name) is not None]):
-        raise DamagedStudyError(
-            f"{paths.study_file}: a study's trials belong to the searches that this file lists. Found {len(trials)} "
-            f"trial(s) without it. {advice}"
-        )
-
-
-def _require_growth(record: StudyRecord, facts: StudyFacts, study: Study, experiment: Experiment, where: str) -> None:
-    """Refuse to ask for less than a study has: the folder's own claim, which says so first, may be lost."""
-    own = record.extra.get(OWN_KEY, {})
-    pairs = {
-        "trials": (own.get("trials"), study.trials),
-        "finishers": (own.get("finishers"), experiment.finishers),
-        "step budget": (facts.budgets[-1], study.train_steps),
-    }
-    lower = [
-        f"{name} {there} there, {asked} asked for"
-        for name, (there, asked) in pairs.items()
-        if isinstance(there, int) and asked < there
-    ]
-    if lower:
-        raise RunError(f"{where}: a study that is there may only grow. Found {'; '.join(lower)}.")

@@ -1,0 +1,73 @@
+"""Open a study to run it: new, or where it was left, if what is there can be understood and is not asked for less."""
+
+from pathlib import Path
+
+from batchscale.errors import RecordsError, RunError
+from batchscale.records.layout import StudyPaths, folder_number
+from batchscale.records.model import OWN_KEY, StudyRecord, parse_study
+from batchscale.records.opening import open_study
+from batchscale.records.tree import read_file
+from batchscale.runners.study_facts import DamagedStudyError, StudyFacts, with_budgets
+from batchscale.runners.study_run import StudyRun
+from batchscale.spec import Experiment, Study
+
+
+def open_study_run(root: Path, study: Study, experiment: Experiment, retry: bool = False) -> StudyRun:
+    """The study in its folder: new, or where it was left; with ``retry`` INCOMPLETE trials are trained again.
+
+    Raises:
+        StudyLockedError: another process is writing it.
+        DamagedStudyError: its file or one of its trials cannot be read.
+        RecordsError: the study there is not ours, or another experiment's.
+        RunError: more was asked of it before.
+        StorageError: the file system refuses.
+    """
+    fresh = StudyFacts(budgets=[study.train_steps])
+    fresh.ledger.open_search(study.space, first_trial_id=1)
+    _require_study_file(StudyPaths.of(root, study.workload, study.batch_size), study)
+    writer = open_study(root, fresh.to_record(study, experiment))
+    try:
+        facts = StudyFacts.read(writer.record, str(writer.folder))
+        _require_growth(writer.record, facts, study, experiment, str(writer.folder))
+        if study.train_steps > facts.budgets[-1]:
+            facts.budgets.append(study.train_steps)
+        study = with_budgets(study, experiment, facts)
+        run = StudyRun(study, experiment, writer, facts, retry)
+        if facts.to_record(study, experiment).to_json() != writer.record.to_json():
+            run.write_facts()
+    except BaseException:
+        writer.close()
+        raise
+    return run
+
+
+def _require_study_file(paths: StudyPaths, study: Study) -> None:
+    """What was drawn, and where each trial belongs, stands in ``study.json`` only: trials without it must wait."""
+    advice = "Put it back from a copy, or move the folder out of the tree, and run again."
+    if paths.study_file.exists():
+        try:
+            parse_study(read_file(paths.study_file), study.workload, str(paths.study_file))
+        except RecordsError as error:
+            raise DamagedStudyError(f"{error} {advice}") from None
+    elif paths.folder.is_dir() and (trials := [p for p in paths.folder.iterdir() if folder_number(p.name) is not None]):
+        raise DamagedStudyError(
+            f"{paths.study_file}: a study's trials belong to the searches that this file lists. Found {len(trials)} "
+            f"trial(s) without it. {advice}"
+        )
+
+
+def _require_growth(record: StudyRecord, facts: StudyFacts, study: Study, experiment: Experiment, where: str) -> None:
+    """Refuse to ask for less than a study has: the folder's own claim, which says so first, may be lost."""
+    own = record.extra.get(OWN_KEY, {})
+    pairs = {
+        "trials": (own.get("trials"), study.trials),
+        "finishers": (own.get("finishers"), experiment.finishers),
+        "step budget": (facts.budgets[-1], study.train_steps),
+    }
+    lower = [
+        f"{name} {there} there, {asked} asked for"
+        for name, (there, asked) in pairs.items()
+        if isinstance(there, int) and asked < there
+    ]
+    if lower:
+        raise RunError(f"{where}: a study that is there may only grow. Found {'; '.join(lower)}.")
