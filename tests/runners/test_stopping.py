@@ -56,7 +56,7 @@ SLOW = pytest.mark.slow
     "number", [signal.SIGINT, *(pytest.param(number, marks=SLOW) for number in (signal.SIGTERM, signal.SIGUSR1))]
 )
 def test_a_signal_stops_soon_with_the_code_for_requeue_and_the_run_can_go_on(tmp_path, number):
-    driver = start(tmp_path / "parts", sleep_s=0.02)
+    driver = start(tmp_path / "parts", sleep_s=0.1)
     workers = wait_for_training(tmp_path / "parts", driver)
     began = time.monotonic()
     driver.send_signal(number)
@@ -90,7 +90,7 @@ def test_a_second_ctrl_c_leaves_now(tmp_path):
 
 
 def test_workers_end_with_a_killed_driver_and_its_lock_is_free_at_once(tmp_path):
-    driver = start(tmp_path, sleep_s=0.02)
+    driver = start(tmp_path, sleep_s=0.1)
     workers = wait_for_training(tmp_path, driver)
     assert is_running(tmp_path)
     driver.kill()
@@ -101,7 +101,7 @@ def test_workers_end_with_a_killed_driver_and_its_lock_is_free_at_once(tmp_path)
 
 @pytest.mark.slow
 def test_a_driver_that_was_asleep_keeps_its_folder_and_goes_on(tmp_path):
-    driver = start(tmp_path / "parts", sleep_s=0.02)
+    driver = start(tmp_path / "parts", sleep_s=0.1)
     wait_for_training(tmp_path / "parts", driver)
     driver.send_signal(signal.SIGSTOP)
     try:
