@@ -146,8 +146,13 @@ class SearchState:
         recorded = max((i + 1 for i, point in enumerate(self.points) if point.recorded is not None), default=0)
         least = max(min(self.rules.trials, self.rules.max_attempts), recorded)
         most = max(self.rules.max_attempts, least)
+        if least == most or self._is_enough(least):
+            return least
         # a point that counts goes on counting when n grows, so the n that are enough are all those from some n on
-        return bisect_left(range(most), True, least, key=self._is_enough)
+        more = 1
+        while least + more < most and not self._is_enough(least + more):
+            more *= 2
+        return bisect_left(range(most), True, least + more // 2, min(least + more, most), key=self._is_enough)
 
     def _is_enough(self, count: int) -> bool:
         return self._feasible(count, self.finish_at_least(count)) >= self.rules.trials
