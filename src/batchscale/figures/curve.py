@@ -11,6 +11,7 @@ from batchscale.analysis import Analysis, Baseline, Options, analyze
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale
 from batchscale.figures.curves import BATCH_SIZE, STEPS, perfect_lines
+from batchscale.figures.edges import AT_EDGE
 from batchscale.figures.layout import (
     WIDE,
     Chart,
@@ -51,8 +52,6 @@ CURVE_DETAIL_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "max_useful_reached": pl.Boolean,
     "note": pl.String,
 }
-
-AT_EDGE = "best trial at an edge of its search space"
 
 
 def curve_frame(records: Records, goal: Goal, *, baseline: Baseline | str = Baseline.ROBUST) -> pl.DataFrame:

@@ -13,6 +13,8 @@ from batchscale.records.own_facts import own_facts, stored_edges
 EDGE = "edge"
 """The column: the ends that the best trial was left at ("learning_rate high"); null where it lies inside."""
 
+AT_EDGE = "best trial at an edge of its search space"
+
 
 def join_frames(
     frames: Sequence[pl.DataFrame], schema: Mapping[str, type[pl.DataType]], records: Records
@@ -49,6 +51,6 @@ def edge_notes(frame: pl.DataFrame) -> list[str]:
     notes = []
     for (label,), rows in flagged.group_by(series.alias("label"), maintain_order=True):
         sizes = ", ".join(f"{size:,}" for size in rows["batch_size"].unique().sort())
-        words = f"best trial at an edge of its search space at batch size {sizes}"
+        words = f"{AT_EDGE} at batch size {sizes}"
         notes.append(f"{label}: {words}" if label else words)
     return notes

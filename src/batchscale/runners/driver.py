@@ -6,7 +6,8 @@ tree, so it may be killed at any instant.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -144,7 +145,8 @@ class Driver:
         """The tasks of a job; fewer than chosen, or none, if the disk is too full to write down a new trial's id."""
         tasks: list[TrialTask] = []
         for need in choice.needs:
-            self._guarded(choice.run, lambda need=need: tasks.append(choice.run.begin(need)))  # type: ignore[misc]
+            with self._guarding(choice.run):
+                tasks.append(choice.run.begin(need))
             if self.paused is not None:
                 break
         return tuple(tasks)
@@ -175,7 +177,8 @@ class Driver:
         self.dispatch.paces[size].note(done.seconds, steps, done.population)
         if run.facts.population is None:
             run.facts.population = done.population
-            self._guarded(run, run.write_facts)
+            with self._guarding(run):
+                run.write_facts()
 
     def _count_loss(self, job: Job, run: StudyRun, lost: Lost) -> None:
         if lost.loss is Loss.REFUSED:
@@ -218,7 +221,8 @@ class Driver:
             self.paused = "A worker found the disk full. Free some space; the run goes on by itself."
         for run in self.runs:
             if not run.done:
-                self._guarded(run, lambda run=run: run.keep_house(until))  # type: ignore[misc]
+                with self._guarding(run):
+                    run.keep_house(until)
                 self._let_go(run)
 
     def _let_go(self, run: StudyRun) -> None:
@@ -234,10 +238,11 @@ class Driver:
         if run.done:
             self.runner.forget(size)
 
-    def _guarded(self, run: StudyRun, write: Callable[[], None]) -> None:
+    @contextmanager
+    def _guarding(self, run: StudyRun) -> Iterator[None]:
         """A full disk is a pause: the same writing is done again when there is room. A damaged study is set aside."""
         try:
-            write()
+            yield
         except DamagedStudyError as error:
             run.set_aside(str(error))
         except StorageError as error:
@@ -275,4 +280,5 @@ class Driver:
         until = time.monotonic() + self._stop.seconds_left
         for run in self.runs:
             if time.monotonic() < until:
-                self._guarded(run, lambda run=run: run.write_journals(until))  # type: ignore[misc]
+                with self._guarding(run):
+                    run.write_journals(until)

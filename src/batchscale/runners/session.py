@@ -78,7 +78,7 @@ def run_plan(
         stop: a flag that others set; without one, signals do.
 
     Raises:
-        RunError: the folder belongs to another experiment, or trials cannot be trained at all; or a recorded trial is
+        RunError: the folder belongs to another experiment, or trials cannot be trained at all; or a recorded study is
             damaged, after everything that has nothing to do with it was run.
         StudyLockedError: another run is writing there.
         StorageError: the folder cannot be written.
@@ -162,7 +162,7 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
 
 @contextlib.contextmanager
 def _opened(root: Path, plan: Plan, settings: RunSettings) -> Iterator[tuple[list[StudyRun], list[str]]]:
-    """The studies, and what is wrong with those that are left out because a trial in them is damaged."""
+    """The studies, and what is wrong with those that are left out because something in them is damaged."""
     with contextlib.ExitStack() as stack:
         runs: list[StudyRun] = []
         damaged: list[str] = []
