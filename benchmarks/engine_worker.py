@@ -49,7 +49,7 @@ class Contestant:
 
         from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study
         from batchscale.training.programs import Programs
-        from batchscale.training.progress import EngineSettings
+        from batchscale.training.settings import EngineSettings
 
         workload = make_workload(case)
         study = Study(

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import psutil
 
+from batchscale.driver.session import RunSettings, run_plan
+from batchscale.protocol.tasks import TrialProgress
 from batchscale.runners.runner import Setup
-from batchscale.runners.session import RunSettings, run_plan
 from batchscale.spec import (
     BatchSizes,
     Budget,
@@ -38,7 +39,6 @@ from batchscale.spec import (
     WorkloadSpec,
     make_plan,
 )
-from batchscale.training.progress import TrialProgress
 
 NAME = WorkloadName("waiting", "model", "sgd")
 SPACE = SearchSpace((ParameterConfig("learning_rate", ParameterType.DOUBLE, 1e-4, 1.0, Scale.LOG),))

@@ -12,9 +12,9 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
-from batchscale.runners.preflight import make_checked_plan
-from batchscale.runners.session import run_plan
-from batchscale.runners.snapshot import StudySnapshot
+from batchscale.driver.preflight import make_checked_plan
+from batchscale.driver.session import run_plan
+from batchscale.driver.snapshot import StudySnapshot
 from batchscale.spec import BatchSizes, Experiment, StopRule, parse_experiment
 
 RULES = (StopRule.BUDGET, StopRule.GOAL, StopRule.RACE)

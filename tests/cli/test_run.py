@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
 from batchscale.cli.closing import CurveRow, describe_regimes
+from batchscale.driver.signals import REQUEUE
 from batchscale.errors import BatchscaleError
-from batchscale.runners.signals import REQUEUE
 
 GOOD = """
 goal = "val/classification_error < 0.1"

@@ -8,10 +8,10 @@ import pytest
 from protocol_fakes import fake_setup, fake_study
 
 from batchscale.errors import RunError
+from batchscale.protocol.tasks import TrialTask
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
 from batchscale.runners.runner import Done, Job, Loss, Lost
-from batchscale.training.progress import TrialTask
 
 STUDY = fake_study()
 
@@ -197,7 +197,7 @@ def test_workers_that_cannot_start_end_the_run_with_their_last_lines(tmp_path, m
 
 
 def test_workers_compute_on_one_thread(monkeypatch):
-    from batchscale.runners.machine import worker_environment
+    from batchscale.machine import worker_environment
 
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=x")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -12,7 +12,7 @@ from real_workloads import NAMES, SLOW_NAMES, make_tiny
 
 from batchscale.errors import SpecError
 from batchscale.spec import EvaluationPlan
-from batchscale.training.progress import EngineSettings
+from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine, TrialTask
 
 BATCH_SIZE, STEPS = 14, 5

@@ -2,7 +2,7 @@
 
 from batchscale.training.memory import choose_microbatch, example_bytes, microbatch_bytes
 from batchscale.training.placement import make_probe
-from batchscale.training.progress import EngineSettings
+from batchscale.training.settings import EngineSettings
 from batchscale.training.tuning import Choice, choose_population, remembered
 
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from batchscale.runners.snapshot import Snapshot, StudySnapshot
+    from batchscale.driver.snapshot import Snapshot, StudySnapshot
 
 PLAIN_EVERY_S = 10.0
 

@@ -25,9 +25,9 @@ def quickstart(
 ) -> None:
     """Measure a curve here and now: tune at eight batch sizes, find the three regimes, write a report."""
     from batchscale.cli.closing import print_closing
+    from batchscale.driver.preflight import make_checked_plan
+    from batchscale.driver.session import RunSettings
     from batchscale.errors import RunError, UnknownNameError, suggest_names
-    from batchscale.runners.preflight import make_checked_plan
-    from batchscale.runners.session import RunSettings
     from batchscale.spec import read_experiment
 
     if workload not in WORKLOADS:

@@ -8,8 +8,8 @@ import typer
 from batchscale.cli.live import duration, make_display
 
 if TYPE_CHECKING:
-    from batchscale.runners.session import RunOutcome, RunSettings
-    from batchscale.runners.signals import StopFlag
+    from batchscale.driver.session import RunOutcome, RunSettings
+    from batchscale.driver.signals import StopFlag
     from batchscale.spec import Plan
 
 SHOWN_STATES_BYTES = 100e6
@@ -49,11 +49,11 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only what needs attention.")] = False,
 ) -> None:
     """Run an experiment, or continue it: the same command after any stop goes on where it was."""
-    from batchscale.runners.signals import StopFlag
+    from batchscale.driver.signals import StopFlag
 
     with StopFlag() as stop:  # from the very start: loading and checking take a second or two
-        from batchscale.runners.preflight import make_checked_plan
-        from batchscale.runners.session import RunSettings
+        from batchscale.driver.preflight import make_checked_plan
+        from batchscale.driver.session import RunSettings
         from batchscale.spec import read_experiment
 
         plan = make_checked_plan(read_experiment(file), data_dir)
@@ -83,7 +83,7 @@ def run_shown(
     plan: "Plan", out: Path, settings: "RunSettings", quiet: bool, stop: "StopFlag | None" = None
 ) -> "RunOutcome":
     """Run a plan with a display on standard error."""
-    from batchscale.runners.session import run_plan
+    from batchscale.driver.session import run_plan
 
     display = make_display(quiet)
     try:
@@ -94,8 +94,8 @@ def run_shown(
 
 def report_outcome(outcome: "RunOutcome", out: Path, again: str) -> bool:
     """Say how the run ended; True if it is finished. A stopped run exits with the code for "requeue me"."""
-    from batchscale.runners.driver import Result
-    from batchscale.runners.signals import REQUEUE
+    from batchscale.driver.driver import Result
+    from batchscale.driver.signals import REQUEUE
 
     snapshot = outcome.snapshot
     if outcome.result is Result.STOPPED:

@@ -12,7 +12,7 @@ from batchscale.cli.live import describe_run, draw_snapshot
 from batchscale.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from batchscale.runners.snapshot import Snapshot
+    from batchscale.driver.snapshot import Snapshot
 
 WATCH_EVERY_S = 1.0
 
@@ -38,9 +38,9 @@ def status(
 
 
 def _look(folder: Path) -> "tuple[Snapshot, str]":
+    from batchscale.driver.snapshot import SILENT_AFTER_S, is_running, read_snapshot
     from batchscale.errors import RunError
-    from batchscale.runners.identity import read_claim
-    from batchscale.runners.snapshot import SILENT_AFTER_S, is_running, read_snapshot
+    from batchscale.protocol.identity import read_claim
 
     snapshot = read_snapshot(folder)
     running = is_running(folder)

@@ -9,8 +9,8 @@ import typer
 from batchscale.errors import RunError, SpecError, one_line, suggest_names
 
 if TYPE_CHECKING:
+    from batchscale.protocol.tasks import Row, TrialProgress
     from batchscale.spec import EvaluationPlan, Goal, WorkloadSpec
-    from batchscale.training.progress import Row, TrialProgress
     from batchscale.workloads.workload import Workload
 
 
@@ -37,9 +37,9 @@ def train(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document per measurement.")] = False,
 ) -> None:
     """Train one trial and show its measurements as they are taken."""
-    from batchscale.runners.signals import REQUEUE, StopFlag
+    from batchscale.driver.signals import REQUEUE, StopFlag
     from batchscale.training.profiling import profiled
-    from batchscale.training.progress import EngineSettings, Precision
+    from batchscale.training.settings import EngineSettings, Precision
     from batchscale.training.single_trial import SingleTrial, train_single
     from batchscale.workloads.registry import get_workload
 

@@ -1,1 +1,1 @@
-"""Runners: the protocol that decides what trains next, and the places where trials run."""
+"""Runners: where jobs run. One interface, and the places that keep its promises."""

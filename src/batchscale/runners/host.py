@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from batchscale.protocol.tasks import TrialProgress, TrialTask
 from batchscale.runners.runner import Done, Job, Setup
 from batchscale.spec import Goal, Study
-from batchscale.training.progress import TrialProgress, TrialTask
 
 CHECKPOINT_AFTER_S = 20.0
 """A trial that has trained this long since its last checkpoint gets another: so much is lost when a worker dies."""

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from batchscale.errors import RunError
-from batchscale.runners.machine import count_oom_kills, worker_environment
+from batchscale.machine import count_oom_kills, worker_environment
 from batchscale.runners.messages import Answer, Begin, Forget, Kept, Raised, Ready, Retire, Shelve, Started, Stop
 from batchscale.runners.runner import Job, Loss, Lost, Outcome, Runner, Setup
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from batchscale.protocol.tasks import TrialProgress, TrialTask
 from batchscale.spec import Experiment, Goal, Study
-from batchscale.training.progress import TrialProgress, TrialTask
 
 TRAINING_ENGINE = "batchscale.runners.training_host:make_engine"
 

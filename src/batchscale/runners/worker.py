@@ -16,21 +16,21 @@ from typing import Any
 import psutil
 
 from batchscale.errors import BatchscaleError
-from batchscale.runners.disk import FULL
+from batchscale.machine import DISK_FULL
 from batchscale.runners.host import EngineHost
 from batchscale.runners.messages import Answer, Begin, Forget, Kept, Raised, Ready, Reply, Retire, Shelve, Started, Stop
 from batchscale.runners.runner import Job, Loss
 
 MAX_REASON = 2000
-_DISK_FULL = tuple(os.strerror(number) for number in FULL)
+_FULL_WORDS = tuple(os.strerror(number) for number in DISK_FULL)
 _LEFT_TO_THE_DRIVER = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 def explain_error(error: BaseException) -> tuple[Loss, str]:
     """What an exception of a trial means for its job, and the words for it."""
     text = f"{type(error).__name__}: {error}"
-    full = isinstance(error, OSError) and error.errno in FULL
-    if full or any(words in text for words in _DISK_FULL):  # before memory: the checkpoint library says both alike
+    full = isinstance(error, OSError) and error.errno in DISK_FULL
+    if full or any(words in text for words in _FULL_WORDS):  # before memory: the checkpoint library says both alike
         return Loss.DISK_FULL, text[:MAX_REASON]
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
         return Loss.OUT_OF_MEMORY, text[:MAX_REASON]

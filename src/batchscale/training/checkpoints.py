@@ -15,7 +15,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
-from batchscale.training.progress import Row
+from batchscale.protocol.tasks import Row
 from batchscale.training.state import TrialState
 
 KEPT_STEPS = 2

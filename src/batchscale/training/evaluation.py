@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.training.loop import take_member
-from batchscale.training.progress import Precision
+from batchscale.training.settings import Precision
 from batchscale.training.state import TrialState
 from batchscale.workloads.workload import Batch, HostBatch, Workload
 

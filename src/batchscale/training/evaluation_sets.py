@@ -12,7 +12,7 @@ from batchscale.spec import EvaluationPlan
 from batchscale.training.evaluation import EvaluationData, measure_batch, pack, values_of
 from batchscale.training.loop import take_member
 from batchscale.training.placement import evaluated_counts, read_sample, sample_indices, split_seed
-from batchscale.training.progress import Precision
+from batchscale.training.settings import Precision
 from batchscale.training.state import TrialState
 from batchscale.workloads.workload import Batch, IndexedSplit, Workload
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import psutil
 
-from batchscale.training.progress import EngineSettings
+from batchscale.training.settings import EngineSettings
 from batchscale.workloads.workload import Batch, Workload
 
 MEMORY_SHARE = 0.4

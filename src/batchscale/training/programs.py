@@ -22,7 +22,7 @@ from batchscale.training.memory import (
     microbatch_bytes,
 )
 from batchscale.training.placement import make_probe, place_training_data
-from batchscale.training.progress import EngineSettings
+from batchscale.training.settings import EngineSettings
 from batchscale.training.state import NOT_DIVERGED, TrialState, init_trial
 from batchscale.training.step import StepConfig
 from batchscale.training.tuning import choice_key, choose_population, measure_advance, remembered

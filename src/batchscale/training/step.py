@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from batchscale.training.progress import Precision
+from batchscale.training.settings import Precision
 from batchscale.training.state import NOT_DIVERGED, TrialState, noise_key
 from batchscale.workloads.random_bits import examples_from
 from batchscale.workloads.workload import Batch, ModelState, Params, Workload

@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from batchscale.errors import SpecError, suggest_names
+from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
 from batchscale.spec import EvaluationPlan, Goal, Study
 from batchscale.training.checkpoints import CheckpointStore
 from batchscale.training.compilation import use_compilation_cache
 from batchscale.training.population import Population, Trial, note
 from batchscale.training.programs import Programs
-from batchscale.training.progress import EngineSettings, Row, TrialProgress, TrialTask
+from batchscale.training.settings import EngineSettings
 from batchscale.training.shelf import Shelf
 from batchscale.training.stopwatch import Stopwatch
 from batchscale.workloads.optimizer_facts import NEUTRAL

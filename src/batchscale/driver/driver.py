@@ -11,15 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from batchscale.driver.disk import DiskGuard
+from batchscale.driver.dispatch import Choice, Dispatch
+from batchscale.driver.signals import StopFlag
 from batchscale.errors import RunError, StorageError
-from batchscale.runners.disk import FULL, DiskGuard
-from batchscale.runners.dispatch import Choice, Dispatch
+from batchscale.machine import DISK_FULL
+from batchscale.protocol.study_facts import DamagedStudyError
+from batchscale.protocol.study_run import StudyRun
+from batchscale.protocol.tasks import TrialTask
 from batchscale.runners.runner import Done, Job, Loss, Lost, Runner
-from batchscale.runners.signals import StopFlag
-from batchscale.runners.study_facts import DamagedStudyError
-from batchscale.runners.study_run import StudyRun
 from batchscale.spec import StopRule
-from batchscale.training.progress import TrialTask
 
 QUEUE = 2
 """How many jobs a worker has at once: it starts the next while the driver takes in the last."""
@@ -246,7 +247,7 @@ class Driver:
         except DamagedStudyError as error:
             run.set_aside(str(error))
         except StorageError as error:
-            if error.errno not in FULL:
+            if error.errno not in DISK_FULL:
                 raise
             self.paused = str(error)
 

@@ -1,5 +1,6 @@
 """The machine that trials run on: cores, accelerators, memory, and the environment of a worker process."""
 
+import errno
 import math
 import os
 import re
@@ -16,6 +17,9 @@ _THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
 )
 _ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the system answers when a disk, or a user's share of it, is full."""
 
 GROUPS = Path("/sys/fs/cgroup")
 OWN_GROUP = Path("/proc/self/cgroup")

@@ -9,23 +9,23 @@ import time
 from collections import deque
 from collections.abc import Mapping
 
-from batchscale.records.model import OWN_KEY, Status, TrialRecord
-from batchscale.records.writer import StudyWriter
-from batchscale.runners.guards import TrialResult, Verdict, judge
-from batchscale.runners.knowledge import Knowledge, Row
-from batchscale.runners.pacing import order_needs
-from batchscale.runners.points import PointStream, trial_seed
-from batchscale.runners.search_state import Ending, Need, SearchRules, SearchState
-from batchscale.runners.study_facts import (
+from batchscale.protocol.guards import TrialResult, Verdict, judge
+from batchscale.protocol.knowledge import Knowledge
+from batchscale.protocol.pacing import order_needs
+from batchscale.protocol.points import PointStream, trial_seed
+from batchscale.protocol.search_state import Ending, Need, SearchRules, SearchState
+from batchscale.protocol.study_facts import (
     DamagedStudyError,
     StudyFacts,
     recall,
     record_parameters,
     trial_facts,
 )
-from batchscale.runners.trial_store import TrialStore
+from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
+from batchscale.protocol.trial_store import TrialStore
+from batchscale.records.model import OWN_KEY, Status, TrialRecord
+from batchscale.records.writer import StudyWriter
 from batchscale.spec import Experiment, StopRule, Study
-from batchscale.training.progress import TrialProgress, TrialTask
 
 
 class StudyRun:

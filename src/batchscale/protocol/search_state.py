@@ -19,8 +19,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from batchscale.protocol.knowledge import Knowledge
 from batchscale.records.model import Status
-from batchscale.runners.knowledge import Knowledge
 from batchscale.spec import StopRule
 
 NEVER = 2**62

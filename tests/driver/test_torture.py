@@ -12,7 +12,7 @@ import psutil
 import pytest
 from protocol_fakes import read_values
 
-from batchscale.runners.snapshot import read_snapshot
+from batchscale.driver.snapshot import read_snapshot
 
 EXPERIMENT = """
 goal = "val/classification_error < 0.06"

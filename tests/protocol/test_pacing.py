@@ -2,11 +2,11 @@
 
 from protocol_fakes import fake_experiment, fake_study
 
-from batchscale.runners.dispatch import Dispatch
-from batchscale.runners.knowledge import Knowledge
-from batchscale.runners.opening import open_study_run
-from batchscale.runners.pacing import order_needs, round_ends
-from batchscale.runners.search_state import Need, SearchRules, SearchState
+from batchscale.driver.dispatch import Dispatch
+from batchscale.protocol.knowledge import Knowledge
+from batchscale.protocol.pacing import order_needs, round_ends
+from batchscale.protocol.resuming import open_study_run
+from batchscale.protocol.search_state import Need, SearchRules, SearchState
 from batchscale.spec import Budget, EvaluationPlan, StopRule, Unit
 
 STEPS = tuple(range(0, 6401, 100))

@@ -3,7 +3,6 @@
 A run pauses before the disk is full, and goes on when there is room again.
 """
 
-import errno
 import shutil
 import time
 from collections.abc import Callable
@@ -20,9 +19,6 @@ TRIAL_BYTES = 3 * 4096
 """A trial's folder and its two files, as a file system counts them."""
 
 CHECK_EVERY_S = 2.0
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What the system answers when a disk, or a user's share of it, is full."""
 
 
 def free_bytes(path: Path) -> int:

@@ -17,8 +17,8 @@ from batchscale.records.model import Status
 from batchscale.records.own_facts import stored_edges, study_note
 
 if TYPE_CHECKING:
-    from batchscale.runners.driver import Driver
-    from batchscale.runners.study_run import StudyRun
+    from batchscale.driver.driver import Driver
+    from batchscale.protocol.study_run import StudyRun
 
 STATUS_FILE = "status.json"
 LOCK_FILE = "run.lock"

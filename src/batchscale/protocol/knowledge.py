@@ -4,12 +4,11 @@ Everything here follows from the trial's rows, so it can be rebuilt from a journ
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from batchscale.protocol.tasks import Row
 from batchscale.spec import Goal
-
-Row = tuple[int, Mapping[str, float]]
 
 
 @dataclass

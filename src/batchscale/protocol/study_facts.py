@@ -7,11 +7,11 @@ from typing import Any
 
 from batchscale import __version__
 from batchscale.errors import RecordsError, RunError, one_line
+from batchscale.protocol.identity import FORMAT_VERSION, spec_hash
+from batchscale.protocol.knowledge import Knowledge
+from batchscale.protocol.ledger import Ledger
 from batchscale.records.measurements import MeasurementTable
 from batchscale.records.model import OWN_KEY, Status, StudyRecord, TrialRecord
-from batchscale.runners.identity import FORMAT_VERSION, spec_hash
-from batchscale.runners.knowledge import Knowledge
-from batchscale.runners.ledger import Ledger
 from batchscale.spec import Experiment, ParameterType, SearchSpace, StopRule, Study
 
 

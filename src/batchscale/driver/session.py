@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from batchscale.driver.disk import DiskGuard, require_room
+from batchscale.driver.driver import Driver, DriverSettings, Result
+from batchscale.driver.signals import StopFlag
+from batchscale.driver.snapshot import LOCK_FILE, Snapshot, mark_unfinished, take_snapshot, write_snapshot
 from batchscale.errors import RunError, StorageError, StudyLockedError
+from batchscale.machine import DISK_FULL, default_workers, memory_limit, single_threaded
+from batchscale.protocol.identity import check_folder, claim_folder, is_claimed, read_claim
+from batchscale.protocol.resuming import open_study_run
+from batchscale.protocol.study_facts import DamagedStudyError
+from batchscale.protocol.study_run import StudyRun
 from batchscale.records.durable import make_folders, storing
 from batchscale.records.filesystem import REAL
 from batchscale.records.layout import WORKING_FOLDER
-from batchscale.runners.disk import FULL, DiskGuard, require_room
-from batchscale.runners.driver import Driver, DriverSettings, Result
-from batchscale.runners.identity import check_folder, claim_folder, is_claimed, read_claim
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
-from batchscale.runners.machine import default_workers, memory_limit, single_threaded
-from batchscale.runners.opening import open_study_run
 from batchscale.runners.runner import TRAINING_ENGINE, Runner, Setup
-from batchscale.runners.signals import StopFlag
-from batchscale.runners.snapshot import LOCK_FILE, Snapshot, mark_unfinished, take_snapshot, write_snapshot
-from batchscale.runners.study_facts import DamagedStudyError
-from batchscale.runners.study_run import StudyRun
 from batchscale.spec import Plan
 
 RUNNERS = ("local", "inline")
@@ -141,7 +141,7 @@ def _settle(runs: list[StudyRun]) -> None:
         except DamagedStudyError as error:
             run.set_aside(str(error))
         except StorageError as error:
-            if error.errno not in FULL:  # then the driver pauses and writes it later
+            if error.errno not in DISK_FULL:  # then the driver pauses and writes it later
                 raise
 
 

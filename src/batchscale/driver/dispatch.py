@@ -8,8 +8,8 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from batchscale.runners.search_state import Need
-from batchscale.runners.study_run import StudyRun
+from batchscale.protocol.search_state import Need
+from batchscale.protocol.study_run import StudyRun
 
 JOB_S = 0.5
 """A job is made of enough trials to take about this long, so that handing it over costs nothing beside it."""

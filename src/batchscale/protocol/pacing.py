@@ -6,7 +6,7 @@ Pure. Order and pace never change the result (see ``search_state``), only what i
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterator
 
-from batchscale.runners.search_state import Need, SearchState
+from batchscale.protocol.search_state import Need, SearchState
 from batchscale.spec import StopRule
 
 FIRST_ROUND = 64

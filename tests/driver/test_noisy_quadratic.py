@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from protocol_fakes import read_values
 
-from batchscale.runners.driver import Result
-from batchscale.runners.preflight import make_checked_plan
-from batchscale.runners.session import RunSettings, run_plan
+from batchscale.driver.driver import Result
+from batchscale.driver.preflight import make_checked_plan
+from batchscale.driver.session import RunSettings, run_plan
 from batchscale.spec.file import parse_experiment
 
 EXPERIMENT = """

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batchscale.protocol.knowledge import Knowledge
+from batchscale.protocol.search_state import NEVER, Ending, SearchRules, SearchState
 from batchscale.records.model import Status
-from batchscale.runners.knowledge import Knowledge
-from batchscale.runners.search_state import NEVER, Ending, SearchRules, SearchState
 from batchscale.spec import Goal, StopRule
 
 GOAL = Goal.parse("val/error < 0.5")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import psutil
 
+from batchscale.protocol.tasks import TrialProgress
 from batchscale.runners.runner import Setup
 from batchscale.spec import Study
-from batchscale.training.progress import TrialProgress
 
 METRIC = "val/error"
 

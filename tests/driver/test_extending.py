@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from protocol_fakes import read_values
 
+from batchscale.driver.preflight import make_checked_plan
+from batchscale.driver.session import RunSettings, run_plan
 from batchscale.runners import training_host
-from batchscale.runners.preflight import make_checked_plan
 from batchscale.runners.runner import Setup
-from batchscale.runners.session import RunSettings, run_plan
 from batchscale.spec import Study
 from batchscale.spec.file import parse_experiment
 

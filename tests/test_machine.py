@@ -5,7 +5,7 @@ import os
 import psutil
 import pytest
 
-from batchscale.runners import machine
+from batchscale import machine
 
 
 @pytest.fixture

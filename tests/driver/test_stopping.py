@@ -13,13 +13,13 @@ import psutil
 import pytest
 from protocol_fakes import fake_space, read_values, run_fake
 
+from batchscale.driver.signals import REQUEUE, StopFlag
+from batchscale.driver.snapshot import is_running, read_snapshot
 from batchscale.errors import SpecError
 from batchscale.runners.runner import Loss
-from batchscale.runners.signals import REQUEUE, StopFlag
-from batchscale.runners.snapshot import is_running, read_snapshot
 from batchscale.runners.worker import explain_error
 
-SCRIPT = Path(__file__).parent / "drive_fake.py"
+SCRIPT = Path(__file__).parents[1] / "fakes" / "drive_fake.py"
 
 
 def start(root: Path, **options) -> subprocess.Popen:

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from batchscale.driver.session import RunSettings, run_plan
 from batchscale.runners.runner import Setup
-from batchscale.runners.session import RunSettings, run_plan
 from batchscale.spec import (
     BatchSizes,
     Budget,

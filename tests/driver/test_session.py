@@ -14,14 +14,14 @@ from fake_engine import divergence_step, error_at
 from protocol_fakes import FAKE_ENGINE, fake_experiment, fake_facts, fake_space, read_studies, read_values, run_fake
 
 from batchscale.analysis import analyze
+from batchscale.driver import disk
+from batchscale.driver.driver import Result
+from batchscale.driver.session import RunSettings, run_plan
+from batchscale.driver.signals import StopFlag
+from batchscale.driver.snapshot import read_snapshot
 from batchscale.errors import BatchscaleError, RunError, StorageError, StudyLockedError
 from batchscale.records import read_tree
 from batchscale.records.writer import StudyWriter
-from batchscale.runners import disk
-from batchscale.runners.driver import Result
-from batchscale.runners.session import RunSettings, run_plan
-from batchscale.runners.signals import StopFlag
-from batchscale.runners.snapshot import read_snapshot
 from batchscale.search import DEFAULT_MARGIN
 from batchscale.spec import BatchSizes, Budget, EvaluationPlan, SearchPlan, StopRule, Unit, make_plan
 
@@ -443,7 +443,7 @@ def test_two_runs_on_one_folder_are_refused(tmp_path):
 def test_more_asked_of_a_finished_folder_makes_it_unfinished_before_anything_else(tmp_path, monkeypatch):
     run_fake(tmp_path, trials=3)
     assert read_snapshot(tmp_path).finished
-    monkeypatch.setattr("batchscale.runners.session._drive", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr("batchscale.driver.session._drive", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run_fake(tmp_path, trials=4)
     assert not read_snapshot(tmp_path).finished
