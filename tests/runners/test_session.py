@@ -16,7 +16,7 @@ from protocol_fakes import FAKE_ENGINE, fake_experiment, fake_facts, fake_space,
 from batchscale.analysis import analyze
 from batchscale.errors import BatchscaleError, RunError, StorageError, StudyLockedError
 from batchscale.records import read_tree
-from batchscale.records.writer import StudyWriter
+from batchscale.records.tree.writer import StudyWriter
 from batchscale.runners import disk
 from batchscale.runners.driver import Result
 from batchscale.runners.session import RunSettings, run_plan

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from batchscale.errors import RecordsError, RunError
-from batchscale.records.layout import StudyPaths, folder_number
 from batchscale.records.model import OWN_KEY, StudyRecord, parse_study
-from batchscale.records.opening import open_study
-from batchscale.records.tree import read_file
+from batchscale.records.tree.folders import read_file
+from batchscale.records.tree.layout import StudyPaths, folder_number
+from batchscale.records.tree.open_study import open_study
 from batchscale.runners.study_facts import DamagedStudyError, StudyFacts, with_budgets
 from batchscale.runners.study_run import StudyRun
 from batchscale.spec import Experiment, Study

@@ -15,7 +15,7 @@ from pathlib import Path
 from batchscale.errors import RunError, StorageError, StudyLockedError
 from batchscale.records.durable import make_folders, storing
 from batchscale.records.filesystem import REAL
-from batchscale.records.layout import WORKING_FOLDER
+from batchscale.records.tree.layout import WORKING_FOLDER
 from batchscale.runners.disk import FULL, DiskGuard, require_room
 from batchscale.runners.driver import Driver, DriverSettings, Result
 from batchscale.runners.identity import check_folder, claim_folder, is_claimed, read_claim

@@ -7,8 +7,8 @@ from typing import Any
 
 from batchscale import __version__
 from batchscale.errors import RecordsError, RunError, one_line
-from batchscale.records.measurements import MeasurementTable
 from batchscale.records.model import OWN_KEY, Status, StudyRecord, TrialRecord
+from batchscale.records.tree.measurements import MeasurementTable
 from batchscale.runners.identity import FORMAT_VERSION, spec_hash
 from batchscale.runners.knowledge import Knowledge
 from batchscale.runners.ledger import Ledger

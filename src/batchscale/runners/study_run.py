@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from batchscale.records.model import OWN_KEY, Status, TrialRecord
-from batchscale.records.writer import StudyWriter
+from batchscale.records.tree.writer import StudyWriter
 from batchscale.runners.guards import TrialResult, Verdict, judge
 from batchscale.runners.knowledge import Knowledge, Row
 from batchscale.runners.pacing import order_needs

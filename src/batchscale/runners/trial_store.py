@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.measurements import Measurement, MeasurementTable
 from batchscale.records.model import Status, TrialRecord
-from batchscale.records.writer import StudyWriter
+from batchscale.records.tree.measurements import Measurement, MeasurementTable
+from batchscale.records.tree.writer import StudyWriter
 from batchscale.runners.knowledge import Row
 from batchscale.runners.study_facts import DamagedStudyError, recorded_seconds, table_rows
 
