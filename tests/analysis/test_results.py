@@ -7,7 +7,7 @@ from build_records import METRIC, NAME, make_records, study, trial, write_tree
 
 from batchscale.analysis import RESULT_SCHEMA, Outcome, steps_to_result, study_outcomes, trial_outcomes
 from batchscale.errors import AnalysisError, UnknownNameError
-from batchscale.records.open import read_records
+from batchscale.records.read import read_records
 from batchscale.spec import Budget, Goal, Unit, WorkloadName
 
 GOAL = Goal(METRIC, 0.1)

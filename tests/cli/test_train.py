@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
 from batchscale.errors import RunError, SpecError
-from batchscale.records.open import read_records
+from batchscale.records.read import read_records
 
 ARGUMENTS = ["train", "digits/linear/sgd", "-b", "64", "--set", "learning_rate=0.1", "--evaluate-every", "20"]
 

@@ -21,7 +21,7 @@ from batchscale.driver.signals import StopFlag
 from batchscale.driver.snapshot import read_snapshot
 from batchscale.errors import BatchscaleError, RunError, StorageError, StudyLockedError
 from batchscale.records import read_tree
-from batchscale.records.writer import StudyWriter
+from batchscale.records.tree.writer import StudyWriter
 from batchscale.search import DEFAULT_MARGIN
 from batchscale.spec import BatchSizes, Budget, EvaluationPlan, SearchPlan, StopRule, Unit, make_plan
 

@@ -10,7 +10,7 @@ from records_fakes import MemoryFileSystem, make_rows, make_study, make_trial
 
 from batchscale.errors import RecordsError
 from batchscale.records import Status, check_tree, open_study, read_tree
-from batchscale.records.check_text import check_study_text, check_trial_text
+from batchscale.records.check.texts import check_study_text, check_trial_text
 from batchscale.records.model import OWN_KEY, STUDY_KEYS
 from batchscale.records.rules import RULES
 

@@ -11,7 +11,7 @@ from records_fakes import Crash, FaultyFileSystem, MemoryFileSystem, make_rows, 
 
 from batchscale.errors import StorageError
 from batchscale.records import Status, check_tree, open_study
-from batchscale.records.texts import csv_text, study_text, trial_text
+from batchscale.records.tree.texts import csv_text, study_text, trial_text
 
 ROOT = Path("/tree")
 STUDY = "/tree/groups/tiny/net/sgd/8"

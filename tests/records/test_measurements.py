@@ -7,11 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from batchscale.errors import RecordsError
-from batchscale.records.bulk import read_measurement_files
-from batchscale.records.journal import decode_journal, encode_line
-from batchscale.records.layout import split_record_path
-from batchscale.records.measurements import format_number, parse_measurements
 from batchscale.records.model import parse_study, parse_trial
+from batchscale.records.tree.bulk import read_measurement_files
+from batchscale.records.tree.journal import decode_journal, encode_line
+from batchscale.records.tree.layout import split_record_path
+from batchscale.records.tree.measurements import format_number, parse_measurements
 from batchscale.spec import WorkloadName
 
 

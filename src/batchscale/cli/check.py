@@ -24,7 +24,7 @@ def check(
     """
     import json
 
-    from batchscale.records.check_stored import check_records
+    from batchscale.records.check.stored import check_records
 
     violations = check_records(path)
     if json_:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def open_records(path: Path) -> "Records":
     """The records at a path; what was damaged and left out is said on standard error."""
-    from batchscale.records.open import read_records
+    from batchscale.records.read import read_records
 
     records = read_records(path, lambda text: typer.echo(f"Notice: {text}", err=True))
     if not records.workloads:

@@ -11,7 +11,7 @@ def export(
     out: Annotated[Path, typer.Option("--out", help="The tree to write; nothing may be there.", show_default=False)],
 ) -> None:
     """Write a table in the published directory layout."""
-    from batchscale.records.table_export import export_records
+    from batchscale.records.table.export import export_records
 
     summary = export_records(table, out)
     typer.echo(

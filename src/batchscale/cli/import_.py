@@ -11,7 +11,7 @@ import typer
 from batchscale.cli.output import print_json
 
 if TYPE_CHECKING:
-    from batchscale.records.table_import import ImportSummary, Progress
+    from batchscale.records.table.import_records import ImportSummary, Progress
 
 PROBLEMS_SHOWN = 20
 READING_SHARE = 0.9  # of the time of an import
@@ -37,8 +37,8 @@ def import_(
     The archive is read once and never unpacked. An import that was interrupted goes on where it stopped when the same
     command is given again. The table appears when it is complete.
     """
-    from batchscale.records.table_import import ImportOptions, import_records
-    from batchscale.records.table_source import looks_published
+    from batchscale.records.table.import_records import ImportOptions, import_records
+    from batchscale.records.table.source import looks_published
 
     with _progress() as on_progress:
         summary = import_records(

@@ -70,7 +70,7 @@ def run(
 
 def _note_states(out: Path) -> str:
     """What the kept states take, where that is worth knowing."""
-    from batchscale.records.layout import WORKING_FOLDER
+    from batchscale.records.tree.layout import WORKING_FOLDER
 
     folder = out / WORKING_FOLDER / "checkpoints"
     num_bytes = sum(path.stat().st_size for path in folder.glob("*/*.npz"))

@@ -26,7 +26,7 @@ def summary(
     """
     import json
 
-    from batchscale.records.open import read_records
+    from batchscale.records.read import read_records
     from batchscale.records.summary import summarize
 
     notices: list[str] = []

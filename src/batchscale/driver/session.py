@@ -24,7 +24,7 @@ from batchscale.protocol.study_facts import DamagedStudyError
 from batchscale.protocol.study_run import StudyRun
 from batchscale.records.durable import make_folders, storing
 from batchscale.records.filesystem import REAL
-from batchscale.records.layout import WORKING_FOLDER
+from batchscale.records.tree.layout import WORKING_FOLDER
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
 from batchscale.runners.runner import TRAINING_ENGINE, Runner, Setup

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscale.records.layout import WORKING_FOLDER
 from batchscale.records.model import Status
 from batchscale.records.own_facts import stored_edges, study_note
+from batchscale.records.tree.layout import WORKING_FOLDER
 
 if TYPE_CHECKING:
     from batchscale.driver.driver import Driver

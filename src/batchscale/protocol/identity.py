@@ -16,7 +16,7 @@ from typing import Any
 from batchscale.errors import RunError, one_line
 from batchscale.records.durable import make_folders, replace_file, storing
 from batchscale.records.filesystem import REAL
-from batchscale.records.layout import WORKING_FOLDER
+from batchscale.records.tree.layout import WORKING_FOLDER
 from batchscale.spec import Experiment, Plan, SearchSpace
 
 FORMAT_VERSION = 1

@@ -5,10 +5,10 @@ from pathlib import Path
 from batchscale.errors import RecordsError, RunError
 from batchscale.protocol.study_facts import DamagedStudyError, StudyFacts, with_budgets
 from batchscale.protocol.study_run import StudyRun
-from batchscale.records.layout import StudyPaths, folder_number
 from batchscale.records.model import OWN_KEY, StudyRecord, parse_study
-from batchscale.records.opening import open_study
-from batchscale.records.tree import read_file
+from batchscale.records.tree.folders import read_file
+from batchscale.records.tree.layout import StudyPaths, folder_number
+from batchscale.records.tree.open_study import open_study
 from batchscale.spec import Experiment, Study
 
 

@@ -10,8 +10,8 @@ from batchscale.errors import RecordsError, RunError, one_line
 from batchscale.protocol.identity import FORMAT_VERSION, spec_hash
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.ledger import Ledger
-from batchscale.records.measurements import MeasurementTable
 from batchscale.records.model import OWN_KEY, Status, StudyRecord, TrialRecord
+from batchscale.records.tree.measurements import MeasurementTable
 from batchscale.spec import Experiment, ParameterType, SearchSpace, StopRule, Study
 
 

@@ -24,7 +24,7 @@ from batchscale.protocol.study_facts import (
 from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
 from batchscale.protocol.trial_store import TrialStore
 from batchscale.records.model import OWN_KEY, Status, TrialRecord
-from batchscale.records.writer import StudyWriter
+from batchscale.records.tree.writer import StudyWriter
 from batchscale.spec import Experiment, StopRule, Study
 
 

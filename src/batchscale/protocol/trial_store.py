@@ -12,9 +12,9 @@ from typing import Any
 from batchscale.errors import RecordsError, one_line
 from batchscale.protocol.study_facts import DamagedStudyError, recorded_seconds, table_rows
 from batchscale.protocol.tasks import Row
-from batchscale.records.measurements import Measurement, MeasurementTable
 from batchscale.records.model import Status, TrialRecord
-from batchscale.records.writer import StudyWriter
+from batchscale.records.tree.measurements import Measurement, MeasurementTable
+from batchscale.records.tree.writer import StudyWriter
 
 JOURNAL_AFTER_S = 2.0
 """A study's measurements wait in memory until so much training is in them."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from batchscale import __version__
 from batchscale.errors import RunError
 from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
-from batchscale.records.measurements import Measurement
 from batchscale.records.model import OWN_KEY, Status, StudyRecord, TrialRecord
-from batchscale.records.opening import open_study
-from batchscale.records.writer import StudyWriter
+from batchscale.records.tree.measurements import Measurement
+from batchscale.records.tree.open_study import open_study
+from batchscale.records.tree.writer import StudyWriter
 from batchscale.spec import EvaluationPlan, Goal, ParameterConfig, ParameterType, SearchSpace, StopRule, Study
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine

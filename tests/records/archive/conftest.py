@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from synthetic_archive import Counts, Scale, write_archive
 
-from batchscale.records.table_import import import_records
+from batchscale.records.table.import_records import import_records
 
 SCALE = Scale(trials=1 / 50, measurements=1 / 10)
 

@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 
 from batchscale.errors import RecordsError
-from batchscale.records.check import check_tree
-from batchscale.records.check_stored import check_records
-from batchscale.records.table import read_table
-from batchscale.records.table_export import export_records
-from batchscale.records.table_import import ImportOptions, import_records
+from batchscale.records.check.stored import check_records
+from batchscale.records.check.tree import check_tree
+from batchscale.records.table.export import export_records
+from batchscale.records.table.files import read_table
+from batchscale.records.table.import_records import ImportOptions, import_records
 
 from .conftest import Synthetic, small_members, trial_json, write_tar
 

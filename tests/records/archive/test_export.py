@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from batchscale.errors import RecordsError
 from batchscale.records.frames import Records
-from batchscale.records.open import read_records
-from batchscale.records.read import read_tree
-from batchscale.records.table_export import export_records
-from batchscale.records.table_import import import_records
+from batchscale.records.read import read_records
+from batchscale.records.table.export import export_records
+from batchscale.records.table.import_records import import_records
+from batchscale.records.tree.read import read_tree
 
 from .conftest import Synthetic, small_members, study_json, table_bytes, write_tar
 

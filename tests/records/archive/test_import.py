@@ -15,10 +15,10 @@ from synthetic_workloads import loss_model
 from batchscale.analysis.results import steps_to_result
 from batchscale.errors import RecordsError, StudyLockedError
 from batchscale.records.filesystem import REAL
-from batchscale.records.open import read_records
-from batchscale.records.table import read_manifest
-from batchscale.records.table_import import ImportOptions, import_records
-from batchscale.records.table_source import PUBLISHED_FILE, PUBLISHED_SHA256, looks_published
+from batchscale.records.read import read_records
+from batchscale.records.table.files import read_manifest
+from batchscale.records.table.import_records import ImportOptions, import_records
+from batchscale.records.table.source import PUBLISHED_FILE, PUBLISHED_SHA256, looks_published
 from batchscale.spec import Goal, WorkloadName
 
 from .conftest import Synthetic, small_members, study_json, table_bytes, trial_json, write_tar
@@ -186,7 +186,7 @@ def test_an_interrupted_import_resumed_gives_the_same_bytes(tmp_path: Path, synt
 
 def test_a_killed_import_goes_on_and_gives_the_same_bytes(tmp_path: Path, synthetic: Synthetic) -> None:
     program = (
-        "import sys; from pathlib import Path; from batchscale.records.table_import import *;"
+        "import sys; from pathlib import Path; from batchscale.records.table.import_records import *;"
         "import_records(Path(sys.argv[1]), Path(sys.argv[2]), ImportOptions(part_bytes=2**19))"
     )
     state = tmp_path / ".table.partial" / "state.json"
@@ -218,7 +218,7 @@ def test_a_large_workload_is_put_together_in_pieces_with_the_same_rows(
 ) -> None:
     archive = write_tar(tmp_path / "x.tar", small_members())
     import_records(archive, tmp_path / "expected")
-    monkeypatch.setattr("batchscale.records.table_build.IN_MEMORY_BYTES", 400)
+    monkeypatch.setattr("batchscale.records.table.build.IN_MEMORY_BYTES", 400)
     import_records(archive, tmp_path / "table")
     for name in read_records(tmp_path / "expected").workloads:
         one, other = (read_records(tmp_path / t).sources[name]().collect() for t in ("table", "expected"))

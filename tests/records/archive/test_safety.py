@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from batchscale.errors import RecordsError
-from batchscale.records.archive import locate
-from batchscale.records.archive_stream import ArchiveLimits
-from batchscale.records.open import read_records
-from batchscale.records.table import read_manifest
-from batchscale.records.table_import import ImportOptions, import_records
+from batchscale.records.archive.members import locate
+from batchscale.records.archive.stream import ArchiveLimits
+from batchscale.records.read import read_records
+from batchscale.records.table.files import read_manifest
+from batchscale.records.table.import_records import ImportOptions, import_records
 
 from .conftest import small_members, table_bytes, write_tar
 
@@ -115,7 +115,7 @@ def test_a_chain_of_long_names_does_not_overflow_the_stack(tmp_path: Path) -> No
 
 
 def test_too_many_problems_stop_even_a_patient_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batchscale.records.table_read.MAX_PROBLEMS", 3)
+    monkeypatch.setattr("batchscale.records.table.read_parts.MAX_PROBLEMS", 3)
     members = small_members() | {f"../{i}": b"" for i in range(5)}
     with pytest.raises(RecordsError, match="at most 3 problems"):
         import_records(write_tar(tmp_path / "x.tar", members), tmp_path / "table", KEEP_GOING)
@@ -177,7 +177,7 @@ def test_a_damaged_block_names_its_position_and_what_stands_before_it(
     if reader == "rapidgzip":
         pytest.importorskip("rapidgzip")
     monkeypatch.setattr(
-        "batchscale.records.archive_stream._CORES_FOR_RAPIDGZIP", 1 if reader == "rapidgzip" else 10_000
+        "batchscale.records.archive.stream._CORES_FOR_RAPIDGZIP", 1 if reader == "rapidgzip" else 10_000
     )
     plain = write_tar(tmp_path / "plain.tar", small_members()).read_bytes()
     half = len(plain) // 2

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.archive_stream import ArchiveStream
-from batchscale.records.layout import (
+from batchscale.records.archive.stream import ArchiveStream
+from batchscale.records.tree.layout import (
     MAX_DEPTH,
     MEASUREMENTS_FILE,
     STUDY_FILE,

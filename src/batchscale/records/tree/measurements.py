@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.layout import MAX_LINE_BYTES
 from batchscale.records.model import MAX_WHOLE
 from batchscale.records.rules import Fault
+from batchscale.records.tree.layout import MAX_LINE_BYTES
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 RESERVED_COLUMNS = ("step", "batch_size", "trial_id", "dataset", "model", "optimizer")

@@ -11,9 +11,9 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from batchscale.records.frames import MEASUREMENT_SCHEMA
-from batchscale.records.layout import MAX_LINE_BYTES
-from batchscale.records.measurements import BYTE_ORDER_MARK, parse_header, parse_measurements
 from batchscale.records.rules import Fault
+from batchscale.records.tree.layout import MAX_LINE_BYTES
+from batchscale.records.tree.measurements import BYTE_ORDER_MARK, parse_header, parse_measurements
 
 _PLAIN = b"0123456789.,+-eE\nnNaAiIfFtTyY"  # every byte of a sound body: no blanks, quotes, NUL or carriage returns
 _JOIN_BYTES = 32 * 2**20

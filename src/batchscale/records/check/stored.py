@@ -8,18 +8,25 @@ from pathlib import Path
 import polars as pl
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.archive import Passed, RecordFile, iter_archive
-from batchscale.records.archive_stream import ArchiveLimits, ArchiveStream, DamagedArchiveError
-from batchscale.records.bulk import read_measurement_files
-from batchscale.records.check import Violation, check_tree, header_faults
-from batchscale.records.check_text import check_study_text, check_trial_text
+from batchscale.records.archive.members import Passed, RecordFile, iter_archive
+from batchscale.records.archive.stream import ArchiveLimits, ArchiveStream, DamagedArchiveError
+from batchscale.records.check.texts import check_study_text, check_trial_text
+from batchscale.records.check.tree import Violation, check_tree, header_faults
 from batchscale.records.frames import WORKLOAD_COLUMNS
-from batchscale.records.layout import MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
-from batchscale.records.measurements import BYTE_ORDER_MARK
 from batchscale.records.model import Status
 from batchscale.records.rules import Fault
-from batchscale.records.table import ORIGINAL_SCHEMA, ORIGINALS, is_table, open_table_file, read_manifest, read_table
-from batchscale.records.table_build import name_workloads
+from batchscale.records.table.build import name_workloads
+from batchscale.records.table.files import (
+    ORIGINAL_SCHEMA,
+    ORIGINALS,
+    is_table,
+    open_table_file,
+    read_manifest,
+    read_table,
+)
+from batchscale.records.tree.bulk import read_measurement_files
+from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
+from batchscale.records.tree.measurements import BYTE_ORDER_MARK
 from batchscale.spec import WorkloadName
 
 _READ_BYTES = 32 * 2**20

@@ -10,17 +10,17 @@ from pathlib import Path
 from batchscale.errors import RecordsError
 from batchscale.records.durable import remove_folder
 from batchscale.records.filesystem import FileSystem
-from batchscale.records.journal import decode_journal
-from batchscale.records.layout import (
+from batchscale.records.model import TrialRecord, parse_trial
+from batchscale.records.tree.folders import read_file
+from batchscale.records.tree.journal import decode_journal
+from batchscale.records.tree.layout import (
     MAX_CSV_BYTES,
     MEASUREMENTS_FILE,
     TRIAL_FILE,
     StudyPaths,
     folder_number,
 )
-from batchscale.records.model import TrialRecord, parse_trial
-from batchscale.records.read import Notice, read_trial
-from batchscale.records.tree import read_file
+from batchscale.records.tree.read import Notice, read_trial
 
 _FOLDER = re.compile(r"(new|ready)-([0-9]+)")
 _JOURNAL = re.compile(r"journal-([0-9]+)")

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.bulk import read_measurement_files
-from batchscale.records.check_text import StudyFacts, check_study_text, check_trial_text
+from batchscale.records.check.texts import StudyFacts, check_study_text, check_trial_text
 from batchscale.records.filesystem import REAL, Entry, FileSystem, FileTooLargeError, NotAFileError
-from batchscale.records.layout import (
+from batchscale.records.model import Status
+from batchscale.records.rules import ALL_RULES, UNREADABLE_RULES, Fault
+from batchscale.records.tree.bulk import read_measurement_files
+from batchscale.records.tree.folders import RefusalError, StudyFolder, iter_studies, list_folder
+from batchscale.records.tree.layout import (
     MAX_CSV_BYTES,
     MAX_JSON_BYTES,
     MAX_LINE_BYTES,
@@ -24,10 +27,7 @@ from batchscale.records.layout import (
     folder_number,
     name_study,
 )
-from batchscale.records.measurements import BYTE_ORDER_MARK, parse_header
-from batchscale.records.model import Status
-from batchscale.records.rules import ALL_RULES, UNREADABLE_RULES, Fault
-from batchscale.records.tree import RefusalError, StudyFolder, iter_studies, list_folder
+from batchscale.records.tree.measurements import BYTE_ORDER_MARK, parse_header
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from typing import Any
 import polars as pl
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.archive import RecordFile
-from batchscale.records.bulk import MeasurementBatch
-from batchscale.records.layout import MEASUREMENTS_FILE, STUDY_FILE
-from batchscale.records.measurements import BYTE_ORDER_MARK
+from batchscale.records.archive.members import RecordFile
 from batchscale.records.model import TrialRecord, parse_trial
 from batchscale.records.precision import fits_float32
 from batchscale.records.rules import Fault
+from batchscale.records.tree.bulk import MeasurementBatch
+from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE
+from batchscale.records.tree.measurements import BYTE_ORDER_MARK
 
 MAX_PROBLEMS = 10_000
 MAX_COLUMNS = 2_000  # metrics of a workload, metaparameters of a source: more is an attack on memory

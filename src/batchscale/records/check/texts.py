@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchscale.errors import SpecError, one_line
-from batchscale.records.measurements import BYTE_ORDER_MARK
 from batchscale.records.model import (
     MAX_WHOLE,
     OWN_KEY,
@@ -19,6 +18,7 @@ from batchscale.records.model import (
     is_parameter_name,
 )
 from batchscale.records.rules import Fault
+from batchscale.records.tree.measurements import BYTE_ORDER_MARK
 from batchscale.spec import ParameterConfig, ParameterType, WorkloadName
 
 ROUNDING = 1e-12  # a value drawn at the end of a log range may miss it by a rounding of the logarithm

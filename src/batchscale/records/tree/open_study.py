@@ -7,13 +7,13 @@ from pathlib import Path
 from batchscale.errors import RecordsError, StudyLockedError, one_line
 from batchscale.records.durable import make_folders, replace_file, storing, sync_chain, write_file
 from batchscale.records.filesystem import REAL, FileSystem
-from batchscale.records.layout import STUDY_FILE, StudyPaths
 from batchscale.records.model import OWN_KEY, StudyRecord, parse_study
-from batchscale.records.read import Notice, log_notice
-from batchscale.records.recovery import STUDY_STAGE, clean_working_folder
-from batchscale.records.texts import study_text
-from batchscale.records.tree import read_file
-from batchscale.records.writer import StudyWriter
+from batchscale.records.tree.folders import read_file
+from batchscale.records.tree.layout import STUDY_FILE, StudyPaths
+from batchscale.records.tree.read import Notice, log_notice
+from batchscale.records.tree.recovery import STUDY_STAGE, clean_working_folder
+from batchscale.records.tree.texts import study_text
+from batchscale.records.tree.writer import StudyWriter
 
 
 def open_study(root: Path, record: StudyRecord, *, fs: FileSystem = REAL, notice: Notice = log_notice) -> StudyWriter:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, final
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.archive import Entry, Passed, RecordFile, iter_archive
-from batchscale.records.archive_stream import ArchiveLimits, ArchiveStream
-from batchscale.records.layout import MAX_CSV_BYTES, MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
-from batchscale.records.tree import StudyFolder, iter_studies, name_folder, read_file
+from batchscale.records.archive.members import Entry, Passed, RecordFile, iter_archive
+from batchscale.records.archive.stream import ArchiveLimits, ArchiveStream
+from batchscale.records.tree.folders import StudyFolder, iter_studies, name_folder, read_file
+from batchscale.records.tree.layout import MAX_CSV_BYTES, MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
 
 PUBLISHED_NAME = "batch_science"
 PUBLISHED_FILE = "batch_science_data.tar.bz2"

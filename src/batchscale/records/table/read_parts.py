@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from batchscale.errors import RecordsError
-from batchscale.records.archive import RecordFile
-from batchscale.records.archive_stream import DamagedArchiveError
-from batchscale.records.layout import MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
-from batchscale.records.table import FORMAT_VERSION
-from batchscale.records.table_parts import MAX_PROBLEMS, Part, PartContent, read_part, sync_folder, write_part
-from batchscale.records.table_source import Source
+from batchscale.records.archive.members import RecordFile
+from batchscale.records.archive.stream import DamagedArchiveError
+from batchscale.records.table.files import FORMAT_VERSION
+from batchscale.records.table.parts import MAX_PROBLEMS, Part, PartContent, read_part, sync_folder, write_part
+from batchscale.records.table.source import Source
+from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
 
 ADVICE = "Nothing was imported. To leave out what is not sound and import the rest, run again with --keep-going."
 _STATE = "state.json"

@@ -8,8 +8,8 @@ checksum is there because a lost write can leave a hole in the middle of a file 
 import zlib
 from dataclasses import dataclass
 
-from batchscale.records.measurements import parse_header, parse_measurements
 from batchscale.records.rules import Fault
+from batchscale.records.tree.measurements import parse_header, parse_measurements
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import polars as pl
 from batchscale.errors import RecordsError, one_line
 from batchscale.records.assemble import make_studies_frame
 from batchscale.records.frames import MEASUREMENT_SCHEMA, STUDY_COLUMNS, TRIAL_SCHEMA, WORKLOAD_COLUMNS
-from batchscale.records.layout import MEASUREMENTS_FILE, TRIAL_FILE
 from batchscale.records.model import StudyRecord, parse_study
 from batchscale.records.precision import widen
-from batchscale.records.table import ORIGINAL_SCHEMA, ORIGINALS, STUDIES, TRIALS, measurements_path
-from batchscale.records.table_parts import KEY_SCHEMA, PARAMETER_PREFIX, Part, check_width, study_path
+from batchscale.records.table.files import ORIGINAL_SCHEMA, ORIGINALS, STUDIES, TRIALS, measurements_path
+from batchscale.records.table.parts import KEY_SCHEMA, PARAMETER_PREFIX, Part, check_width, study_path
+from batchscale.records.tree.layout import MEASUREMENTS_FILE, TRIAL_FILE
 from batchscale.spec import WorkloadName
 
 GROUPS = ("imagenet_subsets", "mnist_subsets", "solution_quality")  # group folders of the published archive

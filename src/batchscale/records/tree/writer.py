@@ -14,33 +14,33 @@ from batchscale.records.durable import (
     write_file,
 )
 from batchscale.records.filesystem import FileSystem
-from batchscale.records.journal import JournalText, decode_journal, encode_line, journal_of_csv
-from batchscale.records.layout import (
+from batchscale.records.model import (
+    StudyRecord,
+    TrialRecord,
+)
+from batchscale.records.tree.folders import read_file
+from batchscale.records.tree.journal import JournalText, decode_journal, encode_line, journal_of_csv
+from batchscale.records.tree.layout import (
     MAX_CSV_BYTES,
     MEASUREMENTS_FILE,
     TRIAL_FILE,
     StudyPaths,
 )
-from batchscale.records.measurements import (
+from batchscale.records.tree.measurements import (
     Measurement,
     MeasurementTable,
     format_header,
     format_row,
     parse_measurements,
 )
-from batchscale.records.model import (
-    StudyRecord,
-    TrialRecord,
-)
-from batchscale.records.read import Notice
-from batchscale.records.recovery import (
+from batchscale.records.tree.read import Notice
+from batchscale.records.tree.recovery import (
     drop_finished_journals,
     finish_move,
     list_journals,
     load_committed,
 )
-from batchscale.records.texts import csv_text, study_text, trial_text
-from batchscale.records.tree import read_file
+from batchscale.records.tree.texts import csv_text, study_text, trial_text
 
 
 @dataclass

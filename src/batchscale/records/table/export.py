@@ -16,9 +16,9 @@ import polars as pl
 from batchscale.errors import RecordsError, one_line
 from batchscale.records.durable import storing
 from batchscale.records.frames import STUDY_COLUMNS
-from batchscale.records.layout import MEASUREMENTS_FILE, TRIAL_FILE, StudyPaths
-from batchscale.records.table import ORIGINAL_SCHEMA, ORIGINALS, open_table_file, read_table
-from batchscale.records.table_parts import sync_folder
+from batchscale.records.table.files import ORIGINAL_SCHEMA, ORIGINALS, open_table_file, read_table
+from batchscale.records.table.parts import sync_folder
+from batchscale.records.tree.layout import MEASUREMENTS_FILE, TRIAL_FILE, StudyPaths
 from batchscale.spec import WorkloadName
 
 

@@ -16,12 +16,11 @@ import polars as pl
 
 from batchscale import __version__
 from batchscale.errors import RecordsError, StudyLockedError
-from batchscale.records.archive_stream import ArchiveLimits
+from batchscale.records.archive.stream import ArchiveLimits
 from batchscale.records.durable import storing
 from batchscale.records.filesystem import REAL
 from batchscale.records.frames import MEASUREMENT_SCHEMA
-from batchscale.records.table import FORMAT, FORMAT_VERSION, MANIFEST, is_table, measurements_path
-from batchscale.records.table_build import (
+from batchscale.records.table.build import (
     TableFrames,
     describe_statuses,
     gather_frames,
@@ -29,9 +28,10 @@ from batchscale.records.table_build import (
     write_measurements,
     write_small_tables,
 )
-from batchscale.records.table_parts import sync_folder, sync_tree
-from batchscale.records.table_read import ADVICE, SourceReader
-from batchscale.records.table_source import open_source
+from batchscale.records.table.files import FORMAT, FORMAT_VERSION, MANIFEST, is_table, measurements_path
+from batchscale.records.table.parts import sync_folder, sync_tree
+from batchscale.records.table.read_parts import ADVICE, SourceReader
+from batchscale.records.table.source import open_source
 
 PART_BYTES = 64 * 2**20
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.layout import STUDY_FILE, TRIAL_FILE
-from batchscale.records.measurements import Measurement, format_header, format_row
 from batchscale.records.model import STUDY_KEYS, TRIAL_KEYS, StudyRecord, TrialRecord, parse_study, parse_trial
+from batchscale.records.tree.layout import STUDY_FILE, TRIAL_FILE
+from batchscale.records.tree.measurements import Measurement, format_header, format_row
 
 
 def json_text(data: Mapping[str, Any], where: str) -> bytes:

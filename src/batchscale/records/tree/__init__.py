@@ -1,0 +1,1 @@
+"""The records tree: the published layout of folders and files, read, written and recovered."""

@@ -1,0 +1,179 @@
+"""Our own facts: what is written is what is read, older versions are upgraded, newer ones and wrong kinds refused."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchscale.errors import RecordsError
+from batchscale.records.facts import (
+    FORMAT_VERSION,
+    EdgeEnd,
+    Finding,
+    Hardware,
+    NewerFormatError,
+    SearchFacts,
+    StudyFacts,
+    Timing,
+    TrainerFacts,
+    TrialFacts,
+)
+from batchscale.search import Side
+from batchscale.spec import ParameterConfig, ParameterType, Scale, SearchSpace
+
+SPACE = SearchSpace((ParameterConfig("learning_rate", ParameterType.DOUBLE, 0.01, 10.0, Scale.LOG),))
+
+STUDY = StudyFacts(
+    code_version="1.2",
+    spec_hash="0123456789abcdef",
+    goal="val/loss < 0.1",
+    stop_rule="race",
+    trials=5,
+    finishers=3,
+    seed=7,
+    fixed={"momentum": 0.9},
+    evaluation={"every": 10},
+    num_train_examples=55_000,
+    budgets=(100, 200),
+    population=4,
+    searches=(SearchFacts(SPACE, ((1, 0), (12, 5))), SearchFacts(SPACE, ((6, 0),), "the best trial lies at the edge")),
+    finding=Finding(True, (EdgeEnd("learning_rate", Side.HIGH),), short=True),
+    trainer=TrainerFacts("jax", "0.9"),
+    experiment="[experiment]\n",
+)
+TRIAL = TrialFacts(
+    seed=1,
+    search=2,
+    point=0,
+    stop_reason="goal",
+    reached_at=10,
+    diverged_at=None,
+    best=0.25,
+    failure="killed",
+    log_lines=("a", "b"),
+    timing=Timing(compile_s=0.5, num_steps=3, step_time_s=0.25, total_s=2.0),
+    hardware=Hardware("Fast Processor 9", "cpu", 2, 1, "box"),
+    measurements_sha256="0" * 64,
+)
+
+
+def through_text(data: object) -> object:
+    return json.loads(json.dumps(data))
+
+
+def test_what_is_written_is_what_is_read() -> None:
+    assert StudyFacts.from_json(through_text(STUDY.to_json()), "study.json") == STUDY
+    assert TrialFacts.from_json(through_text(TRIAL.to_json()), "metadata.json") == TRIAL
+    assert StudyFacts.from_json(StudyFacts().to_json(), "study.json") == StudyFacts()
+    assert TrialFacts.from_json(TrialFacts().to_json(), "metadata.json") == TrialFacts()
+
+
+def test_both_files_say_their_version() -> None:
+    assert STUDY.to_json()["format_version"] == TRIAL.to_json()["format_version"] == FORMAT_VERSION
+
+
+@pytest.mark.parametrize("kind", [StudyFacts, TrialFacts])
+def test_newer_versions_are_refused_by_name(kind: type[StudyFacts] | type[TrialFacts]) -> None:
+    with pytest.raises(NewerFormatError, match=r"a/study\.json.*up to 2.*version 99.*install"):
+        kind.from_json({"format_version": 99, "anything": "else"}, "a/study.json")
+
+
+@pytest.mark.parametrize("version", [0, -1, True, "2", None, 1.5])
+def test_a_version_is_a_whole_number_from_1(version: object) -> None:
+    with pytest.raises(RecordsError, match="format_version from 1"):
+        StudyFacts.from_json({"format_version": version}, "study.json")
+
+
+def test_unknown_keys_of_the_same_version_are_kept() -> None:
+    own = {"format_version": 2, "seed": 3, "colour": {"deep": [1]}}
+    for kind in (StudyFacts, TrialFacts):
+        facts = kind.from_json(own, "a")
+        assert facts.other == {"colour": {"deep": [1]}}
+        assert facts.to_json() == own
+
+
+@pytest.mark.parametrize(
+    ("own", "named"),
+    [
+        ({"seed": "7"}, r"s\.json: batchscale\.seed is a whole number.*Found '7'"),
+        ({"goal": 1}, r"batchscale\.goal is text"),
+        ({"trials": -1}, r"batchscale\.trials is a whole number"),
+        ({"num_train_examples": 0}, r"num_train_examples is a whole number of at least 1"),
+        ({"budgets": 5}, r"batchscale\.budgets is a list"),
+        ({"budgets": [5, "x"]}, r"budgets is a list of whole numbers"),
+        ({"fixed": {"momentum": "high"}}, r"fixed has a finite number"),
+        ({"finding": []}, r"batchscale\.finding is an object"),
+        ({"finding": {"goal_reached": 1}}, r"finding\.goal_reached is true or false"),
+        ({"finding": {"at_edge": [{"parameter": "x", "side": "up"}]}}, r"at_edge\[0\]\.side is low or high"),
+        ({"searches": [{"space": {}}]}, r"searches\[0\]\.ranges is a list of pairs"),
+        ({"searches": [{"space": {"a": {}}, "ranges": [[1, 0]]}]}, r"searches\[0\]\.space is a search space"),
+        ({"trainer": {}}, r"trainer\.name is the name"),
+    ],
+)
+def test_wrong_kinds_in_a_study_are_named(own: dict[str, object], named: str) -> None:
+    with pytest.raises(RecordsError, match=named):
+        StudyFacts.from_json({"format_version": 2, **own}, "s.json")
+
+
+@pytest.mark.parametrize(
+    ("own", "named"),
+    [
+        ({"search": 0}, r"m\.json: batchscale\.search is a whole number of at least 1"),
+        ({"best": "low"}, r"batchscale\.best is a finite number"),
+        ({"best": 10**400}, r"batchscale\.best is a finite number"),
+        ({"hardware": "x"}, r"batchscale\.hardware is an object"),
+        ({"hardware": {"num_devices": 0}}, r"hardware\.num_devices is a whole number of at least 1"),
+        ({"timing": {"total_s": None, "step_time_s": "fast"}}, r"timing\.step_time_s is a finite number"),
+        ({"log_lines": [1]}, r"log_lines is a list of texts"),
+        ({"measurements_sha256": "abc"}, r"measurements_sha256 has 64 hexadecimal digits"),
+    ],
+)
+def test_wrong_kinds_in_a_trial_are_named(own: dict[str, object], named: str) -> None:
+    with pytest.raises(RecordsError, match=named):
+        TrialFacts.from_json({"format_version": 2, **own}, "m.json")
+
+
+def test_a_study_of_version_1_is_upgraded() -> None:
+    old = {
+        "format_version": 1,
+        "stop": "goal",
+        "verdict": {"goal_reached": True, "at_edge": [{"parameter": "learning_rate", "side": "low"}], "short": False},
+        "searches": [
+            {"space": SPACE.to_json(), "first_trial_id": 1, "reason": ""},
+            {"space": SPACE.to_json(), "first_trial_id": 4, "reason": "why", "ranges": [[4, 0], [9, 3]]},
+        ],
+        "population": None,
+    }
+    facts = StudyFacts.from_json(old, "study.json")
+    assert facts.stop_rule == "goal"
+    assert facts.finding == Finding(True, (EdgeEnd("learning_rate", Side.LOW),))
+    assert [search.ranges for search in facts.searches] == [((1, 0),), ((4, 0), (9, 3))]
+    assert facts.other == {}
+    assert StudyFacts.from_json({"format_version": 1, "verdict": {}}, "study.json").finding is None
+
+
+def test_a_trial_of_version_1_is_upgraded() -> None:
+    old = {"seed": 1, "hardware": "x86_64", "timing": {"seconds": 1.5, "steps": 40.0, "step_time_s": 0.1}}
+    facts = TrialFacts.from_json(old, "metadata.json")
+    assert facts.hardware == Hardware("x86_64")
+    assert facts.timing == Timing(num_steps=40, step_time_s=0.1, total_s=1.5)
+    assert TrialFacts.from_json({"hardware": ""}, "metadata.json").hardware is None
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = sorted({*STUDY.to_json(), *TRIAL.to_json(), "stop", "verdict"})
+
+
+@given(own=st.dictionaries(st.sampled_from(NAMES), json_values) | json_values)
+def test_any_json_is_read_or_refused(own: object) -> None:
+    for kind in (StudyFacts, TrialFacts):
+        try:
+            facts = kind.from_json(own, "file")
+        except RecordsError:
+            continue
+        assert kind.from_json(facts.to_json(), "file") == facts
