@@ -12,9 +12,9 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 import jax
 import jax.numpy as jnp
 
-from batchscale.workloads.models import conv
 from batchscale.workloads.models.build import Shape, build_model
 from batchscale.workloads.models.facts import model_facts
+from batchscale.workloads.models.layers import conv
 
 SHAPES = {"simple_cnn_base": (28, 28, 1), "resnet_8": (32, 32, 3)}
 STEPS, REPEATS = 4, 4

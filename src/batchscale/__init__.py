@@ -18,7 +18,7 @@ _PUBLIC = {
     "SearchSpace": "spec",
     "WorkloadName": "spec",
     "read_records": "records",
-    "register_workload": "workloads.own",
+    "register_workload": "workloads.user.registration",
 }
 
 __all__ = [*_PUBLIC, "__version__"]

@@ -15,7 +15,7 @@ from batchscale.workloads.datasets import dataset_names
 def empty_machine(monkeypatch, tmp_path):
     monkeypatch.delenv("BATCHSCALE_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("batchscale.workloads.datasets.locations._SYSTEM_FOLDERS", {})
+    monkeypatch.setattr("batchscale.workloads.datasets.files.locations._SYSTEM_FOLDERS", {})
 
 
 def run(*arguments):

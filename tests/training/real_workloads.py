@@ -6,7 +6,7 @@ import numpy as np
 from flax import nnx
 
 from batchscale.spec import WorkloadName, WorkloadSpec
-from batchscale.workloads.models.ghost_norm import GhostNorm
+from batchscale.workloads.models.layers.ghost_norm import GhostNorm
 from batchscale.workloads.models.nnx_model import make_model
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.workload import ArraySplit, Dataset

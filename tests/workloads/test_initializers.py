@@ -6,7 +6,7 @@ import pytest
 
 from batchscale.workloads.models.build import Shape, build_model
 from batchscale.workloads.models.facts import model_facts
-from batchscale.workloads.models.initializers import before_output, before_relu, between, uniform
+from batchscale.workloads.models.layers.initializers import before_output, before_relu, between, uniform
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from flax import nnx
 import batchscale
 from batchscale.errors import DataError, SpecError
 from batchscale.spec import WorkloadName, WorkloadSpec
-from batchscale.workloads import own
 from batchscale.workloads.catalogue import workload_facts
 from batchscale.workloads.metrics import task_metrics
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.tasks import Task
+from batchscale.workloads.user import registration as own
 from batchscale.workloads.workload import Metric, Model, SampledSplit
 
 

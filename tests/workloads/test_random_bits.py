@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from batchscale.workloads.models.dropout import dropout
+from batchscale.workloads.models.layers.dropout import dropout
 from batchscale.workloads.random_bits import keep_mask, random_bits
 
 COUNT = 1 << 18

@@ -64,11 +64,11 @@ def data_get(
 ) -> None:
     """Get a data set: download it, or take files you already have. Interrupted downloads continue."""
     from batchscale.errors import SpecError
-    from batchscale.workloads.datasets.download import Patience
-    from batchscale.workloads.datasets.fetch import Fetch, fetch_dataset
-    from batchscale.workloads.datasets.locations import default_data_dir
+    from batchscale.workloads.datasets.files.download import Patience
+    from batchscale.workloads.datasets.files.fetch import Fetch, fetch_dataset
+    from batchscale.workloads.datasets.files.locations import default_data_dir
+    from batchscale.workloads.datasets.files.take import take_files
     from batchscale.workloads.datasets.presence import find_source, presence_checks
-    from batchscale.workloads.datasets.take import take_files
 
     if from_path is not None and url:
         raise SpecError("--from takes files that are here and --url fetches others: give one of the two.")

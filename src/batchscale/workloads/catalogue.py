@@ -10,9 +10,9 @@ from batchscale.spec import SPLITS, WorkloadFacts, WorkloadName, WorkloadSpec
 from batchscale.workloads.datasets.facts import DatasetFacts, dataset_facts
 from batchscale.workloads.metric_facts import TASK_METRICS
 from batchscale.workloads.models.facts import ModelFacts, check_fit, model_facts
-from batchscale.workloads.own import OwnWorkload, find_own
 from batchscale.workloads.tasks import Task
-from batchscale.workloads.tuning import Tuning, find_tuning
+from batchscale.workloads.tunables import Tuning, find_tuning
+from batchscale.workloads.user.registration import OwnWorkload, find_own
 
 _PAPER = """
 cifar_10/resnet_8/nesterov_momentum
@@ -103,7 +103,7 @@ def workload_facts(spec: WorkloadSpec, data_dir: Path | None = None) -> Workload
 
 
 def _own_facts(own: OwnWorkload, spec: WorkloadSpec, data_dir: Path | None) -> WorkloadFacts:
-    from batchscale.workloads.own_build import build_own  # jax: only the user's own code can say what it needs
+    from batchscale.workloads.user.build import build_own  # jax: only the user's own code can say what it needs
 
     workload = build_own(own, spec, data_dir)
     return WorkloadFacts(

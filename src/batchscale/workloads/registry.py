@@ -7,13 +7,13 @@ from batchscale.workloads.catalogue import Parts, find_parts
 from batchscale.workloads.datasets import load_dataset
 from batchscale.workloads.losses import TASK_LOSSES
 from batchscale.workloads.metrics import task_metrics
+from batchscale.workloads.models.architectures.quadratic import quadratic_loss, quadratic_metrics, quadratic_model
 from batchscale.workloads.models.build import Shape, build_model
-from batchscale.workloads.models.quadratic import quadratic_loss, quadratic_metrics, quadratic_model
 from batchscale.workloads.noisy_quadratic import parse_problem
-from batchscale.workloads.own import find_own
-from batchscale.workloads.own_build import build_own
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.update import make_update
+from batchscale.workloads.user.build import build_own
+from batchscale.workloads.user.registration import find_own
 from batchscale.workloads.workload import Dataset, Loss, Metric, Model, Workload
 
 

@@ -6,7 +6,7 @@ import optax
 
 from batchscale.workloads.optimizers import get_optimizer, regularize
 from batchscale.workloads.schedules import make_schedule
-from batchscale.workloads.tuning import Tuning
+from batchscale.workloads.tunables import Tuning
 from batchscale.workloads.workload import Metaparameters
 
 

@@ -12,7 +12,7 @@ def no_data_of_this_machine(monkeypatch, tmp_path):
     """Tests see no data but what they make: no BATCHSCALE_DATA, an empty cache, no packages of the system."""
     monkeypatch.delenv("BATCHSCALE_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("batchscale.workloads.datasets.locations._SYSTEM_FOLDERS", {})
+    monkeypatch.setattr("batchscale.workloads.datasets.files.locations._SYSTEM_FOLDERS", {})
 
 
 @pytest.fixture

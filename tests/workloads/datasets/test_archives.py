@@ -6,7 +6,7 @@ import zipfile
 import pytest
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.archives import extract_all, iter_members, read_members
+from batchscale.workloads.datasets.files.archives import extract_all, iter_members, read_members
 
 LIMIT = 10**6
 

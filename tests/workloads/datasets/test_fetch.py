@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.download import Patience
-from batchscale.workloads.datasets.fetch import Fetch, fetch_dataset, staging
-from batchscale.workloads.datasets.sources import Download, OfficialFile, Source
+from batchscale.workloads.datasets.files.download import Patience
+from batchscale.workloads.datasets.files.fetch import Fetch, fetch_dataset, staging
+from batchscale.workloads.datasets.files.origin import Download, OfficialFile, Source
 
 CONTENT = hashlib.shake_128(b"content").digest(900_000)
 QUICK = Patience(stall_s=0.5, attempts=2)

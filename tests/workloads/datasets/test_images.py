@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.images import Crop, read_pixels
+from batchscale.workloads.datasets.images.pixels import Crop, read_pixels
 
 # Pillow resizes in two passes that each round to a whole level; cutting first changes the last bits of its weights, so
 # that either pass may round the other way. On these noise pictures a cut one pixel off differs by more than 100.

@@ -3,9 +3,10 @@ from functools import partial
 import pytest
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets import load_dataset, locations
-from batchscale.workloads.datasets.locations import cache_folder, default_data_dir, find_data
-from batchscale.workloads.datasets.mnist_files import has_mnist_files
+from batchscale.workloads.datasets import load_dataset
+from batchscale.workloads.datasets.files import locations
+from batchscale.workloads.datasets.files.locations import cache_folder, default_data_dir, find_data
+from batchscale.workloads.datasets.images.mnist_files import has_mnist_files
 from batchscale.workloads.datasets.presence import find_dataset, list_datasets
 
 

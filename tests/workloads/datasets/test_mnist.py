@@ -5,7 +5,7 @@ import pytest
 
 from batchscale.errors import DataError
 from batchscale.workloads.datasets import dataset_facts, load_dataset
-from batchscale.workloads.datasets.idx import read_idx
+from batchscale.workloads.datasets.images.idx import read_idx
 
 
 @pytest.fixture(scope="module")

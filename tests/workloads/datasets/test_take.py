@@ -5,8 +5,8 @@ import tarfile
 import pytest
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.sources import Download, OfficialFile, Source
-from batchscale.workloads.datasets.take import take_files
+from batchscale.workloads.datasets.files.origin import Download, OfficialFile, Source
+from batchscale.workloads.datasets.files.take import take_files
 
 ONE, TWO = b"one" * 1000, b"two" * 1000
 

@@ -6,10 +6,10 @@ import pytest
 
 from batchscale.errors import DataError, SpecError
 from batchscale.workloads.datasets import dataset_facts, load_dataset
-from batchscale.workloads.datasets.held_out import held_out_draw, split_held_out
-from batchscale.workloads.datasets.text_dataset import TokenSplit
-from batchscale.workloads.datasets.text_files import hash_files, iter_sentences
-from batchscale.workloads.datasets.vocabulary import EOS, PAD, open_vocabulary
+from batchscale.workloads.datasets.text.dataset import TokenSplit
+from batchscale.workloads.datasets.text.files import hash_files, iter_sentences
+from batchscale.workloads.datasets.text.held_out import held_out_draw, split_held_out
+from batchscale.workloads.datasets.text.vocabulary import EOS, PAD, open_vocabulary
 from batchscale.workloads.workload import ArraySplit
 
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "and", "naïve", "猫", "sits…", "😀"]
@@ -192,8 +192,8 @@ def test_the_vocabulary_and_the_tokens_are_made_once(tmp_path, corpus, monkeypat
     load_dataset("text", corpus, None)
     cache = tmp_path / "cache" / "batchscale"
     before = {path: path.stat().st_mtime_ns for path in cache.rglob("*")}
-    monkeypatch.setattr("batchscale.workloads.datasets.vocabulary._train", None)
-    monkeypatch.setattr("batchscale.workloads.datasets.token_store._write", None)
+    monkeypatch.setattr("batchscale.workloads.datasets.text.vocabulary._train", None)
+    monkeypatch.setattr("batchscale.workloads.datasets.text.token_store._write", None)
     load_dataset("text", corpus, None)
     assert {path: path.stat().st_mtime_ns for path in cache.rglob("*")} == before
     assert not [path for path in before if path.name.startswith(".new-")]
@@ -211,7 +211,7 @@ def test_a_store_that_fails_half_way_leaves_nothing(tmp_path, corpus, monkeypatc
         yield [3, 4]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("batchscale.workloads.datasets.vocabulary.Vocabulary.encode", break_off)
+    monkeypatch.setattr("batchscale.workloads.datasets.text.vocabulary.Vocabulary.encode", break_off)
     with pytest.raises(KeyboardInterrupt):
         load_dataset("text", corpus, None)
     assert not list((tmp_path / "cache" / "batchscale" / "tokens").iterdir())

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from batchscale.workloads.models import conv
-from batchscale.workloads.models.conv import Conv, convolve, convolve_by_rows, convolve_natively, max_pool
-from batchscale.workloads.models.resnet_50 import _overlapping_max_pool
+from batchscale.workloads.models.architectures.resnet_50 import _overlapping_max_pool
+from batchscale.workloads.models.layers import conv
+from batchscale.workloads.models.layers.conv import Conv, convolve, convolve_by_rows, convolve_natively, max_pool
 
 
 def draw(*shape, seed=0):

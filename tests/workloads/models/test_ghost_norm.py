@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from batchscale.workloads.models.ghost_norm import GhostNorm
+from batchscale.workloads.models.layers.ghost_norm import GhostNorm
 
 SIZE = 4
 

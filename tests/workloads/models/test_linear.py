@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from batchscale.workloads.models.linear import Linear
+from batchscale.workloads.models.layers.linear import Linear
 
 
 def gradients(layer, inputs):

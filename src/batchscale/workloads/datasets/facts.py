@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from batchscale.errors import UnknownNameError, one_line, suggest_names
 from batchscale.spec import Options
-from batchscale.workloads.datasets.entry import DatasetEntry, DatasetFacts
+from batchscale.workloads.datasets.builtin.imagenet_files import HALF_CLASSES, HALF_IMAGES
+from batchscale.workloads.datasets.declaration import DatasetEntry, DatasetFacts
 from batchscale.workloads.datasets.image_facts import imagenet_facts, open_images_facts
-from batchscale.workloads.datasets.image_options import PixelOptions
-from batchscale.workloads.datasets.imagenet_files import HALF_CLASSES, HALF_IMAGES
+from batchscale.workloads.datasets.images.options import PixelOptions
 from batchscale.workloads.datasets.options import NoOptions, parse_options
 from batchscale.workloads.datasets.text_facts import common_crawl_facts, lm1b_facts, ptb_facts, user_text_facts
 from batchscale.workloads.noisy_quadratic import parse_problem

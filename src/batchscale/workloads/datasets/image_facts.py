@@ -1,9 +1,7 @@
 """The facts of ImageNet and Open Images: the published ones, or those of the files that the user names."""
 
 from batchscale.spec import Options
-from batchscale.workloads.datasets.entry import DatasetFacts
-from batchscale.workloads.datasets.image_options import ImageNetOptions, OpenImagesOptions
-from batchscale.workloads.datasets.imagenet_files import (
+from batchscale.workloads.datasets.builtin.imagenet_files import (
     HALF_CLASSES,
     HALF_IMAGES,
     NUM_CLASSES,
@@ -11,10 +9,12 @@ from batchscale.workloads.datasets.imagenet_files import (
     NUM_TEST,
     read_imagenet_splits,
 )
-from batchscale.workloads.datasets.locations import named_folder
-from batchscale.workloads.datasets.open_images_splits import MIN_POSITIVES, read_open_images
-from batchscale.workloads.datasets.open_images_splits import NUM_CLASSES as NUM_TRAINABLE
-from batchscale.workloads.datasets.open_images_splits import NUM_TRAIN as NUM_OPEN_IMAGES
+from batchscale.workloads.datasets.declaration import DatasetFacts
+from batchscale.workloads.datasets.files.locations import named_folder
+from batchscale.workloads.datasets.images.open_images_splits import MIN_POSITIVES, read_open_images
+from batchscale.workloads.datasets.images.open_images_splits import NUM_CLASSES as NUM_TRAINABLE
+from batchscale.workloads.datasets.images.open_images_splits import NUM_TRAIN as NUM_OPEN_IMAGES
+from batchscale.workloads.datasets.images.options import ImageNetOptions, OpenImagesOptions
 from batchscale.workloads.datasets.options import parse_options
 from batchscale.workloads.tasks import Task
 

@@ -21,6 +21,6 @@ def load_dataset(name: str, options: Options, data_dir: Path | None) -> Dataset:
         SpecError: An option is unknown or has a value that cannot be.
         DataError: The files are missing or damaged; the message says what to run.
     """
-    module = importlib.import_module(f"{__package__}.{check_dataset_name(name).module}")
+    module = importlib.import_module(f"{__package__}.builtin.{check_dataset_name(name).module}")
     dataset: Dataset = module.load(name, options, data_dir)
     return dataset

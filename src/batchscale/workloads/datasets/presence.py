@@ -7,16 +7,16 @@ from pathlib import Path
 
 from batchscale.errors import UnknownNameError, one_line, suggest_names
 from batchscale.spec import Options
-from batchscale.workloads.datasets.cifar_files import has_cifar_files
+from batchscale.workloads.datasets.builtin.cifar_files import has_cifar_files
+from batchscale.workloads.datasets.builtin.imagenet_files import has_imagenet_files
+from batchscale.workloads.datasets.builtin.lm1b_files import has_lm1b_files
+from batchscale.workloads.datasets.builtin.ptb_files import has_ptb_files
 from batchscale.workloads.datasets.facts import dataset_names, files_folder
-from batchscale.workloads.datasets.imagenet_files import has_imagenet_files
-from batchscale.workloads.datasets.lm1b_files import has_lm1b_files
-from batchscale.workloads.datasets.locations import find_data
-from batchscale.workloads.datasets.mnist_files import has_mnist_files
-from batchscale.workloads.datasets.open_images_files import has_open_images_files
-from batchscale.workloads.datasets.ptb_files import has_ptb_files
-from batchscale.workloads.datasets.sources import Source, read_sources
-from batchscale.workloads.datasets.text_files import has_text_files
+from batchscale.workloads.datasets.files.locations import find_data
+from batchscale.workloads.datasets.files.origin import Source, read_sources
+from batchscale.workloads.datasets.images.mnist_files import has_mnist_files
+from batchscale.workloads.datasets.images.open_images_files import has_open_images_files
+from batchscale.workloads.datasets.text.files import has_text_files
 
 _NAMING_OPTIONS = ("path", "hf")
 _WITHOUT_FILES = {

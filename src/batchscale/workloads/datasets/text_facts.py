@@ -3,25 +3,25 @@
 from pathlib import Path
 
 from batchscale.spec import Options
-from batchscale.workloads.datasets.entry import DatasetFacts
-from batchscale.workloads.datasets.lm1b_files import NUM_TRAIN, find_lm1b_files
-from batchscale.workloads.datasets.locations import named_folder
+from batchscale.workloads.datasets.builtin.lm1b_files import NUM_TRAIN, find_lm1b_files
+from batchscale.workloads.datasets.builtin.ptb_files import NUM_SENTENCES, NUM_TOKENS, NUM_WORDS, read_ptb
+from batchscale.workloads.datasets.declaration import DatasetFacts
+from batchscale.workloads.datasets.files.locations import named_folder
 from batchscale.workloads.datasets.options import parse_options
-from batchscale.workloads.datasets.ptb_files import NUM_SENTENCES, NUM_TOKENS, NUM_WORDS, read_ptb
-from batchscale.workloads.datasets.text_files import find_text_files
-from batchscale.workloads.datasets.text_options import (
+from batchscale.workloads.datasets.text.files import find_text_files
+from batchscale.workloads.datasets.text.options import (
     CommonCrawlOptions,
     SequenceOptions,
     SubwordOptions,
     UserTextOptions,
 )
-from batchscale.workloads.datasets.text_splits import (
+from batchscale.workloads.datasets.text.splits import (
     NUM_COMMON_CRAWL_VAL,
     read_held_out,
     read_split_files,
     read_user_text,
 )
-from batchscale.workloads.datasets.token_rows import TokenRows
+from batchscale.workloads.datasets.text.token_rows import TokenRows
 from batchscale.workloads.tasks import Task
 
 

@@ -8,16 +8,16 @@ from typing import Any
 import jax.numpy as jnp
 from flax import nnx
 
-from batchscale.workloads.models.conv import DType
+from batchscale.workloads.models.architectures.fc import Fc
+from batchscale.workloads.models.architectures.lstm import Lstm
+from batchscale.workloads.models.architectures.resnet_8 import ResNet8
+from batchscale.workloads.models.architectures.resnet_50 import Norms, ResNet50
+from batchscale.workloads.models.architectures.simple_cnn import SimpleCnn
+from batchscale.workloads.models.architectures.transformer import Transformer
+from batchscale.workloads.models.architectures.vgg_11 import Vgg11
 from batchscale.workloads.models.facts import PRECISIONS, ModelFacts
-from batchscale.workloads.models.fc import Fc
-from batchscale.workloads.models.lstm import Lstm
+from batchscale.workloads.models.layers.conv import DType
 from batchscale.workloads.models.nnx_model import Keys, make_model
-from batchscale.workloads.models.resnet_8 import ResNet8
-from batchscale.workloads.models.resnet_50 import Norms, ResNet50
-from batchscale.workloads.models.simple_cnn import SimpleCnn
-from batchscale.workloads.models.transformer import Transformer
-from batchscale.workloads.models.vgg_11 import Vgg11
 from batchscale.workloads.workload import Model
 
 Sizes = Mapping[str, Any]  # the model's options: names and kinds are checked where the facts are made

@@ -1,0 +1,36 @@
+"""The handwritten digits that ship with batchscale: 1,797 images of 8×8, needing no download.
+
+The test set of the UCI "Optical Recognition of Handwritten Digits" (see ``embedded/DIGITS.md`` for origin and
+licence). A fixed shuffle splits it into 1,347 training, 225 validation and 225 test images.
+"""
+
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from batchscale.spec import Options
+from batchscale.workloads.datasets.images.fixed_order import LabelledImages, fixed_order
+from batchscale.workloads.datasets.images.on_device import make_image_dataset, scale_pixels
+from batchscale.workloads.datasets.images.options import PixelOptions
+from batchscale.workloads.datasets.options import parse_options
+from batchscale.workloads.workload import Dataset
+
+SPLIT_SIZES = {"train": 1_347, "val": 225, "test": 225}
+_BRIGHTEST = 16
+
+
+def load(name: str, options: Options, data_dir: Path | None) -> Dataset:  # noqa: ARG001 - every set has this signature
+    """The digits; ``data_dir`` is not used."""
+    pixel_range = parse_options(PixelOptions, name, options).pixel_range
+    return make_image_dataset(name, read_splits(), scale_pixels(_BRIGHTEST, pixel_range))
+
+
+def read_splits() -> dict[str, LabelledImages]:
+    """Images (8, 8, 1) with pixels 0 … 16, and labels, by split."""
+    with (files(__package__) / "embedded" / "digits.npz").open("rb") as file, np.load(file, allow_pickle=False) as data:
+        images, labels = data["images"], data["labels"]
+    order = fixed_order(len(labels), "digits", "split")
+    ends = np.cumsum(list(SPLIT_SIZES.values()))[:-1]
+    parts = zip(SPLIT_SIZES, np.split(order, ends), strict=True)
+    return {split: (images[part, :, :, None], labels[part]) for split, part in parts}

@@ -1,0 +1,63 @@
+"""A split of pictures that are read, cut and flipped on the host, and lose the mean colour on the device."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, final
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from batchscale.workloads.datasets.images.encoded import ImageSource, Selection
+from batchscale.workloads.datasets.images.pixels import Crop, read_pixels
+from batchscale.workloads.workload import Batch, HostBatch, IndexedSplit
+
+MEAN_RGB = (123.68, 116.779, 103.939)
+"""The mean colour of ImageNet as Simonyan and Zisserman (2014) published it."""
+_MAX_THREADS = 16
+
+
+@final
+@dataclass(frozen=True)
+class ImageSplit(IndexedSplit):
+    """Pictures of a source; ``labels_of`` gives the labels of the examples at some positions."""
+
+    images: ImageSource
+    indices: NDArray[np.int64]
+    labels_of: Callable[[NDArray[np.int64]], NDArray[Any]]
+    crop: Crop
+
+    @property
+    def num_examples(self) -> int:
+        """The number of pictures."""
+        return len(self.indices)
+
+    def read(self, indices: NDArray[np.int64], seeds: NDArray[np.int64] | None) -> HostBatch:
+        """Pixels as bytes (N, size, size, 3) and labels; with seeds cut and flipped at random, one seed each."""
+        pixels = np.empty((len(indices), self.crop.size, self.crop.size, 3), np.uint8)
+
+        def fill(position: int) -> None:
+            content, where = self.images.read(int(self.indices[indices[position]]))
+            seed = None if seeds is None else int(seeds[position])
+            pixels[position] = read_pixels(content, where, self.crop, seed)
+
+        # Pillow decodes outside the interpreter lock, so that threads are enough; a pool per call leaves nothing open.
+        with ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1)) as pool:
+            for _ in pool.map(fill, range(len(indices))):
+                pass  # raises what a thread raised
+        return {"inputs": pixels, "labels": self.labels_of(np.asarray(indices))}
+
+
+def make_class_split(selection: Selection, crop: Crop) -> ImageSplit:
+    """A split whose examples have one class each."""
+    return ImageSplit(selection.images, selection.indices, partial(np.take, selection.labels), crop)
+
+
+def subtract_mean_colour(batch: Batch) -> Batch:
+    """Pixels as float32 less the mean of each colour; labels as int32, or as float32 where there are several."""
+    inputs = batch["inputs"].astype(jnp.float32) - jnp.array(MEAN_RGB, jnp.float32)
+    labels = batch["labels"]
+    return {**batch, "inputs": inputs, "labels": labels.astype(jnp.int32 if labels.ndim == 1 else jnp.float32)}

@@ -1,0 +1,108 @@
+"""Pictures of Parquet files as one memory-mapped store in the cache, for reading in any order. Imports no jax.
+
+Parquet gives single rows only at the price of whole row groups. So the encoded pictures are copied once, file after
+file, into one flat file with an index of offsets; the store appears whole by one rename.
+"""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchscale.errors import DataError, one_line
+from batchscale.workloads.datasets.files.locations import cache_folder
+
+_VERSION = "1"
+
+
+@dataclass(frozen=True)
+class StoredImages:
+    """Pictures laid end to end in one file."""
+
+    name: str
+    content: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def read(self, index: int) -> tuple[bytes, str]:
+        """The bytes between two offsets."""
+        start, end = self.offsets[index], self.offsets[index + 1]
+        return self.content[start:end].tobytes(), f"{self.name}, row {index}"
+
+
+def find_parquet(root: Path, split: str) -> list[Path]:
+    """The Parquet files of a split, by the usual names: ``train-00000-of-00010.parquet`` and the like."""
+    names = {"train": ("train",), "val": ("validation", "val"), "test": ("test",)}[split]
+    for folder in (root, root / "data"):
+        for name in names:
+            found = sorted({*folder.glob(f"{name}-*.parquet"), *folder.glob(f"{name}.parquet")})
+            if found:
+                return found
+    return []
+
+
+def open_store(files: Sequence[Path], image_column: str, label_column: str) -> tuple[StoredImages, list[Any]]:
+    """The pictures of Parquet files and the values of their label column, copied into the cache at the first call."""
+    digest = hashlib.sha256("\n".join([_VERSION, image_column, *map(_fingerprint, files)]).encode()).hexdigest()[:32]
+    folder = cache_folder() / "images" / digest
+    if not folder.is_dir():
+        _write_store(files, image_column, folder)
+    offsets = np.load(folder / "offsets.npy", allow_pickle=False)
+    content = np.memmap(folder / "content.bin", np.uint8, "r") if offsets[-1] else np.zeros(0, np.uint8)
+    labels = [value for file in files for value in _read_column(file, label_column)]
+    return StoredImages(str(files[0].parent), content, offsets), labels
+
+
+def _fingerprint(file: Path) -> str:
+    """A file by path, size and time of change: hashing hundreds of gigabytes at every start would take an hour."""
+    facts = file.stat()
+    return f"{file.resolve()}:{facts.st_size}:{facts.st_mtime_ns}"
+
+
+def _write_store(files: Sequence[Path], column: str, folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
+    try:
+        sizes: list[int] = [0]
+        with (stage / "content.bin").open("wb") as out:
+            for file in files:
+                for value in _read_column(file, column):
+                    content = value.get("bytes") if isinstance(value, dict) else value
+                    if not isinstance(content, bytes):
+                        raise DataError(
+                            f"{file}: column {column!r} must hold encoded pictures, found {_kind(content)}."
+                        )
+                    out.write(content)
+                    sizes.append(len(content))
+        np.save(stage / "offsets.npy", np.cumsum(sizes, dtype=np.int64))
+        try:
+            stage.replace(folder)
+        except OSError:
+            if not folder.is_dir():  # else another process was faster, with the same content
+                raise
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else type(value).__name__
+
+
+def _read_column(file: Path, column: str) -> list[Any]:
+    import polars as pl
+
+    try:
+        names = pl.read_parquet_schema(file)
+        if column not in names:
+            raise DataError(f"{file} must have a column {column!r}. Found: {', '.join(names)}.")
+        return pl.read_parquet(file, columns=[column])[column].to_list()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{file} cannot be read as Parquet: {one_line(error)}.") from error

@@ -1,0 +1,73 @@
+"""Rows of tokens as a data set: next-token prediction, with a mask over padding."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import final
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from batchscale.workloads.datasets.text.options import SequenceOptions
+from batchscale.workloads.datasets.text.token_rows import TokenRows
+from batchscale.workloads.workload import ArraySplit, Batch, Dataset, HostBatch, IndexedSplit
+
+_MEGABYTE = 10**6
+
+
+@final
+@dataclass(frozen=True)
+class TokenSplit(IndexedSplit):
+    """A split that stays on disk; rows are read as they are asked for."""
+
+    rows: TokenRows
+
+    @property
+    def num_examples(self) -> int:
+        """The number of rows."""
+        return len(self.rows)
+
+    def read(self, indices: NDArray[np.int64], seeds: NDArray[np.int64] | None) -> HostBatch:  # noqa: ARG002
+        """Rows of tokens and their lengths; text knows no augmentation, so that seeds change nothing."""
+        tokens, lengths = self.rows.read(np.asarray(indices))
+        return {"labels": tokens, "lengths": lengths}
+
+
+def make_text_dataset(
+    name: str, splits: Mapping[str, TokenRows], first: int, num_outputs: int, options: SequenceOptions
+) -> Dataset:
+    """A data set whose stored rows become inputs, labels and mask on the device.
+
+    ``first`` is the token that stands before the first of a row. Evaluation rows may be longer than training rows.
+    """
+    return Dataset(
+        name=name,
+        splits={split: _make_split(rows, options.memory_limit_mb) for split, rows in splits.items()},
+        prepare=shift_right(first),
+        input_shape=(options.row_length,),
+        input_dtype=jnp.int32,
+        num_outputs=num_outputs,
+    )
+
+
+def shift_right(first: int) -> Callable[[Batch], Batch]:
+    """A ``prepare``: every token is to be predicted from those before it; the mask is 1 where a token is real."""
+
+    def prepare(batch: Batch) -> Batch:
+        labels = batch["labels"].astype(jnp.int32)
+        before = jnp.full((labels.shape[0], 1), first, jnp.int32)
+        mask = jnp.arange(labels.shape[1]) < batch["lengths"][:, None]
+        return {
+            "inputs": jnp.concatenate([before, labels[:, :-1]], axis=1),
+            "labels": labels,
+            "mask": mask.astype(jnp.float32),
+        }
+
+    return prepare
+
+
+def _make_split(rows: TokenRows, memory_limit_mb: int) -> ArraySplit | TokenSplit:
+    if rows.num_bytes > memory_limit_mb * _MEGABYTE:
+        return TokenSplit(rows)
+    tokens, lengths = rows.read(np.arange(len(rows)))
+    return ArraySplit({"labels": tokens, "lengths": lengths})

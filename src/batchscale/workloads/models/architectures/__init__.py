@@ -1,0 +1,1 @@
+"""The architectures, one module each, as Flax NNX modules (or pure functions)."""

@@ -1,0 +1,108 @@
+"""ResNet-50 with pre-activation bottleneck blocks (He et al., 2016b) and ghost batch normalization."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from batchscale.workloads.models.layers.conv import Conv, DType
+from batchscale.workloads.models.layers.ghost_norm import GhostNorm
+from batchscale.workloads.models.layers.initializers import before_output
+from batchscale.workloads.models.layers.linear import Linear
+
+_EXPANSION = 4
+
+
+@dataclass(frozen=True)
+class Norms:
+    """How every normalization of the model is made."""
+
+    ghost_batch_size: int
+    decay: float
+
+    def make(self, channels: int) -> GhostNorm:
+        """A normalization of this many channels."""
+        return GhostNorm(channels, self.ghost_batch_size, self.decay)
+
+
+class Bottleneck(nnx.Module):
+    """1×1, 3×3 and 1×1 convolutions, each after normalization and ReLU, added to the input.
+
+    Where the shape changes, the shortcut is a 1×1 convolution of the activated input.
+    """
+
+    def __init__(self, num_inputs: int, width: int, stride: int, *, norms: Norms, dtype: DType, rngs: nnx.Rngs) -> None:
+        def conv(inputs: int, outputs: int, size: int, step: int = 1) -> Conv:
+            return Conv(inputs, outputs, size, stride=step, bias=False, dtype=dtype, rngs=rngs)
+
+        outputs = _EXPANSION * width
+        self.norms = nnx.List([norms.make(num_inputs), norms.make(width), norms.make(width)])
+        self.convs = nnx.List([conv(num_inputs, width, 1), conv(width, width, 3, stride), conv(width, outputs, 1)])
+        self.shortcut = conv(num_inputs, outputs, 1, stride) if stride != 1 or num_inputs != outputs else None
+
+    def __call__(self, values: jax.Array, *, train: bool) -> jax.Array:
+        """The block's outputs."""
+        active = nnx.relu(self.norms[0](values, train=train))
+        kept = values if self.shortcut is None else self.shortcut(active)
+        change = self.convs[0](active)
+        for norm, conv in zip(list(self.norms)[1:], list(self.convs)[1:], strict=True):
+            change = conv(nnx.relu(norm(change, train=train)))
+        return kept + change
+
+
+class ResNet50(nnx.Module):
+    """A 7×7 convolution and max-pooling, stages of bottleneck blocks with doubling widths, mean, output layer."""
+
+    def __init__(
+        self,
+        channels: int,
+        width: int,
+        blocks: tuple[int, ...],
+        num_outputs: int,
+        *,
+        norms: Norms,
+        dtype: DType,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.stem = Conv(channels, width, 7, stride=2, bias=False, dtype=dtype, rngs=rngs)
+        made, inputs = [], width
+        for stage, count in enumerate(blocks):
+            for block in range(count):
+                stride = 2 if stage > 0 and block == 0 else 1
+                made.append(Bottleneck(inputs, width << stage, stride, norms=norms, dtype=dtype, rngs=rngs))
+                inputs = _EXPANSION * (width << stage)
+        self.blocks = nnx.List(made)
+        self.last = norms.make(inputs)
+        self.output = Linear(inputs, num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
+
+    def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:
+        """The logits."""
+        del key
+        values = _overlapping_max_pool(self.stem(inputs))
+        for block in self.blocks:
+            values = block(values, train=train)
+        return self.output(jnp.mean(nnx.relu(self.last(values, train=train)), axis=(1, 2)))
+
+
+def _overlapping_max_pool(images: jax.Array) -> jax.Array:
+    """The maxima of 3×3 windows, two pixels apart, as elementwise maxima of shifted images.
+
+    Unlike ``reduce_window`` its gradient needs no scatter, which a CPU does one element at a time.
+    """
+    count, height, width, channels = images.shape
+    rows, columns = -(-height // 2), -(-width // 2)
+    lowest = jnp.full((), -jnp.inf, images.dtype)
+    top, left = max(2 * rows + 1 - height, 0) // 2, max(2 * columns + 1 - width, 0) // 2
+    padded = jax.lax.pad(
+        images,
+        lowest,
+        ((0, 0, 0), (top, 2 * rows + 1 - height - top, 0), (left, 2 * columns + 1 - width - left, 0), (0, 0, 0)),
+    )
+    largest = padded[:, 0 : 2 * rows : 2]
+    for i in (1, 2):
+        largest = jnp.maximum(largest, padded[:, i : i + 2 * rows : 2])
+    result = largest[:, :, 0 : 2 * columns : 2]
+    for j in (1, 2):
+        result = jnp.maximum(result, largest[:, :, j : j + 2 * columns : 2])
+    return result.reshape(count, rows, columns, channels)

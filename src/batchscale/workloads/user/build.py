@@ -1,0 +1,138 @@
+"""From a registration of the user's own to a workload, its shapes checked before anything is compiled."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from batchscale.errors import SpecError
+from batchscale.spec import WorkloadSpec
+from batchscale.workloads.datasets import load_dataset
+from batchscale.workloads.datasets.facts import dataset_facts
+from batchscale.workloads.losses import TASK_LOSSES
+from batchscale.workloads.metrics import task_metrics
+from batchscale.workloads.models.build import Shape, build_model
+from batchscale.workloads.models.facts import check_fit, model_facts
+from batchscale.workloads.models.nnx_model import make_model
+from batchscale.workloads.tasks import Task
+from batchscale.workloads.tunables import find_tuning
+from batchscale.workloads.update import make_update
+from batchscale.workloads.user.checks import check_shapes
+from batchscale.workloads.user.data import make_dataset
+from batchscale.workloads.user.registration import OwnWorkload, Values
+from batchscale.workloads.workload import (
+    Batch,
+    Dataset,
+    Loss,
+    LossSum,
+    Metaparameters,
+    Metric,
+    Model,
+    ModelState,
+    Params,
+    Workload,
+)
+
+
+def build_own(own: OwnWorkload, spec: WorkloadSpec, data_dir: Path | None) -> Workload:
+    """The workload of a registration.
+
+    Raises:
+        SpecError: A shape or type is not what the parts expect of each other; nothing has been compiled.
+    """
+    task = own.task
+    if own.data is None:
+        dataset = load_dataset(own.dataset, spec.dataset_options, data_dir)
+        task = task or (dataset_facts(own.dataset, spec.dataset_options).task if own.loss is None else None)
+    else:
+        dataset = make_dataset(own)
+    model, schedule = _model(own, spec, dataset, task)
+    loss, metrics = _measures(own, task)
+    check_shapes(own, dataset, model, loss, metrics, task)
+    tuning = find_tuning(spec, own.schedule or schedule, smoothing=own.loss is None)
+    return Workload(spec.name, dataset, model, loss, metrics, tuning.defaults, tuning.space, make_update(tuning))
+
+
+def _model(own: OwnWorkload, spec: WorkloadSpec, dataset: Dataset, task: Task | None) -> tuple[Model, str]:
+    make = own.make
+    if make is None:
+        facts = model_facts(own.model, spec.model_options)
+        if task is not None:
+            check_fit(facts, own.dataset, task, dataset.input_shape)
+        return build_model(facts, Shape(dataset.input_shape, dataset.num_outputs)), facts.schedule
+    if spec.model_options:
+        raise SpecError(f"Workload {own.name}: its own model takes no options. Found {sorted(spec.model_options)}.")
+    if isinstance(make, Model):
+        return make, "constant"
+    if isinstance(make, tuple):
+        return _pair(own, make), "constant"
+    if not callable(make):
+        raise SpecError(f"Workload {own.name}: a model is a function of nnx.Rngs or a pair (init, apply).")
+    return make_model(own.model, _module_maker(make)), "constant"
+
+
+def _module_maker(make: Callable[..., Any]) -> Callable[[nnx.Rngs], nnx.Module]:
+    # A module's metaclass hides the arguments that its constructor takes.
+    function = vars(make).get("__init__", make) if isinstance(make, type) else make
+    named = inspect.signature(function).parameters.get("rngs")
+    if named is not None and named.kind is inspect.Parameter.KEYWORD_ONLY:
+        return lambda rngs: make(rngs=rngs)
+    return lambda rngs: make(rngs)
+
+
+def _pair(own: OwnWorkload, pair: tuple[Any, ...]) -> Model:
+    if len(pair) != 2 or not all(callable(function) for function in pair):
+        raise SpecError(f"Workload {own.name}: a pair (init, apply) is two functions. Found {len(pair)} things.")
+    init, forward = pair
+    takes = set(inspect.signature(forward).parameters) & {"train", "key"}
+
+    def apply(
+        params: Params, state: ModelState, inputs: jax.Array, *, train: bool, key: jax.Array
+    ) -> tuple[jax.Array, ModelState]:
+        given = {"train": train, "key": key}
+        return forward(params, inputs, **{name: given[name] for name in takes}), state
+
+    return Model(own.model, lambda key: (init(key), {}), apply)
+
+
+def _measures(own: OwnWorkload, task: Task | None) -> tuple[Loss, tuple[Metric, ...]]:
+    if own.loss is None:
+        assert task is not None
+        loss, metrics = TASK_LOSSES[task], task_metrics(task)
+    else:
+        loss, metrics = _mean_loss(own.loss), (_mean_metric("loss", own.loss),)
+    if own.metrics is None:
+        return loss, metrics
+    if isinstance(own.metrics, Mapping):
+        return loss, tuple(_mean_metric(name, values) for name, values in own.metrics.items())
+    return loss, tuple(own.metrics)
+
+
+def _mean_loss(values: Values) -> Loss:
+    def loss(outputs: jax.Array, batch: Batch, metaparameters: Metaparameters) -> LossSum:
+        del metaparameters
+        found = jnp.asarray(values(outputs, batch))
+        weights = _weights(found, batch, jnp.ones(found.shape[:1]))
+        return LossSum(jnp.sum(found * weights), jnp.sum(weights))
+
+    return loss
+
+
+def _mean_metric(name: str, values: Values) -> Metric:
+    def measure(outputs: jax.Array, batch: Batch, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+        found = jnp.asarray(values(outputs, batch), jnp.float32)
+        spread = _weights(found, batch, weights)
+        return jnp.sum(jnp.where(spread > 0, found * spread, 0.0)), jnp.sum(spread)
+
+    return Metric(name, False, measure, lambda sums: sums[0] / sums[1])
+
+
+def _weights(found: jax.Array, batch: Batch, weights: jax.Array) -> jax.Array:
+    """A weight for every value: the example's, and the mask's where values are per token."""
+    spread = jnp.broadcast_to(weights.reshape(-1, *[1] * (found.ndim - 1)), found.shape)
+    mask = batch.get("mask")
+    return spread if mask is None or mask.shape != found.shape else spread * mask
