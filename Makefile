@@ -6,13 +6,16 @@ STAMP := $(VENV)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet
 PYTEST := $(BIN)/python -m pytest
 # Two processes of one thread each, as workers are: threads of one would only stand in the way of the other.
-TWO_PROCESSES := PJRT_NPROC=1 OMP_NUM_THREADS=1 $(PYTEST) -n 2 --dist worksteal
+ONE_THREAD := PJRT_NPROC=1 OMP_NUM_THREADS=1
+IN_TWO := -n 2 --dist worksteal
+TWO_PROCESSES := $(ONE_THREAD) $(PYTEST) $(IN_TWO)
+DEFAULT_TESTS := -m "not slow and not torture and not browser"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-browser test-slow torture docs bench quickstart reproduce clean
+.PHONY: help install check test test-browser test-slow test-instruction-sets torture docs bench quickstart reproduce clean
 
 help: ## say what each target does
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,10 +31,13 @@ check: $(STAMP) ## lint, format, types, layers
 	$(BIN)/lint-imports
 
 test: $(STAMP) ## the default tests, about seven minutes on two cores
-	$(TWO_PROCESSES) -m "not slow and not torture and not browser"
+	$(TWO_PROCESSES) $(DEFAULT_TESTS)
 
 test-slow: $(STAMP) ## the long tests as well
 	$(TWO_PROCESSES) -m "not torture and not browser"
+
+test-instruction-sets: $(STAMP) ## the default tests once for every set of vector instructions that this machine has
+	$(ONE_THREAD) $(BIN)/python tests/instruction_sets.py $(IN_TWO) $(DEFAULT_TESTS)
 
 test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed if it is missing (Debian, root)
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)

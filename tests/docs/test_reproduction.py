@@ -6,11 +6,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from page_tables import assert_on_page, read_tables
 
 from batchscale.analysis import Baseline, Options, analyze_points
 from batchscale.spec import WorkloadName, read_experiment
 
 ROOT = Path(__file__).parents[2]
+# The end of an interval is a quantile of a thousand draws, so on another processor it may be the neighbouring draw;
+# a fit ends where its last iteration leaves it.
+TOLERANCES = {"90 % interval": 0.01, "B_crit": 0.005}
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +30,14 @@ def answers(figure_3d):
     return figure_3d.read_answers([ROOT / "examples" / "mnist_fc_records"])
 
 
-def test_every_row_of_the_tables_is_on_the_page(figure_3d, answers):
+def test_every_table_is_on_the_page(figure_3d, answers):
     page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
     records = [ROOT / "examples" / "mnist_fc_records"]
-    rows = [*figure_3d.regime_table(answers), *figure_3d.rate_table(answers), *figure_3d.goal_table(records)]
-    for model in figure_3d.MODELS:
-        rows += figure_3d.ratio_table(answers[WorkloadName("mnist", model, "sgd")], model)
-    rows += figure_3d.variant_table(answers)
-    for row in rows:
-        assert row in page
+    made = [figure_3d.regime_table(answers), figure_3d.rate_table(answers), figure_3d.goal_table(records)]
+    made += [figure_3d.ratio_table(answers[WorkloadName("mnist", model, "sgd")], model) for model in figure_3d.MODELS]
+    made.append(figure_3d.variant_table(answers))
+    for table in made:
+        assert_on_page(read_tables("\n".join(table))[0], page, TOLERANCES)
 
 
 def test_the_curve_of_three_layers_is_as_published_within_half_a_doubling(figure_3d, answers):
