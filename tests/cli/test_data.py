@@ -14,8 +14,9 @@ from batchscale.workloads.datasets import dataset_names
 @pytest.fixture(autouse=True)
 def empty_machine(monkeypatch, tmp_path):
     monkeypatch.delenv("BATCHSCALE_DATA", raising=False)
+    monkeypatch.delenv("BATCHSCALE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("batchscale.workloads.datasets.files.locations._SYSTEM_FOLDERS", {})
+    monkeypatch.setattr("batchscale.workloads.datasets.files.locations.SYSTEM_FOLDER", tmp_path / "no_packages")
 
 
 def run(*arguments):

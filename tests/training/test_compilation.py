@@ -3,8 +3,9 @@
 import subprocess
 import sys
 
-from batchscale.training.compilation import compile_count, machine_id, user_cache_dir
+from batchscale.training.compilation import compile_count, machine_id
 from batchscale.training.study_engine import TrialTask
+from batchscale.workloads.cache import cache_folder
 
 
 def task(trial_id, until, learning_rate=0.1):
@@ -25,10 +26,10 @@ def test_a_second_chunk_a_second_trial_and_other_metaparameters_compile_nothing(
 
 def test_the_cache_folder_is_named_by_the_user_or_the_system(monkeypatch, tmp_path):
     monkeypatch.setenv("BATCHSCALE_CACHE", str(tmp_path / "own"))
-    assert user_cache_dir() == tmp_path / "own"
+    assert cache_folder() == tmp_path / "own"
     monkeypatch.delenv("BATCHSCALE_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert user_cache_dir() == tmp_path / "batchscale"
+    assert cache_folder() == tmp_path / "batchscale"
 
 
 def test_importing_the_engine_configures_nothing():

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batchscale.workloads.datasets.facts import dataset_facts
+from batchscale.workloads.datasets import dataset_facts
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.workload import ArraySplit, Dataset
 

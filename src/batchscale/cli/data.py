@@ -68,25 +68,24 @@ def data_get(
     from batchscale.workloads.datasets.files.fetch import Fetch, fetch_dataset
     from batchscale.workloads.datasets.files.locations import default_data_dir
     from batchscale.workloads.datasets.files.take import take_files
-    from batchscale.workloads.datasets.presence import find_source, presence_checks
+    from batchscale.workloads.datasets.presence import files_of
 
     if from_path is not None and url:
         raise SpecError("--from takes files that are here and --url fetches others: give one of the two.")
     if stall <= 0:
         raise SpecError(f"--stall must be more than 0 seconds. Found {stall}.")
-    source = find_source(name)
+    files = files_of(name)
     place = data_dir if data_dir is not None else default_data_dir()
-    check = presence_checks()[source.folder]
     if from_path is not None:
-        path, verified = take_files(source, from_path, check, place)
+        path, verified = take_files(files.origin, from_path, files.are_in, place)
         if not verified:
             typer.echo("Not verified: no checksums of these files are known.", err=True)
-    elif check(place / source.folder):
-        path = place / source.folder
+    elif files.are_in(place / files.folder):
+        path = place / files.folder
         typer.echo("Already there.", err=True)
     else:
         with _progress_bars() as progress:
-            path = fetch_dataset(Fetch(source, place, tuple(url or ()), Patience(stall_s=stall), progress))
+            path = fetch_dataset(Fetch(files.origin, place, tuple(url or ()), Patience(stall_s=stall), progress))
     typer.echo(str(path))
 
 

@@ -20,7 +20,7 @@ def workloads(
     """List the workloads: the paper's 35 by their published names, a few more, and the parts to combine."""
     from batchscale.spec import WorkloadName
     from batchscale.workloads.catalogue import paper_workloads
-    from batchscale.workloads.datasets.facts import dataset_names
+    from batchscale.workloads.datasets import dataset_names
     from batchscale.workloads.models.facts import MODELS
     from batchscale.workloads.optimizer_facts import OPTIMIZERS
     from batchscale.workloads.schedule_facts import SCHEDULES

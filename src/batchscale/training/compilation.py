@@ -4,7 +4,6 @@ Nothing happens at import; ``use_compilation_cache`` is called by whoever starts
 """
 
 import hashlib
-import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,17 +12,11 @@ from pathlib import Path
 import jax
 import jax.monitoring
 
+from batchscale.workloads.cache import cache_folder
+
 _COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
 _MISS_EVENT = "/jax/compilation_cache/cache_misses"
 MAX_CACHE_BYTES = 4 * 2**30
-
-
-def user_cache_dir() -> Path:
-    """The folder for what can always be made again: ``$BATCHSCALE_CACHE``, or batchscale in the user's cache folder."""
-    if named := os.environ.get("BATCHSCALE_CACHE"):
-        return Path(named).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "batchscale"
 
 
 def machine_id() -> str:
@@ -42,7 +35,7 @@ def use_compilation_cache(cache_dir: str | Path | None = None) -> None:
     if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
         return
     update: Callable[[str, object], None] = jax.config.update
-    folder = (Path(cache_dir) if cache_dir else user_cache_dir()) / "xla" / machine_id()
+    folder = (Path(cache_dir) if cache_dir else cache_folder()) / "xla" / machine_id()
     update("jax_compilation_cache_dir", str(folder))
     update("jax_persistent_cache_min_compile_time_secs", 0.0)
     update("jax_persistent_cache_min_entry_size_bytes", 0)

@@ -16,8 +16,9 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from batchscale.training.compilation import machine_id, user_cache_dir
+from batchscale.training.compilation import machine_id
 from batchscale.training.state import TrialState
+from batchscale.workloads.cache import cache_folder
 
 CANDIDATES = (4, 16, 64)
 LEAST_GAIN = 1.15  # a larger population must be that much faster per trial: idle slots cost too
@@ -80,7 +81,7 @@ def choice_key(template: TrialState, *facts: object) -> str:
 
 def remembered(folder: str | Path | None, key: str, choose: Callable[[], Choice]) -> Choice:
     """The choice kept under the key, or a new one. The first to write wins, so that all workers agree."""
-    path = (Path(folder) if folder else user_cache_dir()) / "tuning" / machine_id() / f"{key}.json"
+    path = (Path(folder) if folder else cache_folder()) / "tuning" / machine_id() / f"{key}.json"
     kept = _read(path)
     if kept is None:
         chosen = choose()

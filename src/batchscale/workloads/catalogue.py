@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.spec import SPLITS, WorkloadFacts, WorkloadName, WorkloadSpec
-from batchscale.workloads.datasets.facts import DatasetFacts, dataset_facts
+from batchscale.workloads.datasets import DatasetFacts, dataset_facts
 from batchscale.workloads.metric_facts import TASK_METRICS
 from batchscale.workloads.models.facts import ModelFacts, check_fit, model_facts
 from batchscale.workloads.tasks import Task

@@ -11,8 +11,9 @@ import pytest
 def no_data_of_this_machine(monkeypatch, tmp_path):
     """Tests see no data but what they make: no BATCHSCALE_DATA, an empty cache, no packages of the system."""
     monkeypatch.delenv("BATCHSCALE_DATA", raising=False)
+    monkeypatch.delenv("BATCHSCALE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("batchscale.workloads.datasets.files.locations._SYSTEM_FOLDERS", {})
+    monkeypatch.setattr("batchscale.workloads.datasets.files.locations.SYSTEM_FOLDER", tmp_path / "no_packages")
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ import pytest
 
 from batchscale.errors import DataError
 from batchscale.workloads.datasets import load_dataset
-from batchscale.workloads.datasets.builtin.cifar_10 import standardise_images
-from batchscale.workloads.datasets.builtin.cifar_files import read_cifar_splits
+from batchscale.workloads.datasets.builtin.cifar_10 import read_cifar_splits, standardise_images
 from batchscale.workloads.datasets.files.inert_pickle import read_inert_pickle
 
 COUNT = 1_100  # a file; the official ones hold 10,000

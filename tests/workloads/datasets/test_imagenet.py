@@ -14,7 +14,7 @@ HALF_IMAGES, HALF_CLASSES = "imagenet_subsets/imagenet_half_images", "imagenet_s
 
 
 def png(red, green=0, grey=False):
-    """A picture of one colour, which says what it is through any resizing."""
+    """An image of one colour, which says what it is through any resizing."""
     out = io.BytesIO()
     image = Image.new("RGB", (9, 12), (red, green, 7))
     (image.convert("L") if grey else image).save(out, "PNG")
@@ -52,7 +52,7 @@ def test_the_layout_of_imagenet_is_read_with_labels_by_the_order_of_the_names(tm
         assert np.array_equal(pixels[:, 0], labels)
 
 
-def test_no_picture_is_in_two_splits_and_none_is_lost(tmp_path):
+def test_no_image_is_in_two_splits_and_none_is_lost(tmp_path):
     write_train(tmp_path / "train")
     splits = load_dataset("imagenet", options(tmp_path), None).splits
     seen = [tuple(pixel[:2].tolist()) for split in splits.values() for pixel in everything(split)[0]]
@@ -120,7 +120,7 @@ def test_facts_without_files_are_the_published_ones():
 
 def test_a_small_folder_is_not_taken_for_imagenet_unless_it_is_named(tmp_path):
     write_train(tmp_path / "imagenet" / "train")
-    with pytest.raises(DataError, match=r"1,281,167 training pictures of 1,000 classes.*holds 120 of 4.*option path"):
+    with pytest.raises(DataError, match=r"1,281,167 training images of 1,000 classes.*holds 120 of 4.*option path"):
         load_dataset("imagenet", {}, tmp_path)
 
 
@@ -141,7 +141,7 @@ def test_parquet_gives_what_the_folder_gives(tmp_path):
     assert sorted((tmp_path / "cache" / "batchscale" / "images").iterdir()) == sorted(stores)
 
 
-@pytest.mark.parametrize("more", [{"image_column": "picture"}, {"label_column": "class"}])
+@pytest.mark.parametrize("more", [{"image_column": "photo"}, {"label_column": "class"}])
 def test_a_missing_column_is_named(tmp_path, more):
     pl.DataFrame({"image": [png(1)] * 3, "label": [0, 1, 2]}).write_parquet(tmp_path / "train.parquet")
     with pytest.raises(DataError, match=rf"must have a column '{next(iter(more.values()))}'\. Found: image, label"):
@@ -176,7 +176,7 @@ def test_reading_is_a_function_of_indices_and_seeds(tmp_path):
     together = split.read(indices, seeds)["inputs"]
     alone = np.concatenate([split.read(indices[i : i + 1], seeds[i : i + 1])["inputs"] for i in range(3)])
     assert np.array_equal(together, alone)
-    assert not np.array_equal(together[0], together[2])  # the same picture with another seed
+    assert not np.array_equal(together[0], together[2])  # the same image with another seed
 
 
 @pytest.mark.parametrize(

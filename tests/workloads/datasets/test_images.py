@@ -83,11 +83,11 @@ def test_a_damaged_picture_is_named():
     Image.fromarray(picture(100, 100)).save(out, "JPEG")
     content = out.getvalue()
     for cut in (0, 10, 500, len(content) // 2):
-        with pytest.raises(DataError, match=r"photo\.jpg cannot be read as a picture"):
+        with pytest.raises(DataError, match=r"photo\.jpg cannot be read as an image"):
             read_pixels(content[:cut], "photo.jpg", Crop(), None)
 
 
 def test_a_picture_too_large_to_be_honest_is_refused(monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
-    with pytest.raises(DataError, match="cannot be read as a picture"):
+    with pytest.raises(DataError, match="cannot be read as an image"):
         read_pixels(encoded(picture(100, 100)), "bomb.png", Crop(), None)

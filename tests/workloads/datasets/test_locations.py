@@ -1,12 +1,12 @@
-from functools import partial
-
 import pytest
 
 from batchscale.errors import DataError
+from batchscale.workloads.cache import cache_folder
 from batchscale.workloads.datasets import load_dataset
+from batchscale.workloads.datasets.builtin.mnist import FASHION_FILES, MNIST_FILES
 from batchscale.workloads.datasets.files import locations
-from batchscale.workloads.datasets.files.locations import cache_folder, default_data_dir, find_data
-from batchscale.workloads.datasets.images.mnist_files import has_mnist_files
+from batchscale.workloads.datasets.files.locations import default_data_dir, find_files
+from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
 from batchscale.workloads.datasets.presence import find_dataset, list_datasets
 
 
@@ -16,20 +16,23 @@ def is_there(folder):
 
 def test_places_are_searched_in_the_documented_order(tmp_path, monkeypatch):
     monkeypatch.setenv("BATCHSCALE_DATA", str(tmp_path / "variable"))
-    monkeypatch.setattr(locations, "_SYSTEM_FOLDERS", {"letters": tmp_path / "system"})
+    monkeypatch.setenv("BATCHSCALE_CACHE", str(tmp_path / "named_cache"))
+    monkeypatch.setattr(locations, "SYSTEM_FOLDER", tmp_path / "system")
+    letters = DatasetFiles(Origin("letters", (), "", "find them"), is_there, "letters-package")
     places = [
         tmp_path / "given" / "letters",
         tmp_path / "given",
         tmp_path / "variable" / "letters",
         tmp_path / "variable",
+        tmp_path / "named_cache" / "data" / "letters",
         tmp_path / "cache" / "batchscale" / "data" / "letters",
-        tmp_path / "system",
+        tmp_path / "system" / "letters-package",
     ]
-    assert find_data("letters", is_there, tmp_path / "given") is None
+    assert find_files(letters, tmp_path / "given") is None
     for place in reversed(places):
         place.mkdir(parents=True, exist_ok=True)
         (place / "file").touch()
-        assert find_data("letters", is_there, tmp_path / "given") == place
+        assert find_files(letters, tmp_path / "given") == place
 
 
 def test_the_cache_follows_xdg_only_when_it_is_an_absolute_path(monkeypatch, tmp_path):
@@ -71,19 +74,19 @@ def test_every_set_is_listed_and_missing_ones_say_how(tmp_path):
 
 def test_fashion_mnist_is_never_taken_for_mnist(real_data):
     folder = real_data("fashion_mnist")
-    assert has_mnist_files(folder, "fashion_mnist")
-    assert not has_mnist_files(folder, "mnist")
-    assert has_mnist_files(real_data("mnist"), "mnist")
-    assert not has_mnist_files(real_data("mnist"), "fashion_mnist")
+    assert FASHION_FILES.are_in(folder)
+    assert not MNIST_FILES.are_in(folder)
+    assert MNIST_FILES.are_in(real_data("mnist"))
+    assert not FASHION_FILES.are_in(real_data("mnist"))
 
 
 def test_a_subset_lies_where_the_whole_set_lies(tmp_path, idx_files):
     idx_files.write_mnist(tmp_path / "mnist")
     assert find_dataset("mnist_subsets/mnist_6875", tmp_path).path == tmp_path / "mnist"
-    assert partial(has_mnist_files, name="mnist")(tmp_path / "mnist")
+    assert MNIST_FILES.are_in(tmp_path / "mnist")
 
 
-@pytest.mark.parametrize("options", [{"path": "my/pictures"}, {"hf": "somebody/pictures"}])
+@pytest.mark.parametrize("options", [{"path": "my/images"}, {"hf": "somebody/images"}])
 def test_files_that_the_options_name_are_not_searched_for(tmp_path, options):
     assert not find_dataset("imagenet", tmp_path, options).needs_files
     assert find_dataset("imagenet", tmp_path, {"image_size": 64}).needs_files

@@ -35,14 +35,14 @@ def write(root):
 
 
 def contents(split):
-    """The number of each picture, and the classes it shows."""
+    """The number of each image, and the classes it shows."""
     batch = split.read(np.arange(split.num_examples), None)
     return {int(x[0, 0, 0]): np.flatnonzero(labels).tolist() for x, labels in zip(*batch.values(), strict=True)}
 
 
 def test_only_verified_positives_of_trainable_classes_count(tmp_path):
     dataset = load_dataset(NAME, write(tmp_path), None)
-    assert dataset.num_outputs == 2  # x and y are shown by two training pictures each, the others by one or none
+    assert dataset.num_outputs == 2  # x and y are shown by two training images each, the others by one or none
     assert contents(dataset.splits["train"]) == {0: [0, 1], 1: [0], 5: [1]}
     assert contents(dataset.splits["val"]) == {0: [1]}
     assert contents(dataset.splits["test"]) == {0: [0]}
@@ -69,10 +69,10 @@ def test_facts_of_named_files_are_those_of_the_loaded_set(tmp_path):
     assert (published.num_train_examples, published.num_outputs) == (4_526_492, 7_186)
 
 
-def test_labelled_pictures_that_are_not_there_are_named_or_passed_over(tmp_path):
+def test_labelled_images_that_are_not_there_are_named_or_passed_over(tmp_path):
     options = write(tmp_path)
     (tmp_path / "train" / "a5.jpg").unlink()
-    with pytest.raises(DataError, match=r"lacks 1 of the pictures.*the first a5.*allow_missing"):
+    with pytest.raises(DataError, match=r"lacks 1 of the images.*the first a5.*allow_missing"):
         load_dataset(NAME, options, None)
     dataset = load_dataset(NAME, {**options, "allow_missing": True, "min_positives": 1}, None)
     assert contents(dataset.splits["train"]) == {0: [1, 2], 1: [1], 4: [0]}
@@ -85,7 +85,7 @@ def test_a_threshold_that_leaves_nothing_is_refused(tmp_path):
 
 def test_a_csv_file_of_another_form_is_named(tmp_path):
     options = write(tmp_path)
-    (tmp_path / "train-annotations-human-imagelabels.csv").write_text("Picture,Label\na,b\n")
+    (tmp_path / "train-annotations-human-imagelabels.csv").write_text("Image,Label\na,b\n")
     with pytest.raises(DataError, match="must be a csv file with ImageID,Source,LabelName,Confidence"):
         load_dataset(NAME, options, None)
 
@@ -114,7 +114,7 @@ def test_parquet_with_lists_of_labels_gives_the_same(tmp_path):
     assert contents(dataset.splits["val"]) == {0: [0, 1], 1: [0]}
 
 
-def test_real_multilabel_pictures(real_data):
+def test_real_multilabel_images(real_data):
     folder = real_data("coco128-multilabel")
     dataset = load_dataset(NAME, {"path": str(folder), "min_positives": 1, "image_size": 32}, None)
     counts = {name: split.num_examples for name, split in dataset.splits.items()}
@@ -123,5 +123,5 @@ def test_real_multilabel_pictures(real_data):
     positives = sum(
         int(split.read(np.arange(split.num_examples), None)["labels"].sum()) for split in dataset.splits.values()
     )
-    assert dataset.num_outputs == 69  # two classes appear in validation or test pictures only
+    assert dataset.num_outputs == 69  # two classes appear in validation or test images only
     assert (len(table), positives) == (362, 360)

@@ -3,7 +3,7 @@ import pytest
 
 from batchscale.errors import DataError
 from batchscale.workloads.datasets import dataset_facts, load_dataset
-from batchscale.workloads.datasets.builtin.ptb_files import read_ptb
+from batchscale.workloads.datasets.builtin.ptb import read_ptb
 from batchscale.workloads.datasets.text.options import SequenceOptions
 
 TEXTS = {"train": " a b a <unk> \n c a \n\n", "valid": " b zebra \n", "test": " a \n c c c \n"}

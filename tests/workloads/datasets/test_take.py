@@ -5,7 +5,7 @@ import tarfile
 import pytest
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.files.origin import Download, OfficialFile, Source
+from batchscale.workloads.datasets.files.origin import Download, OfficialFile, Origin
 from batchscale.workloads.datasets.files.take import take_files
 
 ONE, TWO = b"one" * 1000, b"two" * 1000
@@ -15,10 +15,10 @@ def official(name, content):
     return OfficialFile(name, len(content), hashlib.sha256(content).hexdigest())
 
 
-KNOWN = Source(
+KNOWN = Origin(
     "letters", (Download("one.gz", (), (official("one", ONE),)), Download("two", (), (official("two", TWO),))), "", ""
 )
-UNKNOWN = Source("pictures", (), "", "find them")
+UNKNOWN = Origin("images", (), "", "find them")
 
 
 def is_there(folder):
@@ -84,7 +84,7 @@ def test_an_archive_without_known_checksums_is_unpacked(tmp_path):
 
 def test_a_folder_of_something_else_is_refused_with_what_to_do(tmp_path):
     (tmp_path / "mine").mkdir()
-    with pytest.raises(DataError, match="does not look like data set 'pictures': find them"):
+    with pytest.raises(DataError, match="does not look like data set 'images': find them"):
         take_files(UNKNOWN, tmp_path / "mine", is_there, tmp_path / "data")
     with pytest.raises(DataError, match="does not exist"):
         take_files(UNKNOWN, tmp_path / "nowhere", is_there, tmp_path / "data")
@@ -95,6 +95,6 @@ def test_a_folder_of_something_else_is_refused_with_what_to_do(tmp_path):
 
 def test_what_is_there_is_not_replaced_by_a_link(tmp_path):
     (tmp_path / "mine" / "train").mkdir(parents=True)
-    (tmp_path / "data" / "pictures").mkdir(parents=True)
+    (tmp_path / "data" / "images").mkdir(parents=True)
     with pytest.raises(DataError, match="is already there"):
         take_files(UNKNOWN, tmp_path / "mine", is_there, tmp_path / "data")

@@ -3,7 +3,7 @@ import math
 import jax
 import pytest
 
-from batchscale.workloads.datasets.facts import dataset_facts
+from batchscale.workloads.datasets import dataset_facts
 from batchscale.workloads.models.build import Shape, build_model
 from batchscale.workloads.models.counts import NUM_PARAMETERS
 from batchscale.workloads.models.facts import model_facts

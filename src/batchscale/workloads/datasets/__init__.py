@@ -3,7 +3,7 @@
 Importing this package imports no jax; ``load_dataset`` does.
 """
 
-from batchscale.workloads.datasets.facts import DatasetFacts, dataset_facts, dataset_names
-from batchscale.workloads.datasets.load import load_dataset
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
+from batchscale.workloads.datasets.table import DATASETS, dataset_facts, dataset_names, load_dataset
 
-__all__ = ["DatasetFacts", "dataset_facts", "dataset_names", "load_dataset"]
+__all__ = ["DATASETS", "DatasetDeclaration", "DatasetFacts", "dataset_facts", "dataset_names", "load_dataset"]

@@ -1,10 +1,18 @@
-"""What the table of data sets is made of: an entry per name, and the facts that it gives. Imports no jax."""
+"""What a data set declares, so that it can be listed, checked and found without jax and without its files."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from batchscale.spec import Options
+from batchscale.workloads.datasets.files.origin import DatasetFiles
 from batchscale.workloads.tasks import Task
+
+if TYPE_CHECKING:
+    from batchscale.workloads.workload import Dataset
 
 
 @dataclass(frozen=True)
@@ -24,9 +32,18 @@ class DatasetFacts:
 
 
 @dataclass(frozen=True)
-class DatasetEntry:
-    """Where a name leads: the module that loads it, the folder that holds its files (None: no files needed), facts."""
+class DatasetDeclaration:
+    """A data set by name.
 
-    module: str
-    folder: str | None
-    facts: Callable[[str, Options], DatasetFacts]
+    ``parse`` turns the options of an experiment, given with the data set's name, into what ``facts`` and ``load`` take
+    beside the name; it raises SpecError for those that cannot be. ``load`` reads the arrays from ``data_dir`` or the
+    usual places, and imports jax only when called. ``files`` is None for a set that needs none, and ``without_files``
+    then says why, for the list that a person reads.
+    """
+
+    name: str
+    parse: Callable[[str, Options], Any]
+    facts: Callable[[str, Any], DatasetFacts]
+    load: Callable[[str, Any, Path | None], Dataset]
+    files: DatasetFiles | None = None
+    without_files: str = ""

@@ -11,8 +11,7 @@ from flax import nnx
 
 from batchscale.errors import SpecError
 from batchscale.spec import WorkloadSpec
-from batchscale.workloads.datasets import load_dataset
-from batchscale.workloads.datasets.facts import dataset_facts
+from batchscale.workloads.datasets import dataset_facts, load_dataset
 from batchscale.workloads.losses import TASK_LOSSES
 from batchscale.workloads.metrics import task_metrics
 from batchscale.workloads.models.build import Shape, build_model

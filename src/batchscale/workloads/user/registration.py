@@ -15,7 +15,7 @@ import numpy as np
 
 from batchscale.errors import BatchscaleError, SpecError, one_line, suggest_names
 from batchscale.spec import WorkloadName
-from batchscale.workloads.datasets.facts import dataset_names
+from batchscale.workloads.datasets import dataset_names
 from batchscale.workloads.tasks import Task
 
 Values = Callable[[Any, Mapping[str, Any]], Any]

@@ -4,22 +4,58 @@ A random 0.02 % of the sentences is held out, of which the first 6,075 are the v
 64 tokens in training and to 476 in evaluation (paper, A.1). The others of the held-out sentences are the test set.
 """
 
-from pathlib import Path
+from __future__ import annotations
 
-from batchscale.spec import Options
-from batchscale.workloads.datasets.files.locations import named_or_required
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
+from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
+from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
 from batchscale.workloads.datasets.options import parse_options
-from batchscale.workloads.datasets.text.dataset import make_text_dataset
+from batchscale.workloads.datasets.text.facts import sentence_facts
 from batchscale.workloads.datasets.text.files import find_text_files, has_text_files
 from batchscale.workloads.datasets.text.options import CommonCrawlOptions
-from batchscale.workloads.datasets.text.splits import NUM_COMMON_CRAWL_VAL, read_held_out
+from batchscale.workloads.datasets.text.splits import read_held_out
+from batchscale.workloads.datasets.text.token_rows import TokenRows
 from batchscale.workloads.datasets.text.vocabulary import PAD
-from batchscale.workloads.workload import Dataset
+
+if TYPE_CHECKING:
+    from batchscale.workloads.workload import Dataset
+
+NUM_VALIDATION = 6_075
 
 
-def load(name: str, options: Options, data_dir: Path | None) -> Dataset:
-    """The sentences of the text files in the folder of the set."""
-    chosen = parse_options(CommonCrawlOptions, name, options)
-    folder = named_or_required("common_crawl", chosen.path, has_text_files, data_dir)
-    splits = read_held_out(find_text_files(folder), chosen.holdout, NUM_COMMON_CRAWL_VAL, chosen)
-    return make_text_dataset(name, splits, PAD, chosen.vocabulary_size, chosen)
+def _read(folder: Path, options: CommonCrawlOptions) -> dict[str, TokenRows]:
+    return read_held_out(find_text_files(folder), options.holdout, NUM_VALIDATION, options)
+
+
+def _facts(name: str, options: CommonCrawlOptions) -> DatasetFacts:
+    """Common Crawl; its size is known only with the files (the paper's had about 25.8 billion sentences)."""
+    folder = named_folder(name, options.path)
+    count = None if folder is None else len(_read(folder, options)["train"])
+    return sentence_facts(name, count, options.vocabulary_size, options)
+
+
+def _load(name: str, options: CommonCrawlOptions, data_dir: Path | None) -> Dataset:
+    from batchscale.workloads.datasets.text.dataset import make_text_dataset
+
+    splits = _read(named_or_required(COMMON_CRAWL_FILES, options.path, data_dir), options)
+    return make_text_dataset(name, splits, PAD, options.vocabulary_size, options)
+
+
+COMMON_CRAWL_FILES = DatasetFiles(
+    Origin(
+        "common_crawl",
+        (),
+        "the terms of use of commoncrawl.org",
+        "make text files with one sentence a line, then run `batchscale data get common_crawl --from FOLDER` "
+        "with their folder",
+    ),
+    has_text_files,
+    needs_its_name=True,  # any folder may hold text files
+)
+COMMON_CRAWL = DatasetDeclaration(
+    "common_crawl", partial(parse_options, CommonCrawlOptions), _facts, _load, COMMON_CRAWL_FILES
+)

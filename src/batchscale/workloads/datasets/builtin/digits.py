@@ -4,26 +4,25 @@ The test set of the UCI "Optical Recognition of Handwritten Digits" (see ``embed
 licence). A fixed shuffle splits it into 1,347 training, 225 validation and 225 test images.
 """
 
+from __future__ import annotations
+
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from batchscale.spec import Options
+from batchscale.workloads.datasets.declaration import DatasetDeclaration
 from batchscale.workloads.datasets.images.fixed_order import LabelledImages, fixed_order
-from batchscale.workloads.datasets.images.on_device import make_image_dataset, scale_pixels
-from batchscale.workloads.datasets.images.options import PixelOptions
+from batchscale.workloads.datasets.images.options import PixelOptions, ten_classes
 from batchscale.workloads.datasets.options import parse_options
-from batchscale.workloads.workload import Dataset
+
+if TYPE_CHECKING:
+    from batchscale.workloads.workload import Dataset
 
 SPLIT_SIZES = {"train": 1_347, "val": 225, "test": 225}
 _BRIGHTEST = 16
-
-
-def load(name: str, options: Options, data_dir: Path | None) -> Dataset:  # noqa: ARG001 - every set has this signature
-    """The digits; ``data_dir`` is not used."""
-    pixel_range = parse_options(PixelOptions, name, options).pixel_range
-    return make_image_dataset(name, read_splits(), scale_pixels(_BRIGHTEST, pixel_range))
 
 
 def read_splits() -> dict[str, LabelledImages]:
@@ -34,3 +33,19 @@ def read_splits() -> dict[str, LabelledImages]:
     ends = np.cumsum(list(SPLIT_SIZES.values()))[:-1]
     parts = zip(SPLIT_SIZES, np.split(order, ends), strict=True)
     return {split: (images[part, :, :, None], labels[part]) for split, part in parts}
+
+
+def _load(name: str, options: PixelOptions, data_dir: Path | None) -> Dataset:
+    from batchscale.workloads.datasets.images.on_device import make_image_dataset, scale_pixels
+
+    del data_dir
+    return make_image_dataset(name, read_splits(), scale_pixels(_BRIGHTEST, options.pixel_range))
+
+
+DIGITS = DatasetDeclaration(
+    "digits",
+    parse=partial(parse_options, PixelOptions),
+    facts=partial(ten_classes, SPLIT_SIZES["train"], (8, 8, 1)),
+    load=_load,
+    without_files="comes with batchscale",
+)

@@ -3,22 +3,78 @@
 Training sentences are clipped to 64 tokens, evaluation sentences are not (paper, A.1).
 """
 
-from pathlib import Path
+from __future__ import annotations
 
-from batchscale.spec import Options
-from batchscale.workloads.datasets.builtin.lm1b_files import find_lm1b_files, has_lm1b_files
-from batchscale.workloads.datasets.files.locations import named_or_required
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchscale.errors import DataError
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
+from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
+from batchscale.workloads.datasets.files.origin import DatasetFiles, Download, Origin
 from batchscale.workloads.datasets.options import parse_options
-from batchscale.workloads.datasets.text.dataset import make_text_dataset
+from batchscale.workloads.datasets.text.facts import sentence_facts
 from batchscale.workloads.datasets.text.options import SubwordOptions
 from batchscale.workloads.datasets.text.splits import read_split_files
 from batchscale.workloads.datasets.text.vocabulary import PAD
-from batchscale.workloads.workload import Dataset
+
+if TYPE_CHECKING:
+    from batchscale.workloads.workload import Dataset
+
+NUM_TRAIN = 30_301_028
+_TOP = "1-billion-word-language-modeling-benchmark-r13output"
+_TRAIN = "training-monolingual.tokenized.shuffled"
+_HELD_OUT = "heldout-monolingual.tokenized.shuffled"
 
 
-def load(name: str, options: Options, data_dir: Path | None) -> Dataset:
-    """LM1B with a vocabulary trained on its training set."""
-    chosen = parse_options(SubwordOptions, name, options)
-    folder = named_or_required("lm1b", chosen.path, has_lm1b_files, data_dir)
-    splits = read_split_files(find_lm1b_files(folder), chosen)
-    return make_text_dataset(name, splits, PAD, chosen.vocabulary_size, chosen)
+def has_lm1b_files(folder: Path) -> bool:
+    """Whether training and held-out files are there."""
+    return all(_files(folder).values())
+
+
+def find_lm1b_files(folder: Path) -> dict[str, list[Path]]:
+    """The training files, and the first two held-out files as validation and test set (paper, A.1)."""
+    found = _files(folder)
+    if missing := [split for split, files in found.items() if not files]:
+        raise DataError(f"{folder} must hold {_TRAIN}/ and {_HELD_OUT}/: no files for {', '.join(missing)}.")
+    return found
+
+
+def _files(folder: Path) -> dict[str, list[Path]]:
+    base = folder / _TOP if (folder / _TOP).is_dir() else folder
+    return {
+        "train": sorted((base / _TRAIN).glob("news.en-*-of-00100*")),
+        "val": sorted((base / _HELD_OUT).glob("news.en.heldout-00000-of-00050*")),
+        "test": sorted((base / _HELD_OUT).glob("news.en.heldout-00001-of-00050*")),
+    }
+
+
+def _facts(name: str, options: SubwordOptions) -> DatasetFacts:
+    """LM1B; how many packed rows it makes is known only with the files."""
+    folder = named_folder(name, options.path)
+    if folder is not None:
+        count = len(read_split_files(find_lm1b_files(folder), options)["train"])
+        return sentence_facts(name, count, options.vocabulary_size, options)
+    return sentence_facts(name, None if options.sequence_length else NUM_TRAIN, options.vocabulary_size, options)
+
+
+def _load(name: str, options: SubwordOptions, data_dir: Path | None) -> Dataset:
+    from batchscale.workloads.datasets.text.dataset import make_text_dataset
+
+    folder = named_or_required(LM1B_FILES, options.path, data_dir)
+    splits = read_split_files(find_lm1b_files(folder), options)
+    return make_text_dataset(name, splits, PAD, options.vocabulary_size, options)
+
+
+_DOWNLOAD = Download(
+    f"{_TOP}.tar.gz",
+    (f"http://www.statmt.org/lm-benchmark/{_TOP}.tar.gz",),
+    num_bytes=1_792_209_805,
+    sha256="01ba60381110baf7f189dfd2b8374de371e8c9a340835793f190bdae9e90a34e",
+    unpack=True,
+)
+LM1B_FILES = DatasetFiles(
+    Origin("lm1b", (_DOWNLOAD,), "C. Chelba et al. (2014); news articles of the WMT 2011 shared task"), has_lm1b_files
+)
+LM1B = DatasetDeclaration("lm1b", partial(parse_options, SubwordOptions), _facts, _load, LM1B_FILES)

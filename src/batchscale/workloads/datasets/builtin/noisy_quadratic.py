@@ -1,23 +1,41 @@
 """The noisy quadratic model as data: a batch is one draw of the noise in the gradient of ``batch_size`` examples."""
 
-from pathlib import Path
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batchscale.spec import Options
-from batchscale.workloads.noisy_quadratic import parse_problem
-from batchscale.workloads.workload import Batch, Dataset, SampledSplit
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
+from batchscale.workloads.noisy_quadratic import NoisyQuadratic, parse_problem
+from batchscale.workloads.tasks import Task
+
+if TYPE_CHECKING:
+    import jax
+
+    from batchscale.workloads.workload import Batch, Dataset
 
 
-def load(name: str, options: Options, data_dir: Path | None) -> Dataset:
-    """The noisy quadratic model without files: ``data_dir`` is not looked at.
+def _parse(name: str, options: Options) -> NoisyQuadratic:
+    del name
+    return parse_problem(options)
 
-    ``inputs`` is the noise of the batch's mean gradient, one row of variance c/B. ``labels`` is empty in meaning;
-    ``num_examples`` says how many examples the row stands for.
+
+def _facts(name: str, problem: NoisyQuadratic) -> DatasetFacts:
+    return DatasetFacts(name, Task.QUADRATIC, None, problem.dimension, (problem.dimension,))
+
+
+def _load(name: str, problem: NoisyQuadratic, data_dir: Path | None) -> Dataset:
+    """Sampled data: ``inputs`` is the noise of the batch's mean gradient, one row of variance c/B.
+
+    ``labels`` is empty in meaning; ``num_examples`` says how many examples the row stands for.
     """
+    import jax
+    import jax.numpy as jnp
+
+    from batchscale.workloads.workload import Dataset, SampledSplit
+
     del data_dir
-    problem = parse_problem(options)
     deviations = jnp.asarray(problem.noise_variances**0.5, jnp.float32)
 
     def sample(key: jax.Array, batch_size: int) -> Batch:
@@ -30,3 +48,6 @@ def load(name: str, options: Options, data_dir: Path | None) -> Dataset:
 
     split = SampledSplit(sample)
     return Dataset(name, {"train": split, "val": split}, dict, (problem.dimension,), jnp.float32, problem.dimension)
+
+
+NOISY_QUADRATIC = DatasetDeclaration("noisy_quadratic", _parse, _facts, _load, without_files="sampled, needs no files")

@@ -1,39 +1,67 @@
-"""Open Images v4 as multi-label classification, from csv labels with a folder of pictures, Parquet or Hugging Face.
+"""Open Images v4 as multi-label classification, from csv labels with a folder of images, Parquet or Hugging Face.
 
-Only classes with at least 100 human-verified positives in the training set count, and only pictures that show one of
-them; every class that is not a verified positive is taken as negative. Pictures are treated as ImageNet's (paper, A.1).
+Only classes with at least 100 human-verified positives in the training set count, and only images that show one of
+them; every class that is not a verified positive is taken as negative. Images are treated as ImageNet's (paper, A.1).
 """
+
+from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import jax.numpy as jnp
-
-from batchscale.spec import Options
-from batchscale.workloads.datasets.files.locations import named_or_required
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
+from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
+from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
 from batchscale.workloads.datasets.images.open_images_files import has_open_images_files
-from batchscale.workloads.datasets.images.open_images_splits import read_open_images
+from batchscale.workloads.datasets.images.open_images_splits import (
+    MIN_POSITIVES,
+    NUM_CLASSES,
+    NUM_TRAIN,
+    read_open_images,
+)
 from batchscale.workloads.datasets.images.options import OpenImagesOptions
-from batchscale.workloads.datasets.images.split import ImageSplit, subtract_mean_colour
 from batchscale.workloads.datasets.options import parse_options
-from batchscale.workloads.workload import Dataset
+from batchscale.workloads.tasks import Task
+
+if TYPE_CHECKING:
+    from batchscale.workloads.workload import Dataset
 
 
-def load(name: str, options: Options, data_dir: Path | None) -> Dataset:
-    """Open Images, or a set in its file form."""
-    chosen = parse_options(OpenImagesOptions, name, options)
-    folder = None
-    if chosen.hf is None:
-        folder = named_or_required("open_images_v4", chosen.path, has_open_images_files, data_dir)
-    splits, classes = read_open_images(folder, chosen)
-    return Dataset(
-        name=name,
-        splits={
-            split: ImageSplit(part.images, part.indices, partial(part.multi_hot, num_classes=len(classes)), chosen.crop)
-            for split, part in splits.items()
-        },
-        prepare=subtract_mean_colour,
-        input_shape=(chosen.image_size, chosen.image_size, 3),
-        input_dtype=jnp.float32,
-        num_outputs=len(classes),
-    )
+def _facts(name: str, options: OpenImagesOptions) -> DatasetFacts:
+    """Open Images; with another threshold for trainable classes its sizes are known only with the files."""
+    shape = (options.image_size, options.image_size, 3)
+    if options.own_files:
+        splits, classes = read_open_images(named_folder(name, options.path), options)
+        return DatasetFacts(name, Task.MULTILABEL, len(splits["train"].indices), len(classes), shape)
+    if options.min_positives != MIN_POSITIVES:
+        return DatasetFacts(name, Task.MULTILABEL, None, None, shape)
+    return DatasetFacts(name, Task.MULTILABEL, NUM_TRAIN, NUM_CLASSES, shape)
+
+
+def _load(name: str, options: OpenImagesOptions, data_dir: Path | None) -> Dataset:
+    from batchscale.workloads.datasets.images.split import ImageSplit, make_cut_dataset
+
+    folder = named_or_required(OPEN_IMAGES_FILES, options.path, data_dir) if options.hf is None else None
+    splits, classes = read_open_images(folder, options)
+    made = {
+        split: ImageSplit(part.images, part.indices, partial(part.multi_hot, num_classes=len(classes)), options.crop)
+        for split, part in splits.items()
+    }
+    return make_cut_dataset(name, made, options.crop, len(classes))
+
+
+OPEN_IMAGES_FILES = DatasetFiles(
+    Origin(
+        "open_images_v4",
+        (),
+        "annotations CC BY 4.0, images CC BY 2.0",
+        "get the images and the human-verified image labels from "
+        "https://storage.googleapis.com/openimages/web/index.html, then run `batchscale data get "
+        "open_images_v4 --from FOLDER` with the folder that holds the csv files and the images",
+    ),
+    has_open_images_files,
+)
+OPEN_IMAGES = DatasetDeclaration(
+    "open_images_v4", partial(parse_options, OpenImagesOptions), _facts, _load, OPEN_IMAGES_FILES
+)

@@ -1,17 +1,38 @@
 """A user's own text files, one sentence a line, named by the options ``path``, ``val_path`` and ``test_path``."""
 
-from pathlib import Path
+from __future__ import annotations
 
-from batchscale.spec import Options
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
 from batchscale.workloads.datasets.options import parse_options
-from batchscale.workloads.datasets.text.dataset import make_text_dataset
+from batchscale.workloads.datasets.text.facts import sentence_facts
 from batchscale.workloads.datasets.text.options import UserTextOptions
 from batchscale.workloads.datasets.text.splits import read_user_text
 from batchscale.workloads.datasets.text.vocabulary import PAD
-from batchscale.workloads.workload import Dataset
+
+if TYPE_CHECKING:
+    from batchscale.workloads.workload import Dataset
 
 
-def load(name: str, options: Options, data_dir: Path | None) -> Dataset:  # noqa: ARG001 - every set has this signature
-    """The text that the options name; ``data_dir`` is not used."""
-    chosen = parse_options(UserTextOptions, name, options)
-    return make_text_dataset(name, read_user_text(chosen), PAD, chosen.vocabulary_size, chosen)
+def _facts(name: str, options: UserTextOptions) -> DatasetFacts:
+    """The text that the options name, encoded at the first call."""
+    return sentence_facts(name, len(read_user_text(options)["train"]), options.vocabulary_size, options)
+
+
+def _load(name: str, options: UserTextOptions, data_dir: Path | None) -> Dataset:
+    from batchscale.workloads.datasets.text.dataset import make_text_dataset
+
+    del data_dir
+    return make_text_dataset(name, read_user_text(options), PAD, options.vocabulary_size, options)
+
+
+TEXT = DatasetDeclaration(
+    "text",
+    parse=partial(parse_options, UserTextOptions),
+    facts=_facts,
+    load=_load,
+    without_files="your own files, named by the option path",
+)

@@ -16,7 +16,7 @@ from batchscale.errors import DataError, one_line
 from batchscale.workloads.datasets.files.archives import extract_all, iter_members
 from batchscale.workloads.datasets.files.download import PATIENCE, Patience, Progress, download
 from batchscale.workloads.datasets.files.locations import default_data_dir
-from batchscale.workloads.datasets.files.origin import Download, OfficialFile, Source
+from batchscale.workloads.datasets.files.origin import Download, OfficialFile, Origin
 from batchscale.workloads.datasets.files.verify import check_content, check_file
 
 UNPACKED_LIMIT = 2**40
@@ -31,7 +31,7 @@ def _silent(name: str) -> Progress:  # noqa: ARG001
 class Fetch:
     """What to get and how: ``urls`` replace the mirrors, ``progress`` gives a listener for each file's name."""
 
-    source: Source
+    origin: Origin
     data_dir: Path = field(default_factory=default_data_dir)
     urls: Sequence[str] = ()
     patience: Patience = PATIENCE
@@ -43,17 +43,17 @@ def fetch_dataset(fetch: Fetch) -> Path:
 
     A download that was cut continues at the next call. Files of the final folder appear only when all are right.
     """
-    source = fetch.source
-    if not source.downloads and not fetch.urls:
-        raise DataError(f"Data set {source.folder!r} cannot be downloaded by a program: {source.instruction}.")
-    if len(source.downloads) > 1 and any(not url.endswith("/") for url in fetch.urls):
-        names = ", ".join(item.name for item in source.downloads)
-        raise DataError(f"--url must end in '/', for {source.folder!r} has several files ({names}).")
+    origin = fetch.origin
+    if not origin.downloads and not fetch.urls:
+        raise DataError(f"Data set {origin.folder!r} cannot be downloaded by a program: {origin.instruction}.")
+    if len(origin.downloads) > 1 and any(not url.endswith("/") for url in fetch.urls):
+        names = ", ".join(item.name for item in origin.downloads)
+        raise DataError(f"--url must end in '/', for {origin.folder!r} has several files ({names}).")
     by_hand = (Download(url.rsplit("/", 1)[-1], (), unpack=True) for url in fetch.urls[:1])
-    with staging(fetch.data_dir, source.folder) as (parts, stage):
-        for item in source.downloads or by_hand:
+    with staging(fetch.data_dir, origin.folder) as (parts, stage):
+        for item in origin.downloads or by_hand:
             _fetch_one(fetch, item, parts, stage)
-        return publish(stage, fetch.data_dir / source.folder)
+        return publish(stage, fetch.data_dir / origin.folder)
 
 
 def _fetch_one(fetch: Fetch, item: Download, parts: Path, stage: Path) -> None:

@@ -1,10 +1,11 @@
-"""Where the files of each data set come from, and what they must contain: the table ``sources.toml``."""
+"""Where the files of a data set come from, what they must contain, and how they are known when they are here.
 
-import tomllib
+Addresses are only a default: ``batchscale data get NAME --url`` takes others. Imports no jax.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import Any
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,13 @@ class Download:
 
 
 @dataclass(frozen=True)
-class Source:
+class Origin:
     """How to get a data set: the downloads (none: by hand), what else a person may do, and on which terms."""
 
     folder: str
     downloads: tuple[Download, ...]
     terms: str
-    how: str
+    how: str = ""
 
     @property
     def contents(self) -> tuple[OfficialFile, ...]:
@@ -54,23 +55,26 @@ class Source:
         return f"run `batchscale data get {self.folder}`" + (f", {self.how}" if self.how else "")
 
 
-@cache
-def read_sources() -> dict[str, Source]:
-    """Every source by the folder name of its data set."""
-    with (files(__package__) / "sources.toml").open("rb") as file:
-        table = tomllib.load(file)
-    return {folder: _parse_source(folder, entry) for folder, entry in table.items()}
+@dataclass(frozen=True)
+class DatasetFiles:
+    """The files of a data set: their origin, the cheap test whether a folder holds them, and where they may lie.
+
+    ``system_folder`` is where a package of the system puts them, below the folder of such packages.
+    ``needs_its_name`` keeps a test that many a folder would pass from being tried on folders of other names.
+    """
+
+    origin: Origin
+    are_in: Callable[[Path], bool]
+    system_folder: str | None = None
+    needs_its_name: bool = False
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder that holds them."""
+        return self.origin.folder
 
 
-def _parse_source(folder: str, entry: dict[str, Any]) -> Source:
-    downloads = tuple(
-        Download(
-            **{
-                **download,
-                "mirrors": tuple(download["mirrors"]),
-                "contents": tuple(OfficialFile(**content) for content in download.get("contents", ())),
-            }
-        )
-        for download in entry.get("downloads", ())
-    )
-    return Source(folder, downloads, entry["terms"], entry.get("how", ""))
+def plain_file(mirrors: tuple[str, ...], name: str, num_bytes: int, sha256: str, ending: str = "") -> Download:
+    """A download of one official file from folders of mirrors; with the ending ".gz" it comes compressed."""
+    addresses = tuple(f"{mirror}{name}{ending}" for mirror in mirrors)
+    return Download(f"{name}{ending}", addresses, (OfficialFile(name, num_bytes, sha256),))

@@ -12,11 +12,11 @@ from pathlib import Path
 from batchscale.errors import DataError
 from batchscale.workloads.datasets.files.archives import extract_all, is_archive
 from batchscale.workloads.datasets.files.fetch import UNPACKED_LIMIT, publish, staging, take_official
-from batchscale.workloads.datasets.files.origin import OfficialFile, Source
+from batchscale.workloads.datasets.files.origin import OfficialFile, Origin
 from batchscale.workloads.datasets.files.verify import check_file
 
 
-def take_files(source: Source, path: Path, is_there: Callable[[Path], bool], data_dir: Path) -> tuple[Path, bool]:
+def take_files(origin: Origin, path: Path, is_there: Callable[[Path], bool], data_dir: Path) -> tuple[Path, bool]:
     """Put the user's files in place; returns their folder and whether they were verified by checksum.
 
     Raises:
@@ -24,20 +24,20 @@ def take_files(source: Source, path: Path, is_there: Callable[[Path], bool], dat
     """
     if not path.exists():
         raise DataError(f"--from must name a folder or an archive. {path} does not exist.")
-    target = data_dir / source.folder
+    target = data_dir / origin.folder
     if target.exists() and target.resolve() == path.resolve():
-        raise DataError(f"{path} is already the folder of data set {source.folder!r}.")
-    with staging(data_dir, source.folder) as (_, stage):
+        raise DataError(f"{path} is already the folder of data set {origin.folder!r}.")
+    with staging(data_dir, origin.folder) as (_, stage):
         shutil.rmtree(stage)
         stage.mkdir()
-        if source.contents and _take_verified(source.contents, path, stage):
+        if origin.contents and _take_verified(origin.contents, path, stage):
             return publish(stage, target), True
         if path.is_dir():
-            return _link(source, path, is_there, target), False
+            return _link(origin, path, is_there, target), False
         if not is_archive(path):
             raise DataError(f"--from must name a folder or an archive (.tar, .tar.gz, .zip, …). Found the file {path}.")
         extract_all(path, stage, UNPACKED_LIMIT)
-        return publish(_root(source, stage, path, is_there), target), False
+        return publish(_root(origin, stage, path, is_there), target), False
 
 
 def _take_verified(wanted: tuple[OfficialFile, ...], path: Path, stage: Path) -> bool:
@@ -70,18 +70,18 @@ def _find(folder: Path, name: str) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _link(source: Source, path: Path, is_there: Callable[[Path], bool], target: Path) -> Path:
+def _link(origin: Origin, path: Path, is_there: Callable[[Path], bool], target: Path) -> Path:
     if not is_there(path):
-        raise DataError(f"{path} does not look like data set {source.folder!r}: {source.instruction}.")
+        raise DataError(f"{path} does not look like data set {origin.folder!r}: {origin.instruction}.")
     if target.exists() or target.is_symlink():
         raise DataError(f"{target} is already there: remove it first if {path} is to take its place.")
     target.symlink_to(path.resolve(), target_is_directory=True)
     return target
 
 
-def _root(source: Source, stage: Path, path: Path, is_there: Callable[[Path], bool]) -> Path:
+def _root(origin: Origin, stage: Path, path: Path, is_there: Callable[[Path], bool]) -> Path:
     """The folder inside an unpacked archive that is the data set: the top, or one folder below it."""
     for place in (stage, *sorted(child for child in stage.iterdir() if child.is_dir())):
         if is_there(place):
             return place
-    raise DataError(f"{path} does not hold data set {source.folder!r}: {source.instruction}.")
+    raise DataError(f"{path} does not hold data set {origin.folder!r}: {origin.instruction}.")

@@ -1,4 +1,4 @@
-"""Encoded pictures by index: in a folder, or in a store on disk. Imports no jax."""
+"""Encoded images by index: in a folder, or in a store on disk. Imports no jax."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from batchscale.errors import DataError, one_line
 
 
-class ImageSource(Protocol):
-    """Pictures that can be read in any order, from several threads at once."""
+class EncodedImages(Protocol):
+    """Images that can be read in any order, from several threads at once."""
 
     def __len__(self) -> int:
-        """How many pictures there are."""
+        """How many images there are."""
 
     def read(self, index: int) -> tuple[bytes, str]:
-        """The encoded picture, and a name for it in messages."""
+        """The encoded image, and a name for it in messages."""
 
 
 @dataclass(frozen=True)
 class FolderImages:
-    """Pictures as files below a folder."""
+    """Images as files below a folder."""
 
     root: Path
     files: Sequence[str]
@@ -41,31 +41,31 @@ class FolderImages:
 
 
 @dataclass(frozen=True)
-class LabelledSource:
-    """Pictures, each with the index of its one class."""
+class ClassedImages:
+    """Images, each with the index of its one class."""
 
-    images: ImageSource
+    images: EncodedImages
     labels: NDArray[np.int32]
     classes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Some pictures of a source in a fixed order, with their labels; ``labels[i]`` belongs to ``indices[i]``."""
+    """Some images of a source in a fixed order, with their labels; ``labels[i]`` belongs to ``indices[i]``."""
 
-    images: ImageSource
+    images: EncodedImages
     indices: NDArray[np.int64]
     labels: NDArray[np.int32]
 
     def keep(self, chosen: NDArray[np.int64]) -> "Selection":
-        """Only the pictures at these positions."""
+        """Only the images at these positions."""
         return Selection(self.images, self.indices[chosen], self.labels[chosen])
 
 
 def label_images(
-    images: ImageSource, labels: Sequence[Any], where: str, classes: tuple[str, ...] | None = None
-) -> LabelledSource:
-    """Pictures whose labels are numbers from 0, or names of classes, which are numbered in their own order.
+    images: EncodedImages, labels: Sequence[Any], where: str, classes: tuple[str, ...] | None = None
+) -> ClassedImages:
+    """Images whose labels are numbers from 0, or names of classes, which are numbered in their own order.
 
     Raises:
         DataError: A label is neither, or is none of the classes that are already known.
@@ -80,4 +80,4 @@ def label_images(
     for label, number in zip(labels, numbers, strict=True):
         if not 0 <= number < len(names):
             raise DataError(f"{where}: a label is one of {len(names)} classes. Found {one_line(repr(label))}.")
-    return LabelledSource(images, np.array(numbers, np.int32), names)
+    return ClassedImages(images, np.array(numbers, np.int32), names)

@@ -1,6 +1,6 @@
-"""Folders of pictures, one per class: ImageNet, Tiny ImageNet, and anything laid out like them. Imports no jax.
+"""Folders of images, one per class: ImageNet, Tiny ImageNet, and anything laid out like them. Imports no jax.
 
-Training pictures lie in ``train/CLASS/`` (or ``train/CLASS/images/``, or ``CLASS/`` alone). Validation pictures lie in
+Training images lie in ``train/CLASS/`` (or ``train/CLASS/images/``, or ``CLASS/`` alone). Validation images lie in
 ``val/CLASS/``, or in ``val/images/`` with ``val_annotations.txt``, or in ``val/`` with ``LOC_val_solution.csv``.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from batchscale.errors import DataError, one_line
-from batchscale.workloads.datasets.images.encoded import FolderImages, LabelledSource
+from batchscale.workloads.datasets.images.encoded import ClassedImages, FolderImages
 
 _SUFFIXES = frozenset({".jpeg", ".jpg", ".png", ".webp", ".bmp"})
 _WNID = re.compile(r"n\d{8}")
@@ -19,34 +19,34 @@ _INNER = ("", "ILSVRC/Data/CLS-LOC", "Data/CLS-LOC")
 
 
 def has_wnid_folders(root: Path) -> bool:
-    """Whether training pictures in folders named after WordNet ids are there, which is ImageNet's layout."""
+    """Whether training images in folders named after WordNet ids are there, which is ImageNet's layout."""
     train = _train_folder(root)
     return train is not None and any(_WNID.fullmatch(path.name) for path in train.iterdir() if path.is_dir())
 
 
 def has_class_folders(root: Path) -> bool:
-    """Whether there is any folder of pictures that names a class."""
+    """Whether there is any folder of images that names a class."""
     train = _train_folder(root)
     return train is not None and next(_class_folders(train), None) is not None
 
 
-def read_train_folder(root: Path) -> LabelledSource:
-    """The training pictures by class and file name, classes in the order of their names."""
+def read_train_folder(root: Path) -> ClassedImages:
+    """The training images by class and file name, classes in the order of their names."""
     train = _train_folder(root)
     classes = [] if train is None else sorted(path.name for path in _class_folders(train))
     if train is None or not classes:
-        raise DataError(f"{root} must hold train/CLASS/ folders with pictures: there are none.")
-    return _labelled(root, {name: _pictures_of(train / name) for name in classes}, classes)
+        raise DataError(f"{root} must hold train/CLASS/ folders with images: there are none.")
+    return _labelled(root, {name: _images_of(train / name) for name in classes}, classes)
 
 
-def read_val_folder(root: Path, classes: tuple[str, ...]) -> LabelledSource | None:
-    """The validation pictures, labelled with the classes of the training set; None if there are none."""
+def read_val_folder(root: Path, classes: tuple[str, ...]) -> ClassedImages | None:
+    """The validation images, labelled with the classes of the training set; None if there are none."""
     base = _base(root)
     val = next((base / name for name in ("val", "validation") if (base / name).is_dir()), None)
     if val is None:
         return None
     if any((val / name).is_dir() for name in classes):
-        return _labelled(root, {name: _pictures_of(val / name) for name in classes if (val / name).is_dir()}, classes)
+        return _labelled(root, {name: _images_of(val / name) for name in classes if (val / name).is_dir()}, classes)
     for table, folder in ((val / "val_annotations.txt", val / "images"), (root / "LOC_val_solution.csv", val)):
         if table.is_file():
             return _labelled(root, _by_class(table, folder, classes), classes)
@@ -76,19 +76,19 @@ def _inner(folder: Path) -> Path:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """Names of pictures; hidden files and what is no picture are passed over."""
+    """Names of images; hidden files and what is no image are passed over."""
     for path in folder.iterdir():
         if path.suffix.lower() in _SUFFIXES and not path.name.startswith("."):
             yield path.name
 
 
-def _pictures_of(folder: Path) -> list[Path]:
+def _images_of(folder: Path) -> list[Path]:
     inner = _inner(folder)
     return [inner / name for name in sorted(_names(inner))]
 
 
 def _by_class(table: Path, folder: Path, classes: tuple[str, ...]) -> dict[str, list[Path]]:
-    """Pictures by class from a table whose first two columns are the file (or its stem) and the class."""
+    """Images by class from a table whose first two columns are the file (or its stem) and the class."""
     known, found = set(classes), {name: list[Path]() for name in classes}
     for number, line in enumerate(table.read_text().splitlines(), 1):
         fields = re.split(r"[\t, ]+", line.strip())
@@ -103,11 +103,11 @@ def _by_class(table: Path, folder: Path, classes: tuple[str, ...]) -> dict[str, 
     return {name: sorted(paths) for name, paths in found.items()}
 
 
-def _labelled(root: Path, by_class: dict[str, list[Path]], classes: Iterable[str]) -> LabelledSource:
+def _labelled(root: Path, by_class: dict[str, list[Path]], classes: Iterable[str]) -> ClassedImages:
     names = tuple(classes)
     number = {name: label for label, name in enumerate(names)}
     files = [str(path.relative_to(root)) for paths in by_class.values() for path in paths]
     labels = np.concatenate(
         [np.full(len(paths), number[name], np.int32) for name, paths in by_class.items()] or [np.zeros(0, np.int32)]
     )
-    return LabelledSource(FolderImages(root, files), labels, names)
+    return ClassedImages(FolderImages(root, files), labels, names)

@@ -1,4 +1,4 @@
-"""Pictures through the Hugging Face ``datasets`` library: hub names and local folders alike. Imports no jax.
+"""Images through the Hugging Face ``datasets`` library: hub names and local folders alike. Imports no jax.
 
 The library is the optional extra ``[hf]`` and is imported only here, when asked for.
 """
@@ -12,7 +12,7 @@ from batchscale.errors import DataError, one_line
 
 @dataclass(frozen=True)
 class HubImages:
-    """Rows of one split of a Hugging Face data set, whose pictures stay encoded until they are read."""
+    """Rows of one split of a Hugging Face data set, whose images stay encoded until they are read."""
 
     name: str
     rows: Any
@@ -22,7 +22,7 @@ class HubImages:
         return len(self.rows)
 
     def read(self, index: int) -> tuple[bytes, str]:
-        """The bytes of a row's picture, or of the file that it names."""
+        """The bytes of a row's image, or of the file that it names."""
         where = f"{self.name}, row {index}"
         value = self.rows[int(index)][self.column]
         if value.get("bytes") is not None:
@@ -30,12 +30,12 @@ class HubImages:
         try:
             return Path(value["path"]).read_bytes(), where
         except (OSError, TypeError) as error:
-            raise DataError(f"{where} has no picture: {one_line(error)}.") from error
+            raise DataError(f"{where} has no image: {one_line(error)}.") from error
 
 
 @dataclass(frozen=True)
 class HubSplit:
-    """One split: its pictures, the values of its label column, and the names of the classes if the set has them."""
+    """One split: its images, the values of its label column, and the names of the classes if the set has them."""
 
     images: HubImages
     labels: list[Any]

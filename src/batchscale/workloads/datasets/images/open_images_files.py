@@ -1,7 +1,7 @@
-"""The labels of Open Images as published: human-verified positives of each picture. Imports no jax.
+"""The labels of Open Images as published: human-verified positives of each image. Imports no jax.
 
-Read from csv files (``ImageID,Source,LabelName,Confidence``) beside folders of pictures, from Parquet files or from
-Hugging Face, where a column holds the list of a picture's positive labels.
+Read from csv files (``ImageID,Source,LabelName,Confidence``) beside folders of images, from Parquet files or from
+Hugging Face, where a column holds the list of an image's positive labels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import DataError, one_line
-from batchscale.workloads.datasets.images.encoded import FolderImages, ImageSource
+from batchscale.workloads.datasets.images.encoded import EncodedImages, FolderImages
 from batchscale.workloads.datasets.images.hub import read_hub
 from batchscale.workloads.datasets.images.options import OpenImagesOptions
 from batchscale.workloads.datasets.images.store import find_parquet, open_store
@@ -30,9 +30,9 @@ _MACHINE = "machine"
 
 @dataclass(frozen=True)
 class Positives:
-    """Pictures of one split and their positive labels: ``images[rows[i]]`` shows ``names[labels[i]]``."""
+    """Images of one split and their positive labels: ``images[rows[i]]`` shows ``names[labels[i]]``."""
 
-    images: ImageSource
+    images: EncodedImages
     rows: NDArray[np.int64]
     labels: NDArray[np.int64]
     names: NDArray[np.str_]
@@ -69,8 +69,8 @@ def _from_parquet(folder: Path, options: OpenImagesOptions) -> dict[str, Positiv
     }
 
 
-def _from_lists(images: ImageSource, labels: Sequence[Any], classes: tuple[str, ...] | None = None) -> Positives:
-    """From a list of labels per picture, names or numbers; numbers keep their order as names of equal length."""
+def _from_lists(images: EncodedImages, labels: Sequence[Any], classes: tuple[str, ...] | None = None) -> Positives:
+    """From a list of labels per image, names or numbers; numbers keep their order as names of equal length."""
 
     def name_of(label: object) -> str:
         if isinstance(label, int):
@@ -112,13 +112,13 @@ def _read_csv(folder: Path, file: Path, split: str, allow_missing: bool) -> Posi
     except (pl.exceptions.PolarsError, OSError) as error:
         rule = f"{file} must be a csv file with ImageID,Source,LabelName,Confidence"
         raise DataError(f"{rule}: {one_line(error)}.") from error
-    place, files = _picture_files(folder, split)
+    place, files = _image_files(folder, split)
     present = table.join(files, on="ImageID", how="inner", maintain_order="left")
     missing = table["ImageID"].n_unique() - present["ImageID"].n_unique()
     if missing and not allow_missing:
         first = table.join(files, on="ImageID", how="anti", maintain_order="left")["ImageID"][0]
         raise DataError(
-            f"{place} lacks {missing:,} of the pictures that {file.name} labels, the first {one_line(first)}. "
+            f"{place} lacks {missing:,} of the images that {file.name} labels, the first {one_line(first)}. "
             "Get them, or set the option allow_missing = true to go on without."
         )
     rows = present["ImageID"].rle_id().to_numpy().astype(np.int64)
@@ -128,8 +128,8 @@ def _read_csv(folder: Path, file: Path, split: str, allow_missing: bool) -> Posi
     return Positives(images, rows, labels, np.array(names.to_list(), np.str_))
 
 
-def _picture_files(folder: Path, split: str) -> tuple[Path, pl.DataFrame]:
-    """The folder of a split's pictures, and a table of ImageID and file name."""
+def _image_files(folder: Path, split: str) -> tuple[Path, pl.DataFrame]:
+    """The folder of a split's images, and a table of ImageID and file name."""
     import polars as pl
 
     places = [folder / part / name for name in _SPLIT_NAMES[split] for part in ("", "images")]
@@ -139,4 +139,4 @@ def _picture_files(folder: Path, split: str) -> tuple[Path, pl.DataFrame]:
             if names:
                 stems = [name.rsplit(".", 1)[0] for name in names]
                 return place, pl.DataFrame({"ImageID": stems, "file": names}).unique("ImageID", keep="any")
-    raise DataError(f"{folder} must hold the pictures in {_SPLIT_NAMES[split][0]}/ or images/: there are none.")
+    raise DataError(f"{folder} must hold the images in {_SPLIT_NAMES[split][0]}/ or images/: there are none.")

@@ -1,6 +1,6 @@
-"""The trainable classes of Open Images, and the pictures of each split that show one (paper, A.1). Imports no jax.
+"""The trainable classes of Open Images, and the images of each split that show one (paper, A.1). Imports no jax.
 
-A set without split files is split at random, fixed: a tenth each of its labelled pictures for validation and test.
+A set without split files is split at random, fixed: a tenth each of its labelled images for validation and test.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.images.encoded import ImageSource
+from batchscale.workloads.datasets.images.encoded import EncodedImages
 from batchscale.workloads.datasets.images.fixed_order import fixed_order
 from batchscale.workloads.datasets.images.open_images_files import Positives, read_positives
 from batchscale.workloads.datasets.images.options import OpenImagesOptions
@@ -20,9 +20,9 @@ NUM_TRAIN, NUM_CLASSES, MIN_POSITIVES = 4_526_492, 7_186, 100
 
 @dataclass(frozen=True)
 class MultilabelSelection:
-    """Pictures with the classes they show: those of position i are ``classes[offsets[i]:offsets[i + 1]]``."""
+    """Images with the classes they show: those of position i are ``classes[offsets[i]:offsets[i + 1]]``."""
 
-    images: ImageSource
+    images: EncodedImages
     indices: NDArray[np.int64]
     offsets: NDArray[np.int64]
     classes: NDArray[np.int32]
@@ -48,17 +48,17 @@ def read_open_images(
     classes = _trainable_classes(found["train"], options.min_positives)
     if not classes:
         raise DataError(
-            f"No class has min_positives = {options.min_positives} positive training pictures: set the option lower."
+            f"No class has min_positives = {options.min_positives} positive training images: set the option lower."
         )
     splits = {split: _select(part, classes) for split, part in found.items()}
     for split, part in splits.items():
         if not len(part.indices):
-            raise DataError(f"No picture of the split {split!r} shows one of the {len(classes)} trainable classes.")
+            raise DataError(f"No image of the split {split!r} shows one of the {len(classes)} trainable classes.")
     count = len(splits["train"].indices)
     official = not options.own_files and options.min_positives == MIN_POSITIVES
     if official and (count, len(classes)) != (NUM_TRAIN, NUM_CLASSES):
         raise DataError(
-            f"Open Images v4 has {NUM_TRAIN:,} training pictures of {NUM_CLASSES:,} trainable classes. {folder} holds "
+            f"Open Images v4 has {NUM_TRAIN:,} training images of {NUM_CLASSES:,} trainable classes. {folder} holds "
             f'{count:,} of {len(classes):,}. To train on it as it is, set the option path = "{folder}".'
         )
     return splits, classes
@@ -70,7 +70,7 @@ def _trainable_classes(train: Positives, min_positives: int) -> list[str]:
 
 
 def _select(part: Positives, classes: list[str]) -> MultilabelSelection:
-    """Only pictures with a trainable label, in the order of the source."""
+    """Only images with a trainable label, in the order of the source."""
     number = {name: position for position, name in enumerate(classes)}
     renumbered = np.array([number.get(str(name), -1) for name in part.names], np.int32)
     labels = renumbered[part.labels]
@@ -84,7 +84,7 @@ def _select(part: Positives, classes: list[str]) -> MultilabelSelection:
 def _split(whole: Positives) -> dict[str, Positives]:
     labelled = np.unique(whole.rows)
     if len(labelled) < 3:
-        raise DataError(f"Three labelled pictures are needed for three splits. Found {len(labelled)}.")
+        raise DataError(f"Three labelled images are needed for three splits. Found {len(labelled)}.")
     order = labelled[fixed_order(len(labelled), "open_images", "split")]
     tenth = max(1, len(order) // 10)
     parts = {"train": order[2 * tenth :], "val": order[:tenth], "test": order[tenth : 2 * tenth]}

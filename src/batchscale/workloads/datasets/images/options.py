@@ -1,12 +1,14 @@
-"""The options of data sets of pictures."""
+"""The options of data sets of images, and the facts that small ones have in common. Imports no jax."""
 
 import math
 from typing import Self
 
 from pydantic import Field, model_validator
 
+from batchscale.workloads.datasets.declaration import DatasetFacts
 from batchscale.workloads.datasets.images.pixels import Crop
 from batchscale.workloads.datasets.options import NoOptions
+from batchscale.workloads.tasks import Task
 
 
 class PixelOptions(NoOptions):
@@ -23,9 +25,9 @@ class PixelOptions(NoOptions):
 
 
 class ImageOptions(NoOptions):
-    """Where the pictures are, if not in the usual places, and the size that they are cut to.
+    """Where the images are, if not in the usual places, and the size that they are cut to.
 
-    ``path`` names a folder of pictures or of Parquet files, ``hf`` a Hugging Face data set (hub name or folder).
+    ``path`` names a folder of images or of Parquet files, ``hf`` a Hugging Face data set (hub name or folder).
     ``resize_min`` and ``resize_max`` follow from ``image_size`` in the paper's proportions unless given.
     """
 
@@ -50,7 +52,7 @@ class ImageOptions(NoOptions):
 
     @property
     def crop(self) -> Crop:
-        """How pictures are resized and cut."""
+        """How images are resized and cut."""
         return Crop.scaled(self.image_size, self.resize_min, self.resize_max)
 
     @property
@@ -60,17 +62,23 @@ class ImageOptions(NoOptions):
 
 
 class ImageNetOptions(ImageOptions):
-    """``test_images``: how many training pictures become the test set; the paper's share unless given."""
+    """``test_images``: how many training images become the test set; the paper's share unless given."""
 
     test_images: int | None = Field(default=None, ge=1)
 
 
 class OpenImagesOptions(ImageOptions):
-    """``min_positives``: how many training pictures must show a class to make it trainable.
+    """``min_positives``: how many training images must show a class to make it trainable.
 
-    ``allow_missing``: pass over labelled pictures whose files are not there, instead of refusing the set.
+    ``allow_missing``: pass over labelled images whose files are not there, instead of refusing the set.
     """
 
     min_positives: int = Field(default=100, ge=1)
     allow_missing: bool = False
     label_column: str = "labels"
+
+
+def ten_classes(count: int, shape: tuple[int, int, int], name: str, options: NoOptions) -> DatasetFacts:
+    """The facts of ``count`` small training images of this shape in ten classes."""
+    del options
+    return DatasetFacts(name, Task.CLASSIFICATION, count, 10, shape)

@@ -1,6 +1,6 @@
-"""From the bytes of a picture to the pixels a model sees: decode, resize, crop, flip (paper, A.1). Imports no jax.
+"""From the bytes of an image to the pixels a model sees: decode, resize, crop, flip (paper, A.1). Imports no jax.
 
-Everything random is a function of one seed per picture, so that a resumed trial sees the same pixels again.
+Everything random is a function of one seed per image, so that a resumed trial sees the same pixels again.
 """
 
 import io
@@ -40,10 +40,10 @@ class Crop:
 
 
 def read_pixels(content: bytes, where: str, crop: Crop, seed: int | None) -> NDArray[np.uint8]:
-    """Pixels (size, size, 3) of an encoded picture: cut at random with a seed, at the centre without.
+    """Pixels (size, size, 3) of an encoded image: cut at random with a seed, at the centre without.
 
     Raises:
-        DataError: The bytes are not a whole picture.
+        DataError: The bytes are not a whole image.
     """
     try:
         with warnings.catch_warnings():
@@ -52,7 +52,7 @@ def read_pixels(content: bytes, where: str, crop: Crop, seed: int | None) -> NDA
             with Image.open(io.BytesIO(content)) as image:
                 return _cut(image.convert("RGB"), crop, seed)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise DataError(f"{where} cannot be read as a picture: {one_line(error)}.") from error
+        raise DataError(f"{where} cannot be read as an image: {one_line(error)}.") from error
 
 
 def _cut(image: Image.Image, crop: Crop, seed: int | None) -> NDArray[np.uint8]:
@@ -63,7 +63,7 @@ def _cut(image: Image.Image, crop: Crop, seed: int | None) -> NDArray[np.uint8]:
         left, top = (width - crop.size) // 2, (height - crop.size) // 2
     else:
         left, top = draw[1] % (width - crop.size + 1), draw[2] % (height - crop.size + 1)
-    # Only the cut is resampled: what resizing the whole picture first gives, in 1.3 ms and not 3.3.
+    # Only the cut is resampled: what resizing the whole image first gives, in 1.3 ms and not 3.3.
     across, down = image.size[0] / width, image.size[1] / height
     box = (left * across, top * down, (left + crop.size) * across, (top + crop.size) * down)
     pixels = np.asarray(image.resize((crop.size, crop.size), Image.Resampling.BILINEAR, box=box))

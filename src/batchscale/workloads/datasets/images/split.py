@@ -1,7 +1,7 @@
-"""A split of pictures that are read, cut and flipped on the host, and lose the mean colour on the device."""
+"""A split of images that are read, cut and flipped on the host, and lose the mean colour on the device."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from batchscale.workloads.datasets.images.encoded import ImageSource, Selection
+from batchscale.workloads.datasets.images.encoded import EncodedImages, Selection
 from batchscale.workloads.datasets.images.pixels import Crop, read_pixels
-from batchscale.workloads.workload import Batch, HostBatch, IndexedSplit
+from batchscale.workloads.workload import Batch, Dataset, HostBatch, IndexedSplit
 
 MEAN_RGB = (123.68, 116.779, 103.939)
 """The mean colour of ImageNet as Simonyan and Zisserman (2014) published it."""
@@ -23,16 +23,16 @@ _MAX_THREADS = 16
 @final
 @dataclass(frozen=True)
 class ImageSplit(IndexedSplit):
-    """Pictures of a source; ``labels_of`` gives the labels of the examples at some positions."""
+    """Images of a source; ``labels_of`` gives the labels of the examples at some positions."""
 
-    images: ImageSource
+    images: EncodedImages
     indices: NDArray[np.int64]
     labels_of: Callable[[NDArray[np.int64]], NDArray[Any]]
     crop: Crop
 
     @property
     def num_examples(self) -> int:
-        """The number of pictures."""
+        """The number of images."""
         return len(self.indices)
 
     def read(self, indices: NDArray[np.int64], seeds: NDArray[np.int64] | None) -> HostBatch:
@@ -61,3 +61,8 @@ def subtract_mean_colour(batch: Batch) -> Batch:
     inputs = batch["inputs"].astype(jnp.float32) - jnp.array(MEAN_RGB, jnp.float32)
     labels = batch["labels"]
     return {**batch, "inputs": inputs, "labels": labels.astype(jnp.int32 if labels.ndim == 1 else jnp.float32)}
+
+
+def make_cut_dataset(name: str, splits: Mapping[str, ImageSplit], crop: Crop, num_outputs: int) -> Dataset:
+    """A data set of images that are cut to one size in colour."""
+    return Dataset(name, splits, subtract_mean_colour, (crop.size, crop.size, 3), jnp.float32, num_outputs)

@@ -1,6 +1,6 @@
-"""Pictures of Parquet files as one memory-mapped store in the cache, for reading in any order. Imports no jax.
+"""Images of Parquet files as one memory-mapped store in the cache, for reading in any order. Imports no jax.
 
-Parquet gives single rows only at the price of whole row groups. So the encoded pictures are copied once, file after
+Parquet gives single rows only at the price of whole row groups. So the encoded images are copied once, file after
 file, into one flat file with an index of offsets; the store appears whole by one rename.
 """
 
@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import DataError, one_line
-from batchscale.workloads.datasets.files.locations import cache_folder
+from batchscale.workloads.cache import cache_folder
 
 _VERSION = "1"
 
 
 @dataclass(frozen=True)
 class StoredImages:
-    """Pictures laid end to end in one file."""
+    """Images laid end to end in one file."""
 
     name: str
     content: NDArray[np.uint8]
@@ -50,7 +50,7 @@ def find_parquet(root: Path, split: str) -> list[Path]:
 
 
 def open_store(files: Sequence[Path], image_column: str, label_column: str) -> tuple[StoredImages, list[Any]]:
-    """The pictures of Parquet files and the values of their label column, copied into the cache at the first call."""
+    """The images of Parquet files and the values of their label column, copied into the cache at the first call."""
     digest = hashlib.sha256("\n".join([_VERSION, image_column, *map(_fingerprint, files)]).encode()).hexdigest()[:32]
     folder = cache_folder() / "images" / digest
     if not folder.is_dir():
@@ -77,9 +77,7 @@ def _write_store(files: Sequence[Path], column: str, folder: Path) -> None:
                 for value in _read_column(file, column):
                     content = value.get("bytes") if isinstance(value, dict) else value
                     if not isinstance(content, bytes):
-                        raise DataError(
-                            f"{file}: column {column!r} must hold encoded pictures, found {_kind(content)}."
-                        )
+                        raise DataError(f"{file}: column {column!r} must hold encoded images, found {_kind(content)}.")
                     out.write(content)
                     sizes.append(len(content))
         np.save(stage / "offsets.npy", np.cumsum(sizes, dtype=np.int64))

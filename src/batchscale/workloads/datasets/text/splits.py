@@ -15,7 +15,6 @@ from batchscale.workloads.datasets.text.token_rows import TokenArray, TokenRows,
 from batchscale.workloads.datasets.text.token_store import TokenStore, open_token_store
 from batchscale.workloads.datasets.text.vocabulary import Vocabulary, open_vocabulary
 
-NUM_COMMON_CRAWL_VAL = 6_075
 Files = Sequence[Path]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.files.locations import cache_folder
+from batchscale.workloads.cache import cache_folder
 from batchscale.workloads.datasets.text.token_rows import TokenArray, token_dtype
 
 _FLUSH = 1 << 22

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscale.errors import DataError, one_line
-from batchscale.workloads.datasets.files.locations import cache_folder
+from batchscale.workloads.cache import cache_folder
 
 PAD, EOS = 0, 1
 """Padding, which also stands before the first token of a sentence, and the end of a sentence."""
