@@ -12,7 +12,7 @@ TWO_PROCESSES := $(ONE_THREAD) $(PYTEST) $(IN_TWO)
 DEFAULT_TESTS := -m "not slow and not torture and not browser"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-browser test-slow test-instruction-sets torture docs bench quickstart reproduce clean
+.PHONY: help install check test test-browser test-slow test-instruction-sets torture pages docs bench quickstart reproduce clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed i
 
 torture: $(STAMP) ## hundreds of kills, crashes and full disks
 	$(PYTEST) -m torture --timeout 7200
+
+pages: $(STAMP) ## write again what docs/ takes from the code: the experiment file's keys, the decisions, the import graph
+	$(BIN)/python scripts/make_pages.py
 
 docs: $(STAMP) $(VENV)/.docs ## build the documentation as web pages in site/
 	$(BIN)/mkdocs build --strict --quiet

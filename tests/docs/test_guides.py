@@ -118,3 +118,12 @@ def test_examples_of_the_page_run(page, material, tmp_path):
             call([sys.executable, "-W", "error", "-c", text], folder)
         elif runs(language):
             call(["bash", "-euc", text], folder)
+
+
+PLACEHOLDER = re.compile(r"\b(?:NUMBERS?|TODO|TBD|FIXME|XXX+|PLACEHOLDER|LOREM)\b|\?\?\?|<(?:number|fill|value)[^>]*>")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.stem)
+def test_nothing_on_the_page_waits_to_be_filled_in(page):
+    found = PLACEHOLDER.search(page.read_text(encoding="utf-8"))
+    assert found is None, f"{page.name} has {found[0]!r} where something is to be filled in"

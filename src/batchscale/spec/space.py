@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from batchscale.errors import SpecError, one_line, suggest_names
 
 MAX_FEASIBLE_POINTS = 10_000
+CONFIG_KEYS = ("type", "scale", "min_value", "max_value", "feasible_points")
 
 _E = TypeVar("_E", bound=StrEnum)
 
@@ -89,10 +90,9 @@ class ParameterConfig:
         where = f"Metaparameter '{one_line(name)}'"
         if not isinstance(config, Mapping):
             raise SpecError(f"{where}: a parameter config is a table of keys. Found {one_line(repr(config))}.")
-        known = ("type", "scale", "min_value", "max_value", "feasible_points")
         for key in config:
-            if key not in known:
-                raise SpecError(f"{where}: unknown key {one_line(repr(key))}; {suggest_names(str(key), known)}")
+            if key not in CONFIG_KEYS:
+                raise SpecError(f"{where}: unknown key {one_line(repr(key))}; {suggest_names(str(key), CONFIG_KEYS)}")
         kind = _member(ParameterType, config.get("type", ParameterType.DOUBLE), where, "type")
         scale_text = config.get("scale") or Scale.LINEAR
         return cls(

@@ -1,12 +1,13 @@
 """The tables and keys of an experiment file, typed: what may be written, and its default.
 
 Owns the shape of the file only. What the text of a goal, a range of batch sizes or a search space means belongs to
-the values themselves; ``file`` turns these tables into an Experiment.
+the values themselves; ``file`` turns these tables into an Experiment. The text under each key is its description in
+docs/experiment-file.md, which ``make pages`` writes.
 """
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from batchscale.spec.durations import MAX_STEPS
 from batchscale.spec.experiment import Algorithm, StopRule
@@ -22,70 +23,110 @@ class _Table(BaseModel):
 
 
 class WorkloadTable(_Table):
-    """``[workload]``: what is trained."""
+    """What is trained. `batchscale workloads` lists the names; [Workloads](workloads.md) and [Data sets](data.md) the options."""
 
     dataset: Name
+    """The data set."""
     model: Name
+    """The model."""
     optimizer: Name
+    """The optimizer."""
     schedule: Name | None = None
+    """The learning rate schedule. Left out: the model's own."""
     file: Name | None = None
+    """A Python file, relative to this one, that registers a workload of your own. Left out: none."""
     dataset_options: dict[str, Any] = {}
+    """Options of the data set: numbers, texts, true or false, and lists of these."""
     model_options: dict[str, Any] = {}
+    """Options of the model."""
     optimizer_options: dict[str, Any] = {}
+    """Options of the optimizer and of its schedule."""
 
 
 class BudgetTable(_Table):
-    """``[budget]``: the longest a trial may train; one of steps, examples and epochs."""
+    """The longest a trial may train: one of steps, examples and epochs."""
 
     steps: Steps | None = None
+    """Optimizer steps."""
     examples: Steps | None = None
+    """Training examples; the steps are rounded up."""
     epochs: Annotated[float, Field(gt=0, strict=False)] | None = None
+    """Passes over the training set; the steps are rounded up. What is used when none of the three is given."""
     at_least_steps: Steps | None = None
+    """The least budget at any batch size, because large batches make few steps in an epoch. 1 if a budget is given."""
     per_batch_size: dict[str, Annotated[float, Field(gt=0, strict=False)]] = {}
+    """Another budget at single batch sizes of the experiment, in the same unit: `{ 64 = 20 }`."""
 
 
 class ExamplesTable(_Table):
-    """``[evaluation] examples``: how many examples of each split are measured."""
+    """How many examples of each split are measured; 0 leaves the split out."""
 
     train: ExampleCount = 1000
+    """Of the training set."""
     val: ExampleCount = "all"
+    """Of the validation set."""
     test: ExampleCount = 0
+    """Of the test set."""
 
 
 class EvaluationTable(_Table):
-    """``[evaluation]``: when trials are measured, and on what."""
+    """When trials are measured, and on what. All trials of a study are measured at the same steps."""
 
     every: Steps | None = None
+    """Measure every so many steps; not together with `count` or `spacing`. Left out: `count` times."""
     count: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Measure so many times."""
     spacing: Literal["even", "log"] | None = None
+    """How the `count` measurements lie over a trial: evenly, or evenly in the logarithm of the step."""
     start: Annotated[float, Field(ge=0, lt=1, strict=False)] = 0.0
+    """The share of the step budget before which nothing is measured but step 0."""
     examples: ExamplesTable = ExamplesTable()
+    """How many examples of each split are measured."""
 
 
 class SearchTable(_Table):
-    """``[search]``: the metaparameters and how they are searched."""
+    """The metaparameters and how they are searched."""
 
     algorithm: Literal["halton", "sobol"] = Algorithm.HALTON.value
+    """The low-discrepancy sequence that points are drawn from."""
     paired: bool = False
+    """Whether every batch size gets the same points of the unit cube."""
     edge_margin: Annotated[float, Field(ge=0, lt=0.5, strict=False)] = 0.05
+    """A best trial nearer than this to an end of its range, as a share of the range, calls for another search."""
     repeats: Annotated[int, Field(ge=0, le=100)] = 2
+    """How often a study may be searched again in a moved space."""
     max_attempts: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    """The trials that a search may start to get its non-divergent ones, not below `trials`. Left out: 10 × `trials`."""
     space: SpaceTable = {}
+    """Ranges by metaparameter, in place of the optimizer's own."""
     fixed: dict[str, Annotated[float, Field(strict=False)]] = {}
+    """Metaparameters held at a value instead of searched: `{ momentum = 0.9 }`."""
     per_batch_size: dict[str, SpaceTable] = {}
+    """Other ranges at single batch sizes of the experiment: `[search.per_batch_size.64]`."""
 
 
 class ExperimentTable(_Table):
-    """The whole file."""
+    """What is run and how long the search is."""
 
     workload: WorkloadTable
-    goal: Any
-    batch_sizes: Any = None
+    """What is trained."""
+    goal: Annotated[Any, WithJsonSchema({"type": "string"})]
+    """What to reach: a metric of `train`, `val` or `test`, `<` (or `>` for a metric to maximise), a number."""
+    batch_sizes: Annotated[Any, WithJsonSchema({"type": "array", "items": {}})] = None
+    """Whole numbers, ranges (`"1..4096"`: powers of two; `"2..8192 by 4"`), `"full"` (the training set); or one range."""
     trials: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """The non-divergent trials of every search."""
     stop: Literal["budget", "goal", "race"] = StopRule.RACE.value
+    """When a trial ends: at its budget, at the goal, or as soon as it can no longer be among the first to reach it."""
     finishers: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """How many trials must have reached the goal before a race ends; at most `trials`. Five tell how sure a point is."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """What every random choice of the experiment follows from."""
     metrics: list[Name] | None = None
+    """The metrics to record; the goal's is one of them. Left out: all that the workload reports."""
     budget: BudgetTable = BudgetTable()
+    """The longest a trial may train."""
     evaluation: EvaluationTable = EvaluationTable()
+    """When trials are measured, and on what."""
     search: SearchTable = SearchTable()
+    """The metaparameters and how they are searched."""

@@ -1,0 +1,64 @@
+"""The API reference: a page for every door, made from docstrings while the documentation is built (a mkdocs hook).
+
+A door is a package that says in ``__all__`` what others may use. Names that are loaded when first used are looked up,
+so that the page shows what a user gets.
+"""
+
+import importlib
+import inspect
+import pkgutil
+from typing import Any
+
+import batchscale
+
+TOP = "# API reference\nWhat each package offers to others; everything else may change without notice.\n\n"
+
+
+def doors() -> dict[str, list[str]]:
+    """The public names of every package that has some, by the package's full name."""
+    packages = [batchscale.__name__]
+    packages += [f"batchscale.{found.name}" for found in pkgutil.iter_modules(batchscale.__path__) if found.ispkg]
+    named = {name: list(getattr(importlib.import_module(name), "__all__", ())) for name in packages}
+    return {name: names for name, names in named.items() if names}
+
+
+def home(package: str, name: str) -> str:
+    """Where a public name is defined, as the full name that documentation is looked up by."""
+    value = getattr(importlib.import_module(package), name)
+    if inspect.ismodule(value):
+        return value.__name__
+    module = getattr(value, "__module__", None)
+    if isinstance(module, str) and module.startswith("batchscale") and hasattr(value, "__qualname__"):
+        return f"{module}.{value.__qualname__}"
+    return f"{package}.{name}"
+
+
+def make_page(package: str, names: list[str]) -> str:
+    """The page of a door: its docstring, then every name in the order of the alphabet."""
+    about = inspect.getdoc(importlib.import_module(package)) or ""
+    parts = [f"::: {home(package, name)}\n" for name in sorted(names, key=str.lower) if not name.startswith("__")]
+    return f"# {package}\n{about}\n\n" + "\n".join(parts)
+
+
+def page_name(package: str) -> str:
+    """The file of a door's page."""
+    return f"api/{package}.md"
+
+
+def on_config(config: Any) -> Any:
+    """Puts the pages at the end of the contents."""
+    pages = [{package: page_name(package)} for package in doors()]
+    config.nav.append({"API reference": ["api/index.md", *pages]})
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Makes the pages."""
+    from mkdocs.structure.files import File  # only the documentation is built with mkdocs
+
+    found = doors()
+    listed = "".join(f"- [{package}]({package}.md)\n" for package in found)
+    files.append(File.generated(config, "api/index.md", content=TOP + listed))
+    for package, names in found.items():
+        files.append(File.generated(config, page_name(package), content=make_page(package, names)))
+    return files

@@ -1,0 +1,142 @@
+"""The reference of the experiment file, docs/experiment-file.md, from the tables that check the file.
+
+Types, limits and defaults come from the JSON schema of ``batchscale.spec.tables``, descriptions from the text under
+each key there, and the defaults of keys that are left out from the experiment that the shortest file describes.
+"""
+
+import ast
+import inspect
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from batchscale.spec import ParameterType, Scale, parse_experiment, tables
+from batchscale.spec.space import CONFIG_KEYS
+
+SHORTEST = 'goal = "val/loss < 1"\n[workload]\ndataset = "d"\nmodel = "m"\noptimizer = "o"\n'
+TOP = """# The experiment file
+Every key that an experiment file may have. `batchscale init` writes a commented example, `batchscale validate` checks a
+file and says what it would run. A key that is not here is refused, as is a value of another type. This page is made
+from the code that checks the file (`make pages`).
+
+Only `goal` and the three names of `[workload]` are needed.
+"""
+RANGES = """
+## A range: `[search.space]`, `[search.per_batch_size.B]`
+Each key is a metaparameter, each value a table such as
+`{ type = "DOUBLE", scale = "LOG_SCALE", min_value = 1e-4, max_value = 10.0 }`, the form that `study.json` has.
+
+| key | value | if left out | meaning |
+|---|---|---|---|
+"""
+
+
+def make_page() -> str:
+    """The whole page as Markdown."""
+    sections = [_section(name, table) for name, table in _tables(tables.ExperimentTable, "")]
+    return TOP + "".join(sections) + RANGES + "".join(f"{line}\n" for line in _range_rows())
+
+
+def _tables(table: type[BaseModel], prefix: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    yield prefix, table
+    for key, field in table.model_fields.items():
+        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel):
+            yield from _tables(field.annotation, f"{prefix}.{key}".lstrip("."))
+
+
+def _section(prefix: str, table: type[BaseModel]) -> str:
+    title = f"`[{prefix}]`" if prefix else "At the top"
+    described = _descriptions(table)
+    rows = [
+        f"| `{key}` | {_words(schema)} | {_default(prefix, key, schema, table)} | {described[key]} |"
+        for key, schema in table.model_json_schema()["properties"].items()
+        if "$ref" not in schema
+    ]
+    head = f"\n## {title}\n{inspect.getdoc(table)}\n\n| key | value | if left out | meaning |\n|---|---|---|---|\n"
+    return head + "".join(f"{row}\n" for row in rows)
+
+
+def _descriptions(table: type[BaseModel]) -> dict[str, str]:
+    """The text under each key of a table: the string that stands after its declaration."""
+    body = ast.parse(inspect.getsource(table)).body[0].body
+    found = {}
+    for declared, text in itertools.pairwise(body):
+        if isinstance(declared, ast.AnnAssign) and isinstance(text, ast.Expr):
+            found[declared.target.id] = inspect.cleandoc(text.value.value)
+    return found
+
+
+def _words(schema: Mapping[str, Any]) -> str:
+    """A JSON schema in words.
+
+    >>> _words({"type": "integer", "minimum": 1, "maximum": 1000})
+    'whole number, 1 to 1,000'
+    >>> _words({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "all", "type": "string"}]})
+    'number above 0, or `"all"`'
+    """
+    if "anyOf" in schema:
+        return ", or ".join(_words(part) for part in schema["anyOf"] if part.get("type") != "null")
+    if "const" in schema:
+        return f'`"{schema["const"]}"`'
+    if "enum" in schema:
+        return ", ".join(f'`"{value}"`' for value in schema["enum"])
+    kinds = {"integer": "whole number", "number": "number", "string": "text", "boolean": "`true`, `false`"}
+    kinds |= {"array": "list", "object": "table"}
+    return kinds[schema["type"]] + _limits(schema)
+
+
+def _limits(schema: Mapping[str, Any]) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    if low is not None and high is not None:
+        return f", {low:,} to {high:,}"
+    if low is not None and below is not None:
+        return f", {low:,} to less than {_number(below)}"
+    return f" above {above:,}" if above is not None else ""
+
+
+def _number(value: float) -> str:
+    power = int(value).bit_length() - 1
+    return f"2^{power}" if value > 1e6 and value == 2**power else f"{value:,}"
+
+
+def _default(prefix: str, key: str, schema: Mapping[str, Any], table: type[BaseModel]) -> str:
+    if table.model_fields[key].is_required():
+        return "needed"
+    default = _implied().get(f"{prefix}.{key}".lstrip("."), schema["default"])
+    if default is None or default == {}:
+        return "–" if default is None else "empty"
+    return f"`{json.dumps(default)}`"  # which is TOML as well, for texts, numbers and truth values
+
+
+def _implied() -> dict[str, object]:
+    """What the experiment of the shortest file has where the tables have nothing."""
+    shortest = parse_experiment(SHORTEST)
+    sizes = shortest.batch_sizes.sizes
+    return {
+        "batch_sizes": f"{sizes[0]}..{sizes[-1]}",
+        f"budget.{shortest.budget.unit}": shortest.budget.amount,
+        "budget.at_least_steps": shortest.budget.at_least_steps,
+        "evaluation.count": shortest.evaluation.count,
+        "evaluation.spacing": str(shortest.evaluation.spacing),
+    }
+
+
+def _range_rows() -> list[str]:
+    def names(kind: type[ParameterType] | type[Scale]) -> str:
+        return ", ".join(f'`"{member}"`' for member in kind)
+
+    rows = {
+        "type": (names(ParameterType), '`"DOUBLE"`', "What values it takes: any, whole ones, or the feasible points."),
+        "scale": (
+            names(Scale), '`"LINEAR_SCALE"`',
+            "In which coordinate points are uniform: the value, its logarithm, the logarithm of 1 - value.",
+        ),
+        "min_value": ("number", "needed but for DISCRETE", "The lower end; above 0 on LOG_SCALE."),
+        "max_value": ("number", "needed but for DISCRETE", "The upper end; below 1 on REVERSE_LOG_SCALE."),
+        "feasible_points": ("list of numbers", "needed for DISCRETE", "The values of a DISCRETE metaparameter."),
+    }  # fmt: skip
+    return [f"| `{key}` | {' | '.join(rows[key])} |" for key in CONFIG_KEYS]
