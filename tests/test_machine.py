@@ -6,6 +6,7 @@ import psutil
 import pytest
 
 from batchscale import machine
+from batchscale.runners.environment import memory_limit
 
 
 @pytest.fixture
@@ -38,13 +39,14 @@ def test_a_container_gets_as_many_workers_as_its_share_of_processors(group, inne
 
 def test_a_container_has_its_own_memory(group):
     total = psutil.virtual_memory().total
-    assert machine.memory_limit(2) == int(0.8 * total / 2)
+    assert machine.count_memory_bytes() == total
     (group / "memory.max").write_text("max\n")
     (group.parent / "memory.max").write_text("1000000000\n")
-    assert machine.memory_limit(2) == 400_000_000
+    assert machine.count_memory_bytes() == 1_000_000_000
+    assert memory_limit(2) == 400_000_000
     (group / "memory.max").write_text(f"{10 * total}\n")
     (group.parent / "memory.max").unlink()
-    assert machine.memory_limit(2) == int(0.8 * total / 2)
+    assert machine.count_memory_bytes() == total
 
 
 def test_kills_for_want_of_memory_are_those_of_our_own_group(group):
@@ -62,4 +64,4 @@ def test_a_machine_that_says_nothing_has_no_limits(group, text):
         machine.OWN_GROUP.write_text(text)
     assert machine.count_cores() == 64
     assert machine.count_oom_kills() == 0
-    assert machine.memory_limit(1) == int(0.8 * psutil.virtual_memory().total)
+    assert machine.count_memory_bytes() == psutil.virtual_memory().total

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchscale.protocol.knowledge import Knowledge
-from batchscale.protocol.search_state import NEVER, Ending, SearchRules, SearchState
+from batchscale.protocol.needs import Ending
+from batchscale.protocol.search_state import NEVER, SearchRules, SearchState
+from batchscale.protocol.stop_rules import find_rule, list_rules
 from batchscale.records.model import Status
-from batchscale.spec import Goal, StopRule
+from batchscale.spec import Goal
 
 GOAL = Goal.parse("val/error < 0.5")
 STEPS = (0, 2, 5, 9, 14, 20)
@@ -47,16 +49,16 @@ def defined_result(rules: SearchRules, outcomes: list[Outcome]) -> list[Ending]:
     for n in range(min(rules.trials, rules.max_attempts), rules.max_attempts + 1):
         first = outcomes[:n]
         finish = rules.steps[-1]
-        if rules.stop is StopRule.RACE:
+        if rules.rule is find_rule("race"):
             goals = sorted([o.goal_step for o in first] + list(rules.others_reached))
             if len(goals) >= rules.finishers:
                 finish = min(finish, goals[rules.finishers - 1])
         endings = []
         for o in first:
-            end = finish if rules.stop is StopRule.BUDGET else min(finish, o.goal_step)
+            end = finish if rules.rule is find_rule("budget") else min(finish, o.goal_step)
             if o.divergence_step <= end:
                 endings.append(Ending(Status.INFEASIBLE, o.divergence_step, "diverged"))
-            elif rules.stop is not StopRule.BUDGET and o.goal_step == end:
+            elif rules.rule is not find_rule("budget") and o.goal_step == end:
                 endings.append(Ending(Status.COMPLETE, end, "goal"))
             else:
                 endings.append(Ending(Status.COMPLETE, end, "budget" if end == rules.steps[-1] else "raced"))
@@ -91,7 +93,7 @@ outcome = st.builds(
 @settings(max_examples=300, deadline=None)
 @given(
     outcomes=st.lists(outcome, min_size=14, max_size=14),
-    stop=st.sampled_from(list(StopRule)),
+    stop=st.sampled_from(list_rules()),
     trials=st.integers(1, 6),
     spare=st.integers(0, 8),
     finishers=st.integers(1, 3),
@@ -101,7 +103,7 @@ outcome = st.builds(
 def test_result_is_the_defined_one_in_whatever_order_trials_are_trained(
     outcomes, stop, trials, spare, finishers, others, order
 ):
-    rules = SearchRules(stop, STEPS, trials, trials + spare, finishers, tuple(others))
+    rules = SearchRules(find_rule(stop), STEPS, trials, trials + spare, finishers, tuple(others))
     state, _ = play(rules, outcomes, random.Random(order))
     expected = defined_result(rules, outcomes)
     assert state.endings() == expected
@@ -111,7 +113,7 @@ def test_result_is_the_defined_one_in_whatever_order_trials_are_trained(
 @settings(max_examples=100, deadline=None)
 @given(outcomes=st.lists(outcome, min_size=12, max_size=12), trials=st.integers(1, 6), order=st.integers(0, 10**6))
 def test_race_finds_the_steps_to_result_that_goal_finds_on_the_same_trials(outcomes, trials, order):
-    state, _ = play(SearchRules(StopRule.RACE, STEPS, trials, 12), outcomes, random.Random(order))
+    state, _ = play(SearchRules(find_rule("race"), STEPS, trials, 12), outcomes, random.Random(order))
     endings = state.endings()
     raced = min((e.step for e in endings if e.reason == "goal"), default=None)
     reached = [o.goal_step for o in outcomes[: len(endings)] if o.goal_step < NEVER]
@@ -120,18 +122,18 @@ def test_race_finds_the_steps_to_result_that_goal_finds_on_the_same_trials(outco
 
 def test_race_stops_everyone_at_the_best_known_steps_to_result():
     outcomes = [Outcome(None, None), Outcome(2, None), Outcome(4, None), Outcome(None, 15)]
-    state, _ = play(SearchRules(StopRule.RACE, STEPS, 4, 40), outcomes, random.Random(0))
+    state, _ = play(SearchRules(find_rule("race"), STEPS, 4, 40), outcomes, random.Random(0))
     assert [(e.step, e.reason) for e in state.endings()] == [(5, "raced"), (5, "goal"), (5, "raced"), (5, "raced")]
 
 
 def test_more_finishers_let_the_runners_up_finish():
     outcomes = [Outcome(None, None), Outcome(2, None), Outcome(4, None), Outcome(5, None)]
-    state, _ = play(SearchRules(StopRule.RACE, STEPS, 4, 40, finishers=2), outcomes, random.Random(0))
+    state, _ = play(SearchRules(find_rule("race"), STEPS, 4, 40, finishers=2), outcomes, random.Random(0))
     assert [(e.step, e.reason) for e in state.endings()] == [(14, "raced"), (5, "goal"), (14, "goal"), (14, "raced")]
 
 
 def test_divergent_trials_are_replaced_all_at_once():
-    state = SearchState(SearchRules(StopRule.RACE, STEPS, 3, 30))
+    state = SearchState(SearchRules(find_rule("race"), STEPS, 3, 30))
     state.points = [Knowledge() for _ in range(3)]
     for known, o in zip(state.points, [Outcome(None, 1), Outcome(None, 1), Outcome(None, None)], strict=True):
         o.tell(known, 2)
@@ -142,7 +144,7 @@ def test_divergent_trials_are_replaced_all_at_once():
 
 def test_a_failed_trial_is_replaced_and_recorded_incomplete():
     outcomes = [Outcome(None, None)] * 3
-    state = SearchState(SearchRules(StopRule.BUDGET, STEPS, 2, 20), [Knowledge(step=5, failed="killed")])
+    state = SearchState(SearchRules(find_rule("budget"), STEPS, 2, 20), [Knowledge(step=5, failed="killed")])
     while not state.decided:
         need = state.needs()[0]
         while len(state.points) <= need.point:
@@ -156,14 +158,14 @@ def test_a_failed_trial_is_replaced_and_recorded_incomplete():
     ]
 
 
-@pytest.mark.parametrize("stop", list(StopRule))
+@pytest.mark.parametrize("stop", list_rules())
 def test_all_divergent_ends_after_the_limit_of_attempts(stop):
-    state, _ = play(SearchRules(stop, STEPS, 2, 7), [Outcome(None, 3)] * 7, random.Random(1))
+    state, _ = play(SearchRules(find_rule(stop), STEPS, 2, 7), [Outcome(None, 3)] * 7, random.Random(1))
     assert len(state.endings()) == 7
     assert state.short
 
 
 def test_a_recorded_divergence_stays_when_more_trials_finish_earlier():
     known = [Knowledge(step=9, diverged_at=12, recorded=12), Knowledge(step=5, reached_at=5)]
-    state = SearchState(SearchRules(StopRule.RACE, STEPS, 1, 9), known)
+    state = SearchState(SearchRules(find_rule("race"), STEPS, 1, 9), known)
     assert state.endings()[0].status is Status.INFEASIBLE

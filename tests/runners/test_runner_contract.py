@@ -8,10 +8,10 @@ import pytest
 from protocol_fakes import fake_setup, fake_study
 
 from batchscale.errors import RunError
-from batchscale.protocol.tasks import TrialTask
+from batchscale.protocol.tasks import Activity, TrialTask
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
-from batchscale.runners.runner import Done, Job, Loss, Lost
+from batchscale.runners.runner import Doing, Done, Job, Loss, Lost
 
 STUDY = fake_study()
 
@@ -28,10 +28,14 @@ def job(job_id: int, *trials: int, until: int = 50, after: int = -1, rate: float
     return Job(job_id, STUDY, tasks, **rest)
 
 
+def answers(runner, timeout_s: float):
+    return [event for event in runner.wait(timeout_s) if not isinstance(event, Doing)]
+
+
 def collect(runner, count: int, timeout_s: float = 20.0):
     outcomes, end = [], time.monotonic() + timeout_s
     while len(outcomes) < count and time.monotonic() < end:
-        outcomes += runner.wait(0.1)
+        outcomes += answers(runner, 0.1)
     assert len(outcomes) == count
     return {outcome.job_id: outcome for outcome in outcomes}
 
@@ -44,9 +48,9 @@ def kind(request):
 def test_every_job_is_answered_once_with_the_rows_that_were_asked_for(kind, tmp_path):
     with make_runner(kind, tmp_path, workers=2) as runner:
         for i in range(6):
-            runner.submit(runner.workers[i % len(runner.workers)], job(i, i + 1, after=10))
+            runner.submit(runner.workers[i % len(runner.workers)].worker_id, job(i, i + 1, after=10))
         outcomes = collect(runner, 6)
-        assert runner.wait(0.05) == []
+        assert answers(runner, 0.05) == []
     assert sorted(outcomes) == list(range(6))
     rows = outcomes[2].progress[0].rows
     assert [step for step, _ in rows] == [20, 30, 40, 50]
@@ -54,7 +58,7 @@ def test_every_job_is_answered_once_with_the_rows_that_were_asked_for(kind, tmp_
 
 def test_jobs_of_several_trials_answer_in_order(kind, tmp_path):
     with make_runner(kind, tmp_path, population=4) as runner:
-        runner.submit(runner.workers[0], job(0, 3, 1, 2))
+        runner.submit(runner.workers[0].worker_id, job(0, 3, 1, 2))
         done = collect(runner, 1)[0]
     assert [p.trial_id for p in done.progress] == [3, 1, 2]
     assert done.population == 4
@@ -62,13 +66,13 @@ def test_jobs_of_several_trials_answer_in_order(kind, tmp_path):
 
 def test_a_given_population_is_used(kind, tmp_path):
     with make_runner(kind, tmp_path, population=4) as runner:
-        runner.submit(runner.workers[0], job(0, 1, population=2))
+        runner.submit(runner.workers[0].worker_id, job(0, 1, population=2))
         assert collect(runner, 1)[0].population == 2
 
 
 def test_a_trial_that_raises_is_a_lost_job_with_the_reason_and_the_next_job_runs(kind, tmp_path):
     with make_runner(kind, tmp_path, bad_trials="1", mischief="raise") as runner:
-        worker = runner.workers[0]
+        worker = runner.workers[0].worker_id
         runner.submit(worker, job(0, 1))
         runner.submit(worker, job(1, 2))
         outcomes = collect(runner, 2)
@@ -80,32 +84,32 @@ def test_a_trial_that_raises_is_a_lost_job_with_the_reason_and_the_next_job_runs
 
 def test_out_of_memory_is_told_apart(kind, tmp_path):
     with make_runner(kind, tmp_path, bad_trials="1", mischief="memory") as runner:
-        runner.submit(runner.workers[0], job(0, 1))
+        runner.submit(runner.workers[0].worker_id, job(0, 1))
         assert collect(runner, 1)[0].loss is Loss.OUT_OF_MEMORY
 
 
 def test_a_lost_job_gives_the_same_answer_when_submitted_again(kind, tmp_path):
     options = {"bad_trials": "1", "mischief": "raise", "once": tmp_path}
     with make_runner(kind, tmp_path, **options) as runner:
-        runner.submit(runner.workers[0], job(0, 1))
+        runner.submit(runner.workers[0].worker_id, job(0, 1))
         assert isinstance(collect(runner, 1)[0], Lost)
-        runner.submit(runner.workers[0], job(1, 1))
+        runner.submit(runner.workers[0].worker_id, job(1, 1))
         again = collect(runner, 1)[1]
     with make_runner(kind, tmp_path) as fresh:
-        fresh.submit(fresh.workers[0], job(1, 1))
+        fresh.submit(fresh.workers[0].worker_id, job(1, 1))
         assert collect(fresh, 1)[1].progress == again.progress
 
 
 def test_the_goal_ends_a_trial(kind, tmp_path):
     with make_runner(kind, tmp_path) as runner:
-        runner.submit(runner.workers[0], job(0, 1, until=200, goal=STUDY.goal))
+        runner.submit(runner.workers[0].worker_id, job(0, 1, until=200, goal=STUDY.goal))
         rows = collect(runner, 1)[0].progress[0].rows
     assert [STUDY.goal.is_reached_by(values["val/error"]) for _, values in rows] == [False] * (len(rows) - 1) + [True]
 
 
 def test_stop_and_close_may_be_called_twice_and_a_closed_runner_takes_no_jobs(kind, tmp_path):
     runner = make_runner(kind, tmp_path)
-    worker = runner.workers[0]
+    worker = runner.workers[0].worker_id
     runner.stop()
     runner.stop()
     runner.close()
@@ -115,26 +119,54 @@ def test_stop_and_close_may_be_called_twice_and_a_closed_runner_takes_no_jobs(ki
         runner.submit(worker, job(0, 1))
 
 
+def test_a_job_for_a_worker_that_is_not_there_comes_back_as_not_started(kind, tmp_path):
+    with make_runner(kind, tmp_path) as runner:
+        assert runner.waiting("gone") == 0
+        runner.submit("gone", job(0, 1))
+        lost = collect(runner, 1)[0]
+        assert (lost.loss, lost.worker_id) == (Loss.NOT_STARTED, "gone")
+        runner.submit(runner.workers[0].worker_id, job(0, 1))
+        assert isinstance(collect(runner, 1)[0], Done)
+
+
+def test_workers_have_ids_of_their_own_and_say_where_they_are(kind, tmp_path):
+    with make_runner(kind, tmp_path, workers=2) as runner:
+        ids = [info.worker_id for info in runner.workers]
+        assert len(set(ids)) == len(ids)
+        assert all(info.num_devices >= 1 and info.host for info in runner.workers)
+
+
+def test_a_worker_says_what_it_is_doing(kind, tmp_path):
+    with make_runner(kind, tmp_path) as runner:
+        worker = runner.workers[0].worker_id
+        runner.submit(worker, job(0, 1, 2))
+        events, deadline = [], time.monotonic() + 20
+        while not any(isinstance(event, Done) for event in events) and time.monotonic() < deadline:
+            events += runner.wait(0.1)
+    assert events[0] == Doing(worker, Activity.LOADING, STUDY.batch_size, (1, 2))
+    assert isinstance(events[-1], Done)
+
+
 # --- what only worker processes can do ------------------------------------------------------------------------
 
 
 def test_a_killed_worker_is_replaced_and_its_other_jobs_count_as_not_started(tmp_path):
     with make_runner("local", tmp_path, bad_trials="1", mischief="kill") as runner:
-        worker = runner.workers[0]
+        worker = runner.workers[0].worker_id
         runner.submit(worker, job(0, 1))
         runner.submit(worker, job(1, 2))
         lost = collect(runner, 2)
         assert (lost[0].loss, lost[1].loss) == (Loss.DIED, Loss.NOT_STARTED)
         assert "SIGKILL" in lost[0].reason
         assert "about to misbehave" in lost[0].reason
-        assert runner.workers != (worker,)
-        runner.submit(runner.workers[0], job(2, 2))
+        assert [info.worker_id for info in runner.workers] != [worker]
+        runner.submit(runner.workers[0].worker_id, job(2, 2))
         assert isinstance(collect(runner, 1)[2], Done)
 
 
 def test_out_of_memory_lowers_how_many_train_at_once(tmp_path):
     with make_runner("local", tmp_path, workers=2, bad_trials="1", mischief="memory") as runner:
-        runner.submit(runner.workers[0], job(0, 1))
+        runner.submit(runner.workers[0].worker_id, job(0, 1))
         collect(runner, 1)
         assert len(runner.workers) == 1
         assert any("Out of memory" in notice for notice in runner.notices)
@@ -142,9 +174,9 @@ def test_out_of_memory_lowers_how_many_train_at_once(tmp_path):
 
 def test_stop_ends_a_running_job_early_and_reports_what_it_has(tmp_path):
     with make_runner("local", tmp_path, sleep_s=0.05) as runner:
-        runner.submit(runner.workers[0], job(0, 1, until=200))
+        runner.submit(runner.workers[0].worker_id, job(0, 1, until=200))
         deadline = time.monotonic() + 10
-        while runner._workers[0].started is None and time.monotonic() < deadline:
+        while next(iter(runner._workers.values())).started is None and time.monotonic() < deadline:
             runner.wait(0.05)
         time.sleep(0.3)
         runner.stop()
@@ -154,7 +186,7 @@ def test_stop_ends_a_running_job_early_and_reports_what_it_has(tmp_path):
 
 def test_close_ends_hanging_workers_at_once_and_leaves_none(tmp_path):
     runner = make_runner("local", tmp_path, workers=2, bad_trials="1", mischief="hang")
-    runner.submit(runner.workers[0], job(0, 1))
+    runner.submit(runner.workers[0].worker_id, job(0, 1))
     runner.wait(1.0)
     processes = runner.process_ids
     started = time.monotonic()
@@ -165,9 +197,9 @@ def test_close_ends_hanging_workers_at_once_and_leaves_none(tmp_path):
 
 def test_workers_end_when_the_driver_dies(tmp_path):
     runner = make_runner("local", tmp_path, bad_trials="1", mischief="hang")
-    runner.submit(runner.workers[0], job(0, 1))
+    runner.submit(runner.workers[0].worker_id, job(0, 1))
     runner.wait(1.0)
-    worker = runner._workers[0]
+    worker = next(iter(runner._workers.values()))
     worker.pipe.close()  # what the death of the driver does
     worker.process.wait(timeout=5)
     runner._workers.clear()
@@ -177,13 +209,13 @@ def test_a_worker_is_recycled_after_its_trials(tmp_path):
     runner = LocalRunner(fake_setup(), LocalSettings(1, tmp_path / "logs", recycle_after_trials=2))
     with runner:
         first = runner.process_ids
-        runner.submit(runner.workers[0], job(0, 1, 2))
+        runner.submit(runner.workers[0].worker_id, job(0, 1, 2))
         collect(runner, 1)
         deadline = time.monotonic() + 5
         while (runner.process_ids == first or not runner.workers) and time.monotonic() < deadline:
-            assert runner.wait(0.05) == []
+            assert answers(runner, 0.05) == []
         assert runner.process_ids != first
-        runner.submit(runner.workers[0], job(1, 3))
+        runner.submit(runner.workers[0].worker_id, job(1, 3))
         assert isinstance(collect(runner, 1)[1], Done)
 
 
@@ -197,7 +229,7 @@ def test_workers_that_cannot_start_end_the_run_with_their_last_lines(tmp_path, m
 
 
 def test_workers_compute_on_one_thread(monkeypatch):
-    from batchscale.machine import worker_environment
+    from batchscale.runners.environment import worker_environment
 
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=x")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -1,5 +1,6 @@
 """The checkpoint store: what is kept, what is passed over."""
 
+import json
 import math
 
 import jax
@@ -46,11 +47,32 @@ def test_another_trials_or_another_models_checkpoint_is_passed_over(store):
     assert store.restore(2, state_at(0), "me") is None
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"identity": "me"},
+        {"rows": []},
+        {"identity": "me", "rows": 7},
+        {"identity": "me", "rows": [["7", {"val/loss": 1.0}]]},
+        {"identity": "me", "rows": [[1, ["val/loss"]]]},
+        {"identity": "me", "rows": [[1, {"val/loss": "much"}]]},
+        {"identity": "me", "rows": [[1]]},
+        {"identity": "me", "rows": [[3, {"val/loss": 1.0}]]},
+        ["me"],
+    ],
+)
+def test_a_checkpoint_whose_facts_make_no_sense_gives_way_to_the_one_before(store, tmp_path, facts):
+    for step in (1, 2):
+        store.save(1, SavedTrial(state_at(step), {}, "me"))
+    (tmp_path / "1" / "2" / "facts" / "metadata").write_text(json.dumps(facts))
+    assert int(store.restore(1, state_at(0), "me").state.step) == 1
+
+
 def test_the_trials_saved_longest_ago_make_room(tmp_path):
     store = CheckpointStore(tmp_path, max_bytes=3 * 4100)
     for trial_id in (1, 2, 3, 4):
         store.save(trial_id, SavedTrial(state_at(1), {}, "me"))
-    assert [store.has(trial_id) for trial_id in (1, 2, 3, 4)] == [False, True, True, True]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["2", "3", "4"]
 
 
 def test_forgetting_removes_the_folder(store, tmp_path):

@@ -74,7 +74,7 @@ def test_resumed_from_a_checkpoint_equals_uninterrupted(toy, engine_of, tmp_path
     (part,) = first.advance([task()], should_stop=lambda: next(calls))
     assert 0 < part.step < 40
     second = engine_of(toy, checkpoint_dir=tmp_path / "kept")
-    assert second.restore(task()) == part.step
+    second._programs.init = None  # nothing is begun from its seed
     (rest,) = second.advance([task()])
     assert rest.rows == whole.rows
     second.forget(1)

@@ -3,7 +3,7 @@
 from batchscale.training.memory import choose_microbatch, example_bytes, microbatch_bytes
 from batchscale.training.placement import make_probe
 from batchscale.training.settings import EngineSettings
-from batchscale.training.tuning import Choice, choose_population, remembered
+from batchscale.training.tuning import PopulationChoice, choose_population, remembered
 
 
 def choose(times, trial_steps=10**9, most=64, accelerator=False):
@@ -33,16 +33,16 @@ def test_long_steps_on_a_cpu_and_short_studies_are_not_measured_further():
 
 
 def test_the_first_choice_is_kept(tmp_path):
-    assert remembered(tmp_path, "key", lambda: Choice(4, {})).population == 4
-    assert remembered(tmp_path, "key", lambda: Choice(16, {})).population == 4
-    assert remembered(tmp_path, "other", lambda: Choice(16, {})).population == 16
+    assert remembered(tmp_path, "key", lambda: PopulationChoice(4, {})).population == 4
+    assert remembered(tmp_path, "key", lambda: PopulationChoice(16, {})).population == 4
+    assert remembered(tmp_path, "other", lambda: PopulationChoice(16, {})).population == 16
 
 
 def test_a_damaged_choice_is_measured_again(tmp_path):
-    remembered(tmp_path, "key", lambda: Choice(4, {}))
+    remembered(tmp_path, "key", lambda: PopulationChoice(4, {}))
     (path,) = tmp_path.rglob("key.json")
     path.write_text("{")
-    assert remembered(tmp_path, "key", lambda: Choice(16, {})).population == 16
+    assert remembered(tmp_path, "key", lambda: PopulationChoice(16, {})).population == 16
 
 
 def test_the_memory_of_an_example_grows_with_the_model(toy, toy_of):

@@ -12,20 +12,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from batchscale.driver.disk import DiskGuard
-from batchscale.driver.dispatch import Choice, Dispatch
+from batchscale.driver.dispatch import Assignment, Dispatch
 from batchscale.driver.signals import StopFlag
 from batchscale.errors import RunError, StorageError
 from batchscale.machine import DISK_FULL
 from batchscale.protocol.study_facts import DamagedStudyError
 from batchscale.protocol.study_run import StudyRun
 from batchscale.protocol.tasks import TrialTask
-from batchscale.runners.runner import Done, Job, Loss, Lost, Runner
-from batchscale.spec import StopRule
+from batchscale.runners.runner import Doing, Done, Event, Job, Loss, Lost, Runner
 
 QUEUE = 2
 """How many jobs a worker has at once: it starts the next while the driver takes in the last."""
 
-HOUSE_S = 0.05
+WRITE_S = 0.05
 """The longest that records are written before workers are looked after again."""
 
 FULL_DISK_S = 5.0
@@ -77,10 +76,12 @@ class Driver:
     ) -> None:
         self.runs = runs
         self.runner = runner
-        self.dispatch = Dispatch(runs)
+        self.dispatch = Dispatch([run.state for run in runs])
         self.failures = Failures()
         self.paused: str | None = None
         self.busy_s = 0.0
+        self.doing: dict[str, Doing] = {}
+        self._by_batch_size = {run.batch_size: run for run in runs}
         self._settings = settings or DriverSettings()
         self._stop = stop
         self._disk = disk
@@ -100,13 +101,13 @@ class Driver:
                 self._report(self)
                 return Result.STOPPED
             started = time.monotonic()
-            self._keep_house()
+            self._write_due()
             self._feed()
             self._report_now_and_then()
             self.busy_s += time.monotonic() - started
-            idle = not any(run.has_work for run in self.runs) or self.paused is not None
-            for outcome in self.runner.wait(0.1 if idle else 0.0):
-                self._hear(outcome)
+            idle = not any(run.state.has_endings for run in self.runs) or self.paused is not None
+            for event in self.runner.wait(0.1 if idle else 0.0):
+                self._hear(event)
         self._report(self)
         self._await_last_states()
         return Result.FINISHED
@@ -114,97 +115,92 @@ class Driver:
     # --- feeding ---------------------------------------------------------------------------------------------
 
     def _feed(self) -> None:
-        self.dispatch.keep_workers(self.runner.workers)
+        there = {worker.worker_id for worker in self.runner.workers}
+        self.dispatch.keep_workers(there)
+        self.doing = {worker_id: doing for worker_id, doing in self.doing.items() if worker_id in there}
         if self.paused is not None:
             return
         fed = True
         while fed:  # one job each in turn, so that no worker waits while another's queue fills
             fed = False
             for worker in self.runner.workers:
-                if self.runner.waiting(worker) < QUEUE and not self._stop.is_set:
-                    fed = self._give(worker) or fed
+                if self.runner.waiting(worker.worker_id) < QUEUE and not self._stop.is_set:
+                    fed = self._give(worker.worker_id) or fed
 
-    def _give(self, worker: int) -> bool:
-        choice = self.dispatch.choose(worker, len(self.runner.workers))
-        if choice is None:
+    def _give(self, worker_id: str) -> bool:
+        chosen = self.dispatch.choose(worker_id, len(self.runner.workers))
+        if chosen is None:
             return False
-        run = choice.run
-        tasks = self._begin(choice)
+        state, run = chosen.state, self._by_batch_size[chosen.state.study.batch_size]
+        tasks = self._begin(run, chosen)
         if not tasks:
             return False
-        goal = None if run.study.stop is StopRule.BUDGET else run.study.goal
-        job = Job(self._next_job, run.study, tasks, goal, run.facts.population)
+        goal = state.study.goal if state.rule.ends_at_goal else None
+        job = Job(self._next_job, state.study, tasks, goal, state.facts.population)
         self._next_job += 1
         self._jobs[job.job_id] = (job, run)
-        self.dispatch.openers[run.study.batch_size].add(worker)
-        for task in tasks:
-            self.dispatch.holders[(run.study.batch_size, task.trial_id)] = worker
-        self.runner.submit(worker, job)
+        self.dispatch.note_given(worker_id, run.batch_size, [task.trial_id for task in tasks])
+        self.runner.submit(worker_id, job)
         return True
 
-    def _begin(self, choice: Choice) -> tuple[TrialTask, ...]:
+    def _begin(self, run: StudyRun, chosen: Assignment) -> tuple[TrialTask, ...]:
         """The tasks of a job; fewer than chosen, or none, if the disk is too full to write down a new trial's id."""
         tasks: list[TrialTask] = []
-        for need in choice.needs:
-            with self._guarding(choice.run):
-                tasks.append(choice.run.begin(need))
+        for need in chosen.needs:
+            with self._guarding(run):
+                tasks.append(run.begin(need))
             if self.paused is not None:
                 break
         return tuple(tasks)
 
     # --- hearing ---------------------------------------------------------------------------------------------
 
-    def _hear(self, outcome: Done | Lost) -> None:
+    def _hear(self, event: Event) -> None:
         started = time.monotonic()
-        job, run = self._jobs.pop(outcome.job_id)
-        if isinstance(outcome, Done):
-            self._take_in(job, run, outcome)
+        if isinstance(event, Doing):
+            self.doing[event.worker_id] = event
+        elif isinstance(event, Done):
+            self._take_in(*self._jobs.pop(event.job_id), event)
         else:
-            self._count_loss(job, run, outcome)
+            self._count_loss(*self._jobs.pop(event.job_id), event)
         self.busy_s += time.monotonic() - started
 
     def _take_in(self, job: Job, run: StudyRun, done: Done) -> None:
-        size = run.study.batch_size
         self._answers += 1
         steps = 0
         for task, progress in zip(job.tasks, done.progress, strict=True):
             steps += max(0, progress.step - max(0, task.from_step))
-            key = (size, task.trial_id)
             if run.learn(progress, done.seconds / len(job.tasks), done.hardware):
-                self._tries.pop(key, None)
-                self.dispatch.alone.discard(key)
+                self._tries.pop((run.batch_size, task.trial_id), None)
+                self.dispatch.trust(run.batch_size, task.trial_id)
             elif not self._stop.is_set:
                 self._count_try(run, task.trial_id, "The trial made no progress.")
-        self.dispatch.paces[size].note(done.seconds, steps, done.population)
-        if run.facts.population is None:
-            run.facts.population = done.population
-            with self._guarding(run):
-                run.write_facts()
+        self.dispatch.note_cost(run.batch_size, done.seconds, steps, done.population)
+        with self._guarding(run):
+            run.set_population(done.population)
 
     def _count_loss(self, job: Job, run: StudyRun, lost: Lost) -> None:
         if lost.loss is Loss.REFUSED:
             raise RunError(lost.reason)
         for task in job.tasks:
-            run.release(task.trial_id)
+            run.state.release(task.trial_id)
         if self._stop.is_set:
             return  # a worker that is ended in the middle of a job is no failure
         self.failures.counts[lost.loss] += 1
         self.failures.last = lost.reason
-        for task in job.tasks:
-            key = (run.study.batch_size, task.trial_id)
-            if lost.loss is Loss.DISK_FULL:
-                self._full_until = time.monotonic() + FULL_DISK_S
-            elif lost.loss is not Loss.NOT_STARTED and len(job.tasks) > 1:
-                self.dispatch.alone.add(key)  # one of them is to blame: each shows by itself that it is not
-            elif lost.loss is not Loss.NOT_STARTED:
-                self._count_try(run, task.trial_id, lost.reason)
+        if lost.loss is Loss.DISK_FULL:
+            self._full_until = time.monotonic() + FULL_DISK_S
+        elif lost.loss is not Loss.NOT_STARTED and len(job.tasks) > 1:
+            self.dispatch.suspect(run.batch_size, [task.trial_id for task in job.tasks])
+        elif lost.loss is not Loss.NOT_STARTED:
+            self._count_try(run, job.tasks[0].trial_id, lost.reason)
 
     def _count_try(self, run: StudyRun, trial_id: int, reason: str) -> None:
-        key = (run.study.batch_size, trial_id)
+        key = (run.batch_size, trial_id)
         self._tries[key] += 1
         if self._tries[key] <= self._settings.retries:
             return
-        run.give_up(trial_id, f"Tried {self._tries[key]} times. {reason}")
+        run.state.give_up(trial_id, f"Tried {self._tries[key]} times. {reason}")
         self.failures.given_up += 1
         if not self._answers and self.failures.given_up >= self._settings.failures_before_giving_up:
             raise RunError(
@@ -214,30 +210,28 @@ class Driver:
 
     # --- records ---------------------------------------------------------------------------------------------
 
-    def _keep_house(self) -> None:
+    def _write_due(self) -> None:
         now = time.monotonic()
-        until = now + HOUSE_S
+        until = now + WRITE_S
         self.paused = self._disk.complaint()
         if now < self._full_until:
             self.paused = "A worker found the disk full. Free some space; the run goes on by itself."
         for run in self.runs:
             if not run.done:
                 with self._guarding(run):
-                    run.keep_house(until)
+                    run.write_due(until)
                 self._let_go(run)
 
     def _let_go(self, run: StudyRun) -> None:
         """Tell workers what they need not hold any more."""
-        size = run.study.batch_size
-        forgotten, shelved = run.forgettable(), run.shelvable()
-        for trial_id in (*forgotten, *shelved):
-            self.dispatch.holders.pop((size, trial_id), None)
-        if forgotten:
-            self.runner.forget(size, forgotten)
-        if shelved:
-            self.runner.shelve(size, shelved)
+        released = run.take_released()
+        self.dispatch.note_released(run.batch_size, (*released.forget, *released.shelve))
+        if released.forget:
+            self.runner.forget(run.batch_size, released.forget)
+        if released.shelve:
+            self.runner.shelve(run.batch_size, released.shelve)
         if run.done:
-            self.runner.forget(size)
+            self.runner.forget(run.batch_size)
 
     @contextmanager
     def _guarding(self, run: StudyRun) -> Iterator[None]:
@@ -275,8 +269,8 @@ class Driver:
         self.runner.stop()
         writing_s = WRITING_SHARE * self._stop.seconds_left
         while self._stop.seconds_left > writing_s and not self.runner.at_rest:
-            for outcome in self.runner.wait(0.05):
-                self._hear(outcome)
+            for event in self.runner.wait(0.05):
+                self._hear(event)
         self.runner.close()
         until = time.monotonic() + self._stop.seconds_left
         for run in self.runs:

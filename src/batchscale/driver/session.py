@@ -17,7 +17,7 @@ from batchscale.driver.driver import Driver, DriverSettings, Result
 from batchscale.driver.signals import StopFlag
 from batchscale.driver.snapshot import LOCK_FILE, Snapshot, mark_unfinished, take_snapshot, write_snapshot
 from batchscale.errors import RunError, StorageError, StudyLockedError
-from batchscale.machine import DISK_FULL, default_workers, memory_limit, single_threaded
+from batchscale.machine import DISK_FULL
 from batchscale.protocol.identity import check_folder, claim_folder, is_claimed, read_claim
 from batchscale.protocol.resuming import open_study_run
 from batchscale.protocol.study_facts import DamagedStudyError
@@ -25,6 +25,7 @@ from batchscale.protocol.study_run import StudyRun
 from batchscale.records.durable import make_folders, storing
 from batchscale.records.filesystem import REAL
 from batchscale.records.tree.layout import WORKING_FOLDER
+from batchscale.runners.environment import default_workers, memory_limit
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
 from batchscale.runners.runner import TRAINING_ENGINE, Runner, Setup
@@ -134,8 +135,8 @@ def _settle(runs: list[StudyRun]) -> None:
     """Finish what needs no training, so that continuing a finished run starts no workers; reopen the rest."""
     for run in runs:
         try:
-            while not run.done and not run.ready():
-                run.keep_house(until=float("inf"))
+            while not run.done and not run.state.ready():
+                run.write_due(until=float("inf"))
             if not run.done:
                 run.reopen()
         except DamagedStudyError as error:
@@ -153,8 +154,6 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
         plan.experiment, settings.data_dir, checkpoints, settings.engine, shelf_bytes, settings.engine_options
     )
     if settings.runner == "inline" or all(run.done for run in runs):
-        for name, value in single_threaded(os.environ.get("XLA_FLAGS", "")).items():
-            os.environ[name] = value  # the same arithmetic as in a worker, so that the records are the same
         return InlineRunner(setup, lambda: flag.is_set)
     workers = settings.workers or default_workers()
     return LocalRunner(setup, LocalSettings(workers, working / "logs", recycle_above_bytes=memory_limit(workers)))

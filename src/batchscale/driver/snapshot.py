@@ -93,7 +93,7 @@ class Snapshot:
 def take_snapshot(driver: "Driver", elapsed_s: float) -> Snapshot:
     """How a driver's run stands now."""
     studies = tuple(_study_snapshot(run, driver) for run in driver.runs)
-    experiment = driver.runs[0].experiment
+    experiment = driver.runs[0].state.experiment
     workers = max(1, len(driver.runner.workers))
     left = [_seconds_left(run, driver) for run in driver.runs if not run.done]
     known = [seconds for seconds in left if seconds is not None]
@@ -119,26 +119,25 @@ def take_snapshot(driver: "Driver", elapsed_s: float) -> Snapshot:
 
 
 def _study_snapshot(run: "StudyRun", driver: "Driver") -> StudySnapshot:
+    state, pace = run.state, driver.dispatch.pace(run.batch_size)
     statuses = [record.status for record in run.records.values()]
-    points = [point for state in run.states for point in state.points]
+    points = [point for search in state.searches for point in search.points]
     reached = [point.reached_at for point in points if point.reached_at is not None]
-    pace = driver.dispatch.paces[run.study.batch_size]
-    known = sum(max(p.step, 0) for p in run.state.points)
-    needed = sum(need.until - max(run.state.step_of(need.point), 0) for need in run.state.needs())
+    known = sum(max(p.step, 0) for p in state.current.points)
     return StudySnapshot(
-        batch_size=run.study.batch_size,
-        search=run.search,
+        batch_size=run.batch_size,
+        search=state.search,
         done=run.done and run.problem is None,
-        wanted=run.study.trials,
+        wanted=state.study.trials,
         complete=statuses.count(Status.COMPLETE),
         infeasible=statuses.count(Status.INFEASIBLE),
         incomplete=statuses.count(Status.INCOMPLETE),
-        running=run.busy,
+        running=state.num_busy,
         reached=len(reached),
         best_steps=min(reached, default=None),
         front=max((p.step for p in points), default=0),
-        train_steps=run.study.train_steps,
-        share=1.0 if run.done else known / max(1, known + needed),
+        train_steps=state.study.train_steps,
+        share=1.0 if run.done else known / max(1, known + _steps_left(run)),
         trial_steps=pace.trial_steps,
         seconds=pace.seconds,
         note=_study_note(run) if run.done else None,
@@ -146,15 +145,18 @@ def _study_snapshot(run: "StudyRun", driver: "Driver") -> StudySnapshot:
 
 
 def _study_note(run: "StudyRun") -> str | None:
-    own = {"verdict": run.facts.verdict}
-    return study_note(", ".join(stored_edges(own) or []) or None, len(run.states))
+    own = {"verdict": run.state.facts.verdict}
+    return study_note(", ".join(stored_edges(own) or []) or None, len(run.state.searches))
+
+
+def _steps_left(run: "StudyRun") -> int:
+    search = run.state.current
+    return sum(need.until - max(search.step_of(need.point), 0) for need in search.needs())
 
 
 def _seconds_left(run: "StudyRun", driver: "Driver") -> float | None:
-    pace = driver.dispatch.paces[run.study.batch_size]
-    if pace.step_s is None:
-        return None
-    return pace.step_s * sum(need.until - max(run.state.step_of(need.point), 0) for need in run.state.needs())
+    step_s = driver.dispatch.pace(run.batch_size).step_s
+    return None if step_s is None else step_s * _steps_left(run)
 
 
 def write_snapshot(root: Path, snapshot: Snapshot) -> None:

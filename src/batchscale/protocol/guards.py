@@ -28,7 +28,7 @@ class TrialResult:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """Whether a study is settled; if not, why and where to search next."""
 
     reason: str | None
@@ -36,17 +36,17 @@ class Verdict:
     next_space: SearchSpace | None = None
 
 
-def judge(results: Sequence[TrialResult], spaces: Sequence[SearchSpace], margin: float) -> Verdict:
-    """The verdict on a study after its searches in ``spaces`` (oldest first) with all their COMPLETE trials."""
+def judge(results: Sequence[TrialResult], spaces: Sequence[SearchSpace], margin: float) -> Judgement:
+    """What becomes of a study after its searches in ``spaces`` (oldest first) with all their COMPLETE trials."""
     reached = [result for result in results if result.reached_at is not None]
     if not reached:
-        return Verdict("no trial reached the goal", next_space=centre_space(spaces[-1], results))
+        return Judgement("no trial reached the goal", next_space=centre_space(spaces[-1], results))
     winner = min(reached, key=lambda result: (result.reached_at or 0, result.trial_id))
     edges = uncovered_edges(spaces, winner.parameters, margin)
     if not edges:
-        return Verdict(None)
+        return Judgement(None)
     where = ", ".join(f"{edge.parameter} ({edge.side})" for edge in edges)
-    return Verdict(f"the best trial lies at the edge of {where}", edges, propose_space(spaces[-1], edges))
+    return Judgement(f"the best trial lies at the edge of {where}", edges, propose_space(spaces[-1], edges))
 
 
 def uncovered_edges(spaces: Sequence[SearchSpace], values: Mapping[str, float], margin: float) -> tuple[Edge, ...]:

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from batchscale.errors import RecordsError, RunError
+from batchscale.protocol.recorder import Recorder
 from batchscale.protocol.study_facts import DamagedStudyError, StudyFacts, with_budgets
 from batchscale.protocol.study_run import StudyRun
+from batchscale.protocol.study_state import StudyState
 from batchscale.records.model import OWN_KEY, StudyRecord, parse_study
 from batchscale.records.tree.folders import read_file
 from batchscale.records.tree.layout import StudyPaths, folder_number
@@ -32,9 +34,11 @@ def open_study_run(root: Path, study: Study, experiment: Experiment, retry: bool
         if study.train_steps > facts.budgets[-1]:
             facts.budgets.append(study.train_steps)
         study = with_budgets(study, experiment, facts)
-        run = StudyRun(study, experiment, writer, facts, retry)
-        if facts.to_record(study, experiment).to_json() != writer.record.to_json():
-            run.write_facts()
+        recorder = Recorder(writer, study.goal, study.evaluation_steps)
+        run = StudyRun(StudyState(study, experiment, facts, recorder.read_known(retry)), recorder)
+        record = facts.to_record(study, experiment)
+        if record.to_json() != writer.record.to_json():
+            recorder.write_study(record)
     except BaseException:
         writer.close()
         raise

@@ -5,10 +5,10 @@ its trials alone, so that records never depend on which trial happened to be tra
 
 * Point i of the search (0, 1, …) has a first step that reaches the goal, g(i), and a step where it diverges, d(i);
   both may be infinite. T is the step budget, F the number of finishers.
-* S(n), the race's finish over the first n points, is the F-th smallest g (points of other searches of the study
-  included), at most T. With the stop rules ``budget`` and ``goal`` it is T.
-* Point i ends at min(S(n), T), with ``goal`` and ``race`` at g(i) if that comes first; it is INFEASIBLE if d(i) is
-  not after its end.
+* S(n), the finish over the first n points, is the F-th smallest g (points of other searches of the study
+  included), at most T, where the stop rule is a race; each rule says what it is (see ``stop_rules``), often just T.
+* Point i ends at S(n), or where the rule ends trials at the goal at g(i) if that comes first; it is INFEASIBLE if d(i)
+  is not after its end.
 * The search is the smallest n with the wanted number of points that are not INFEASIBLE (nor failed).
 
 S(n) only falls with n, so a point that counts goes on counting and "smallest n" is well defined. While trials run,
@@ -16,12 +16,14 @@ bounds on S(n) from both sides say which n are certainly too small and how far a
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, repeat
 
 from batchscale.protocol.knowledge import Knowledge
+from batchscale.protocol.needs import Ending, Need
+from batchscale.protocol.stop_rules.rule import Rule
 from batchscale.records.model import Status
-from batchscale.spec import StopRule
 
 NEVER = 2**62
 
@@ -33,7 +35,7 @@ class SearchRules:
     ``others_reached`` are the steps at which trials of the study's other searches reached the goal.
     """
 
-    stop: StopRule
+    rule: Rule
     steps: tuple[int, ...]
     trials: int
     max_attempts: int
@@ -44,28 +46,6 @@ class SearchRules:
     def train_steps(self) -> int:
         """The step budget."""
         return self.steps[-1]
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a trial ends: its status, the last step that is recorded, and why there."""
-
-    status: Status
-    step: int
-    reason: str
-
-    @property
-    def may_go_on(self) -> bool:
-        """Whether a larger step budget, or more finishers, could train the trial longer."""
-        return self.reason in ("budget", "raced")
-
-
-@dataclass(frozen=True)
-class Need:
-    """A point that must be known further: up to ``until``, an evaluation step."""
-
-    point: int
-    until: int
 
 
 class SearchState:
@@ -102,26 +82,23 @@ class SearchState:
         self._count = None
         self._needs = None
 
-    # --- the finish of the race ------------------------------------------------------------------------------
+    # --- the finish ------------------------------------------------------------------------------------------
 
     def finish(self, count: int) -> int:
         """An upper bound of S(count), exact once every point is known up to it."""
-        if self.rules.stop is not StopRule.RACE:
-            return self.rules.train_steps
-        return self._finish([NEVER if point.reached_at is None else point.reached_at for point in self.points[:count]])
+        return self._finish(
+            NEVER if point.reached_at is None else point.reached_at for point in islice(self.points, count)
+        )
 
     def finish_at_least(self, count: int) -> int:
         """A lower bound of S(count): a point that is not over may reach the goal at its next evaluation."""
-        if self.rules.stop is not StopRule.RACE:
-            return self.rules.train_steps
-        unstarted = max(0, count - len(self.points))
-        started = [self._earliest_goal(point) for point in self.points[:count]]
-        return self._finish(started + [self.rules.steps[0]] * unstarted)
+        started = (self._earliest_goal(point) for point in islice(self.points, count))
+        return self._finish(chain(started, repeat(self.rules.steps[0], max(0, count - len(self.points)))))
 
-    def _finish(self, goal_steps: list[int]) -> int:
-        ordered = sorted([*goal_steps, *self.rules.others_reached])
-        enough = len(ordered) >= self.rules.finishers
-        return min(ordered[self.rules.finishers - 1], self.rules.train_steps) if enough else self.rules.train_steps
+    def _finish(self, goal_steps: Iterable[int]) -> int:
+        """What the rule makes of the goal steps; they are only worked out if it looks at them."""
+        rules = self.rules
+        return rules.rule.finish(chain(goal_steps, rules.others_reached), rules.train_steps, rules.finishers)
 
     def _earliest_goal(self, point: Knowledge) -> int:
         if point.reached_at is not None:
@@ -174,7 +151,7 @@ class SearchState:
         return recorded or point.diverged_at <= self._end(point, finish)
 
     def _end(self, point: Knowledge, finish: int) -> int:
-        if self.rules.stop is StopRule.BUDGET or point.reached_at is None:
+        if not self.rules.rule.ends_at_goal or point.reached_at is None:
             return finish
         return min(finish, point.reached_at)
 
@@ -199,6 +176,10 @@ class SearchState:
             if not point.over and point.step < until:
                 needs.append(Need(index, until))
         return needs
+
+    def order(self, busy: Container[int]) -> Iterator[Need]:
+        """The needs that may be trained now, best first; ``busy`` holds the points being trained."""
+        return self.rules.rule.order(self.needs(), self.points, self.rules.steps, busy)
 
     @property
     def decided(self) -> bool:
@@ -232,9 +213,10 @@ class SearchState:
             assert point.diverged_at is not None
             return Ending(Status.INFEASIBLE, point.diverged_at, "diverged")
         end = self._end(point, finish)
-        if self.rules.stop is not StopRule.BUDGET and point.reached_at == end:
+        rule = self.rules.rule
+        if rule.ends_at_goal and point.reached_at == end:
             return Ending(Status.COMPLETE, end, "goal")
-        return Ending(Status.COMPLETE, end, "budget" if end == self.rules.train_steps else "raced")
+        return Ending(Status.COMPLETE, end, "budget" if end == self.rules.train_steps else rule.cut_reason)
 
     @property
     def short(self) -> bool:

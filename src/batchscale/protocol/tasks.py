@@ -2,12 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from batchscale.errors import SpecError
 from batchscale.spec.durations import MAX_STEPS
 
 Row = tuple[int, Mapping[str, float]]
 """One measurement: the step and the values by ``split/metric``."""
+
+
+class Activity(StrEnum):
+    """What an engine does at a moment."""
+
+    LOADING = "loading"
+    COMPILING = "compiling"
+    TRAINING = "training"
+    EVALUATING = "evaluating"
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class _Waiting:
 class TrialStore:
     """Keeps what trials measured until they are committed. A refused write loses nothing and can be repeated."""
 
-    def __init__(self, writer: StudyWriter, evaluation_steps: Sequence[int]) -> None:
+    def __init__(self, writer: StudyWriter, evaluation_steps: Sequence[int] | None) -> None:
         self.writer = writer
         self._evaluation_steps = evaluation_steps
         self._waiting: dict[int, _Waiting] = {}
@@ -101,17 +101,18 @@ class TrialStore:
     def _sound_table(self, trial_id: int) -> MeasurementTable:
         """The measurements of a recorded trial, which must be all there: rows after a gap would hide the damage."""
         record = self.writer.committed_trials()[trial_id]
-        due = [step for step in self._evaluation_steps if step <= record.steps]
+        due = None if self._evaluation_steps is None else [s for s in self._evaluation_steps if s <= record.steps]
         try:
             table = self.writer.read_measurements(trial_id)
             found = str(table.faults[0]) if table.faults else ""
-            if not found and record.status is Status.COMPLETE and list(table.steps) != due:
+            if not found and due is not None and record.status is Status.COMPLETE and list(table.steps) != due:
                 found = f"{len(table.steps)} rows"
         except RecordsError as error:
             found = str(error)
         if found:
+            count = "" if due is None else f"{len(due)} "
             raise DamagedStudyError(
-                f"{self.writer.folder}: trial {trial_id} can be trained further if all its {len(due)} measurements up "
+                f"{self.writer.folder}: trial {trial_id} can be trained further if all its {count}measurements up "
                 f"to step {record.steps} are there. Found {one_line(found, 300).rstrip('.')}. Move its folder out of "
                 "the tree and run again."
             )

@@ -5,13 +5,14 @@ the function that the setup names.
 """
 
 import importlib
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from functools import partial
+from typing import Protocol, runtime_checkable
 
-from batchscale.protocol.tasks import TrialProgress, TrialTask
-from batchscale.runners.runner import Done, Job, Setup
+from batchscale.machine import name_processor
+from batchscale.protocol.tasks import Activity, TrialProgress, TrialTask
+from batchscale.runners.runner import Doing, Done, Job, Setup
 from batchscale.spec import Goal, Study
 
 CHECKPOINT_AFTER_S = 20.0
@@ -21,6 +22,9 @@ KEEP_AFTER_S = 0.5
 """A trial that has trained less than this is not worth a checkpoint when the run stops."""
 
 MAX_ENGINES = 32
+
+TELL_EVERY_S = 0.5
+"""How often a worker says what it is doing, but for what takes long: loading and compiling are said at once."""
 
 
 class Engine(Protocol):
@@ -45,6 +49,18 @@ class Engine(Protocol):
         """Drop everything of a trial."""
 
 
+Listener = Callable[[Activity, int], None]
+"""Is told what an engine does, and at which step."""
+
+
+@runtime_checkable
+class TalkingEngine(Protocol):
+    """An engine that says what it does; others need not."""
+
+    def listen(self, listener: Listener) -> None:
+        """Tell this from now on."""
+
+
 MakeEngine = Callable[[Setup, Study, int | None], Engine]
 
 
@@ -58,23 +74,34 @@ def find_engine(name: str) -> MakeEngine:
 class EngineHost:
     """Runs jobs one after the other, keeping an engine per study."""
 
-    def __init__(self, setup: Setup, worker: int, should_stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        worker_id: str,
+        should_stop: Callable[[], bool],
+        tell: Callable[[Doing], None] = lambda _doing: None,
+    ) -> None:
         self._setup = setup
-        self._worker = worker
+        self._worker_id = worker_id
+        self._tell = tell
+        self._told_at = -TELL_EVERY_S
+        self._trial_ids: tuple[int, ...] = ()
         self._should_stop = should_stop
         self._make_engine = find_engine(setup.engine)
         self._engines: dict[int, Engine] = {}  # by batch size: an experiment has one study each
         self._unsaved_s: dict[tuple[int, int], float] = {}
-        self._hardware = platform.processor() or platform.machine()
+        self._hardware = name_processor()
 
     def run(self, job: Job) -> Done:
         """The job's answer."""
         started = time.monotonic()
+        self._trial_ids = tuple(task.trial_id for task in job.tasks)
         engine = self._engine(job)
+        self._say(job.study.batch_size, Activity.TRAINING, max(task.from_step for task in job.tasks))
         progress = engine.advance(job.tasks, self._should_stop, job.goal)
         seconds = time.monotonic() - started
         self._checkpoint(job, seconds)
-        return Done(job.job_id, self._worker, tuple(progress), seconds, engine.population_size, self._hardware)
+        return Done(job.job_id, self._worker_id, tuple(progress), seconds, engine.population_size, self._hardware)
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Drop these trials of a study with their checkpoints; without any, the study's engine."""
@@ -108,8 +135,18 @@ class EngineHost:
             while len(self._engines) >= MAX_ENGINES:
                 self.keep()
                 self._drop(next(iter(self._engines)))
-            self._engines[batch_size] = self._make_engine(self._setup, job.study, job.population)
+            self._say(batch_size, Activity.LOADING, 0)
+            engine = self._make_engine(self._setup, job.study, job.population)
+            if isinstance(engine, TalkingEngine):
+                engine.listen(partial(self._say, batch_size))
+            self._engines[batch_size] = engine
         return self._engines[batch_size]
+
+    def _say(self, batch_size: int, activity: Activity, step: int) -> None:
+        now = time.monotonic()
+        if activity in (Activity.LOADING, Activity.COMPILING) or now - self._told_at >= TELL_EVERY_S:
+            self._told_at = now
+            self._tell(Doing(self._worker_id, activity, batch_size, self._trial_ids, max(step, 0)))
 
     def _drop(self, batch_size: int) -> None:
         self._engines.pop(batch_size, None)

@@ -3,47 +3,66 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import final
 
 from batchscale.errors import RunError
+from batchscale.machine import name_host
+from batchscale.runners.environment import computing_like_a_worker
 from batchscale.runners.host import EngineHost
-from batchscale.runners.runner import Job, Lost, Outcome, Runner, Setup
+from batchscale.runners.runner import Event, Job, Loss, Lost, Runner, Setup, WorkerInfo
 from batchscale.runners.worker import explain_error
 
+WORKER_ID = "inline"
 
+
+@final
 class InlineRunner(Runner):
-    """Runs one job per call to `wait`, while the caller waits."""
+    """Runs one job per call to `wait`, while the caller waits. Until it is closed, the process computes as a worker."""
 
     def __init__(self, setup: Setup, should_stop: Callable[[], bool] = lambda: False) -> None:
+        self._environment = ExitStack()
+        self._environment.enter_context(computing_like_a_worker())  # before the engine is loaded
         self._stop = threading.Event()
-        self._host = EngineHost(setup, worker=0, should_stop=lambda: self._stop.is_set() or should_stop())
+        self._events: list[Event] = []
+        self._host = EngineHost(
+            setup, WORKER_ID, lambda: self._stop.is_set() or should_stop(), tell=self._events.append
+        )
         self._jobs: deque[Job] = deque()
         self._closed = False
 
     @property
-    def workers(self) -> tuple[int, ...]:
+    def workers(self) -> tuple[WorkerInfo, ...]:
         """The one worker."""
-        return () if self._closed else (0,)
+        return () if self._closed else (WorkerInfo(WORKER_ID, name_host()),)
 
-    def waiting(self, worker: int) -> int:  # noqa: ARG002 - the interface has it
+    def waiting(self, worker_id: str) -> int:
         """How many jobs it has."""
-        return len(self._jobs)
+        return len(self._jobs) if worker_id == WORKER_ID else 0
 
-    def submit(self, worker: int, job: Job) -> None:  # noqa: ARG002 - the interface has it
+    def submit(self, worker_id: str, job: Job) -> None:
         """Put a job in the queue."""
         if self._closed:
             raise RunError("A closed runner takes no jobs.")
-        self._jobs.append(job)
+        if worker_id == WORKER_ID:
+            self._jobs.append(job)
+        else:
+            self._events.append(Lost(job.job_id, worker_id, Loss.NOT_STARTED, "There is no such worker."))
 
-    def wait(self, timeout_s: float) -> list[Outcome]:  # noqa: ARG002 - the interface has it
-        """The outcome of the next job, which runs now."""
-        if self._closed or not self._jobs:
-            return []
-        job = self._jobs.popleft()
+    def wait(self, timeout_s: float) -> list[Event]:  # noqa: ARG002 - the interface has it
+        """The answer to the next job, which runs now."""
+        if self._jobs and not self._closed:
+            self._events.append(self._run(self._jobs.popleft()))
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    def _run(self, job: Job) -> Event:
         try:
-            return [self._host.run(job)]
+            return self._host.run(job)
         except (Exception, MemoryError) as error:  # noqa: BLE001 - whatever a trial raises is an outcome of its job
             loss, reason = explain_error(error)
-            return [Lost(job.job_id, 0, loss, reason)]
+            return Lost(job.job_id, WORKER_ID, loss, reason)
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Drop what is held of these trials."""
@@ -73,3 +92,5 @@ class InlineRunner(Runner):
         """Drop everything."""
         self._closed = True
         self._jobs.clear()
+        self._events.clear()
+        self._environment.close()

@@ -5,7 +5,6 @@ the last lines it wrote. Nothing in a worker is ever needed to resume, so ending
 """
 
 import contextlib
-import os
 import signal
 import socket
 import subprocess
@@ -16,14 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import final
 
 from batchscale.errors import RunError
-from batchscale.machine import count_oom_kills, worker_environment
+from batchscale.machine import count_oom_kills, name_host
+from batchscale.runners.death import describe_death
+from batchscale.runners.environment import worker_environment
 from batchscale.runners.messages import Answer, Begin, Forget, Kept, Raised, Ready, Retire, Shelve, Started, Stop
-from batchscale.runners.runner import Job, Loss, Lost, Outcome, Runner, Setup
+from batchscale.runners.runner import Doing, Event, Job, Loss, Lost, Runner, Setup, WorkerInfo
 
-LOG_LINES = 15
-MAX_LOG_BYTES = 20_000
 MAX_DEATHS_AT_START = 3
 
 
@@ -39,7 +39,7 @@ class LocalSettings:
 
 @dataclass
 class _Worker:
-    number: int
+    info: WorkerInfo
     place: int
     process: subprocess.Popen[bytes]
     pipe: Connection
@@ -52,6 +52,7 @@ class _Worker:
     kept: bool = False
 
 
+@final
 class LocalRunner(Runner):
     """Worker processes on this machine."""
 
@@ -64,7 +65,8 @@ class LocalRunner(Runner):
         self._stopping = False
         self._closed = False
         self._notices: list[str] = []
-        self._workers: dict[int, _Worker] = {}
+        self._workers: dict[str, _Worker] = {}
+        self._not_started: list[Event] = []
         settings.log_dir.mkdir(parents=True, exist_ok=True)
         self._oom_kills = count_oom_kills()
         try:
@@ -75,11 +77,11 @@ class LocalRunner(Runner):
             raise
 
     @property
-    def workers(self) -> tuple[int, ...]:
+    def workers(self) -> tuple[WorkerInfo, ...]:
         """The workers that are not retiring; fewer after one ran out of memory."""
         if self._stopping or self._closed:
             return ()
-        return tuple(w.number for w in self._workers.values() if not w.retiring)
+        return tuple(w.info for w in self._workers.values() if not w.retiring)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -91,32 +93,37 @@ class LocalRunner(Runner):
         """The operating system's ids of the worker processes."""
         return tuple(worker.process.pid for worker in self._workers.values())
 
-    def waiting(self, worker: int) -> int:
+    def waiting(self, worker_id: str) -> int:
         """How many jobs a worker has."""
-        return len(self._workers[worker].jobs)
+        worker = self._workers.get(worker_id)
+        return 0 if worker is None else len(worker.jobs)
 
-    def submit(self, worker: int, job: Job) -> None:
-        """Send a worker a job; if it has died, the next `wait` says that the job was not started."""
-        if self._closed or worker not in self._workers:
-            raise RunError(f"Worker {worker} is not there to take a job.")
-        self._workers[worker].jobs.append(job)
-        self._send(self._workers[worker], job)
+    def submit(self, worker_id: str, job: Job) -> None:
+        """Send a worker a job; if it has died or is gone, the next `wait` says that the job was not started."""
+        if self._closed:
+            raise RunError("A closed runner takes no jobs.")
+        worker = self._workers.get(worker_id)
+        if worker is None:
+            self._not_started.append(Lost(job.job_id, worker_id, Loss.NOT_STARTED, "The worker is gone."))
+            return
+        worker.jobs.append(job)
+        self._send(worker, job)
 
-    def wait(self, timeout_s: float) -> list[Outcome]:
-        """What the workers have answered; the dead are buried and replaced."""
+    def wait(self, timeout_s: float) -> list[Event]:
+        """What the workers have said; the dead are replaced."""
         if self._closed:
             return []
-        outcomes: list[Outcome] = []
+        events, self._not_started = self._not_started, []
         pipes = {worker.pipe: worker for worker in self._workers.values()}
-        for pipe in wait(list(pipes), timeout_s):
+        for pipe in wait(list(pipes), 0 if events else timeout_s):
             worker = pipes[pipe]  # type: ignore[index]  # only our own connections were given
             try:
                 while worker.pipe.poll():
-                    outcomes += self._hear(worker, worker.pipe.recv())
+                    events += self._hear(worker, worker.pipe.recv())
             except (EOFError, OSError):
-                outcomes += self._bury(worker)
+                events += self._replace(worker)
         self._recycle()
-        return outcomes
+        return events
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Pass it on to every worker."""
@@ -159,7 +166,7 @@ class LocalRunner(Runner):
     # --- single workers --------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        number = self._next_number
+        info = WorkerInfo(f"local-{self._next_number}", name_host())
         self._next_number += 1
         taken = {worker.place for worker in self._workers.values()}
         place = min(set(range(self._settings.workers)) - taken)
@@ -175,19 +182,21 @@ class LocalRunner(Runner):
                 env=worker_environment(place),
                 start_new_session=True,  # Ctrl-C in the terminal reaches the driver alone
             )
-        worker = _Worker(number, place, process, Connection(ours.detach()), log)
-        self._workers[number] = worker
-        self._send(worker, Begin(self._setup, number))
+        worker = _Worker(info, place, process, Connection(ours.detach()), log)
+        self._workers[info.worker_id] = worker
+        self._send(worker, Begin(self._setup, info.worker_id))
 
     def _send(self, worker: _Worker, message: object) -> None:
         with contextlib.suppress(OSError):  # it is dead: the next `wait` finds out and says so
             worker.pipe.send(message)
 
-    def _hear(self, worker: _Worker, message: object) -> list[Outcome]:
+    def _hear(self, worker: _Worker, message: object) -> list[Event]:
         if isinstance(message, Ready):
             worker.ready, self._deaths_at_start = True, 0
         elif isinstance(message, Started):
             worker.started = message.job_id
+        elif isinstance(message, Doing):
+            return [message]
         elif isinstance(message, Kept):
             worker.kept = True
         elif isinstance(message, Answer):
@@ -202,7 +211,7 @@ class LocalRunner(Runner):
             self._pop(worker, message.job_id)
             if message.loss is Loss.OUT_OF_MEMORY and self._lower_limit():
                 self._retire(worker)
-            return [Lost(message.job_id, worker.number, message.loss, message.reason)]
+            return [Lost(message.job_id, worker.info.worker_id, message.loss, message.reason)]
         return []
 
     def _retire(self, worker: _Worker) -> None:
@@ -214,8 +223,9 @@ class LocalRunner(Runner):
         worker.jobs = deque(job for job in worker.jobs if job.job_id != job_id)
         worker.started = None
 
-    def _bury(self, worker: _Worker) -> list[Outcome]:
-        del self._workers[worker.number]
+    def _replace(self, worker: _Worker) -> list[Event]:
+        """Clear away a dead or retired worker and start another; its unanswered jobs are lost."""
+        del self._workers[worker.info.worker_id]
         worker.pipe.close()
         worker.process.kill()
         code = worker.process.wait()
@@ -225,19 +235,17 @@ class LocalRunner(Runner):
             loss, reason = Loss.OUT_OF_MEMORY, f"{reason} The system reported that it was out of memory."
             self._lower_limit()
         self._oom_kills = kills
-        outcomes: list[Outcome] = []
-        for job in worker.jobs:
-            if job.job_id == worker.started:
-                outcomes.append(Lost(job.job_id, worker.number, loss, reason))
-            else:
-                outcomes.append(Lost(job.job_id, worker.number, Loss.NOT_STARTED, reason))
+        lost: list[Event] = [
+            Lost(job.job_id, worker.info.worker_id, loss if job.job_id == worker.started else Loss.NOT_STARTED, reason)
+            for job in worker.jobs
+        ]
         if not worker.retiring and not self._stopping:
-            self._notices.append(f"Worker {worker.number} was replaced. {reason.splitlines()[0]}")
+            self._notices.append(f"Worker {worker.place} was replaced. {reason.splitlines()[0]}")
         if not worker.ready:
             self._check_start(reason)
         if not self._stopping and len(self._workers) < self._limit:
             self._start()
-        return outcomes
+        return lost
 
     def _check_start(self, reason: str) -> None:
         self._deaths_at_start += 1
@@ -255,23 +263,4 @@ class LocalRunner(Runner):
     def _recycle(self) -> None:
         for worker in list(self._workers.values()):
             if worker.retiring and worker.kept and not worker.jobs:
-                self._bury(worker)
-
-
-def describe_death(code: int, log: Path) -> str:
-    """Why a process ended, in words, with the last lines that it wrote."""
-    if code < 0:
-        with contextlib.suppress(ValueError):
-            code_text = f"signal {signal.Signals(-code).name}"
-            return f"A worker was killed by {code_text}.{_last_lines(log)}"
-    return f"A worker exited with code {code}.{_last_lines(log)}"
-
-
-def _last_lines(log: Path) -> str:
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_LOG_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()[-LOG_LINES:]
-    except OSError:
-        return ""
-    return "\nIts last lines:\n" + "\n".join(lines) if lines else ""
+                self._replace(worker)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from batchscale.runners.runner import Done, Loss, Setup
+from batchscale.runners.runner import Doing, Done, Loss, Setup
 
 
 @dataclass(frozen=True)
@@ -11,7 +11,7 @@ class Begin:
     """The driver's first message."""
 
     setup: Setup
-    worker: int
+    worker_id: str
 
 
 @dataclass(frozen=True)
@@ -74,4 +74,4 @@ class Kept:
     """The answer to `Stop`: nothing that is worth a checkpoint is without one."""
 
 
-Reply = Ready | Started | Answer | Raised | Kept
+Reply = Ready | Started | Doing | Answer | Raised | Kept

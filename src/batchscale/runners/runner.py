@@ -1,14 +1,4 @@
-"""The interface of a runner: jobs in, outcomes out. Where and how trials are trained is the runner's own business.
-
-Promises that every runner keeps, and that one contract test suite checks on all of them:
-
-* Every submitted job comes back exactly once, as `Done` or as `Lost`, unless the runner is closed first.
-* A job that comes back `Lost` may be submitted again, to the same runner, and gives what it would have given.
-* Progress is reported in whole evaluations; a `Done` job that was asked to stop may report less than was asked for.
-* `stop` makes running jobs end at their next chunk and be reported; `close` ends every process of the runner, at once,
-  whatever they do, and leaves none behind. Both may be called twice.
-* A runner writes no records. Nothing that it loses is needed to resume.
-"""
+"""The interface of a runner: jobs in, events out. Where and how trials are trained is the runner's own business."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -16,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from batchscale.protocol.tasks import TrialProgress, TrialTask
+from batchscale.protocol.tasks import Activity, TrialProgress, TrialTask
 from batchscale.spec import Experiment, Goal, Study
 
 TRAINING_ENGINE = "batchscale.runners.training_host:make_engine"
@@ -39,6 +29,19 @@ class Setup:
 
 
 @dataclass(frozen=True)
+class WorkerInfo:
+    """A worker, as its runner declares it.
+
+    ``worker_id`` is opaque: it means this worker, with the states that it holds, for as long as the runner lives, and
+    never another one. ``num_devices`` is how many cores or accelerators a job of it is spread over.
+    """
+
+    worker_id: str
+    host: str = ""
+    num_devices: int = 1
+
+
+@dataclass(frozen=True)
 class Job:
     """Some trials of one study, to be trained in one go by one worker.
 
@@ -58,7 +61,7 @@ class Done:
     """A job's answer: its trials' progress, and how the worker is."""
 
     job_id: int
-    worker: int
+    worker_id: str
     progress: tuple[TrialProgress, ...]
     seconds: float
     population: int = 1
@@ -86,21 +89,54 @@ class Lost:
     """
 
     job_id: int
-    worker: int
+    worker_id: str
     loss: Loss
     reason: str
 
 
-Outcome = Done | Lost
+@dataclass(frozen=True)
+class Doing:
+    """What a worker does now: news for people. ``step`` is how far the foremost of the trials is."""
+
+    worker_id: str
+    activity: Activity
+    batch_size: int
+    trial_ids: tuple[int, ...]
+    step: int = 0
+
+
+Event = Done | Lost | Doing
 
 
 class Runner(ABC):
-    """Where trials are trained."""
+    """Where trials are trained.
+
+    Promises that every runner keeps, and that one contract test suite checks on all of them:
+
+    * **Every job is answered once.** A submitted job comes back exactly once, as `Done` or as `Lost`, unless the
+      runner is closed first.
+    * **Workers come and go.** The workers may be others, more or fewer, at any call, also none for hours (they wait in
+      a cluster's queue). Whoever submits to a worker that has gone is not to blame: the job comes back `Lost` with
+      NOT_STARTED. A runner on top of an engine with its own scheduler declares a worker once it can take a job.
+    * **Jobs stay where they were given.** A worker holds the states of the trials it trained, so the jobs of one
+      worker run there, one after the other, in the order in which they were submitted.
+    * **Lost is not spoiled.** A job that comes back `Lost` may be submitted again, to any worker, and gives what it
+      would have given.
+    * **Whole evaluations.** Progress is reported in whole evaluations; a `Done` job that was asked to stop may report
+      less than was asked for.
+    * **News may be left out.** `Doing` comes as often as is cheap, in order with the worker's answers, or never;
+      nothing depends on it.
+    * **Ending.** `stop` makes running jobs end at their next chunk and be reported; `close` ends every process of the
+      runner, at once, whatever they do, and leaves none behind. Both may be called twice.
+    * **No records.** A runner writes none. Nothing that it loses is needed to resume.
+
+    All methods but `kill` are called from one thread.
+    """
 
     @property
     @abstractmethod
-    def workers(self) -> tuple[int, ...]:
-        """The workers that may be given a job now, by number; a replaced worker has a new number."""
+    def workers(self) -> tuple[WorkerInfo, ...]:
+        """The workers that may be given a job now."""
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -108,16 +144,20 @@ class Runner(ABC):
         return ()
 
     @abstractmethod
-    def waiting(self, worker: int) -> int:
-        """How many jobs a worker has that it has not answered."""
+    def waiting(self, worker_id: str) -> int:
+        """How many jobs a worker has that it has not answered; 0 if it is gone."""
 
     @abstractmethod
-    def submit(self, worker: int, job: Job) -> None:
-        """Give a worker a job; it starts when the worker's earlier ones are answered."""
+    def submit(self, worker_id: str, job: Job) -> None:
+        """Give a worker a job; it starts when the worker's earlier ones are answered.
+
+        Raises:
+            RunError: the runner is closed.
+        """
 
     @abstractmethod
-    def wait(self, timeout_s: float) -> list[Outcome]:
-        """The outcomes since the last call; waits for one, but not longer than this."""
+    def wait(self, timeout_s: float) -> list[Event]:
+        """The events since the last call; waits for one, but not longer than this."""
 
     @abstractmethod
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:

@@ -55,7 +55,7 @@ class Worker:
         threading.Thread(target=self._listen, daemon=True).start()
         begin = self._queue.get()
         assert isinstance(begin, Begin)
-        host = EngineHost(begin.setup, begin.worker, self._stop.is_set)
+        host = EngineHost(begin.setup, begin.worker_id, self._stop.is_set, self._say)
         self._say(Ready())
         while True:
             message = self._queue.get()

@@ -61,8 +61,8 @@ class CheckpointStore:
     def restore(self, trial_id: int, template: TrialState, identity: str) -> SavedTrial | None:
         """The newest readable state of this trial; None if there is none or it belongs to another trial."""
         for step in reversed(self._steps(trial_id)):
-            found = self._read(self._folder / str(trial_id) / str(step), template)
-            if found is not None and found.identity == identity:
+            found = self._read(self._folder / str(trial_id) / str(step), template, identity)
+            if found is not None:
                 return found
         return None
 
@@ -72,11 +72,7 @@ class CheckpointStore:
         if self._sizes is not None:
             self._sizes.pop(trial_id, None)
 
-    def has(self, trial_id: int) -> bool:
-        """Whether the trial has a checkpoint."""
-        return bool(self._steps(trial_id))
-
-    def _read(self, path: epath.Path, template: TrialState) -> SavedTrial | None:
+    def _read(self, path: epath.Path, template: TrialState, identity: str) -> SavedTrial | None:
         restore_args = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), template)
         try:
             found = self._checkpointer.restore(
@@ -91,8 +87,7 @@ class CheckpointStore:
         shapes = [np.shape(leaf) for leaf in jax.tree.leaves(found.state)]
         if shapes != [np.shape(leaf) for leaf in jax.tree.leaves(template)]:
             return None
-        rows = dict(row_from_json(row) for row in found.facts["rows"])
-        return SavedTrial(TrialState(*found.state), rows, found.facts["identity"])
+        return check_saved(TrialState(*found.state), found.facts, identity)
 
     def _steps(self, trial_id: int) -> list[int]:
         folder = self._folder / str(trial_id)
@@ -111,11 +106,25 @@ class CheckpointStore:
             self.forget(next(iter(self._sizes)))
 
 
+def check_saved(state: TrialState, facts: object, identity: str) -> SavedTrial | None:
+    """A state with the facts that were stored beside it; None if they are not this trial's, or make no sense."""
+    try:
+        if not isinstance(facts, Mapping) or facts["identity"] != identity:
+            return None
+        rows = dict(row_from_json(row) for row in facts["rows"])
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
+    return SavedTrial(state, rows, identity) if max(rows, default=0) <= int(state.step) else None
+
+
 def row_to_json(step: int, values: Mapping[str, float]) -> list[Any]:
     """A row as JSON, which has no NaN and no infinity: those are stored by their names."""
     return [step, {name: value if math.isfinite(value) else str(value) for name, value in values.items()}]
 
 
 def row_from_json(row: list[Any]) -> Row:
-    """The row that `row_to_json` stored."""
-    return row[0], {name: float(value) for name, value in row[1].items()}
+    """The row that `row_to_json` stored; raises one of several errors for anything else."""
+    step, values = row
+    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        raise ValueError(f"a step is a whole number. Found {step!r}.")
+    return step, {name: float(value) for name, value in values.items()}

@@ -4,7 +4,6 @@ Nothing happens at import; ``use_compilation_cache`` is called by whoever starts
 """
 
 import hashlib
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import jax
 import jax.monitoring
 
+from batchscale.machine import describe_processor
 from batchscale.workloads.cache import cache_folder
 
 _COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
@@ -21,12 +21,8 @@ MAX_CACHE_BYTES = 4 * 2**30
 
 def machine_id() -> str:
     """A short name of the processor and JAX version: compiled code and measured choices hold for it alone."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        cpu = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
-    except OSError:
-        cpu = [platform.processor()]
-    text = "\n".join([platform.machine(), jax.__version__, *cpu])
+    architecture, *model = describe_processor()
+    text = "\n".join([architecture, jax.__version__, *model])
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 

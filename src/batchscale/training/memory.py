@@ -4,14 +4,13 @@ The bound is read off the traced program without compiling it. Both numbers depe
 alone, never on what else is running: the microbatch is part of a trial's float order.
 """
 
-import os
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import psutil
 
+from batchscale.machine import count_cores, count_memory_bytes
 from batchscale.training.settings import EngineSettings
 from batchscale.workloads.workload import Batch, Workload
 
@@ -28,7 +27,7 @@ def memory_bytes(settings: EngineSettings) -> int:
     stats = jax.local_devices()[0].memory_stats()
     if stats and "bytes_limit" in stats:
         return int(MEMORY_SHARE * stats["bytes_limit"])
-    return int(MEMORY_SHARE * psutil.virtual_memory().total / (os.cpu_count() or 1))
+    return int(MEMORY_SHARE * count_memory_bytes() / count_cores())
 
 
 def example_bytes(workload: Workload, example: Batch) -> int:

@@ -131,17 +131,14 @@ class Population:
         self._trials.pop(trial_id, None)
 
     def _saved(self, trial: Trial) -> SavedTrial:
-        return SavedTrial(self._member(trial.trial_id), trial.rows, trial.identity)
+        return SavedTrial(self.member(trial.trial_id), trial.rows, trial.identity)
 
     def holds(self, trial_id: int) -> bool:
         """Whether the trial's state is in memory."""
         return trial_id in self._slot_of or trial_id in self._parked
 
     def member(self, trial_id: int) -> TrialState:
-        """A trial's state on the host."""
-        return self._member(trial_id)
-
-    def _member(self, trial_id: int) -> TrialState:
+        """The state of a trial in memory, on the host."""
         if trial_id in self._parked:
             parked: TrialState = jax.tree.map(np.asarray, self._parked[trial_id])
             return parked
@@ -158,7 +155,7 @@ class Population:
             if slot not in taken:
                 return slot
         leaving = next(trial_id for trial_id in self._slot_of if trial_id not in busy)
-        self._park(leaving, self._member(leaving))
+        self._park(leaving, self.member(leaving))
         return self._slot_of.pop(leaving)
 
     def _park(self, trial_id: int, state: TrialState) -> None:

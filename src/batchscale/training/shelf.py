@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from batchscale.training.checkpoints import SavedTrial, row_from_json, row_to_json
+from batchscale.training.checkpoints import SavedTrial, check_saved, row_to_json
 from batchscale.training.state import TrialState
 
 MIN_FREE_BYTES = 2**30
@@ -54,13 +54,11 @@ class Shelf:
             with self._path(trial_id).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 facts = json.loads(file[_FACTS].tobytes())
                 leaves = [file[str(place)] for place in range(len(wanted))]
-            rows = dict(row_from_json(row) for row in facts["rows"])
-            found = facts["identity"]
         except Exception:  # noqa: BLE001 - a damaged zip file raises many kinds; all mean: compute it again
             return None
-        if found != identity or [_kind(leaf) for leaf in leaves] != [_kind(leaf) for leaf in wanted]:
+        if [_kind(leaf) for leaf in leaves] != [_kind(leaf) for leaf in wanted]:
             return None
-        return SavedTrial(jax.tree.unflatten(structure, leaves), rows, identity)
+        return check_saved(jax.tree.unflatten(structure, leaves), facts, identity)
 
     def remove(self, trial_id: int) -> None:
         """Takes the trial off the shelf."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from batchscale.errors import SpecError, suggest_names
-from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
+from batchscale.protocol.tasks import Activity, Row, TrialProgress, TrialTask
 from batchscale.spec import EvaluationPlan, Goal, Study
 from batchscale.training.checkpoints import CheckpointStore
 from batchscale.training.compilation import use_compilation_cache
@@ -60,6 +60,8 @@ class StudyEngine:
         self._wanted = frozenset(study.evaluation_steps)
         self._population = self._make_population()
         self._stopwatch = Stopwatch(study.batch_size)
+        self._tell: Callable[[Activity, int], None] = lambda _activity, _step: None
+        self._compiled: set[Activity] = set()
 
     def _make_population(self) -> Population:
         settings = self._settings
@@ -110,15 +112,14 @@ class StudyEngine:
         known = finished | running
         return [self._progress(task, known.get(task.trial_id)) for task in tasks]
 
+    def listen(self, listener: Callable[[Activity, int], None]) -> None:
+        """Says to the listener what the engine does, and at which step its foremost trial is, from now on."""
+        self._tell = listener
+
     def save(self, trial_id: int) -> None:
         """Writes a checkpoint of a trial whose state is in memory; without a checkpoint folder, nothing."""
         if self._population.holds(trial_id):
             self._population.save(trial_id)
-
-    def restore(self, task: TrialTask) -> int | None:
-        """The step of the trial's newest checkpoint, which becomes its state; None if there is none."""
-        trial = self._population.restore(task.trial_id, self._identity(task))
-        return None if trial is None else trial.step
 
     def shelve(self, trial_id: int, step: int) -> None:
         """Drops a trial that ended at this step from memory; its last state stays on disk if there is room for it."""
@@ -181,9 +182,8 @@ class StudyEngine:
 
     def _can_answer(self, trial: Trial, task: TrialTask) -> bool:
         """Whether a known trial has every measurement that the task wants from the steps behind it."""
-        last = trial.step if trial.diverged_at is None else trial.diverged_at - 1
-        wanted = [step for step in self._evaluation_steps if task.from_step < step < last]
-        return last <= max(task.until_step, last) and all(step in trial.rows for step in wanted)
+        end = trial.step if trial.diverged_at is None else trial.diverged_at  # measured on the way, if at all
+        return all(step in trial.rows for step in self._evaluation_steps if task.from_step < step < end)
 
     def _evaluate_due(self, running: dict[int, _Running], goal: Goal | None) -> None:
         due = [
@@ -192,6 +192,7 @@ class StudyEngine:
             if one.trial.diverged_at is None and one.trial.step in self._wanted and one.trial.step not in one.trial.rows
         ]
         if due:
+            self._say(Activity.EVALUATING, running)
             with self._stopwatch.evaluating(len(due)):
                 slots = [self._population.slot_of(trial.trial_id) for trial in due]
                 values = self._programs.evaluate(self._population.state, slots)
@@ -217,6 +218,7 @@ class StudyEngine:
             stop = min(stop, one.task.until_step)
             until[self._population.slot_of(one.trial.trial_id)] = stop
             steps_left.append(stop - one.trial.step)
+        self._say(Activity.TRAINING, running)
         num_steps = self._stopwatch.bound(min(steps_left), self._settings.chunk_s)
         with self._stopwatch.stepping(num_steps, len(running)):
             state = self._programs.advance(self._population.state, until, num_steps)
@@ -225,6 +227,12 @@ class StudyEngine:
         for one in running.values():
             slot = self._population.slot_of(one.trial.trial_id)
             note(one.trial, int(steps[slot]), int(diverged[slot]))
+
+    def _say(self, activity: Activity, running: dict[int, _Running]) -> None:
+        """The first time anything is done its program is compiled."""
+        shown = activity if activity in self._compiled else Activity.COMPILING
+        self._compiled.add(activity)
+        self._tell(shown, max(one.trial.step for one in running.values()))
 
     def _save(self, running: dict[int, _Running]) -> None:
         for trial_id in running:

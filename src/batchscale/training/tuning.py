@@ -16,6 +16,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from batchscale.machine import count_cores
 from batchscale.training.compilation import machine_id
 from batchscale.training.state import TrialState
 from batchscale.workloads.cache import cache_folder
@@ -28,7 +29,7 @@ MEASURE_S = 0.15
 
 
 @dataclass(frozen=True)
-class Choice:
+class PopulationChoice:
     """A population size and the time of one step of one trial at each size that was measured."""
 
     population: int
@@ -39,12 +40,12 @@ Measure = Callable[[int], float]
 """The seconds of one step of one trial in a population of so many slots."""
 
 
-def choose_population(measure: Measure, trial_steps: int, most: int, accelerator: bool) -> Choice:
+def choose_population(measure: Measure, trial_steps: int, most: int, accelerator: bool) -> PopulationChoice:
     """The best number of slots, at most ``most``, for a study of so many steps over all its trials."""
     times = {1: measure(1)}
     long_step = times[1] > LONG_STEP_S and not accelerator
     if long_step or times[1] * trial_steps < SHORT_STUDY_S:
-        return Choice(1, {"1": times[1]})
+        return PopulationChoice(1, {"1": times[1]})
     best = 1
     for slots in CANDIDATES:
         if slots > most:
@@ -53,7 +54,7 @@ def choose_population(measure: Measure, trial_steps: int, most: int, accelerator
         if times[slots] * LEAST_GAIN > times[best]:
             break
         best = slots
-    return Choice(best, {str(slots): seconds for slots, seconds in times.items()})
+    return PopulationChoice(best, {str(slots): seconds for slots, seconds in times.items()})
 
 
 def measure_advance(advance: Callable[[int], None]) -> float:
@@ -75,11 +76,11 @@ def choice_key(template: TrialState, *facts: object) -> str:
     device = jax.local_devices()[0]
     shapes = [f"{leaf.dtype}{np.shape(leaf)}" for leaf in jax.tree.leaves(template)]
     threads = [os.environ.get(name, "") for name in ("XLA_FLAGS", "PJRT_NPROC")]
-    text = json.dumps([shapes, [str(fact) for fact in facts], device.device_kind, threads, os.cpu_count()])
+    text = json.dumps([shapes, [str(fact) for fact in facts], device.device_kind, threads, count_cores()])
     return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
 
-def remembered(folder: str | Path | None, key: str, choose: Callable[[], Choice]) -> Choice:
+def remembered(folder: str | Path | None, key: str, choose: Callable[[], PopulationChoice]) -> PopulationChoice:
     """The choice kept under the key, or a new one. The first to write wins, so that all workers agree."""
     path = (Path(folder) if folder else cache_folder()) / "tuning" / machine_id() / f"{key}.json"
     kept = _read(path)
@@ -99,9 +100,9 @@ def remembered(folder: str | Path | None, key: str, choose: Callable[[], Choice]
     return kept
 
 
-def _read(path: Path) -> Choice | None:
+def _read(path: Path) -> PopulationChoice | None:
     try:
         found = json.loads(path.read_text())
-        return Choice(int(found["population"]), dict(found["step_times_s"]))
+        return PopulationChoice(int(found["population"]), dict(found["step_times_s"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

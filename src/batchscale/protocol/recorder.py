@@ -1,0 +1,138 @@
+"""The recorder of a study: it alone writes, and reads again what is recorded.
+
+A full disk may refuse any of its calls: then nothing is forgotten, and the same call is made again later.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from batchscale.protocol.guards import TrialResult
+from batchscale.protocol.knowledge import Knowledge
+from batchscale.protocol.needs import Ending
+from batchscale.protocol.study_facts import DamagedStudyError, recall, trial_facts
+from batchscale.protocol.tasks import Row, TrialProgress
+from batchscale.protocol.trial_store import TrialStore
+from batchscale.records.model import OWN_KEY, Status, StudyRecord, TrialRecord
+from batchscale.records.tree.writer import StudyWriter
+from batchscale.spec import Goal
+
+
+@dataclass(frozen=True)
+class EndedTrial:
+    """A trial that is to become a record. ``failed`` is the reason why it could not be trained, if it could not."""
+
+    trial_id: int
+    ending: Ending
+    parameters: Mapping[str, float]
+    seed: int
+    search: int
+    point: int
+    failed: str | None = None
+
+
+class Recorder:
+    """Journals, commits and ``study.json`` of one study."""
+
+    def __init__(self, writer: StudyWriter, goal: Goal, evaluation_steps: Sequence[int] | None) -> None:
+        """The recorder of an opened study; recorded trials that train longer must have all ``evaluation_steps``."""
+        self._writer = writer
+        self._goal = goal
+        self._store = TrialStore(writer, evaluation_steps)
+        self._refused: StudyRecord | None = None
+
+    @property
+    def records(self) -> Mapping[int, TrialRecord]:
+        """The recorded trials by id."""
+        return self._writer.committed_trials()
+
+    @property
+    def study(self) -> StudyRecord:
+        """The study as ``study.json`` has it now."""
+        return self._writer.record
+
+    def read_known(self, retry: bool = False) -> dict[int, Knowledge]:
+        """What is known of every trial that has a record or a journal; with ``retry`` INCOMPLETE ones may go on.
+
+        Raises:
+            DamagedStudyError: something there cannot be read.
+        """
+        for trial_id, reason in self._writer.damaged_trials.items():
+            raise DamagedStudyError(
+                f"{self._writer.folder}: trial {trial_id} is damaged: {reason} Move its folder out of the tree and run "
+                "again."
+            )
+        found = {}
+        for trial_id, record in self.records.items():
+            found[trial_id] = self._recall(record)
+            if retry and record.status is Status.INCOMPLETE:
+                found[trial_id] = self._learn(self._store.rows(trial_id))
+        for trial_id in self._store.journaled:
+            found.setdefault(trial_id, Knowledge()).learn(self._store.rows(trial_id), None, self._goal)
+        return found
+
+    def results(self) -> list[TrialResult]:
+        """What the guards must know of the COMPLETE trials."""
+        known = {i: self._recall(record) for i, record in self.records.items() if record.status is Status.COMPLETE}
+        return [TrialResult(i, self.records[i].parameters, one.reached_at, one.best) for i, one in known.items()]
+
+    def _recall(self, record: TrialRecord) -> Knowledge:
+        try:
+            return recall(record)
+        except DamagedStudyError as error:
+            raise DamagedStudyError(
+                f"{self._writer.folder}: {error} Put its metadata.json back from a copy, or move the trial's folder "
+                "out of the tree, and run again."
+            ) from None
+
+    def _learn(self, rows: Sequence[Row]) -> Knowledge:
+        known = Knowledge()
+        known.learn(rows, None, self._goal)
+        return known
+
+    # --- trials ----------------------------------------------------------------------------------------------
+
+    def add(self, progress: TrialProgress, rows: Sequence[Row], seconds: float, hardware: str) -> None:
+        """New measurements of a trial, and where the time went; they are in memory until they are worth a journal."""
+        self._store.add(progress.trial_id, rows, progress.timing, seconds, hardware)
+
+    @property
+    def journal_due(self) -> bool:
+        """Whether enough training waits in memory."""
+        return self._store.journal_due
+
+    def write_journals(self, until: float = float("inf")) -> None:
+        """Make what was added survive this process, as long as the monotonic clock is before ``until``."""
+        self._store.write_journals(until)
+
+    def commit(self, trial: EndedTrial) -> Knowledge:
+        """Make a trial a record; what is known of it within its end."""
+        ending = trial.ending
+        rows = [row for row in self._store.rows(trial.trial_id) if row[0] <= ending.step]
+        within = self._learn(rows)  # rows beyond the end were computed for nothing and leave no trace
+        within.failed = trial.failed
+        own = trial_facts(trial.seed, trial.search, trial.point, within, ending.reason)
+        own |= self._store.cost(trial.trial_id)
+        record = TrialRecord(trial.trial_id, ending.status, ending.step, trial.parameters, {OWN_KEY: own})
+        self._store.commit(record, rows)
+        return within
+
+    def discard(self, trial_id: int) -> None:
+        """Forget a trial that is not needed."""
+        self._store.discard(trial_id)
+
+    # --- the study -------------------------------------------------------------------------------------------
+
+    def write_study(self, record: StudyRecord) -> None:
+        """Bring ``study.json`` up to date."""
+        self._refused = record
+        self._writer.update(record)
+        self._refused = None
+
+    def repeat_refused(self) -> None:
+        """Write the ``study.json`` that the disk refused: before anything else is trained or recorded."""
+        if self._refused is not None:
+            self.write_study(self._refused)
+
+    def close(self) -> None:
+        """Give back the study's lock."""
+        self._writer.close()

@@ -1,0 +1,59 @@
+"""The interface of a stop rule.
+
+Promises that every rule keeps, so that the result of a search never depends on what happened to be trained first:
+
+* `finish` follows from its arguments alone, is an evaluation step and at most the step budget.
+* More goal steps, or earlier ones, never make it later: then bounds on them bound the finish, from both sides.
+* `order` changes what a search costs, never its result: every need that is not busy comes up sooner or later, asked
+  for at least one evaluation further than it is known.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import ClassVar
+
+from batchscale.protocol.knowledge import Knowledge
+from batchscale.protocol.needs import Need
+
+
+class Rule(ABC):
+    """When the trials of a search end, and which of them are trained first."""
+
+    ends_at_goal: ClassVar[bool]
+    """Whether a trial ends at its first measurement that reaches the goal."""
+
+    ends_together: ClassVar[bool] = False
+    """Whether a trial's end depends on the others: then trials are recorded when their search is decided."""
+
+    cut_reason: ClassVar[str] = "budget"
+    """The stop reason of a trial that others ended before its step budget."""
+
+    @abstractmethod
+    def finish(self, goal_steps: Iterable[int], train_steps: int, finishers: int) -> int:
+        """The step beyond which no trial of the search is trained.
+
+        Args:
+            goal_steps: where the study's trials reach the goal, later than any budget for those that do not.
+            train_steps: the step budget.
+            finishers: how many trials shall have reached the goal.
+        """
+
+    def order(
+        self,
+        needs: Sequence[Need],
+        points: Sequence[Knowledge],
+        steps: tuple[int, ...],  # noqa: ARG002 - rules with rounds need it
+        busy: Container[int],
+    ) -> Iterator[Need]:
+        """The needs that may be trained now, best first; a started trial is finished before another starts.
+
+        Args:
+            needs: all needs of the search.
+            points: what is known of its points.
+            steps: the evaluation steps.
+            busy: the points that are being trained.
+        """
+        yield from sorted(  # few states are held at once
+            (need for need in needs if need.point not in busy),
+            key=lambda need: (need.point >= len(points) or points[need.point].step < 0, need.point),
+        )

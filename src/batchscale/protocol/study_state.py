@@ -1,0 +1,274 @@
+"""One study while it runs, as pure state: told what trials did, it says what to train and how trials end.
+
+Knows numbers and the ledger, no files, processes or clocks. What must be written, and when, is ``study_run``'s.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from batchscale.protocol.guards import Judgement
+from batchscale.protocol.knowledge import Knowledge
+from batchscale.protocol.needs import Ending, Need
+from batchscale.protocol.points import PointStream, trial_seed
+from batchscale.protocol.search_state import SearchRules, SearchState
+from batchscale.protocol.stop_rules import find_rule
+from batchscale.protocol.study_facts import StudyFacts
+from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
+from batchscale.spec import Experiment, SearchSpace, Study
+
+
+class Phase(StrEnum):
+    """Where a study stands."""
+
+    TRAINING = "training"
+    """What follows from all that is known is worked out; more must be trained."""
+
+    LEARNED = "learned"
+    """Something was learned that was not looked at yet."""
+
+    SETTLED = "settled"
+    """The current search is decided: its trials are being recorded, and what still comes in is not needed."""
+
+    ENDED = "ended"
+    SET_ASIDE = "set aside"
+    """Nothing more is done here in this run: what is recorded must be looked at by a person."""
+
+
+class StudyState:
+    """What is known of a study, what it needs next, and which trials have come to their end.
+
+    ``endings`` are the points of the current search whose end is certain and not recorded, with how they end.
+    """
+
+    def __init__(self, study: Study, experiment: Experiment, facts: StudyFacts, known: Mapping[int, Knowledge]) -> None:
+        self.study = study
+        self.experiment = experiment
+        self.facts = facts
+        self.rule = find_rule(study.stop.value)
+        self.phase = Phase.TRAINING
+        self.endings: deque[tuple[int, Ending]] = deque()
+        self._searches: list[SearchState] = []
+        for _ in facts.ledger.searches:
+            self._searches.append(SearchState(self._rules(-1)))
+        for trial_id, one in known.items():
+            search, point = facts.ledger.place(trial_id)
+            self._searches[search - 1].put(point, one)
+        self._busy: set[int] = set()
+        self._current = 0  # index of the search that trains
+        self._values: dict[int, dict[str, float]] = {}
+        self._ready: list[Need] | None = None  # kept until a need is taken or something is learned
+        self._enter(0)
+
+    # --- how it stands ---------------------------------------------------------------------------------------
+
+    @property
+    def current(self) -> SearchState:
+        """The search that trains now (the last one when the study is done)."""
+        return self._searches[self._current]
+
+    @property
+    def searches(self) -> Sequence[SearchState]:
+        """All searches, oldest first."""
+        return self._searches
+
+    @property
+    def search(self) -> int:
+        """The number of the search that trains now, from 1."""
+        return self._current + 1
+
+    @property
+    def space(self) -> SearchSpace:
+        """The space of the search that trains now."""
+        return self.facts.ledger.searches[self._current].space
+
+    @property
+    def num_busy(self) -> int:
+        """How many trials are being trained."""
+        return len(self._busy)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more happens here in this run."""
+        return self.phase in (Phase.ENDED, Phase.SET_ASIDE)
+
+    @property
+    def has_endings(self) -> bool:
+        """Whether trials wait to be recorded, as far as that is known without a look."""
+        return bool(self.endings) or self.phase is Phase.LEARNED
+
+    @property
+    def takes_news(self) -> bool:
+        """Whether what trials do still matters."""
+        return self.phase in (Phase.TRAINING, Phase.LEARNED)
+
+    @property
+    def search_over(self) -> bool:
+        """Whether the current search can be left: it is decided, its trials are recorded and none is trained."""
+        return not self.done and not self._busy and not self.endings and self.current.decided
+
+    # --- what to train ---------------------------------------------------------------------------------------
+
+    def ready(self) -> list[Need]:
+        """What may be trained now, best first."""
+        if self.done:
+            return []
+        if self._ready is None:
+            self._ready = list(self.current.order(self._busy))
+        return self._ready
+
+    def trial_id(self, point: int) -> int | None:
+        """The id of a point of the current search; None if its range of ids is used up."""
+        return self.facts.ledger.trial_id(self.search, point)
+
+    def add_range(self, point: int) -> int:
+        """The id of a point from which its search, after a later one, goes on in a further range."""
+        trial_id = self._next_id()
+        self.facts.ledger.extend(self.search, point, trial_id)
+        return trial_id
+
+    def _next_id(self) -> int:
+        counts = [(k, len(s.points)) for k, s in enumerate(self._searches, 1)]
+        ids = [self.facts.ledger.trial_id(k, count - 1) or 0 for k, count in counts if count]
+        return max([0, *ids]) + 1
+
+    def begin(self, need: Need) -> TrialTask:
+        """The task for a need whose point has an id; it is busy from now on."""
+        trial_id = self.trial_id(need.point)
+        assert trial_id is not None
+        self._busy.add(need.point)
+        self._ready = None
+        parameters = {**self.study.fixed, **self.values(need.point)}
+        known = self.current.get(need.point)  # the point is known of from now on, so that its id is taken
+        return TrialTask(trial_id, parameters, self.seed(need.point), need.until, known.step)
+
+    def values(self, point: int) -> dict[str, float]:
+        """The searched metaparameters of a point of the current search."""
+        if point not in self._values:
+            stream = PointStream(self.study, self.search, self.space, self.experiment.search.algorithm)
+            count = max(64, self.study.trials)
+            start = point - point % count
+            self._values |= dict(enumerate(stream.draw(start, count), start))
+        return self._values[point]
+
+    def seed(self, point: int) -> int:
+        """The seed of a point of the current search."""
+        return trial_seed(self.study, self.search, point)
+
+    # --- what happened ---------------------------------------------------------------------------------------
+
+    def new_rows(self, progress: TrialProgress) -> list[Row]:
+        """The measurements that were not known, with the metrics that are recorded."""
+        before, wanted = self._known(progress.trial_id).step, self.experiment.metrics
+        return [
+            (step, {n: float(v) for n, v in values.items() if wanted is None or n.partition("/")[2] in wanted})
+            for step, values in progress.rows
+            if step > before
+        ]
+
+    def learn(self, trial_id: int, rows: Sequence[Row], diverged_at: int | None) -> bool:
+        """Take in new measurements of a trial and where it diverged; False if that was nothing."""
+        known = self._known(trial_id)
+        before = known.step
+        known.learn(rows, diverged_at, self.study.goal)
+        self._note_news()
+        return known.step > before or known.over
+
+    def give_up(self, trial_id: int, reason: str) -> None:
+        """A trial cannot be trained: it ends INCOMPLETE with the reason."""
+        self.release(trial_id)
+        if self.takes_news:
+            self._known(trial_id).failed = reason
+            self._note_news()
+
+    def release(self, trial_id: int) -> None:
+        """A trial is not being trained any more."""
+        _, point = self.facts.ledger.place(trial_id)
+        self._busy.discard(point)
+        self._ready = None
+
+    def note_recorded(self, point: int, ending: Ending, within: Knowledge) -> None:
+        """The first of ``endings`` is recorded, with what is known within its end."""
+        known = self.current.points[point]
+        known.recorded, known.recorded_failed = ending.step, known.failed is not None
+        known.step = max(known.step, ending.step)
+        known.reached_at = within.reached_at
+        self.current.changed()
+        self.endings.popleft()
+
+    def look(self) -> None:
+        """Work out what follows from what was learned.
+
+        Trials are recorded as soon as their end is certain; where they end together, with their search.
+        """
+        if self.phase is Phase.LEARNED:
+            self._work_out()
+
+    def _work_out(self) -> None:
+        self.phase = Phase.SETTLED if self.current.decided else Phase.TRAINING
+        if self.rule.ends_together and self.phase is Phase.TRAINING:
+            return
+        queued = {point for point, _ in self.endings}
+        self.endings.extend((p, ending) for p, ending in self.current.unrecorded() if p not in queued)
+
+    def _note_news(self) -> None:
+        self.current.changed()
+        self._ready = None
+        self.phase = Phase.LEARNED
+
+    def _known(self, trial_id: int) -> Knowledge:
+        search, point = self.facts.ledger.place(trial_id)
+        return self._searches[search - 1].get(point)
+
+    # --- from search to search -------------------------------------------------------------------------------
+
+    @property
+    def unneeded(self) -> list[int]:
+        """The trials of the decided search that were started in case they were needed, and are not."""
+        points = range(self.current.count(), len(self.current.points))
+        return [trial_id for trial_id in map(self.trial_id, points) if trial_id is not None]
+
+    def drop_unneeded(self) -> None:
+        """Forget them."""
+        self.current.cut(self.current.count())
+
+    def enter_next(self) -> bool:
+        """Go on to the next search that is there; False if this was the last."""
+        if self._current + 1 == len(self._searches):
+            return False
+        self._enter(self._current + 1)
+        return True
+
+    def wants_search(self, judgement: Judgement) -> bool:
+        """Whether the study is searched once more, in the space that the guards propose."""
+        spaces = [search.space for search in self.facts.ledger.searches]
+        moved = spaces[-1].names and (judgement.next_space != spaces[-1] or not judgement.edges)
+        return bool(judgement.next_space is not None and moved and len(spaces) <= self.experiment.search.repeats)
+
+    def open_search(self, space: SearchSpace, reason: str) -> None:
+        """Begin a further search."""
+        self.facts.ledger.open_search(space, self._next_id(), reason)
+        self._searches.append(SearchState(self._rules(-1)))
+        self._enter(len(self._searches) - 1)
+
+    def end(self) -> None:
+        """The study is done."""
+        self.phase = Phase.ENDED
+
+    def _enter(self, index: int) -> None:
+        self._current = index
+        self._values, self._ready = {}, None
+        self.current.rules = self._rules(index)
+        self.current.changed()
+        self._work_out()
+
+    def _rules(self, index: int) -> SearchRules:
+        others = [p.reached_at for i, s in enumerate(self._searches) if i != index for p in s.points]
+        return SearchRules(
+            rule=self.rule,
+            steps=self.study.evaluation_steps,
+            trials=self.study.trials,
+            max_attempts=self.study.max_attempts,
+            finishers=self.experiment.finishers,
+            others_reached=tuple(step for step in others if step is not None),
+        )
