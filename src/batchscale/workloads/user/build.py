@@ -12,13 +12,12 @@ from flax import nnx
 from batchscale.errors import SpecError
 from batchscale.spec import WorkloadSpec
 from batchscale.workloads.datasets import dataset_facts, load_dataset
-from batchscale.workloads.losses import TASK_LOSSES
+from batchscale.workloads.losses import task_loss
 from batchscale.workloads.metrics import task_metrics
-from batchscale.workloads.models.build import Shape, build_model
-from batchscale.workloads.models.facts import check_fit, model_facts
+from batchscale.workloads.models import Shape, check_fit, find_model
 from batchscale.workloads.models.nnx_model import make_model
 from batchscale.workloads.tasks import Task
-from batchscale.workloads.tunables import find_tuning
+from batchscale.workloads.tunables import find_tunables
 from batchscale.workloads.update import make_update
 from batchscale.workloads.user.checks import check_shapes
 from batchscale.workloads.user.data import make_dataset
@@ -52,17 +51,17 @@ def build_own(own: OwnWorkload, spec: WorkloadSpec, data_dir: Path | None) -> Wo
     model, schedule = _model(own, spec, dataset, task)
     loss, metrics = _measures(own, task)
     check_shapes(own, dataset, model, loss, metrics, task)
-    tuning = find_tuning(spec, own.schedule or schedule, smoothing=own.loss is None)
-    return Workload(spec.name, dataset, model, loss, metrics, tuning.defaults, tuning.space, make_update(tuning))
+    tunables = find_tunables(spec, own.schedule or schedule, smoothing=own.loss is None)
+    return Workload(spec.name, dataset, model, loss, metrics, tunables.defaults, tunables.space, make_update(tunables))
 
 
 def _model(own: OwnWorkload, spec: WorkloadSpec, dataset: Dataset, task: Task | None) -> tuple[Model, str]:
     make = own.make
     if make is None:
-        facts = model_facts(own.model, spec.model_options)
+        facts = find_model(own.model, spec.model_options)
         if task is not None:
             check_fit(facts, own.dataset, task, dataset.input_shape)
-        return build_model(facts, Shape(dataset.input_shape, dataset.num_outputs)), facts.schedule
+        return facts.for_data(Shape(dataset.input_shape, dataset.num_outputs, spec.dataset_options)), facts.schedule
     if spec.model_options:
         raise SpecError(f"Workload {own.name}: its own model takes no options. Found {sorted(spec.model_options)}.")
     if isinstance(make, Model):
@@ -101,7 +100,7 @@ def _pair(own: OwnWorkload, pair: tuple[Any, ...]) -> Model:
 def _measures(own: OwnWorkload, task: Task | None) -> tuple[Loss, tuple[Metric, ...]]:
     if own.loss is None:
         assert task is not None
-        loss, metrics = TASK_LOSSES[task], task_metrics(task)
+        loss, metrics = task_loss(task), task_metrics(task)
     else:
         loss, metrics = _mean_loss(own.loss), (_mean_metric("loss", own.loss),)
     if own.metrics is None:
