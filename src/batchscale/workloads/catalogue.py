@@ -13,7 +13,7 @@ from batchscale.workloads.metrics import metric_directions
 from batchscale.workloads.models import ModelDeclaration, check_fit, find_model
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.tunables import Tunables, find_tunables
-from batchscale.workloads.user.registration import OwnWorkload, find_own
+from batchscale.workloads.user.registration import UserWorkload, find_user_workload
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ def workload_facts(spec: WorkloadSpec, data_dir: Path | None = None) -> Workload
     A workload of the user's own is registered before, or by the Python file that the experiment names, which is run;
     ``data_dir`` may have the built-in data set that it is on.
     """
-    own = find_own(spec.name, spec.file)
-    if own is not None:
-        return _own_facts(own, spec, data_dir)
+    user = find_user_workload(spec.name, spec.file)
+    if user is not None:
+        return _user_facts(user, spec, data_dir)
     parts = find_parts(spec)
     return WorkloadFacts(
         name=spec.name,
@@ -65,10 +65,12 @@ def workload_facts(spec: WorkloadSpec, data_dir: Path | None = None) -> Workload
     )
 
 
-def _own_facts(own: OwnWorkload, spec: WorkloadSpec, data_dir: Path | None) -> WorkloadFacts:
-    from batchscale.workloads.user.build import build_own  # jax: only the user's own code can say what it needs
+def _user_facts(user: UserWorkload, spec: WorkloadSpec, data_dir: Path | None) -> WorkloadFacts:
+    from batchscale.workloads.user.build import (
+        build_user_workload,  # jax: only the user's own code can say what it needs
+    )
 
-    workload = build_own(own, spec, data_dir)
+    workload = build_user_workload(user, spec, data_dir)
     return WorkloadFacts(
         name=spec.name,
         metrics={metric.name: metric.maximize for metric in workload.metrics},

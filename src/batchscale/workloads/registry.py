@@ -9,8 +9,8 @@ from batchscale.workloads.losses import task_loss
 from batchscale.workloads.metrics import task_metrics
 from batchscale.workloads.models import Shape
 from batchscale.workloads.update import make_update
-from batchscale.workloads.user.build import build_own
-from batchscale.workloads.user.registration import find_own
+from batchscale.workloads.user.build import build_user_workload
+from batchscale.workloads.user.registration import find_user_workload
 from batchscale.workloads.workload import Dataset, Workload
 
 
@@ -24,9 +24,9 @@ def get_workload(spec: WorkloadSpec, data_dir: Path | None = None, dataset: Data
         SpecError: parts that do not fit together.
         DataError: data that is missing or damaged; the message says what to run.
     """
-    own = find_own(spec.name, spec.file)
-    if own is not None:
-        return build_own(own, spec, data_dir)
+    user = find_user_workload(spec.name, spec.file)
+    if user is not None:
+        return build_user_workload(user, spec, data_dir)
     parts = find_parts(spec)
     if dataset is None:
         dataset = load_dataset(spec.name.dataset, spec.dataset_options, data_dir)
