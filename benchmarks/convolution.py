@@ -12,8 +12,7 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 import jax
 import jax.numpy as jnp
 
-from batchscale.workloads.models.build import Shape, build_model
-from batchscale.workloads.models.facts import model_facts
+from batchscale.workloads.models import Shape, find_model
 from batchscale.workloads.models.layers import conv
 
 SHAPES = {"simple_cnn_base": (28, 28, 1), "resnet_8": (32, 32, 3)}
@@ -40,7 +39,7 @@ def convolve_by_patches(images, kernel, stride, padding):
 def measure(name, form, batch_size):
     """Examples per CPU second, and CPU seconds to compile."""
     conv.convolve_by_rows = form
-    model = build_model(model_facts(name, {}), Shape(SHAPES[name], 10))
+    model = find_model(name, {}).for_data(Shape(SHAPES[name], 10))
     params, state = jax.jit(model.init)(jax.random.key(0))
     data = jax.random.normal(jax.random.key(1), (STEPS, batch_size, *SHAPES[name]))
 

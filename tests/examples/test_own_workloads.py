@@ -10,15 +10,16 @@ import pytest
 
 from batchscale.spec import make_plan, read_experiment
 from batchscale.workloads.catalogue import workload_facts
-from batchscale.workloads.optimizer_facts import complete_metaparameters
 from batchscale.workloads.registry import get_workload
+from batchscale.workloads.tunables import NEUTRAL
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def train(workload, given, steps=600, size=64):
     """The metrics on the validation split after some steps."""
-    values = {k: jnp.float32(v) for k, v in complete_metaparameters(workload.defaults, given).items()}
+    defaults = {k: v for k, v in workload.defaults.items() if v is not None and k not in NEUTRAL}
+    values = {k: jnp.float32(v) for k, v in {**defaults, **given}.items()}
     arrays = {name: jnp.asarray(leaf) for name, leaf in workload.dataset.splits["train"].arrays.items()}
     update = workload.make_update(values)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from batchscale.workloads.datasets import dataset_facts
 from batchscale.workloads.tasks import Task
+from batchscale.workloads.tunables import NEUTRAL
 from batchscale.workloads.workload import ArraySplit, Dataset
 
 cheap_jit = functools.partial(
@@ -42,3 +43,9 @@ def generate_dataset(name, count=8, seed=0, max_side=SMALL_SIDE):
         arrays = {"inputs": random.normal(size=(count, *shape)).astype(np.float32), "labels": labels.astype(np.int32)}
     split = ArraySplit(arrays)
     return Dataset(name, {"train": split, "val": split, "test": split}, dict, shape, dtype, outputs)
+
+
+def complete_metaparameters(defaults, values):
+    """A trial's own values and the defaults of the rest; what does nothing stays out, as in training."""
+    given = {name: value for name, value in defaults.items() if value is not None and name not in NEUTRAL}
+    return {**given, **values}

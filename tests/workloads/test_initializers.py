@@ -4,8 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from batchscale.workloads.models.build import Shape, build_model
-from batchscale.workloads.models.facts import model_facts
+from batchscale.workloads.models import Shape, find_model
 from batchscale.workloads.models.layers.initializers import before_output, before_relu, between, uniform
 
 
@@ -28,7 +27,7 @@ def test_values_have_mean_zero_and_the_stated_variance(init, shape, variance):
 
 
 def test_no_two_layers_and_no_two_keys_start_alike():
-    model = build_model(model_facts("fc_32_32_32", {}), Shape((32,), 32))
+    model = find_model("fc_32_32_32", {}).for_data(Shape((32,), 32))
     kernels = []
     for seed in range(2):
         params, _ = model.init(jax.random.key(seed))
@@ -39,7 +38,7 @@ def test_no_two_layers_and_no_two_keys_start_alike():
 
 
 def test_the_same_key_starts_the_same_alone_and_in_a_population():
-    model = build_model(model_facts("simple_cnn_base", {"tiny": True}), Shape((8, 8, 1), 4))
+    model = find_model("simple_cnn_base", {"tiny": True}).for_data(Shape((8, 8, 1), 4))
     keys = jax.random.split(jax.random.key(0), 3)
     together = jax.jit(jax.vmap(model.init))(keys)
     for found, expected in zip(jax.tree.leaves(together), jax.tree.leaves(jax.jit(model.init)(keys[1])), strict=True):

@@ -7,16 +7,16 @@ import optax
 import pytest
 
 from batchscale.errors import UnknownNameError
-from batchscale.spec import natural_bounds
+from batchscale.spec import SearchSpace, WorkloadName, WorkloadSpec, natural_bounds
 from batchscale.spec.bounds import check_bounds
-from batchscale.workloads.optimizer_facts import NEUTRAL, OPTIMIZERS, complete_metaparameters
-from batchscale.workloads.optimizers import MAKERS, get_optimizer, regularize
-from batchscale.workloads.schedule_facts import schedule_facts
-from batchscale.workloads.schedules import make_schedule
+from batchscale.workloads.optimizers import OPTIMIZERS
+from batchscale.workloads.schedules import find_schedule
+from batchscale.workloads.tunables import find_tunables
+from batchscale.workloads.update import regularize
 
 STEPS = 7
-CONSTANT = make_schedule(schedule_facts("constant", {}))
-LINEAR = make_schedule(schedule_facts("linear", {}))
+CONSTANT, LINEAR = find_schedule("constant", {}).rate, find_schedule("linear", {}).rate
+NAMES = tuple(OPTIMIZERS.all())
 
 
 @pytest.fixture
@@ -31,8 +31,12 @@ def arrays(**values):
     return {name: jnp.float32(value) for name, value in values.items()}
 
 
+def make(name, values, schedule=CONSTANT):
+    return OPTIMIZERS.find(name).rule(values, lambda step: schedule(step, values))
+
+
 def run(name, values, problem, schedule=CONSTANT):
-    return train(lambda: get_optimizer(name).make(values, schedule), problem)
+    return train(lambda: make(name, values, schedule), problem)
 
 
 def train(make, problem):
@@ -119,7 +123,7 @@ REFERENCES = {
 def some_values(name):
     """A value for every metaparameter of an optimizer, none of them a default."""
     given = {"learning_rate": 0.03, "momentum": 0.7, "weight_decay": 0.02, "trust_coefficient": 0.01}
-    return {key: given.get(key, (default or 0) * 0.9) for key, default in OPTIMIZERS[name].defaults.items()}
+    return {key: given.get(key, (default or 0) * 0.9) for key, default in OPTIMIZERS.find(name).defaults.items()}
 
 
 @pytest.mark.parametrize("name", REFERENCES)
@@ -131,12 +135,12 @@ def test_other_optimizers_are_optax_with_numbers_as_arrays(name, problem):
         np.testing.assert_allclose(found[key], expected[key], rtol=1e-5, atol=1e-6)  # float32 against Python numbers
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_population_of_values_is_one_program_and_equals_each_alone(name, problem):
     start, gradients = problem
 
     def first_step(values):
-        update = get_optimizer(name).make(values, CONSTANT)
+        update = make(name, values)
         state = update.init(start)
         change, _ = update.update(gradients[0], state, start)
         return optax.apply_updates(start, change)
@@ -152,13 +156,13 @@ def test_a_population_of_values_is_one_program_and_equals_each_alone(name, probl
     assert alone._cache_size() == 1
 
 
-def test_every_optimizer_has_a_rule_and_every_rule_has_ranges():
-    assert set(MAKERS) == set(OPTIMIZERS)
+def test_every_optimizer_is_tested_here():
+    assert set(NAMES) == {*RULES, *REFERENCES}
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_default_ranges_stay_within_natural_bounds_and_cover_what_has_no_default(name):
-    facts = OPTIMIZERS[name]
+    facts = find_tunables(WorkloadSpec(WorkloadName("digits", "mlp", name)), "constant", True).optimizer
     for config in facts.ranges:
         check_bounds(config)
     searched = {config.name for config in facts.ranges}
@@ -173,12 +177,13 @@ def test_ranges_of_the_papers_optimizers_are_those_of_the_published_example():
         "learning_rate": {"max_value": 10.0, "min_value": 0.0001, "scale": "LOG_SCALE", "type": "DOUBLE"},
         "momentum": {"max_value": 0.9999, "min_value": 0.9, "scale": "REVERSE_LOG_SCALE", "type": "DOUBLE"},
     }
-    assert get_optimizer("nesterov_momentum").space(10).to_json() == published
+    space = SearchSpace(OPTIMIZERS.find("nesterov_momentum").ranges)
+    assert space.to_json() == published
 
 
 def test_an_unknown_optimizer_names_the_nearest():
     with pytest.raises(UnknownNameError, match="'momentum'"):
-        get_optimizer("momentun")
+        OPTIMIZERS.find("momentun")
 
 
 def test_the_l2_penalty_is_half_the_squared_norm(problem):
@@ -211,10 +216,3 @@ def test_the_penalty_is_part_of_the_gradient_that_is_clipped(problem):
     both = optax.chain(*regularize(arrays(gradient_clip_norm=0.5, l2_penalty=3.0)))
     found, _ = both.update(gradient, both.init(params), params)
     assert float(optax.tree.norm(found)) == pytest.approx(0.5, rel=1e-5)
-
-
-def test_completing_adds_defaults_but_nothing_that_would_do_nothing():
-    defaults = {"learning_rate": None, "beta1": 0.9, **NEUTRAL}
-    assert complete_metaparameters(defaults, {"learning_rate": 0.1}) == {"learning_rate": 0.1, "beta1": 0.9}
-    given = {"learning_rate": 0.1, "l2_penalty": 0.0}
-    assert complete_metaparameters(defaults, given) == {**given, "beta1": 0.9}

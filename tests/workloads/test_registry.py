@@ -14,11 +14,11 @@ import pytest
 from batchscale.errors import SpecError, UnknownNameError
 from batchscale.spec import WorkloadName, WorkloadSpec
 from batchscale.workloads.catalogue import find_parts, paper_workloads, workload_facts
-from batchscale.workloads.optimizer_facts import OPTIMIZERS, complete_metaparameters
+from batchscale.workloads.optimizers import OPTIMIZERS
 from batchscale.workloads.registry import get_workload
 
 sys.path.insert(0, str(Path(__file__).parent))
-from generated import cheap_jit, generate_dataset
+from generated import cheap_jit, complete_metaparameters, generate_dataset
 
 PAPER = [str(name) for name in paper_workloads()]
 
@@ -42,7 +42,7 @@ PROGRAMS = {}
 def program_of(workload, options):
     """The compiled start and gradient; at tiny sizes many names share them: MNIST and its subsets, base and wide."""
     facts = find_parts(WorkloadSpec(workload.name, model_options=options))
-    key = (facts.model.architecture, str(facts.model.options), facts.dataset.task, workload.dataset.input_shape)
+    key = (facts.model.build, str(facts.model.options), facts.dataset.task, workload.dataset.input_shape)
     if key not in PROGRAMS:
 
         def gradient(params, state, key, values, batch):
@@ -95,7 +95,7 @@ def test_there_are_35_names_in_the_order_of_the_published_table():
     assert sorted(PAPER) == PAPER
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.all())
 def test_any_optimizer_trains_any_model(optimizer):
     workload = make(f"digits/mlp/{optimizer}")
     before, after, _, _ = two_steps(workload, values_of(workload, learning_rate=1e-3), {"tiny": True})

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from batchscale.errors import SpecError, UnknownNameError
-from batchscale.workloads.schedule_facts import SCHEDULES, schedule_facts
-from batchscale.workloads.schedules import make_schedule
+from batchscale.workloads.schedules import SCHEDULES, find_schedule
 
 RATE, END, STEPS, POWER = 0.3, 0.02, 80.0, 1.7
 VALUES = {
@@ -35,27 +34,27 @@ def rates(schedule, times=TIMES):
 @pytest.mark.parametrize("name", FORMULAS)
 def test_a_decaying_schedule_follows_its_formula_and_stays_at_its_end(name):
     expected = [RATE * (FORMULAS[name](t) if t <= STEPS else END) for t in TIMES]
-    np.testing.assert_allclose(rates(make_schedule(schedule_facts(name, {}))), expected, rtol=2e-6)  # float32
+    np.testing.assert_allclose(rates(find_schedule(name, {}).rate), expected, rtol=2e-6)  # float32
 
 
 def test_a_constant_schedule_never_changes():
-    assert rates(make_schedule(schedule_facts("constant", {}))) == [np.float32(RATE)] * len(TIMES)
+    assert rates(find_schedule("constant", {}).rate) == [np.float32(RATE)] * len(TIMES)
 
 
 def test_every_named_schedule_is_tested_here():
-    assert set(SCHEDULES) == {*FORMULAS, "constant", "piecewise_linear"}
+    assert set(SCHEDULES.all()) == {*FORMULAS, "constant", "piecewise_linear"}
 
 
 @pytest.mark.parametrize("times", [{"schedule_steps": (0, 10, 60)}, {"schedule_fractions": (0, 0.125, 0.75)}])
 def test_a_piecewise_linear_schedule_joins_its_points(times):
-    schedule = make_schedule(schedule_facts("piecewise_linear", {**times, "schedule_factors": (0.1, 1.0, 0.2)}))
+    schedule = find_schedule("piecewise_linear", {**times, "schedule_factors": (0.1, 1.0, 0.2)}).rate
     expected = [0.1, 0.1 + 0.9 * 0.5, 1.0, 1.0 - 0.8 * 0.5, 0.2, 0.2]
     np.testing.assert_allclose(rates(schedule, (0, 5, 10, 35, 60, 500)), [RATE * f for f in expected], rtol=2e-6)
 
 
 def test_points_as_fractions_make_the_decay_steps_a_metaparameter():
     options = {"schedule_fractions": (0, 1), "schedule_factors": (1, 0.1)}
-    assert schedule_facts("piecewise_linear", options).metaparameters == ("learning_rate_decay_steps",)
+    assert find_schedule("piecewise_linear", options).metaparameters.keys() == {"learning_rate_decay_steps"}
 
 
 @pytest.mark.parametrize(
@@ -73,24 +72,24 @@ def test_points_as_fractions_make_the_decay_steps_a_metaparameter():
 )
 def test_wrong_points_are_refused(options, words):
     with pytest.raises(SpecError, match=words):
-        schedule_facts("piecewise_linear", options)
+        find_schedule("piecewise_linear", options)
 
 
 def test_points_need_the_piecewise_schedule_and_names_must_exist():
     with pytest.raises(SpecError, match="Only the schedule piecewise_linear"):
-        schedule_facts("linear", {"schedule_steps": (0, 1)})
+        find_schedule("linear", {"schedule_steps": (0, 1)})
     with pytest.raises(UnknownNameError, match="cosine"):
-        schedule_facts("cosinus", {})
+        find_schedule("cosinus", {})
 
 
 def test_the_decay_steps_are_searched_between_half_and_all_of_the_training():
-    (_, decay) = schedule_facts("linear", {}).ranges(600_000)
+    (_, decay) = find_schedule("linear", {}).ranges(600_000)
     assert (decay.min_value, decay.max_value, decay.type) == (300_000, 600_000, "INTEGER")
-    assert schedule_facts("linear", {}).ranges(1)[1].min_value == 1
+    assert find_schedule("linear", {}).ranges(1)[1].min_value == 1
 
 
 def test_one_compiled_schedule_serves_all_values():
-    schedule = jax.jit(make_schedule(schedule_facts("linear", {})))
+    schedule = jax.jit(find_schedule("linear", {}).rate)
     for rate in (0.1, 0.2):
         schedule(jnp.int32(3), {**VALUES, "learning_rate": jnp.float32(rate)})
     assert schedule._cache_size() == 1

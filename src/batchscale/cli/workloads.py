@@ -1,16 +1,11 @@
 """``batchscale workloads``: every workload by name, its parts, its size, and whether its data is here."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from batchscale.cli.output import print_json, print_table
-
-if TYPE_CHECKING:
-    from batchscale.spec import WorkloadName
-
-EXTRA = ("digits/fc_64/nesterov_momentum", "ptb/transformer_shallow/nesterov_momentum", "noisy_quadratic/quadratic/sgd")
 
 
 def workloads(
@@ -18,20 +13,17 @@ def workloads(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the workloads: the paper's 35 by their published names, a few more, and the parts to combine."""
-    from batchscale.spec import WorkloadName
-    from batchscale.workloads.catalogue import paper_workloads
     from batchscale.workloads.datasets import dataset_names
-    from batchscale.workloads.models.facts import MODELS
-    from batchscale.workloads.optimizer_facts import OPTIMIZERS
-    from batchscale.workloads.schedule_facts import SCHEDULES
+    from batchscale.workloads.models import model_names
+    from batchscale.workloads.optimizers import OPTIMIZERS
+    from batchscale.workloads.schedules import SCHEDULES
 
-    names = (*paper_workloads(), *(WorkloadName.parse(text) for text in EXTRA))
-    rows = _describe(names, data_dir)
+    rows = _describe(data_dir)
     parts = {
-        "datasets": sorted(dataset_names()),
-        "models": sorted([*MODELS, "fc_WIDTH_WIDTH_…"]),
-        "optimizers": sorted(OPTIMIZERS),
-        "schedules": sorted(SCHEDULES),
+        "datasets": list(dataset_names()),
+        "models": list(model_names()),
+        "optimizers": list(OPTIMIZERS.all()),
+        "schedules": list(SCHEDULES.all()),
     }
     if as_json:
         print_json({"workloads": rows, "parts": parts})
@@ -54,24 +46,25 @@ def workloads(
     typer.echo("Missing data: batchscale data list says how to get it. Your own: the key workload.file.")
 
 
-def _describe(names: tuple["WorkloadName", ...], data_dir: Path | None) -> list[dict[str, Any]]:
-    from batchscale.spec import WorkloadSpec
+def _describe(data_dir: Path | None) -> list[dict[str, Any]]:
+    from batchscale.spec import WorkloadName, WorkloadSpec
     from batchscale.workloads.catalogue import find_parts
     from batchscale.workloads.datasets.presence import find_dataset
-    from batchscale.workloads.models.counts import NUM_PARAMETERS
+    from batchscale.workloads.listed import MORE_WORKLOADS, PAPER_WORKLOADS
 
     rows = []
-    for name in names:
+    for text, num_parameters in {**PAPER_WORKLOADS, **MORE_WORKLOADS}.items():
+        name = WorkloadName.parse(text)
         parts = find_parts(WorkloadSpec(name))
         presence = find_dataset(name.dataset, data_dir)
         rows.append(
             {
-                "name": str(name),
+                "name": text,
                 "dataset": name.dataset,
                 "model": name.model,
                 "optimizer": name.optimizer,
-                "schedule": parts.tuning.schedule.name,
-                "num_parameters": NUM_PARAMETERS[name.dataset, name.model],
+                "schedule": parts.tunables.schedule.name,
+                "num_parameters": num_parameters,
                 "num_train_examples": parts.dataset.num_train_examples,
                 "data_present": presence.path is not None or not presence.needs_files,
             }

@@ -1,7 +1,7 @@
 """The experiment file and the values it becomes, checked before any compute."""
 
 from batchscale.spec.batch_sizes import BatchSizes
-from batchscale.spec.bounds import Bounds, natural_bounds
+from batchscale.spec.bounds import Bounds, declare_bounds, natural_bounds
 from batchscale.spec.durations import ALL, Budget, EvaluationPlan, Spacing, Unit, to_steps
 from batchscale.spec.experiment import (
     DEFAULT_BUDGET,
@@ -46,6 +46,7 @@ __all__ = [
     "WorkloadFacts",
     "WorkloadName",
     "WorkloadSpec",
+    "declare_bounds",
     "derive_seed",
     "make_plan",
     "natural_bounds",

@@ -41,14 +41,26 @@ _BOUNDS = {
     "momentum": _BELOW_ONE,
     "beta1": _BELOW_ONE,
     "beta2": _BELOW_ONE,
-    "rms_decay": _BELOW_ONE,
     "epsilon": _POSITIVE,
     "weight_decay": _NOT_NEGATIVE,
     "l2_penalty": _NOT_NEGATIVE,
     "label_smoothing": _BELOW_ONE,
     "gradient_clip_norm": _POSITIVE,
-    "trust_coefficient": _POSITIVE,
 }
+
+
+def declare_bounds(name: str, bounds: Bounds) -> None:
+    """Adds the bounds of a metaparameter that stands beside the rule that takes it, for the life of this process.
+
+    Raises:
+        SpecError: The name has other bounds already: one name has one meaning.
+    """
+    known = _BOUNDS.setdefault(name, bounds)
+    if known != bounds:
+        raise SpecError(
+            f"A metaparameter has one meaning: '{name}' stays within {known}. Found another declaration, {bounds}; "
+            "give the second another name."
+        )
 
 
 def natural_bounds(name: str) -> Bounds:

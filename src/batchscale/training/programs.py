@@ -26,7 +26,7 @@ from batchscale.training.settings import EngineSettings
 from batchscale.training.state import NOT_DIVERGED, TrialState, init_trial
 from batchscale.training.step import StepConfig
 from batchscale.training.tuning import choice_key, choose_population, measure_advance, remembered
-from batchscale.workloads.optimizer_facts import NEUTRAL
+from batchscale.workloads.tunables import NEUTRAL
 from batchscale.workloads.workload import IndexedSplit, Workload
 
 

@@ -22,7 +22,7 @@ from batchscale.training.programs import Programs
 from batchscale.training.settings import EngineSettings
 from batchscale.training.shelf import Shelf
 from batchscale.training.stopwatch import Stopwatch
-from batchscale.workloads.optimizer_facts import NEUTRAL
+from batchscale.workloads.tunables import NEUTRAL
 from batchscale.workloads.workload import Workload
 
 __all__ = ["EngineSettings", "StudyEngine", "TrialProgress", "TrialTask"]

@@ -73,9 +73,9 @@ class Table(Generic[D]):
             raise SpecError(self._twice(declaration.name, "it is already there"))
         self._registered[declaration.name] = declaration
 
-    def forget(self, name: str) -> None:
-        """Takes back what ``register`` added, if it did."""
-        self._registered.pop(name, None)
+    def is_registered(self, name: str) -> bool:
+        """Whether ``register`` added this name."""
+        return name in self._registered
 
     def _twice(self, name: str, how: str) -> str:
         return f"Two things cannot have one name: the {self.noun} '{one_line(name)}' is declared twice ({how})."

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from batchscale.spec import Options
+from batchscale.workloads.noisy_quadratic import NoisyQuadratic, parse_problem
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.workload import Batch, Loss, LossSum, Metaparameters
 
@@ -59,9 +61,30 @@ def _example_sum(errors: jax.Array, batch: Batch) -> LossSum:
     return LossSum(jnp.sum(errors * mask), jnp.sum(mask))
 
 
-TASK_LOSSES: Mapping[Task, Loss] = {
+def quadratic_loss(problem: NoisyQuadratic) -> Loss:
+    """The loss whose gradient is ``h·θ`` plus the noise of the batch, weighted by the examples it stands for."""
+
+    def loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
+        del values
+        means = exact_quadratic(outputs, problem) + jnp.sum(outputs * batch["inputs"], axis=-1)
+        weights = batch["num_examples"]
+        return LossSum(jnp.sum(weights * means), jnp.sum(weights))
+
+    return loss
+
+
+def exact_quadratic(outputs: jax.Array, problem: NoisyQuadratic) -> jax.Array:
+    """``½ Σ h θ²`` for each row of parameters."""
+    return 0.5 * jnp.sum(jnp.asarray(problem.curvatures, jnp.float32) * jnp.square(outputs), axis=-1)
+
+
+_LOSSES: Mapping[Task, Loss] = {
     Task.CLASSIFICATION: classification_loss,
     Task.MULTILABEL: multilabel_loss,
     Task.LANGUAGE: language_loss,
 }
-"""The loss of each task. The quadratic one depends on its options and is made by ``noisy_quadratic``."""
+
+
+def task_loss(task: Task, dataset_options: Options | None = None) -> Loss:
+    """The training loss of a task on a data set with these options."""
+    return quadratic_loss(parse_problem(dataset_options or {})) if task is Task.QUADRATIC else _LOSSES[task]

@@ -1,22 +1,25 @@
 """What can be tuned in a workload: the metaparameters of its optimizer, its schedule, and those of all. No jax here."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from batchscale.errors import SpecError, one_line, suggest_names
-from batchscale.spec import Options, ParameterConfig, SearchSpace, WorkloadSpec
-from batchscale.workloads.optimizer_facts import NEUTRAL, OptimizerFacts, optimizer_facts
-from batchscale.workloads.schedule_facts import POINT_OPTIONS, ScheduleFacts, schedule_facts
+from batchscale.spec import ParameterConfig, SearchSpace, WorkloadSpec, declare_bounds
+from batchscale.workloads.optimizers import OPTIMIZERS, OptimizerDeclaration
+from batchscale.workloads.schedules import ScheduleDeclaration, find_schedule
+
+NEUTRAL: Mapping[str, float] = {"l2_penalty": 0.0, "label_smoothing": 0.0, "gradient_clip_norm": float("inf")}
+"""Metaparameters of every workload, with the value at which each does nothing."""
 
 
 @dataclass(frozen=True)
-class Tuning:
+class Tunables:
     """What can be tuned: the metaparameters of optimizer and schedule, and those of every workload.
 
     ``smoothing`` says whether the loss knows label smoothing; ``extra`` ranges belong to the model.
     """
 
-    optimizer: OptimizerFacts
-    schedule: ScheduleFacts
+    optimizer: OptimizerDeclaration
+    schedule: ScheduleDeclaration
     smoothing: bool = True
     extra: tuple[ParameterConfig, ...] = ()
 
@@ -31,14 +34,15 @@ class Tuning:
         return SearchSpace((*self.optimizer.ranges, *self.schedule.ranges(train_steps), *self.extra))
 
 
-def find_tuning(spec: WorkloadSpec, schedule: str, smoothing: bool, extra: tuple[ParameterConfig, ...] = ()) -> Tuning:
-    """What can be tuned with the experiment's optimizer and schedule (by default ``schedule``)."""
-    _check_optimizer_options(spec.optimizer_options)
-    found = schedule_facts(spec.schedule or schedule, spec.optimizer_options)
-    return Tuning(optimizer_facts(spec.name.optimizer), found, smoothing, extra)
+def find_tunables(
+    spec: WorkloadSpec, schedule: str, smoothing: bool, extra: tuple[ParameterConfig, ...] = ()
+) -> Tunables:
+    """What can be tuned with the experiment's optimizer and schedule (by default ``schedule``).
 
-
-def _check_optimizer_options(options: Options) -> None:
-    for key in options:
-        if key not in POINT_OPTIONS:
-            raise SpecError(f"optimizer has no option '{one_line(key)}'; {suggest_names(key, POINT_OPTIONS)}")
+    From now on the bounds that the two declare hold wherever a search space is checked or moved.
+    """
+    chosen = find_schedule(spec.schedule or schedule, spec.optimizer_options)
+    optimizer = OPTIMIZERS.find(spec.name.optimizer)
+    for name, bounds in {**optimizer.bounds, **chosen.bounds}.items():
+        declare_bounds(name, bounds)
+    return Tunables(optimizer, chosen, smoothing, extra)

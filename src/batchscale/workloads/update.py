@@ -2,20 +2,45 @@
 
 from collections.abc import Callable
 
+import jax
+import jax.numpy as jnp
 import optax
 
-from batchscale.workloads.optimizers import get_optimizer, regularize
-from batchscale.workloads.schedules import make_schedule
-from batchscale.workloads.tunables import Tuning
-from batchscale.workloads.workload import Metaparameters
+from batchscale.workloads.tunables import Tunables
+from batchscale.workloads.workload import Metaparameters, Params
 
 
-def make_update(tuning: Tuning) -> Callable[[Metaparameters], optax.GradientTransformation]:
+def make_update(tunables: Tunables) -> Callable[[Metaparameters], optax.GradientTransformation]:
     """The function from metaparameters to the update, to be called inside the compiled program."""
-    schedule = make_schedule(tuning.schedule)
-    optimizer = get_optimizer(tuning.optimizer.name)
+    rule, rate = tunables.optimizer.rule, tunables.schedule.rate
 
     def update(values: Metaparameters) -> optax.GradientTransformation:
-        return optax.chain(*regularize(values), optimizer.make(values, schedule))
+        return optax.chain(*regularize(values), rule(values, lambda step: rate(step, values)))
 
     return update
+
+
+def regularize(values: Metaparameters) -> tuple[optax.GradientTransformation, ...]:
+    """What happens to a gradient before the optimizer sees it: the L2 penalty's part is added, then it is clipped.
+
+    The penalty is half the squared norm of all parameters times ``l2_penalty`` (equation 4). A metaparameter that is
+    absent is off and costs nothing in the compiled program.
+    """
+    parts = []
+    if "l2_penalty" in values:
+        parts.append(optax.add_decayed_weights(values["l2_penalty"]))
+    if "gradient_clip_norm" in values:
+        parts.append(_clip_by_global_norm(values["gradient_clip_norm"]))
+    return tuple(parts)
+
+
+def _clip_by_global_norm(limit: jax.Array) -> optax.GradientTransformation:
+    """Gradients scaled to a norm of at most ``limit``; unlike optax's, also for ``inf``, which is off."""
+
+    def update(gradients: Params, state: optax.EmptyState, params: Params = None) -> tuple[Params, optax.EmptyState]:
+        del params
+        norm = optax.tree.norm(gradients)
+        scale = jnp.where(norm > limit, limit / norm, 1.0)
+        return jax.tree.map(lambda gradient: gradient * scale, gradients), state
+
+    return optax.GradientTransformation(lambda _: optax.EmptyState(), update)

@@ -137,21 +137,6 @@ Schedule = Callable[[jax.Array, Metaparameters], jax.Array]
 
 
 @dataclass(frozen=True)
-class Optimizer:
-    """An update rule whose metaparameters are array arguments.
-
-    ``defaults`` names every metaparameter with its value when it is neither searched nor fixed (None: it must be
-    one of the two). ``space`` is the default search space for a step budget. ``make`` is called inside the compiled
-    program.
-    """
-
-    name: str
-    defaults: Mapping[str, float | None]
-    space: Callable[[int], SearchSpace]
-    make: Callable[[Metaparameters, Schedule], optax.GradientTransformation]
-
-
-@dataclass(frozen=True)
 class Workload:
     """Everything that training needs. ``make_update`` is the optimizer with L2 penalty and gradient clipping."""
 

@@ -12,17 +12,16 @@ from flax import nnx
 from batchscale.errors import SpecError
 from batchscale.spec import WorkloadSpec
 from batchscale.workloads.datasets import dataset_facts, load_dataset
-from batchscale.workloads.losses import TASK_LOSSES
+from batchscale.workloads.losses import task_loss
 from batchscale.workloads.metrics import task_metrics
-from batchscale.workloads.models.build import Shape, build_model
-from batchscale.workloads.models.facts import check_fit, model_facts
+from batchscale.workloads.models import Shape, check_fit, find_model
 from batchscale.workloads.models.nnx_model import make_model
 from batchscale.workloads.tasks import Task
-from batchscale.workloads.tunables import find_tuning
+from batchscale.workloads.tunables import find_tunables
 from batchscale.workloads.update import make_update
 from batchscale.workloads.user.checks import check_shapes
 from batchscale.workloads.user.data import make_dataset
-from batchscale.workloads.user.registration import OwnWorkload, Values
+from batchscale.workloads.user.registration import UserWorkload, Values
 from batchscale.workloads.workload import (
     Batch,
     Dataset,
@@ -37,41 +36,41 @@ from batchscale.workloads.workload import (
 )
 
 
-def build_own(own: OwnWorkload, spec: WorkloadSpec, data_dir: Path | None) -> Workload:
+def build_user_workload(user: UserWorkload, spec: WorkloadSpec, data_dir: Path | None) -> Workload:
     """The workload of a registration.
 
     Raises:
         SpecError: A shape or type is not what the parts expect of each other; nothing has been compiled.
     """
-    task = own.task
-    if own.data is None:
-        dataset = load_dataset(own.dataset, spec.dataset_options, data_dir)
-        task = task or (dataset_facts(own.dataset, spec.dataset_options).task if own.loss is None else None)
+    task = user.task
+    if user.data is None:
+        dataset = load_dataset(user.dataset, spec.dataset_options, data_dir)
+        task = task or (dataset_facts(user.dataset, spec.dataset_options).task if user.loss is None else None)
     else:
-        dataset = make_dataset(own)
-    model, schedule = _model(own, spec, dataset, task)
-    loss, metrics = _measures(own, task)
-    check_shapes(own, dataset, model, loss, metrics, task)
-    tuning = find_tuning(spec, own.schedule or schedule, smoothing=own.loss is None)
-    return Workload(spec.name, dataset, model, loss, metrics, tuning.defaults, tuning.space, make_update(tuning))
+        dataset = make_dataset(user)
+    model, schedule = _model(user, spec, dataset, task)
+    loss, metrics = _measures(user, task)
+    check_shapes(user, dataset, model, loss, metrics, task)
+    tunables = find_tunables(spec, user.schedule or schedule, smoothing=user.loss is None)
+    return Workload(spec.name, dataset, model, loss, metrics, tunables.defaults, tunables.space, make_update(tunables))
 
 
-def _model(own: OwnWorkload, spec: WorkloadSpec, dataset: Dataset, task: Task | None) -> tuple[Model, str]:
-    make = own.make
+def _model(user: UserWorkload, spec: WorkloadSpec, dataset: Dataset, task: Task | None) -> tuple[Model, str]:
+    make = user.make
     if make is None:
-        facts = model_facts(own.model, spec.model_options)
+        facts = find_model(user.model, spec.model_options)
         if task is not None:
-            check_fit(facts, own.dataset, task, dataset.input_shape)
-        return build_model(facts, Shape(dataset.input_shape, dataset.num_outputs)), facts.schedule
+            check_fit(facts, user.dataset, task, dataset.input_shape)
+        return facts.for_data(Shape(dataset.input_shape, dataset.num_outputs, spec.dataset_options)), facts.schedule
     if spec.model_options:
-        raise SpecError(f"Workload {own.name}: its own model takes no options. Found {sorted(spec.model_options)}.")
+        raise SpecError(f"Workload {user.name}: its own model takes no options. Found {sorted(spec.model_options)}.")
     if isinstance(make, Model):
         return make, "constant"
     if isinstance(make, tuple):
-        return _pair(own, make), "constant"
+        return _pair(user, make), "constant"
     if not callable(make):
-        raise SpecError(f"Workload {own.name}: a model is a function of nnx.Rngs or a pair (init, apply).")
-    return make_model(own.model, _module_maker(make)), "constant"
+        raise SpecError(f"Workload {user.name}: a model is a function of nnx.Rngs or a pair (init, apply).")
+    return make_model(user.model, _module_maker(make)), "constant"
 
 
 def _module_maker(make: Callable[..., Any]) -> Callable[[nnx.Rngs], nnx.Module]:
@@ -83,9 +82,9 @@ def _module_maker(make: Callable[..., Any]) -> Callable[[nnx.Rngs], nnx.Module]:
     return lambda rngs: make(rngs)
 
 
-def _pair(own: OwnWorkload, pair: tuple[Any, ...]) -> Model:
+def _pair(user: UserWorkload, pair: tuple[Any, ...]) -> Model:
     if len(pair) != 2 or not all(callable(function) for function in pair):
-        raise SpecError(f"Workload {own.name}: a pair (init, apply) is two functions. Found {len(pair)} things.")
+        raise SpecError(f"Workload {user.name}: a pair (init, apply) is two functions. Found {len(pair)} things.")
     init, forward = pair
     takes = set(inspect.signature(forward).parameters) & {"train", "key"}
 
@@ -95,20 +94,20 @@ def _pair(own: OwnWorkload, pair: tuple[Any, ...]) -> Model:
         given = {"train": train, "key": key}
         return forward(params, inputs, **{name: given[name] for name in takes}), state
 
-    return Model(own.model, lambda key: (init(key), {}), apply)
+    return Model(user.model, lambda key: (init(key), {}), apply)
 
 
-def _measures(own: OwnWorkload, task: Task | None) -> tuple[Loss, tuple[Metric, ...]]:
-    if own.loss is None:
+def _measures(user: UserWorkload, task: Task | None) -> tuple[Loss, tuple[Metric, ...]]:
+    if user.loss is None:
         assert task is not None
-        loss, metrics = TASK_LOSSES[task], task_metrics(task)
+        loss, metrics = task_loss(task), task_metrics(task)
     else:
-        loss, metrics = _mean_loss(own.loss), (_mean_metric("loss", own.loss),)
-    if own.metrics is None:
+        loss, metrics = _mean_loss(user.loss), (_mean_metric("loss", user.loss),)
+    if user.metrics is None:
         return loss, metrics
-    if isinstance(own.metrics, Mapping):
-        return loss, tuple(_mean_metric(name, values) for name, values in own.metrics.items())
-    return loss, tuple(own.metrics)
+    if isinstance(user.metrics, Mapping):
+        return loss, tuple(_mean_metric(name, values) for name, values in user.metrics.items())
+    return loss, tuple(user.metrics)
 
 
 def _mean_loss(values: Values) -> Loss:

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 from batchscale.errors import SpecError, one_line
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.user.data import sample_batch
-from batchscale.workloads.user.registration import OwnWorkload
+from batchscale.workloads.user.registration import UserWorkload
 from batchscale.workloads.workload import Batch, Dataset, Loss, Metric, Model
 
 
 def check_shapes(
-    own: OwnWorkload, dataset: Dataset, model: Model, loss: Loss, metrics: tuple[Metric, ...], task: Task | None
+    user: UserWorkload, dataset: Dataset, model: Model, loss: Loss, metrics: tuple[Metric, ...], task: Task | None
 ) -> None:
     """Raises SpecError if model, loss or metrics do not fit the data; traces them on shapes, compiles nothing."""
     stored = sample_batch(dataset.splits["train"])
@@ -27,18 +27,18 @@ def check_shapes(
         params, state = model.init(key)
         return model.apply(params, state, inputs, train=True, key=key)[0]
 
-    outputs = _traced(f"Workload {own.name}: the model fails on {shown}", outputs_of, key, inputs)
+    outputs = _traced(f"Workload {user.name}: the model fails on {shown}", outputs_of, key, inputs)
     if task is not None:
-        _check_task(own.name, task, batch, outputs, dataset.num_outputs)
+        _check_task(user.name, task, batch, outputs, dataset.num_outputs)
     size = jax.eval_shape(lambda: jnp.ones(inputs.shape[:1], jnp.float32))
 
-    where = f"Workload {own.name}: loss or metrics fail on outputs {outputs.dtype}{list(outputs.shape)}"
-    given = own.metrics if isinstance(own.metrics, Mapping) else {}
-    for name, values in {**given, **({} if own.loss is None else {"the loss": own.loss})}.items():
+    where = f"Workload {user.name}: loss or metrics fail on outputs {outputs.dtype}{list(outputs.shape)}"
+    given = user.metrics if isinstance(user.metrics, Mapping) else {}
+    for name, values in {**given, **({} if user.loss is None else {"the loss": user.loss})}.items():
         found = _traced(where, values, outputs, batch)
         if found.shape[:1] != inputs.shape[:1] or not jnp.issubdtype(found.dtype, jnp.floating):
             raise SpecError(
-                f"Workload {own.name}: {name} must give a floating number per example (of {inputs.shape[0]}). "
+                f"Workload {user.name}: {name} must give a floating number per example (of {inputs.shape[0]}). "
                 f"Found {found.dtype} of shape {found.shape}."
             )
 

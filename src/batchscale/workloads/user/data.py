@@ -10,27 +10,29 @@ from numpy.typing import NDArray
 
 from batchscale.errors import SpecError, one_line
 from batchscale.workloads.tasks import Task
-from batchscale.workloads.user.registration import OwnWorkload
+from batchscale.workloads.user.registration import UserWorkload
 from batchscale.workloads.workload import ArraySplit, Dataset, IndexedSplit, SampledSplit, Split
 
 _NARROW = {"float64": np.float32, "int64": np.int32, "uint64": np.uint32}
 _SAMPLE = 4
 
 
-def make_dataset(own: OwnWorkload) -> Dataset:
+def make_dataset(user: UserWorkload) -> Dataset:
     """The data set of a registration that brings its own data."""
-    assert own.data is not None
-    splits = {name: _make_split(own.name, name, split) for name, split in own.data.items()}
-    prepare = own.prepare or dict
+    assert user.data is not None
+    splits = {name: _make_split(user.name, name, split) for name, split in user.data.items()}
+    prepare = user.prepare or dict
     examples = {name: sample_batch(split) for name, split in splits.items()}
     try:
         shapes = {name: jax.eval_shape(prepare, batch) for name, batch in examples.items()}
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise SpecError(f"Workload {own.name}: prepare fails on a batch of its data: {one_line(error, 300)}") from error
-    _check_alike(own.name, shapes)
+        raise SpecError(
+            f"Workload {user.name}: prepare fails on a batch of its data: {one_line(error, 300)}"
+        ) from error
+    _check_alike(user.name, shapes)
     train = shapes["train"]
     shape, dtype = train["inputs"].shape[1:], train["inputs"].dtype
-    return Dataset(own.dataset, splits, prepare, shape, dtype, own.num_outputs or _num_outputs(own, splits["train"]))
+    return Dataset(user.dataset, splits, prepare, shape, dtype, user.num_outputs or _num_outputs(user, splits["train"]))
 
 
 def sample_batch(split: Split, count: int = _SAMPLE) -> Mapping[str, Any]:
@@ -86,10 +88,10 @@ def _check_alike(workload: str, shapes: Mapping[str, Any]) -> None:
                 )
 
 
-def _num_outputs(own: OwnWorkload, train: Split) -> int:
+def _num_outputs(user: UserWorkload, train: Split) -> int:
     if not isinstance(train, ArraySplit):
-        raise SpecError(f"Workload {own.name}: give num_outputs; data that is not in memory does not say.")
+        raise SpecError(f"Workload {user.name}: give num_outputs; data that is not in memory does not say.")
     labels = train.arrays["labels"]
-    if own.task is Task.MULTILABEL:
+    if user.task is Task.MULTILABEL:
         return int(labels.shape[-1])
     return int(labels.max()) + 1 if labels.dtype.kind in "iu" else 1

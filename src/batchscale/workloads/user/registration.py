@@ -16,17 +16,18 @@ import numpy as np
 from batchscale.errors import BatchscaleError, SpecError, one_line, suggest_names
 from batchscale.spec import WorkloadName
 from batchscale.workloads.datasets import dataset_names
+from batchscale.workloads.extension import has_registered_part
 from batchscale.workloads.tasks import Task
 
 Values = Callable[[Any, Mapping[str, Any]], Any]
 """(outputs, batch) → one value per example (or token)."""
 
-OWN_TASKS = (Task.CLASSIFICATION, Task.MULTILABEL, Task.LANGUAGE)
+USER_TASKS = (Task.CLASSIFICATION, Task.MULTILABEL, Task.LANGUAGE)
 
 
 @dataclass(frozen=True)
-class OwnWorkload:
-    """A registration, as it was given; ``source`` is the file that made it, None for a program's own."""
+class UserWorkload:
+    """A registration, as it was given; ``file`` is the one that made it, None for a program's."""
 
     dataset: str
     model: str
@@ -38,7 +39,7 @@ class OwnWorkload:
     num_outputs: int | None = None
     prepare: Callable[[Any], Any] | None = None
     schedule: str | None = None
-    source: Path | None = field(default=None, compare=False)
+    file: Path | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -46,9 +47,9 @@ class OwnWorkload:
         return f"{self.dataset}/{self.model}"
 
 
-_REGISTERED: dict[tuple[str, str], OwnWorkload] = {}
+_REGISTERED: dict[tuple[str, str], UserWorkload] = {}
 _LOADED: dict[Path, int] = {}
-_SOURCE: ContextVar[Path | None] = ContextVar("source", default=None)
+_FILE: ContextVar[Path | None] = ContextVar("file", default=None)
 
 
 def register_workload(
@@ -86,7 +87,7 @@ def register_workload(
     """
     dataset, _, model_name = name.rpartition("/")
     WorkloadName(dataset, model_name, "sgd")  # checks both names
-    own = OwnWorkload(
+    user = UserWorkload(
         dataset,
         model_name,
         None if data is None else {split: _read(f"Workload {name}, split {split}", data[split]) for split in data},
@@ -97,34 +98,34 @@ def register_workload(
         num_outputs,
         prepare,
         schedule,
-        _SOURCE.get(),
+        _FILE.get(),
     )
-    _check(own)
+    _check(user)
     earlier = _REGISTERED.get((dataset, model_name))
-    if earlier is not None and earlier.source is not None and earlier.source == own.source:
-        raise SpecError(f"{own.source} registers the workload '{name}' twice; give the second another name.")
-    _REGISTERED[dataset, model_name] = own
+    if earlier is not None and earlier.file is not None and earlier.file == user.file:
+        raise SpecError(f"{user.file} registers the workload '{name}' twice; give the second another name.")
+    _REGISTERED[dataset, model_name] = user
 
 
-def find_own(name: WorkloadName, file: Path | None) -> OwnWorkload | None:
-    """The registration of this data set and model, after the experiment's own file has been run; None: built in."""
+def find_user_workload(name: WorkloadName, file: Path | None) -> UserWorkload | None:
+    """The registration of this data set and model, after the experiment's own file has been run; None: of parts.
+
+    A file may register parts with ``register`` instead of a whole workload.
+    """
     if file is None:
         return _REGISTERED.get((name.dataset, name.model))
-    load_own_file(file)
+    load_user_file(file)
     found = _REGISTERED.get((name.dataset, name.model))
-    if found is None or found.source != file.resolve():
-        valid = [own.name for own in _REGISTERED.values() if own.source == file.resolve()]
+    if found is None and has_registered_part(name):
+        return None
+    if found is None or found.file != file.resolve():
+        valid = [user.name for user in _REGISTERED.values() if user.file == file.resolve()]
         wanted = f"{name.dataset}/{name.model}"
         raise SpecError(f"{file} does not register the workload '{wanted}'; {suggest_names(wanted, valid)}")
     return found
 
 
-def own_workloads() -> tuple[OwnWorkload, ...]:
-    """Everything that is registered, in order of name."""
-    return tuple(_REGISTERED[key] for key in sorted(_REGISTERED))
-
-
-def load_own_file(file: Path) -> None:
+def load_user_file(file: Path) -> None:
     """Runs a Python file that registers workloads; not again while the file stays as it is."""
     path = file.resolve()
     if not path.is_file():
@@ -132,12 +133,12 @@ def load_own_file(file: Path) -> None:
     changed = path.stat().st_mtime_ns
     if _LOADED.get(path) == changed:
         return
-    for key in [key for key, own in _REGISTERED.items() if own.source == path]:
+    for key in [key for key, user in _REGISTERED.items() if user.file == path]:
         del _REGISTERED[key]
-    found = importlib.util.spec_from_file_location(f"batchscale_own_{path.stem}", path)
+    found = importlib.util.spec_from_file_location(f"batchscale_user_{path.stem}", path)
     if found is None or found.loader is None:
         raise SpecError(f"workload.file must be a Python file (.py). Found {file}.")
-    token = _SOURCE.set(path)
+    token = _FILE.set(path)
     try:
         found.loader.exec_module(importlib.util.module_from_spec(found))
     except BatchscaleError:
@@ -147,7 +148,7 @@ def load_own_file(file: Path) -> None:
         line = max((frame.lineno or 0 for frame in frames if frame.filename == str(path)), default=0)
         raise SpecError(f"{file} fails at line {line}: {type(error).__name__}: {one_line(error, 300)}") from error
     finally:
-        _SOURCE.reset(token)
+        _FILE.reset(token)
     _LOADED[path] = changed
 
 
@@ -167,21 +168,21 @@ def _read(where: str, given: Any) -> Any:
 def _task(name: str, task: str | None) -> Task | None:
     if task is None:
         return None
-    valid = [str(one) for one in OWN_TASKS]
+    valid = [str(one) for one in USER_TASKS]
     if task not in valid:
         raise SpecError(f"Workload {name}: task is one of {', '.join(valid)}. Found {one_line(repr(task))}.")
     return Task(task)
 
 
-def _check(own: OwnWorkload) -> None:
-    name = own.name
-    if own.data is None and own.make is None:
+def _check(user: UserWorkload) -> None:
+    name = user.name
+    if user.data is None and user.make is None:
         raise SpecError(f"Workload {name}: give data, a model, or both; what is built in needs no registration.")
-    if own.data is None and own.dataset not in dataset_names():
-        raise SpecError(f"Workload {name}: without data the data set must be a built-in one. Found '{own.dataset}'.")
-    if own.data is not None and not {"train", "val"} <= set(own.data):
-        raise SpecError(f"Workload {name}: data has the splits 'train' and 'val'. Found {one_line(sorted(own.data))}.")
-    if own.task is not None and own.loss is not None:
+    if user.data is None and user.dataset not in dataset_names():
+        raise SpecError(f"Workload {name}: without data the data set must be a built-in one. Found '{user.dataset}'.")
+    if user.data is not None and not {"train", "val"} <= set(user.data):
+        raise SpecError(f"Workload {name}: data has the splits 'train' and 'val'. Found {one_line(sorted(user.data))}.")
+    if user.task is not None and user.loss is not None:
         raise SpecError(f"Workload {name}: give a task, which brings its loss, or a loss, not both.")
-    if own.task is None and own.loss is None and own.data is not None:
-        raise SpecError(f"Workload {name}: own data needs a task ({', '.join(map(str, OWN_TASKS))}) or a loss.")
+    if user.task is None and user.loss is None and user.data is not None:
+        raise SpecError(f"Workload {name}: own data needs a task ({', '.join(map(str, USER_TASKS))}) or a loss.")

@@ -51,7 +51,7 @@ def read_imagenet_splits(name: str, folder: Path | None, options: ImageNetOption
         DataError: The files do not make a data set, or are not the official ones where those were asked for.
     """
     train, val = _read_encoded(folder, options)
-    if not options.own_files and (len(train.labels), len(train.classes)) != (NUM_OFFICIAL, NUM_CLASSES):
+    if not options.names_files and (len(train.labels), len(train.classes)) != (NUM_OFFICIAL, NUM_CLASSES):
         raise DataError(
             f"ImageNet has {NUM_OFFICIAL:,} training images of {NUM_CLASSES:,} classes. {folder} holds "
             f"{len(train.labels):,} of {len(train.classes):,}. To train on it as it is, "
@@ -121,7 +121,7 @@ def _read_encoded(folder: Path | None, options: ImageNetOptions) -> tuple[Classe
 def _facts(name: str, options: ImageNetOptions) -> DatasetFacts:
     """ImageNet or a subset. How many images half of the classes have is known only with the files."""
     shape = (options.image_size, options.image_size, 3)
-    if options.own_files:
+    if options.names_files:
         splits, num_classes = read_imagenet_splits(name, named_folder("imagenet", options.path), options)
         return DatasetFacts(name, Task.CLASSIFICATION, len(splits["train"].indices), num_classes, shape)
     if name == HALF_CLASSES:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def _facts(name: str, options: OpenImagesOptions) -> DatasetFacts:
     """Open Images; with another threshold for trainable classes its sizes are known only with the files."""
     shape = (options.image_size, options.image_size, 3)
-    if options.own_files:
+    if options.names_files:
         splits, classes = read_open_images(named_folder(name, options.path), options)
         return DatasetFacts(name, Task.MULTILABEL, len(splits["train"].indices), len(classes), shape)
     if options.min_positives != MIN_POSITIVES:

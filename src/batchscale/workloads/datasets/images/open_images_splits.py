@@ -55,7 +55,7 @@ def read_open_images(
         if not len(part.indices):
             raise DataError(f"No image of the split {split!r} shows one of the {len(classes)} trainable classes.")
     count = len(splits["train"].indices)
-    official = not options.own_files and options.min_positives == MIN_POSITIVES
+    official = not options.names_files and options.min_positives == MIN_POSITIVES
     if official and (count, len(classes)) != (NUM_TRAIN, NUM_CLASSES):
         raise DataError(
             f"Open Images v4 has {NUM_TRAIN:,} training images of {NUM_CLASSES:,} trainable classes. {folder} holds "

@@ -56,7 +56,7 @@ class ImageOptions(NoOptions):
         return Crop.scaled(self.image_size, self.resize_min, self.resize_max)
 
     @property
-    def own_files(self) -> bool:
+    def names_files(self) -> bool:
         """Whether the user names the files, so that sizes follow from them and not from the publisher."""
         return self.path is not None or self.hf is not None
 

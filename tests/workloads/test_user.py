@@ -16,14 +16,14 @@ from batchscale.workloads.catalogue import workload_facts
 from batchscale.workloads.metrics import task_metrics
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.tasks import Task
-from batchscale.workloads.user import registration as own
+from batchscale.workloads.user import registration
 from batchscale.workloads.workload import Metric, Model, SampledSplit
 
 
 @pytest.fixture(autouse=True)
 def empty_registry(monkeypatch):
-    monkeypatch.setattr(own, "_REGISTERED", {})
-    monkeypatch.setattr(own, "_LOADED", {})
+    monkeypatch.setattr(registration, "_REGISTERED", {})
+    monkeypatch.setattr(registration, "_LOADED", {})
 
 
 def split(count=6, width=3, classes=2, seed=0):
@@ -249,9 +249,9 @@ def test_a_file_registers_and_is_run_again_only_when_it_changes(tmp_path):
     path.write_text(BODY)
     spec = file_spec(path, "mine/fc_4/sgd")
     assert get_workload(spec).dataset.num_outputs == 2
-    first = own.own_workloads()[0]
+    first = registration.find_user_workload(spec.name, path)
     workload_facts(spec)
-    assert own.own_workloads()[0] is first
+    assert registration.find_user_workload(spec.name, path) is first
     path.write_text(BODY.replace("num_outputs=2", "num_outputs=5"))
     os.utime(path, ns=(1, 1))
     assert get_workload(spec).dataset.num_outputs == 5

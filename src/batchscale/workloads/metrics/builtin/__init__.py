@@ -1,0 +1,1 @@
+"""The metrics that come with batchscale, one module each."""

@@ -1,0 +1,33 @@
+"""The exact loss of the noisy quadratic model, ``½ Σ h θ²``, without noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from batchscale.spec import Options
+from batchscale.workloads.metrics.declaration import MetricDeclaration
+from batchscale.workloads.noisy_quadratic import parse_problem
+from batchscale.workloads.tasks import Task
+
+if TYPE_CHECKING:
+    import jax
+
+    from batchscale.workloads.metrics.declaration import Measure, Value
+    from batchscale.workloads.workload import Batch
+
+
+def _make(task: Task, dataset_options: Options) -> tuple[Measure, Value]:
+    from batchscale.workloads.losses import exact_quadratic
+    from batchscale.workloads.metrics.means import ratio
+
+    del task
+    problem = parse_problem(dataset_options)
+
+    def measure(outputs: jax.Array, batch: Batch, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+        del batch
+        return (weights * exact_quadratic(outputs, problem)).sum(), weights.sum()
+
+    return measure, ratio
+
+
+LOSS = MetricDeclaration("loss", False, (Task.QUADRATIC,), _make, trained_on=True)

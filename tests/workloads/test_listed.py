@@ -1,0 +1,22 @@
+import math
+
+import jax
+import pytest
+
+from batchscale.spec import WorkloadName
+from batchscale.workloads.datasets import dataset_facts
+from batchscale.workloads.listed import MORE_WORKLOADS, PAPER_WORKLOADS
+from batchscale.workloads.models import Shape, find_model
+
+LISTED = {**PAPER_WORKLOADS, **MORE_WORKLOADS}
+QUICK = ("mnist/fc_1024/", "mnist/simple_cnn_base/sgd", "cifar_10/resnet_8/sgd", "digits/fc_64/", "noisy_quadratic/")
+MARKED = [pytest.param(name, marks=[] if name.startswith(QUICK) else pytest.mark.slow) for name in LISTED]
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_the_listed_number_of_parameters_is_the_models_own(name):
+    workload = WorkloadName.parse(name)
+    facts = dataset_facts(workload.dataset, {})
+    built = find_model(workload.model, {}).for_data(Shape(facts.input_shape, facts.num_outputs))
+    params, _ = jax.eval_shape(built.init, jax.random.key(0))
+    assert LISTED[name] == sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
