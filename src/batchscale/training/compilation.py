@@ -17,12 +17,13 @@ from batchscale.workloads.cache import cache_folder
 _COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
 _MISS_EVENT = "/jax/compilation_cache/cache_misses"
 MAX_CACHE_BYTES = 4 * 2**30
+CPU_FACTS = Path("/proc/cpuinfo")
 
 
 def machine_id() -> str:
     """A short name of the processor and JAX version: compiled code and measured choices hold for it alone."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = CPU_FACTS.read_text().splitlines()
         cpu = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
     except OSError:
         cpu = [platform.processor()]
