@@ -61,7 +61,13 @@ def test_summary_and_check_take_a_tree_a_table_and_an_archive_alike(
     run("import", archive, "--out", tmp_path / "table")
     outputs = {run(command, place, "--json").stdout for place in (tree, tmp_path / "table", archive)}
     assert len(outputs) == 1
-    assert json.loads(outputs.pop()) is not None
+    found = json.loads(outputs.pop())
+    study = {"dataset": "g/d", "model": "m", "optimizer": "o", "batch_size": 8, "complete": 1, "infeasible": 1}
+    if command == "check":
+        assert found == []
+    else:
+        assert study.items() <= found["studies"][0].items()
+        assert found["totals"] == {"studies": 1, "trials": 2, "measurements": 2}
 
 
 def test_export_writes_the_tree_back(archive: Path, tree: Path, tmp_path: Path) -> None:

@@ -501,7 +501,9 @@ def test_the_folder_keeps_the_experiment_it_was_made_with(tmp_path):
 
 def test_the_fake_reaches_its_goal_where_its_formula_says(tmp_path):
     run_fake(tmp_path, rule=StopRule.GOAL, batch_sizes=BatchSizes((1,)))
-    for trial in read_values(tmp_path).values():
+    trials = read_values(tmp_path).values()
+    assert trials
+    for trial in trials:
         rate = trial["parameters"]["learning_rate"]
         expected = next((s for s in range(0, 201, 10) if error_at(rate, s) < 0.2), 200)
         assert trial["steps"] == expected

@@ -1,8 +1,10 @@
 """What is compiled, and when."""
 
+import re
 import subprocess
 import sys
 
+from batchscale import machine
 from batchscale.training.compilation import compile_count, machine_id
 from batchscale.training.study_engine import TrialTask
 from batchscale.workloads.cache import cache_folder
@@ -40,5 +42,16 @@ def test_importing_the_engine_configures_nothing():
     subprocess.run([sys.executable, "-c", code], check=True, env={"PATH": "/usr/bin", "PYTHONPATH": ":".join(sys.path)})
 
 
-def test_the_machine_has_one_name():
-    assert machine_id() == machine_id()
+def test_the_name_of_a_machine_follows_its_processor_and_jax_and_not_its_load(monkeypatch, tmp_path):
+    def named(text: str) -> str:
+        (tmp_path / "cpuinfo").write_text(text)
+        return machine_id()
+
+    monkeypatch.setattr(machine, "CPU_INFO", tmp_path / "cpuinfo")
+    one = named("model name\t: A\nflags\t: avx2\ncpu MHz\t: 2400\n")
+    assert re.fullmatch("[0-9a-f]{12}", one)
+    assert named("cpu MHz\t: 800\nmodel name\t: A\nflags\t: avx2\nmodel name\t: A\nflags\t: avx2\n") == one
+    assert named("model name\t: A\nflags\t: avx2 avx512f\n") != one
+    assert named("model name\t: B\nflags\t: avx2\n") != one
+    monkeypatch.setattr("jax.__version__", "0.0.0")
+    assert named("model name\t: A\nflags\t: avx2\n") != one

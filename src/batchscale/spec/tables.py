@@ -23,7 +23,10 @@ class _Table(BaseModel):
 
 
 class WorkloadTable(_Table):
-    """What is trained. `batchscale workloads` lists the names; [Workloads](workloads.md) and [Data sets](data.md) the options."""
+    """What is trained. `batchscale workloads` lists the names.
+
+    [Workloads](workloads.md) and [Data sets](data.md) have the options.
+    """
 
     dataset: Name
     """The data set."""
@@ -113,13 +116,13 @@ class ExperimentTable(_Table):
     goal: Annotated[Any, WithJsonSchema({"type": "string"})]
     """What to reach: a metric of `train`, `val` or `test`, `<` (or `>` for a metric to maximise), a number."""
     batch_sizes: Annotated[Any, WithJsonSchema({"type": "array", "items": {}})] = None
-    """Whole numbers, ranges (`"1..4096"`: powers of two; `"2..8192 by 4"`), `"full"` (the training set); or one range."""
+    """Whole numbers, ranges (`"1..4096"`: powers of two; `"2..8192 by 4"`), `"full"` for all examples; or one range."""
     trials: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """The non-divergent trials of every search."""
     stop: Literal["budget", "goal", "race"] = StopRule.RACE.value
     """When a trial ends: at its budget, at the goal, or as soon as it can no longer be among the first to reach it."""
     finishers: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """How many trials must have reached the goal before a race ends; at most `trials`. Five tell how sure a point is."""
+    """How many trials must have reached the goal before a race ends; at most `trials`. Five tell how sure it is."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """What every random choice of the experiment follows from."""
     metrics: list[Name] | None = None

@@ -1,5 +1,8 @@
 """The row form of a convolution against XLA's own, forward and backward; pooling against ``reduce_window``."""
 
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,9 +13,12 @@ from batchscale.workloads.models.architectures.resnet_50 import _overlapping_max
 from batchscale.workloads.models.layers import conv
 from batchscale.workloads.models.layers.conv import Conv, convolve, convolve_by_rows, convolve_natively, max_pool
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from generated import cheap_jit
+
 
 def draw(*shape, seed=0):
-    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
 CASES = [
@@ -30,7 +36,7 @@ CASES = [
 def test_the_row_form_equals_the_native_convolution_and_its_gradients(shape, size, stride, padding):
     images, kernel = draw(*shape), draw(size, size, shape[-1], 4, seed=1)
 
-    @jax.jit
+    @cheap_jit
     def both(images, kernel):
         results = []
         for form in (convolve_by_rows, convolve_natively):
@@ -50,18 +56,23 @@ def test_blocks_of_images_equal_the_native_convolution_and_its_gradients(count, 
     each = 4 * (9 * 7 * 3 * 3 + 9 * 7 * 4)
     monkeypatch.setattr(conv, "_BLOCK_BYTES", images_per_block * each)
     assert conv._block_size(images, kernel, 1, "SAME") == images_per_block
-    results = []
-    for form in (conv.convolve_in_blocks, convolve_natively):
-        value, pullback = jax.vjp(lambda i, k, form=form: form(i, k, 1, "SAME"), images, kernel)
-        results.append((value, *pullback(jnp.cos(value))))
-    for found, expected in zip(*results, strict=True):
+
+    @cheap_jit
+    def both(images, kernel):
+        results = []
+        for form in (conv.convolve_in_blocks, convolve_natively):
+            value, pullback = jax.vjp(lambda i, k, form=form: form(i, k, 1, "SAME"), images, kernel)
+            results.append((value, *pullback(jnp.cos(value))))
+        return results
+
+    for found, expected in zip(*both(images, kernel), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)  # sums of up to 500 float32 products
 
 
 def test_a_population_of_kernels_equals_each_alone():
     images, kernels = draw(2, 6, 6, 2), draw(3, 3, 3, 2, 4, seed=1)
-    together = jax.jit(jax.vmap(lambda kernel: convolve(images, kernel)))(kernels)
-    alone = jax.jit(lambda kernel: convolve(images, kernel))
+    together = cheap_jit(jax.vmap(lambda kernel: convolve(images, kernel)))(kernels)
+    alone = cheap_jit(lambda kernel: convolve(images, kernel))
     for index in range(3):
         np.testing.assert_allclose(together[index], alone(kernels[index]), rtol=1e-5, atol=1e-5)
 
@@ -75,10 +86,10 @@ def test_the_form_follows_the_backend(monkeypatch):
 
 def test_a_layer_computes_in_the_type_it_was_given_and_keeps_float32_parameters():
     layer = Conv(2, 3, 3, dtype=jnp.dtype("bfloat16"), rngs=nnx.Rngs(0))
-    assert layer(draw(1, 4, 4, 2)).dtype == jnp.bfloat16
+    assert jax.eval_shape(layer, draw(1, 4, 4, 2)).dtype == jnp.bfloat16
     assert layer.kernel[...].dtype == jnp.float32
     follows = Conv(2, 3, 3, rngs=nnx.Rngs(0))
-    assert follows(draw(1, 4, 4, 2)).dtype == jnp.float32
+    assert jax.eval_shape(follows, draw(1, 4, 4, 2)).dtype == jnp.float32
 
 
 def windows(images, size, padding):
@@ -88,7 +99,7 @@ def windows(images, size, padding):
 @pytest.mark.parametrize("shape", [(2, 4, 6, 3), (1, 5, 7, 2), (2, 1, 4, 1)])
 @pytest.mark.parametrize(("ours", "size", "padding"), [(max_pool, 2, "VALID"), (_overlapping_max_pool, 3, "SAME")])
 def test_pooling_and_its_gradient_equal_the_window_form_where_no_values_tie(shape, ours, size, padding):
-    @jax.jit
+    @cheap_jit
     def both(images):
         results = []
         for form in (ours, lambda x: windows(x, size, padding)):
@@ -102,10 +113,12 @@ def test_pooling_and_its_gradient_equal_the_window_form_where_no_values_tie(shap
 
 
 def test_ties_after_relu_pass_no_gradient():
-    flat = jnp.full((1, 2, 2, 1), -1.0)
-    np.testing.assert_array_equal(jax.grad(lambda x: max_pool(jax.nn.relu(x)).sum())(flat), np.zeros((1, 2, 2, 1)))
+    flat = np.full((1, 2, 2, 1), -1.0, np.float32)
+    gradient = cheap_jit(jax.grad(lambda x: max_pool(jax.nn.relu(x)).sum()))(flat)
+    np.testing.assert_array_equal(gradient, np.zeros((1, 2, 2, 1)))
 
 
 def test_a_tie_shares_the_gradient():
-    equal = jnp.ones((1, 2, 2, 1))
-    np.testing.assert_allclose(jax.grad(lambda x: max_pool(x).sum())(equal), np.full((1, 2, 2, 1), 0.25))
+    equal = np.ones((1, 2, 2, 1), np.float32)
+    gradient = cheap_jit(jax.grad(lambda x: max_pool(x).sum()))(equal)
+    np.testing.assert_allclose(gradient, np.full((1, 2, 2, 1), 0.25))
