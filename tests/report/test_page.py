@@ -18,7 +18,8 @@ from batchscale.spec import WorkloadName
 
 PARTS = (
     "The question.", "times the examples", "The curve", "The best metaparameters", "How the trials went",
-    "What to trust less", "How it was run", "range of learning rate", "x86_64", "How to reproduce and cite it", "@article",
+    "What to trust less", "How it was run", "range of learning rate", "x86_64",
+    "How to reproduce and cite it", "@article",
 )  # fmt: skip
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 FIRST = ("goal_never_reached", "hostile_names", "nan_metrics", "one_batch_size", "one_trial", "thousand_trials")

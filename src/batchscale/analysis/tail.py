@@ -26,6 +26,7 @@ EXPONENTS = np.geomspace(0.35, 8.0, 10)
 
 _OFFSETS = np.linspace(-7.0, 5.0, 61)  # log distance of the lower end from t(1), in units of t(k) - t(1)
 _FARTHEST = 20.0  # two finishers can say "anything", which must stay a number
+_QUANTILES = 4096
 _BETWEEN = np.linspace(0.0, 1.0, 11)[:-1]
 
 
@@ -134,8 +135,6 @@ def _replace(out: Array, where: Array, share: Array, ordered: Array) -> None:
 
 def _tail_draws(logs: Array, trials: int, weights: Array, draws: int, rng: np.random.Generator) -> Array:
     """Draws of log θ under the Weibull tail."""
-    from scipy.special import gammaincinv
-
     known, width = len(logs), logs[-1] - logs[0]
     if width <= 0:
         return np.full(draws, logs[0])
@@ -146,8 +145,16 @@ def _tail_draws(logs: Array, trials: int, weights: Array, draws: int, rng: np.ra
     cell = np.searchsorted(chance, even[0] * chance[-1])
     which, end = np.divmod(np.minimum(cell, chance.size - 1), len(_OFFSETS))
     gap = np.exp(_OFFSETS[end] + (even[1] - 0.5) * (_OFFSETS[1] - _OFFSETS[0]))
-    level = math.log(2) / trials * total[which, end] / gammaincinv(known, even[2])
+    level = math.log(2) / trials * total[which, end] / _gamma_quantiles(known)[(even[2] * _QUANTILES).astype(int)]
     return np.asarray(logs[0] + width * ((1 + gap) * level ** (1 / EXPONENTS[which]) - gap))
+
+
+@lru_cache(maxsize=LOWEST)
+def _gamma_quantiles(known: int) -> Array:
+    """Quantiles of a gamma law at so many even levels: looked up, since inverting it anew would be all the cost."""
+    from scipy.special import gammaincinv
+
+    return np.asarray(gammaincinv(known, (np.arange(_QUANTILES) + 0.5) / _QUANTILES))
 
 
 def _even(draws: int, rng: np.random.Generator) -> Array:
