@@ -1,7 +1,11 @@
+import math
+
+import polars as pl
 import pytest
 from build_records import METRIC, SPACE, curve_studies, make_records
 
-from batchscale.analysis import analyze, analyze_points, compare, normalise
+from batchscale.analysis import Estimate, analyze, analyze_points, compare, normalise
+from batchscale.analysis.comparison import ratio_of
 from batchscale.errors import AnalysisError
 from batchscale.spec import Goal, WorkloadName
 
@@ -46,11 +50,36 @@ def test_curves_are_normalised_at_the_smallest_batch_size_they_share():
         normalise(curves, at=3)
 
 
-def test_bare_points_compare_without_an_interval():
+def test_bare_points_compare_with_an_interval_of_their_residuals():
     points = {name: analyze_points(answer.curve.select("batch_size", "steps")) for name, answer in answers().items()}
     row = compare(points).table.row(1, named=True)
     assert row["ratio"] == pytest.approx(16, rel=0.01)
-    assert row["ratio_low"] is None
+    assert row["ratio_low"] <= 16 <= row["ratio_high"]
+
+
+def test_ratios_need_no_common_batch_size():
+    laws = {"one": ([1, 4, 16, 64, 256], 16), "other": ([2, 8, 32, 128, 512], 64)}
+    one, other = (
+        analyze_points(pl.DataFrame({"batch_size": sizes, "steps": [100 * (1 + critical / b) for b in sizes]}))
+        for sizes, critical in laws.values()
+    )
+    result = compare({"one": one, "other": other})
+    assert result.table["ratio"][1] == pytest.approx(4, rel=1e-3)
+    assert result.overlay.is_empty()
+    with pytest.raises(AnalysisError, match="not 4"):
+        compare({"one": one, "other": other}, normalise_at=4)
+
+
+def test_the_ratio_of_two_estimates_adds_their_distances_in_quadrature():
+    # Log-normal estimates with known errors: the closed form is exp(log ratio ± z sqrt(a² + b²)).
+    one, other = (
+        Estimate(8.0, 8 / math.exp(0.3), 8 * math.exp(0.3)),
+        Estimate(2.0, 2 / math.exp(0.4), 2 * math.exp(0.4)),
+    )
+    ratio = ratio_of(one, other)
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((4, 4 / math.exp(0.5), 4 * math.exp(0.5)))
+    assert ratio_of(Estimate(8.0, 4.0, None), other).high is None
+    assert ratio_of(Estimate(None, 4.0, None), other).value is None
 
 
 def test_studies_at_an_edge_or_searched_again_are_noted():

@@ -24,7 +24,11 @@ def test_a_byte_order_mark_blank_lines_and_spaces_are_no_matter(read):
 
 
 def test_an_empty_cell_of_steps_is_a_batch_size_that_did_not_reach(read):
-    assert read("batch_size,steps\n1,10\n2,\n").rows() == [(1.0, 10.0)]
+    assert read("batch_size,steps\n1,10\n2,\n").rows() == [(1.0, 10.0), (2.0, None)]
+
+
+def test_a_batch_size_may_stand_in_several_rows_one_per_run(read):
+    assert read("batch_size,steps\n2,6\n1,10\n2,5\n").rows() == [(1.0, 10.0), (2.0, 5.0), (2.0, 6.0)]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +45,6 @@ def test_an_empty_cell_of_steps_is_a_batch_size_that_did_not_reach(read):
         ("batch_size,steps\n0,5\n", "batch_size is a positive number"),
         ("batch_size,steps\n-2,5\n", "batch_size is a positive number"),
         ("batch_size,steps\n1.5,5\n", "batch_size is a whole number"),
-        ("batch_size,steps\n2,5\n2,6\n", "line 3: a batch size stands once"),
         (b"batch_size,steps\n\xff\xfe,5\n", "UTF-8"),
         (b"\x00\x01\x02", "must name the columns"),
         ('batch_size,steps\n"1,5\n', "not a line of CSV"),

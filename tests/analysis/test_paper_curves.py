@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from batchscale.analysis import Family, regimes
+from batchscale.analysis import Family, find_regimes
 
 POINTS = pl.read_csv(Path(__file__).parents[1] / "golden" / "paper_curves.csv")
 
@@ -32,13 +32,13 @@ def curve(figure, dataset, model, panel=None):
 
 @pytest.mark.parametrize("workload", FIGURE_1)
 def test_the_nine_curves_of_figure_1_give_back_their_regimes(workload):
-    found = regimes(curve("fig1", *workload), baseline="first")
+    found = find_regimes(curve("fig1", *workload), baseline="first")
     answer = (found.perfect_scaling_end, found.max_useful_batch_size, found.max_useful_reached)
     assert answer == FIGURE_1[workload]
 
 
 def test_the_boundaries_lie_in_the_ranges_of_section_5():
-    found = [regimes(curve("fig1", *workload), baseline="first") for workload in FIGURE_1]
+    found = [find_regimes(curve("fig1", *workload), baseline="first") for workload in FIGURE_1]
     ends = [one.perfect_scaling_end for one in found]
     assert (min(ends), max(ends)) == (2**4, 2**13)
     useful = [one.max_useful_batch_size for one in found]
@@ -46,7 +46,7 @@ def test_the_boundaries_lie_in_the_ranges_of_section_5():
 
 
 def test_the_hyperbola_is_too_soft_for_resnet_8_and_the_sharp_family_is_chosen():
-    fit = regimes(curve("fig1", "cifar_10", "resnet_8")).fit
+    fit = find_regimes(curve("fig1", "cifar_10", "resnet_8")).fit
     plain, sharp = fit.families
     assert plain.rms_log == pytest.approx(0.18, abs=0.005)
     assert sharp.rms_log < 0.1
@@ -62,13 +62,13 @@ def test_the_hyperbola_is_too_soft_for_resnet_8_and_the_sharp_family_is_chosen()
     ],
 )
 def test_some_models_scale_beyond_others_as_section_4_3_says(panel, beyond, other):
-    further, less = (regimes(curve("fig3", *workload, panel)).critical_batch_size for workload in (beyond, other))
+    further, less = (find_regimes(curve("fig3", *workload, panel)).critical_batch_size for workload in (beyond, other))
     assert further > 2 * less
 
 
 def test_data_sets_order_as_section_4_5_says():
     def critical(*workload):
-        return regimes(curve("fig1", *workload)).critical_batch_size
+        return find_regimes(curve("fig1", *workload)).critical_batch_size
 
     assert critical("lm1b", "transformer_base") > critical("common_crawl", "transformer_base")
     assert critical("imagenet", "resnet_50") > critical("open_images_v4", "resnet_50")
@@ -77,6 +77,9 @@ def test_data_sets_order_as_section_4_5_says():
 def test_normalised_points_give_the_boundaries_of_the_points_themselves():
     panel = "Transformer vs LSTM on LM1B"
     for model in ("transformer_base", "lstm"):
-        plain, normalised = regimes(curve("fig1", "lm1b", model)), regimes(curve("fig3", "lm1b", model, panel))
+        plain, normalised = (
+            find_regimes(curve("fig1", "lm1b", model)),
+            find_regimes(curve("fig3", "lm1b", model, panel)),
+        )
         assert plain.perfect_scaling_end == normalised.perfect_scaling_end
         assert plain.critical_batch_size == pytest.approx(normalised.critical_batch_size, rel=0.005)

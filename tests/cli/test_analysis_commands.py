@@ -60,13 +60,13 @@ def test_analyze_takes_the_goal_of_the_studies_and_prints_json(tree):
     assert data["scaling"]["b_crit"] == pytest.approx(64, rel=0.01)
 
 
-def test_analyze_prints_a_table_and_three_sentences(tree):
+def test_analyze_prints_a_table_and_the_sentences(tree):
     answer = run("analyze", tree, "--goal", "val/error < 0.06", "--baseline", "first")
     assert answer.exit_code == 0, answer.exception
     table, sentences = answer.stdout.strip().split("\n\n")
     assert "goal val/error < 0.06" in table
-    assert len(table.splitlines()) == 2 + len(SIZES) + 1
-    assert len(sentences.splitlines()) == 3
+    assert len(table.splitlines()) == 2 + len(SIZES)
+    assert len(sentences.splitlines()) == 4
     assert "\x1b" not in answer.stdout
 
 
@@ -113,16 +113,16 @@ def test_fit_prints_the_scaling_object(tmp_path):
     assert (data["perfect_scaling_end"], data["max_useful_reached"]) == (16, True)
     text = run("fit", path).stdout
     assert "hyperbola" in text
-    assert "Up to batch size 16" in text
+    assert "From batch size 1 to 16 steps fall in proportion" in text
 
 
 def test_fit_says_on_which_side_all_points_lie(tmp_path):
     path = points(tmp_path, "batch_size,steps\n1,800\n2,400\n4,200\n8,100\n")
     data = json.loads(run("fit", path, "--json").stdout)
     assert data["b_crit"] is None
-    assert "Measure larger batch sizes" in data["refusal"]
+    assert "Measure larger sizes" in data["refusal"]
     assert data["max_useful_reached"] is False
-    assert "Measure larger batch sizes" in run("fit", path).stdout
+    assert "Measure larger sizes" in run("fit", path).stdout
 
 
 def test_mistakes_end_with_code_2_and_one_paragraph(tmp_path):

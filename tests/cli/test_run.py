@@ -11,10 +11,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from batchscale.analysis import analyze, answer_sentences
 from batchscale.cli.app import make_app
-from batchscale.cli.closing import CurveRow, describe_regimes
+from batchscale.cli.closing import describe_regimes
 from batchscale.driver.signals import REQUEUE
 from batchscale.errors import BatchscaleError
+from batchscale.records import read_tree
+from batchscale.spec import Goal, WorkloadName
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
+from build_records import curve_studies, write_tree
 
 GOOD = """
 goal = "val/classification_error < 0.1"
@@ -135,26 +141,17 @@ def test_status_tells_running_from_silent_by_lock_and_clock(tmp_path):
         assert json.loads(invoke("status", tmp_path, "--json").output)["state"].startswith("not heard from since ")
 
 
-@pytest.mark.parametrize(
-    ("steps", "said"),
-    [
-        (
-            {1: 64, 2: 32, 4: 16, 8: 12, 16: 12},
-            "from 1 up to a batch size of 4 doubling the batch halves the steps. Diminishing returns: from 4 to 8 each "
-            "doubling saves less. Maximal data parallelism: beyond 8 nothing more is gained.",
-        ),
-        (
-            {1: 64, 2: 32, 4: 16, 8: 8},
-            "from 1 up to a batch size of 8 doubling the batch halves the steps. Diminishing returns: not reached. "
-            "Maximal data parallelism: not reached, steps still fall at 8.",
-        ),
-        (
-            {4: 253, 16: 304, 64: 100, 256: 80},
-            "not seen, it ends at the smallest batch size measured, 4, or before. Diminishing returns: from 4 to 256 "
-            "each doubling saves less. Maximal data parallelism: not reached, steps still fall at 256.",
-        ),
-    ],
-)
-def test_the_three_regimes_are_said_as_they_are(steps, said):
-    rows = [CurveRow(size, count, 1, 5, 5, 0, ()) for size, count in steps.items()]
-    assert describe_regimes(rows) == f"Perfect scaling: {said}"
+def test_a_run_ends_with_the_sentences_of_analyze(tmp_path):
+    law = {size: 1000 * (1 + 64 / size) for size in (1, 4, 16, 64, 256, 1024)}
+    root = write_tree(tmp_path, curve_studies(law))
+    name, goal = WorkloadName("toy", "net", "sgd"), Goal("val/error", 0.1)
+    said = describe_regimes(root, name, goal)
+    assert said.splitlines() == list(answer_sentences(analyze(read_tree(root), name, goal)))
+    assert "(90 % intervals" not in said
+    assert "In brackets: 90 % intervals" in said
+
+
+def test_a_run_of_points_to_be_trusted_less_says_so_first(tmp_path):
+    root = write_tree(tmp_path, curve_studies({1: 60, 4: 20, 16: 20}, factors=(1.0,)))
+    said = describe_regimes(root, WorkloadName("toy", "net", "sgd"), Goal("val/error", 0.1))
+    assert said.startswith("Read this with care: more trials would likely still move batch size 1, 4 and 16")

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from made_records import GOAL, METRIC, SPACE, MadeStudy, MadeTrial, make_records, simulated
 
-from batchscale.analysis import Baseline, analyze, regimes
+from batchscale.analysis import Baseline, analyze, find_regimes
 from batchscale.figures.curve import curve_frame, plot_curve
 from batchscale.figures.curve_frame import CurvePanel, Series, curves_frame, joint_panel, points_frame
 from batchscale.figures.curves import plot_curves
@@ -27,7 +27,7 @@ def test_the_frame_has_the_fewest_steps_the_perfect_line_and_the_regimes():
     frame = curve_frame(records, GOAL, baseline=Baseline.FIRST)
     assert frame["steps"].drop_nulls().to_list() == [700, 175, 50, 48]
     assert frame["perfect"].drop_nulls().to_list() == [700, 175, 43.75, 10.9375]
-    want = regimes(pl.DataFrame({"batch_size": [1, 4, 16, 64], "steps": [700, 175, 50, 48]}), baseline="first")
+    want = find_regimes(pl.DataFrame({"batch_size": [1, 4, 16, 64], "steps": [700, 175, 50, 48]}), baseline="first")
     assert frame["perfect_scaling_end"][0] == want.perfect_scaling_end == 16
     assert frame["max_useful_batch_size"][0] == want.max_useful_batch_size == 16
 
@@ -97,7 +97,7 @@ def test_figure_1_from_the_published_points_shows_what_the_paper_says_in_words()
     examples = Path(__file__).parents[2] / "examples"
     frame = runpy.run_path(str(examples / "figure_1_from_points.py"))["read_points"](examples / "paper_figure_1.csv")
     assert frame["panel"].n_unique() == 9 and frame["value"].null_count() == 0
-    ends = {panel: regimes(part, baseline="first") for (panel,), part in frame.group_by("panel")}
+    ends = {panel: find_regimes(part, baseline="first") for (panel,), part in frame.group_by("panel")}
     assert ends["ResNet-8 on CIFAR-10"].perfect_scaling_end == 2**8
     assert ends["LSTM on LM1B"].perfect_scaling_end == 2**4
     assert ends["ResNet-50 on ImageNet"].perfect_scaling_end == 2**13

@@ -1,6 +1,6 @@
 """Analysis: pure functions from records to results, curves, regimes, and how sure they are."""
 
-from batchscale.analysis.analyze import (
+from batchscale.analysis.answers import (
     ANALYSIS_SCHEMA,
     Analysis,
     Options,
@@ -19,6 +19,8 @@ from batchscale.analysis.budgets import (
 )
 from batchscale.analysis.comparison import COMPARISON_SCHEMA, NORMALISED_SCHEMA, Comparison, compare, normalise
 from batchscale.analysis.curve_file import read_curve
+from batchscale.analysis.estimates import Estimate
+from batchscale.analysis.facts import CurveFacts, Ending, PointFacts
 from batchscale.analysis.goals import (
     SENSITIVITY_SCHEMA,
     GoalSuggestion,
@@ -31,8 +33,6 @@ from batchscale.analysis.intervals import (
     Interval,
     Resampling,
     StudyPoint,
-    boundary_intervals,
-    draw_curves,
     point_intervals,
 )
 from batchscale.analysis.metaparameters import (
@@ -44,6 +44,7 @@ from batchscale.analysis.metaparameters import (
     heuristic_sentence,
     judge_heuristics,
 )
+from batchscale.analysis.noise import NoiseSource
 from batchscale.analysis.outcomes import (
     STUDY_OUTCOME_SCHEMA,
     TRIAL_OUTCOME_SCHEMA,
@@ -51,11 +52,11 @@ from batchscale.analysis.outcomes import (
     study_outcomes,
     trial_outcomes,
 )
-from batchscale.analysis.regimes import Baseline, Regimes, Thresholds, regimes
+from batchscale.analysis.regimes import Baseline, Regimes, Thresholds, find_regimes
 from batchscale.analysis.results import RESULT_SCHEMA, results_of, steps_to_result
 from batchscale.analysis.robustness import BEST_OF_SCHEMA, VERDICT_SCHEMA, best_of_n, best_of_probabilities, verdicts
-from batchscale.analysis.scaling import Family, FamilyFit, ScalingFit, fit_scaling, profile_interval
-from batchscale.analysis.sentences import critical_sentence, scaling_sentences, three_sentences
+from batchscale.analysis.scaling import Family, FamilyFit, ScalingFit, fit_scaling
+from batchscale.analysis.sentences import Sentences, answer_sentences, curve_sentences
 from batchscale.analysis.suggestion import SUGGESTION_SCHEMA, Suggestion, suggest
 from batchscale.analysis.tail import Finishers
 from batchscale.analysis.winners import WINNER_SCHEMA, winner_edges, winner_spacing
@@ -79,6 +80,9 @@ __all__ = [
     "Baseline",
     "BoundaryIntervals",
     "Comparison",
+    "CurveFacts",
+    "Ending",
+    "Estimate",
     "Family",
     "FamilyFit",
     "Finishers",
@@ -86,26 +90,29 @@ __all__ = [
     "Heuristic",
     "HeuristicFit",
     "Interval",
+    "NoiseSource",
     "Options",
     "Outcome",
+    "PointFacts",
     "Regimes",
     "Resampling",
     "ScalingFit",
+    "Sentences",
     "StudyPoint",
     "Suggestion",
     "Thresholds",
     "add_effective_learning_rate",
     "analyze",
     "analyze_points",
+    "answer_sentences",
     "best_measurement",
     "best_of_n",
     "best_of_probabilities",
     "best_per_trial",
-    "boundary_intervals",
     "budget_steps",
     "compare",
-    "critical_sentence",
-    "draw_curves",
+    "curve_sentences",
+    "find_regimes",
     "fit_scaling",
     "goal_sensitivity",
     "goal_sentence",
@@ -114,18 +121,14 @@ __all__ = [
     "judge_heuristics",
     "normalise",
     "point_intervals",
-    "profile_interval",
     "read_curve",
-    "regimes",
     "results_of",
-    "scaling_sentences",
     "select_workload",
     "steps_to_result",
     "stored_goal",
     "study_outcomes",
     "suggest",
     "suggest_goal",
-    "three_sentences",
     "train_examples",
     "trial_outcomes",
     "verdicts",

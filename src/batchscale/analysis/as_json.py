@@ -3,9 +3,13 @@
 import math
 from typing import Any
 
-from batchscale.analysis.analyze import ANALYSIS_SCHEMA, Analysis
+from batchscale.analysis.answers import ANALYSIS_SCHEMA, Analysis
+from batchscale.analysis.estimates import Estimate
 from batchscale.analysis.regimes import Regimes
 from batchscale.analysis.scaling import FamilyFit
+from batchscale.analysis.sentences import answer_sentences
+
+VERSION = 2  # of the objects that analyze, fit, suggest and compare print; 1 had no such key
 
 CURVE_KEYS = (
     "batch_size",
@@ -36,11 +40,14 @@ CURVE_KEYS = (
 def analysis_json(answer: Analysis) -> dict[str, Any]:
     """The object that ``batchscale analyze --json`` prints for a workload."""
     metaparameters = [name for name in answer.curve.columns if name not in ANALYSIS_SCHEMA]
+    ratios = {} if answer.facts is None else {p.batch_size: p.examples_ratio for p in answer.facts.points}
     return {
+        "version": VERSION,
         "workload": str(answer.workload),
         "goal": str(answer.goal),
         "curve": [
             {key: finite(row[key]) for key in CURVE_KEYS}
+            | _ratio_json(ratios.get(row["batch_size"]))
             | {"metaparameters": {name: finite(row[name]) for name in metaparameters if row[name] is not None}}
             for row in answer.curve.iter_rows(named=True)
         ],
@@ -71,7 +78,22 @@ def scaling_json(answer: Analysis) -> dict[str, Any]:
         "max_useful_batch_size_low": None if useful is None else _whole(useful.low),
         "max_useful_batch_size_high": None if useful is None else _whole(useful.high),
         "refusal": answer.refusal if found is None else found.fit_refusal,
+        **_facts_json(answer),
     }
+
+
+def fit_json(answer: Analysis) -> dict[str, Any]:
+    """The object that ``batchscale fit --json`` prints: the ``scaling`` object with its version and the points."""
+    facts = answer.facts
+    points = [] if facts is None else facts.points
+    runs = dict(answer.curve.select("batch_size", "runs").rows())
+    curve = [
+        {"batch_size": point.batch_size, "runs": runs[point.batch_size]}
+        | {"steps": point.steps.value, "steps_low": point.steps.low, "steps_high": point.steps.high}
+        | _ratio_json(point.examples_ratio)
+        for point in points
+    ]
+    return {"version": VERSION, **scaling_json(answer), "curve": curve}
 
 
 def finite(value: Any) -> Any:
@@ -90,6 +112,29 @@ def _regimes_json(found: Regimes | None) -> dict[str, Any]:
         "max_useful_batch_size": None if found is None else found.max_useful_batch_size,
         "max_useful_reached": None if found is None else found.max_useful_reached,
         "overhead_batch_size": None if found is None else found.overhead_batch_size,
+    }
+
+
+def _facts_json(answer: Analysis) -> dict[str, Any]:
+    facts = answer.facts
+    return {
+        "cheapest_batch_size": None if facts is None else facts.cheapest,
+        "proportional_end": None if facts is None else facts.proportional_end,
+        "ending": None if facts is None else facts.ending.value,
+        "fall": None if facts is None else finite(facts.fall.value),
+        "fall_low": None if facts is None else finite(facts.fall.low),
+        "fall_high": None if facts is None else finite(facts.fall.high),
+        "drift": [] if facts is None else [{"trials": n, "b_crit": b} for n, b in facts.drift],
+        "doubts": list(answer.doubts),
+        "sentences": list(answer_sentences(answer)),
+    }
+
+
+def _ratio_json(ratio: Estimate | None) -> dict[str, Any]:
+    return {
+        "examples_ratio": None if ratio is None else ratio.value,
+        "examples_ratio_low": None if ratio is None else ratio.low,
+        "examples_ratio_high": None if ratio is None else ratio.high,
     }
 
 

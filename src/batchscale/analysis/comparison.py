@@ -1,16 +1,14 @@
 """Several curves side by side: normalised overlay, ratios of critical batch sizes with intervals, and a sentence."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
-from batchscale.analysis.analyze import Analysis
-from batchscale.analysis.curves import Array
-from batchscale.analysis.intervals import DEFAULT_RESAMPLING, Resampling, draw_curves
-from batchscale.analysis.scaling import fit_many
-from batchscale.analysis.sentences import list_sizes
+from batchscale.analysis.answers import Analysis
+from batchscale.analysis.estimates import Estimate
+from batchscale.analysis.wording import list_sizes, span
 from batchscale.errors import AnalysisError
 
 COMPARISON_SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -49,36 +47,41 @@ class Comparison:
     sentences: tuple[str, ...]
 
 
-def compare(
-    answers: Mapping[str, Analysis], resampling: Resampling = DEFAULT_RESAMPLING, *, normalise_at: int | None = None
-) -> Comparison:
+def compare(answers: Mapping[str, Analysis], *, level: float = 0.9, normalise_at: int | None = None) -> Comparison:
     """Hold curves against the first of them.
 
+    The overlay is empty where the curves share no batch size to normalise at; ratios need none.
+
     Raises:
-        AnalysisError: there are fewer than two curves, or they share no batch size to normalise at.
+        AnalysisError: there are fewer than two curves, or they do not share the batch size ``normalise_at``.
     """
     if len(answers) < 2:
         raise AnalysisError(f"A comparison needs two curves or more. Found {len(answers)}.")
-    names = list(answers)
-    logs = [_draws(answers[name], resampling, seed=i) for i, name in enumerate(names)]
-    rows = [
-        (*_row(name, answers[name], answers[names[0]], draw, logs[0], resampling), _notes(answers[name].curve))
-        for name, draw in zip(names, logs, strict=True)
-    ]
+    first = next(iter(answers.values()))
+    rows = [(*_row(name, answer, first), _notes(answer.curve)) for name, answer in answers.items()]
     table = pl.DataFrame(rows, schema=COMPARISON_SCHEMA, orient="row")
-    overlay = normalise({name: answer.curve for name, answer in answers.items()}, normalise_at)
-    return Comparison(table, overlay, _sentences(table, resampling.level))
+    curves = {name: answer.curve for name, answer in answers.items()}
+    overlay = pl.DataFrame(schema=NORMALISED_SCHEMA)
+    if normalise_at is not None or shared_sizes(curves):
+        overlay = normalise(curves, normalise_at)
+    return Comparison(table, overlay, _sentences(table, level))
+
+
+def shared_sizes(curves: Mapping[str, pl.DataFrame]) -> list[int]:
+    """The batch sizes at which every curve reached its goal, growing."""
+    reached = [set(curve.filter(pl.col("steps") > 0)["batch_size"].to_list()) for curve in curves.values()]
+    return sorted(int(size) for size in set.intersection(*reached)) if reached else []
 
 
 def normalise(curves: Mapping[str, pl.DataFrame], at: int | None = None) -> pl.DataFrame:
     """Curves over their own steps at one batch size (the smallest that all reached, unless given): Figures 3, 5, 6."""
     points = {name: curve.filter(pl.col("steps") > 0).sort("batch_size") for name, curve in curves.items()}
-    shared = set.intersection(*(set(frame["batch_size"].to_list()) for frame in points.values())) if points else set()
+    shared = shared_sizes(curves)
     if at is None:
         at = min(shared, default=None)
     if at is None or at not in shared:
         raise AnalysisError(
-            f"Curves are normalised at a batch size that each of them reached its goal at. They share {sorted(shared)}"
+            f"Curves are normalised at a batch size that each of them reached its goal at. They share {shared}"
             + ("." if at is None else f", not {at}.")
         )
     frames = []
@@ -97,46 +100,50 @@ def normalise(curves: Mapping[str, pl.DataFrame], at: int | None = None) -> pl.D
     return pl.concat(frames)
 
 
-def _draws(answer: Analysis, resampling: Resampling, seed: int) -> Array | None:
-    """Draws of log B_crit, independent between curves."""
-    if answer.regimes is None or answer.regimes.fit is None:
-        return None
-    apart = Resampling(resampling.level, resampling.draws, resampling.seed + 7919 * (seed + 1))
-    try:
-        curves = draw_curves(answer.points, apart)
-    except AnalysisError:
-        return None
-    sizes = np.array([float(point.batch_size) for point in answer.points])
-    return fit_many(np.log(sizes), np.log(curves), answer.regimes.fit.best.family)
+def ratio_of(one: Estimate, other: Estimate) -> Estimate:
+    """The ratio of two independent estimates with its interval, from the intervals of both.
+
+    The distances of the ends from the values add in quadrature, in logarithms (Zou and Donner's MOVER); an end that
+    is not bounded leaves the end of the ratio unbounded.
+    """
+    if not one.value or not other.value:
+        return Estimate()
+    centre = math.log(one.value / other.value)
+
+    def reach(near: float | None, of: float, far: float | None, against: float) -> float | None:
+        if not near or not far:
+            return None
+        return math.hypot(math.log(near / of), math.log(far / against))
+
+    down = reach(one.low, one.value, other.high, other.value)
+    up = reach(one.high, one.value, other.low, other.value)
+    low, high = (None if down is None else math.exp(centre - down)), (None if up is None else math.exp(centre + up))
+    return Estimate(one.value / other.value, low, high)
 
 
-def _row(
-    name: str, answer: Analysis, first: Analysis, draws: Array | None, base: Array | None, resampling: Resampling
-) -> tuple[object, ...]:
+def _row(name: str, answer: Analysis, first: Analysis) -> tuple[object, ...]:
     found, against = answer.regimes, first.regimes
     head = (name, str(answer.workload or name), None if answer.goal is None else str(answer.goal))
-    if found is None:
+    if found is None or answer.facts is None:
         return (*head, *(None,) * 11)
-    fit = found.fit
-    interval = None if answer.intervals is None else answer.intervals.b_crit
-    ratio: tuple[float | None, ...] = (None, None, None)
-    if fit is not None and against is not None and against.fit is not None:
-        low = high = None
-        if answer is first:
-            low = high = 1.0
-        elif draws is not None and base is not None:
-            low, high = (float(end) for end in np.exp(np.quantile(draws - base, resampling.ends)))
-        ratio = (fit.b_crit / against.fit.b_crit, low, high)
+    critical = answer.facts.critical
+    ratio = Estimate()
+    if answer is first and critical.value is not None:
+        ratio = Estimate(1.0, 1.0, 1.0)
+    elif first.facts is not None:
+        ratio = ratio_of(critical, first.facts.critical)
     return (
         *head,
         found.perfect_scaling_end,
         found.max_useful_batch_size,
         found.max_useful_reached,
-        None if fit is None else fit.s_min,
-        None if fit is None else fit.b_crit,
-        None if interval is None else interval.low,
-        None if interval is None else interval.high,
-        *ratio,
+        None if found.fit is None else found.fit.s_min,
+        critical.value,
+        critical.low,
+        critical.high,
+        ratio.value,
+        ratio.low,
+        ratio.high,
         None if against is None else found.perfect_scaling_end / against.perfect_scaling_end,
     )
 
@@ -170,10 +177,11 @@ def _sentence(row: Mapping[str, object], first: Mapping[str, object], level: flo
     if not isinstance(ratio, float):
         return text + "."
     low, high = row["ratio_low"], row["ratio_high"]
-    span = (
-        f" ({level:.0%} interval {low:.3g} to {high:.3g})" if isinstance(low, float) and isinstance(high, float) else ""
-    )
+    below, above = (end if isinstance(end, float) else None for end in (low, high))
+    words = span(below, above)
     sure = ""
-    if span and isinstance(low, float) and isinstance(high, float):
-        sure = ", more than chance" if low > 1 or high < 1 else ", which may be chance"
-    return f"{text}; its critical batch size is {ratio:.3g} times as large{span}{sure}."
+    if words:
+        apart = (below is not None and below > 1) or (above is not None and above < 1)
+        sure = ", more than chance" if apart else ", which may be chance"
+    shown = f" ({level:.0%} interval {words})".replace("%", " %") if words else ""
+    return f"{text}; its critical batch size is {ratio:.3g} times as large{shown}{sure}."

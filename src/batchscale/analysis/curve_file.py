@@ -1,4 +1,4 @@
-"""A curve from a CSV file with the columns batch_size and steps; everything else in it is left alone."""
+"""A curve from a CSV file with the columns batch_size and steps, one row per size or one per run; the rest is left."""
 
 import csv
 import io
@@ -16,9 +16,10 @@ MAX_VALUE = 2.0**53
 
 
 def read_curve(path: Path | str) -> pl.DataFrame:
-    """The points of a curve file: a frame of ``batch_size`` and ``steps`` (Float64), by growing batch size.
+    """The rows of a curve file: a frame of ``batch_size`` and ``steps`` (Float64), by growing batch size and steps.
 
-    An empty cell of ``steps`` is a batch size that did not reach the goal, and is left out.
+    A batch size may stand in several rows, one per run. An empty cell of ``steps`` is a run that did not reach the
+    goal: its steps are null.
 
     Raises:
         AnalysisError: the file cannot be read as such a table, with the line that cannot.
@@ -33,20 +34,18 @@ def read_curve(path: Path | str) -> pl.DataFrame:
                 f"{one_line(header) if header else 'nothing'}."
             )
     at_size, at_steps = header.index("batch_size"), header.index("steps")
-    points: dict[float, float] = {}
+    points: list[tuple[float, float | None]] = []
     for line, row in rows:
         if not any(cell.strip() for cell in row):
             continue
         if len(row) != len(header):
             raise AnalysisError(f"{where}, line {line}: a row has {len(header)} cells. Found {len(row)}.")
-        size = _number(row[at_size], "batch_size", where, line)
-        if size in points:
-            raise AnalysisError(f"{where}, line {line}: a batch size stands once in a curve. Found {size:g} again.")
-        points[size] = _number(row[at_steps], "steps", where, line) if row[at_steps].strip() else math.nan
+        steps = _number(row[at_steps], "steps", where, line) if row[at_steps].strip() else None
+        points.append((_number(row[at_size], "batch_size", where, line), steps))
         if len(points) > MAX_ROWS:
-            raise AnalysisError(f"{where}: a curve has at most {MAX_ROWS} points. Found more.")
-    kept = sorted((size, steps) for size, steps in points.items() if not math.isnan(steps))
-    return pl.DataFrame(kept, schema={"batch_size": pl.Float64, "steps": pl.Float64}, orient="row")
+            raise AnalysisError(f"{where}: a curve has at most {MAX_ROWS} rows. Found more.")
+    frame = pl.DataFrame(points, schema={"batch_size": pl.Float64, "steps": pl.Float64}, orient="row")
+    return frame.sort("batch_size", "steps")
 
 
 def _text(path: Path, where: str) -> str:

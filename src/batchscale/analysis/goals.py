@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from batchscale.analysis.budgets import best_per_trial
-from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Thresholds, regimes
+from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Thresholds, find_regimes
 from batchscale.analysis.results import steps_to_result
 from batchscale.errors import AnalysisError
 from batchscale.records.frames import Records
@@ -43,7 +43,7 @@ def goal_sensitivity(
         points = curve.filter(pl.col("steps") > 0)
         counts = (len(points), len(curve) - len(points))
         try:
-            found = regimes(points, baseline=baseline, thresholds=thresholds)
+            found = find_regimes(points, baseline=baseline, thresholds=thresholds)
         except AnalysisError as error:
             rows.append((*key, *counts, None, None, None, None, None, str(error)))
             continue

@@ -1,10 +1,9 @@
 """The three regimes of a curve, each boundary with its own definition (docs/analysis.md has the formulas).
 
 Perfect scaling, diminishing returns, maximal data parallelism: the paper's words (section 4.1). These functions look
-at the points alone; how sure their answers are is in ``intervals``.
+at the points alone; how sure their answers are is in ``facts``.
 """
 
-import itertools
 import math
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,7 +17,7 @@ from batchscale.errors import AnalysisError
 
 
 class Baseline(StrEnum):
-    """Which points the line of perfect scaling is drawn through."""
+    """Which point the line of perfect scaling is drawn through: that with the fewest examples, or the first."""
 
     ROBUST = "robust"
     FIRST = "first"
@@ -31,7 +30,8 @@ class Thresholds:
     Attributes:
         perfect: τ of ``perfect_scaling_end``: how far above the line a point may lie.
         useful: how far above the fewest steps the maximum useful batch size may lie.
-        falling: a fall of the steps by more than this in the last doubling says that the end is not in sight.
+        falling: a fall of the steps by more than this in the last doubling says that the end is not in sight (unless
+            the useful size is at most a quarter of the largest measured: then the fall came before).
         overhead: τ of ``overhead_batch_size``: how many more examples than the fewest.
     """
 
@@ -47,15 +47,16 @@ class Thresholds:
 
 
 DEFAULT_THRESHOLDS = Thresholds()
+FAR_ENOUGH = 4  # a plateau measured over this factor has an end of the fall before it, whatever its last pair does
 
 
 @dataclass(frozen=True)
 class Regimes:
     """The boundaries of a curve.
 
-    ``max_useful_reached`` False means that steps still fell at the largest batch size: ``max_useful_batch_size`` is
-    that size then, and the answer is "at least". ``fit`` is None where the points cannot tell, and ``fit_refusal``
-    says why.
+    ``max_useful_reached`` False means that the points do not show the end of the fall: ``max_useful_batch_size`` is
+    the largest size then, and the answer is "at least". ``fit`` is None where the best law has its bend outside the
+    points, and ``fit_refusal`` says on which side.
     """
 
     baseline: Baseline
@@ -74,7 +75,7 @@ class Regimes:
         return None if self.fit is None else self.fit.b_crit
 
 
-def regimes(
+def find_regimes(
     curve: pl.DataFrame,
     *,
     baseline: Baseline | str = Baseline.ROBUST,
@@ -92,7 +93,7 @@ def regimes(
             "sizes, or choose a goal that more of them reach."
         )
     kind = Baseline(baseline)
-    level = baseline_examples(sizes, steps, kind, thresholds.perfect)
+    level = baseline_examples(sizes, steps, kind)
     useful, reached = max_useful_batch_size(sizes, steps, thresholds)
     fit, refusal = _try_fit(curve)
     return Regimes(
@@ -108,27 +109,32 @@ def regimes(
     )
 
 
-def baseline_examples(sizes: Array, steps: Array, baseline: Baseline, tolerance: float) -> float:
+def baseline_examples(sizes: Array, steps: Array, baseline: Baseline) -> float:
     """The examples to result that perfect scaling keeps: the height of the line S = E/B.
 
-    ``first``: E of the smallest batch size. ``robust``: the median E of the three smallest, which one unlucky or
-    lucky study cannot move; but when no two neighbours of the three agree within 1 + tolerance, the curve already
-    bends there, and the smallest size is the only witness.
+    ``first``: E of the smallest batch size. ``robust``: the fewest E measured at any size, so that an unlucky study
+    at the smallest size cannot lift the line, and nothing above the line is called perfect.
     """
-    first = (steps[:3] * sizes[:3]).tolist()
-    if baseline is Baseline.FIRST or len(first) < 3:
-        return float(first[0])
-    agree = any(max(a / b, b / a) <= 1 + tolerance for a, b in itertools.pairwise(first))
-    return float(sorted(first)[1] if agree else first[0])
+    examples = steps * sizes
+    return float(examples[0] if baseline is Baseline.FIRST else examples.min())
+
+
+def fewest_examples(sizes: Array, steps: Array) -> int:
+    """The place of the size with the fewest examples to result; the smaller one of equals, up to rounding."""
+    examples = sizes * steps
+    return int(np.argmax(examples <= examples.min() * (1 + 1e-9)))
 
 
 def perfect_scaling_end(sizes: Array, steps: Array, level: float, tolerance: float) -> float:
     """The largest measured batch size up to which every point has S·B <= (1 + tolerance)·level.
 
-    Points before the first that satisfies this are those a robust line was made robust against; they end nothing.
+    Counted from the point on the line or, where none lies on it, from the fewest examples: points before that one
+    are too slow, and end nothing.
     """
-    inside = steps * sizes <= level * (1 + tolerance) * (1 + 1e-12)
-    start = int(np.argmax(inside)) if inside.any() else 0
+    examples = steps * sizes
+    inside = examples <= level * (1 + tolerance) * (1 + 1e-12)
+    nearest = np.where(examples >= level * (1 - 1e-9), examples, np.inf)
+    start = int(np.argmax(nearest <= nearest.min() * (1 + 1e-9)))
     outside = np.flatnonzero(~inside[start:])
     last = start + int(outside[0]) - 1 if outside.size else len(sizes) - 1
     return float(sizes[max(last, 0)])
@@ -137,13 +143,20 @@ def perfect_scaling_end(sizes: Array, steps: Array, level: float, tolerance: flo
 def max_useful_batch_size(sizes: Array, steps: Array, thresholds: Thresholds) -> tuple[float, bool]:
     """The smallest measured batch size with steps within ``useful`` of the fewest, and whether steps have levelled.
 
-    If steps fall by more than ``falling`` from half of the largest batch size to the largest (steps at the half
-    interpolated in logarithms where it was not measured), the answer is the largest size and False: "at least".
+    They have if that size is at most a quarter of the largest, or if steps fall by no more than ``falling`` from half
+    of the largest batch size to the largest (steps at the half interpolated in logarithms where it was not measured).
+    Else the answer is the largest size and False: "at least".
     """
-    if last_doubling(sizes, steps) < 1 - thresholds.falling:
-        return float(sizes[-1]), False
-    within = steps <= steps.min() * (1 + thresholds.useful) * (1 + 1e-12)
-    return float(sizes[int(np.argmax(within))]), True
+    useful = useful_candidate(sizes, steps, thresholds.useful)
+    if useful * FAR_ENOUGH <= sizes[-1] or last_doubling(sizes, steps) >= 1 - thresholds.falling:
+        return useful, True
+    return float(sizes[-1]), False
+
+
+def useful_candidate(sizes: Array, steps: Array, useful: float) -> float:
+    """The smallest measured batch size with steps within ``useful`` of the fewest measured."""
+    within = steps <= steps.min() * (1 + useful) * (1 + 1e-12)
+    return float(sizes[int(np.argmax(within))])
 
 
 def last_doubling(sizes: Array, steps: Array) -> float:

@@ -99,11 +99,25 @@ def verdicts(outcomes: pl.DataFrame, studies: pl.DataFrame | None = None) -> pl.
         known = values[:reached]
         if key[:4] in stopped:
             known = np.append(known, np.full(len(values) - reached, known[-1]))
-        half = _mean_best(known, len(values), max(len(values) // 2, 1))
+        half = mean_best(known, len(values), max(len(values) // 2, 1))
         moves = reached < FEWEST_REACHED or half is None or half > (1 + GAIN) * max(values[0], 1.0)
         text = "more trials would likely still move this point" if moves else "more trials would hardly move this point"
         rows.append((*key, half, moves, text))
     return pl.DataFrame(rows, schema=VERDICT_SCHEMA, orient="row")
+
+
+def mean_best(reached: Array, total: int, n: int) -> float | None:
+    """The geometric mean steps to result of n of the trials; None where they would miss the goal too often.
+
+    Args:
+        reached: Steps of the trials that reached the goal, growing.
+        total: How many trials there are.
+        n: How many of them.
+    """
+    chance = best_of_probabilities(total, n)[: len(reached)]
+    if chance.sum() < SURE:
+        return None
+    return math.exp(float((chance * np.log(np.maximum(reached, 1.0))).sum() / chance.sum()))
 
 
 def _by_study(outcomes: pl.DataFrame) -> Iterable[tuple[tuple[object, ...], Array]]:
@@ -127,13 +141,6 @@ def _best_of(values: Array, n: int) -> tuple[float, list[float | None]]:
         at = int(np.searchsorted(chance, quantile - 1e-12))
         ends.append(float(values[at]) if at < reached else None)
     return (float(chance[reached - 1]) if reached else 0.0), ends
-
-
-def _mean_best(reached: Array, total: int, n: int) -> float | None:
-    chance = best_of_probabilities(total, n)[: len(reached)]
-    if chance.sum() < SURE:
-        return None
-    return math.exp(float((chance * np.log(np.maximum(reached, 1.0))).sum() / chance.sum()))
 
 
 def _survival(total: int, n: int, i: int) -> float:

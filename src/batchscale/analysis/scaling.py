@@ -4,8 +4,7 @@
 hyperbola at k = 1 and bends at a corner as k grows. Both have the asymptotes S_min (large B) and S_min·B_crit/B
 (small B), which cross at B_crit, so that B_crit means the same in both.
 
-For a fixed B_crit and k the best log S_min is a mean, and the sum of squares of any number of curves on all
-candidates is one matrix product: this is what makes a thousand resamples cheap.
+The better family gives the headline numbers. How sure they are is told by ``region``, where k is free.
 """
 
 import math
@@ -16,10 +15,11 @@ import numpy as np
 import polars as pl
 
 from batchscale.analysis.curves import Array, curve_points
+from batchscale.analysis.wording import percent
 from batchscale.errors import AnalysisError
 
 FEWEST_POINTS = 3
-BEND = 0.3  # the points must leave both asymptotes of the fit by this share, or they cannot tell where they cross
+BEND = 0.3  # a best law that leaves an asymptote by less than this share at its end has its bend outside the points
 MAX_SHARPNESS = 16.0
 
 _MARGIN = 4.0  # candidates for log B_crit go this far beyond the measured sizes
@@ -94,8 +94,7 @@ def fit_scaling(curve: pl.DataFrame) -> ScalingFit:
     (100.0, 32.0, 'hyperbola')
 
     Raises:
-        AnalysisError: there are fewer than three points, or all lie on one side of the bend, so that B_crit or
-            S_min could be anything beyond.
+        AnalysisError: there are fewer than three points, or the best law has its bend far outside of them.
     """
     sizes, steps = curve_points(curve)
     if len(sizes) < FEWEST_POINTS:
@@ -105,7 +104,7 @@ def fit_scaling(curve: pl.DataFrame) -> ScalingFit:
         )
     log_sizes, log_steps = np.log(sizes), np.log(steps)
     plain = _fit_hyperbola(log_sizes, log_steps)
-    _check_bend(plain, log_sizes, log_steps)
+    _check_bend(plain, log_sizes)
     families = [plain]
     if len(sizes) >= _parameters(Family.SHARP) + 2:
         families.append(_fit_sharp(log_sizes, log_steps, plain))
@@ -130,46 +129,6 @@ def candidate_laws(log_sizes: Array, sharpness: Array, spacing: float = 0.05) ->
     log_b, k = (axis.ravel() for axis in np.meshgrid(ticks, sharpness, indexing="ij"))
     shapes = log_bend(log_b[:, None] - log_sizes, k[:, None])
     return log_b, k, shapes - shapes.mean(axis=1, keepdims=True)
-
-
-def fit_many(log_sizes: Array, log_steps: Array, family: Family) -> Array:
-    """Log B_crit of one family on many curves over the same batch sizes, one a row, to about a thousandth."""
-    plain = family is Family.HYPERBOLA
-    log_b, _, shapes = candidate_laws(log_sizes, _sharpnesses(plain), 0.02 if plain else 0.08)
-    centred = log_steps - log_steps.mean(axis=1, keepdims=True)
-    rss = ((shapes**2).sum(axis=1) - 2 * centred @ shapes.T).reshape(len(centred), -1, len(_sharpnesses(plain)))
-    profile = rss.min(axis=2)
-    ticks = log_b.reshape(profile.shape[1], -1)[:, 0]
-    at = np.clip(profile.argmin(axis=1), 1, len(ticks) - 2)
-    left, here, right = (np.take_along_axis(profile, (at + d)[:, None], axis=1)[:, 0] for d in (-1, 0, 1))
-    bend = left - 2 * here + right
-    # The minimum of the parabola through three neighbours; on the rim of the grid there is none to speak of.
-    shift = np.where(bend > 0, 0.5 * (left - right) / np.where(bend > 0, bend, 1.0), 0.0)
-    return np.asarray(ticks[at] + np.clip(shift, -1, 1) * (ticks[1] - ticks[0]))
-
-
-def profile_interval(curve: pl.DataFrame, fit: FamilyFit, level: float) -> tuple[float, float | None]:
-    """An interval for B_crit from the residuals of the points alone; the upper end is None where there is none.
-
-    All B_crit whose best sum of squares is at most (1 + F/(n-p)) times the least, F the quantile of the F
-    distribution with 1 and n-p degrees of freedom: exact for a straight law, close for this one.
-    """
-    from scipy.special import fdtri
-
-    sizes, steps = curve_points(curve)
-    log_sizes, log_steps = np.log(sizes), np.log(steps)
-    plain = fit.family is Family.HYPERBOLA
-    freedom = len(sizes) - _parameters(fit.family) + 1
-    log_b, _, shapes = candidate_laws(log_sizes, _sharpnesses(plain), 0.01 if plain else 0.04)
-    centred = log_steps - log_steps.mean()
-    rss = (_rss(shapes, log_steps) + (centred**2).sum()).reshape(-1, len(_sharpnesses(plain))).min(axis=1)
-    ticks = log_b.reshape(len(rss), -1)[:, 0]
-    least = len(sizes) * fit.rms_log**2
-    inside = np.flatnonzero(rss <= least * (1 + fdtri(1, freedom, level) / freedom))
-    if not inside.size:
-        return fit.b_crit, fit.b_crit
-    high = None if inside[-1] == len(ticks) - 1 else max(math.exp(ticks[inside[-1]]), fit.b_crit)
-    return min(math.exp(ticks[inside[0]]), fit.b_crit), high
 
 
 def _sharpnesses(plain: bool) -> Array:
@@ -245,21 +204,16 @@ def _parameters(family: Family) -> int:
     return 3 if family is Family.HYPERBOLA else 4
 
 
-def _check_bend(plain: FamilyFit, log_sizes: Array, log_steps: Array) -> None:
-    """Raises AnalysisError when one asymptote alone explains the points."""
+def _check_bend(plain: FamilyFit, log_sizes: Array) -> None:
+    """Raises AnalysisError when the best hyperbola has its bend outside the points, with the side."""
     smallest, largest = math.exp(log_sizes.min()), math.exp(log_sizes.max())
-    if largest / plain.b_crit < BEND or _no_worse(log_steps + log_sizes, plain):
+    if largest / plain.b_crit < BEND:
         raise AnalysisError(
-            f"The points lie on one side of the bend: steps fall in proportion up to the largest batch size measured "
-            f"({largest:g}), so the critical batch size lies beyond it. Measure larger batch sizes."
+            f"The points lie before the bend: in the best law examples grow by less than {percent(BEND)} up to batch "
+            f"size {largest:,.0f}, so the best estimate of the critical batch size lies beyond. Measure larger sizes."
         )
-    if plain.b_crit / smallest < BEND or _no_worse(log_steps, plain):
+    if plain.b_crit / smallest < BEND:
         raise AnalysisError(
-            f"The points lie on one side of the bend: steps hardly fall from the smallest batch size measured "
-            f"({smallest:g}) on, so the critical batch size lies below it. Measure smaller batch sizes."
+            f"The points lie behind the bend: in the best law steps fall by less than {percent(BEND)} from batch size "
+            f"{smallest:,.0f} on, so the best estimate of the critical batch size lies below. Measure smaller sizes."
         )
-
-
-def _no_worse(level: Array, plain: FamilyFit) -> bool:
-    line = aicc(float(level.var()), len(level), 2)
-    return plain.aicc is not None and line is not None and line <= plain.aicc

@@ -1,90 +1,182 @@
-"""The three plain sentences that a practitioner acts on: up to where, from where not, and how much to believe it."""
+"""The sentences that a practitioner acts on: each a pure function of the one set of facts, and worded only here.
 
-from batchscale.analysis.analyze import Analysis
-from batchscale.analysis.intervals import BoundaryIntervals
-from batchscale.analysis.regimes import Regimes
+Tables, the end of a run, the report and every command say these words. Since all of them come from ``CurveFacts``, no
+two can contradict each other, and each number stands with its interval.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from batchscale.analysis.answers import Analysis
+from batchscale.analysis.estimates import Estimate
+from batchscale.analysis.facts import CurveFacts, Ending
+from batchscale.analysis.noise import ASSUMED, NoiseSource
+from batchscale.analysis.wording import number, percent, size_text, span, times
+
+CLEAR_DRIFT = 1.15  # critical batch sizes at fewer trials that differ by less are not worth a word
 
 
-def scaling_sentences(found: Regimes, intervals: BoundaryIntervals | None = None) -> tuple[str, str]:
-    """Where perfect scaling ends, and where more data parallelism buys nothing."""
-    end, useful = found.perfect_scaling_end, found.max_useful_batch_size
-    span = "" if intervals is None else _span(intervals.perfect_scaling_end.low, intervals.perfect_scaling_end.high)
-    first = (
-        f"Up to batch size {end:,}{span} steps fall in proportion: train with at least that many examples a step if "
-        "your hardware can, it costs no extra computation."
+@dataclass(frozen=True)
+class Sentences:
+    """What is said about one curve. ``doubts`` is empty where there is no reason to trust it less."""
+
+    doubts: str
+    examples: str
+    useful: str
+    critical: str
+    basis: str
+
+    @property
+    def ordered(self) -> tuple[str, ...]:
+        """As they should be read: reasons to trust the answer less come before it."""
+        rest = (self.examples, self.useful, self.critical, self.basis)
+        return tuple(text for text in (self.doubts, *rest) if text)
+
+
+def curve_sentences(facts: CurveFacts) -> Sentences:
+    """All sentences about a curve."""
+    return Sentences(
+        doubts=doubt_sentence(facts.doubts),
+        examples=examples_sentence(facts),
+        useful=useful_sentence(facts),
+        critical=critical_sentence(facts),
+        basis=basis_sentence(facts),
     )
-    if end <= found.smallest_batch_size:
-        first = (
-            f"Already from the smallest batch size measured, {found.smallest_batch_size:,}{span}, steps fall by less "
-            "than in proportion: every larger batch costs extra computation."
-        )
-    if not found.max_useful_reached:
-        return first, (
-            f"Steps still fell at the largest batch size measured ({useful:,}): larger ones may train faster still; "
-            "measure them before you decide against more hardware."
-        )
-    return first, f"Beyond batch size {useful:,} more data parallelism buys next to nothing: do not pay for it."
 
 
-def critical_sentence(found: Regimes, intervals: BoundaryIntervals | None = None) -> str:
-    """The critical batch size as a price: what it costs to go faster."""
-    if found.fit is None:
-        return found.fit_refusal or "There is no scaling fit."
-    critical = found.fit.b_crit
-    span = "" if intervals is None else _span(intervals.b_crit.low, intervals.b_crit.high)
-    overhead = float(found.fit.best.steps(critical)[0] * critical / found.fit.e_min)
-    return (
-        f"At the critical batch size, {_round(critical)}{span}, training takes {overhead:.1f} times the least steps "
-        f"and {overhead:.1f} times the least examples: well beyond it, each step saved costs dearly."
-    )
+def answer_sentences(answer: Analysis) -> tuple[str, ...]:
+    """What to say about an analysed curve, in the order to read it; also where there are too few points."""
+    if answer.facts is None:
+        refusal = answer.refusal or "There are too few points."
+        return tuple(text for text in (doubt_sentence(answer.doubts), refusal) if text)
+    return curve_sentences(answer.facts).ordered
 
 
-def three_sentences(answer: Analysis) -> tuple[str, str, str]:
-    """What to do, for one analysed workload."""
-    if answer.regimes is None:
+def examples_sentence(facts: CurveFacts) -> str:
+    """What a larger batch costs in examples: how far steps fall in proportion, and the price at the largest size."""
+    cheapest, end, largest = facts.cheapest, facts.proportional_end, facts.largest
+    if cheapest == largest:
         return (
-            answer.refusal or "There are too few points.",
-            "Nothing can be said about where scaling ends.",
-            belief_sentence(answer),
+            f"The fewest examples were needed at the largest batch size measured, {largest:,}: no size measured costs "
+            "extra computation."
         )
-    first, second = scaling_sentences(answer.regimes, answer.intervals)
-    return first, second, belief_sentence(answer)
+    following = next(point.batch_size for point in facts.points if point.batch_size > cheapest)
+    if end == cheapest:
+        said = (
+            f"The fewest examples were needed at batch size {cheapest:,}; beyond it steps fall by less than in "
+            f"proportion: at {following:,} it takes {_ratio(facts, following)} times the examples of the best size"
+        )
+        return said + ("." if following == largest else f", at {largest:,} {_ratio(facts, largest)} times.")
+    if end / cheapest <= 1 + facts.thresholds.perfect:
+        # Even steps that do not fall at all would stay within the tolerance over so short a way.
+        said = f"Batch sizes {cheapest:,} to {end:,} lie too close together to tell whether steps fall in proportion"
+    else:
+        tolerance = percent(facts.thresholds.perfect)
+        said = f"From batch size {cheapest:,} to {end:,} steps fall in proportion, to within {tolerance}"
+    said += f": at {end:,} it takes {_ratio(facts, end)} times the examples of the best size, {cheapest:,}"
+    return said + ("." if end == largest else f", at the largest size, {largest:,}, {_ratio(facts, largest)} times.")
 
 
-def belief_sentence(answer: Analysis) -> str:
-    """How much to believe the curve, and what would help most."""
-    curve = answer.curve
-    doubts = []
-    missing = curve.filter(curve["steps"].is_null())["batch_size"].to_list()
-    if missing:
-        doubts.append(f"no trial reached the goal at batch size {list_sizes(missing)}")
-    edge = curve.filter(curve["at_edge"].fill_null(False))["batch_size"].to_list()
-    if edge:
-        doubts.append(f"the best trial lies at an edge of its search space at batch size {list_sizes(edge)}")
-    moving = curve.filter(curve["still_moves"].fill_null(False) & curve["steps"].is_not_null())["batch_size"].to_list()
-    if moving:
-        doubts.append(f"more trials would likely still move batch size {list_sizes(moving)}")
-    if not doubts:
-        return "Believe it: every point is inside its search space and more trials would hardly move it."
-    return f"Read it with care, and search again before you rely on these points: {'; '.join(doubts)}."
+def useful_sentence(facts: CurveFacts) -> str:
+    """Whether a batch beyond some size still saves steps."""
+    fall, useful = facts.fall, facts.useful
+    share, size = percent(facts.thresholds.useful), size_text(useful.value)
+    if facts.ending is Ending.REACHED:
+        return (
+            f"From batch size {size}{_span(useful, size_text)} on steps are within {share} of the fewest measured: "
+            f"more data parallelism buys no more than that."
+        )
+    if facts.ending is Ending.FALLING:
+        return (
+            f"Steps still fell at the largest batch size measured, {facts.largest:,}: by {_fall(facts)} in the last "
+            "doubling. Larger sizes would train faster still; measure them before you decide against more hardware."
+        )
+    if not fall.has_interval:
+        return (
+            f"Two points do not tell where steps stop to fall: from {facts.smallest:,} to {facts.largest:,} they went "
+            f"from {number(facts.points[0].steps.value)} to {number(facts.points[-1].steps.value)}. "
+            "Measure more batch sizes."
+        )
+    return (
+        f"Whether sizes beyond {facts.largest:,} would train faster is not decided: in the last doubling steps fell by "
+        f"{_fall(facts)}. The smallest size within {share} of the fewest steps measured is {size}"
+        f"{_span(useful, size_text)}."
+    )
 
 
-def list_sizes(sizes: list[int]) -> str:
-    """Batch sizes in words: "1, 2 and 4"; after six of them how many more there are."""
-    shown = [f"{size:,}" for size in sizes[:6]] + ([f"{len(sizes) - 6} more"] if len(sizes) > 6 else [])
-    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " and " + shown[-1]
+def critical_sentence(facts: CurveFacts) -> str:
+    """The critical batch size, where the curve bends from saving steps to wasting examples."""
+    critical = facts.critical
+    if critical.value is None and not critical.has_interval:
+        if facts.region is None:
+            return "Two points give no critical batch size; measure more batch sizes."
+        return "These points do not bound the critical batch size: measure smaller and larger batch sizes."
+    if critical.value is None:
+        where = "larger" if critical.low is not None else "smaller"
+        return (
+            f"The critical batch size, where the curve bends, is {span(critical.low, critical.high)}, and not in "
+            f"sight: measure {where} batch sizes."
+        )
+    text = f"The critical batch size, where the curve bends, is about {number(critical.value)}{_span(critical)}"
+    if not critical.has_interval:
+        return f"{text}, but these points bound it on neither side: measure smaller and larger batch sizes."
+    if critical.high is None:
+        return f"{text}; how large it may be, these points cannot tell: measure larger batch sizes."
+    if critical.low is None:
+        return f"{text}; how small it may be, these points cannot tell: measure smaller batch sizes."
+    return f"{text}."
 
 
-def _span(low: float | None, high: float | None) -> str:
-    if low is None and high is None:
+def basis_sentence(facts: CurveFacts) -> str:
+    """What the answer is an answer for, and what its intervals rest on."""
+    said, level = [], percent(facts.level)
+    if facts.trials is not None:
+        low, high = facts.trials
+        count = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        said.append(f"This is the answer for this protocol at {count} trials a batch size, not for perfect tuning.")
+    drift = _drift(facts)
+    if drift:
+        said.append(drift)
+    said.append(
+        {
+            NoiseSource.TRIALS: f"In brackets: {level} intervals, from the spread of the trials.",
+            NoiseSource.RUNS: f"In brackets: {level} intervals, from the spread of the repeated runs.",
+            NoiseSource.RESIDUALS: f"In brackets: {level} intervals, from how far the points lie off the best law.",
+            NoiseSource.ASSUMED: (
+                f"In brackets: {level} intervals for an assumed noise of {percent(ASSUMED)}, as three points say "
+                "nothing about their own."
+            ),
+            None: "",
+        }[facts.noise]
+    )
+    return " ".join(text for text in said if text)
+
+
+def doubt_sentence(doubts: tuple[str, ...]) -> str:
+    """Reasons to trust the answer less; empty if there are none."""
+    return f"Read this with care: {'; '.join(doubts)}." if doubts else ""
+
+
+def _drift(facts: CurveFacts) -> str:
+    values = [value for _, value in facts.drift]
+    steady = values in (sorted(values), sorted(values, reverse=True))
+    if len(values) < 2 or not steady or max(values) / min(values) < CLEAR_DRIFT:
         return ""
-    if high is None:
-        return f" (at least {_round(low or 0)})"
-    if low is None:
-        return f" (at most {_round(high)})"
-    return "" if low == high else f" ({_round(low)} to {_round(high)})"
+    shown = ", ".join(f"{number(value)} at {trials:,}" for trials, value in facts.drift)
+    moves = "grows" if values[-1] > values[0] else "shrinks"
+    return f"The critical batch size {moves} with the number of trials ({shown}); more trials may move it further."
 
 
-def _round(value: float) -> str:
-    digits = float(f"{value:.3g}")
-    return f"{digits:,.0f}" if digits >= 100 else f"{digits:g}"
+def _ratio(facts: CurveFacts, batch_size: int) -> str:
+    ratio = facts.point(batch_size).examples_ratio
+    return times(ratio.value) + _span(ratio, times)
+
+
+def _fall(facts: CurveFacts) -> str:
+    return percent(facts.fall.value) + _span(facts.fall, percent)
+
+
+def _span(estimate: Estimate, text: Callable[[float | None], str] = number) -> str:
+    shown = span(estimate.low, estimate.high, text)
+    same = estimate.low is not None and estimate.high is not None and text(estimate.low) == text(estimate.high)
+    return f" ({shown})" if shown and not same else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from batchscale.analysis.analyze import select_workload
+from batchscale.analysis.answers import select_workload
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.results import results_of
 from batchscale.analysis.winners import winner_edges

@@ -20,7 +20,8 @@ def analyze(
         str | None, typer.Option(help="dataset/model/optimizer, or a part of it. Default: all workloads.")
     ] = None,
     baseline: Annotated[
-        str, typer.Option(help="Perfect scaling line: robust (the smallest batch sizes agree) or first (the paper's).")
+        str,
+        typer.Option(help="Perfect scaling line: robust (through the fewest examples) or first (the paper's)."),
     ] = "robust",
     tau: Annotated[float, typer.Option(help="How far above the line still counts as perfect scaling.")] = 0.3,
     useful: Annotated[float, typer.Option(help="How far above the fewest steps still counts as useful.")] = 0.2,
@@ -33,12 +34,22 @@ def analyze(
     from batchscale.analysis.as_json import analysis_json
     from batchscale.cli.choices import choose_goal, choose_workloads, open_records, parse_baseline
     from batchscale.cli.output import print_json
+    from batchscale.errors import AnalysisError
 
     options = Options(parse_baseline(baseline), Thresholds(perfect=tau, useful=useful), Resampling(seed=seed))
     records = open_records(path)
     chosen = choose_workloads(records, workload)
     goals = [choose_goal(records, name, goal) for name in chosen]
-    answers = [analyze_workload(records, name, one, options) for name, one in zip(chosen, goals, strict=True)]
+    answers = []
+    for name, one in zip(chosen, goals, strict=True):
+        try:
+            answers.append(analyze_workload(records, name, one, options))
+        except AnalysisError as error:
+            if len(chosen) == 1:
+                raise
+            typer.echo(f"Notice: {error}", err=True)  # other workloads still have an answer
+    if not answers:
+        raise AnalysisError("None of these workloads has a COMPLETE trial, so there is nothing to analyze.")
     if json_:
         objects = [analysis_json(answer) for answer in answers]
         print_json(objects[0] if len(objects) == 1 else objects)
@@ -50,15 +61,13 @@ def analyze(
 
 
 def _print_answer(answer: "Analysis") -> None:
-    from batchscale.analysis import critical_sentence, three_sentences
+    from batchscale.analysis import answer_sentences
     from batchscale.cli.output import print_table
 
     typer.echo(f"{answer.workload}, goal {answer.goal}")
     print_table(COLUMNS, [_row(row) for row in answer.curve.iter_rows(named=True)], right=(0, 1, 2, 3, 4, 5, 6))
-    if answer.regimes is not None:
-        typer.echo(critical_sentence(answer.regimes, answer.intervals))
     typer.echo()
-    for sentence in three_sentences(answer):
+    for sentence in answer_sentences(answer):
         typer.echo(sentence)
 
 

@@ -1,4 +1,4 @@
-"""The closing words of a run: the curve as a table and a drawing, the regimes in a sentence, and what to do next."""
+"""The closing words of a run: the curve as a table and a drawing, and what ``analyze`` says about it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +11,7 @@ from batchscale.cli.curve_drawing import draw_curve
 from batchscale.cli.output import print_table
 
 if TYPE_CHECKING:
-    from batchscale.analysis import Regimes
-    from batchscale.spec import Plan
+    from batchscale.spec import Goal, Plan, WorkloadName
 
 
 @dataclass(frozen=True)
@@ -95,40 +94,17 @@ def print_closing(root: Path, plan: "Plan", expected: Mapping[int, int] | None =
         typer.echo("\n" + draw_curve(points, line=line, others=others))
         legend = "● measured   ⠒ perfect scaling" + ("   ○ closed form" if expected else "")
         typer.echo(f"       steps to result against batch size, both logarithmic: {legend}\n")
-    typer.echo(describe_regimes(rows))
+    typer.echo(describe_regimes(root, plan.experiment.workload.name, plan.experiment.goal))
     return rows
 
 
-def describe_regimes(rows: list[CurveRow]) -> str:
-    """The three regimes in plain words, or why they cannot be told."""
-    import polars as pl
-
-    from batchscale.analysis import regimes
+def describe_regimes(root: Path, workload: "WorkloadName", goal: "Goal") -> str:
+    """What ``batchscale analyze`` says of these records: doubts first, intervals with every number."""
+    from batchscale.analysis import analyze, answer_sentences
     from batchscale.errors import AnalysisError
+    from batchscale.records import read_tree
 
-    frame = pl.DataFrame(
-        {"batch_size": [row.batch_size for row in rows], "steps": [row.steps for row in rows]},
-        schema={"batch_size": pl.Int64, "steps": pl.Int64},
-    )
     try:
-        return _say(regimes(frame), rows)
+        return "\n".join(answer_sentences(analyze(read_tree(root), workload, goal)))
     except AnalysisError as error:
         return str(error)
-
-
-def _say(found: "Regimes", rows: list[CurveRow]) -> str:
-    perfect, useful = found.perfect_scaling_end, found.max_useful_batch_size
-    reached = [row.batch_size for row in rows if row.steps]
-    first, last = reached[0], reached[-1]
-    text = f"Perfect scaling: from {first:,} up to a batch size of {perfect:,} doubling the batch halves the steps. "
-    if perfect == first:
-        text = f"Perfect scaling: not seen, it ends at the smallest batch size measured, {first:,}, or before. "
-    if perfect == last:
-        text += "Diminishing returns: not reached. "
-    elif useful > perfect:
-        text += f"Diminishing returns: from {perfect:,} to {useful:,} each doubling saves less. "
-    else:
-        text += "Diminishing returns: the bend is sharper than the spacing of batch sizes. "
-    if found.max_useful_reached:
-        return text + f"Maximal data parallelism: beyond {useful:,} nothing more is gained."
-    return text + f"Maximal data parallelism: not reached, steps still fall at {last:,}."

@@ -25,6 +25,7 @@ def compare(
     """Compare how far curves scale: ratios of critical batch sizes with intervals, and a sentence for each."""
     from batchscale.analysis import Options
     from batchscale.analysis import compare as compare_curves
+    from batchscale.analysis.as_json import VERSION
     from batchscale.cli.choices import parse_baseline
     from batchscale.cli.output import print_json
 
@@ -33,10 +34,11 @@ def compare(
     for path in paths:
         for name, answer in _answers(path, goal, workload, options):
             answers[name if name not in answers else f"{path}: {name}"] = answer
-    result = compare_curves(answers, options.resampling, normalise_at=normalise_at)
+    result = compare_curves(answers, level=options.resampling.level, normalise_at=normalise_at)
     if json_:
         print_json(
             {
+                "version": VERSION,
                 "curves": result.table.to_dicts(),
                 "normalised": result.overlay.to_dicts(),
                 "sentences": list(result.sentences),
@@ -63,13 +65,14 @@ def _answers(path: Path, goal: str | None, workload: str | None, options: "Optio
 
 
 def _print_comparison(rows: list[dict[str, object]]) -> None:
+    from batchscale.analysis.wording import span
     from batchscale.cli.output import print_table
 
     def number(value: object) -> str | None:
         return f"{value:,.3g}" if isinstance(value, float) else None
 
-    def span(low: object, high: object) -> str | None:
-        return f"{low:,.3g} to {high:,.3g}" if isinstance(low, float) and isinstance(high, float) else None
+    def ends(low: object, high: object) -> str | None:
+        return span(low if isinstance(low, float) else None, high if isinstance(high, float) else None) or None
 
     print_table(
         ("curve", "perfect scaling to", "useful to", "B_crit", "90 % interval", "ratio", "90 % interval", "notes"),
@@ -81,9 +84,9 @@ def _print_comparison(rows: list[dict[str, object]]) -> None:
                 if row["max_useful_batch_size"] is not None
                 else None,
                 number(row["b_crit"]),
-                span(row["b_crit_low"], row["b_crit_high"]),
+                ends(row["b_crit_low"], row["b_crit_high"]),
                 number(row["ratio"]),
-                span(row["ratio_low"], row["ratio_high"]),
+                ends(row["ratio_low"], row["ratio_high"]),
                 row["notes"] or "",
             )
             for row in rows

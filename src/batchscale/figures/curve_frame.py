@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from batchscale.analysis import Baseline, regimes, steps_to_result
+from batchscale.analysis import Baseline, find_regimes, steps_to_result
 from batchscale.errors import BatchscaleError
 from batchscale.figures.edges import join_frames
 from batchscale.figures.names import differing_labels, workload_label
@@ -144,7 +144,7 @@ def _note_row(panel: CurvePanel, series: Series, note: str) -> pl.DataFrame:
 def _perfect_examples(reached: pl.DataFrame, baseline: Baseline | str) -> float:
     if len(reached) == 1:
         return float(reached["steps"][0]) * int(reached["batch_size"][0])
-    return regimes(reached, baseline=baseline).baseline_examples
+    return find_regimes(reached, baseline=baseline).baseline_examples
 
 
 def _goal_value(goal: Goal, goals: Sequence[Goal]) -> str:

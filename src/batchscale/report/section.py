@@ -11,11 +11,9 @@ from batchscale.analysis import (
     Analysis,
     add_effective_learning_rate,
     analyze,
-    critical_sentence,
     heuristic_errors,
     heuristic_sentence,
     judge_heuristics,
-    three_sentences,
     trial_outcomes,
 )
 from batchscale.errors import BatchscaleError
@@ -227,9 +225,8 @@ def _heuristics(records: Records, found: Analysis) -> str | None:
 
 
 def _trust(found: Analysis) -> Sequence[str]:
-    belief = three_sentences(found)[2]
-    critical = [critical_sentence(found.regimes, found.intervals)] if found.regimes and found.regimes.fit else []
+    doubts = [f"{doubt[:1].upper()}{doubt[1:]}." for doubt in found.doubts]
     notes = found.curve["interval_note"].drop_nulls().unique(maintain_order=True)
     without = found.curve.filter(pl.col("interval_note").is_not_null())["batch_size"]
     sizes = ", ".join(f"{size:,}" for size in without)
-    return [belief, *critical, *(f"No interval at batch size {sizes}: {note}." for note in notes[:1])]
+    return [*doubts, *(f"No interval at batch size {sizes}: {note}." for note in notes[:1])]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from batchscale.analysis import Analysis, Interval
+from batchscale.analysis import Analysis, answer_sentences
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def answer_words(found: Analysis) -> Answer:
                 "One point does not show how training scales: measure more batch sizes.",
             )
         )
-    return Answer((*_regime_sentences(found), _gain_sentence(reached)))
+    return Answer((*answer_sentences(found), _gain_sentence(reached)))
 
 
 def number(value: float | None) -> str:
@@ -67,44 +67,6 @@ def span_words(low: float | None, high: float | None) -> str:
     if low is None:
         return "" if high is None else f"at most {number(high)}"
     return f"at least {number(low)}" if high is None else f"{number(low)} to {number(high)}"
-
-
-def _regime_sentences(found: Analysis) -> list[str]:
-    regimes, spans = found.regimes, found.intervals
-    assert regimes is not None
-    end, useful = regimes.perfect_scaling_end, regimes.max_useful_batch_size
-    first = int(found.curve.drop_nulls("steps")["batch_size"].min() or 1)  # type: ignore[arg-type] # whole numbers
-    perfect = _brackets(spans.perfect_scaling_end if spans else None, end)
-    said = [f"Up to {end:,}{perfect} examples a step, doubling the batch halves the steps."]
-    if end <= first:
-        said = [
-            f"Already from the smallest batch measured ({first:,}) on, doubling it saves less than half of the steps."
-        ]
-    if regimes.fit is not None:
-        critical = regimes.fit.b_crit
-        span = spans.b_crit if spans else None
-        said.append(
-            f"The bend, where both the steps and the examples are well above their least, is at about "
-            f"{about(critical)}{_brackets(span, critical)}."
-        )
-    if not regimes.max_useful_reached:
-        said.append(f"At the largest batch measured, {useful:,}, steps were still falling: the end is not in sight.")
-    else:
-        beyond = _brackets(spans.max_useful_batch_size if spans else None, useful)
-        said.append(f"Beyond {useful:,}{beyond} nothing more is gained by a larger batch.")
-    return said
-
-
-def _brackets(interval: Interval | None, value: float) -> str:
-    if interval is None or (interval.low is None and interval.high is None):
-        return ""
-    if interval.low == interval.high == value:
-        return ""
-    low = None if interval.low is None else float(f"{interval.low:.2g}") if interval.low != value else value
-    high = None if interval.high is None else float(f"{interval.high:.2g}") if interval.high != value else value
-    if float(value).is_integer():  # a measured batch size: its interval ends are measured ones too, and exact
-        low, high = interval.low, interval.high
-    return f" ({span_words(low, high)})"
 
 
 def _gain_sentence(reached: pl.DataFrame) -> str:

@@ -3,30 +3,35 @@
 Puts the parts of this package together; decides nothing by itself.
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
+from batchscale.analysis.curves import Array
+from batchscale.analysis.doubts import run_doubts, study_doubts
+from batchscale.analysis.drift import critical_drift
+from batchscale.analysis.facts import CurveFacts, Evidence, curve_facts, perfect_end_interval
 from batchscale.analysis.intervals import (
     DEFAULT_RESAMPLING,
     BoundaryIntervals,
     Interval,
     Resampling,
     StudyPoint,
-    boundary_intervals,
     point_intervals,
 )
+from batchscale.analysis.noise import run_intervals, run_noise, trial_noise
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
-from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Regimes, Thresholds, regimes
+from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Regimes, Thresholds, find_regimes
 from batchscale.analysis.results import RESULT_SCHEMA, results_of
 from batchscale.analysis.robustness import verdicts
-from batchscale.analysis.scaling import profile_interval
 from batchscale.analysis.tail import Finishers
 from batchscale.analysis.winners import WINNER_SCHEMA, winner_edges, winner_spacing
 from batchscale.errors import AnalysisError, SpecError, UnknownNameError, one_line, suggest_names
 from batchscale.records.frames import Records
+from batchscale.records.model import Status
 from batchscale.records.own_facts import own_facts
 from batchscale.spec import Goal, WorkloadName
 
@@ -34,7 +39,7 @@ ANALYSIS_SCHEMA: Mapping[str, type[pl.DataType]] = {
     **RESULT_SCHEMA,
     **WINNER_SCHEMA,
     "spacing": pl.Int64,  # steps between the winner's last two measurements up to the goal
-    "steps_low": pl.Float64,  # interval of the steps to result of a fresh search of the same size
+    "steps_low": pl.Float64,  # interval of the median steps to result of fresh searches of the same size
     "steps_high": pl.Float64,
     "interval_note": pl.String,  # why there is no interval
     "stopped": pl.Int64,  # COMPLETE trials that a race or early stopping ended before the goal: censored, not failed
@@ -58,10 +63,11 @@ class Options:
 class Analysis:
     """The answer for one workload and goal (both None for bare points).
 
-    ``regimes`` is None where there are too few points; ``refusal`` says why.
+    ``facts`` is the curve with intervals, from which every sentence is made; it and ``regimes`` are None where there
+    are too few points, and ``refusal`` says why. ``doubts`` are reasons to trust the curve less.
 
-    ``critical_from`` says what the interval of B_crit rests on: "trials", or "residuals" of the fit where too few
-    trials reached the goal to resample.
+    ``critical_from`` says what the intervals of boundaries rest on: "trials", the "runs" of a curve file, the
+    "residuals" of the points, or a noise that is "assumed" for three bare points.
     """
 
     workload: WorkloadName | None
@@ -72,6 +78,8 @@ class Analysis:
     refusal: str | None
     intervals: BoundaryIntervals | None
     critical_from: str | None
+    facts: CurveFacts | None
+    doubts: tuple[str, ...]
 
 
 def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Options | None = None) -> Analysis:
@@ -83,10 +91,9 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Optio
     """
     chosen = options or Options()
     selected = select_workload(records, workload)
+    check_complete(selected, workload)
     outcomes = trial_outcomes(selected, goal)
     results = results_of(outcomes, num_train_examples=chosen.num_train_examples)
-    if results.is_empty() or results["trials"].sum() == 0:
-        raise AnalysisError(f"{workload} has no COMPLETE trial yet, so there is nothing to analyze.")
     flagged = winner_spacing(selected, winner_edges(selected, results))
     points = curve_study_points(outcomes, flagged)
     curve = _with_intervals(flagged, points, chosen.resampling).join(
@@ -98,20 +105,60 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Optio
     ]
     ordered = curve.select(*ANALYSIS_SCHEMA, *extra)
     found, refusal = _try_regimes(ordered, chosen)
-    intervals, source = _boundaries(ordered, points, found, chosen)
-    return Analysis(workload, goal, ordered, tuple(points), found, refusal, intervals, source)
+    doubts = study_doubts(ordered)
+    facts = None if found is None else _study_facts(ordered, points, found, doubts, chosen)
+    return _answer(Analysis(workload, goal, ordered, tuple(points), found, refusal, None, None, facts, doubts))
 
 
-def analyze_points(curve: pl.DataFrame, options: Options | None = None) -> Analysis:
-    """The fit and the regimes of bare points (columns ``batch_size``, ``steps``), B_crit's interval by residuals."""
+def analyze_points(rows: pl.DataFrame, options: Options | None = None) -> Analysis:
+    """The fit and the regimes of bare points (columns ``batch_size``, ``steps``; null where the goal was not reached).
+
+    A batch size may stand in several rows, one per run: its point is their geometric mean, and the spread of the runs
+    gives the intervals. The curve of the answer has the columns batch_size, steps, steps_low, steps_high and runs.
+    """
     chosen = options or Options()
+    reached = rows.drop_nulls("steps").filter(pl.col("steps") > 0)
+    groups = [
+        (int(key[0]), group["steps"].to_numpy().astype(np.float64))
+        for key, group in sorted(reached.group_by("batch_size"), key=lambda item: item[0][0])
+    ]
+    logs = [np.log(runs) for _, runs in groups]
+    ends = run_intervals(logs, chosen.resampling.level)
+    curve = pl.DataFrame(
+        [
+            (size, math.exp(float(np.log(runs).mean())) if len(runs) > 1 else float(runs[0]), low, high, len(runs))
+            for (size, runs), (low, high) in zip(groups, ends, strict=True)
+        ],
+        schema={
+            "batch_size": pl.Int64,
+            "steps": pl.Float64,
+            "steps_low": pl.Float64,
+            "steps_high": pl.Float64,
+            "runs": pl.Int64,
+        },
+        orient="row",
+    )
     found, refusal = _try_regimes(curve, chosen)
-    if found is None or found.fit is None:
-        return Analysis(None, None, curve, (), found, refusal, None, None)
-    low, high = profile_interval(curve, found.fit.best, chosen.resampling.level)
-    none = Interval(reason="bare points have no trials to resample")
-    return Analysis(
-        None, None, curve, (), found, refusal, BoundaryIntervals(Interval(low, high), none, none), "residuals"
+    doubts = run_doubts(rows)
+    facts = None
+    if found is not None:
+        sizes, steps = _arrays(curve)
+        evidence = Evidence(sizes, steps, ends, [0] * len(sizes), run_noise(logs), doubts=doubts)
+        facts = curve_facts(evidence, found, chosen.thresholds, chosen.resampling.level)
+    return _answer(Analysis(None, None, curve, (), found, refusal, None, None, facts, doubts))
+
+
+def check_complete(records: Records, workload: WorkloadName) -> None:
+    """Raises AnalysisError when a workload has no trial that could be analysed, with how its trials stand."""
+    counts = records.trials.group_by("status").len().sort("status").rows()
+    if any(status == Status.COMPLETE.value for status, _ in counts):
+        return
+    if not counts:
+        raise AnalysisError(f"{workload} has no trial yet, so there is nothing to analyze; wait for the first to end.")
+    shown = " and ".join(f"{count:,} {status}" for status, count in counts)
+    raise AnalysisError(
+        f"{workload} has no COMPLETE trial, so there is nothing to analyze. Found {shown}; wait for trials to end, or "
+        "search a space in which training does not diverge."
     )
 
 
@@ -179,26 +226,44 @@ def _with_intervals(results: pl.DataFrame, points: list[StudyPoint], resampling:
 def _try_regimes(curve: pl.DataFrame, options: Options) -> tuple[Regimes | None, str | None]:
     usable = curve.filter(pl.col("steps") > 0)
     try:
-        return regimes(usable, baseline=options.baseline, thresholds=options.thresholds), None
+        return find_regimes(usable, baseline=options.baseline, thresholds=options.thresholds), None
     except AnalysisError as error:
         return None, str(error)
 
 
-def _boundaries(
-    curve: pl.DataFrame, points: list[StudyPoint], found: Regimes | None, options: Options
-) -> tuple[BoundaryIntervals | None, str | None]:
-    if found is None:
-        return None, None
-    best = None if found.fit is None else found.fit.best
-    intervals = boundary_intervals(
-        points,
-        None if best is None else best.family,
-        baseline=options.baseline,
-        thresholds=options.thresholds,
-        resampling=options.resampling,
+def _study_facts(
+    curve: pl.DataFrame, points: list[StudyPoint], found: Regimes, doubts: tuple[str, ...], options: Options
+) -> CurveFacts:
+    measured = curve.filter(pl.col("steps") > 0).sort("batch_size")
+    sizes, steps = _arrays(measured)
+    counts = measured["trials"].to_list()
+    evidence = Evidence(
+        sizes=sizes,
+        steps=steps,
+        intervals=measured.select("steps_low", "steps_high").rows(),
+        spacings=measured["spacing"].fill_null(0).to_list(),
+        noise=trial_noise(points),
+        trials=(min(counts), max(counts)),
+        drift=critical_drift(points),
+        doubts=doubts,
     )
-    if best is None or intervals.b_crit.low is not None or intervals.b_crit.high is not None:
-        return intervals, None if best is None else "trials"
-    low, high = profile_interval(curve.filter(pl.col("steps") > 0), best, options.resampling.level)
-    rest = intervals.perfect_scaling_end, intervals.max_useful_batch_size
-    return BoundaryIntervals(Interval(low, high, intervals.b_crit.reason), *rest), "residuals"
+    return curve_facts(evidence, found, options.thresholds, options.resampling.level)
+
+
+def _arrays(curve: pl.DataFrame) -> tuple[Array, Array]:
+    return curve["batch_size"].to_numpy().astype(np.float64), curve["steps"].to_numpy().astype(np.float64)
+
+
+def _answer(answer: Analysis) -> Analysis:
+    """The answer with the intervals of its boundaries, taken from its facts."""
+    facts = answer.facts
+    if facts is None or facts.noise is None:
+        return answer
+    none = "these points do not bound it"
+    intervals = BoundaryIntervals(
+        *(
+            Interval(one.low, one.high, None if one.low is not None and one.high is not None else none)
+            for one in (facts.critical, perfect_end_interval(facts), facts.useful)
+        )
+    )
+    return replace(answer, intervals=intervals, critical_from=facts.noise.value)

@@ -1,0 +1,254 @@
+"""Sentences must not say more than was measured: cases from public curves, with oracles computed here."""
+
+import math
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+from build_records import METRIC, NAME, curve_studies, make_records, study, trial
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchscale.analysis import Ending, NoiseSource, analyze, analyze_points, answer_sentences, curve_sentences
+from batchscale.spec import Goal
+
+GOAL = Goal(METRIC, 0.1)
+
+
+def answer(points):
+    rows = points.items() if isinstance(points, dict) else points
+    return analyze_points(pl.DataFrame(list(rows), schema={"batch_size": pl.Int64, "steps": pl.Float64}, orient="row"))
+
+
+def said(points):
+    return " ".join(answer_sentences(answer(points)))
+
+
+def ratio(points, size):
+    """Examples at a size over the fewest, by hand."""
+    return size * points[size] / min(b * s for b, s in points.items())
+
+
+MLPERF = {16: 12172.8, 32: 7334.4, 64: 4713.6}
+BENDS = {128: 54296.9, 512: 21777.3, 1024: 12695.3, 2048: 11181.6}
+CLOSE = {15360: 47.0, 16384: 46.83, 18432: 46.5}
+CLIFF = {4: 1125.0, 16: 345.0, 64: 135.0, 256: 135.0, 1024: 135.0}
+PLATEAU = dict(
+    zip(
+        [*(64 * 2**i for i in range(10)), 55_000],
+        (1200.0, 600, 520, 400, 360, 300, 270, 250, 340, 300, 260),
+        strict=True,
+    )
+)
+
+
+@pytest.mark.parametrize("points", [MLPERF, BENDS, CLOSE, CLIFF, PLATEAU])
+def test_no_sentence_promises_that_a_larger_batch_is_free(points):
+    assert "no extra computation" not in said(points)
+
+
+def test_the_price_of_a_size_is_its_measured_ratio_with_an_interval():
+    assert ratio(MLPERF, 64) == pytest.approx(1.549, abs=1e-3)
+    text = said(MLPERF)
+    assert re.search(r"From batch size 16 to 32 steps fall in proportion, to within 30 %", text)
+    assert re.search(r"64, 1\.55 \([\d.]+ to [\d.]+\) times", text)
+    assert "about 71.8 (" in text
+
+
+def test_a_size_beyond_the_tolerance_is_not_called_in_proportion_whatever_its_neighbours_do():
+    assert ratio(BENDS, 512) == pytest.approx(1.604, abs=1e-3)
+    assert ratio(BENDS, 1024) == pytest.approx(1.870, abs=1e-3)
+    text = said(BENDS)
+    assert "in proportion, to within" not in text
+    assert "at 512 it takes 1.60 (" in text
+
+
+def test_sizes_too_close_together_give_neither_proportion_nor_an_end():
+    facts = answer(CLOSE).facts
+    assert facts.ending is Ending.OPEN
+    text = said(CLOSE)
+    assert "too close together to tell" in text
+    assert "in proportion, to within" not in text
+    assert "within 20 % of the fewest measured: more" not in text
+
+
+def test_a_noisy_plateau_has_an_end_and_sends_nobody_beyond_it():
+    facts = answer(PLATEAU).facts
+    assert facts.ending is Ending.REACHED
+    assert facts.useful.value == min(b for b, s in PLATEAU.items() if s <= 1.2 * 250)
+    assert "Steps still fell" not in said(PLATEAU)
+
+
+def test_a_plateau_of_the_published_figures_sends_nobody_beyond_the_training_set():
+    points = {2**i: s for i, s in zip(range(6, 14), (1000, 600, 420, 330, 290, 270, 260, 250), strict=True)}
+    text = said(points | {55_000: 260.0})
+    assert "Steps still fell" not in text
+    assert "Larger sizes would train faster" not in text
+
+
+def test_a_corner_of_five_points_is_not_said_to_hardly_fall():
+    found = answer(CLIFF)
+    assert found.regimes.fit is not None
+    corner = 16 * 345 / 135  # where the line of perfect scaling through 16 meets the plateau
+    assert found.facts.critical.low <= corner <= found.facts.critical.high
+    assert "hardly" not in said(CLIFF)
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 6, 7, 8])
+def test_a_known_hyperbola_is_seldom_said_to_bend_elsewhere_for_any_number_of_points(count):
+    rng = np.random.default_rng(count)
+    sizes = 2.0 ** np.linspace(0, 10, count)
+    b_crit = math.sqrt(sizes[0] * sizes[-1])
+    refused = covered = 0
+    repetitions = 60
+    for _ in range(repetitions):
+        steps = 1000 * (1 + b_crit / sizes) * np.exp(0.1 * rng.normal(size=count))
+        found = answer(dict(zip(sizes.round().astype(int).tolist(), steps.tolist(), strict=True)))
+        refused += found.regimes.fit is None
+        critical = found.facts.critical
+        covered += (critical.low or 0) <= b_crit <= (critical.high or math.inf)
+    assert refused == 0
+    # Three standard errors below the level; for three points the noise is assumed, and happens to be right.
+    assert covered / repetitions > 0.9 - 3 * math.sqrt(0.09 / repetitions)
+
+
+@pytest.mark.parametrize("count", range(3, 12))
+def test_what_cannot_be_bounded_from_one_side_has_a_one_sided_interval(count):
+    falling = answer({2**i: 1e6 / 2**i for i in range(count)})
+    assert falling.regimes.critical_batch_size is None
+    assert falling.facts.critical.high is None
+    assert falling.facts.critical.low > 2 ** (count - 1) / 4
+    assert "is at least" in " ".join(answer_sentences(falling))
+    flat = answer({2**i: 100.0 for i in range(count)})
+    assert flat.facts.critical.low is None
+    assert flat.facts.critical.high < 4
+    assert "is at most" in " ".join(answer_sentences(flat))
+
+
+def test_steps_are_seldom_said_to_fall_still_where_they_do_not():
+    rng = np.random.default_rng(0)
+    sizes = 2.0 ** np.arange(10)
+    law = 1000 * (1 + 16 / sizes)
+    assert 1 - law[-1] / law[-2] < 0.035  # the fall in the last doubling
+    wrong = sum(
+        answer(
+            dict(zip(sizes.astype(int).tolist(), (law * np.exp(0.15 * rng.normal(size=10))).tolist(), strict=True))
+        ).facts.ending
+        is Ending.FALLING
+        for _ in range(100)
+    )
+    assert wrong <= 3  # 23 to 44 before
+
+
+def test_a_goal_reached_at_the_first_measurement_is_an_interval_and_ends_nothing():
+    def first(size, steps):
+        return study(size, [trial(i, {0: 1.0, steps: 0.05}) for i in range(1, 6)])
+
+    studies = [first(4, 60), first(8, 20), first(16, 20)]
+    found = analyze(make_records(studies), NAME, GOAL)
+    point = found.facts.point(16)
+    assert point.steps.low == 1  # anything from the first step on
+    assert point.steps.value == 20
+    assert found.facts.ending is not Ending.REACHED
+    sentences = answer_sentences(found)
+    assert sentences[0].startswith("Read this with care")
+    assert "at 4, 8 and 16 the first measurement had reached the goal already" in sentences[0]
+    assert "[evaluation] every = 1 there" in sentences[0]
+    assert "buys no more" not in " ".join(sentences)
+
+
+def test_doubts_come_before_the_answer():
+    sizes = [2**i for i in range(0, 16, 2)]
+    studies = curve_studies({size: 1000 * (1 + 64 / size) for size in sizes})
+    sure = answer_sentences(analyze(make_records(studies), NAME, GOAL))
+    assert not sure[0].startswith("Read this with care")
+    doubtful = answer_sentences(analyze(make_records([*studies, study(2**16, [trial(1, {9: 0.5})])]), NAME, GOAL))
+    assert doubtful[0] == "Read this with care: no trial reached the goal at batch size 65,536."
+    assert doubtful[1:] == sure
+
+
+def test_the_answer_says_what_it_is_an_answer_for_and_shows_the_drift_with_trials():
+    rng = np.random.default_rng(0)
+    sizes = [2**i for i in range(0, 16, 2)]
+
+    def hard(size):
+        # Tuning gets harder with the batch size: the spread of trials grows, so fewer trials lose more at large sizes.
+        spread = 0.02 + 0.25 * math.log2(size)
+        return [1e5 * (1 + 64 / size) * (1 + spread * value) for value in rng.exponential(size=40)]
+
+    studies = [
+        study(size, [trial(i + 1, {0: 1.0, round(s) - 1: 0.2, round(s): 0.05}) for i, s in enumerate(hard(size))])
+        for size in sizes
+    ]
+    found = analyze(make_records(studies), NAME, GOAL)
+    text = " ".join(answer_sentences(found))
+    assert "for this protocol at 40 trials a batch size" in text
+    trials, values = zip(*found.facts.drift, strict=True)
+    assert trials == (10, 20, 40)
+    assert values[0] < values[1] < values[2]
+    assert "grows with the number of trials" in text
+
+
+def test_repeated_runs_give_the_geometric_mean_and_students_interval():
+    rng = np.random.default_rng(1)
+    runs = {size: 1000 * (1 + 16 / size) * np.exp(0.1 * rng.normal(size=5)) for size in (1, 4, 16, 64, 256)}
+    found = answer([(size, float(value)) for size, values in runs.items() for value in values])
+    assert found.facts.noise is NoiseSource.RUNS
+    logs = np.array([np.log(values) for values in runs.values()])
+    pooled = math.sqrt(logs.var(axis=1, ddof=1).mean())
+    reach = 1.7247182 * pooled / math.sqrt(5)  # Student's t, 20 degrees of freedom, 95 %
+    for point, mean in zip(found.facts.points, logs.mean(axis=1), strict=True):
+        assert point.steps.value == pytest.approx(math.exp(mean))
+        assert (point.steps.low, point.steps.high) == pytest.approx((math.exp(mean - reach), math.exp(mean + reach)))
+
+
+def test_runs_that_did_not_reach_are_named():
+    rows = [(1, 100.0), (1, 110.0), (2, 60.0), (2, None), (4, 40.0), (8, None)]
+    text = answer_sentences(answer(rows))[0]
+    assert "not reached at batch size 8" in text
+    assert "left out at batch size 2" in text
+
+
+@st.composite
+def curves(draw):
+    count = draw(st.integers(2, 12))
+    exponents = sorted(draw(st.sets(st.integers(0, 17), min_size=count, max_size=count)))
+    level = draw(st.floats(20, 1e6))
+    drops = draw(st.lists(st.floats(-0.5, 1.2), min_size=count, max_size=count))
+    points, value = {}, level
+    for exponent, drop in zip(exponents, drops, strict=True):
+        points[2**exponent] = max(value, 1.0)
+        value *= 2.0**-drop
+    return points
+
+
+@settings(deadline=None, max_examples=200)
+@given(points=curves())
+def test_no_two_sentences_contradict_each_other_or_the_points(points):
+    found = answer(points)
+    facts, sentences = found.facts, curve_sentences(found.facts)
+    fewest = min(size * steps for size, steps in points.items())
+    claim = re.search(r"From batch size ([\d,]+) to ([\d,]+) steps fall in proportion", sentences.examples)
+    levelled = re.search(r"From batch size ([\d,]+).* on steps are within 20 %", sentences.useful)
+    if claim:
+        start, end = (int(text.replace(",", "")) for text in claim.groups())
+        for size, steps in points.items():
+            if start <= size <= end:
+                assert size * steps <= 1.3 * fewest * (1 + 1e-6)
+    if levelled:
+        useful = int(levelled.group(1).replace(",", ""))
+        assert points[useful] <= 1.2 * min(points.values()) * (1 + 1e-6)
+        assert not claim or end <= useful or end == start
+        assert "Steps still fell" not in sentences.useful
+    if "Steps still fell" in sentences.useful:
+        assert facts.fall.low > 0.1
+        assert facts.measured_fall > 0.1
+    critical = facts.critical
+    if critical.value is not None:
+        assert (critical.low or 0) <= critical.value <= (critical.high or math.inf)
+    for point in facts.points:
+        low, high = point.examples_ratio.low, point.examples_ratio.high
+        assert low is None or low <= point.examples_ratio.value <= high
+    assert found.regimes.max_useful_reached or facts.ending is not Ending.REACHED
+    assert not (found.regimes.max_useful_reached and facts.ending is Ending.FALLING)
