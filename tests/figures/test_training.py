@@ -1,6 +1,6 @@
 from made_records import GOAL, METRIC, MadeStudy, MadeTrial, make_records
 
-from batchscale.figures.training import training_frame, training_panels
+from batchscale.figures.kinds.training import training_frame, training_panels
 
 
 def drawn_bold(*curves):

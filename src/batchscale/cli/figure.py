@@ -5,18 +5,17 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from batchscale.cli.choices import WORKLOAD_HELP
 from batchscale.errors import SpecError
+from batchscale.figures import kind_names
 
 if TYPE_CHECKING:
-    from batchscale.figures.theme import Theme
+    from batchscale.figures import Theme
     from batchscale.records import Records
     from batchscale.spec import Budget
 
 _T = TypeVar("_T")
-_KINDS = (
-    "curve, curves, goals, metaparameter, map, space, budget, label-smoothing, training, effective-learning-rate, "
-    "best-of-n, expected-steps; or paper-1 to paper-24"
-)
+_KINDS = f"{', '.join(kind_names())}; or paper-1 to paper-24"
 
 
 def figure(
@@ -45,7 +44,7 @@ def figure(
     ] = None,
     workload: Annotated[
         list[str] | None,
-        typer.Option("--workload", help="Only dataset/model/optimizer; may be given again.", show_default=False),
+        typer.Option("--workload", help=f"{WORKLOAD_HELP} May be given again.", show_default=False),
     ] = None,
     batch_size: Annotated[
         list[int] | None, typer.Option("--batch-size", help="Only these; may be given again.", show_default=False)
@@ -74,9 +73,7 @@ def figure(
 
     The goal may be left out where the records name one, or where the paper does.
     """
-    from batchscale.figures.export import check_suffix, write_chart, write_frame
-    from batchscale.figures.paper import PAPER_FIGURES, find_paper_figure
-    from batchscale.figures.theme import find_theme
+    from batchscale.figures import PAPER_FIGURES, check_suffix, find_paper_figure, find_theme, write_chart, write_frame
 
     colours = find_theme(theme)
     if all_ or kind == "all":
@@ -92,8 +89,7 @@ def figure(
         chart = recipe.draw(frame, colours)
         words = f"Figure {recipe.number}. {recipe.title}"
     else:
-        from batchscale.figures.goals import common_goal
-        from batchscale.figures.kinds import FigureRequest, find_kind
+        from batchscale.figures import FigureRequest, common_goal, find_kind
         from batchscale.spec import Goal
 
         chosen = find_kind(name, list(PAPER_FIGURES))
@@ -113,8 +109,7 @@ def figure(
 
 
 def _all_figures(records: "Records", folder: Path, suffix: str, theme: "Theme") -> None:
-    from batchscale.figures.export import check_suffix, write_chart, write_frame
-    from batchscale.figures.paper import PAPER_FIGURES
+    from batchscale.figures import PAPER_FIGURES, check_suffix, write_chart, write_frame
 
     check_suffix(folder / f"figure.{suffix}")
     for recipe in PAPER_FIGURES.values():
@@ -139,7 +134,7 @@ def _required(value: _T | None, name: str, what: str) -> _T:
 
 
 def _narrow(records: "Records", workloads: list[str], batch_sizes: list[int]) -> "Records":
-    from batchscale.figures.selection import select_records
+    from batchscale.figures import select_records
 
     return select_records(records, workloads, batch_sizes)
 
