@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from batchscale.cli.choices import WORKLOAD_HELP
+from batchscale.cli.stages import Stages
 from batchscale.errors import SpecError
 from batchscale.figures import kind_names
 
@@ -83,28 +84,29 @@ def figure(
     name = _required(kind, "KIND", f"one of {_KINDS}")
     target = _required(out, "--out", "a file to write the figure to")
     check_suffix(target)
-    if name.startswith("paper-"):
-        recipe = find_paper_figure(name)
-        frame = recipe.data(_read(data or path))
-        chart = recipe.draw(frame, colours)
-        words = f"Figure {recipe.number}. {recipe.title}"
-    else:
-        from batchscale.figures import FigureRequest, common_goal, find_kind
-        from batchscale.spec import Goal
+    with Stages() as stages:
+        stages.enter("reading records and computing")
+        if name.startswith("paper-"):
+            recipe = find_paper_figure(name)
+            frame = recipe.data(_read(data or path))
+            draw, words = recipe.draw, f"Figure {recipe.number}. {recipe.title}"
+        else:
+            from batchscale.figures import FigureRequest, common_goal, find_kind
+            from batchscale.spec import Goal
 
-        chosen = find_kind(name, list(PAPER_FIGURES))
-        records = _narrow(_read(data or path), workload or [], batch_size or [])
-        goals = tuple(Goal.parse(text) for text in goal or []) or (common_goal(records),)
-        budgets = _budgets(steps or [], epochs or [])
-        request = FigureRequest(
-            records, goals, metaparameter, normalise_at, budgets, _positive(first_trials), _positive(train_examples)
-        )
-        frame = chosen.data(request)
-        chart = chosen.plot(frame, colours)
-        words = chosen.shows
-    if csv is not None:
-        write_frame(frame, csv)
-    write_chart(chart, target, words)
+            chosen = find_kind(name, list(PAPER_FIGURES))
+            records = _narrow(_read(data or path), workload or [], batch_size or [])
+            goals = tuple(Goal.parse(text) for text in goal or []) or (common_goal(records),)
+            budgets = _budgets(steps or [], epochs or [])
+            request = FigureRequest(
+                records, goals, metaparameter, normalise_at, budgets, _positive(first_trials), _positive(train_examples)
+            )
+            frame = chosen.data(request)
+            draw, words = chosen.plot, chosen.shows
+        if csv is not None:
+            write_frame(frame, csv)
+        stages.enter(f"drawing {frame['panel'].n_unique()} panels as {target.suffix.lower()}")
+        write_chart(draw(frame, colours), target, words)
     _say_notes(frame["note"].drop_nulls().unique(maintain_order=True).to_list())
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 import altair as alt
 
-from batchscale.figures.theme import POWER_FONT
+from batchscale.figures.theme import FONT, POWER_FONT
 
 _DIGITS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
@@ -134,7 +134,7 @@ def _axis(
         title=title,
         values=list(ticks),
         labelExpr=label,
-        labelFont=POWER_FONT,
+        labelFont=POWER_FONT if _DIGITS[0] in label else FONT,
         labelOverlap=overlap,
         grid=grid,
         tickSize=4,

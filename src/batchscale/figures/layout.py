@@ -110,7 +110,10 @@ def panel_title(text: str, notes: Iterable[str] = (), width: int = 300) -> alt.T
     lines = [line for note in notes for line in textwrap.wrap(one_line(note, 400), room)]
     if len(lines) > MOST_NOTES:
         lines = [*lines[: MOST_NOTES - 1], lines[MOST_NOTES - 1][: room - 1] + "…"]
-    title = textwrap.wrap(one_line(text, 200), max(int(width / 6.4), 20)) or [""]
+    whole = one_line(text, 200).replace("batch size ", "batch\N{NO-BREAK SPACE}size\N{NO-BREAK SPACE}")  # never split
+    title = [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(whole, max(int(width / 6.4), 20))] or [
+        ""
+    ]
     return alt.TitleParams(text=title[:2], subtitle=lines) if lines else alt.TitleParams(text=title[:2])
 
 

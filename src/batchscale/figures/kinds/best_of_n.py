@@ -99,7 +99,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     between = alt.Chart(inline(points.drop_nulls(["low", "high"])))
     middle = alt.Chart(inline(points.drop_nulls("median")))
     layers = [
-        between.mark_area(color=colour, opacity=0.2, aria=False).encode(x=x, y=low, y2="high:Q"),
+        between.mark_area(color=colour, opacity=1, fillOpacity=0.2, aria=False).encode(x=x, y=low, y2="high:Q"),
         middle.mark_line(color=colour, strokeWidth=1.8).encode(x=x, y=y),
         middle.mark_point(color=colour, filled=True, size=26, opacity=1).encode(x=x, y=y, tooltip=trial_tooltips()),
     ]

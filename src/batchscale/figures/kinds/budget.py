@@ -180,7 +180,7 @@ def _panel(frame: pl.DataFrame, look: Look, limits: tuple[float, float] | None) 
     x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=axis)
     domain = alt.Scale(domain=list(limits), nice=False) if limits else alt.Scale(zero=False, nice=True, padding=6)
     y = alt.Y("value:Q", scale=domain, axis=alt.Axis(title=metric_label(metric), tickCount=6))
-    base = alt.Chart(inline(points))
+    base, clip = alt.Chart(inline(points)), limits is not None
     tips = [
         alt.Tooltip("series:N", title="budget"),
         alt.Tooltip("batch_size:Q", title="batch size", format=","),
@@ -189,23 +189,23 @@ def _panel(frame: pl.DataFrame, look: Look, limits: tuple[float, float] | None) 
         alt.Tooltip("trial_id:Q", title="trial"),
     ]
     layers = [
-        base.mark_line(strokeWidth=1.6, clip=True).encode(x=x, y=y, color=colour, detail="series:N"),
-        base.mark_point(size=26, filled=True, opacity=1, clip=True).encode(
+        base.mark_line(strokeWidth=1.6, clip=clip).encode(x=x, y=y, color=colour, detail="series:N"),
+        base.mark_point(size=26, filled=True, opacity=1, clip=clip).encode(
             x=x, y=y, color=colour, shape=shape, tooltip=tips
         ),
-        *(mark.encode(color=colour, shape=shape) for mark in bound_points(points, look, x, y)),
+        *(mark.encode(color=colour, shape=shape) for mark in bound_points(points, look, x, y, clip=clip)),
     ]
     return Drawn(layers, [*panel_notes(frame), *([BOUND_WORDS] if points[BOUND].any() else [])])
 
 
-def bound_points(points: pl.DataFrame, look: Look, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+def bound_points(points: pl.DataFrame, look: Look, x: alt.X, y: alt.Y, *, clip: bool = False) -> list[alt.Chart]:
     """Over the points that are only bounds: hollow ones."""
     bounds = points.filter(BOUND)
     if bounds.is_empty():
         return []
     marks: alt.Chart = (
         alt.Chart(inline(bounds))
-        .mark_point(size=24, filled=False, fill=look.theme.ground, opacity=1, strokeWidth=1.5, clip=True, aria=False)
+        .mark_point(size=24, filled=False, fill=look.theme.ground, opacity=1, strokeWidth=1.5, clip=clip, aria=False)
         .encode(x=x, y=y)
     )
     return [marks]

@@ -218,7 +218,7 @@ def _intervals(points: pl.DataFrame, theme: Theme, x: alt.X, y_span: LogRange) -
         return []
     bars: alt.Chart = (
         alt.Chart(inline(known))
-        .mark_rule(color=theme.series[0], strokeWidth=5, opacity=0.3, aria=False)
+        .mark_rule(color=theme.series[0], strokeWidth=5, strokeOpacity=0.3, aria=False)
         .encode(x=x, y=alt.Y("steps_low:Q", scale=log_scale(y_span)), y2="steps_high:Q")
     )
     return [bars]

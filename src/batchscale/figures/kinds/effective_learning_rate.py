@@ -121,7 +121,9 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     dots = alt.Chart(inline(points.filter(~pl.col("best"))))
     star = alt.Chart(inline(points.filter("best")))
     layers = [
-        dots.mark_point(size=18, filled=True, opacity=0.75, color=theme.good).encode(x=x, y=y, tooltip=tips),
+        dots.mark_point(size=18, filled=True, opacity=1, fillOpacity=0.75, color=theme.good).encode(
+            x=x, y=y, tooltip=tips
+        ),
         star.mark_point(
             shape=STAR, size=120, filled=True, fill=theme.star, stroke=theme.text, strokeWidth=0.8, opacity=1
         ).encode(x=x, y=y, tooltip=tips),

@@ -139,7 +139,7 @@ def _panel(frame: pl.DataFrame, look: Look, x_span: LogRange, y_span: LogRange) 
     words = points.with_columns(best.alias("outcome"))
     colour, shape = outcome_scales(theme, legend_below("lines: effective learning rate η/(1 − γ)"))
     base = alt.Chart(inline(words.filter(~pl.col("best"))))
-    dots = base.mark_point(size=20, filled=True, opacity=0.85).encode(
+    dots = base.mark_point(size=20, filled=True, opacity=1, fillOpacity=0.85).encode(
         x=x, y=y, color=colour, shape=shape, tooltip=_tooltips()
     )
     star = (

@@ -177,7 +177,7 @@ def _marks(
     stars = alt.Chart(inline(ordered.filter("best")))
     encoding = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": tips}
     return [
-        others.mark_point(size=16, filled=True, opacity=0.8).encode(**encoding),
+        others.mark_point(size=16, filled=True, opacity=1, fillOpacity=0.8).encode(**encoding),
         stars.mark_point(size=120, filled=True, stroke=theme.text, strokeWidth=0.8, opacity=1).encode(**encoding),
     ]
 
