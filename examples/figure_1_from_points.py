@@ -11,9 +11,8 @@ from pathlib import Path
 
 import polars as pl
 
-from batchscale.figures.curve_frame import CurvePanel, Series, points_frame
-from batchscale.figures.curves import plot_curves
-from batchscale.figures.export import write_chart
+from batchscale.analysis import Baseline
+from batchscale.figures import CurvePanel, Look, Series, plot_curves, points_frame, write_chart
 from batchscale.spec import Goal, WorkloadName
 
 
@@ -24,10 +23,12 @@ def read_points(path: Path) -> pl.DataFrame:
         first = part.row(0, named=True)
         goal = Goal(first["goal_metric"], first["goal"], first["maximize"])
         workload = WorkloadName(first["dataset"], first["model"], first["optimizer"])
-        frames.append(points_frame(part, CurvePanel(first["panel"], (Series(workload, goal, first["panel"]),))))
+        panel = CurvePanel(first["panel"], (Series(workload, goal, first["panel"]),))
+        frames.append(points_frame(part, panel, Baseline.FIRST))
     return pl.concat(frames)
 
 
 if __name__ == "__main__":
     points = read_points(Path(__file__).with_name("paper_figure_1.csv"))
-    write_chart(plot_curves(points, title="Steps to result against batch size: published points"), Path(sys.argv[1]))
+    look = Look(title="Steps to result against batch size: published points")
+    write_chart(plot_curves(points, look), Path(sys.argv[1]))

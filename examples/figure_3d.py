@@ -26,11 +26,24 @@ from batchscale.analysis import (
     analyze_points,
     stored_goal,
 )
-from batchscale.figures.axes import log_axis, log_range, log_scale
-from batchscale.figures.curves import BATCH_SIZE, NORMALISED, STEPS
-from batchscale.figures.export import write_chart
-from batchscale.figures.layout import Chart, PanelSize, finish, inline, layered, panel_grid, panel_title
-from batchscale.figures.theme import LIGHT, series_colours
+from batchscale.figures import (
+    BATCH_SIZE,
+    LIGHT,
+    NORMALISED,
+    STEPS,
+    Chart,
+    Drawn,
+    Look,
+    PanelSize,
+    draw_panels,
+    inline,
+    log_axis,
+    log_range,
+    log_scale,
+    series_colours,
+    size_axis,
+    write_chart,
+)
 
 NORMALISE_AT = 2
 GOALS = (0.04, 0.035, 0.03)
@@ -76,13 +89,17 @@ def measured_points(answer: Analysis, series: str, *, normalised: bool) -> pl.Da
     )
 
 
-def draw_panel(title: str, points: pl.DataFrame, y_title: str) -> Chart:
+def draw_panel(points: pl.DataFrame, look: Look) -> Drawn:
     """Curves with bars for their intervals; a curve without intervals (published) has hollow points and no line."""
     names = points["series"].unique(maintain_order=True).to_list()
     x_span, y_span = log_range(points["batch_size"]), log_range(points["value"], margin=0.8)
-    x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=log_axis(BATCH_SIZE, x_span))
-    y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis(y_title, y_span))
-    legend = alt.Legend(title=None, orient="bottom-left", offset=6, symbolType="stroke")
+    x = alt.X(
+        "batch_size:Q",
+        scale=log_scale(x_span),
+        axis=size_axis(BATCH_SIZE, x_span, points["batch_size"], look.size.width),
+    )
+    y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis(points["y_title"][0], y_span))
+    legend = alt.Legend(title=None, orient="bottom", direction="vertical", offset=6, symbolType="stroke")
     scale = alt.Scale(domain=names, range=series_colours(LIGHT, len(names)))
     colour = alt.Color("series:N", sort=None, scale=scale, legend=legend)
     first = points.row(0, named=True)
@@ -98,7 +115,12 @@ def draw_panel(title: str, points: pl.DataFrame, y_title: str) -> Chart:
         alt.Chart(inline(ours)).mark_point(size=36, filled=True, opacity=1).encode(x=x, y=y, color=colour),
         alt.Chart(inline(published)).mark_point(size=60, strokeWidth=1.6).encode(x=x, y=y, color=colour),
     ]
-    return layered(layers, panel_title(title, (), SIZE.width), SIZE)
+    return Drawn(layers)
+
+
+def titled(title: str, curves: Sequence[pl.DataFrame], y_title: str) -> pl.DataFrame:
+    """The curves of a panel as one frame that names the panel."""
+    return pl.concat(curves).with_columns(pl.lit(title).alias("panel"), pl.lit(y_title).alias("y_title"))
 
 
 def draw(answers: dict[WorkloadName, Analysis]) -> Chart:
@@ -118,13 +140,13 @@ def draw(answers: dict[WorkloadName, Analysis]) -> Chart:
             other = answers.get(WorkloadName("mnist", f"{model}_centred", "sgd"))
             if other is not None:
                 series.append(measured_points(other, VARIANTS[f"{model}_centred"], normalised=True))
-            panels.append(draw_panel(f"{label}, SGD", pl.concat(series), NORMALISED))
+            panels.append(titled(f"{label}, SGD", series, NORMALISED))
     for model, label in MODELS.items():
         names = [WorkloadName("mnist", model, optimizer) for optimizer in OPTIMIZERS]
         if all(name in answers for name in names):
             curves = [measured_points(answers[name], OPTIMIZERS[name.optimizer], normalised=False) for name in names]
-            panels.append(draw_panel(f"{label}, two optimizers", pl.concat(curves), STEPS))
-    return finish(panel_grid(panels, 3), LIGHT)
+            panels.append(titled(f"{label}, two optimizers", curves, STEPS))
+    return draw_panels(pl.concat(panels), draw_panel, Look(size=SIZE), of="curves")
 
 
 def ratio_table(answer: Analysis, model: str) -> Iterator[str]:

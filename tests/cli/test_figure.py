@@ -65,7 +65,7 @@ def test_a_published_workload_needs_no_goal_and_a_paper_figure_says_what_is_miss
         (["paper-99", "--data", "TREE", "--out", "x.png"], "figures 1 to 24"),
         (["curve", "TREE"], "needs --out"),
         (["curve", "--out", "x.png"], "needs PATH"),
-        (["curve", "TREE", "--out", "x.png", "--workload", "a/b/c"], "No records of workload"),
+        (["curve", "TREE", "--out", "x.png", "--workload", "a/b/c"], "there are no records of"),
         (["curve", "TREE", "--out", "x.png", "--batch-size", "3"], "No study has batch size 3"),
         (["curve", "TREE", "--out", "x.png", "--goal", "error"], "A goal is"),
         (["curve", "TREE", "--out", "x.png", "--theme", "pink"], "No theme"),

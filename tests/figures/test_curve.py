@@ -5,10 +5,14 @@ import pytest
 from made_records import GOAL, METRIC, SPACE, MadeStudy, MadeTrial, make_records, simulated
 
 from batchscale.analysis import Baseline, analyze, find_regimes
-from batchscale.figures.curve import curve_frame, plot_curve
-from batchscale.figures.curve_frame import CurvePanel, Series, curves_frame, joint_panel, points_frame
-from batchscale.figures.curves import plot_curves
+from batchscale.figures.axes import log_range, power_ticks, size_axis
 from batchscale.figures.export import chart_spec, chart_svg
+from batchscale.figures.kind import FigureRequest
+from batchscale.figures.kinds import find_kind
+from batchscale.figures.kinds.curve import curve_frame, plot_curve
+from batchscale.figures.kinds.curves import plot_curves, with_rings
+from batchscale.figures.series import CurvePanel, Series, joint_panel, points_frame, series_frame
+from batchscale.figures.theme import LIGHT
 from batchscale.spec import Goal, WorkloadName
 
 
@@ -53,7 +57,7 @@ def test_intervals_are_those_of_the_analysis(curve_records):
 def test_a_batch_size_that_did_not_reach_the_goal_keeps_its_row_and_is_named():
     records = make_records([_study(1, 800), _study(4, None), _study(16, 50)])
     panel = joint_panel(records, GOAL)
-    frame = curves_frame(records, [panel])
+    frame = series_frame(records, [panel])
     assert frame["steps"].to_list() == [800, None, 50]
     assert "goal not reached at batch size 4" in chart_svg(plot_curves(frame))
 
@@ -61,7 +65,7 @@ def test_a_batch_size_that_did_not_reach_the_goal_keeps_its_row_and_is_named():
 def test_a_missing_workload_is_named_beside_those_that_are_there(curve_records):
     here = Series(curve_records.workloads[0], GOAL, "here")
     gone = Series(WorkloadName("no", "such", "sgd"), GOAL, "gone")
-    frame = curves_frame(curve_records, [CurvePanel("both", (here, gone))])
+    frame = series_frame(curve_records, [CurvePanel("both", (here, gone))])
     svg = chart_svg(plot_curves(frame))
     assert "gone: no records of no/such/sgd" in svg
     assert frame.filter(pl.col("series") == "here")["value"].drop_nulls().len() > 3
@@ -69,23 +73,62 @@ def test_a_missing_workload_is_named_beside_those_that_are_there(curve_records):
 
 def test_normalising_where_the_goal_was_not_reached_says_so():
     records = make_records([_study(1, 800), _study(4, None), _study(16, 50)])
-    frame = curves_frame(records, [replace(joint_panel(records, GOAL), normalise_at=4)])
+    frame = series_frame(records, [replace(joint_panel(records, GOAL), normalise_at=4)])
     assert frame["value"].drop_nulls().is_empty()
     assert "normalising batch size 4" in frame["note"][0]
 
 
-def test_ticks_of_both_axes_are_powers_of_two():
+def test_ticks_are_the_measured_batch_sizes_and_powers_of_two_of_steps():
     spec = chart_spec(plot_curve(curve_frame(simulated(), GOAL)))
-    text = str(spec)
-    assert "'type': 'log', 'base': 2" in text or "'base': 2" in text
+    axes = [layer["encoding"]["x"]["axis"] for layer in spec["layer"] if "axis" in layer["encoding"].get("x", {})]
+    assert axes[0]["values"] == [1, 4, 16, 64, 256, 1024]
     svg = chart_svg(plot_curve(curve_frame(simulated(), GOAL)))
-    assert "2⁴" in svg and "2¹⁰" in svg
+    assert ">1,024<" in svg and "2¹⁰" in svg
+
+
+def test_batch_sizes_that_are_no_powers_are_ticks_where_they_fit_and_powers_stand_in_where_they_do_not():
+    span = log_range([1, 1347])
+    assert size_axis("", span, [1, 8, 64, 512, 1347], 400).to_dict()["values"] == [1, 8, 64, 512, 1347]
+    many = [2**k for k in range(17)]
+    assert size_axis("", log_range(many), many, 300).to_dict()["values"] == power_ticks(log_range(many), 6)
+
+
+def test_identical_curves_are_both_seen_and_named():
+    records = make_records([_study(1, 800), _study(4, 200)])
+    twins = tuple(Series(records.workloads[0], GOAL, label) for label in ("one", "two"))
+    frame = series_frame(records, [CurvePanel("both", twins)])
+    spec = chart_spec(plot_curves(frame))
+    assert "one and two coincide" in " ".join(spec["title"]["subtitle"])
+    dashes = [layer["mark"].get("strokeDash") for layer in spec["layer"] if layer["mark"]["type"] == "line"]
+    assert [7, 7] in dashes and [1, 0] in dashes
+    rings = with_rings(frame).filter(pl.col("batch_size") == 4)
+    assert rings["series"].to_list() == ["one", "two"]  # the lower mark is drawn first, and larger: it looks out
+    assert rings["size"][0] > rings["size"][1]
+
+
+def test_curve_curves_and_goals_draw_the_same_line_of_perfect_scaling(curve_records):
+    request = FigureRequest(curve_records, (GOAL,))
+    lines = [
+        find_kind(name).data(request).drop_nulls("value").select("batch_size", "perfect", "baseline").rows()
+        for name in ("curve", "curves", "goals")
+    ]
+    assert lines[0] == lines[1] == lines[2]
+    for name in ("curve", "curves", "goals"):
+        text = str(chart_spec(find_kind(name).plot(find_kind(name).data(request), LIGHT)))
+        assert "perfect scaling from the smallest batch sizes that agree" in text.replace("', '", " ")
+
+
+def test_nothing_is_shaded_beyond_the_batch_sizes_measured(curve_records):
+    spec = chart_spec(plot_curve(curve_frame(curve_records, GOAL)))
+    shades = [layer["data"]["name"] for layer in spec["layer"] if layer["mark"]["type"] == "rect"]
+    ends = [row for name in shades for row in spec["datasets"][name]]
+    assert ends and min(row["from"] for row in ends) >= 1 and max(row["to"] for row in ends) <= 1024
 
 
 def test_bare_points_make_a_curve():
     points = pl.DataFrame({"batch_size": [4, 1, 16], "steps": [25.5, 100.2, 10.1]})
     panel = CurvePanel("published", (Series(WorkloadName("a", "b", "c"), Goal(METRIC, 0.1), "published"),))
-    frame = points_frame(points, panel)
+    frame = points_frame(points, panel, Baseline.FIRST)
     assert frame["value"].to_list() == [100.2, 25.5, 10.1]
     assert frame["perfect"].to_list() == pytest.approx([100.2, 25.05, 6.2625])
 

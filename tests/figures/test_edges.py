@@ -7,7 +7,8 @@ import pytest
 from made_records import GOAL, WORKLOAD
 
 from batchscale.figures.edges import edge_notes, with_edges
-from batchscale.figures.kinds import KINDS, FigureRequest
+from batchscale.figures.kind import FigureRequest
+from batchscale.figures.kinds import find_kind, kind_names
 from batchscale.figures.paper import PAPER_FIGURES
 from batchscale.figures.theme import LIGHT
 from batchscale.records.frames import Records
@@ -26,18 +27,19 @@ def left_at_edge(records: Records, *parameters: str) -> Records:
     return Records(studies, records.trials, records.sources)
 
 
-def drawn_text(kind, records: Records) -> str:
-    budgets = (Budget(2000, Unit.STEPS),) if kind.name == "budget" else ()
+def drawn_text(name: str, records: Records) -> str:
+    budgets = (Budget(2000, Unit.STEPS),) if name == "budget" else ()
+    kind = find_kind(name)
     frame = kind.data(FigureRequest(records, (GOAL,), budgets=budgets))
     return json.dumps(kind.plot(frame, LIGHT).to_dict())
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
+@pytest.mark.parametrize("name", kind_names())
 def test_every_kind_of_figure_says_so_and_only_then(name, curve_records):
     few = curve_records.filter(batch_size=[16, SIZE])
-    assert WORDS in drawn_text(KINDS[name], left_at_edge(few, "learning_rate"))
+    assert WORDS in drawn_text(name, left_at_edge(few, "learning_rate"))
     if name != "curve":  # which also flags what lies near an edge without any verdict
-        assert WORDS not in drawn_text(KINDS[name], few)
+        assert WORDS not in drawn_text(name, few)
 
 
 def test_a_panel_of_one_study_names_the_ends_and_one_of_many_the_batch_sizes(curve_records):
@@ -52,7 +54,7 @@ def test_a_panel_of_one_study_names_the_ends_and_one_of_many_the_batch_sizes(cur
 
 def test_the_range_of_another_metaparameter_is_not_flagged(curve_records):
     records = left_at_edge(curve_records.filter(batch_size=[16, SIZE]), "momentum")
-    frame = KINDS["space"].data(FigureRequest(records, (GOAL,)))
+    frame = find_kind("space").data(FigureRequest(records, (GOAL,)))
     assert set(frame.drop_nulls("edge")["metaparameter"]) == {"momentum"}
 
 

@@ -4,8 +4,8 @@ import pytest
 from made_records import GOAL
 
 from batchscale.errors import SpecError, UnknownNameError
-from batchscale.figures.curve import curve_frame, plot_curve
 from batchscale.figures.export import write_chart, write_frame, write_whole
+from batchscale.figures.kinds.curve import curve_frame, plot_curve
 from batchscale.figures.theme import DARK, LIGHT, find_theme, series_colours
 
 STARTS = {".png": b"\x89PNG", ".svg": b"<svg", ".pdf": b"%PDF", ".html": b"<!DOCTYPE html>", ".json": b"{"}

@@ -1,23 +1,65 @@
+import subprocess
+import sys
+
 import polars as pl
 import pytest
-from made_records import GOAL
+from made_records import GOAL, simulated
 
 from batchscale.errors import AnalysisError, SpecError, UnknownNameError
-from batchscale.figures.goals import common_goal, published_goal
-from batchscale.figures.kinds import KINDS, FigureRequest, find_kind
+from batchscale.figures import kinds
+from batchscale.figures.default_goal import common_goal, published_goal
+from batchscale.figures.kind import FigureRequest
+from batchscale.figures.kinds import find_kind, kind_names
 from batchscale.figures.theme import LIGHT
+from batchscale.records.frames import Records
 from batchscale.spec import Budget, Goal, Unit, WorkloadName
 
+SHOWN = {"map": "one_minus_momentum", "space": "unit", "best-of-n": "median", "expected-steps": "median"}
 
-@pytest.mark.parametrize("name", sorted(KINDS))
+
+@pytest.mark.parametrize("name", kind_names())
 def test_a_specification_is_valid_and_every_panel_has_points(name, curve_records):
     few = curve_records.filter(batch_size=[16, 64])
     budgets = (Budget(2000, Unit.STEPS), Budget(4000, Unit.STEPS)) if name == "budget" else ()
-    kind = KINDS[name]
+    kind = find_kind(name)
     frame = kind.data(FigureRequest(few, (GOAL,), budgets=budgets))
-    drawn = frame.group_by("panel").agg(pl.col("note").is_null().any())
-    assert not drawn.is_empty() and drawn["note"].all(), drawn
-    kind.plot(frame, LIGHT).to_dict()  # Altair checks the specification against the schema of Vega-Lite
+    points = frame.group_by("panel").agg(pl.col(SHOWN.get(name, "value")).is_not_null().sum().alias("points"))
+    assert points["points"].min() >= 2, points
+    spec = kind.plot(frame, LIGHT).to_dict()  # Altair checks the specification against the schema of Vega-Lite
+    drawn = spec.get("concat", [spec])
+    assert [" ".join(panel["title"]["text"]) for panel in drawn] == frame["panel"].unique(maintain_order=True).to_list()
+
+
+def test_names_of_kinds_come_from_their_modules_and_need_no_charting_library():
+    code = "import sys; from batchscale.figures import kind_names as k; print(*k()); assert 'altair' not in sys.modules"
+    listed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert listed == sorted(listed) and {"curve", "label-smoothing", "best-of-n"} <= set(listed)
+    for name in listed:
+        assert find_kind(name).shows
+
+
+def test_a_kind_is_added_by_writing_one_module(tmp_path, monkeypatch, curve_records):
+    (tmp_path / "winners_only.py").write_text(
+        "from batchscale.figures import FigureKind, Look, curve_frame, plot_curve\n"
+        "KIND = FigureKind('winners', lambda r: curve_frame(r.counted, r.goal), plot_curve, Look())\n"
+    )
+    monkeypatch.setattr(kinds, "__path__", [*kinds.__path__, str(tmp_path)])
+    assert "winners-only" in kind_names()
+    frame = find_kind("winners-only").data(FigureRequest(curve_records, (GOAL,)))
+    assert frame["steps"].drop_nulls().len() > 2
+
+
+def test_empty_panels_become_one_sentence(curve_records):
+    other = simulated((16,), workload=WorkloadName("other", "model", "sgd"), hardest=0.5)
+    both = Records(
+        pl.concat([curve_records.studies, other.studies]),
+        pl.concat([curve_records.trials, other.trials]),
+        {**curve_records.sources, **other.sources},
+    )
+    kind = find_kind("goals")
+    spec = kind.plot(kind.data(FigureRequest(both, (GOAL,))), LIGHT).to_dict()
+    assert len(spec["concat"]) == 1
+    assert "Not drawn: model on other (sgd): none of 10 trials reached" in spec["title"]["text"].replace("SGD", "sgd")
 
 
 def test_the_goal_is_the_recorded_one_or_the_papers(curve_records):
@@ -34,7 +76,7 @@ def test_workloads_without_a_common_goal_ask_for_one(synthetic):
 def test_a_map_takes_one_budget_only(curve_records):
     budgets = (Budget(1, Unit.STEPS), Budget(2, Unit.STEPS))
     with pytest.raises(SpecError, match="one budget"):
-        KINDS["map"].data(FigureRequest(curve_records, (GOAL,), budgets=budgets))
+        find_kind("map").data(FigureRequest(curve_records, (GOAL,), budgets=budgets))
 
 
 def test_an_unknown_kind_lists_near_names():

@@ -11,8 +11,8 @@ import pytest
 from made_records import GOAL, simulated
 from PIL import Image
 
-from batchscale.figures.curve import curve_frame, plot_curve
 from batchscale.figures.export import write_chart
+from batchscale.figures.kinds.curve import curve_frame, plot_curve
 from batchscale.report import make_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]

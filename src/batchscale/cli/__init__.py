@@ -1,1 +1,3 @@
-"""The command line: one file per command."""
+"""The command line: one file per command. Others may use ``batchscale.cli.app.main`` and ``make_app`` only."""
+
+__all__: list[str] = []

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from batchscale.cli.choices import WORKLOAD_HELP
+
 if TYPE_CHECKING:
     from batchscale.analysis import Analysis
 
@@ -16,9 +18,7 @@ def analyze(
     goal: Annotated[
         str | None, typer.Option(help='"val/classification_error < 0.1". Default: the goal the studies were run for.')
     ] = None,
-    workload: Annotated[
-        str | None, typer.Option(help="dataset/model/optimizer, or a part of it. Default: all workloads.")
-    ] = None,
+    workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP)] = None,
     baseline: Annotated[
         str,
         typer.Option(help="Perfect scaling line: robust (through the fewest examples) or first (the paper's)."),

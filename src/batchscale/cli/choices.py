@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from batchscale.errors import AnalysisError, BatchscaleError, SpecError, UnknownNameError
+from batchscale.errors import AnalysisError, BatchscaleError, SpecError
+
+WORKLOAD_HELP = "dataset/model/optimizer, or a part of it: all workloads whose name contains it."
 
 if TYPE_CHECKING:
     from batchscale.analysis import Baseline
@@ -35,17 +37,9 @@ def parse_baseline(text: str) -> "Baseline":
 
 def choose_workloads(records: "Records", text: str | None) -> "list[WorkloadName]":
     """The workload of that name (or all whose name contains the text), or all."""
-    from batchscale.errors import one_line, suggest_names
+    from batchscale.spec import match_workloads
 
-    if text is None:
-        return records.workloads
-    names = {str(name): name for name in records.workloads}
-    if text in names:
-        return [names[text]]
-    some = [name for key, name in names.items() if text in key]
-    if not some:
-        raise UnknownNameError(f"--workload: there are no records of '{one_line(text)}'; {suggest_names(text, names)}")
-    return some
+    return records.workloads if text is None else match_workloads(records.workloads, text)
 
 
 def choose_goal(records: "Records", workload: "WorkloadName", text: str | None) -> "Goal":

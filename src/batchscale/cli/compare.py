@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from batchscale.cli.choices import WORKLOAD_HELP
+
 if TYPE_CHECKING:
     from batchscale.analysis import Analysis, Options
 
@@ -15,7 +17,7 @@ def compare(
         typer.Argument(metavar="A B …", help="Records (each workload in them is a curve) or CURVE.csv files."),
     ],
     goal: Annotated[str | None, typer.Option(help="One goal for all. Default: the goal each was run for.")] = None,
-    workload: Annotated[str | None, typer.Option(help="Only workloads whose name contains this.")] = None,
+    workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP)] = None,
     baseline: Annotated[str, typer.Option(help="Perfect scaling line: robust or first.")] = "robust",
     normalise_at: Annotated[
         int | None, typer.Option(help="Batch size of the overlay. Default: the smallest in common.", min=1)

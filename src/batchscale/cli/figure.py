@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from batchscale.cli.choices import WORKLOAD_HELP
+from batchscale.cli.stages import Stages
 from batchscale.errors import SpecError
+from batchscale.figures import kind_names
 
 if TYPE_CHECKING:
-    from batchscale.figures.theme import Theme
+    from batchscale.figures import Theme
     from batchscale.records import Records
     from batchscale.spec import Budget
 
 _T = TypeVar("_T")
-_KINDS = (
-    "curve, curves, goals, metaparameter, map, space, budget, label-smoothing, training, effective-learning-rate, "
-    "best-of-n, expected-steps; or paper-1 to paper-24"
-)
+_KINDS = f"{', '.join(kind_names())}; or paper-1 to paper-24"
 
 
 def figure(
@@ -45,7 +45,7 @@ def figure(
     ] = None,
     workload: Annotated[
         list[str] | None,
-        typer.Option("--workload", help="Only dataset/model/optimizer; may be given again.", show_default=False),
+        typer.Option("--workload", help=f"{WORKLOAD_HELP} May be given again.", show_default=False),
     ] = None,
     batch_size: Annotated[
         list[int] | None, typer.Option("--batch-size", help="Only these; may be given again.", show_default=False)
@@ -74,9 +74,7 @@ def figure(
 
     The goal may be left out where the records name one, or where the paper does.
     """
-    from batchscale.figures.export import check_suffix, write_chart, write_frame
-    from batchscale.figures.paper import PAPER_FIGURES, find_paper_figure
-    from batchscale.figures.theme import find_theme
+    from batchscale.figures import PAPER_FIGURES, check_suffix, find_paper_figure, find_theme, write_chart, write_frame
 
     colours = find_theme(theme)
     if all_ or kind == "all":
@@ -86,35 +84,34 @@ def figure(
     name = _required(kind, "KIND", f"one of {_KINDS}")
     target = _required(out, "--out", "a file to write the figure to")
     check_suffix(target)
-    if name.startswith("paper-"):
-        recipe = find_paper_figure(name)
-        frame = recipe.data(_read(data or path))
-        chart = recipe.draw(frame, colours)
-        words = f"Figure {recipe.number}. {recipe.title}"
-    else:
-        from batchscale.figures.goals import common_goal
-        from batchscale.figures.kinds import FigureRequest, find_kind
-        from batchscale.spec import Goal
+    with Stages() as stages:
+        stages.enter("reading records and computing")
+        if name.startswith("paper-"):
+            recipe = find_paper_figure(name)
+            frame = recipe.data(_read(data or path))
+            draw, words = recipe.draw, f"Figure {recipe.number}. {recipe.title}"
+        else:
+            from batchscale.figures import FigureRequest, common_goal, find_kind
+            from batchscale.spec import Goal
 
-        chosen = find_kind(name, list(PAPER_FIGURES))
-        records = _narrow(_read(data or path), workload or [], batch_size or [])
-        goals = tuple(Goal.parse(text) for text in goal or []) or (common_goal(records),)
-        budgets = _budgets(steps or [], epochs or [])
-        request = FigureRequest(
-            records, goals, metaparameter, normalise_at, budgets, _positive(first_trials), _positive(train_examples)
-        )
-        frame = chosen.data(request)
-        chart = chosen.plot(frame, colours)
-        words = chosen.shows
-    if csv is not None:
-        write_frame(frame, csv)
-    write_chart(chart, target, words)
+            chosen = find_kind(name, list(PAPER_FIGURES))
+            records = _narrow(_read(data or path), workload or [], batch_size or [])
+            goals = tuple(Goal.parse(text) for text in goal or []) or (common_goal(records),)
+            budgets = _budgets(steps or [], epochs or [])
+            request = FigureRequest(
+                records, goals, metaparameter, normalise_at, budgets, _positive(first_trials), _positive(train_examples)
+            )
+            frame = chosen.data(request)
+            draw, words = chosen.plot, chosen.shows
+        if csv is not None:
+            write_frame(frame, csv)
+        stages.enter(f"drawing {frame['panel'].n_unique()} panels as {target.suffix.lower()}")
+        write_chart(draw(frame, colours), target, words)
     _say_notes(frame["note"].drop_nulls().unique(maintain_order=True).to_list())
 
 
 def _all_figures(records: "Records", folder: Path, suffix: str, theme: "Theme") -> None:
-    from batchscale.figures.export import check_suffix, write_chart, write_frame
-    from batchscale.figures.paper import PAPER_FIGURES
+    from batchscale.figures import PAPER_FIGURES, check_suffix, write_chart, write_frame
 
     check_suffix(folder / f"figure.{suffix}")
     for recipe in PAPER_FIGURES.values():
@@ -139,7 +136,7 @@ def _required(value: _T | None, name: str, what: str) -> _T:
 
 
 def _narrow(records: "Records", workloads: list[str], batch_sizes: list[int]) -> "Records":
-    from batchscale.figures.selection import select_records
+    from batchscale.figures import select_records
 
     return select_records(records, workloads, batch_sizes)
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from batchscale.cli.choices import WORKLOAD_HELP
+
 
 def report(
     path: Annotated[
@@ -19,11 +21,11 @@ def report(
     ] = None,
     workload: Annotated[
         list[str] | None,
-        typer.Option("--workload", help="Only dataset/model/optimizer; may be given again.", show_default=False),
+        typer.Option("--workload", help=f"{WORKLOAD_HELP} May be given again.", show_default=False),
     ] = None,
 ) -> None:
     """Write a self-contained HTML report: the answer in words, the curve, and how far to trust it."""
-    from batchscale.figures.selection import select_records
+    from batchscale.figures import select_records
     from batchscale.records import read_records
     from batchscale.report.page import check_report_path, write_report
     from batchscale.spec import Goal

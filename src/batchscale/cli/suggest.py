@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from batchscale.cli.choices import WORKLOAD_HELP
+
 if TYPE_CHECKING:
     from batchscale.analysis import Suggestion
 
@@ -13,9 +15,7 @@ def suggest(
     path: Annotated[Path, typer.Argument(metavar="DIR", help="A records tree, table or archive.", show_default=False)],
     batch_size: Annotated[int, typer.Option(help="The batch size to train at.", min=1, show_default=False)],
     goal: Annotated[str | None, typer.Option(help="Default: the goal the studies were run for.")] = None,
-    workload: Annotated[
-        str | None, typer.Option(help="dataset/model/optimizer, or a part of it, if there are several.")
-    ] = None,
+    workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP)] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Suggest metaparameters: those measured best at the batch size, or interpolated between its neighbours."""

@@ -1,16 +1,17 @@
-"""Logarithmic axes whose ticks are powers, written as powers: 2⁰ 2⁴ 2⁸.
+"""Logarithmic axes: ticks at measured batch sizes where they fit, else at powers, written as powers: 2⁰ 2⁴ 2⁸.
 
 Owns where ticks stand and how they are labelled. Ranges are computed here and not left to the renderer, so that a
 chart looks alike in every output and panels can share a range.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import altair as alt
 
-from batchscale.figures.theme import POWER_FONT
+from batchscale.figures.theme import FONT, POWER_FONT
 
 _DIGITS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
@@ -75,14 +76,66 @@ def log_scale(span: LogRange) -> alt.Scale:
     return alt.Scale(type="log", base=span.base, domain=span.domain, nice=False)
 
 
+def between_ticks(span: LogRange) -> list[float]:
+    """Ticks of a range with too few whole powers of ten: 1, 2 and 5 times each, or every digit in a narrow one.
+
+    >>> between_ticks(LogRange(-1.9, -0.2, 10))
+    [0.02, 0.05, 0.1, 0.2, 0.5]
+    """
+    low, high = (round(end, 9) for end in (span.low, span.high))
+    for digits in ((1, 2, 5), tuple(range(1, 10))):
+        ticks = [
+            float(f"{digit}e{power}")
+            for power in range(math.floor(low), math.ceil(high) + 1)
+            for digit in digits
+            if low <= power + math.log10(digit) <= high
+        ]
+        if len(ticks) > 2:
+            return ticks
+    return ticks
+
+
+def size_axis(title: str, span: LogRange, sizes: Iterable[float | None], width: int) -> alt.Axis:
+    """An axis of batch sizes: the measured ones as ticks where their labels fit into the width, else powers."""
+    measured = sorted({int(size) for size in sizes if size is not None and size > 0})
+    places = [(math.log(size, span.base) - span.low) / (span.high - span.low) * width for size in measured]
+    for text, letter in ((lambda size: f"{size:,}", 6.0), (_power_text, 5.0)):
+        labels = [text(size) for size in measured]
+        halves = [len(label) * letter / 2 for label in labels]
+        gaps = (b - a - i - j for a, b, i, j in zip(places, places[1:], halves, halves[1:], strict=False))
+        if measured and all(labels) and all(gap >= 5 for gap in gaps):
+            plain = text is not _power_text
+            return _axis(title, measured, "format(datum.value, ',')" if plain else power_expression(span.base))
+    return log_axis(title, span, max(4, width // 45))
+
+
 def log_axis(title: str | None, span: LogRange, at_most: int = 8, *, grid: bool = True) -> alt.Axis:
-    """An axis with powers as ticks and labels."""
+    """An axis with powers as ticks and labels; where a range has fewer than three powers of ten, numbers between."""
+    ticks = power_ticks(span, at_most)
+    if span.base == 10 and len(ticks) < 3:
+        return _axis(title, between_ticks(span), "format(datum.value, '~g')", grid=grid, overlap="greedy")
+    return _axis(title, ticks, power_expression(span.base), grid=grid)
+
+
+def _power_text(size: int) -> str:
+    """A batch size as a power of two; empty if it is none."""
+    return "" if size & (size - 1) else f"2{superscript(size.bit_length() - 1)}"
+
+
+def _axis(
+    title: str | None,
+    ticks: Sequence[float],
+    label: str,
+    *,
+    grid: bool = True,
+    overlap: Literal["greedy"] | Literal[False] = False,
+) -> alt.Axis:
     return alt.Axis(
         title=title,
-        values=power_ticks(span, at_most),
-        labelExpr=power_expression(span.base),
-        labelFont=POWER_FONT,
-        labelOverlap=False,
+        values=list(ticks),
+        labelExpr=label,
+        labelFont=POWER_FONT if _DIGITS[0] in label else FONT,
+        labelOverlap=overlap,
         grid=grid,
         tickSize=4,
     )

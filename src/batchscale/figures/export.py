@@ -119,7 +119,7 @@ def _renderer() -> ModuleType:
 
 
 def _png(chart: Chart, _title: str) -> bytes:
-    return bytes(_renderer().vegalite_to_png(chart_spec(chart), scale=PNG_SCALE))
+    return bytes(_renderer().svg_to_png(chart_svg(chart), scale=PNG_SCALE))
 
 
 def _pdf(chart: Chart, _title: str) -> bytes:

@@ -1,7 +1,7 @@
-"""Panels: how charts are put beside each other, and how a panel says what it lacks."""
+"""Panels: the one scaffold of all charts, how panels are put beside each other, and how a chart says what it lacks."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ import altair as alt
 import polars as pl
 
 from batchscale.errors import one_line
-from batchscale.figures.theme import Theme, vega_config
+from batchscale.figures.theme import LIGHT, Theme, vega_config
 
 Chart = alt.Chart | alt.LayerChart | alt.ConcatChart | alt.HConcatChart | alt.VConcatChart
 
@@ -25,6 +25,76 @@ class PanelSize:
 WIDE = PanelSize(560, 360)
 NORMAL = PanelSize(300, 230)
 SMALL = PanelSize(215, 185)
+MOST_NOTES = 6  # lines under a panel's title
+MOST_REASONS = 12  # lines of a sentence on panels that are not drawn
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a chart is laid out: its colours, a title over all panels, panels in a row, and the size of each."""
+
+    theme: Theme = LIGHT
+    title: str | None = None
+    columns: int = 3
+    size: PanelSize = NORMAL
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a panel shows: layers, the first at the bottom, and notes under its title; ``size`` replaces the look's."""
+
+    layers: Sequence[alt.Chart]
+    notes: Sequence[str] = ()
+    size: PanelSize | None = None
+
+
+def draw_panels(
+    frame: pl.DataFrame,
+    panel: Callable[[pl.DataFrame, Look], Drawn | str],
+    look: Look,
+    *,
+    of: str = "studies",
+    one_legend: bool = False,
+) -> Chart:
+    """A chart with a panel for each value of the column ``panel``.
+
+    Args:
+        frame: The rows of all panels, in their order.
+        panel: Draws the rows of one panel, or says why there is nothing to draw. Panels without anything are not
+            drawn; one sentence over the chart names them with their reasons.
+        look: The layout.
+        of: What there is a panel for, in the plural, for the case that there is none.
+        one_legend: Whether all panels share colours, shapes and one legend.
+    """
+    charts: list[Chart] = []
+    empty: dict[str, list[str]] = {}
+    for part in frame.partition_by("panel", maintain_order=True):
+        title, found = part["panel"][0], panel(part, look)
+        if isinstance(found, str):
+            empty.setdefault(found, []).append(title)
+            continue
+        size = found.size or look.size
+        heading = panel_title(title, found.notes, size.width)
+        charts.append(alt.LayerChart(layer=list(found.layers), width=size.width, height=size.height, title=heading))
+    lacking = [f"{name_panels(titles)}: {reason}" for reason, titles in empty.items()]
+    if not charts:
+        return finish(missing_panel(lacking or [f"no {of} to draw"], look), look)
+    notes = [f"Not drawn: {lacking[0]}", *lacking[1:]] if lacking else []
+    grid = charts[0] if len(charts) == 1 and look.title is None and not notes else _grid(charts, look, one_legend)
+    return finish(grid, look, notes)
+
+
+def name_panels(titles: Sequence[str]) -> str:
+    """Titles of panels in few words: what stands before their batch sizes is said once.
+
+    >>> name_panels(["batch size 2", "batch size 8", "FC-64: batch size 2"])
+    'batch size 2, 8; FC-64: batch size 2'
+    """
+    groups: dict[str, list[str]] = {}
+    for title in titles:
+        head, words, size = title.rpartition("batch size ")
+        groups.setdefault(head + words, []).append(size)
+    return "; ".join(head + ", ".join(sizes) for head, sizes in groups.items())
 
 
 def inline(frame: pl.DataFrame) -> alt.InlineData:
@@ -38,38 +108,27 @@ def panel_title(text: str, notes: Iterable[str] = (), width: int = 300) -> alt.T
     """The title of a panel, with notes on what it lacks below it, broken into lines that fit."""
     room = max(int(width / 5.2), 20)
     lines = [line for note in notes for line in textwrap.wrap(one_line(note, 400), room)]
-    if len(lines) > 4:
-        lines = [*lines[:3], lines[3][: room - 1] + "…"]
-    title = textwrap.wrap(one_line(text, 200), max(int(width / 6.4), 20)) or [""]
+    if len(lines) > MOST_NOTES:
+        lines = [*lines[: MOST_NOTES - 1], lines[MOST_NOTES - 1][: room - 1] + "…"]
+    whole = one_line(text, 200).replace("batch size ", "batch\N{NO-BREAK SPACE}size\N{NO-BREAK SPACE}")  # never split
+    title = [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(whole, max(int(width / 6.4), 20))] or [
+        ""
+    ]
     return alt.TitleParams(text=title[:2], subtitle=lines) if lines else alt.TitleParams(text=title[:2])
 
 
-def missing_panel(title: str, message: str, theme: Theme, size: PanelSize = NORMAL) -> alt.Chart:
+def missing_panel(reasons: Sequence[str], look: Look) -> alt.Chart:
     """An empty panel that says what is missing."""
-    lines = textwrap.wrap(one_line(message, 400), max(int(size.width / 6.2), 16))
+    width = max(look.size.width, WIDE.width)
+    lines = _some_lines(reasons, int(width / 6.2))
+    height = max(60, 15 * len(lines) + 30)
     chart: alt.Chart = (
-        alt.Chart(alt.InlineData(values=[{"message": lines}]), title=panel_title(title, (), size.width))
-        .mark_text(align="center", baseline="middle", fontSize=11, color=theme.muted, lineHeight=15)
-        .encode(text="message:N", x=alt.value(size.width / 2), y=alt.value(size.height / 2 - 7.5 * (len(lines) - 1)))
-        .properties(width=size.width, height=size.height)
+        alt.Chart(alt.InlineData(values=[{"message": lines}]))
+        .mark_text(align="center", baseline="middle", fontSize=11, color=look.theme.muted, lineHeight=15)
+        .encode(text="message:N", x=alt.value(width / 2), y=alt.value(height / 2 - 7.5 * (len(lines) - 1)))
+        .properties(width=width, height=height)
     )
     return chart
-
-
-def layered(layers: Sequence[alt.Chart], title: alt.TitleParams, size: PanelSize) -> alt.LayerChart:
-    """Layers of one panel, the first at the bottom."""
-    return alt.LayerChart(layer=list(layers), width=size.width, height=size.height, title=title)
-
-
-def panel_grid(panels: Sequence[Chart], columns: int, *, one_legend: bool = False) -> Chart:
-    """Panels in rows of ``columns``; axes are each panel's own, colours and shapes too unless they have one legend."""
-    if len(panels) == 1:
-        return panels[0]
-    marks: Literal["shared", "independent"] = "shared" if one_legend else "independent"
-    grid: Chart = alt.concat(*panels, columns=columns).resolve_scale(
-        x="independent", y="independent", color=marks, shape=marks, strokeDash=marks
-    )
-    return grid
 
 
 def legend_below(title: str | None = None) -> alt.Legend:
@@ -77,13 +136,32 @@ def legend_below(title: str | None = None) -> alt.Legend:
     return alt.Legend(title=title, orient="bottom", direction="horizontal", titleAnchor="start", offset=10, columns=6)
 
 
-def finish(chart: Chart, theme: Theme, title: str | None = None, notes: Sequence[str] = ()) -> Chart:
-    """The chart with its theme's configuration and, if given, a title over all panels."""
+def finish(chart: Chart, look: Look, notes: Sequence[str] = ()) -> Chart:
+    """The chart with its theme's configuration and, if given, a title and notes over all panels."""
     done = chart.copy(deep=False)
-    if title is not None:
-        lines = [line for note in notes for line in textwrap.wrap(one_line(note, 600), 110)]
-        text = textwrap.wrap(one_line(title, 300), 90)
-        params: dict[str, Any] = {"text": text, "fontSize": 15, "anchor": "start", "offset": 14}
+    if look.title is not None or notes:
+        lines = _some_lines(notes, 110)
+        params: dict[str, Any] = {"anchor": "start", "offset": 14}
+        if look.title is not None:
+            params |= {"text": textwrap.wrap(one_line(look.title, 300), 90), "fontSize": 15}
+        else:  # a subtitle needs a title; the first line of the note is it, in the note's own dress
+            first, *lines = lines
+            params |= {"text": first, "fontSize": 10.5, "fontWeight": "normal", "color": look.theme.muted}
         done = done.properties(title=alt.TitleParams(**params, subtitle=lines) if lines else alt.TitleParams(**params))
-    done.config = alt.Config(**vega_config(theme))
+    done.config = alt.Config(**vega_config(look.theme))
     return done
+
+
+def _grid(panels: Sequence[Chart], look: Look, one_legend: bool) -> Chart:
+    """Panels in rows; axes are each panel's own, colours and shapes too unless they have one legend."""
+    marks: Literal["shared", "independent"] = "shared" if one_legend else "independent"
+    grid: Chart = alt.concat(*panels, columns=look.columns).resolve_scale(
+        x="independent", y="independent", color=marks, shape=marks, strokeDash=marks
+    )
+    return grid
+
+
+def _some_lines(reasons: Sequence[str], room: int) -> list[str]:
+    lines = [line for reason in reasons for line in textwrap.wrap(one_line(reason, 600), room)]
+    more = len(lines) - MOST_REASONS
+    return lines if more <= 0 else [*lines[:MOST_REASONS], f"… and {more} more lines; --csv has all of them"]

@@ -3,6 +3,7 @@
 Known names get the words of the paper; any other name stands as it is in the records.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 
 from batchscale.errors import one_line
@@ -60,6 +61,10 @@ _METAPARAMETERS: Mapping[str, str] = {
     "learning_rate_decay_steps_factor": "decay steps T / train steps",
     "label_smoothing": "label smoothing",
 }
+BASELINES: Mapping[str, str] = {
+    "robust": "dashed: perfect scaling from the smallest batch sizes that agree",
+    "first": "dashed: perfect scaling through the first point",
+}
 _UNITS: Mapping[str, str] = {"cross_entropy_error": "nats"}
 
 
@@ -98,7 +103,38 @@ def workload_label(workload: WorkloadName) -> str:
     >>> workload_label(WorkloadName("mnist", "simple_cnn_base", "sgd"))
     'Simple CNN on MNIST (SGD)'
     """
-    return f"{model_label(workload.model)} on {dataset_label(workload.dataset)} ({optimizer_label(workload.optimizer)})"
+    dataset = dataset_label(workload.dataset)
+    head, optimizer = f"{model_label(workload.model)} on {dataset}", optimizer_label(workload.optimizer)
+    return f"{head[:-1]}, {optimizer})" if dataset.endswith(")") else f"{head} ({optimizer})"
+
+
+def study_titles(workloads: Iterable[WorkloadName]) -> dict[WorkloadName, str]:
+    """What stands before the batch size in the titles of studies: nothing where there is one workload only."""
+    names = list(workloads)
+    if len(names) < 2:
+        return dict.fromkeys(names, "batch size")
+    return {name: f"{label}: batch size" for name, label in differing_labels(names).items()}
+
+
+def value_text(value: float, digits: int = 3) -> str:
+    """A metaparameter's value in few digits, but enough of them to tell it from one.
+
+    >>> value_text(0.9999), value_text(0.0123456), value_text(1.0)
+    ('0.9999', '0.0123', '1')
+    """
+    if 0.5 < value < 1:
+        places = digits - 1 - math.floor(math.log10(1 - value)) - 1
+        return f"{value:.{min(places, 16)}f}".rstrip("0")
+    return f"{value:.{digits}g}"
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things in words.
+
+    >>> count(1, "trial"), count(1200, "trial")
+    ('1 trial', '1,200 trials')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def metric_label(metric: str, *, unit: bool = True) -> str:

@@ -4,8 +4,8 @@ Workloads, goals, numbers of trials and normalising batch sizes are those of the
 has no public code, and its training goals here are the validation goals' values.
 """
 
-from batchscale.figures.curve_frame import CurvePanel, Series
-from batchscale.figures.names import dataset_label, model_label, optimizer_label
+from batchscale.figures.names import dataset_label, goal_label, model_label, optimizer_label
+from batchscale.figures.series import CurvePanel, Series
 from batchscale.spec import Goal, WorkloadName
 
 NESTEROV = "nesterov_momentum"
@@ -56,12 +56,18 @@ def figure_1() -> list[CurvePanel]:
 
 def figure_2() -> list[CurvePanel]:
     """Families of goals."""
-    cnn = [published("mnist", "simple_cnn_base", error_goal(v), f"{v:g}") for v in (0.008, 0.01, 0.012, 0.014, 0.016)]
-    transformer = [
-        published("lm1b", "transformer_base", entropy_goal(v), f"{v:g}") for v in (3.8, 3.85, 3.9, 3.95, 4.0, 4.05)
+    families = [
+        ("mnist", "simple_cnn_base", [error_goal(v) for v in (0.008, 0.01, 0.012, 0.014, 0.016)]),
+        ("lm1b", "transformer_base", [entropy_goal(v) for v in (3.8, 3.85, 3.9, 3.95, 4.0, 4.05)]),
+        ("imagenet", "resnet_50", [error_goal(v) for v in (0.25, 0.27, 0.29, 0.31)]),
     ]
-    resnet = [published("imagenet", "resnet_50", error_goal(v), f"{v:g}") for v in (0.25, 0.27, 0.29, 0.31)]
-    return [CurvePanel(f"{_short(family[0])}: goals", tuple(family)) for family in (cnn, transformer, resnet)]
+    return [
+        CurvePanel(
+            f"{model_label(model)} on {dataset_label(data)}: goals",
+            tuple(published(data, model, goal, goal_label(goal)) for goal in goals),
+        )
+        for data, model, goals in families
+    ]
 
 
 def figure_3(*, normalised: bool = True) -> list[CurvePanel]:

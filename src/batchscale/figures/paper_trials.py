@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 
-from batchscale.figures.budget import BudgetPanel
-from batchscale.figures.effective import EffectivePanel
+from batchscale.figures.kinds.budget import BudgetPanel
+from batchscale.figures.kinds.effective_learning_rate import EffectivePanel
+from batchscale.figures.kinds.label_smoothing import SplitPanel
+from batchscale.figures.kinds.map import MapPanel
+from batchscale.figures.kinds.space import SpaceQuestion
+from batchscale.figures.kinds.training import TrainingPanel, best_by_value
 from batchscale.figures.names import dataset_label, model_label
 from batchscale.figures.paper_curves import NESTEROV, entropy_goal, error_goal
-from batchscale.figures.space import SpaceQuestion
-from batchscale.figures.split import SplitPanel
-from batchscale.figures.training import TrainingPanel, best_by_value
-from batchscale.figures.trial_map import MapPanel
 from batchscale.records.frames import Records
 from batchscale.spec import Budget, Unit, WorkloadName
 

@@ -2,24 +2,22 @@
 
 from collections.abc import Sequence
 
-from batchscale.errors import UnknownNameError, one_line, suggest_names
+import polars as pl
+
+from batchscale.errors import UnknownNameError
 from batchscale.records.frames import Records
-from batchscale.spec import WorkloadName
+from batchscale.spec import WorkloadName, match_workloads
 
 
 def select_records(records: Records, workloads: Sequence[str] = (), batch_sizes: Sequence[int] = ()) -> Records:
-    """The records of these workloads (all if none is named) at these batch sizes (likewise).
+    """The records of these workloads (names or parts of names; all if there is none) at these batch sizes (likewise).
 
     Raises:
         UnknownNameError: a workload or a batch size is not there.
     """
     chosen = records
     if workloads:
-        known = {str(name): name for name in records.workloads}
-        for text in workloads:
-            if text.strip("/") not in known:
-                raise UnknownNameError(f"No records of workload '{one_line(text)}'; {suggest_names(text, known)}")
-        chosen = _only(records, [known[text.strip("/")] for text in workloads])
+        chosen = _only(records, [name for text in workloads for name in match_workloads(records.workloads, text)])
     if batch_sizes:
         there = set(chosen.studies["batch_size"].to_list())
         missing = [size for size in batch_sizes if size not in there]
@@ -32,8 +30,6 @@ def select_records(records: Records, workloads: Sequence[str] = (), batch_sizes:
 
 
 def _only(records: Records, names: Sequence[WorkloadName]) -> Records:
-    import polars as pl
-
     keys = pl.DataFrame(
         [(name.dataset, name.model, name.optimizer) for name in names],
         schema=["dataset", "model", "optimizer"],

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from batchscale.errors import BatchscaleError, one_line
-from batchscale.figures.names import metaparameter_label
+from batchscale.figures import metaparameter_label
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
 from batchscale.records.own_facts import own_facts

@@ -10,12 +10,18 @@ from markupsafe import Markup
 
 from batchscale import __version__
 from batchscale.errors import SpecError, one_line
-from batchscale.figures.curve_frame import CurvePanel, Series, curves_frame
-from batchscale.figures.curves import plot_curves
-from batchscale.figures.export import write_whole
-from batchscale.figures.goals import find_goal
-from batchscale.figures.names import workload_label
-from batchscale.figures.theme import DARK, LIGHT
+from batchscale.figures import (
+    DARK,
+    LIGHT,
+    CurvePanel,
+    Look,
+    Series,
+    find_goal,
+    plot_curves,
+    series_frame,
+    workload_label,
+    write_whole,
+)
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw, style_variables
 from batchscale.report.section import LARGE, Section, make_section
@@ -93,8 +99,10 @@ def _overview(
     ]
     chart = None
     if series:
-        frame = curves_frame(records, [CurvePanel("All curves, each to its own goal", series)])
-        chart = draw(plot_curves(frame, size=LARGE), "overview", "steps to result against batch size, all workloads")
+        frame = series_frame(records, [CurvePanel("All curves, each to its own goal", series)])
+        chart = draw(
+            plot_curves(frame, Look(size=LARGE)), "overview", "steps to result against batch size, all workloads"
+        )
     return {
         "rows": rows,
         "chart": chart,

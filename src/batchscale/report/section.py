@@ -17,14 +17,30 @@ from batchscale.analysis import (
     trial_outcomes,
 )
 from batchscale.errors import BatchscaleError
-from batchscale.figures.best_of import best_of_frame, plot_expected_steps
-from batchscale.figures.curve import analysis_frame, plot_curve, point_flags, what_is_missing
-from batchscale.figures.curve_frame import workload_panels
-from batchscale.figures.layout import Chart, PanelSize
-from batchscale.figures.metaparameter import EFFECTIVE, metaparameter_frame, plot_metaparameter
-from batchscale.figures.names import goal_label, metaparameter_label, workload_label
-from batchscale.figures.space import SpaceQuestion, plot_space, space_frame
-from batchscale.figures.training import plot_training, training_frame, training_panels
+from batchscale.figures import (
+    EFFECTIVE,
+    Chart,
+    Look,
+    PanelSize,
+    SpaceQuestion,
+    analysis_frame,
+    best_of_frame,
+    goal_label,
+    metaparameter_frame,
+    metaparameter_label,
+    plot_curve,
+    plot_expected_steps,
+    plot_metaparameter,
+    plot_space,
+    plot_training,
+    point_flags,
+    space_frame,
+    training_frame,
+    training_panels,
+    what_is_missing,
+    workload_label,
+    workload_panels,
+)
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
 from batchscale.report.facts import RunFacts, gather_facts
@@ -112,8 +128,8 @@ def _curves(found: Analysis, anchor: str) -> tuple[Markup, Markup]:
     frame = analysis_frame(found)
     label = "steps to result against batch size"
     return (
-        draw(plot_curve(frame, size=LARGE), f"{anchor}-wide", label),
-        draw(plot_curve(frame, size=NARROW), f"{anchor}-narrow", label),
+        draw(plot_curve(frame, Look(size=LARGE)), f"{anchor}-wide", label),
+        draw(plot_curve(frame, Look(size=NARROW)), f"{anchor}-narrow", label),
     )
 
 
@@ -136,7 +152,7 @@ class _Charts:
                     metaparameter_frame(self.records, panels, name).with_columns(
                         pl.lit(metaparameter_label(name)).alias("panel")
                     ),
-                    size=NARROW,
+                    Look(size=NARROW),
                 ),
                 name,
                 f"best {metaparameter_label(name)} against batch size",
@@ -150,18 +166,18 @@ class _Charts:
         space = thin_space(space_frame(self.records, SpaceQuestion(workload, self.goal)))
         for i, part in enumerate(space.partition_by("panel", maintain_order=True)[:MOST_RANGES]):
             label = f"trials in the range of {part['panel'][0]}"
-            drawn.append(self._draw(plot_space(part, width=210), f"space{i}", label))
+            drawn.append(self._draw(plot_space(part, Look(size=PanelSize(210))), f"space{i}", label))
         panels = training_panels(self.records, self.goal)
         chosen = [panels[i] for i in sorted({0, len(panels) // 2, len(panels) - 1})] if panels else []
         for i, panel in enumerate(chosen):
-            chart = plot_training(training_frame(self.records, [panel]), size=NARROW)
+            chart = plot_training(training_frame(self.records, [panel]), Look(size=NARROW))
             drawn.append(self._draw(chart, f"training{i}", f"training curves, {panel.title}"))
         return tuple(drawn)
 
     def _expected(self) -> Chart:
         frame = best_of_frame(self.records, self.goal, per_study=False)
         titled = frame.with_columns(pl.lit("what more trials bring (median)").alias("panel"))
-        return plot_expected_steps(titled, size=PanelSize(210, 250))
+        return plot_expected_steps(titled, Look(size=PanelSize(210, 250)))
 
     def _draw(self, chart: Chart, name: str, label: str) -> Markup:
         return draw(chart, f"{self.anchor}-{name}", label)

@@ -18,7 +18,7 @@ from batchscale.spec.goal import SPLITS, Goal
 from batchscale.spec.plan import Plan, Study, WorkloadFacts, make_plan
 from batchscale.spec.seeds import derive_seed
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
-from batchscale.spec.workload_name import WorkloadName
+from batchscale.spec.workload_name import WorkloadName, match_workloads
 
 __all__ = [
     "ALL",
@@ -49,6 +49,7 @@ __all__ = [
     "declare_bounds",
     "derive_seed",
     "make_plan",
+    "match_workloads",
     "natural_bounds",
     "parse_experiment",
     "read_experiment",

@@ -4,9 +4,10 @@ A data set may stand in group folders (``mnist_subsets/mnist_6875``).
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from batchscale.errors import SpecError, one_line
+from batchscale.errors import SpecError, UnknownNameError, one_line, suggest_names
 
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
 
@@ -42,6 +43,20 @@ class WorkloadName:
 
     def __str__(self) -> str:
         return f"{self.dataset}/{self.model}/{self.optimizer}"
+
+
+def match_workloads(names: Iterable[WorkloadName], text: str) -> list[WorkloadName]:
+    """The workload that is called so, or else all whose name contains the text: what every ``--workload`` means.
+
+    Raises:
+        UnknownNameError: there is none; the message has the nearest names.
+    """
+    known = {str(name): name for name in names}
+    wanted = text.strip("/")
+    found = [known[wanted]] if wanted in known else [name for key, name in known.items() if wanted and wanted in key]
+    if not found:
+        raise UnknownNameError(f"--workload: there are no records of '{one_line(text)}'; {suggest_names(text, known)}")
+    return found
 
 
 def is_safe_segment(text: str) -> bool:

@@ -9,33 +9,33 @@ import polars as pl
 from batchscale.analysis import best_measurement, steps_to_result
 from batchscale.errors import BatchscaleError
 from batchscale.figures.edges import join_frames
-from batchscale.figures.layout import (
-    NORMAL,
-    Chart,
-    PanelSize,
-    finish,
-    inline,
-    layered,
-    missing_panel,
-    panel_grid,
-    panel_title,
+from batchscale.figures.kind import FigureKind
+from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
+from batchscale.figures.names import metaparameter_label, metric_label, study_titles, value_text
+from batchscale.figures.notes import (
+    WORKLOAD_COLUMNS,
+    LackingError,
+    find_studies,
+    literals,
+    missing_words,
+    note_frame,
+    panel_notes,
+    rows_or_note,
+    workload_values,
 )
-from batchscale.figures.names import metaparameter_label, metric_label
-from batchscale.figures.notes import note_frame, panel_notes, workload_literals, workload_values
-from batchscale.figures.theme import LIGHT, Theme, series_colours
+from batchscale.figures.theme import Theme, series_colours
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
 from batchscale.spec import Goal, WorkloadName
 
+LOOK = Look(columns=3)
 MAX_TRIALS = 200  # drawn faintly; more would only be a darker cloud
 MAX_POINTS = 80  # of one trial
 
 TRAINING_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
     "series": pl.String,  # null for a trial that is only background
-    "dataset": pl.String,
-    "model": pl.String,
-    "optimizer": pl.String,
+    **WORKLOAD_COLUMNS,
     "metric": pl.String,
     "batch_size": pl.Int64,
     "trial_id": pl.Int64,
@@ -65,17 +65,15 @@ class TrainingPanel:
 
 def training_frame(records: Records, panels: Iterable[TrainingPanel]) -> pl.DataFrame:
     """Steps and values of the trials of each panel, thinned: a frame of ``TRAINING_SCHEMA``."""
-    frames = [_panel_frame(records, panel) for panel in panels]
+    frames = [_rows(records, panel) for panel in panels]
     return join_frames(frames, TRAINING_SCHEMA, records)
 
 
 def training_panels(records: Records, goal: Goal) -> list[TrainingPanel]:
     """A panel per study, of the goal's metric."""
-    several = len(records.workloads) > 1
+    heads = study_titles(records.workloads)
     return [
-        TrainingPanel(
-            f"{name}: batch size {size:,}" if several else f"batch size {size:,}", name, size, goal.metric, goal
-        )
+        TrainingPanel(f"{heads[name]} {size:,}", name, size, goal.metric, goal)
         for name in records.workloads
         for size in records.workload(name).studies["batch_size"].sort()
     ]
@@ -93,54 +91,49 @@ def best_by_value(
     except BatchscaleError:
         return {}  # the panels will say that the metric is missing
     rows = best.drop_nulls(split_by).sort(split_by).select(split_by, "trial_id").rows()
-    return {f"{metaparameter_label(split_by)} {value:g}": trial for value, trial in rows}
+    return {f"{metaparameter_label(split_by)} {value_text(value)}": trial for value, trial in rows}
 
 
-def plot_training(
-    frame: pl.DataFrame, *, theme: Theme = LIGHT, title: str | None = None, columns: int = 3, size: PanelSize = NORMAL
-) -> Chart:
+def plot_training(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """A panel per study and metric."""
-    charts: list[Chart] = [_panel(part, theme, size) for part in frame.partition_by("panel", maintain_order=True)]
-    if not charts:
-        charts = [missing_panel("", "no studies to draw", theme, size)]
-    return finish(panel_grid(charts, columns), theme, title)
+    return draw_panels(frame, _panel, look)
 
 
-def _panel_frame(records: Records, panel: TrainingPanel) -> pl.DataFrame:
-    name = panel.workload
-    place = {"panel": panel.title, "metric": panel.metric, **workload_values(name)}
-    study = records.workload(name).filter(batch_size=panel.batch_size)
-    if study.studies.is_empty():
-        return note_frame(TRAINING_SCHEMA, f"no records of {name} at batch size {panel.batch_size:,}", **place)
-    measured = study.measurements_of(name)
+def _rows(records: Records, panel: TrainingPanel) -> pl.DataFrame:
+    known = {"panel": panel.title, "metric": panel.metric, **workload_values(panel.workload)}
+    notes: list[str] = []
+    rows = rows_or_note(TRAINING_SCHEMA, known, lambda: _curves(records, panel, notes).with_columns(literals(known)))
+    return pl.concat([rows, *(note_frame(TRAINING_SCHEMA, note, **known) for note in notes)])
+
+
+def _curves(records: Records, panel: TrainingPanel, notes: list[str]) -> pl.DataFrame:
+    """The measurements of a panel's trials; what the panel should say of them is added to ``notes``."""
+    study = find_studies(records, panel.workload, panel.batch_size)
+    measured = study.measurements_of(panel.workload)
     if panel.metric not in measured.collect_schema().names():
-        return note_frame(TRAINING_SCHEMA, f"no {metric_label(panel.metric, unit=False)} was measured", **place)
-    bold, notes = _bold_trials(study, panel)
+        raise LackingError(f"no {metric_label(panel.metric, unit=False)} was measured")
+    bold, problems = _bold_trials(study, panel)
     ids = study.trials.filter(pl.col("status") != Status.INCOMPLETE.value)["trial_id"].sort()
-    thinned = ids.gather_every(max(1, -(-len(ids) // MAX_TRIALS))).to_list() if panel.background else []
-    if panel.background and len(thinned) < len(ids):
-        notes.append(f"every {-(-len(ids) // MAX_TRIALS)}th of {len(ids):,} trials is drawn")
+    every = max(1, -(-len(ids) // MAX_TRIALS))
+    faint = ids.gather_every(every).to_list() if panel.background else []
     labels = {trial: label for label, trial in bold.items()}
-    value = pl.col(panel.metric).cast(pl.Float64)
     rows = (
-        measured.filter(pl.col("trial_id").is_in([*thinned, *labels]))
-        .select("batch_size", "trial_id", "step", value.alias("value"))
+        measured.filter(pl.col("trial_id").is_in([*faint, *labels]))
+        .select("batch_size", "trial_id", "step", pl.col(panel.metric).cast(pl.Float64).alias("value"))
         .collect()
         .pipe(_thin)
     )
     if rows["value"].is_finite().sum() == 0:
-        return note_frame(TRAINING_SCHEMA, "nothing finite was measured", **place)
-    series = pl.col("trial_id").replace_strict(labels, default=None, return_dtype=pl.String)
+        raise LackingError("nothing finite was measured")
+    notes += problems
+    if panel.background and every > 1:
+        notes.append(f"every {every}th of {len(ids):,} trials is drawn")
     limit = panel.goal.value if panel.goal.metric == panel.metric else None
-    frame = rows.with_columns(
-        pl.lit(panel.title).alias("panel"),
-        series.alias("series"),
-        *workload_literals(name),
-        pl.lit(panel.metric).alias("metric"),
+    return rows.with_columns(
+        pl.col("trial_id").replace_strict(labels, default=None, return_dtype=pl.String).alias("series"),
         pl.lit(limit, dtype=pl.Float64).alias("goal"),
         pl.lit(None, dtype=pl.String).alias("note"),
-    ).select(pl.col(column).cast(kind) for column, kind in TRAINING_SCHEMA.items())
-    return pl.concat([frame, *(note_frame(TRAINING_SCHEMA, note, **place) for note in notes)])
+    )
 
 
 def _bold_trials(study: Records, panel: TrainingPanel) -> tuple[dict[str, int], list[str]]:
@@ -167,12 +160,11 @@ def _thin(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter((index % every == 0) | (index == count - 1))
 
 
-def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize) -> Chart:
-    title, metric = frame["panel"][0], frame["metric"][0]
+def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
+    metric, theme = frame["metric"][0], look.theme
     points = frame.drop_nulls("value").filter(pl.col("value").is_finite())
-    notes = panel_notes(frame)
     if points.is_empty():
-        return missing_panel(title, "; ".join(notes), theme, size)
+        return missing_words(frame)
     bold = points.drop_nulls("series")
     # A diverging trial would squeeze all others to a line: the axis shows what the bold and the middle of the rest do.
     low, high = _limits(points, bold)
@@ -186,15 +178,18 @@ def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize) -> Chart:
         scale=alt.Scale(domain=[low, high], nice=False),
         axis=alt.Axis(title=metric_label(metric), tickCount=6),
     )
+    # Lines are cut in the data and fade by their stroke: a clip or an opacity per line costs a renderer a layer of the
+    # whole picture each, which made minutes of a second.
+    shown = cut_lines(points, low, high)
     layers = [
-        alt.Chart(inline(points.filter(pl.col("series").is_null())))
-        .mark_line(strokeWidth=0.7, opacity=0.35, color=theme.poor, clip=True, aria=False)
+        alt.Chart(inline(shown.filter(pl.col("series").is_null())))
+        .mark_line(strokeWidth=0.7, strokeOpacity=0.35, color=theme.poor, aria=False)
         .encode(x=x, y=y, detail="trial_id:N"),
-        *_goal_line(points, theme, y),
+        *_goal_line(points, theme, y, low, high),
     ]
     if not bold.is_empty():
-        layers.append(_bold_lines(bold, theme, x, y))
-    return layered(layers, panel_title(title, notes, size.width), size)
+        layers.append(_bold_lines(shown.drop_nulls("series"), theme, x, y))
+    return Drawn(layers, panel_notes(frame))
 
 
 def _limits(points: pl.DataFrame, bold: pl.DataFrame) -> tuple[float, float]:
@@ -208,12 +203,34 @@ def _limits(points: pl.DataFrame, bold: pl.DataFrame) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _goal_line(points: pl.DataFrame, theme: Theme, y: alt.Y) -> list[alt.Chart]:
+def cut_lines(points: pl.DataFrame, low: float, high: float) -> pl.DataFrame:
+    """The lines of all trials with what lies above or below the ends cut off, exactly where they cross them.
+
+    A value outside becomes null, which breaks the line; where a line crosses an end, a point is added.
+    """
+    ordered = points.sort("trial_id", "step").with_columns(pl.col("step").cast(pl.Float64))
+    after = [pl.col(name).shift(-1).over("trial_id").alias(f"next_{name}") for name in ("step", "value")]
+    pairs = ordered.with_columns(after)
+    crossings = [
+        pairs.filter((pl.col("value") - end) * (pl.col("next_value") - end) < 0).with_columns(
+            pl.col("step")
+            + (end - pl.col("value"))
+            / (pl.col("next_value") - pl.col("value"))
+            * (pl.col("next_step") - pl.col("step")),
+            pl.lit(end).alias("value"),
+        )
+        for end in (low, high)
+    ]
+    inside = pl.when(pl.col("value").is_between(low, high)).then(pl.col("value")).alias("value")
+    return pl.concat([pairs.with_columns(inside), *crossings]).select(points.columns).sort("trial_id", "step")
+
+
+def _goal_line(points: pl.DataFrame, theme: Theme, y: alt.Y, low: float, high: float) -> list[alt.Chart]:
     goal = points["goal"].drop_nulls()
-    if goal.is_empty():
+    if goal.is_empty() or not low <= goal[0] <= high:
         return []
     chart = alt.Chart(alt.InlineData(values=[{"value": goal[0]}]))
-    rule: alt.Chart = chart.mark_rule(strokeDash=[5, 4], color=theme.muted, clip=True, aria=False).encode(y=y)
+    rule: alt.Chart = chart.mark_rule(strokeDash=[5, 4], color=theme.muted, aria=False).encode(y=y)
     return [rule]
 
 
@@ -223,7 +240,15 @@ def _bold_lines(bold: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> alt.Cha
     scale = alt.Scale(domain=labels, range=series_colours(theme, len(labels)))
     lines: alt.Chart = (
         alt.Chart(inline(bold))
-        .mark_line(strokeWidth=2, clip=True)
+        .mark_line(strokeWidth=2)
         .encode(x=x, y=y, color=alt.Color("series:N", sort=None, scale=scale, legend=legend), detail="trial_id:N")
     )
     return lines
+
+
+KIND = FigureKind(
+    "the goal's metric against steps: all trials faint, the best one bold",
+    lambda request: training_frame(request.counted, training_panels(request.counted, request.goal)),
+    plot_training,
+    LOOK,
+)

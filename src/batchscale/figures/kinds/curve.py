@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -9,26 +10,18 @@ import polars as pl
 
 from batchscale.analysis import Analysis, Baseline, Options, analyze
 from batchscale.errors import BatchscaleError
-from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale
-from batchscale.figures.curves import BATCH_SIZE, STEPS, perfect_lines
+from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, size_axis
 from batchscale.figures.edges import AT_EDGE
-from batchscale.figures.layout import (
-    WIDE,
-    Chart,
-    PanelSize,
-    finish,
-    inline,
-    layered,
-    missing_panel,
-    panel_grid,
-    panel_title,
-)
-from batchscale.figures.names import goal_label, workload_label
-from batchscale.figures.notes import note_frame, panel_notes, workload_values
-from batchscale.figures.theme import LIGHT, Theme
+from batchscale.figures.kind import FigureKind
+from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, perfect_lines
+from batchscale.figures.layout import WIDE, Chart, Drawn, Look, PanelSize, draw_panels, inline
+from batchscale.figures.names import BASELINES, goal_label, workload_label
+from batchscale.figures.notes import missing_words, note_frame, panel_notes, workload_values
+from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
 from batchscale.spec import Goal
 
+LOOK = Look(columns=2)
 CURVE_DETAIL_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
     "series": pl.String,
@@ -42,6 +35,7 @@ CURVE_DETAIL_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "steps_high": pl.Float64,
     "value": pl.Float64,
     "perfect": pl.Float64,
+    "baseline": pl.String,
     "trial_id": pl.Int64,
     "trials": pl.Int64,
     "reached": pl.Int64,
@@ -54,15 +48,15 @@ CURVE_DETAIL_SCHEMA: Mapping[str, type[pl.DataType]] = {
 }
 
 
-def curve_frame(records: Records, goal: Goal, *, baseline: Baseline | str = Baseline.ROBUST) -> pl.DataFrame:
+def curve_frame(records: Records, goal: Goal, *, baseline: Baseline = Baseline.ROBUST) -> pl.DataFrame:
     """The curve of every workload, a panel each: a frame of ``CURVE_DETAIL_SCHEMA``."""
     frames = []
     for name in records.workloads:
         try:
-            frames.append(analysis_frame(analyze(records, name, goal, Options(Baseline(baseline)))))
+            frames.append(analysis_frame(analyze(records, name, goal, Options(baseline))))
         except BatchscaleError as error:
-            place = {"panel": workload_label(name), "goal": str(goal), **workload_values(name)}
-            frames.append(note_frame(CURVE_DETAIL_SCHEMA, str(error), **place))
+            known = {"panel": workload_label(name), "goal": str(goal), **workload_values(name)}
+            frames.append(note_frame(CURVE_DETAIL_SCHEMA, str(error), **known))
     return pl.concat(frames) if frames else pl.DataFrame(schema=CURVE_DETAIL_SCHEMA)
 
 
@@ -80,6 +74,7 @@ def analysis_frame(answer: Analysis) -> pl.DataFrame:
             pl.lit(title).alias("series"),
             pl.when(pl.col("steps") > 0).then(pl.col("steps")).cast(pl.Float64).alias("value"),
             (pl.lit(examples, dtype=pl.Float64) / pl.col("batch_size")).alias("perfect"),
+            pl.lit((found.baseline if found else Baseline.FIRST).value).alias("baseline"),
             pl.Series(
                 "flags", [point_flags(row) for row in answer.curve.sort("batch_size").to_dicts()], dtype=pl.String
             ),
@@ -90,9 +85,9 @@ def analysis_frame(answer: Analysis) -> pl.DataFrame:
         )
         .select(pl.col(name).cast(kind) for name, kind in CURVE_DETAIL_SCHEMA.items())
     )
-    place: dict[str, object] = {"panel": title, "series": title, "goal": str(answer.goal)}
-    place |= workload_values(answer.workload) if answer.workload else {}
-    return pl.concat([rows, *(note_frame(CURVE_DETAIL_SCHEMA, note, **place) for note in what_is_missing(answer))])
+    known: dict[str, object] = {"panel": title, "series": title, "goal": str(answer.goal)}
+    known |= workload_values(answer.workload) if answer.workload else {}
+    return pl.concat([rows, *(note_frame(CURVE_DETAIL_SCHEMA, note, **known) for note in what_is_missing(answer))])
 
 
 def point_flags(row: Mapping[str, Any]) -> str | None:
@@ -124,39 +119,23 @@ def what_is_missing(answer: Analysis) -> list[str]:
     return missing
 
 
-def plot_curve(
-    frame: pl.DataFrame,
-    *,
-    theme: Theme = LIGHT,
-    title: str | None = None,
-    columns: int = 2,
-    size: PanelSize | None = None,
-) -> Chart:
+def plot_curve(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """A panel per workload: regimes shaded, perfect scaling dashed, intervals as bars, doubtful points hollow."""
-    parts = frame.partition_by("panel", maintain_order=True)
-    room = size or (WIDE if len(parts) == 1 else PanelSize(380, 280))
-    charts: list[Chart] = [_panel(part, theme, room) for part in parts]
-    if not charts:
-        charts = [missing_panel("", "no workloads to draw", theme, room)]
-    return finish(panel_grid(charts, columns), theme, title)
+    if look == replace(LOOK, theme=look.theme):
+        look = replace(look, size=WIDE if frame["panel"].n_unique() == 1 else PanelSize(380, 280))
+    return draw_panels(frame, _panel, look, of="workloads")
 
 
-def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize) -> Chart:
-    title = frame["panel"][0]
+def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     points = frame.drop_nulls("value")
-    notes = [f"goal: {_goal_words(frame['goal'][0])}", *panel_notes(frame)]
-    if points["flags"].drop_nulls().len():
-        notes.append("hollow points are to be trusted less")
-    edges = points.filter(pl.col("flags").str.starts_with(AT_EDGE))["batch_size"].sort()
-    if len(edges):
-        notes.append(f"{AT_EDGE} at batch size {', '.join(f'{size:,}' for size in edges)}")
     if points.is_empty():
-        return missing_panel(title, "; ".join(panel_notes(frame)), theme, size)
+        return missing_words(frame)
+    theme, size = look.theme, look.size
     x_span = log_range(points["batch_size"], margin=0.5)
     ends = pl.concat([points["value"], points["steps_low"].drop_nulls(), points["steps_high"].drop_nulls()])
     y_span = log_range(ends, margin=0.8)
-    at_most = max(4, size.width // 55)
-    x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=log_axis(BATCH_SIZE, x_span, at_most))
+    axis = size_axis(BATCH_SIZE, x_span, points["batch_size"], size.width)
+    x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=axis)
     y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis(STEPS, y_span))
     base = alt.Chart(inline(points))
     layers = [
@@ -166,7 +145,18 @@ def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize) -> Chart:
         base.mark_line(strokeWidth=2, color=theme.series[0]).encode(x=x, y=y),
         *_dots(points, theme, x, y),
     ]
-    return layered(layers, panel_title(title, notes, size.width), size)
+    return Drawn(layers, _notes(frame, points))
+
+
+def _notes(frame: pl.DataFrame, points: pl.DataFrame) -> list[str]:
+    notes = [f"goal: {_goal_words(frame['goal'][0])}", BASELINES[points["baseline"][0]]]
+    if points["flags"].drop_nulls().len():
+        notes.append("hollow points are to be trusted less")
+    edges = points.filter(pl.col("flags").str.starts_with(AT_EDGE))["batch_size"].sort()
+    if len(edges):
+        notes.append(f"{AT_EDGE} at batch size {', '.join(f'{size:,}' for size in edges)}")
+    notes += panel_notes(frame)
+    return notes
 
 
 def _goal_words(text: str) -> str:
@@ -174,11 +164,13 @@ def _goal_words(text: str) -> str:
 
 
 def _regime_shades(points: pl.DataFrame, theme: Theme, x_span: LogRange, size: PanelSize) -> list[alt.Chart]:
-    """Perfect scaling on the left and maximal data parallelism on the right, shaded; returns diminish between."""
+    """The regimes between the smallest and the largest batch size measured; nothing is known beyond these."""
     end, useful, reached = points.select("perfect_scaling_end", "max_useful_batch_size", "max_useful_reached").row(0)
     if end is None:
         return []
-    low, high = x_span.domain
+    low, high = (
+        float(size) for size in points.select(pl.col("batch_size").min(), pl.col("batch_size").max().alias("to")).row(0)
+    )
     areas = [(low, float(end), "perfect scaling", theme.shade[0])]
     if float(end) < useful:
         areas.append((float(end), float(useful) if reached else high, "diminishing returns", theme.ground))
@@ -226,7 +218,7 @@ def _intervals(points: pl.DataFrame, theme: Theme, x: alt.X, y_span: LogRange) -
         return []
     bars: alt.Chart = (
         alt.Chart(inline(known))
-        .mark_rule(color=theme.series[0], strokeWidth=5, opacity=0.3, aria=False)
+        .mark_rule(color=theme.series[0], strokeWidth=5, strokeOpacity=0.3, aria=False)
         .encode(x=x, y=alt.Y("steps_low:Q", scale=log_scale(y_span)), y2="steps_high:Q")
     )
     return [bars]
@@ -267,3 +259,11 @@ def _tooltips(doubtful: bool, intervals: bool) -> list[alt.Tooltip]:
             alt.Tooltip("steps_high:Q", title="to", format=",.0f"),
         ]
     return [*shown, alt.Tooltip("flags:N", title="trust less")] if doubtful else shown
+
+
+KIND = FigureKind(
+    "steps to result against batch size, with regimes, intervals and doubtful points",
+    lambda request: curve_frame(request.counted, request.goal),
+    plot_curve,
+    LOOK,
+)

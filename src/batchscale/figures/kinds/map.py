@@ -11,38 +11,38 @@ import altair as alt
 import polars as pl
 
 from batchscale.analysis import Outcome, trial_outcomes
-from batchscale.errors import BatchscaleError
+from batchscale.errors import SpecError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, superscript
 from batchscale.figures.edges import join_frames
-from batchscale.figures.layout import (
-    SMALL,
-    Chart,
-    PanelSize,
-    finish,
-    inline,
-    layered,
-    legend_below,
-    missing_panel,
-    panel_grid,
-    panel_title,
+from batchscale.figures.fixed import with_fixed
+from batchscale.figures.kind import FigureKind, FigureRequest
+from batchscale.figures.layout import SMALL, Chart, Drawn, Look, draw_panels, inline, legend_below
+from batchscale.figures.names import study_titles
+from batchscale.figures.notes import (
+    WORKLOAD_COLUMNS,
+    LackingError,
+    find_studies,
+    literals,
+    missing_words,
+    panel_notes,
+    rows_or_note,
+    workload_values,
 )
-from batchscale.figures.notes import missing_words, note_frame, panel_notes, workload_literals, workload_values
-from batchscale.figures.theme import LIGHT, POWER_FONT, Theme
+from batchscale.figures.theme import POWER_FONT, Theme
 from batchscale.records.frames import Records
 from batchscale.spec import Budget, Goal, WorkloadName
 
+LOOK = Look(size=SMALL)
 STAR = (
     "M0,-1L0.235,-0.324L0.951,-0.309L0.38,0.124L0.588,0.809L0,0.4L-0.588,0.809L-0.38,0.124L-0.951,-0.309L-0.235,-0.324Z"
 )
 OUTCOMES = (Outcome.REACHED.value, Outcome.NOT_REACHED.value, Outcome.INFEASIBLE.value)
-OUTCOME_WORDS = {"reached": "reached the goal", "not_reached": "did not reach it", "infeasible": "diverged"}
+OUTCOME_WORDS = {"reached": "reached the goal", "not_reached": "did not reach it", "infeasible": "infeasible: diverged"}
 BEST = "fewest steps"
 
 MAP_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
-    "dataset": pl.String,
-    "model": pl.String,
-    "optimizer": pl.String,
+    **WORKLOAD_COLUMNS,
     "goal": pl.String,
     "budget": pl.String,  # "1 epochs"; null without one
     "batch_size": pl.Int64,
@@ -72,73 +72,54 @@ def map_frame(
     records: Records, panels: Iterable[MapPanel], num_train_examples: int | Mapping[str, int] | None = None
 ) -> pl.DataFrame:
     """All COMPLETE and INFEASIBLE trials of the panels: a frame of ``MAP_SCHEMA``."""
-    frames = [_study_frame(records, panel, num_train_examples) for panel in panels]
+    frames = [_rows(records, panel, num_train_examples) for panel in panels]
     return join_frames(frames, MAP_SCHEMA, records)
 
 
 def study_panels(records: Records, goal: Goal, budget: Budget | None = None) -> list[MapPanel]:
     """A panel per study of the records."""
-    several = len(records.workloads) > 1
-    rows = records.studies.sort("dataset", "model", "optimizer", "batch_size")
+    heads = study_titles(records.workloads)
     return [
-        MapPanel(
-            f"{row['model']}, {row['dataset']}: batch size {row['batch_size']:,}"
-            if several
-            else f"batch size {row['batch_size']:,}",
-            WorkloadName(row["dataset"], row["model"], row["optimizer"]),
-            row["batch_size"],
-            goal,
-            budget,
-        )
-        for row in rows.iter_rows(named=True)
+        MapPanel(f"{heads[name]} {size:,}", name, size, goal, budget)
+        for name in records.workloads
+        for size in records.workload(name).studies["batch_size"].sort()
     ]
 
 
-def plot_map(
-    frame: pl.DataFrame, *, theme: Theme = LIGHT, title: str | None = None, columns: int = 3, size: PanelSize = SMALL
-) -> Chart:
+def plot_map(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """A panel per study; all panels share their axes, so that regions can be compared."""
     points = _drawable(frame)
-    x_span, y_span = (
-        log_range(points["learning_rate"], 10, 0.15, 1),
-        log_range(points["one_minus_momentum"], 10, 0.15, 1),
-    )
-    parts = frame.partition_by("panel", maintain_order=True)
-    charts: list[Chart] = [_panel(part, theme, size, x_span, y_span) for part in parts]
-    if not charts:
-        charts = [missing_panel("", "no studies to draw", theme, size)]
-    return finish(panel_grid(charts, columns, one_legend=True), theme, title)
+    x_span, y_span = (log_range(points[name], 10, 0.15, 1) for name in ("learning_rate", "one_minus_momentum"))
+    return draw_panels(frame, lambda part, look: _panel(part, look, x_span, y_span), look, one_legend=True)
 
 
-def _study_frame(records: Records, panel: MapPanel, num_train_examples: int | Mapping[str, int] | None) -> pl.DataFrame:
-    place = {
+def _rows(records: Records, panel: MapPanel, num_train_examples: int | Mapping[str, int] | None) -> pl.DataFrame:
+    known = {
         "panel": panel.title,
         "goal": str(panel.goal),
         "budget": None if panel.budget is None else f"{panel.budget.amount:g} {panel.budget.unit}",
         **workload_values(panel.workload),
     }
-    chosen = records.workload(panel.workload).filter(batch_size=panel.batch_size)
-    if chosen.studies.is_empty():
-        return note_frame(MAP_SCHEMA, f"no records of {panel.workload} at batch size {panel.batch_size:,}", **place)
-    try:
+
+    def make() -> pl.DataFrame:
+        chosen = find_studies(records, panel.workload, panel.batch_size)
         outcomes = trial_outcomes(chosen, panel.goal, budget=panel.budget, num_train_examples=num_train_examples)
-    except BatchscaleError as error:
-        return note_frame(MAP_SCHEMA, str(error), **place)
-    counted = outcomes.filter(pl.col("outcome").is_in(OUTCOMES))
-    if counted.is_empty():
-        return note_frame(MAP_SCHEMA, "no COMPLETE or INFEASIBLE trial", **place)
-    blank = {name: pl.lit(None, dtype=pl.Float64).alias(name) for name in ("learning_rate", "momentum")}
-    counted = counted.with_columns(expr for name, expr in blank.items() if name not in counted.columns)
-    rank = pl.struct("steps_to_goal", "trial_id").rank("ordinal")
-    reached = pl.col("outcome") == Outcome.REACHED.value
-    return counted.with_columns(
-        pl.lit(panel.title).alias("panel"),
-        *workload_literals(panel.workload),
-        pl.lit(place["budget"], dtype=pl.String).alias("budget"),
-        (1 - pl.col("momentum")).alias("one_minus_momentum"),
-        (reached & (rank.over("outcome") == 1)).alias("best"),
-        pl.lit(None, dtype=pl.String).alias("note"),
-    ).select(pl.col(name).cast(kind) for name, kind in MAP_SCHEMA.items())
+        counted = with_fixed(outcomes.filter(pl.col("outcome").is_in(OUTCOMES)), chosen)
+        if counted.is_empty():
+            raise LackingError("no COMPLETE or INFEASIBLE trial")
+        for name in ("learning_rate", "momentum"):
+            if name not in counted.columns or counted[name].is_null().all():
+                raise LackingError(f"no {name.replace('_', ' ')} was tuned or fixed; see effective-learning-rate")
+        rank = pl.struct("steps_to_goal", "trial_id").rank("ordinal")
+        reached = pl.col("outcome") == Outcome.REACHED.value
+        return counted.with_columns(
+            *literals(known),
+            (1 - pl.col("momentum")).alias("one_minus_momentum"),
+            (reached & (rank.over("outcome") == 1)).alias("best"),
+            pl.lit(None, dtype=pl.String).alias("note"),
+        )
+
+    return rows_or_note(MAP_SCHEMA, known, make)
 
 
 def _drawable(frame: pl.DataFrame) -> pl.DataFrame:
@@ -146,12 +127,10 @@ def _drawable(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(*positive)
 
 
-def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize, x_span: LogRange, y_span: LogRange) -> Chart:
-    title = frame["panel"][0]
-    points = _drawable(frame)
-    notes = panel_notes(frame)
+def _panel(frame: pl.DataFrame, look: Look, x_span: LogRange, y_span: LogRange) -> Drawn | str:
+    theme, points, notes = look.theme, _drawable(frame), panel_notes(frame)
     if points.is_empty():
-        return missing_panel(title, missing_words(frame, "no learning rate and momentum are recorded"), theme, size)
+        return missing_words(frame, "no positive learning rate and momentum below one")
     if not frame["best"].any():
         notes.append("no trial reached the goal")
     x = alt.X("learning_rate:Q", scale=log_scale(x_span), axis=log_axis("learning rate η", x_span, 5, grid=False))
@@ -160,7 +139,7 @@ def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize, x_span: LogRange,
     words = points.with_columns(best.alias("outcome"))
     colour, shape = outcome_scales(theme, legend_below("lines: effective learning rate η/(1 − γ)"))
     base = alt.Chart(inline(words.filter(~pl.col("best"))))
-    dots = base.mark_point(size=20, filled=True, opacity=0.85).encode(
+    dots = base.mark_point(size=20, filled=True, opacity=1, fillOpacity=0.85).encode(
         x=x, y=y, color=colour, shape=shape, tooltip=_tooltips()
     )
     star = (
@@ -169,7 +148,7 @@ def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize, x_span: LogRange,
         .encode(x=x, y=y, color=colour, shape=shape, tooltip=_tooltips())
     )
     layers = [*contours(x_span, y_span, theme, x, y), dots, star]
-    return layered(layers, panel_title(title, notes, size.width), size)
+    return Drawn(layers, notes)
 
 
 def outcome_scales(theme: Theme, legend: alt.Legend | None) -> tuple[alt.Color, alt.Shape]:
@@ -190,7 +169,7 @@ def contours(x_span: LogRange, y_span: LogRange, theme: Theme, x: alt.X, y: alt.
     for exponent in range(first, last + 1):
         low, high = max(x_span.low, y_span.low + exponent), min(x_span.high, y_span.high + exponent)
         if high - low > 0.05:
-            rows += [(exponent, 10**place, 10 ** (place - exponent)) for place in (low, high)]
+            rows += [(exponent, 10**end, 10 ** (end - exponent)) for end in (low, high)]
     lines = pl.DataFrame(rows, schema=["exponent", "learning_rate", "one_minus_momentum"], orient="row")
     if lines.is_empty():
         return []
@@ -221,3 +200,17 @@ def _tooltips() -> list[alt.Tooltip]:
         alt.Tooltip("momentum:Q", title="momentum", format=".5g"),
         alt.Tooltip("steps_to_goal:Q", title="steps to goal", format=","),
     ]
+
+
+def _data(request: FigureRequest) -> pl.DataFrame:
+    if len(request.budgets) > 1:
+        raise SpecError(
+            f"A map is drawn within one budget. Found {len(request.budgets)}; give one of --steps, --epochs."
+        )
+    panels = study_panels(request.records, request.goal, request.budgets[0] if request.budgets else None)
+    return map_frame(request.records, panels, request.num_train_examples)
+
+
+KIND = FigureKind(
+    "trials over learning rate and momentum: reached the goal, did not, infeasible", _data, plot_map, LOOK
+)

@@ -1,41 +1,41 @@
 """The best metaparameters against batch size, beside the linear and square-root heuristics (Figures 8, 21, 22)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 import altair as alt
 import polars as pl
 
 from batchscale.analysis import Heuristic, add_effective_learning_rate, steps_to_result
-from batchscale.errors import BatchscaleError
-from batchscale.figures.axes import log_axis, log_range, log_scale
-from batchscale.figures.curve_frame import CurvePanel, Series
-from batchscale.figures.curves import BATCH_SIZE, hollow_points
+from batchscale.errors import UnknownNameError, one_line, suggest_names
+from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
 from batchscale.figures.edges import join_frames
-from batchscale.figures.layout import (
-    NORMAL,
-    Chart,
-    PanelSize,
-    finish,
-    inline,
-    layered,
-    missing_panel,
-    panel_grid,
-    panel_title,
-)
+from batchscale.figures.fixed import with_fixed
+from batchscale.figures.kind import FigureKind, FigureRequest
+from batchscale.figures.kinds.curves import BATCH_SIZE, hollow_points
+from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import metaparameter_label
-from batchscale.figures.notes import NOT_REACHED, note_frame, panel_notes, workload_literals, workload_values
-from batchscale.figures.theme import LIGHT, Theme
+from batchscale.figures.notes import (
+    NOT_REACHED,
+    WORKLOAD_COLUMNS,
+    LackingError,
+    find_studies,
+    literals,
+    missing_words,
+    panel_notes,
+    rows_or_note,
+    workload_values,
+)
+from batchscale.figures.series import CurvePanel, Series, workload_panels
+from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
 
+LOOK = Look(columns=3)
 EFFECTIVE = "effective_learning_rate"
 SCALED = (EFFECTIVE, "learning_rate")  # what the heuristics speak about
 
 METAPARAMETER_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
-    "dataset": pl.String,
-    "model": pl.String,
-    "optimizer": pl.String,
+    **WORKLOAD_COLUMNS,
     "goal": pl.String,
     "metaparameter": pl.String,
     "batch_size": pl.Int64,
@@ -63,11 +63,18 @@ def metaparameter_frame(
         fixed_momentum: Momentum of workloads whose trials do not record it, because it was not tuned.
     """
     frames = [
-        _series_frame(records, replace(panel, series=(series,)), metaparameter, fixed_momentum or {})
+        _rows(records, panel.title, series, metaparameter, fixed_momentum or {})
         for panel in panels
         for series in panel.series
     ]
     return join_frames(frames, METAPARAMETER_SCHEMA, records)
+
+
+def check_metaparameter(records: Records, name: str) -> None:
+    """Refuse the name of a metaparameter that no trial of the records has."""
+    known = {*records.metaparameters, EFFECTIVE}
+    if name not in known and not records.studies.is_empty():
+        raise UnknownNameError(f"--metaparameter: no trial here has '{one_line(name)}'; {suggest_names(name, known)}")
 
 
 def with_effective_rate(trials: pl.DataFrame, fixed_momentum: float | None = None) -> pl.DataFrame:
@@ -78,72 +85,51 @@ def with_effective_rate(trials: pl.DataFrame, fixed_momentum: float | None = Non
     return add_effective_learning_rate(trials)
 
 
-def plot_metaparameter(
-    frame: pl.DataFrame,
-    *,
-    theme: Theme = LIGHT,
-    title: str | None = None,
-    columns: int = 3,
-    size: PanelSize = NORMAL,
-) -> Chart:
+def plot_metaparameter(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """A panel per workload: the best value at each batch size, and what the heuristics would have chosen."""
-    parts = frame.partition_by("panel", maintain_order=True)
-    charts: list[Chart] = [_panel(part, theme, size) for part in parts]
-    if not charts:
-        charts = [missing_panel("", "no workloads to draw", theme, size)]
-    return finish(panel_grid(charts, columns), theme, title)
+    return draw_panels(frame, _panel, look, of="workloads")
 
 
-def _series_frame(
-    records: Records, panel: CurvePanel, metaparameter: str, fixed_momentum: Mapping[str, float]
+def _rows(
+    records: Records, title: str, series: Series, metaparameter: str, fixed_momentum: Mapping[str, float]
 ) -> pl.DataFrame:
-    series = panel.series[0]
     name = series.workload
-    place = {"panel": panel.title, "goal": str(series.goal), "metaparameter": metaparameter, **workload_values(name)}
-    chosen = records.workload(name)
-    if chosen.studies.is_empty():
-        return note_frame(METAPARAMETER_SCHEMA, f"no records of {name}", **place)
-    if series.first_trials is not None:
-        chosen = chosen.first_trials(series.first_trials)
-    try:
+    known = {"panel": title, "goal": str(series.goal), "metaparameter": metaparameter, **workload_values(name)}
+
+    def make() -> pl.DataFrame:
+        chosen = find_studies(records, name, first_trials=series.first_trials)
         results = steps_to_result(chosen, series.goal, budget=series.budget)
-    except BatchscaleError as error:
-        return note_frame(METAPARAMETER_SCHEMA, str(error), **place)
-    results = with_effective_rate(results, fixed_momentum.get(str(name)))
-    if metaparameter not in results.columns or results[metaparameter].is_null().all():
-        reached = results["steps"].drop_nulls().len()
-        why = f"no {metaparameter_label(metaparameter)} is recorded" if reached else f"no trial reached {series.goal}"
-        return note_frame(METAPARAMETER_SCHEMA, why, **place)
-    return _with_heuristics(results, series, panel.title, metaparameter)
+        results = with_effective_rate(with_fixed(results, chosen), fixed_momentum.get(str(name)))
+        if metaparameter not in results.columns or results[metaparameter].is_null().all():
+            reached = results["steps"].drop_nulls().len()
+            label = metaparameter_label(metaparameter)
+            raise LackingError(f"no {label} is recorded" if reached else f"no trial reached {series.goal}")
+        return _with_heuristics(results, metaparameter).with_columns(literals(known))
+
+    return rows_or_note(METAPARAMETER_SCHEMA, known, make)
 
 
-def _with_heuristics(results: pl.DataFrame, series: Series, title: str, metaparameter: str) -> pl.DataFrame:
-    value = pl.col(metaparameter)
+def _with_heuristics(results: pl.DataFrame, metaparameter: str) -> pl.DataFrame:
     first = results.drop_nulls(metaparameter).sort("batch_size").row(0, named=True)
     ratio = pl.col("batch_size") / first["batch_size"]
-    scaled = metaparameter in SCALED
-    start = pl.lit(first[metaparameter] if scaled else None, dtype=pl.Float64)
-    missing = pl.when(pl.col("steps").is_null()).then(pl.lit(NOT_REACHED))
+    start = pl.lit(first[metaparameter] if metaparameter in SCALED else None, dtype=pl.Float64)
     return results.with_columns(
-        pl.lit(title).alias("panel"),
-        *workload_literals(series.workload),
-        pl.lit(metaparameter).alias("metaparameter"),
-        value.alias("value"),
+        pl.col(metaparameter).alias("value"),
         (start * ratio**Heuristic.LINEAR.power).alias("linear"),
         (start * ratio**Heuristic.SQUARE_ROOT.power).alias("square_root"),
-        missing.alias("note"),
-    ).select(pl.col(name).cast(kind) for name, kind in METAPARAMETER_SCHEMA.items())
+        pl.when(pl.col("steps").is_null()).then(pl.lit(NOT_REACHED)).alias("note"),
+    )
 
 
-def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize) -> Chart:
-    title, metaparameter = frame["panel"][0], frame["metaparameter"][0]
+def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
+    metaparameter, theme = frame["metaparameter"][0], look.theme
     points = frame.drop_nulls("value").filter(pl.col("value").is_finite())
-    notes = panel_notes(frame)
     if points.is_empty():
-        return missing_panel(title, "; ".join(notes), theme, size)
+        return missing_words(frame)
     points = points.with_columns(pl.col("value").alias("drawn"))
     x_span = log_range(points["batch_size"])
-    x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=log_axis(BATCH_SIZE, x_span))
+    axis = size_axis(BATCH_SIZE, x_span, points["batch_size"], look.size.width)
+    x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=axis)
     label = metaparameter_label(metaparameter)
     if metaparameter == "momentum" and points["value"].is_between(0, 1, closed="left").all():
         # Momentum lives near one: its axis is logarithmic in 1 - γ, and labelled with γ.
@@ -162,7 +148,7 @@ def _panel(frame: pl.DataFrame, theme: Theme, size: PanelSize) -> Chart:
         base.mark_point(size=38, filled=True, opacity=1, color=best).encode(x=x, y=y, tooltip=_tooltips(label)),
         *(mark.encode(color=alt.value(best)) for mark in hollow_points(points, theme, x, y)),
     ]
-    return layered(layers, panel_title(title, notes, size.width), size)
+    return Drawn(layers, panel_notes(frame))
 
 
 def _momentum_axis(points: pl.DataFrame, label: str) -> alt.Y:
@@ -183,7 +169,7 @@ def _heuristics(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> list[
         ]
     )
     names = ["linear scaling", "square-root scaling"]
-    legend = alt.Legend(title=None, orient="bottom-right", offset=6, fillColor=theme.ground, padding=3)
+    legend = alt.Legend(title=None, orient="bottom", direction="horizontal", offset=6)
     dash = alt.StrokeDash("heuristic:N", scale=alt.Scale(domain=names, range=[[6, 4], [2, 3]]), legend=legend)
     chart: alt.Chart = (
         alt.Chart(inline(lines))
@@ -200,3 +186,18 @@ def _tooltips(label: str) -> list[alt.Tooltip]:
         alt.Tooltip("steps:Q", title="steps to result", format=",.0f"),
         alt.Tooltip("trial_id:Q", title="trial"),
     ]
+
+
+def _data(request: FigureRequest) -> pl.DataFrame:
+    name = request.metaparameter or EFFECTIVE
+    check_metaparameter(request.records, name)
+    panels = workload_panels(request.records, [request.goal], first_trials=request.first_trials)
+    return metaparameter_frame(request.records, panels, name)
+
+
+KIND = FigureKind(
+    "the best value of --metaparameter against batch size, beside the scaling heuristics",
+    _data,
+    plot_metaparameter,
+    LOOK,
+)

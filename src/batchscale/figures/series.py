@@ -5,19 +5,18 @@ a metric, a goal that nothing reached) becomes a row with a note, never a gap.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 
 from batchscale.analysis import Baseline, find_regimes, steps_to_result
-from batchscale.errors import BatchscaleError
 from batchscale.figures.edges import join_frames
-from batchscale.figures.names import differing_labels, workload_label
-from batchscale.figures.notes import NOT_REACHED, note_frame, workload_literals, workload_values
+from batchscale.figures.names import differing_labels, goal_label, workload_label
+from batchscale.figures.notes import NOT_REACHED, LackingError, find_studies, literals, rows_or_note, workload_values
 from batchscale.records.frames import Records
 from batchscale.spec import Budget, Goal, WorkloadName
 
-CURVE_SCHEMA: Mapping[str, type[pl.DataType]] = {
+SERIES_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
     "series": pl.String,
     "dataset": pl.String,
@@ -28,6 +27,7 @@ CURVE_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "steps": pl.Float64,  # null: the goal was not reached
     "value": pl.Float64,  # what is drawn: steps, or steps over those at the normalising batch size
     "perfect": pl.Float64,  # the line of perfect scaling at this batch size
+    "baseline": pl.String,  # what that line goes through: robust or first
     "trial_id": pl.Int64,
     "trials": pl.Int64,
     "reached": pl.Int64,
@@ -56,21 +56,23 @@ class CurvePanel:
     normalise_at: int | None = None
 
 
-def curves_frame(
-    records: Records, panels: Iterable[CurvePanel], *, baseline: Baseline | str = Baseline.FIRST
+def series_frame(
+    records: Records, panels: Iterable[CurvePanel], *, baseline: Baseline = Baseline.ROBUST
 ) -> pl.DataFrame:
-    """The points of all panels: a frame of ``CURVE_SCHEMA``, series in the order they are given."""
-    frames = [_series_frame(records, panel, series, baseline) for panel in panels for series in panel.series]
-    return join_frames(frames, CURVE_SCHEMA, records)
+    """The points of all panels: a frame of ``SERIES_SCHEMA``, series in the order they are given."""
+    frames = [_rows(records, panel, series, baseline) for panel in panels for series in panel.series]
+    return join_frames(frames, SERIES_SCHEMA, records)
 
 
-def points_frame(points: pl.DataFrame, panel: CurvePanel, baseline: Baseline | str = Baseline.FIRST) -> pl.DataFrame:
-    """A frame of ``CURVE_SCHEMA`` from bare points (columns ``batch_size``, ``steps``), such as published ones."""
-    series = panel.series[0]
+def points_frame(points: pl.DataFrame, panel: CurvePanel, baseline: Baseline = Baseline.ROBUST) -> pl.DataFrame:
+    """A frame of ``SERIES_SCHEMA`` from bare points (columns ``batch_size``, ``steps``), such as published ones."""
     rows = points.select(pl.col("batch_size").cast(pl.Int64), pl.col("steps").cast(pl.Float64)).sort("batch_size")
     blank = {"trial_id": pl.Int64, "trials": pl.Int64, "reached": pl.Int64, "infeasible": pl.Int64}
     filled = rows.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in blank.items())
-    return _complete(filled, panel, series, baseline)
+    known = _known(panel, panel.series[0])
+    return rows_or_note(
+        SERIES_SCHEMA, known, lambda: _complete(filled, panel, panel.series[0], baseline).with_columns(literals(known))
+    )
 
 
 def workload_panels(
@@ -80,7 +82,7 @@ def workload_panels(
     return [
         CurvePanel(
             workload_label(name),
-            tuple(Series(name, goal, _goal_value(goal, goals), first_trials, budget) for goal in goals),
+            tuple(Series(name, goal, goal_label(goal), first_trials, budget) for goal in goals),
         )
         for name in records.workloads
     ]
@@ -92,30 +94,30 @@ def joint_panel(
     """One panel with a curve per workload, labelled by what tells the workloads apart."""
     labels = differing_labels(records.workloads)
     series = tuple(Series(name, goal, label, first_trials) for name, label in labels.items())
-    return CurvePanel(str(goal), series, normalise_at)
+    return CurvePanel(f"steps to {goal_label(goal)}", series, normalise_at)
 
 
-def _series_frame(records: Records, panel: CurvePanel, series: Series, baseline: Baseline | str) -> pl.DataFrame:
-    label = series.label or workload_label(series.workload)
-    named = replace(series, label=label)
-    chosen = records.workload(series.workload)
-    if chosen.studies.is_empty():
-        return _note_row(panel, named, f"no records of {series.workload}")
-    if series.first_trials is not None:
-        chosen = chosen.first_trials(series.first_trials)
-    try:
+def _rows(records: Records, panel: CurvePanel, series: Series, baseline: Baseline) -> pl.DataFrame:
+    known = _known(panel, series)
+
+    def make() -> pl.DataFrame:
+        chosen = find_studies(records, series.workload, first_trials=series.first_trials)
         results = steps_to_result(chosen, series.goal, budget=series.budget)
-    except BatchscaleError as error:
-        return _note_row(panel, named, str(error))
-    rows = results.select("batch_size", pl.col("steps").cast(pl.Float64), "trial_id", "trials", "reached", "infeasible")
-    return _complete(rows, panel, named, baseline)
+        return _complete(results, panel, series, baseline).with_columns(literals(known))
+
+    return rows_or_note(SERIES_SCHEMA, known, make)
 
 
-def _complete(rows: pl.DataFrame, panel: CurvePanel, series: Series, baseline: Baseline | str) -> pl.DataFrame:
+def _known(panel: CurvePanel, series: Series) -> dict[str, object]:
+    label = series.label or workload_label(series.workload)
+    return {"panel": panel.title, "series": label, **workload_values(series.workload), "goal": str(series.goal)}
+
+
+def _complete(rows: pl.DataFrame, panel: CurvePanel, series: Series, baseline: Baseline) -> pl.DataFrame:
+    """Steps per batch size with the value that is drawn, the line of perfect scaling, and what is missing."""
     reached = rows.drop_nulls("steps")
     if reached.is_empty():
-        trials = int(rows["trials"].sum() or 0)
-        return _note_row(panel, series, f"none of {trials:,} trials reached {series.goal}")
+        raise LackingError(f"none of {int(rows['trials'].sum() or 0):,} trials reached {series.goal}")
     scale, problem = 1.0, None
     if panel.normalise_at is not None:
         at = reached.filter(pl.col("batch_size") == panel.normalise_at)["steps"]
@@ -123,30 +125,17 @@ def _complete(rows: pl.DataFrame, panel: CurvePanel, series: Series, baseline: B
         if not len(at):
             problem = f"goal not reached at the normalising batch size {panel.normalise_at:,}"
     examples = _perfect_examples(reached, baseline)
-    value = pl.col("steps") / scale if scale else pl.lit(None, dtype=pl.Float64)
+    value = pl.col("steps").cast(pl.Float64) / scale if scale else pl.lit(None, dtype=pl.Float64)
     note = pl.when(pl.col("steps").is_null()).then(pl.lit(NOT_REACHED)).otherwise(pl.lit(problem))
     return rows.with_columns(
-        pl.lit(panel.title).alias("panel"),
-        pl.lit(series.label).alias("series"),
-        *workload_literals(series.workload),
-        pl.lit(str(series.goal)).alias("goal"),
         value.alias("value"),
         (examples / pl.col("batch_size") / (scale or 1.0)).alias("perfect"),
+        pl.lit(baseline.value).alias("baseline"),
         note.alias("note"),
-    ).select(pl.col(name).cast(kind) for name, kind in CURVE_SCHEMA.items())
+    )
 
 
-def _note_row(panel: CurvePanel, series: Series, note: str) -> pl.DataFrame:
-    values = {**workload_values(series.workload), "goal": str(series.goal)}
-    return note_frame(CURVE_SCHEMA, note, panel=panel.title, series=series.label, **values)
-
-
-def _perfect_examples(reached: pl.DataFrame, baseline: Baseline | str) -> float:
+def _perfect_examples(reached: pl.DataFrame, baseline: Baseline) -> float:
     if len(reached) == 1:
         return float(reached["steps"][0]) * int(reached["batch_size"][0])
     return find_regimes(reached, baseline=baseline).baseline_examples
-
-
-def _goal_value(goal: Goal, goals: Sequence[Goal]) -> str:
-    same = all(other.metric == goal.metric for other in goals)
-    return f"{goal.value:g}" if same else str(goal)

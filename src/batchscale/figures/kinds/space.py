@@ -5,49 +5,40 @@ was sampled in, so that a star near an end shows a space that should be searched
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import altair as alt
 import polars as pl
 
 from batchscale.analysis import Outcome, trial_outcomes
-from batchscale.errors import BatchscaleError
 from batchscale.figures.edges import EDGE, with_edges
-from batchscale.figures.layout import (
-    Chart,
-    PanelSize,
-    finish,
-    inline,
-    layered,
-    legend_below,
-    missing_panel,
-    panel_grid,
-    panel_title,
-)
-from batchscale.figures.names import metaparameter_label, workload_label
+from batchscale.figures.kind import FigureKind, FigureRequest
+from batchscale.figures.kinds.map import BEST, OUTCOME_WORDS, OUTCOMES, outcome_scales
+from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline, legend_below
+from batchscale.figures.names import count, differing_labels, metaparameter_label, value_text, workload_label
 from batchscale.figures.notes import (
     NOT_REACHED,
+    WORKLOAD_COLUMNS,
+    LackingError,
+    find_studies,
+    literals,
     missing_words,
-    note_frame,
     panel_notes,
-    workload_literals,
+    rows_or_note,
     workload_values,
 )
-from batchscale.figures.theme import LIGHT, Theme
-from batchscale.figures.trial_map import BEST, OUTCOME_WORDS, OUTCOMES, outcome_scales
+from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
-from batchscale.search import to_unit
-from batchscale.search.edges import DEFAULT_MARGIN
+from batchscale.search import DEFAULT_MARGIN, to_unit
 from batchscale.spec import Goal, ParameterConfig, SearchSpace, WorkloadName
 
+LOOK = Look(columns=2)
 LANE = 22  # points of height for a batch size
 
 SPACE_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
-    "dataset": pl.String,
-    "model": pl.String,
-    "optimizer": pl.String,
+    **WORKLOAD_COLUMNS,
     "goal": pl.String,
     "metaparameter": pl.String,
     "batch_size": pl.Int64,
@@ -56,7 +47,7 @@ SPACE_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "discrete": pl.Boolean,
     "trial_id": pl.Int64,
     "value": pl.Float64,
-    "unit": pl.Float64,  # the value's place in its range, 0 to 1 on the range's own scale
+    "unit": pl.Float64,  # where the value lies in its range, 0 to 1 on the range's own scale
     "outcome": pl.String,
     "steps_to_goal": pl.Int64,
     "best": pl.Boolean,
@@ -74,46 +65,37 @@ class SpaceQuestion:
 
 
 def space_frame(records: Records, question: SpaceQuestion) -> pl.DataFrame:
-    """Every trial's place in every range of its study: a frame of ``SPACE_SCHEMA``."""
-    frame = with_edges(_workload_frame(records, question), records)
+    """Where every trial lies in every range of its study: a frame of ``SPACE_SCHEMA``."""
+    frame = with_edges(_rows(records, question), records)
     ends = pl.lit(", ") + pl.col(EDGE)
     of_this_range = ends.str.contains(pl.lit(", ") + pl.col("metaparameter") + pl.lit(" "), literal=True)
     return frame.with_columns(pl.when(of_this_range).then(pl.col(EDGE)).alias(EDGE))
 
 
-def _workload_frame(records: Records, question: SpaceQuestion) -> pl.DataFrame:
+def _rows(records: Records, question: SpaceQuestion) -> pl.DataFrame:
     name = question.workload
-    chosen = records.workload(name)
-    place = {"panel": workload_label(name), "goal": str(question.goal), **workload_values(name)}
-    if chosen.studies.is_empty():
-        return note_frame(SPACE_SCHEMA, f"no records of {name}", **place)
-    if question.first_trials is not None:
-        chosen = chosen.first_trials(question.first_trials)
-    try:
-        outcomes = trial_outcomes(chosen, question.goal)
-    except BatchscaleError as error:
-        return note_frame(SPACE_SCHEMA, str(error), **place)
-    outcomes = _with_best(outcomes.filter(pl.col("outcome").is_in(OUTCOMES)))
-    frames = [
-        _range_frame(outcomes.filter(pl.col("batch_size") == size), config)
-        for size, configs in chosen.studies.sort("batch_size").select("batch_size", "parameter_configs").iter_rows()
-        for config in SearchSpace.from_json(json.loads(configs))
-    ]
-    frames = [frame for frame in frames if not frame.is_empty()]
-    if not frames:
-        return note_frame(SPACE_SCHEMA, "no trials with tuned metaparameters", **place)
-    joined = pl.concat(frames).with_columns(*workload_literals(name))
-    return joined.sort("metaparameter", "batch_size", "trial_id", maintain_order=True)
+    known = {"panel": workload_label(name), "goal": str(question.goal), **workload_values(name)}
+
+    def make() -> pl.DataFrame:
+        chosen = find_studies(records, name, first_trials=question.first_trials)
+        outcomes = _with_best(trial_outcomes(chosen, question.goal).filter(pl.col("outcome").is_in(OUTCOMES)))
+        frames = [
+            _range_frame(outcomes.filter(pl.col("batch_size") == size), config)
+            for size, configs in chosen.studies.sort("batch_size").select("batch_size", "parameter_configs").iter_rows()
+            for config in SearchSpace.from_json(json.loads(configs))
+        ]
+        frames = [frame for frame in frames if not frame.is_empty()]
+        if not frames:
+            raise LackingError("no trials with tuned metaparameters")
+        joined = pl.concat(frames).with_columns(*literals(workload_values(name)))
+        return joined.sort("metaparameter", "batch_size", "trial_id", maintain_order=True)
+
+    return rows_or_note(SPACE_SCHEMA, known, make)
 
 
-def plot_space(
-    frame: pl.DataFrame, *, theme: Theme = LIGHT, title: str | None = None, columns: int = 2, width: int = 300
-) -> Chart:
-    """A panel per metaparameter, with a lane per batch size."""
-    charts: list[Chart] = [_panel(part, theme, width) for part in frame.partition_by("panel", maintain_order=True)]
-    if not charts:
-        charts = [missing_panel("", "no studies to draw", theme)]
-    return finish(panel_grid(charts, columns, one_legend=True), theme, title)
+def plot_space(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
+    """A panel per metaparameter, with a lane per batch size; the height of the look is not used."""
+    return draw_panels(frame, _panel, look, one_legend=True)
 
 
 def _with_best(outcomes: pl.DataFrame) -> pl.DataFrame:
@@ -130,7 +112,7 @@ def _range_frame(trials: pl.DataFrame, config: ParameterConfig) -> pl.DataFrame:
     values = kept[config.name].to_list()
     points = config.feasible_points
     low, high = (min(points), max(points)) if points else (config.min_value, config.max_value)
-    units = [_place(config, value) for value in values]
+    units = [_unit(config, value) for value in values]
     return kept.with_columns(
         pl.lit(metaparameter_label(config.name)).alias("panel"),
         pl.lit(config.name).alias("metaparameter"),
@@ -142,7 +124,7 @@ def _range_frame(trials: pl.DataFrame, config: ParameterConfig) -> pl.DataFrame:
     ).select(pl.col(name).cast(kind) for name, kind in SPACE_SCHEMA.items())
 
 
-def _place(config: ParameterConfig, value: float) -> float | None:
+def _unit(config: ParameterConfig, value: float) -> float | None:
     """Where a value lies in its range; None outside of it (a trial of an earlier search in another space)."""
     if not config.contains(value) and not config.feasible_points:
         return None
@@ -152,19 +134,16 @@ def _place(config: ParameterConfig, value: float) -> float | None:
     return to_unit(config, value)
 
 
-def _panel(frame: pl.DataFrame, theme: Theme, width: int) -> Chart:
-    title = frame["panel"][0]
+def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
+    theme, width = look.theme, look.size.width
     sizes = frame["batch_size"].drop_nulls().unique().sort().to_list()
     notes = panel_notes(frame)
     points = frame.drop_nulls("unit")
     if points.is_empty():
-        return missing_panel(
-            title, missing_words(frame, "no trial lies in the range"), theme, PanelSize(width, 3 * LANE)
-        )
-    outside = frame["unit"].is_null().sum()
+        return missing_words(frame, "no trial lies in the range")
+    outside = frame["unit"].null_count()
     if outside:
-        notes.append(f"{outside:,} trials of an earlier search lie outside this range and are not drawn")
-    size = PanelSize(width, LANE * len(sizes))
+        notes.append(f"outside this range and not drawn: {count(outside, 'trial')} of an earlier search")
     lanes = [f"{size:,}" for size in sizes]
     lane = pl.col("batch_size").map_elements(lambda b: f"{b:,}", return_dtype=pl.String).alias("lane")
     best = pl.when("best").then(pl.lit(BEST)).otherwise(pl.col("outcome").replace(OUTCOME_WORDS))
@@ -179,7 +158,7 @@ def _panel(frame: pl.DataFrame, theme: Theme, width: int) -> Chart:
     )
     colour, shape = outcome_scales(theme, legend_below())
     marks = _marks(words, x, y, colour, shape, theme)
-    return layered([*_ends(words, y, theme, width), *marks], panel_title(title, notes, width), size)
+    return Drawn([*_ends(words, y, theme, width), *marks], notes, PanelSize(width, LANE * len(sizes)))
 
 
 def _marks(
@@ -198,7 +177,7 @@ def _marks(
     stars = alt.Chart(inline(ordered.filter("best")))
     encoding = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": tips}
     return [
-        others.mark_point(size=16, filled=True, opacity=0.8).encode(**encoding),
+        others.mark_point(size=16, filled=True, opacity=1, fillOpacity=0.8).encode(**encoding),
         stars.mark_point(size=120, filled=True, stroke=theme.text, strokeWidth=0.8, opacity=1).encode(**encoding),
     ]
 
@@ -216,7 +195,7 @@ def _ends(words: pl.DataFrame, y: alt.Y, theme: Theme, width: int) -> list[alt.C
             .encode(y=y, x=alt.value(start), x2=alt.value(start + edge))
             for start in (inset, width - inset - edge)
         ]
-    ends = pl.struct("low", "high").map_elements(lambda e: f"{e['low']:.3g} to {e['high']:.3g}", return_dtype=pl.String)
+    ends = pl.struct("low", "high").map_elements(lambda e: range_text(e["low"], e["high"]), return_dtype=pl.String)
     text = alt.Chart(inline(ranges.with_columns(ends.alias("text"))))
     layers.append(
         text.mark_text(align="left", fontSize=9.5, color=theme.muted, aria=False).encode(
@@ -226,6 +205,24 @@ def _ends(words: pl.DataFrame, y: alt.Y, theme: Theme, width: int) -> list[alt.C
     return layers
 
 
-def space_questions(records: Records, goal: Goal, first_trials: int | None = None) -> Iterable[SpaceQuestion]:
-    """The question for every workload of the records."""
-    return [SpaceQuestion(name, goal, first_trials) for name in records.workloads]
+def range_text(low: float, high: float) -> str:
+    """A range in words, its ends told apart from each other and from one.
+
+    >>> range_text(0.9, 0.9999), range_text(1e-5, 0.1)
+    ('0.9 to 0.9999', '1e-05 to 0.1')
+    """
+    return f"{value_text(low)} to {value_text(high)}"
+
+
+def _data(request: FigureRequest) -> pl.DataFrame:
+    names = differing_labels(request.records.workloads)
+    frames = [
+        space_frame(request.records, SpaceQuestion(name, request.goal, request.first_trials)).with_columns(
+            (pl.lit(f"{label}: " if len(names) > 1 else "") + pl.col("panel")).alias("panel")
+        )
+        for name, label in names.items()
+    ]
+    return pl.concat(frames) if frames else pl.DataFrame(schema=SPACE_SCHEMA)
+
+
+KIND = FigureKind("where in their search ranges the trials lie that reached the goal", _data, plot_space, LOOK)

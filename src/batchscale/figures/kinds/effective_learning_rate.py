@@ -1,0 +1,139 @@
+"""Each trial's best validation value against its effective learning rate (Figure 20)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import altair as alt
+import polars as pl
+
+from batchscale.analysis import best_per_trial
+from batchscale.figures.axes import log_axis, log_range, log_scale
+from batchscale.figures.edges import join_frames
+from batchscale.figures.fixed import with_fixed
+from batchscale.figures.kind import FigureKind
+from batchscale.figures.kinds.map import STAR
+from batchscale.figures.kinds.metaparameter import EFFECTIVE, with_effective_rate
+from batchscale.figures.layout import SMALL, Chart, Drawn, Look, draw_panels, inline
+from batchscale.figures.names import metaparameter_label, metric_label, study_titles
+from batchscale.figures.notes import (
+    WORKLOAD_COLUMNS,
+    LackingError,
+    find_studies,
+    literals,
+    missing_words,
+    panel_notes,
+    rows_or_note,
+    workload_values,
+)
+from batchscale.records.frames import Records
+from batchscale.records.model import Status
+from batchscale.spec import Goal, WorkloadName
+
+LOOK = Look(columns=4, size=SMALL)
+EFFECTIVE_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "panel": pl.String,
+    **WORKLOAD_COLUMNS,
+    "metric": pl.String,
+    "batch_size": pl.Int64,
+    "trial_id": pl.Int64,
+    "effective_learning_rate": pl.Float64,
+    "value": pl.Float64,  # the best the trial measured
+    "best": pl.Boolean,
+    "note": pl.String,
+}
+
+
+@dataclass(frozen=True)
+class EffectivePanel:
+    """One study, the goal that says which metric is meant, and its momentum where trials do not record one."""
+
+    title: str
+    workload: WorkloadName
+    batch_size: int
+    goal: Goal
+    fixed_momentum: float | None = None
+
+
+def effective_frame(records: Records, panels: Iterable[EffectivePanel]) -> pl.DataFrame:
+    """Rate and best value of every COMPLETE trial: a frame of ``EFFECTIVE_SCHEMA``."""
+    return join_frames([_rows(records, panel) for panel in panels], EFFECTIVE_SCHEMA, records)
+
+
+def effective_panels(records: Records, goal: Goal) -> list[EffectivePanel]:
+    """A panel per study."""
+    heads = study_titles(records.workloads)
+    return [
+        EffectivePanel(f"{heads[name]} {size:,}", name, size, goal)
+        for name in records.workloads
+        for size in records.workload(name).studies["batch_size"].sort()
+    ]
+
+
+def plot_effective(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
+    """A panel per study."""
+    return draw_panels(frame, _panel, look)
+
+
+def _rows(records: Records, panel: EffectivePanel) -> pl.DataFrame:
+    name, metric = panel.workload, panel.goal.metric
+    known = {"panel": panel.title, "metric": metric, **workload_values(name)}
+
+    def make() -> pl.DataFrame:
+        study = find_studies(records, name, panel.batch_size).filter(status=Status.COMPLETE.value)
+        values = best_per_trial(study, name, metric, maximize=panel.goal.maximize)
+        trials = with_effective_rate(with_fixed(study.trials, study), panel.fixed_momentum).join(
+            values, on=["batch_size", "trial_id"], how="left"
+        )
+        if trials.is_empty():
+            raise LackingError("no COMPLETE trial")
+        if EFFECTIVE not in trials.columns or trials[EFFECTIVE].is_null().all():
+            raise LackingError("no learning rate and momentum are recorded")
+        shown = trials.drop_nulls([EFFECTIVE, "value"])
+        if shown.is_empty():
+            raise LackingError("no finite value was measured")
+        rank = pl.struct(pl.col("value") * (-1 if panel.goal.maximize else 1), "trial_id").rank("ordinal")
+        return shown.with_columns(
+            *literals(known), (rank == 1).alias("best"), pl.lit(None, dtype=pl.String).alias("note")
+        )
+
+    return rows_or_note(EFFECTIVE_SCHEMA, known, make)
+
+
+def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
+    metric, theme = frame["metric"][0], look.theme
+    points = frame.drop_nulls("value").filter(pl.col("effective_learning_rate") > 0)
+    if points.is_empty():
+        return missing_words(frame, "no positive learning rate")
+    span = log_range(points["effective_learning_rate"], 10, 0.15, 1)
+    x = alt.X(
+        "effective_learning_rate:Q", scale=log_scale(span), axis=log_axis(metaparameter_label(EFFECTIVE), span, 4)
+    )
+    y = alt.Y(
+        "value:Q",
+        scale=alt.Scale(zero=False, padding=8),
+        axis=alt.Axis(title=metric_label(metric, unit=False), tickCount=5),
+    )
+    tips = [
+        alt.Tooltip("trial_id:Q", title="trial"),
+        alt.Tooltip("effective_learning_rate:Q", title="effective learning rate", format=".4g"),
+        alt.Tooltip("value:Q", title=metric_label(metric), format=".5g"),
+    ]
+    dots = alt.Chart(inline(points.filter(~pl.col("best"))))
+    star = alt.Chart(inline(points.filter("best")))
+    layers = [
+        dots.mark_point(size=18, filled=True, opacity=1, fillOpacity=0.75, color=theme.good).encode(
+            x=x, y=y, tooltip=tips
+        ),
+        star.mark_point(
+            shape=STAR, size=120, filled=True, fill=theme.star, stroke=theme.text, strokeWidth=0.8, opacity=1
+        ).encode(x=x, y=y, tooltip=tips),
+    ]
+    return Drawn(layers, panel_notes(frame))
+
+
+KIND = FigureKind(
+    "each trial's best value against its effective learning rate",
+    lambda request: effective_frame(request.counted, effective_panels(request.counted, request.goal)),
+    plot_effective,
+    LOOK,
+)

@@ -1,0 +1,165 @@
+"""Studies split by the value of one metaparameter, such as label smoothing (Figures 7 and 19).
+
+Two kinds of panel: the best measured value per batch size, and the steps to a goal per batch size.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import altair as alt
+import polars as pl
+
+from batchscale.analysis import best_measurement, steps_to_result
+from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
+from batchscale.figures.edges import join_frames
+from batchscale.figures.kind import FigureKind, FigureRequest
+from batchscale.figures.kinds.budget import bound_points
+from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, legend_under, series_scales
+from batchscale.figures.kinds.metaparameter import check_metaparameter
+from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
+from batchscale.figures.measured import BOUND, BOUND_WORDS, ended_first
+from batchscale.figures.names import goal_label, metaparameter_label, metric_label, value_text, workload_label
+from batchscale.figures.notes import (
+    NOT_REACHED,
+    WORKLOAD_COLUMNS,
+    LackingError,
+    find_studies,
+    literals,
+    missing_words,
+    panel_notes,
+    rows_or_note,
+    workload_values,
+)
+from batchscale.records.frames import Records
+from batchscale.spec import Goal, WorkloadName
+
+SMOOTHING = "label_smoothing"
+LOOK = Look(columns=2)
+SPLIT_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "panel": pl.String,
+    "series": pl.String,  # "label smoothing 0.1"
+    **WORKLOAD_COLUMNS,
+    "quantity": pl.String,  # the metric whose best value is shown, or "steps"
+    "goal": pl.String,  # null where the best value is shown
+    "split_by": pl.String,
+    "split_value": pl.Float64,
+    "batch_size": pl.Int64,
+    "value": pl.Float64,
+    "trial_id": pl.Int64,
+    BOUND: pl.Boolean,
+    "note": pl.String,
+}
+
+
+@dataclass(frozen=True)
+class SplitPanel:
+    """A workload split by a metaparameter: steps to ``goal``, or with ``best`` the best value of its metric."""
+
+    title: str
+    workload: WorkloadName
+    goal: Goal
+    split_by: str
+    best: bool
+    first_trials: int | None = None
+
+
+def split_frame(records: Records, panels: Iterable[SplitPanel]) -> pl.DataFrame:
+    """The points of all panels: a frame of ``SPLIT_SCHEMA``."""
+    return join_frames([_rows(records, panel) for panel in panels], SPLIT_SCHEMA, records)
+
+
+def split_panels(records: Records, goal: Goal, split_by: str, first_trials: int | None = None) -> list[SplitPanel]:
+    """Both kinds of panel for every workload."""
+    return [
+        SplitPanel(f"{workload_label(name)}: {words}", name, goal, split_by, best, first_trials)
+        for name in records.workloads
+        for best, words in ((True, "best value"), (False, f"steps to {goal_label(goal)}"))
+    ]
+
+
+def plot_split(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
+    """A line per value of the metaparameter in every panel."""
+    return draw_panels(frame, _panel, look, of="workloads")
+
+
+def _rows(records: Records, panel: SplitPanel) -> pl.DataFrame:
+    name, metric, by = panel.workload, panel.goal.metric, panel.split_by
+    known = {
+        "panel": panel.title,
+        "quantity": metric if panel.best else "steps",
+        "goal": None if panel.best else str(panel.goal),
+        "split_by": by,
+        **workload_values(name),
+    }
+    words = metaparameter_label(by)
+
+    def make() -> pl.DataFrame:
+        chosen = find_studies(records, name, first_trials=panel.first_trials)
+        if by not in chosen.metaparameters or chosen.trials[by].is_null().all():
+            raise LackingError(f"no {words} is recorded")
+        if panel.best:
+            found = best_measurement(chosen, metric, maximize=panel.goal.maximize, by=[by])
+        else:
+            found = steps_to_result(chosen, panel.goal, by=[by]).rename({"steps": "value"})
+        plans = chosen.studies.select("batch_size", "train_steps")
+        ended = (
+            found.drop_nulls(by)
+            .join(ended_first(chosen, name, by), on=["batch_size", by], how="left")
+            .join(plans, on="batch_size", how="left")
+        )
+        cut = (pl.col("shortest") < pl.col("train_steps")).fill_null(False)
+        label = pl.col(by).map_elements(lambda value: f"{words} {value_text(value)}", return_dtype=pl.String)
+        return ended.with_columns(
+            *literals(known),
+            label.alias("series"),
+            pl.col(by).alias("split_value"),
+            (cut if panel.best else pl.lit(False)).alias(BOUND),
+            pl.when(pl.col("value").is_null()).then(pl.lit(NOT_REACHED)).alias("note"),
+        ).sort("split_value", "batch_size")
+
+    return rows_or_note(SPLIT_SCHEMA, known, make)
+
+
+def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
+    quantity, theme, width = frame["quantity"][0], look.theme, look.size.width
+    points = frame.drop_nulls("value").filter(pl.col("value").is_finite())
+    if points.is_empty():
+        return missing_words(frame)
+    labels = points.sort("split_value")["series"].unique(maintain_order=True).to_list()
+    colour, shape = series_scales(labels, theme, False, legend_under(labels, width))
+    x_span = log_range(points["batch_size"])
+    x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=size_axis(BATCH_SIZE, x_span, points["batch_size"], width))
+    if quantity == "steps":
+        y_span = log_range(points["value"], margin=0.6)
+        y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis(STEPS, y_span))
+    else:
+        axis = alt.Axis(title=f"best {metric_label(quantity)}", tickCount=6)
+        y = alt.Y("value:Q", scale=alt.Scale(zero=False, nice=True, padding=8), axis=axis)
+    base = alt.Chart(inline(points))
+    tips = [
+        alt.Tooltip("series:N", title="series"),
+        alt.Tooltip("batch_size:Q", title="batch size", format=","),
+        alt.Tooltip("value:Q", title=STEPS if quantity == "steps" else metric_label(quantity), format=",.5~g"),
+        alt.Tooltip("trial_id:Q", title="trial"),
+    ]
+    layers = [
+        base.mark_line(strokeWidth=1.7).encode(x=x, y=y, color=colour, detail="series:N"),
+        base.mark_point(size=34, filled=True, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
+        *(mark.encode(color=colour, shape=shape) for mark in bound_points(points, look, x, y)),
+    ]
+    return Drawn(layers, [*panel_notes(frame), *([BOUND_WORDS] if points[BOUND].any() else [])])
+
+
+def _data(request: FigureRequest) -> pl.DataFrame:
+    by = request.metaparameter or SMOOTHING
+    if request.metaparameter is not None:
+        check_metaparameter(request.records, by)
+    return split_frame(request.records, split_panels(request.records, request.goal, by, request.first_trials))
+
+
+KIND = FigureKind(
+    "best value and steps to result, split by the values of --metaparameter (label smoothing)",
+    _data,
+    plot_split,
+    LOOK,
+)
