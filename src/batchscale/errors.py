@@ -47,6 +47,10 @@ class AnalysisError(BatchscaleError, ValueError):
     """The records cannot answer the question, with the reason why."""
 
 
+class PlanningError(BatchscaleError, ValueError):
+    """A curve, step times, machines or prices do not make a plan, with the reason why."""
+
+
 class RunError(BatchscaleError, RuntimeError):
     """An experiment cannot start or go on, with what to do about it."""
 

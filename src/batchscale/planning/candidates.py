@@ -1,0 +1,291 @@
+"""Every configuration that could be used: a machine, a number of hosts, a batch size, with all that its cost needs.
+
+Either as runs measured them (each configuration speaks for itself), or as a curve, step times and machines together
+make them. What cannot be used is left out and counted with its reason.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from batchscale.errors import PlanningError, one_line
+from batchscale.planning.curve import Curve, CurvePoint
+from batchscale.planning.machines import Machine
+from batchscale.planning.runs import Run, Runs, grouped, pooled_step_time, recipe_point, unreached_words
+from batchscale.planning.step_form import Array, Layout
+from batchscale.planning.step_model import MEASURED, StepModel
+from batchscale.planning.step_times import StepTime, device_key
+
+CANDIDATE_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "machine": pl.String,
+    "device": pl.String,
+    "hosts": pl.Int64,
+    "devices_per_host": pl.Int64,
+    "batch_size": pl.Int64,
+    "per_device_batch": pl.Int64,
+    "metaparameters": pl.String,
+    "steps": pl.Float64,
+    "steps_low": pl.Float64,
+    "steps_high": pl.Float64,
+    "steps_from": pl.String,  # measured or interpolated
+    "attempts": pl.Int64,  # null: not known, every run is taken to succeed
+    "successes": pl.Int64,
+    "give_up": pl.Float64,
+    "step_time_s": pl.Float64,
+    "step_time_low_s": pl.Float64,
+    "step_time_high_s": pl.Float64,
+    "step_time_from": pl.String,  # measured, interpolated or extrapolated
+    "efficiency": pl.Float64,  # step time of one device with the same share of a batch, by this step time
+    "price_per_hour": pl.Float64,  # of all hosts together
+    "fixed_price": pl.Float64,
+    "startup_s": pl.Float64,
+    "interruptions_per_hour": pl.Float64,  # of all hosts together
+    "unit": pl.String,
+}
+
+MAX_CANDIDATES = 2_000_000
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """A frame of ``CANDIDATE_SCHEMA`` and, in words, what was left out and how often."""
+
+    frame: pl.DataFrame
+    left_out: tuple[str, ...] = ()
+
+
+def measured_candidates(runs: Runs) -> Candidates:
+    """The configurations that were run, each by its own runs: steps, seconds and costs as they were.
+
+    Seconds of a run hold whatever it did, so nothing is added for starting up or evaluating.
+    """
+    if not runs.have_machines or runs.unit is None:
+        raise PlanningError(
+            "Runs make a plan alone where each says device, seconds and cost. Found runs that do not; give step times "
+            "and machines."
+        )
+    rows, left_out = [], []
+    groups = grouped(runs.runs, lambda run: (run.configuration, run.recipe))
+    alone = _alone(runs.runs)
+    for group in groups.values():
+        point = recipe_point(group)
+        if point is None:
+            left_out.append(f"{group[0].device}, {_size_words(group[0])}: {unreached_words(group)}")
+        else:
+            rows.append(_measured_row(group, point, runs.unit, alone))
+    if not rows:
+        raise PlanningError(
+            "A plan needs runs that reached the goal. Found none: "
+            f"{'; '.join(left_out[:3])}. Train longer or set an easier goal."
+        )
+    return Candidates(pl.DataFrame(rows, schema=CANDIDATE_SCHEMA), tuple(left_out))
+
+
+def _alone(runs: Iterable[Run]) -> dict[tuple[str, int], float]:
+    """Step times of one device, by device and batch."""
+    single = grouped(
+        (run for run in runs if run.hosts * run.devices_per_host == 1 and run.seconds is not None),
+        lambda run: (device_key(run.device or ""), run.batch_size),
+    )
+    return {key: pooled_step_time(group)[0] for key, group in single.items()}
+
+
+def _size_words(run: Run) -> str:
+    return f"{run.hosts} host{'s' if run.hosts > 1 else ''} × {run.devices_per_host}"
+
+
+def _measured_row(
+    group: Sequence[Run], point: CurvePoint, unit: str, alone: Mapping[tuple[str, int], float]
+) -> dict[str, object]:
+    first = group[0]
+    step_time, low, high = pooled_step_time(group)
+    hours = sum(run.seconds or 0.0 for run in group) / 3600
+    share = -(-first.batch_size // (first.hosts * first.devices_per_host))
+    one = alone.get((device_key(first.device or ""), share))
+    return {
+        "machine": f"{first.device} x{first.devices_per_host}",
+        "device": first.device,
+        "hosts": first.hosts,
+        "devices_per_host": first.devices_per_host,
+        "batch_size": first.batch_size,
+        "per_device_batch": share,
+        "metaparameters": first.metaparameters,
+        "steps": point.steps,
+        "steps_low": point.low,
+        "steps_high": point.high,
+        "steps_from": MEASURED,
+        "attempts": point.attempts,
+        "successes": point.successes,
+        "give_up": point.give_up,
+        "step_time_s": step_time,
+        "step_time_low_s": low,
+        "step_time_high_s": high,
+        "step_time_from": MEASURED,
+        "efficiency": None if one is None else one / step_time,
+        "price_per_hour": sum(run.cost or 0.0 for run in group) / hours,
+        "fixed_price": 0.0,
+        "startup_s": 0.0,
+        "interruptions_per_hour": 0.0,
+        "unit": unit,
+    }
+
+
+def make_candidates(
+    curve: Curve, times: Sequence[StepTime], models: Mapping[str, StepModel], machines: Sequence[Machine], unit: str
+) -> Candidates:
+    """Every machine with every number of its hosts, at every point of the curve, as far as it can be used.
+
+    Args:
+        curve: The points.
+        times: Measured step times, one per place.
+        models: By ``device_key``, for the places that were not measured.
+        machines: All with prices in ``unit``.
+        unit: Of the prices.
+    """
+    count = sum(machine.max_hosts for machine in machines) * len(curve.points)
+    if count > MAX_CANDIDATES:
+        raise PlanningError(
+            f"A plan looks at no more than {MAX_CANDIDATES:,} configurations. Found {count:,}; lower max_hosts, or "
+            "name machines with --machine."
+        )
+    left_out: Counter[str] = Counter()
+    frames = [pl.DataFrame(schema=CANDIDATE_SCHEMA)]
+    limits = _limits(times)
+    for machine in machines:
+        model = models.get(device_key(machine.device))
+        if model is None:
+            _note(left_out, f"no step time of {machine.device} was measured", machine.max_hosts * len(curve.points))
+            continue
+        limit = _least(machine.max_batch_per_device, limits.get(device_key(machine.device)))
+        frame = _of_machine(machine, curve.points, unit)
+        frames.append(_with_step_times(_feasible(frame, limit, left_out), times, model, left_out))
+    return Candidates(pl.concat(frames), tuple(f"{number:,} configurations: {why}" for why, number in left_out.items()))
+
+
+def _of_machine(machine: Machine, points: Sequence[CurvePoint], unit: str) -> pl.DataFrame:
+    """All combinations, with nothing known of step times yet."""
+    hosts = np.arange(1, machine.max_hosts + 1)
+    curve = pl.DataFrame(
+        {
+            "batch_size": [point.batch_size for point in points],
+            "metaparameters": [point.metaparameters for point in points],
+            "steps": [float(point.steps) for point in points],
+            "steps_low": pl.Series([point.low for point in points], dtype=pl.Float64),
+            "steps_high": pl.Series([point.high for point in points], dtype=pl.Float64),
+            "steps_from": ["interpolated" if point.interpolated else MEASURED for point in points],
+            "attempts": pl.Series([point.attempts for point in points], dtype=pl.Int64),
+            "successes": pl.Series([point.successes for point in points], dtype=pl.Int64),
+            "give_up": pl.Series([point.give_up for point in points], dtype=pl.Float64),
+        }
+    )
+    devices = pl.col("hosts") * machine.devices_per_host
+    return (
+        pl.DataFrame({"hosts": hosts})
+        .join(curve, how="cross")
+        .with_columns(
+            pl.lit(machine.name).alias("machine"),
+            pl.lit(machine.device).alias("device"),
+            pl.lit(machine.devices_per_host, dtype=pl.Int64).alias("devices_per_host"),
+            ((pl.col("batch_size") + devices - 1) // devices).alias("per_device_batch"),
+            (pl.col("hosts") * machine.price_per_host_hour).alias("price_per_hour"),
+            pl.lit(machine.fixed_price, dtype=pl.Float64).alias("fixed_price"),
+            pl.lit(machine.startup_s, dtype=pl.Float64).alias("startup_s"),
+            (pl.col("hosts") * float(machine.interruptions_per_hour)).alias("interruptions_per_hour"),
+            pl.lit(unit).alias("unit"),
+        )
+    )
+
+
+def _feasible(frame: pl.DataFrame, limit: int | None, left_out: Counter[str]) -> pl.DataFrame:
+    enough = frame.filter(pl.col("hosts") * pl.col("devices_per_host") <= pl.col("batch_size"))
+    _note(left_out, "more devices than examples in a batch", frame.height - enough.height)
+    if limit is None:
+        return enough
+    fits = enough.filter(pl.col("per_device_batch") <= limit)
+    _note(left_out, f"more than the {limit} examples that a device's memory holds", enough.height - fits.height)
+    return fits
+
+
+def _with_step_times(
+    frame: pl.DataFrame, times: Sequence[StepTime], model: StepModel, left_out: Counter[str]
+) -> pl.DataFrame:
+    """Measured where that was measured, the model's otherwise; places it cannot say anything of are left out."""
+    key = device_key(model.device)
+    own = [one for one in times if device_key(one.device) == key]
+    table = pl.DataFrame(
+        {
+            "hosts": pl.Series([one.hosts for one in own], dtype=pl.Int64),
+            "devices_per_host": pl.Series([one.devices_per_host for one in own], dtype=pl.Int64),
+            "batch_size": pl.Series([one.batch_size for one in own], dtype=pl.Int64),
+            "measured": pl.Series([one.step_time_s for one in own], dtype=pl.Float64),
+            "measured_low": pl.Series([one.low for one in own], dtype=pl.Float64),
+            "measured_high": pl.Series([one.high for one in own], dtype=pl.Float64),
+        }
+    )
+    joined = frame.join(table, on=["hosts", "devices_per_host", "batch_size"], how="left", maintain_order="left")
+    hosts, per_host, share = (
+        joined[name].to_numpy().astype(np.float64) for name in ("hosts", "devices_per_host", "per_device_batch")
+    )
+    layout = Layout(hosts, hosts * per_host, share)
+    predicted, width = model.predict(layout)
+    alone, _ = model.predict(Layout(np.ones(len(share)), np.ones(len(share)), share))
+    alone = _measured_alone(own, share, alone)
+    known = joined["measured"].is_not_null()
+    filled = joined.with_columns(
+        pl.when(known).then("measured").otherwise(pl.Series(predicted)).alias("step_time_s"),
+        pl.when(known).then("measured_low").otherwise(pl.Series(predicted * np.exp(-width))).alias("step_time_low_s"),
+        pl.when(known).then("measured_high").otherwise(pl.Series(predicted * np.exp(width))).alias("step_time_high_s"),
+        pl.when(known)
+        .then(pl.lit(MEASURED))
+        .otherwise(pl.Series(model.kinds(layout), dtype=pl.String))
+        .alias("step_time_from"),
+    ).with_columns((pl.Series(alone) / pl.col("step_time_s")).alias("efficiency"))
+    said = filled.filter(pl.col("step_time_s").is_not_nan())
+    tier = "several hosts" if (filled["hosts"] > 1).any() else "this share of a batch"
+    _note(left_out, f"nothing was timed on {one_line(model.device)} with {tier}", filled.height - said.height)
+    return said.select(_cast(name, kind) for name, kind in CANDIDATE_SCHEMA.items())
+
+
+def _cast(name: str, kind: type[pl.DataType]) -> pl.Expr:
+    typed = pl.col(name).cast(kind)
+    return typed.fill_nan(None) if kind == pl.Float64 else typed
+
+
+def _measured_alone(own: Sequence[StepTime], share: Array, modelled: Array) -> Array:
+    measured = {one.batch_size: one.step_time_s for one in own if one.devices == 1}
+    return np.array([measured.get(int(m), value) for m, value in zip(share, modelled, strict=True)], dtype=np.float64)
+
+
+def _note(left_out: Counter[str], why: str, number: int) -> None:
+    if number:
+        left_out[why] += number
+
+
+def _limits(times: Iterable[StepTime]) -> dict[str, int]:
+    limits: dict[str, int] = {}
+    for one in times:
+        if one.max_batch_per_device is not None:
+            key = device_key(one.device)
+            limits[key] = min(limits.get(key, one.max_batch_per_device), one.max_batch_per_device)
+    return limits
+
+
+def _least(*values: int | None) -> int | None:
+    known = [value for value in values if value is not None]
+    return min(known) if known else None
+
+
+def check_give_up(points: Iterable[CurvePoint]) -> None:
+    """Refuses points at which runs failed and nobody says when a failing run ends: its cost is not known."""
+    for point in points:
+        failed = point.attempts is not None and point.successes is not None and point.successes < point.attempts
+        if failed and (point.give_up is None or not math.isfinite(point.give_up)):
+            raise PlanningError(
+                f"A run that fails costs what it trains until it is given up. Found {point.successes} successes of "
+                f"{point.attempts} at batch size {point.batch_size} and no step to give up at; add the column give_up "
+                "or --give-up."
+            )

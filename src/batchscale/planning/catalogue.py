@@ -1,0 +1,150 @@
+"""Machines from SkyPilot's catalogue of prices, where the user has one: its CSV files, by column name.
+
+The columns of its files stand in different orders, and some clouds price accelerator and host in rows of their own; a
+machine is then the sum of both, and the host must be named. Nothing of the catalogue comes with this package.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from batchscale.errors import PlanningError, one_line, suggest_names
+from batchscale.planning.csv_rows import Row, read_csv_rows
+from batchscale.planning.machines import Machine
+from batchscale.planning.step_times import device_key
+
+COLUMNS = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region")
+MAX_FILES = 200
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows become machines.
+
+    ``host`` is the instance type to which accelerators are attached where they are priced apart. ``spot`` takes the
+    spot price. ``max_hosts`` is written to every machine.
+    """
+
+    accelerators: tuple[str, ...] = ()
+    region: str | None = None
+    host: str | None = None
+    spot: bool = False
+    max_hosts: int = 1
+
+
+def import_catalogue(path: Path, selection: Selection) -> tuple[tuple[Machine, ...], tuple[str, ...]]:
+    """The machines of a catalogue file, or of all files of a folder, and notes on what was left out.
+
+    One machine per instance type: where several regions are left, the cheapest is taken, and it says which.
+    """
+    machines: list[Machine] = []
+    notes: list[str] = []
+    for file in _files(path):
+        found, left_out = _from_file(file, selection)
+        machines += found
+        notes += left_out
+    if not machines:
+        raise PlanningError(
+            f"{one_line(path, 300)}: no row of the catalogue was chosen{_why(notes)}. Give other --accelerator, "
+            "--region or --host."
+        )
+    return tuple(_unlike(machines)), tuple(notes)
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        files = sorted(path.rglob("*.csv"))
+        vms = [file for file in files if file.stem.endswith("vms")] or files
+        if not vms or len(vms) > MAX_FILES:
+            raise PlanningError(
+                f"{one_line(path, 300)}: a catalogue folder has between 1 and {MAX_FILES} CSV files. Found {len(vms)}."
+            )
+        return vms
+    return [path]
+
+
+def _from_file(path: Path, selection: Selection) -> tuple[list[Machine], list[str]]:
+    rows = read_csv_rows(path, "a catalogue of prices", COLUMNS).rows
+    price = "SpotPrice" if selection.spot else "Price"
+    wanted = {device_key(name) for name in selection.accelerators}
+    here = [row for row in rows if selection.region in (None, row.text("Region")) and row.text(price)]
+    chosen = [row for row in here if row.text("AcceleratorName") and _is_wanted(row, wanted)]
+    if wanted and not chosen:
+        known = {row.text("AcceleratorName") for row in rows if row.text("AcceleratorName")}
+        asked = selection.accelerators
+        return [], [f"{path.name}: no {', '.join(asked)} here; {suggest_names(asked[0], known)}"]
+    hosts = {
+        (row.text("Region"), row.text("InstanceType")): row
+        for row in here
+        if row.text("InstanceType") and not row.text("AcceleratorName")
+    }
+    machines: list[Machine] = []
+    notes: list[str] = []
+    when = datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
+    for row in chosen:
+        cloud = row.text("cloud") or path.parent.name
+        if row.text("InstanceType"):
+            machines.append(_machine(row, None, selection, _Source(cloud, path.name, when)))
+            continue
+        host = hosts.get((row.text("Region"), selection.host or ""))
+        if host is None:
+            notes.append(_apart(row, selection))
+        else:
+            machines.append(_machine(row, host, selection, _Source(cloud, path.name, when)))
+    return machines, list(dict.fromkeys(notes))
+
+
+@dataclass(frozen=True)
+class _Source:
+    cloud: str
+    file: str
+    date: date
+
+
+def _is_wanted(row: Row, wanted: set[str]) -> bool:
+    return not wanted or device_key(row.text("AcceleratorName")) in wanted
+
+
+def _apart(row: Row, selection: Selection) -> str:
+    name, region = one_line(row.text("AcceleratorName"), 40), one_line(row.text("Region"), 40)
+    if selection.host is None:
+        return f"{name} in {region} is priced without its host; name the host with --host to have both counted."
+    return f"{name} in {region}: the catalogue has no price of a host {one_line(selection.host, 40)} there."
+
+
+def _machine(row: Row, host: Row | None, selection: Selection, source: _Source) -> Machine:
+    column = "SpotPrice" if selection.spot else "Price"
+    count = row.whole("AcceleratorCount") or 1
+    price = row.number(column)
+    assert price is not None
+    device = one_line(row.text("AcceleratorName"), 60)
+    name = one_line(row.text("InstanceType"), 80)
+    if host is not None:
+        price += host.number(column) or 0.0
+        name = f"{one_line(host.text('InstanceType'), 60)} + {count} {device}"
+    return Machine(
+        name=f"{one_line(source.cloud, 30)} {name}{' spot' if selection.spot else ''}",
+        device=device,
+        devices_per_host=count,
+        max_hosts=selection.max_hosts,
+        price_per_host_hour=price,
+        unit="USD",
+        region=one_line(row.text("Region"), 60) or None,
+        spot=selection.spot,
+        source=f"SkyPilot catalogue, {one_line(source.file, 60)}",
+        date=source.date,
+    )
+
+
+def _unlike(machines: Iterable[Machine]) -> list[Machine]:
+    """The cheapest of each name."""
+    best: dict[str, Machine] = {}
+    for machine in machines:
+        if machine.name not in best or machine.price_per_host_hour < best[machine.name].price_per_host_hour:
+            best[machine.name] = machine
+    return list(best.values())
+
+
+def _why(notes: Sequence[str]) -> str:
+    return f": {notes[0].rstrip('.')}" if notes else ""

@@ -1,0 +1,133 @@
+"""Rows of the CSV files that planning reads: header checked, numbers checked, every complaint with its line."""
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchscale.errors import PlanningError, one_line
+
+MAX_BYTES = 50_000_000
+MAX_VALUE = 2.0**53
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a file: cells by column, stripped."""
+
+    where: str
+    line: int
+    cells: Mapping[str, str]
+
+    @property
+    def place(self) -> str:
+        """File and line, for a message."""
+        return f"{self.where}, line {self.line}"
+
+    def text(self, name: str) -> str:
+        """The cell, empty where the column is missing."""
+        return self.cells.get(name, "")
+
+    def number(self, name: str, *, zero: bool = False) -> float | None:
+        """A positive number (or 0 where that is allowed); None for an empty cell."""
+        cell = self.text(name)
+        if not cell:
+            return None
+        try:
+            value = float(cell)
+        except ValueError:
+            value = math.nan
+        if not (0 < value <= MAX_VALUE or (zero and value == 0)):
+            rule = "a number of at least 0" if zero else "a positive number"
+            raise PlanningError(f"{self.place}: {name} is {rule}. Found {one_line(repr(cell))}.")
+        return value
+
+    def whole(self, name: str, *, zero: bool = False) -> int | None:
+        """A whole number; None for an empty cell."""
+        value = self.number(name, zero=zero)
+        if value is not None and not value.is_integer():
+            raise PlanningError(f"{self.place}: {name} is a whole number. Found {one_line(repr(self.text(name)))}.")
+        return None if value is None else int(value)
+
+    def flag(self, name: str) -> bool | None:
+        """True or false; None for an empty cell."""
+        cell = self.text(name)
+        if cell.lower() not in _FLAGS:
+            raise PlanningError(f"{self.place}: {name} is true or false. Found {one_line(repr(cell))}.")
+        return _FLAGS[cell.lower()]
+
+    def required(self, name: str) -> int:
+        """A whole number that must be there."""
+        value = self.whole(name)
+        if value is None:
+            raise PlanningError(f"{self.place}: {name} is needed in every row. Found an empty cell.")
+        return value
+
+
+_FLAGS: Mapping[str, bool | None] = {"": None, "true": True, "false": False, "1": True, "0": False}
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """Column names and rows of a file."""
+
+    where: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def read_csv_rows(path: Path, what: str, needed: tuple[str, ...], aliases: Mapping[str, str] | None = None) -> CsvFile:
+    """The rows of a CSV file with a header.
+
+    Args:
+        path: The file.
+        what: What it should be, for messages: "a curve", "step times".
+        needed: Columns that must be there.
+        aliases: Other names of columns; the names they stand for are those of the rows.
+    """
+    where = one_line(path, 300)
+    lines = _lines(_text(path, what, where), where)
+    given = [name.strip() for name in next(lines, (0, []))[1]]
+    columns = [(aliases or {}).get(name, name) for name in given]
+    twice = next((name for name in columns if name and columns.count(name) > 1), None)
+    missing = [name for name in needed if name not in columns]
+    if missing or twice:
+        problem = f"Missing: {', '.join(missing)}" if missing else f"'{one_line(twice)}' stands twice"
+        raise PlanningError(
+            f"{where}: {what} is a CSV file whose first line names the columns {', '.join(needed)}, once each. "
+            f"{problem}; found {one_line(given) if given else 'nothing'}."
+        )
+    rows = []
+    for line, cells in lines:
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) != len(columns):
+            raise PlanningError(f"{where}, line {line}: a row has {len(columns)} cells. Found {len(cells)}.")
+        rows.append(Row(where, line, {name: cell.strip() for name, cell in zip(columns, cells, strict=True)}))
+    if not rows:
+        raise PlanningError(f"{where}: {what} has at least one row below its header. Found none.")
+    return CsvFile(where, tuple(columns), tuple(rows))
+
+
+def _text(path: Path, what: str, where: str) -> str:
+    try:
+        if not path.is_file():
+            raise PlanningError(f"Expected {what} as a CSV file. Found no file at {where}.")
+        if path.stat().st_size > MAX_BYTES:
+            raise PlanningError(f"{where}: {what} has at most {MAX_BYTES:,} bytes. Found {path.stat().st_size:,}.")
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise PlanningError(f"{where}: {what} is text in UTF-8. Found other bytes.") from None
+    except OSError as error:
+        raise PlanningError(f"{where}: the file cannot be read ({one_line(error.strerror)}).") from None
+
+
+def _lines(text: str, where: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise PlanningError(f"{where}, line {reader.line_num}: not a line of CSV ({one_line(error)}).") from None

@@ -1,0 +1,156 @@
+"""What planning needs of a curve: at each batch size the steps to the goal, their interval, and how often runs fail.
+
+Owns the values and the interval of a handful of runs. Where they come from is ``curve_input``'s business.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import beta, t
+
+from batchscale.errors import PlanningError
+
+LEVEL = 0.9  # of every interval in a plan, as in the analysis
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """Steps to the goal with one batch size and one choice of metaparameters.
+
+    Attributes:
+        batch_size: Examples per step over all devices.
+        steps: Of a run that reaches the goal: the mean over such runs, or a study's steps to result.
+        low: Lower end of the interval of ``steps``; None where nothing is known of it.
+        high: Upper end likewise.
+        attempts: How many runs were made; None where that is not known, and then every run is taken to succeed.
+        successes: How many of them reached the goal.
+        give_up: The step at which a run that has not reached the goal is given up.
+        metaparameters: As text, such as ``learning_rate 0.001``; empty where they are not known.
+        interpolated: Whether it lies between measured batch sizes.
+    """
+
+    batch_size: int
+    steps: float
+    low: float | None = None
+    high: float | None = None
+    attempts: int | None = None
+    successes: int | None = None
+    give_up: float | None = None
+    metaparameters: str = ""
+    interpolated: bool = False
+
+    def __post_init__(self) -> None:
+        if not (self.batch_size >= 1 and math.isfinite(self.steps) and self.steps > 0):
+            raise PlanningError(
+                f"A point of a curve has a batch size of at least 1 and positive steps. Found batch size "
+                f"{self.batch_size} and {self.steps:g} steps."
+            )
+        for end, sign in ((self.low, 1), (self.high, -1)):
+            if end is not None and sign * (self.steps - end) < -1e-9 * self.steps:
+                raise PlanningError(
+                    f"An interval contains its middle. Found {self.low} to {self.high} around {self.steps:g} steps at "
+                    f"batch size {self.batch_size}."
+                )
+        if (self.attempts is None) != (self.successes is None):
+            raise PlanningError(f"Attempts and successes come together. Found one at batch size {self.batch_size}.")
+        if self.attempts is not None and self.successes is not None and not 1 <= self.successes <= self.attempts:
+            raise PlanningError(
+                f"Successes are at least 1 and at most the attempts. Found {self.successes} of {self.attempts} at "
+                f"batch size {self.batch_size}."
+            )
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The points of a workload; ``unreached`` says in words what was tried and never reached the goal."""
+
+    points: tuple[CurvePoint, ...]
+    workload: str | None = None
+    goal: str | None = None
+    unreached: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.points:
+            tried = f" ({'; '.join(self.unreached[:5])})" if self.unreached else ""
+            raise PlanningError(
+                f"A plan needs a batch size at which the goal is reached. Found none{tried}. Train longer, search "
+                "better metaparameters, or set an easier goal."
+            )
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """The mean of positive values and the 90 % interval of the mean: Student's, of the logarithms.
+
+    Two values are the fewest that have one. The mean itself always lies inside.
+
+    >>> mean_interval([100.0])
+    (100.0, None, None)
+    >>> [round(number, 1) for number in mean_interval([90.0, 100.0, 110.0])]
+    [100.0, 84.1, 117.6]
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    mean = float(numbers.mean())
+    if len(numbers) < 2:
+        return mean, None, None
+    logs = np.log(numbers)
+    width = half_width_factor(len(numbers)) * float(logs.std(ddof=1))
+    centre = float(logs.mean())
+    return mean, min(mean, math.exp(centre - width)), max(mean, math.exp(centre + width))
+
+
+def half_width_factor(count: int) -> float:
+    """The half width of the interval of a mean of so many values, in standard deviations of one."""
+    return float(t.ppf((1 + LEVEL) / 2, count - 1)) / math.sqrt(count)
+
+
+def rate_interval(successes: int, attempts: int) -> tuple[float, float]:
+    """The 90 % interval of a success rate (Jeffreys): Beta(s + 1/2, n - s + 1/2), closed at 1 where all succeeded.
+
+    >>> [round(end, 2) for end in rate_interval(2, 3)]
+    [0.24, 0.94]
+    """
+    failures = attempts - successes
+    low = float(beta.ppf((1 - LEVEL) / 2, successes + 0.5, failures + 0.5))
+    high = 1.0 if failures == 0 else float(beta.ppf((1 + LEVEL) / 2, successes + 0.5, failures + 0.5))
+    rate = successes / attempts
+    return min(low, rate), max(high, rate)
+
+
+def add_batch_sizes(curve: Curve, batch_sizes: Sequence[int]) -> Curve:
+    """The curve with further batch sizes, read off the straight lines between its points in logarithms.
+
+    Raises:
+        PlanningError: one lies outside the measured batch sizes, or the curve has several points at a batch size.
+    """
+    known = {point.batch_size: point for point in curve.points}
+    if len(known) < len(curve.points):
+        raise PlanningError(
+            "Batch sizes can be put between the points of a curve that has one point each. Found several choices of "
+            "metaparameters at a batch size; leave --batch-sizes out."
+        )
+    sizes = sorted(known)
+    wanted = sorted({size for size in batch_sizes if size not in known})
+    outside = [size for size in wanted if not sizes[0] < size < sizes[-1]]
+    if outside:
+        raise PlanningError(
+            f"Steps are read off between measured batch sizes, never beyond them. Found {outside[0]} outside "
+            f"{sizes[0]} to {sizes[-1]}; measure it."
+        )
+    between = [_between(known, sizes, size) for size in wanted]
+    points = sorted((*curve.points, *between), key=lambda point: point.batch_size)
+    return Curve(tuple(points), curve.workload, curve.goal, curve.unreached)
+
+
+def _between(known: dict[int, CurvePoint], sizes: Sequence[int], size: int) -> CurvePoint:
+    left = known[max(s for s in sizes if s < size)]
+    right = known[min(s for s in sizes if s > size)]
+    share = math.log(size / left.batch_size) / math.log(right.batch_size / left.batch_size)
+
+    def mix(a: float | None, b: float | None) -> float | None:
+        return None if a is None or b is None else math.exp((1 - share) * math.log(a) + share * math.log(b))
+
+    steps = mix(left.steps, right.steps)
+    assert steps is not None
+    return CurvePoint(size, steps, mix(left.low, right.low), mix(left.high, right.high), interpolated=True)

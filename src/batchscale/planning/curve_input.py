@@ -1,0 +1,143 @@
+"""A curve from whatever the user has: records, the JSON of an analysis, or a CSV file."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from batchscale.analysis import Analysis
+from batchscale.errors import PlanningError, one_line
+from batchscale.planning.csv_rows import Row, read_csv_rows
+from batchscale.planning.curve import Curve, CurvePoint
+from batchscale.planning.runs import METAPARAMETERS, is_runs_file
+from batchscale.planning.step_times import ALIASES
+
+MAX_JSON_BYTES = 50_000_000
+
+
+def analysis_curve(answer: Analysis) -> Curve:
+    """The curve of an analysed workload: a point per batch size, with the interval of a fresh search."""
+    given = ("batch_size", "steps", "steps_low", "steps_high")
+    names = [name for name in answer.curve.columns if name in METAPARAMETERS]
+    rows = answer.curve.select(*given, *names).sort("batch_size").to_dicts()
+    workload = None if answer.workload is None else str(answer.workload)
+    return _curve(rows, workload, None if answer.goal is None else str(answer.goal))
+
+
+def read_analysis_json(path: Path) -> Curve:
+    """The curve in the JSON that ``batchscale analyze --json`` prints for one workload."""
+    where = one_line(path, 300)
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise PlanningError(f"{where}: an analysis has at most {MAX_JSON_BYTES:,} bytes. Found more.")
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise PlanningError(f"{where}: the file cannot be read ({one_line(error.strerror)}).") from None
+    except (ValueError, RecursionError) as error:
+        raise PlanningError(f"{where}: an analysis is a JSON object ({one_line(error)}).") from None
+    if isinstance(data, list):
+        raise PlanningError(
+            f"{where}: a plan is of one workload. Found a list of {len(data)}; analyze one with --workload."
+        )
+    rows = data.get("curve") if isinstance(data, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise PlanningError(f"{where}: an analysis has a list 'curve' of objects. Found none; see 'analyze --json'.")
+    found = [_json_row(row, where) for row in rows]
+    return _curve(found, _text(data.get("workload")), _text(data.get("goal")))
+
+
+def read_curve_csv(path: Path) -> Curve:
+    """The curve of a CSV file with a row per batch size.
+
+    Columns batch_size and steps, and any of steps_low, steps_high, attempts, successes, give_up. An empty cell of
+    steps is a batch size that did not reach the goal.
+    """
+    file = read_csv_rows(path, "a curve", ("batch_size", "steps"), ALIASES)
+    if is_runs_file(file):
+        raise PlanningError(f"{file.where}: a batch size stands once in a curve; this is a file of runs.")
+    reached = [row for row in file.rows if row.text("steps") and row.whole("successes", zero=True) != 0]
+    unreached = [
+        f"batch size {row.required('batch_size')} never reached the goal" for row in file.rows if row not in reached
+    ]
+    return Curve(tuple(_csv_point(row) for row in reached), None, None, tuple(unreached))
+
+
+def with_give_up(curve: Curve, steps: float) -> Curve:
+    """The curve when every run is given up at this step.
+
+    A point is one number with an interval and no runs, so the step must lie above the interval (nothing changes but
+    the cost of failed runs) or below it (the point never reaches the goal).
+    """
+    kept, lost = [], list(curve.unreached)
+    for point in curve.points:
+        high = point.high if point.high is not None else point.steps
+        low = point.low if point.low is not None else point.steps
+        if steps < low:
+            lost.append(
+                f"batch size {point.batch_size} needs {point.steps:,.0f} steps, more than --give-up {steps:,.0f}"
+            )
+        elif steps < high:
+            raise PlanningError(
+                f"How many runs --give-up {steps:,.0f} would end can only be counted from runs. Found batch size "
+                f"{point.batch_size} with {low:,.0f} to {high:,.0f} steps; give a file with one row per run, or a step "
+                f"above {high:,.0f}."
+            )
+        else:
+            kept.append(replace(point, give_up=steps))
+    return Curve(tuple(kept), curve.workload, curve.goal, tuple(lost))
+
+
+def _csv_point(row: Row) -> CurvePoint:
+    steps = row.number("steps")
+    assert steps is not None
+    try:
+        return CurvePoint(
+            row.required("batch_size"),
+            steps,
+            row.number("steps_low"),
+            row.number("steps_high"),
+            row.whole("attempts"),
+            row.whole("successes"),
+            row.number("give_up"),
+        )
+    except PlanningError as error:
+        raise PlanningError(f"{row.place}: {error}") from None
+
+
+def _curve(rows: list[dict[str, Any]], workload: str | None, goal: str | None) -> Curve:
+    points, unreached = [], []
+    for row in rows:
+        if row["steps"] is None:
+            unreached.append(f"no trial with batch size {row['batch_size']} reached the goal")
+            continue
+        values = {name: row[name] for name in METAPARAMETERS if isinstance(row.get(name), int | float)}
+        text = ", ".join(f"{name} {value:.3g}" for name, value in values.items())
+        points.append(
+            CurvePoint(
+                int(row["batch_size"]), float(row["steps"]), row["steps_low"], row["steps_high"], metaparameters=text
+            )
+        )
+    return Curve(tuple(points), workload, goal, tuple(unreached))
+
+
+def _json_row(row: Mapping[str, Any], where: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key in ("batch_size", "steps", "steps_low", "steps_high"):
+        value = row.get(key)
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf
+        ):
+            raise PlanningError(f"{where}: {key} of a curve is a positive number. Found {one_line(repr(value))}.")
+        found[key] = value
+    if not isinstance(found["batch_size"], int):
+        raise PlanningError(
+            f"{where}: batch_size of a curve is a whole number. Found {one_line(repr(row.get('batch_size')))}."
+        )
+    given = row.get("metaparameters")
+    return found | (given if isinstance(given, dict) else {})
+
+
+def _text(value: object) -> str | None:
+    return one_line(value, 200) if isinstance(value, str) else None

@@ -1,0 +1,201 @@
+"""What each configuration takes and costs: of a run that succeeds, and expected until one does.
+
+With s steps of t seconds, start-up u and evaluations of e seconds, a run that succeeds takes R = u + s t + e, and one
+that is given up after g steps F = u + g t + e_g. At a success rate of p there are (1 - p)/p failed runs before the one
+that succeeds, so that R + F (1 - p)/p is expected. Hosts that may be taken away l times an hour, each time losing r
+seconds (start-up again, and half the time between checkpoints), stretch everything by 1 / (1 - l r / 3600).
+
+Intervals are multiplied in logarithms: those of steps and step time add up in squares, for they are independent.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from batchscale.errors import PlanningError
+from batchscale.planning.candidates import CANDIDATE_SCHEMA
+from batchscale.planning.curve import rate_interval
+from batchscale.planning.step_model import MEASURED
+
+Array = NDArray[np.float64]
+
+PLAN_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    **CANDIDATE_SCHEMA,
+    "devices": pl.Int64,
+    "time_s": pl.Float64,  # of a run that succeeds, start-up and evaluations included
+    "time_low_s": pl.Float64,  # null where nothing is known of the interval
+    "time_high_s": pl.Float64,
+    "cost": pl.Float64,
+    "cost_low": pl.Float64,
+    "cost_high": pl.Float64,
+    "success_rate": pl.Float64,
+    "success_rate_low": pl.Float64,
+    "expected_time_s": pl.Float64,  # until a run succeeds, those that fail included
+    "expected_time_low_s": pl.Float64,
+    "expected_time_high_s": pl.Float64,
+    "expected_cost": pl.Float64,
+    "expected_cost_low": pl.Float64,
+    "expected_cost_high": pl.Float64,
+    "on_front": pl.Boolean,  # no other is both faster and cheaper
+}
+
+
+@dataclass(frozen=True)
+class RunCosts:
+    """What a run does besides steps.
+
+    ``evaluation_s`` is one evaluation, made every ``evaluate_every`` steps; ``checkpoint_s`` lie between checkpoints.
+    """
+
+    evaluation_s: float = 0.0
+    evaluate_every: float | None = None
+    checkpoint_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.evaluation_s < 0 or self.checkpoint_s < 0 or (self.evaluate_every or 1) <= 0:
+            raise PlanningError("Times of evaluations and checkpoints are at least 0, steps between them above 0.")
+        if self.evaluation_s and self.evaluate_every is None:
+            raise PlanningError("The time of one evaluation counts with the steps between two; give --evaluate-every.")
+
+    def seconds(self, steps: Array) -> Array:
+        """The seconds of all evaluations of a run of so many steps."""
+        return np.asarray(steps * (self.evaluation_s / self.evaluate_every if self.evaluate_every else 0.0))
+
+
+@dataclass(frozen=True)
+class _Three:
+    """A number and the ends of its interval; NaN where there is no end."""
+
+    low: Array
+    middle: Array
+    high: Array
+
+    def map(self, change: "Array | float") -> "_Three":
+        return _Three(self.low * change, self.middle * change, self.high * change)
+
+    def plus(self, other: "_Three") -> "_Three":
+        return _Three(self.low + other.low, self.middle + other.middle, self.high + other.high)
+
+
+def evaluate(candidates: pl.DataFrame, costs: RunCosts | None = None) -> tuple[pl.DataFrame, int]:
+    """Times and costs of every candidate: a frame of ``PLAN_SCHEMA``, by expected time, and how many never end.
+
+    Those that are interrupted faster than they can start again are left out and counted.
+    """
+    chosen = costs or RunCosts()
+    frame = candidates.with_columns((pl.col("hosts") * pl.col("devices_per_host")).alias("devices"))
+    column = {name: frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in _NUMBERS}
+    column["is_measured"] = (frame["step_time_from"] == MEASURED).cast(pl.Float64).to_numpy()
+    lost = column["interruptions_per_hour"] * (column["startup_s"] + chosen.checkpoint_s / 2) / 3600
+    endless = lost >= 1
+    stretch = 1 / np.where(endless, np.nan, 1 - lost)
+    run = _successful(column, chosen).map(stretch)
+    failed = _failed(column, chosen).map(stretch)
+    rate, rate_low, failures = _failures(column)
+    expected = run.plus(_times(failures, failed))
+    hourly = column["price_per_hour"] / 3600
+    cost = _plus_fixed(run.map(hourly), column["fixed_price"])
+    paid = _plus_fixed(expected.map(hourly), column["fixed_price"])
+    paid = paid.plus(_times(failures, _same(column["fixed_price"])))
+    found = frame.with_columns(
+        *_columns("time", "_s", run),
+        *_columns("cost", "", cost),
+        pl.Series("success_rate", rate),
+        pl.Series("success_rate_low", rate_low).fill_nan(None),
+        *_columns("expected_time", "_s", expected),
+        *_columns("expected_cost", "", paid),
+    ).filter(pl.Series(~endless))
+    ordered = found.sort("expected_time_s", "expected_cost", "machine", "hosts", "batch_size")
+    return ordered.with_columns(front_of(ordered)).select(*PLAN_SCHEMA), int(endless.sum())
+
+
+_NUMBERS = (
+    "steps",
+    "steps_low",
+    "steps_high",
+    "step_time_s",
+    "step_time_low_s",
+    "step_time_high_s",
+    "attempts",
+    "successes",
+    "give_up",
+    "price_per_hour",
+    "fixed_price",
+    "startup_s",
+    "interruptions_per_hour",
+)
+
+
+def front_of(ordered: pl.DataFrame) -> pl.Series:
+    """Which rows of a frame sorted by expected time (then cost) are not dominated: cheaper than all faster ones."""
+    cost = ordered["expected_cost"].to_numpy()
+    before = np.concatenate([[np.inf], np.minimum.accumulate(cost)[:-1]]) if len(cost) else cost
+    return pl.Series("on_front", cost < before, dtype=pl.Boolean)
+
+
+def _successful(column: Mapping[str, Array], costs: RunCosts) -> _Three:
+    work = column["steps"] * column["step_time_s"] + costs.seconds(column["steps"])
+    steps_down = np.log(column["steps"] / column["steps_low"])
+    steps_up = np.log(column["steps_high"] / column["steps"])
+    down, up = _step_widths(column)
+    shrink, grow = np.exp(-np.hypot(steps_down, down)), np.exp(np.hypot(steps_up, up))
+    return _Three(work * shrink, work, work * grow).plus(_same(column["startup_s"]))
+
+
+def _step_widths(column: Mapping[str, Array]) -> tuple[Array, Array]:
+    """How far the step time may be off, in logarithms.
+
+    One measurement without repetitions adds nothing; a model that cannot say how sure it is leaves no interval.
+    """
+    low, middle, high = column["step_time_low_s"], column["step_time_s"], column["step_time_high_s"]
+    alone = column["is_measured"] > 0
+    down = np.log(middle / np.where(np.isnan(low) & alone, middle, low))
+    up = np.log(np.where(np.isnan(high) & alone, middle, high) / middle)
+    return np.asarray(down), np.asarray(up)
+
+
+def _failed(column: Mapping[str, Array], costs: RunCosts) -> _Three:
+    steps = np.where(np.isnan(column["give_up"]), 0.0, column["give_up"])
+    work = steps * column["step_time_s"] + costs.seconds(steps)
+    down, up = _step_widths(column)
+    return _Three(work * np.exp(-down), work, work * np.exp(up)).plus(_same(column["startup_s"]))
+
+
+def _failures(column: Mapping[str, Array]) -> tuple[Array, Array, _Three]:
+    """Success rates, their lower ends, and expected failed runs before the one that succeeds.
+
+    Where no run has failed none is expected, however few there were; the lower end of the rate says how few.
+    """
+    attempts, successes = column["attempts"], column["successes"]
+    known = ~np.isnan(attempts)
+    rate = np.where(known, successes / np.where(known, attempts, 1), 1.0)
+    low, high = np.full(len(rate), np.nan), np.ones(len(rate))
+    for n, s in {(n, s) for n, s in zip(attempts[known], successes[known], strict=True)}:
+        at = (attempts == n) & (successes == s)
+        low[at], high[at] = rate_interval(int(s), int(n))
+    some = rate < 1
+    sure = np.where(some, low, 1.0)
+    return rate, low, _Three((1 - high) / high * some, (1 - rate) / rate, (1 - sure) / sure)
+
+
+def _times(a: _Three, b: _Three) -> _Three:
+    return _Three(a.low * b.low, a.middle * b.middle, a.high * b.high)
+
+
+def _same(values: Array) -> _Three:
+    return _Three(values, values, values)
+
+
+def _plus_fixed(cost: _Three, fixed: Array) -> _Three:
+    return cost.plus(_same(fixed))
+
+
+def _columns(name: str, suffix: str, three: _Three) -> list[pl.Series]:
+    return [
+        pl.Series(f"{name}{suffix}", three.middle),
+        pl.Series(f"{name}_low{suffix}", three.low).fill_nan(None),
+        pl.Series(f"{name}_high{suffix}", three.high).fill_nan(None),
+    ]

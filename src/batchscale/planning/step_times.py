@@ -1,0 +1,177 @@
+"""Step times that were measured: by device, hosts, devices per host and batch size, from a file or from records.
+
+Owns their values, their file format and the merging of repeated measurements. ``step_model`` fills the gaps.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from batchscale.errors import PlanningError, one_line
+from batchscale.planning.csv_rows import Row, read_csv_rows
+from batchscale.planning.curve import mean_interval
+from batchscale.records.frames import Records
+from batchscale.records.own_facts import own_facts
+from batchscale.spec import WorkloadName
+
+ALIASES = {
+    "gpu": "device",
+    "vms": "hosts",
+    "gpus_per_vm": "devices_per_host",
+    "seconds_per_step": "step_time_s",
+    "time_s": "seconds",
+    "reached_goal": "reached",
+    "step_ceiling": "give_up",
+}
+"""Other names that columns of runs and step times go by."""
+
+NEEDED = ("device", "hosts", "devices_per_host", "batch_size", "step_time_s")
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """The seconds of one optimizer step on a number of devices.
+
+    ``low`` and ``high`` are the 90 % interval where there were repetitions. ``max_batch_per_device`` is the largest
+    share of a batch that a device was found to hold.
+    """
+
+    device: str
+    hosts: int
+    devices_per_host: int
+    batch_size: int
+    step_time_s: float
+    low: float | None = None
+    high: float | None = None
+    workload: str | None = None
+    max_batch_per_device: int | None = None
+
+    @property
+    def devices(self) -> int:
+        """Devices over all hosts."""
+        return self.hosts * self.devices_per_host
+
+    @property
+    def per_device_batch(self) -> int:
+        """Examples of the device that has the most."""
+        return -(-self.batch_size // self.devices)
+
+    @property
+    def place(self) -> tuple[str, int, int, int]:
+        """What two measurements of the same thing have in common."""
+        return device_key(self.device), self.hosts, self.devices_per_host, self.batch_size
+
+
+def device_key(name: str) -> str:
+    """What is equal for two spellings of a device.
+
+    >>> device_key("NVIDIA Tesla T4") == device_key("t4")
+    True
+    """
+    letters = re.sub(r"[^0-9a-z]+", " ", name.casefold())
+    words = [word for word in letters.split() if word not in ("nvidia", "tesla", "amd", "google", "gpu")]
+    return "".join(words) or name.casefold()
+
+
+def read_step_times(path: Path) -> tuple[StepTime, ...]:
+    """The measurements of a CSV file; rows of the same place are kept apart, ``merge_step_times`` joins them.
+
+    Columns ``NEEDED``, and any of step_time_low_s, step_time_high_s, workload, max_batch_per_device.
+    """
+    file = read_csv_rows(path, "a table of step times", NEEDED, ALIASES)
+    return tuple(_from_row(row) for row in file.rows)
+
+
+def _from_row(row: Row) -> StepTime:
+    seconds = row.number("step_time_s")
+    if seconds is None or not row.text("device"):
+        raise PlanningError(f"{row.place}: device and step_time_s are needed in every row. Found an empty cell.")
+    low, high = row.number("step_time_low_s"), row.number("step_time_high_s")
+    if (low is not None and low > seconds) or (high is not None and high < seconds):
+        raise PlanningError(
+            f"{row.place}: step_time_s lies between step_time_low_s and step_time_high_s. Found {seconds:g} outside "
+            f"{low} to {high}."
+        )
+    return StepTime(
+        device=one_line(row.text("device")),
+        hosts=row.required("hosts"),
+        devices_per_host=row.required("devices_per_host"),
+        batch_size=row.required("batch_size"),
+        step_time_s=seconds,
+        low=low,
+        high=high,
+        workload=one_line(row.text("workload")) or None,
+        max_batch_per_device=row.whole("max_batch_per_device"),
+    )
+
+
+def merge_step_times(times: Iterable[StepTime]) -> tuple[StepTime, ...]:
+    """One measurement per place: the mean of several, with the interval of that mean, in order of their places."""
+    groups: dict[tuple[str, int, int, int], list[StepTime]] = {}
+    for one in times:
+        groups.setdefault(one.place, []).append(one)
+    return tuple(_merge(group) for _, group in sorted(groups.items()))
+
+
+def _merge(group: Sequence[StepTime]) -> StepTime:
+    first = group[0]
+    if len(group) == 1:
+        return first
+    mean, low, high = mean_interval([one.step_time_s for one in group])
+    limits = [one.max_batch_per_device for one in group if one.max_batch_per_device is not None]
+    return StepTime(
+        first.device,
+        first.hosts,
+        first.devices_per_host,
+        first.batch_size,
+        mean,
+        low,
+        high,
+        first.workload,
+        min(limits) if limits else None,
+    )
+
+
+def check_workload(times: Iterable[StepTime], workload: str | None) -> None:
+    """Refuses step times of another workload than the curve's; those that name none are taken as they are."""
+    names = sorted({one.workload for one in times if one.workload})
+    if len(names) > 1:
+        raise PlanningError(f"Step times of one plan are of one workload. Found {', '.join(names[:5])}.")
+    if names and workload is not None and names[0] != workload:
+        raise PlanningError(
+            f"Step times and curve must be of the same workload. Found step times of {one_line(names[0])} and a curve "
+            f"of {one_line(workload)}; calibrate {one_line(workload)}."
+        )
+
+
+def records_step_times(records: Records, workload: WorkloadName) -> tuple[StepTime, ...]:
+    """What the trials of a workload say of their own steps: one device, one place per batch size.
+
+    Trials that were trained several at a time on a device say nothing of a trial alone, and are left out.
+    """
+    chosen = records.workload(workload)
+    together = {
+        size: own_facts(extra).get("population") for size, extra in chosen.studies.select("batch_size", "extra").rows()
+    }
+    found: dict[tuple[str, int], list[float]] = {}
+    for size, extra in chosen.trials.select(pl.col("batch_size"), pl.col("extra")).rows():
+        own = own_facts(extra)
+        timing = own.get("timing")
+        seconds = timing.get("step_time_s") if isinstance(timing, dict) else None
+        device = own.get("hardware")
+        alone = together.get(size) in (1, None)
+        if alone and isinstance(device, str) and device and isinstance(seconds, int | float) and 0 < seconds < math.inf:
+            found.setdefault((one_line(device), size), []).append(float(seconds))
+    return tuple(_of_trials(device, size, seconds, workload) for (device, size), seconds in sorted(found.items()))
+
+
+def _of_trials(device: str, size: int, seconds: Sequence[float], workload: WorkloadName) -> StepTime:
+    """The middle of the trials' step times; trials beside each other on a busy machine have outliers, so no mean."""
+    low, middle, high = (float(value) for value in np.quantile(seconds, [0.05, 0.5, 0.95]))
+    several = len(seconds) > 1
+    return StepTime(device, 1, 1, size, middle, low if several else None, high if several else None, str(workload))
