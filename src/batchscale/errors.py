@@ -55,6 +55,10 @@ class RunError(BatchscaleError, RuntimeError):
     """An experiment cannot start or go on, with what to do about it."""
 
 
+class TrialFailedError(BatchscaleError, RuntimeError):
+    """One trial could not be trained, with the reason; others may well be."""
+
+
 def one_line(text: object, limit: int = 120) -> str:
     r"""Any value as printable text on one line, cut to ``limit`` characters.
 

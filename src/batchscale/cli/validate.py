@@ -17,14 +17,13 @@ def validate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check an experiment file and print what would be run: studies, trials, steps and their cost."""
+    from batchscale.driver.preflight import find_facts
     from batchscale.errors import SpecError
     from batchscale.spec import make_plan, read_experiment
-    from batchscale.workloads.catalogue import workload_facts
 
     experiment = read_experiment(file)
-    facts = workload_facts(experiment.workload, data_dir)
     try:
-        plan = make_plan(experiment, facts)
+        plan = make_plan(experiment, find_facts(experiment, data_dir))
     except SpecError as error:
         raise SpecError(f"{file}: {error}") from None
     if as_json:
@@ -38,7 +37,10 @@ def _print_plan(plan: "Plan") -> None:
     typer.echo(f"workload  {experiment.workload.name}")
     typer.echo(f"goal      {experiment.goal}")
     typer.echo(f"stop      {experiment.stop.value}")
-    typer.echo(f"searched  {_ranges(plan)}\n")
+    typer.echo(f"searched  {_ranges(plan)}")
+    if experiment.trainer is not None:
+        typer.echo(f"command   {_example_command(plan)}")
+    typer.echo()
     rows = [
         (s.batch_size, s.trials, s.train_steps, len(s.evaluation_steps), s.trial_steps, s.trial_steps * s.batch_size)
         for s in plan.studies
@@ -48,6 +50,15 @@ def _print_plan(plan: "Plan") -> None:
     print_table(columns, [*rows, total], right=range(6))
     typer.echo("\nAt most, for one search at every batch size; diverged trials come on top, and ", nl=False)
     typer.echo("'race' usually needs far fewer." if experiment.stop.value == "race" else "another search as well.")
+
+
+def _example_command(plan: "Plan") -> str:
+    """The command of a trial in the middle of the search space, as a shell would show it."""
+    import shlex
+
+    from batchscale.trainers.facts import show_command
+
+    return shlex.join(show_command(plan))
 
 
 def _ranges(plan: "Plan") -> str:

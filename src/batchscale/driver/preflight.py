@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from batchscale.errors import DataError, SpecError, UnknownNameError, one_line
-from batchscale.spec import Experiment, Plan, make_plan
+from batchscale.spec import Experiment, Plan, WorkloadFacts, make_plan
+from batchscale.trainers.facts import trainer_facts
 from batchscale.workloads.catalogue import workload_facts
 from batchscale.workloads.datasets.presence import find_dataset
 
@@ -19,12 +20,19 @@ def make_checked_plan(experiment: Experiment, data_dir: Path | None) -> Plan:
     if data_dir is not None and not data_dir.is_dir():
         raise DataError(f"--data-dir is a folder. Found nothing of that kind at {one_line(data_dir, 300)}.")
     try:
-        plan = make_plan(experiment, workload_facts(experiment.workload, data_dir))
+        plan = make_plan(experiment, find_facts(experiment, data_dir))
     except (SpecError, UnknownNameError) as error:
         raise type(error)(f"{one_line(experiment.source, 300)}: {error}") from None
-    if experiment.workload.file is None:
+    if experiment.workload.file is None and experiment.trainer is None:
         _require_data(experiment, data_dir)
     return plan
+
+
+def find_facts(experiment: Experiment, data_dir: Path | None) -> WorkloadFacts:
+    """What is known of the experiment's workload before it runs: ours, the user's own, or a script's."""
+    if experiment.trainer is not None:
+        return trainer_facts(experiment)
+    return workload_facts(experiment.workload, data_dir)
 
 
 def _require_data(experiment: Experiment, data_dir: Path | None) -> None:

@@ -32,7 +32,7 @@ def normalise(experiment: Experiment) -> dict[str, Any]:
     data = {
         field.name: getattr(experiment, field.name)
         for field in dataclasses.fields(experiment)
-        if field.name != "source"
+        if field.name not in ("source", "trainer")
     }
     data["goal"] = str(experiment.goal)
     data["batch_sizes"] = experiment.batch_sizes.to_json()
@@ -40,6 +40,8 @@ def normalise(experiment: Experiment) -> dict[str, Any]:
     _flatten("", _to_json(data), flat)
     if experiment.workload.file is not None:
         flat["workload.file"] = hashlib.sha256(experiment.workload.file.read_bytes()).hexdigest()[:16]
+    if experiment.trainer is not None:
+        flat |= {f"trainer.{key}": value for key, value in experiment.trainer.identity().items()}
     return flat
 
 

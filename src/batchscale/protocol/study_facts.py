@@ -93,7 +93,7 @@ def evaluation_steps(study: Study, experiment: Experiment, budgets: Iterable[int
     steps: tuple[int, ...] = ()
     for budget in budgets:
         last = steps[-1] if steps else -1
-        steps += tuple(step for step in experiment.evaluation.steps(budget) if step > last)
+        steps += tuple(step for step in experiment.evaluation_steps(budget) if step > last)
     return steps or study.evaluation_steps
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from batchscale.errors import BatchscaleError
+from batchscale.errors import BatchscaleError, TrialFailedError
 from batchscale.machine import DISK_FULL
 from batchscale.runners.host import EngineHost
 from batchscale.runners.messages import Answer, Begin, Forget, Kept, Raised, Ready, Reply, Retire, Shelve, Started, Stop
@@ -34,6 +34,8 @@ def explain_error(error: BaseException) -> tuple[Loss, str]:
         return Loss.DISK_FULL, text[:MAX_REASON]
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
         return Loss.OUT_OF_MEMORY, text[:MAX_REASON]
+    if isinstance(error, TrialFailedError):
+        return Loss.ERROR, str(error)[:MAX_REASON]
     if isinstance(error, BatchscaleError):
         return Loss.REFUSED, str(error)
     last = traceback.extract_tb(error.__traceback__)[-1:]

@@ -18,6 +18,7 @@ from batchscale.spec.goal import SPLITS, Goal
 from batchscale.spec.plan import Plan, Study, WorkloadFacts, make_plan
 from batchscale.spec.seeds import derive_seed
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
+from batchscale.spec.trainer import ReportsSpec, Source, TrainerSpec, check_trainer
 from batchscale.spec.workload_name import WorkloadName, match_workloads
 
 __all__ = [
@@ -36,16 +37,20 @@ __all__ = [
     "ParameterConfig",
     "ParameterType",
     "Plan",
+    "ReportsSpec",
     "Scale",
     "SearchPlan",
     "SearchSpace",
+    "Source",
     "Spacing",
     "StopRule",
     "Study",
+    "TrainerSpec",
     "Unit",
     "WorkloadFacts",
     "WorkloadName",
     "WorkloadSpec",
+    "check_trainer",
     "declare_bounds",
     "derive_seed",
     "make_plan",

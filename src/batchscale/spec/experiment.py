@@ -13,6 +13,7 @@ from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
 from batchscale.spec.goal import Goal
 from batchscale.spec.space import SearchSpace
+from batchscale.spec.trainer import TrainerSpec
 from batchscale.spec.workload_name import WorkloadName
 
 Option = bool | int | float | str | tuple["Option", ...]
@@ -82,7 +83,7 @@ class Experiment:
     """Everything an experiment file says. ``trials`` counts the NON-DIVERGENT ones of each search.
 
     ``finishers`` is how many trials must have reached the goal before a race ends; more than one gives the analysis
-    the runners-up that it needs for intervals.
+    the runners-up that it needs for intervals. ``trainer`` is the script that trains in place of our engine.
     """
 
     workload: WorkloadSpec
@@ -97,3 +98,9 @@ class Experiment:
     seed: int = 0
     metrics: tuple[str, ...] | None = None
     source: str = "experiment.toml"
+    trainer: TrainerSpec | None = None
+
+    def evaluation_steps(self, train_steps: int) -> tuple[int, ...]:
+        """The steps at which a trial of this budget is measured; a trainer's script has trained before it measures."""
+        steps = self.evaluation.steps(train_steps)
+        return steps if self.trainer is None else steps[1:]

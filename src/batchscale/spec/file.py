@@ -6,7 +6,7 @@ The file is hostile until checked: its size, its encoding, its syntax, its keys,
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -28,6 +28,7 @@ from batchscale.spec.experiment import (
 from batchscale.spec.goal import Goal
 from batchscale.spec.space import SearchSpace
 from batchscale.spec.tables import BudgetTable, EvaluationTable, ExperimentTable, SearchTable, SpaceTable, WorkloadTable
+from batchscale.spec.trainer_table import check_beside_trainer, to_trainer
 from batchscale.spec.workload_name import WorkloadName
 
 MAX_FILE_BYTES = 1_000_000
@@ -83,6 +84,8 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
 
     if table.finishers > table.trials:
         raise SpecError(f"key 'finishers' must not exceed trials = {table.trials}. Found {table.finishers}.")
+    if table.trainer is not None:
+        check_beside_trainer(table)
     return Experiment(
         workload=part("workload", lambda: _to_workload(table.workload, folder)),
         goal=part("goal", lambda: Goal.parse(table.goal)),
@@ -96,6 +99,7 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
         seed=table.seed,
         metrics=None if table.metrics is None else tuple(table.metrics),
         source=source,
+        trainer=part("trainer", lambda: None if table.trainer is None else to_trainer(table.trainer, folder)),
     )
 
 
@@ -194,5 +198,6 @@ def _key_path(location: tuple[int | str, ...]) -> list[str]:
 def _valid_keys(path: list[str]) -> list[str]:
     table: Any = ExperimentTable
     for part in path:
-        table = table.model_fields[part].annotation
+        annotation = table.model_fields[part].annotation
+        table = next((kind for kind in get_args(annotation) if hasattr(kind, "model_fields")), annotation)
     return list(table.model_fields)

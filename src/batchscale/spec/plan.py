@@ -106,7 +106,7 @@ def _check_metrics(experiment: Experiment, facts: WorkloadFacts) -> None:
     if goal.maximize != facts.metrics[goal.metric_name]:
         sign, verb = ("<", "minimised") if goal.maximize else (">", "maximised")
         raise SpecError(f"goal: '{goal.metric_name}' is to be {verb}, so the goal needs '{sign}'. Found '{goal}'.")
-    if experiment.evaluation.examples.get(goal.split, 0) == 0:
+    if experiment.trainer is None and experiment.evaluation.examples.get(goal.split, 0) == 0:
         raise SpecError(f"evaluation.examples.{goal.split} must not be 0: the goal '{goal}' is measured on that split.")
 
 
@@ -120,7 +120,7 @@ def _make_study(experiment: Experiment, facts: WorkloadFacts, batch_size: int) -
         workload=facts.name,
         batch_size=batch_size,
         train_steps=train_steps,
-        evaluation_steps=experiment.evaluation.steps(train_steps),
+        evaluation_steps=experiment.evaluation_steps(train_steps),
         space=space,
         fixed=dict(search.fixed),
         trials=experiment.trials,

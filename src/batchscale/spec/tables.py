@@ -15,6 +15,7 @@ from batchscale.spec.experiment import Algorithm, StopRule
 Name = Annotated[str, Field(min_length=1, max_length=500)]
 Steps = Annotated[int, Field(ge=1, le=MAX_STEPS)]
 ExampleCount = Annotated[int, Field(ge=0, le=2**40)] | Literal["all"]
+Text = Annotated[str, Field(max_length=10_000)]
 SpaceTable = dict[str, dict[str, Any]]
 
 
@@ -108,6 +109,44 @@ class SearchTable(_Table):
     """Other ranges at single batch sizes of the experiment: `[search.per_batch_size.64]`."""
 
 
+class ReportsTable(_Table):
+    """How a script's measurements are read that does not report by the protocol: one of pattern, csv and jsonl."""
+
+    pattern: Text | None = None
+    """A printed line: `"step={step} val/loss={val/loss}"`; `{}` stands for anything. Left out: none."""
+    csv: Text | None = None
+    """A table with a header that each trial writes: `"{folder}/metrics.csv"`. Left out: none."""
+    jsonl: Text | None = None
+    """A file of one JSON object per line that each trial writes. Left out: none."""
+    names: dict[Name, Name] = {}
+    """The script's names of metrics and of the step, and ours: `{ eval_loss = "val/loss", global_step = "step" }`."""
+
+
+class TrainerTable(_Table):
+    """Your own training script instead of our engine: [Any trainer](trainers.md). Names in `[workload]` are free then."""
+
+    command: Annotated[list[Text], Field(min_length=1, max_length=1000)]
+    """The program and its arguments; `{learning_rate}`, `{batch_size}` and others stand for what a trial has."""
+    resume: bool = False
+    """Whether the script can go on from its own checkpoint folder."""
+    workers: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """How many trials are trained at once. Left out: one per device, else per accelerator or core."""
+    devices: Annotated[list[Name], Field(max_length=10_000)] = []
+    """What each worker's trials train on, told to the script: `["cuda:0", "cuda:1"]`."""
+    timeout_s: Annotated[float, Field(gt=0, le=1e7, strict=False)] = 3600.0
+    """The longest between two measurements; a script that takes longer is killed."""
+    grace_s: Annotated[float, Field(gt=0, le=3600, strict=False)] = 10.0
+    """The time that a script has to save when it is asked to leave; then it is killed."""
+    max_paused: Annotated[int, Field(ge=0, le=10_000)] = 4
+    """How many paused trials may wait in memory on each worker."""
+    num_train_examples: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    """The size of the training set, for budgets in epochs and the batch size `"full"`. Left out: not known."""
+    env: dict[Name, Text] = {}
+    """Environment variables of the script, with placeholders: `{ CUDA_VISIBLE_DEVICES = "{device}" }`."""
+    reports: ReportsTable | None = None
+    """How measurements are read of a script that does not report them by the protocol."""
+
+
 class ExperimentTable(_Table):
     """What is run and how long the search is."""
 
@@ -133,3 +172,5 @@ class ExperimentTable(_Table):
     """When trials are measured, and on what."""
     search: SearchTable = SearchTable()
     """The metaparameters and how they are searched."""
+    trainer: TrainerTable | None = None
+    """Your own training script, in place of our engine."""

@@ -1,0 +1,150 @@
+"""``[trainer]``: a training script of the user's own in place of our engine, and how it is started and heard.
+
+Owns what the table means and the placeholders of its texts. The conversation itself is in ``trainers``.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from batchscale.errors import SpecError, one_line, suggest_names
+
+TRIAL_PLACEHOLDERS = (
+    "batch_size",
+    "seed",
+    "trial_id",
+    "max_steps",
+    "until_step",
+    "device",
+    "folder",
+    "checkpoint",
+    "trial_file",
+)
+"""What a command may name besides the metaparameters."""
+
+_PER_TRIAL = ("folder", "checkpoint", "trial_id")
+_PARTS = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}]*)\}|(?P<stray>[{}])")
+
+
+class Source(StrEnum):
+    """Where measurements come from: the protocol's own file, or what a script prints or writes anyway."""
+
+    PROTOCOL = "protocol"
+    PATTERN = "pattern"
+    CSV = "csv"
+    JSON_LINES = "jsonl"
+
+
+@dataclass(frozen=True)
+class ReportsSpec:
+    """How measurements are read: ``text`` is the pattern of printed lines, or the path of a file.
+
+    ``names`` maps the script's names of metrics (and of the step) to ours.
+    """
+
+    source: Source = Source.PROTOCOL
+    text: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrainerSpec:
+    """A training script. ``folder``, where the experiment file is, is its working folder.
+
+    ``resume`` says that the script can go on from its checkpoint folder. ``max_paused`` trials wait in memory on each
+    worker. ``timeout_s`` is the longest between two measurements, ``grace_s`` the time to save when asked to leave.
+    """
+
+    command: tuple[str, ...]
+    folder: Path = Path()
+    resume: bool = False
+    workers: int | None = None
+    devices: tuple[str, ...] = ()
+    timeout_s: float = 3600.0
+    grace_s: float = 10.0
+    max_paused: int = 4
+    num_train_examples: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    reports: ReportsSpec = field(default_factory=ReportsSpec)
+
+    def identity(self) -> dict[str, Any]:
+        """What makes it the same trainer when a run is continued: what is trained, not how it is carried out.
+
+        A script that the command names is a part of it by what it contains.
+        """
+        reports = {"source": self.reports.source.value, "text": self.reports.text, "names": dict(self.reports.names)}
+        scripts = {}
+        for word in self.command:
+            path = self.folder / word
+            if "{" not in word and len(word) < 500 and path.suffix and path.is_file():
+                scripts[word] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        return {
+            "command": list(self.command),
+            "env": dict(self.env),
+            "num_train_examples": self.num_train_examples,
+            "reports": reports,
+            "scripts": scripts,
+        }
+
+
+def render(text: str, values: Mapping[str, str], where: str) -> str:
+    """The text with its ``{name}`` placeholders filled in; ``{{`` and ``}}`` are braces.
+
+    >>> render("--lr={learning_rate}", {"learning_rate": "0.1"}, "command")
+    '--lr=0.1'
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        if match["stray"] is not None:
+            raise SpecError(f"{where}: a brace that is meant is written twice, {{{{ or }}}}. Found {_quote(text)}.")
+        name = match["name"]
+        if name is None:
+            return match[0][0]
+        if name not in values:
+            raise SpecError(
+                f"{where}: a placeholder is a metaparameter of the search or one of {', '.join(TRIAL_PLACEHOLDERS)}. "
+                f"Found {_quote(match[0])} in {_quote(text)}; {suggest_names(name, values)}"
+            )
+        return values[name]
+
+    return _PARTS.sub(fill, text)
+
+
+def placeholders(text: str) -> list[str]:
+    """The names that a text has placeholders for."""
+    return [match["name"] for match in _PARTS.finditer(text) if match["name"] is not None]
+
+
+def check_trainer(trainer: TrainerSpec, metaparameters: Iterable[str]) -> None:
+    """Raises SpecError if a text of it has a placeholder that nothing fills, or lacks one that it must have."""
+    names = dict.fromkeys((*TRIAL_PLACEHOLDERS, *metaparameters), "0")
+    for place, word in enumerate(trainer.command):
+        render(word, names, f"trainer.command[{place}]")
+    for name, text in trainer.env.items():
+        render(text, names, f"trainer.env.{name}")
+    reports = trainer.reports
+    if reports.source in (Source.CSV, Source.JSON_LINES):
+        render(reports.text, names, f"trainer.reports.{reports.source}")
+        if not set(placeholders(reports.text)) & set(_PER_TRIAL):
+            raise SpecError(
+                f"trainer.reports.{reports.source}: each trial writes a file of its own, so its path has one of "
+                f"{{{'}, {'.join(_PER_TRIAL)}}}. Found {_quote(reports.text)}."
+            )
+    named = {name for word in (*trainer.command, *trainer.env.values()) for name in placeholders(word)}
+    if reports.source is not Source.PROTOCOL:
+        missing = sorted({"batch_size", *metaparameters} - named)
+        if missing:
+            raise SpecError(
+                "trainer.command: a script that only prints learns its values from its command or env. Found no "
+                f"placeholder {{{missing[0]}}}; add it, or let the script read the file named in BATCHSCALE_TRIAL."
+            )
+    if "device" in named and not trainer.devices:
+        raise SpecError("trainer.devices must list the devices that the placeholder {device} stands for. Found none.")
+
+
+def _quote(text: str) -> str:
+    return one_line(repr(text))

@@ -1,0 +1,129 @@
+"""A trial's folder: what is known of it, the files of its attempts, and the script's own checkpoint folder.
+
+    TRIAL_ID/known.json     what earlier attempts reported, with the identity of the trial
+    TRIAL_ID/state/         the script's own: its saves
+    TRIAL_ID/3/             the newest attempt: trial.json, control.json, reports.jsonl, log.txt
+    TRIAL_ID/lock           held by the supervisor of the running attempt
+
+Nothing here is needed to resume: a folder that is lost, damaged or another trial's is emptied, and the trial is trained
+from its seed.
+"""
+
+import contextlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+KNOWN_FILE = "known.json"
+STATE_FOLDER = "state"
+
+MAX_RESUMED_FAILURES = 2
+"""After so many attempts in a row that went wrong at once, the next begins at step 0: what was saved may be damaged."""
+
+
+@dataclass
+class Known:
+    """What is known of a trial from the attempts before the newest.
+
+    ``columns`` are the metrics of its first measurement, which all later ones have. ``failures`` counts the attempts in
+    a row that went wrong before they reported anything new.
+    """
+
+    identity: str
+    attempts: int = 0
+    rows: dict[int, dict[str, float]] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    diverged_at: int | None = None
+    failures: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The text of ``known.json`` as a mapping; values that are not finite are null."""
+        rows = [[s, {n: v if math.isfinite(v) else None for n, v in r.items()}] for s, r in sorted(self.rows.items())]
+        return {**vars(self), "rows": rows, "columns": list(self.columns)}
+
+    @classmethod
+    def from_json(cls, data: Any) -> "Known":
+        """What a file says; any kind of error if it is not of ours."""
+        rows = {int(s): {str(n): math.nan if v is None else float(v) for n, v in r.items()} for s, r in data["rows"]}
+        diverged_at = data["diverged_at"]
+        return cls(
+            identity=str(data["identity"]),
+            attempts=int(data["attempts"]),
+            rows=rows,
+            columns=tuple(str(name) for name in data["columns"]),
+            diverged_at=None if diverged_at is None else int(diverged_at),
+            failures=int(data["failures"]),
+        )
+
+
+class TrialFolder:
+    """The folder of one trial."""
+
+    def __init__(self, path: Path, identity: str) -> None:
+        self.path = path
+        self.known = self._read(identity)
+
+    @property
+    def state(self) -> Path:
+        """The script's checkpoint folder."""
+        return self.path / STATE_FOLDER
+
+    @property
+    def attempt(self) -> Path:
+        """The folder of the newest attempt."""
+        return self.path / str(self.known.attempts)
+
+    def has_state(self) -> bool:
+        """Whether the script has written anything to go on from."""
+        with contextlib.suppress(OSError):
+            return any(self.state.iterdir())
+        return False
+
+    def open_attempt(self) -> Path:
+        """The folder of a new attempt; what is known goes to disk, and only the last attempt's log stays."""
+        if self.known.failures >= MAX_RESUMED_FAILURES:
+            shutil.rmtree(self.state, ignore_errors=True)
+        self.state.mkdir(parents=True, exist_ok=True)
+        before = self.attempt if self.known.attempts else None
+        self.known.attempts += 1
+        shutil.rmtree(self.attempt, ignore_errors=True)
+        self.attempt.mkdir(parents=True)
+        write_json(self.path / KNOWN_FILE, self.known.to_json())
+        if before is not None:
+            shutil.rmtree(before, ignore_errors=True)
+        return self.attempt
+
+    def num_bytes(self) -> int:
+        """What the script's saves take."""
+        total = 0
+        for folder, _, names in os.walk(self.state):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    total += (Path(folder) / name).stat().st_size
+        return total
+
+    def remove(self) -> None:
+        """Take everything away."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _read(self, identity: str) -> Known:
+        try:
+            known = Known.from_json(json.loads((self.path / KNOWN_FILE).read_bytes()))
+        except Exception:  # noqa: BLE001 - a damaged file can be wrong in any way; all mean: begin anew
+            known = None
+        if known is None or known.identity != identity:
+            self.remove()
+            return Known(identity)
+        return known
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Replace a file whole, so that no reader ever sees half of it."""
+    writing = path.with_name(path.name + ".writing")
+    writing.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    writing.replace(path)

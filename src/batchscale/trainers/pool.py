@@ -1,0 +1,82 @@
+"""The trials of a worker whose scripts wait in memory, and those that are on their way out.
+
+One pool per process, shared by its studies, because memory is.
+"""
+
+import time
+from dataclasses import dataclass
+
+from batchscale.trainers.trial_run import TrialRun
+
+
+@dataclass
+class _Leaving:
+    trial: TrialRun
+    deadline: float
+    remove: bool
+
+
+class Pool:
+    """Holds at most ``max_paused`` waiting scripts; one more is asked to save and leave."""
+
+    def __init__(self, max_paused: int) -> None:
+        self.max_paused = max_paused
+        self._paused: list[TrialRun] = []
+        self._leaving: list[_Leaving] = []
+
+    @property
+    def paused(self) -> int:
+        """How many scripts wait."""
+        return len(self._paused)
+
+    def take(self, trial: TrialRun) -> None:
+        """A trial is about to train: it waits no longer, and those on their way out are looked after."""
+        self._paused = [one for one in self._paused if one is not trial]
+        for leaving in [one for one in self._leaving if one.trial is trial]:
+            self._end(leaving)
+        self.tend()
+
+    def put(self, trial: TrialRun, keep: bool) -> None:
+        """A trial waits from now on. Beyond the limit the one that has trained least leaves, the newest among equals.
+
+        Trials of a race take turns, so that whoever waits longest is needed next.
+        """
+        if not trial.running:
+            return
+        self._paused.append(trial)
+        while len(self._paused) > self.max_paused:
+            steps = [one.heard.step for one in self._paused]
+            place = max(range(len(steps)), key=lambda index: (-steps[index], index))
+            self._paused.pop(place).leave(keep)
+
+    def dismiss(self, trial: TrialRun, keep: bool, remove: bool, grace_s: float) -> None:
+        """A trial is not needed any more: its script may end in peace while others train."""
+        self._paused = [one for one in self._paused if one is not trial]
+        trial.ask_to_leave(keep)
+        self._leaving.append(_Leaving(trial, time.monotonic() + grace_s, remove))
+        self.tend()
+
+    def empty(self, keep: bool) -> None:
+        """Let all waiting scripts leave: their memory is needed, or the process is about to end."""
+        while self._paused:
+            self._paused.pop().leave(keep)
+
+    def tend(self) -> None:
+        """Look after those on their way out."""
+        now = time.monotonic()
+        for leaving in list(self._leaving):
+            if not leaving.trial.running or now > leaving.deadline:
+                self._end(leaving)
+
+    def close(self) -> None:
+        """End everything now."""
+        for leaving in list(self._leaving):
+            self._end(leaving)
+        while self._paused:
+            self._paused.pop().kill()
+
+    def _end(self, leaving: _Leaving) -> None:
+        self._leaving.remove(leaving)
+        leaving.trial.kill()
+        if leaving.remove:
+            leaving.trial.remove()

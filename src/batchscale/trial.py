@@ -1,0 +1,345 @@
+"""A trial's side of the conversation with batchscale: what to train, when to measure, when to stop.
+
+One file, standard library only, Python 3.9 or later: import it from batchscale, or copy it beside your script.
+The protocol that it speaks is docs/trainers.md. Outside ``batchscale run`` it is a dry run that prints.
+
+    run = trial.start(learning_rate=0.1)                 # these values are for runs outside batchscale only
+    step = run.restore(load) or 0                        # load(folder)
+    for step, batch in run.steps(loader, start=step):    # ends by itself at the budget or when told
+        ...
+        if run.due(step):
+            run.report(step, {"val/error": evaluate(model)})
+    run.save(save)                                       # save(folder)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+PROTOCOL = 1
+VARIABLE = "BATCHSCALE_TRIAL"
+"""The environment variable that names the trial's document."""
+
+_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_LOOK_EVERY_S = (0.01, 0.1)  # while waiting: at first, and after a second
+_DRY_STEPS = 1000
+
+
+def start(rank: int | None = None, **values: float) -> Run:
+    """The trial to train: of batchscale where it started this process, else a dry run of the ``values`` given here.
+
+    A dry run takes ``batch_size``, ``max_steps``, ``every`` (between measurements) and ``seed`` besides metaparameters.
+
+    Args:
+        rank: this process among those that train the trial together; found in the environment of torchrun, srun and
+            mpirun. Only rank 0 reports and saves; the others follow its decisions.
+        values: what a run outside batchscale uses.
+    """
+    path = os.environ.get(VARIABLE)
+    if path is None:
+        return Run(_dry_document(values), None, 0, 1)
+    document = json.loads(Path(path).read_text(encoding="utf-8"))
+    if document.get("protocol") != PROTOCOL:
+        raise RuntimeError(
+            f"This file speaks protocol {PROTOCOL} of batchscale. Found {document.get('protocol')!r} in {path}: copy "
+            "batchscale/trial.py again from the batchscale that runs the experiment."
+        )
+    size = _first_number(_SIZES, 1)
+    return Run(document, Path(path), _first_number(_RANKS, 0) if rank is None else rank, size)
+
+
+class Run:
+    """One trial. ``run["learning_rate"]`` is a metaparameter; ``step`` counts the optimizer steps that are done."""
+
+    def __init__(self, document: Mapping[str, Any], path: Path | None, rank: int, size: int) -> None:
+        self.document = document
+        self.batch_size = int(document["batch_size"])
+        self.seed = int(document["seed"])
+        self.max_steps = int(document["max_steps"])
+        self.trial_id = int(document["trial_id"])
+        self.metaparameters: dict[str, float] = dict(document["metaparameters"])
+        self.device: str | None = document.get("device")
+        self.measure_at: frozenset[int] = frozenset(document["measure_at"])
+        self.rank = rank
+        self.step = 0
+        self._dry = path is None
+        self._size = size if rank == 0 else max(2, size)
+        self._until = int(document["until_step"])
+        self._stopped = self._reached = self._told = False
+        self._keep = True
+        self._saver: Callable[[Path], object] | None = None
+        self._saved_step, self._saves_seen, self._saved_at = -1, 0, time.monotonic()
+        self._train_s = self._evaluation_s = 0.0
+        self._mark = time.monotonic()
+        if not self._dry and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._hear_signal)
+
+    def __getitem__(self, name: str) -> float:
+        if name not in self.metaparameters:
+            advice = f"give it a value: trial.start({name}=…)" if self._dry else "add it to [search.space] or fix it"
+            raise KeyError(f"This trial has no metaparameter '{name}'; {advice}. It has {sorted(self.metaparameters)}.")
+        return self.metaparameters[name]
+
+    # --- training --------------------------------------------------------------------------------------------
+
+    def steps(
+        self,
+        source: Iterable[Any] | Callable[[int], Any],
+        start: int = 0,
+        save: Callable[[Path], object] | None = None,
+        skip: bool = True,
+    ) -> Iterator[tuple[int, Any]]:
+        """The steps to train, each with its number (the first is 1) and its batch; ends at the budget or when told.
+
+        Args:
+            source: batches, gone through again and again; or a function of the step that gives its batch.
+            start: the steps that are done already.
+            save: where given, the state is saved now and then, when asked for, and at the end.
+            skip: whether the batches of the steps already done are passed over, which gives a resumed trial the batches
+                of an uninterrupted one, at the price of reading them.
+        """
+        self.step, self._saver = start, save
+        batches = _make_batches(source, start if skip else 0, start)
+        self._mark = time.monotonic()
+        while self.goes_on():
+            try:
+                batch = next(batches)
+            except StopIteration:
+                self._say({"last": self.step})
+                break
+            step = self.step + 1
+            yield step, batch
+            self.step = step
+        if save is not None:
+            self.save(save)
+
+    def due(self, step: int) -> bool:
+        """Whether a measurement is wanted at this step."""
+        wanted = step in self.measure_at
+        if wanted:
+            _wait_for_device()
+            self._train_s += self._lap()
+        return wanted
+
+    def report(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Tell a measurement: numbers by ``split/metric``, such as ``val/error``."""
+        self.step = max(self.step, step)
+        values = {name: _to_number(value) for name, value in metrics.items()}
+        self._evaluation_s += self._lap()
+        goal = self.document.get("goal")
+        value = values.get(goal["metric"]) if goal else None
+        if goal and value is not None:
+            self._reached = value > goal["value"] if goal["maximize"] else value < goal["value"]
+        line = {"step": step, "metrics": values, "train_s": self._train_s, "evaluation_s": self._evaluation_s}
+        if not self._told:
+            self._told = True
+            line["facts"] = _describe_machine()
+        self._say(line)
+
+    def diverged(self, step: int) -> None:
+        """Tell that training diverged at this step: the trial is over."""
+        self._say({"diverged": step})
+        self._stopped, self._keep = True, False
+
+    def goes_on(self) -> bool:
+        """Whether to train another step. Waits while the trial is paused; `steps` asks after each step."""
+        if self._size > 1 and self.step and self.step not in self.measure_at:
+            return not self._stopped and self.step < self.max_steps  # several processes stop at measurements only
+        if self.rank > 0:
+            return self._follow()
+        goes_on = self.step < self.max_steps and self._decide()
+        if self._size > 1:
+            _append(self._beside("decisions.jsonl"), {"step": self.step, "go_on": goes_on})
+        return goes_on
+
+    # --- saving ----------------------------------------------------------------------------------------------
+
+    def restore(self, load: Callable[[Path], object]) -> int | None:
+        """Call ``load`` with the folder of the newest save, if there is one to go on from; the step of that save."""
+        folders = {} if self._dry or not self.document["resume"] else self._saves()
+        if not folders:
+            return None
+        self.step = max(folders)
+        load(folders[self.step])
+        self._saved_step = self.step
+        self._say({"restored": self.step})
+        return self.step
+
+    def save(self, save: Callable[[Path], object]) -> None:
+        """Call ``save`` with an empty folder; what it writes there counts only when all of it is written."""
+        if self._dry or self.rank > 0 or not self._keep or self._saved_step == self.step or self.step == 0:
+            return
+        folder = Path(self.document["checkpoint"])
+        writing, whole = folder / f"step-{self.step}.writing", folder / f"step-{self.step}"
+        shutil.rmtree(writing, ignore_errors=True)
+        writing.mkdir(parents=True)
+        save(writing)
+        shutil.rmtree(whole, ignore_errors=True)
+        writing.rename(whole)
+        self._saved_step, self._saved_at = self.step, time.monotonic()
+        self._say({"saved": self.step})
+        for path in folder.iterdir():
+            if path != whole:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _saves(self) -> dict[int, Path]:
+        folder = Path(self.document["checkpoint"])
+        paths = folder.iterdir() if folder.is_dir() else ()
+        found = {path.name[len("step-") :]: path for path in paths if path.name.startswith("step-")}
+        return {int(step): path for step, path in found.items() if step.isdigit()}
+
+    def _save_if_due(self) -> None:
+        every = self.document.get("save_every_s") or math.inf
+        if self._saver is not None and time.monotonic() - self._saved_at > every:
+            self.save(self._saver)
+
+    # --- the conversation ------------------------------------------------------------------------------------
+
+    def _decide(self) -> bool:
+        if self._dry:
+            return True
+        self._save_if_due()
+        if self.step in self.measure_at or self._stopped or self._at_pause():
+            self._hear_control()
+        if self._at_pause() and not self._stopped:
+            self._pause()
+        return not self._stopped
+
+    def _at_pause(self) -> bool:
+        return self.step >= self._until or self._reached
+
+    def _pause(self) -> None:
+        started = time.monotonic()
+        self._say({"paused": self.step, "can_save": self._saver is not None})
+        while self._at_pause() and not self._stopped:
+            waited = time.monotonic() - started
+            time.sleep(_LOOK_EVERY_S[waited > 1])
+            self._hear_control()
+            self._stopped = self._stopped or waited > float(self.document.get("wait_s") or math.inf)
+        self._mark += time.monotonic() - started
+
+    def _hear_control(self) -> None:
+        try:
+            control = json.loads(Path(self.document["control"]).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return
+        if int(control.get("until_step", 0)) > self._until:
+            self._until, self._reached = int(control["until_step"]), False
+        if control.get("stop"):
+            self._stopped, self._keep = True, bool(control.get("keep", True))
+        if int(control.get("save", 0)) > self._saves_seen and self._saver is not None:
+            self._saves_seen = int(control["save"])
+            self.save(self._saver)
+            self._say({"saved": self.step})  # also where the state of this step was saved before
+
+    def _hear_signal(self, _number: int, _frame: object) -> None:
+        self._stopped = True
+
+    def _follow(self) -> bool:
+        """What rank 0 decided after this step."""
+        path, wanted = self._beside("decisions.jsonl"), self.step
+        while True:
+            for line in path.read_text().splitlines() if path.exists() else ():
+                decision = json.loads(line)
+                if decision["step"] == wanted:
+                    return bool(decision["go_on"])
+            time.sleep(_LOOK_EVERY_S[0])
+
+    def _beside(self, name: str) -> Path:
+        return Path(self.document["reports"]).with_name(name)
+
+    def _lap(self) -> float:
+        now = time.monotonic()
+        seconds, self._mark = now - self._mark, now
+        return seconds
+
+    def _say(self, line: Mapping[str, Any]) -> None:
+        if self._dry:
+            if "step" in line:
+                shown = " ".join(f"{name}={value:.6g}" for name, value in line["metrics"].items() if value is not None)
+                sys.stdout.write(f"step {line['step']} {shown}\n")
+        elif self.rank == 0:
+            _append(Path(self.document["reports"]), line)
+
+
+def _append(path: Path, line: Mapping[str, Any]) -> None:
+    """One line in one write: whatever else writes there, lines stay whole."""
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, (json.dumps(line, allow_nan=False) + "\n").encode())
+    finally:
+        os.close(handle)
+
+
+def _to_number(value: Any) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _make_batches(source: Iterable[Any] | Callable[[int], Any], skip: int, start: int) -> Iterator[Any]:
+    if callable(source):
+        step = start
+        while True:
+            step += 1
+            yield source(step)
+    seen = 0
+    while True:
+        before = seen
+        for batch in source:
+            seen += 1
+            if seen > skip:
+                yield batch
+        if seen == before:  # an iterator that is used up, or nothing at all
+            return
+
+
+def _first_number(names: Iterable[str], default: int) -> int:
+    return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), default)
+
+
+def _wait_for_device() -> None:
+    """Let PyTorch finish what it was given, so that the time of steps is counted as theirs."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+def _describe_machine() -> dict[str, str]:
+    """The device and the framework, as far as they say so by themselves; nothing is loaded for it."""
+    facts = {"hardware": platform.processor() or platform.machine()}
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        facts["hardware"] = torch.cuda.get_device_name()
+    for name in ("torch", "tensorflow", "jax", "keras", "mxnet", "paddle"):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if version is not None:
+            facts["framework"] = f"{name} {version}"
+            break
+    return facts
+
+
+def _dry_document(values: Mapping[str, float]) -> dict[str, Any]:
+    given = dict(values)
+    max_steps = int(given.pop("max_steps", _DRY_STEPS))
+    every = int(given.pop("every", max(1, max_steps // 10)))
+    return {
+        "batch_size": int(given.pop("batch_size", 32)),
+        "seed": int(given.pop("seed", 0)),
+        "trial_id": 0,
+        "max_steps": max_steps,
+        "until_step": max_steps,
+        "measure_at": [*range(every, max_steps, every), max_steps],
+        "metaparameters": given,
+    }
