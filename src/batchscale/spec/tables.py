@@ -123,7 +123,7 @@ class ReportsTable(_Table):
 
 
 class TrainerTable(_Table):
-    """Your own training script instead of our engine: [Any trainer](trainers.md). Names in `[workload]` are free then."""
+    """Your own training script instead of our engine: [Any trainer](trainers.md). `[workload]` names are free then."""
 
     command: Annotated[list[Text], Field(min_length=1, max_length=1000)]
     """The program and its arguments; `{learning_rate}`, `{batch_size}` and others stand for what a trial has."""
