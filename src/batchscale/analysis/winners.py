@@ -11,7 +11,7 @@ import polars as pl
 
 from batchscale.records.frames import STUDY_COLUMNS, Records
 from batchscale.records.own_facts import own_facts, stored_edges, stored_searches
-from batchscale.search import DEFAULT_MARGIN, joint_distances
+from batchscale.search import DEFAULT_MARGIN, RankedTrial, far_ends, find_edges
 from batchscale.spec import SearchSpace, WorkloadName
 
 WINNER_SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -43,10 +43,12 @@ def winner_edges(records: Records, results: pl.DataFrame, margin: float = DEFAUL
             rows.append((None, None, None, count, count > 1))
             continue
         values = {name: row[name] for name in names if row[name] is not None}
-        near = [edge for edge in joint_distances(_spaces(own, configs), values) if not edge.natural]
+        spaces = _spaces(own, configs)
+        near = [edge for edge, _ in far_ends(spaces, values) if not edge.natural]
         found = stored_edges(own) if own.get("goal") == row["goal"] else None
         if found is None:
-            found = [f"{edge.parameter} {edge.side}" for edge in near if edge.distance < margin]
+            edges = find_edges(spaces, [RankedTrial(values, ())], margin)
+            found = [f"{edge.parameter} {edge.side}" for edge in edges]
         shown = found or [f"{edge.parameter} {edge.side}" for edge in near[:1]]
         distance = near[0].distance if near else None
         rows.append((distance, ", ".join(shown) or None, bool(found), count, count > 1))

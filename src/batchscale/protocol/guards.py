@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from batchscale.search import Edge, joint_distances, propose_space, shift_space, to_unit
+from batchscale.search import Edge, RankedTrial, find_edges, propose_space, shift_space, to_unit
 from batchscale.spec import ParameterType, SearchSpace
 
 BEST_SHARE = 0.1
@@ -19,12 +19,16 @@ SMALLEST_SHIFT = 0.05
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What the guards must know of a COMPLETE trial. ``best`` is smaller when better, whatever the goal's direction."""
+    """What the guards must know of a trial that came to its end.
+
+    ``best`` is smaller when better, whatever the goal's direction.
+    """
 
     trial_id: int
     parameters: Mapping[str, float]
     reached_at: int | None
     best: float
+    diverged: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,30 +40,36 @@ class Judgement:
     next_space: SearchSpace | None = None
 
 
-def judge(results: Sequence[TrialResult], spaces: Sequence[SearchSpace], margin: float) -> Judgement:
-    """What becomes of a study after its searches in ``spaces`` (oldest first) with all their COMPLETE trials."""
-    reached = [result for result in results if result.reached_at is not None]
-    if not reached:
-        return Judgement("no trial reached the goal", next_space=centre_space(spaces[-1], results))
-    winner = min(reached, key=lambda result: (result.reached_at or 0, result.trial_id))
-    edges = uncovered_edges(spaces, winner.parameters, margin)
+def judge(results: Sequence[TrialResult], spaces: Sequence[SearchSpace], margin: float, train_steps: int) -> Judgement:
+    """What becomes of a study after its searches in ``spaces`` (oldest first), with all their recorded trials.
+
+    Trials that failed say nothing and are left out; those that diverged say how far a range can be used.
+    """
+    if not any(result.reached_at is not None for result in results):
+        space = centre_space(spaces[-1], results, train_steps)
+        return Judgement("no trial reached the goal", next_space=space)
+    ranked = [RankedTrial(result.parameters, _score(result)) for result in results]
+    edges = find_edges(spaces, ranked, margin, train_steps)
     if not edges:
         return Judgement(None)
     where = ", ".join(f"{edge.parameter} ({edge.side})" for edge in edges)
-    return Judgement(f"the best trial lies at the edge of {where}", edges, propose_space(spaces[-1], edges))
+    space = propose_space(spaces[-1], edges, train_steps)
+    return Judgement(f"the best trial lies at the edge of {where}", edges, space)
 
 
-def uncovered_edges(spaces: Sequence[SearchSpace], values: Mapping[str, float], margin: float) -> tuple[Edge, ...]:
-    """The ends that a trial lies at, without those that another search reached beyond."""
-    return tuple(edge for edge in joint_distances(spaces, values) if edge.distance < margin and not edge.natural)
+def _score(result: TrialResult) -> tuple[float, ...]:
+    """Trials that reached the goal by their steps, then the others by their best value, then the diverged ones."""
+    if result.diverged:
+        return (2.0, math.inf)
+    return (1.0, result.best) if result.reached_at is None else (0.0, float(result.reached_at))
 
 
-def centre_space(space: SearchSpace, results: Sequence[TrialResult]) -> SearchSpace:
+def centre_space(space: SearchSpace, results: Sequence[TrialResult], train_steps: int | None = None) -> SearchSpace:
     """The space of the same widths around the best trials: the median of the best tenth, at least three of them.
 
     Where the best already lie in the middle the range stays: another search there still draws fresh points.
     """
-    ranked = sorted((r for r in results if math.isfinite(r.best)), key=lambda r: (r.best, r.trial_id))
+    ranked = sorted((r for r in results if math.isfinite(r.best) and not r.diverged), key=lambda r: (r.best, r.trial_id))
     best = ranked[: max(BEST_AT_LEAST, math.ceil(BEST_SHARE * len(ranked)))]
     shifts = {}
     for config in space:
@@ -69,4 +79,4 @@ def centre_space(space: SearchSpace, results: Sequence[TrialResult]) -> SearchSp
         shift = min(max(median(units) - 0.5, -0.5), 0.5) if units else 0.0
         if abs(shift) >= SMALLEST_SHIFT:
             shifts[config.name] = shift
-    return shift_space(space, shifts)
+    return shift_space(space, shifts, train_steps)

@@ -71,9 +71,15 @@ class Recorder:
         return found
 
     def results(self) -> list[TrialResult]:
-        """What the guards must know of the COMPLETE trials."""
-        known = {i: self._recall(record) for i, record in self.records.items() if record.status is Status.COMPLETE}
-        return [TrialResult(i, self.records[i].parameters, one.reached_at, one.best) for i, one in known.items()]
+        """What the guards must know of the trials that came to their end, by id."""
+        found = []
+        for trial_id, record in sorted(self.records.items()):
+            if record.status is not Status.INCOMPLETE:
+                known = self._recall(record)
+                diverged = record.status is Status.INFEASIBLE
+                reached_at = None if diverged else known.reached_at
+                found.append(TrialResult(trial_id, record.parameters, reached_at, known.best, diverged))
+        return found
 
     def _recall(self, record: TrialRecord) -> Knowledge:
         try:

@@ -144,7 +144,8 @@ class StudyRun:
         if self.state.enter_next():
             return
         spaces = [search.space for search in self.state.facts.ledger.searches]
-        judgement = judge(self._recorder.results(), spaces, self.state.experiment.search.edge_margin)
+        margin = self.state.experiment.search.edge_margin
+        judgement = judge(self._recorder.results(), spaces, margin, self.state.study.train_steps)
         if self.state.wants_search(judgement):
             assert judgement.next_space is not None
             self.state.open_search(judgement.next_space, judgement.reason or "")

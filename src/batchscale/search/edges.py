@@ -1,7 +1,8 @@
-"""The edge guard: is the best trial so near an end of its range that the search should be repeated elsewhere?
+"""Distances to the ends of a search space, and the space to search next.
 
 The paper repeats a search with a new space when the optimal trial lies near a boundary (section 4). Distances are in
-unit coordinates, so that every scale is judged alike; DISCRETE metaparameters have no edge.
+unit coordinates, so that every scale is judged alike; DISCRETE metaparameters have no edge. Which ends a study's best
+trial lies at is decided in ``edge_guard``.
 """
 
 import math
@@ -12,8 +13,6 @@ from enum import StrEnum
 from batchscale.search.units import to_unit
 from batchscale.spec.bounds import Bounds, natural_bounds
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
-
-DEFAULT_MARGIN = 0.05
 
 _NEAREST_TO_ONE = 1e-6  # 1 - value never gets smaller than this when a REVERSE_LOG range moves up
 _SMALLEST_RATIO = 1e-12  # and a LOG range never moves below this
@@ -40,7 +39,7 @@ class Edge:
     natural: bool = False
 
 
-def edge_distances(space: SearchSpace, values: Mapping[str, float]) -> list[Edge]:
+def edge_distances(space: SearchSpace, values: Mapping[str, float], train_steps: int | None = None) -> list[Edge]:
     """The distance of a trial to both ends of every range, nearest first."""
     edges: list[Edge] = []
     for config in space:
@@ -49,47 +48,28 @@ def edge_distances(space: SearchSpace, values: Mapping[str, float]) -> list[Edge
         unit = to_unit(config, values[config.name])
         if math.isnan(unit):
             continue
-        bounds = natural_bounds(config.name)
+        bounds = natural_bounds(config.name, train_steps)
         edges.append(Edge(config.name, Side.LOW, unit, natural=config.min_value <= bounds.low))
         edges.append(Edge(config.name, Side.HIGH, 1 - unit, natural=config.max_value >= bounds.high))
     return sorted(edges, key=lambda edge: edge.distance)
 
 
-def joint_distances(spaces: Iterable[SearchSpace], values: Mapping[str, float]) -> list[Edge]:
-    """The distance of a trial to both ends of every range when several spaces were searched, nearest first.
-
-    Each end counts as far away as the space that reaches furthest beyond the trial has it: what one search covered
-    is no edge, whichever search the trial belongs to.
-    """
-    ends: dict[tuple[str, Side], Edge] = {}
-    for space in spaces:
-        for edge in edge_distances(space, values):
-            other = ends.setdefault((edge.parameter, edge.side), edge)
-            distance, natural = max(edge.distance, other.distance), edge.natural or other.natural
-            ends[edge.parameter, edge.side] = Edge(edge.parameter, edge.side, distance, natural)
-    return sorted(ends.values(), key=lambda edge: edge.distance)
-
-
-def find_edges(space: SearchSpace, values: Mapping[str, float], margin: float = DEFAULT_MARGIN) -> list[Edge]:
-    """The ends that a trial lies at: nearer than ``margin``, and with something beyond them."""
-    return [edge for edge in edge_distances(space, values) if edge.distance < margin and not edge.natural]
-
-
-def propose_space(space: SearchSpace, edges: Iterable[Edge]) -> SearchSpace:
+def propose_space(space: SearchSpace, edges: Iterable[Edge], train_steps: int | None = None) -> SearchSpace:
     """The space to search next: each range moved outwards by half its width, within its natural bounds.
 
     The width on the range's own scale stays the same, except where a natural bound cuts it.
     """
-    return shift_space(space, {edge.parameter: -0.5 if edge.side is Side.LOW else 0.5 for edge in edges})
+    shifts = {edge.parameter: -0.5 if edge.side is Side.LOW else 0.5 for edge in edges}
+    return shift_space(space, shifts, train_steps)
 
 
-def shift_space(space: SearchSpace, shifts: Mapping[str, float]) -> SearchSpace:
+def shift_space(space: SearchSpace, shifts: Mapping[str, float], train_steps: int | None = None) -> SearchSpace:
     """The space with ranges moved by these shares of their width on their own scale, within their natural bounds."""
-    return space.replace(*(_move(space[name], shift) for name, shift in shifts.items()))
+    return space.replace(*(_move(space[name], shift, train_steps) for name, shift in shifts.items()))
 
 
-def _move(config: ParameterConfig, shift: float) -> ParameterConfig:
-    bounds = natural_bounds(config.name)
+def _move(config: ParameterConfig, shift: float, train_steps: int | None) -> ParameterConfig:
+    bounds = natural_bounds(config.name, train_steps)
     low, high = (_clip(config, _slide(config, end, shift), bounds) for end in (config.min_value, config.max_value))
     if not low < high:
         return config

@@ -4,7 +4,7 @@ They hold a search space within sense when it is written and when the edge guard
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from batchscale.errors import SpecError
 from batchscale.spec.space import ParameterConfig, ParameterType
@@ -63,13 +63,23 @@ def declare_bounds(name: str, bounds: Bounds) -> None:
         )
 
 
-def natural_bounds(name: str) -> Bounds:
+_COUNTED_IN_STEPS = ("learning_rate_decay_steps",)
+
+
+def natural_bounds(name: str, train_steps: int | None = None) -> Bounds:
     """The bounds of a metaparameter; a name we do not know is unbounded.
+
+    In a study of ``train_steps`` what is counted in steps ends there: no trial lives to see the rest.
 
     >>> str(natural_bounds("momentum"))
     '[0, 1)'
+    >>> str(natural_bounds("learning_rate_decay_steps", train_steps=500))
+    '[1, 500]'
     """
-    return _BOUNDS.get(name, Bounds())
+    bounds = _BOUNDS.get(name, Bounds())
+    if train_steps is not None and name in _COUNTED_IN_STEPS:
+        return replace(bounds, high=float(train_steps))
+    return bounds
 
 
 def check_bounds(config: ParameterConfig) -> None:

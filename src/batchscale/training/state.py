@@ -54,12 +54,14 @@ def init_trial(
     """The state before the first step.
 
     The loss of the start is taken on ``probe``, a fixed sample of stored training examples, and not on the first batch:
-    with a batch of one example that would be a matter of luck.
+    with a batch of one example that would be a matter of luck. A model that normalises by running statistics has none
+    yet: its loss is that of training, with the statistics of the sample.
     """
     init_key, order_key, noise = stream_keys(seed)
     params, model_state = workload.model.init(init_key)
     prepared = workload.dataset.prepare(probe)
-    outputs, _ = workload.model.apply(params, model_state, prepared["inputs"], train=False, key=init_key)
+    normalises = bool(jax.tree.leaves(model_state))
+    outputs, _ = workload.model.apply(params, model_state, prepared["inputs"], train=normalises, key=init_key)
     loss = workload.loss(outputs, prepared, metaparameters)
     start = loss.total / jnp.where(loss.weight > 0, loss.weight, 1)
     # A loss that may be zero or negative (a log density) has no meaningful multiple: only finiteness is checked then.

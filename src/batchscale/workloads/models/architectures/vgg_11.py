@@ -1,11 +1,16 @@
-"""VGG-11: model A of Simonyan and Zisserman (2014)."""
+"""VGG-11: model A of Simonyan and Zisserman (2014).
+
+Parameters start as its authors recommend, after Glorot and Bengio (2010). It has no normalization, and its images keep
+their full range of colours: values that keep the size of a signal through every ReLU would start it with logits in the
+hundreds, from which no learning rate recovers (docs/decisions/0087).
+"""
 
 import jax
 from flax import nnx
 
 from batchscale.workloads.models.layers.conv import Conv, DType, max_pool
 from batchscale.workloads.models.layers.dropout import dropout
-from batchscale.workloads.models.layers.initializers import before_output, before_relu
+from batchscale.workloads.models.layers.initializers import between
 from batchscale.workloads.models.layers.linear import Linear
 
 _STAGES = ((1,), (2,), (4, 4), (8, 8), (8, 8))
@@ -31,15 +36,15 @@ class Vgg11(nnx.Module):
         for stage in _STAGES:
             convs = []
             for factor in stage:
-                convs.append(Conv(inputs, factor * width, 3, dtype=dtype, rngs=rngs))
+                convs.append(Conv(inputs, factor * width, 3, dtype=dtype, kernel_init=between, rngs=rngs))
                 inputs = factor * width
             stages.append(nnx.List(convs))
         self.stages = nnx.List(stages)
         pooled = (height >> len(stages)) * (wide >> len(stages)) * inputs
         self.hidden = nnx.List(
-            Linear(size, units, dtype=dtype, kernel_init=before_relu(), rngs=rngs) for size in (pooled, units)
+            Linear(size, units, dtype=dtype, kernel_init=between, rngs=rngs) for size in (pooled, units)
         )
-        self.output = Linear(units, num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
+        self.output = Linear(units, num_outputs, dtype=dtype, kernel_init=between, rngs=rngs)
         self.rate = rate
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batchscale.workloads.models.layers.initializers import before_relu
+from batchscale.workloads.models.layers.initializers import Initializer, before_relu
 
 Padding = Literal["SAME", "VALID"]
 DType = jnp.dtype | None
@@ -33,9 +33,10 @@ class Conv(nnx.Module):
         stride: int = 1,
         bias: bool = True,
         dtype: DType = None,
+        kernel_init: Initializer | None = None,
     ) -> None:
         shape = (size, size, num_inputs, num_outputs)
-        self.kernel = nnx.Param(before_relu()(rngs.params(), shape, jnp.float32))
+        self.kernel = nnx.Param((kernel_init or before_relu())(rngs.params(), shape, jnp.float32))
         self.bias = nnx.Param(jnp.zeros(num_outputs, jnp.float32)) if bias else None
         self.stride = stride
         self.dtype = dtype

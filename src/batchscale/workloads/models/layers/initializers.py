@@ -47,5 +47,6 @@ def before_output() -> Initializer:
 
 
 def between(key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> jax.Array:
-    """Values of variance 2 over inputs plus outputs of a matrix (Glorot and Bengio, 2010)."""
-    return uniform(math.sqrt(2 / sum(shape)))(key, shape, dtype)
+    """Values of variance 2 over inputs plus outputs of a matrix or convolution (Glorot and Bengio, 2010)."""
+    *window, inputs, outputs = shape
+    return uniform(math.sqrt(2 / (math.prod(window) * (inputs + outputs))))(key, shape, dtype)
