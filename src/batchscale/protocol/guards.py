@@ -69,7 +69,9 @@ def centre_space(space: SearchSpace, results: Sequence[TrialResult], train_steps
 
     Where the best already lie in the middle the range stays: another search there still draws fresh points.
     """
-    ranked = sorted((r for r in results if math.isfinite(r.best) and not r.diverged), key=lambda r: (r.best, r.trial_id))
+    ranked = sorted(
+        (r for r in results if math.isfinite(r.best) and not r.diverged), key=lambda r: (r.best, r.trial_id)
+    )
     best = ranked[: max(BEST_AT_LEAST, math.ceil(BEST_SHARE * len(ranked)))]
     shifts = {}
     for config in space:

@@ -109,5 +109,5 @@ def _trend(points: Sequence[tuple[float, float]]) -> float:
     xy = sum((x - mean_x) * (mean_y - y) for x, y in points)
     if xx <= 0 or yy <= 0:
         return 0.0
-    correlation = max(-1.0, min(1.0, xy / math.sqrt(xx * yy)))
-    return correlation * math.sqrt((count - 2) / max(1e-12, 1 - correlation**2))
+    correlation: float = max(-1.0, min(1.0, xy / math.sqrt(xx * yy)))
+    return correlation * math.sqrt((count - 2) / max(1e-12, 1 - correlation * correlation))

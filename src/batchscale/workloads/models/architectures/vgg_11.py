@@ -2,7 +2,7 @@
 
 Parameters start as its authors recommend, after Glorot and Bengio (2010). It has no normalization, and its images keep
 their full range of colours: values that keep the size of a signal through every ReLU would start it with logits in the
-hundreds, from which no learning rate recovers (docs/decisions/0087).
+hundreds, from which no learning rate recovers (docs/decisions/0088).
 """
 
 import jax
