@@ -465,16 +465,16 @@ def test_a_space_without_ranges_is_not_searched_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "claim",
+    "asked",
     [
         {"experiment": {}, "train_steps": {}, "max_attempts": 1},
         {"experiment": 1, "train_steps": {}, "max_attempts": 1},
         {"experiment": {"trials": "x", "finishers": 1, "search.repeats": 0}, "train_steps": {}, "max_attempts": 1},
     ],
 )
-def test_a_claim_of_other_types_is_no_claim(tmp_path, claim):
+def test_what_was_asked_for_counts_only_with_its_types(tmp_path, asked):
     run_fake(tmp_path, trials=3)
-    next(tmp_path.rglob("experiment.json")).write_text(json.dumps(claim))
+    next(tmp_path.rglob("experiment.json")).write_text(json.dumps(asked))
     assert run_fake(tmp_path, trials=3).result is Result.FINISHED
 
 
@@ -494,9 +494,9 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs():
 
 def test_the_folder_keeps_the_experiment_it_was_made_with(tmp_path):
     run_fake(tmp_path)
-    claim = json.loads((tmp_path / ".batchscale" / "experiment.json").read_text())
-    assert claim["experiment"]["goal"] == "val/error < 0.2"
-    assert claim["train_steps"] == {"1": 200, "8": 200}
+    asked = json.loads((tmp_path / ".batchscale" / "experiment.json").read_text())
+    assert asked["experiment"]["goal"] == "val/error < 0.2"
+    assert asked["train_steps"] == {"1": 200, "8": 200}
 
 
 def test_the_fake_reaches_its_goal_where_its_formula_says(tmp_path):
@@ -622,10 +622,10 @@ def test_a_damaged_trial_keeps_only_its_own_study_from_running(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", "{", '{"experiment": 1}'])
-def test_a_folder_whose_claim_is_damaged_still_knows_its_experiment(tmp_path, text):
+def test_a_folder_whose_own_experiment_file_is_damaged_still_knows_its_experiment(tmp_path, text):
     run_fake(tmp_path, trials=3)
-    claim = next(tmp_path.rglob("experiment.json"))
-    claim.write_text(text)
+    stored = next(tmp_path.rglob("experiment.json"))
+    stored.write_text(text)
     with pytest.raises(BatchscaleError):
         run_fake(tmp_path, trials=3, seed=3)
     assert run_fake(tmp_path, trials=4).result is Result.FINISHED

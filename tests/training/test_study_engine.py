@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from batchscale.errors import SpecError
+from batchscale.protocol.tasks import Activity
 from batchscale.spec import Goal
 from batchscale.training.state import stream_keys
 from batchscale.training.study_engine import TrialTask
@@ -79,6 +80,27 @@ def test_resumed_from_a_checkpoint_equals_uninterrupted(toy, engine_of, tmp_path
     assert rest.rows == whole.rows
     second.forget(1)
     assert not (tmp_path / "kept" / "1").exists()
+
+
+def test_a_trial_that_lacks_a_measurement_behind_it_is_computed_again(toy, engine_of):
+    engine = engine_of(toy)
+    (whole,) = engine.advance([task()])
+    del engine._population._trials[1].rows[whole.rows[1][0]]
+    (again,) = engine.advance([task()])
+    assert again.rows == whole.rows
+    del engine._population._trials[1].rows[whole.rows[1][0]]
+    (rest,) = engine.advance([task(from_step=whole.rows[1][0])])  # which is not asked for here
+    assert rest.rows == whole.rows[2:]
+
+
+def test_the_engine_says_what_it_does_and_compiles_first(toy, engine_of):
+    engine, told = engine_of(toy), []
+    engine.listen(lambda activity, step: told.append((activity, step)))
+    engine.advance([task()])
+    activities = [activity for activity, _ in told]
+    assert activities[:2] == [Activity.COMPILING, Activity.COMPILING]  # the first measurement, the first steps
+    assert set(activities[2:]) == {Activity.TRAINING, Activity.EVALUATING}
+    assert [step for _, step in told] == sorted(step for _, step in told)
 
 
 def test_the_goal_ends_a_trial_at_its_first_evaluation_that_reaches_it(toy, engine_of):

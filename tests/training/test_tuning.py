@@ -1,6 +1,7 @@
 """The population size: which one is chosen, when nothing is measured, and that workers agree."""
 
-from batchscale.training.memory import choose_microbatch, example_bytes, microbatch_bytes
+from batchscale.training import memory
+from batchscale.training.memory import choose_microbatch, example_bytes, memory_bytes, microbatch_bytes
 from batchscale.training.placement import make_probe
 from batchscale.training.settings import EngineSettings
 from batchscale.training.tuning import PopulationChoice, choose_population, remembered
@@ -63,3 +64,10 @@ def test_a_cpu_takes_batches_in_pieces_that_stay_in_the_cache_but_are_large_besi
     few, many = (microbatch_bytes(settings, 1, parameter_bytes=count) for count in (10_000, 10**9))
     assert choose_microbatch(8192, 1, bytes_per_example=2**20, available=few) == 64
     assert choose_microbatch(8192, 1, bytes_per_example=2**20, available=many) == 8192
+
+
+def test_an_engine_may_use_its_share_of_what_the_container_has(monkeypatch):
+    monkeypatch.setattr(memory, "count_memory_bytes", lambda: 10**9)
+    monkeypatch.setattr(memory, "count_cores", lambda: 4)
+    assert memory_bytes(EngineSettings()) == int(0.4 * 10**9 / 4)
+    assert memory_bytes(EngineSettings(memory_bytes=7)) == 7

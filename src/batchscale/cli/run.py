@@ -70,9 +70,9 @@ def run(
 
 def _note_states(out: Path) -> str:
     """What the kept states take, where that is worth knowing."""
-    from batchscale.records.tree.layout import WORKING_FOLDER
+    from batchscale.records.run_paths import RunPaths
 
-    folder = out / WORKING_FOLDER / "checkpoints"
+    folder = RunPaths(out).checkpoints
     num_bytes = sum(path.stat().st_size for path in folder.glob("*/*.npz"))
     if num_bytes < SHOWN_STATES_BYTES:
         return ""

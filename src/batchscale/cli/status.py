@@ -40,13 +40,13 @@ def status(
 def _look(folder: Path) -> "tuple[Snapshot, str]":
     from batchscale.driver.snapshot import SILENT_AFTER_S, is_running, read_snapshot
     from batchscale.errors import RunError
-    from batchscale.protocol.identity import read_claim
+    from batchscale.protocol.identity import read_asked
 
     snapshot = read_snapshot(folder)
     running = is_running(folder)
     if snapshot is None:
         hint = "Start one with 'batchscale run FILE --out FOLDER'"
-        if read_claim(folder) is not None:
+        if read_asked(folder) is not None:
             hint = "Its records are there; run the same command again to go on"
         if running:
             hint = "It has only just begun"

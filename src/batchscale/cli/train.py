@@ -38,9 +38,9 @@ def train(
 ) -> None:
     """Train one trial and show its measurements as they are taken."""
     from batchscale.driver.signals import REQUEUE, StopFlag
+    from batchscale.driver.single_trial import SingleTrial, train_single
     from batchscale.training.profiling import profiled
     from batchscale.training.settings import EngineSettings, Precision
-    from batchscale.training.single_trial import SingleTrial, train_single
     from batchscale.workloads.registry import get_workload
 
     if precision not in list(Precision):

@@ -15,16 +15,17 @@ from pathlib import Path
 from batchscale.driver.disk import DiskGuard, require_room
 from batchscale.driver.driver import Driver, DriverSettings, Result
 from batchscale.driver.signals import StopFlag
-from batchscale.driver.snapshot import LOCK_FILE, Snapshot, mark_unfinished, take_snapshot, write_snapshot
+from batchscale.driver.snapshot import Snapshot, mark_unfinished, write_snapshot
+from batchscale.driver.take_snapshot import take_snapshot
 from batchscale.errors import RunError, StorageError, StudyLockedError
 from batchscale.machine import DISK_FULL
-from batchscale.protocol.identity import check_folder, claim_folder, is_claimed, read_claim
+from batchscale.protocol.identity import check_folder, is_asked_for, read_asked, write_asked
 from batchscale.protocol.resuming import open_study_run
 from batchscale.protocol.study_facts import DamagedStudyError
 from batchscale.protocol.study_run import StudyRun
 from batchscale.records.durable import make_folders, storing
 from batchscale.records.filesystem import REAL
-from batchscale.records.tree.layout import WORKING_FOLDER
+from batchscale.records.run_paths import RunPaths
 from batchscale.runners.environment import default_workers, memory_limit
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
@@ -93,13 +94,13 @@ def run_plan(
         raise RunError(f"--keep-states is a number of gigabytes from 0. Found {settings.keep_states_gb:g}.")
     check_folder(root, plan)
     _allow_many_files()
-    if read_claim(root) is None:
+    if read_asked(root) is None:
         require_room(root, plan)
     held = StopFlag() if stop is None else contextlib.nullcontext(stop)
     with _locked(root), held as flag, _opened(root, plan, settings) as (runs, damaged):
-        if not is_claimed(root, plan):
+        if not is_asked_for(root, plan):
             mark_unfinished(root)
-        claim_folder(root, plan)
+        write_asked(root, plan)
         outcome = _drive(runs, plan, root, settings, _with_notice(show, damaged), flag)
         damaged += [run.problem for run in runs if run.problem is not None]
     if damaged and outcome.result is Result.FINISHED:
@@ -147,8 +148,8 @@ def _settle(runs: list[StudyRun]) -> None:
 
 
 def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSettings, flag: StopFlag) -> Runner:
-    working = root / WORKING_FOLDER
-    checkpoints = (working / "checkpoints").resolve()
+    paths = RunPaths(root)
+    checkpoints = paths.checkpoints.resolve()
     shelf_bytes = int(settings.keep_states_gb * 1e9 / len(plan.studies))
     setup = Setup(
         plan.experiment, settings.data_dir, checkpoints, settings.engine, shelf_bytes, settings.engine_options
@@ -156,7 +157,7 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
     if settings.runner == "inline" or all(run.done for run in runs):
         return InlineRunner(setup, lambda: flag.is_set)
     workers = settings.workers or default_workers()
-    return LocalRunner(setup, LocalSettings(workers, working / "logs", recycle_above_bytes=memory_limit(workers)))
+    return LocalRunner(setup, LocalSettings(workers, paths.logs, recycle_above_bytes=memory_limit(workers)))
 
 
 @contextlib.contextmanager
@@ -188,7 +189,7 @@ def _with_notice(show: Callable[[Snapshot], None], notices: list[str]) -> Callab
 @contextlib.contextmanager
 def _locked(root: Path) -> Iterator[None]:
     """Hold the lock of the folder; `batchscale status` may look at it for a moment, hence the tries."""
-    path = root / WORKING_FOLDER / LOCK_FILE
+    path = RunPaths(root).lock
     with storing("starting a run", root):
         make_folders(REAL, path.parent)
         handle = REAL.lock(path)

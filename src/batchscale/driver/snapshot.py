@@ -1,4 +1,4 @@
-"""How a run stands, as a value: shown live by the driver, stored beside the tree for `batchscale status`.
+"""How a run stands, as a value: shown live, stored beside the tree for `batchscale status`.
 
 Nothing here is needed to resume. Whether a run is alive is never stored: it is whether its lock is held.
 """
@@ -7,21 +7,12 @@ import dataclasses
 import fcntl
 import json
 import os
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from batchscale.records.model import Status
-from batchscale.records.own_facts import stored_edges, study_note
-from batchscale.records.tree.layout import WORKING_FOLDER
+from batchscale.records.run_paths import RunPaths
 
-if TYPE_CHECKING:
-    from batchscale.driver.driver import Driver
-    from batchscale.protocol.study_run import StudyRun
-
-STATUS_FILE = "status.json"
-LOCK_FILE = "run.lock"
 SILENT_AFTER_S = 30.0
 
 
@@ -90,78 +81,9 @@ class Snapshot:
         return TypeAdapter(cls).validate_python(data)
 
 
-def take_snapshot(driver: "Driver", elapsed_s: float) -> Snapshot:
-    """How a driver's run stands now."""
-    studies = tuple(_study_snapshot(run, driver) for run in driver.runs)
-    experiment = driver.runs[0].state.experiment
-    workers = max(1, len(driver.runner.workers))
-    left = [_seconds_left(run, driver) for run in driver.runs if not run.done]
-    known = [seconds for seconds in left if seconds is not None]
-    all_known = len(known) == len(left)
-    problems = [run.problem for run in driver.runs if run.problem is not None]
-    notices = [*driver.runner.notices, *problems]
-    return Snapshot(
-        workload=str(experiment.workload.name),
-        goal=str(experiment.goal),
-        source=experiment.source,
-        written_at=time.time(),
-        elapsed_s=elapsed_s,
-        workers=workers,
-        steps_per_s=sum(s.trial_steps for s in studies) / max(elapsed_s, 1e-9),
-        time_left_s=sum(known) / workers if all_known else None,
-        finished=all(run.done and run.problem is None for run in driver.runs),
-        paused=driver.paused,
-        failures={loss.value: count for loss, count in driver.failures.counts.items()},
-        given_up=driver.failures.given_up,
-        notice=notices[-1] if notices else None,
-        studies=studies,
-    )
-
-
-def _study_snapshot(run: "StudyRun", driver: "Driver") -> StudySnapshot:
-    state, pace = run.state, driver.dispatch.pace(run.batch_size)
-    statuses = [record.status for record in run.records.values()]
-    points = [point for search in state.searches for point in search.points]
-    reached = [point.reached_at for point in points if point.reached_at is not None]
-    known = sum(max(p.step, 0) for p in state.current.points)
-    return StudySnapshot(
-        batch_size=run.batch_size,
-        search=state.search,
-        done=run.done and run.problem is None,
-        wanted=state.study.trials,
-        complete=statuses.count(Status.COMPLETE),
-        infeasible=statuses.count(Status.INFEASIBLE),
-        incomplete=statuses.count(Status.INCOMPLETE),
-        running=state.num_busy,
-        reached=len(reached),
-        best_steps=min(reached, default=None),
-        front=max((p.step for p in points), default=0),
-        train_steps=state.study.train_steps,
-        share=1.0 if run.done else known / max(1, known + _steps_left(run)),
-        trial_steps=pace.trial_steps,
-        seconds=pace.seconds,
-        note=_study_note(run) if run.done else None,
-    )
-
-
-def _study_note(run: "StudyRun") -> str | None:
-    own = {"verdict": run.state.facts.verdict}
-    return study_note(", ".join(stored_edges(own) or []) or None, len(run.state.searches))
-
-
-def _steps_left(run: "StudyRun") -> int:
-    search = run.state.current
-    return sum(need.until - max(search.step_of(need.point), 0) for need in search.needs())
-
-
-def _seconds_left(run: "StudyRun", driver: "Driver") -> float | None:
-    step_s = driver.dispatch.pace(run.batch_size).step_s
-    return None if step_s is None else step_s * _steps_left(run)
-
-
 def write_snapshot(root: Path, snapshot: Snapshot) -> None:
     """Store the snapshot for other processes; not durable, and a disk that refuses is no reason to stop."""
-    path = root / WORKING_FOLDER / STATUS_FILE
+    path = RunPaths(root).status
     new = path.with_suffix(".writing")
     try:
         new.write_text(json.dumps(snapshot.to_json()))
@@ -180,7 +102,7 @@ def mark_unfinished(root: Path) -> None:
 def read_snapshot(root: Path) -> Snapshot | None:
     """The latest snapshot of the folder, or None if there is none."""
     try:
-        return Snapshot.from_json(json.loads((root / WORKING_FOLDER / STATUS_FILE).read_bytes()))
+        return Snapshot.from_json(json.loads(RunPaths(root).status.read_bytes()))
     except (OSError, ValueError):
         return None
 
@@ -188,7 +110,7 @@ def read_snapshot(root: Path) -> Snapshot | None:
 def is_running(root: Path) -> bool:
     """Whether a live process holds the folder's lock."""
     try:
-        handle = os.open(root / WORKING_FOLDER / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(RunPaths(root).lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:

@@ -16,11 +16,10 @@ from typing import Any
 from batchscale.errors import RunError, one_line
 from batchscale.records.durable import make_folders, replace_file, storing
 from batchscale.records.filesystem import REAL
-from batchscale.records.tree.layout import WORKING_FOLDER
+from batchscale.records.run_paths import RunPaths
 from batchscale.spec import Experiment, Plan, SearchSpace
 
 FORMAT_VERSION = 1
-EXPERIMENT_FILE = "experiment.json"
 MAX_SHOWN = 12
 
 _NUMBERS = ("trials", "finishers", "search.repeats")
@@ -88,17 +87,17 @@ def check_folder(root: Path, plan: Plan) -> None:
     there = next(path for path in (root, *root.absolute().parents) if os.path.lexists(path))
     if not there.is_dir():
         raise RunError(f"{root}: records are written to a folder. Found {there}, which is none; give another --out.")
-    found = read_claim(root)
+    found = read_asked(root)
     if found is not None:
         _check_continues(root, found, _describe(plan))
 
 
-def is_claimed(root: Path, plan: Plan) -> bool:
+def is_asked_for(root: Path, plan: Plan) -> bool:
     """Whether the folder was last asked for exactly this."""
-    return read_claim(root) == _describe(plan)
+    return read_asked(root) == _describe(plan)
 
 
-def claim_folder(root: Path, plan: Plan) -> None:
+def write_asked(root: Path, plan: Plan) -> None:
     """Check that the folder is this experiment's and write down what it is now asked for.
 
     Raises:
@@ -106,8 +105,8 @@ def claim_folder(root: Path, plan: Plan) -> None:
         StorageError: the folder cannot be written.
     """
     check_folder(root, plan)
-    path = root / WORKING_FOLDER / EXPERIMENT_FILE
-    if is_claimed(root, plan):
+    path = RunPaths(root).experiment
+    if is_asked_for(root, plan):
         return
     with storing("writing down the experiment", path):
         make_folders(REAL, path.parent)
@@ -115,12 +114,12 @@ def claim_folder(root: Path, plan: Plan) -> None:
         replace_file(REAL, path, path.parent, text.encode())
 
 
-def read_claim(root: Path) -> dict[str, Any] | None:
+def read_asked(root: Path) -> dict[str, Any] | None:
     """What the folder was last asked for; None if no experiment was run there, or what says so cannot be read.
 
     Its studies still know which experiment they belong to.
     """
-    path = root / WORKING_FOLDER / EXPERIMENT_FILE
+    path = RunPaths(root).experiment
     try:
         found = json.loads(path.read_bytes())
         there, steps = found["experiment"], found["train_steps"]

@@ -46,9 +46,9 @@ class Recorder:
         return self._writer.committed_trials()
 
     @property
-    def study(self) -> StudyRecord:
-        """The study as ``study.json`` has it now."""
-        return self._writer.record
+    def running(self) -> list[int]:
+        """The trials that have a journal."""
+        return self._store.journaled
 
     def read_known(self, retry: bool = False) -> dict[int, Knowledge]:
         """What is known of every trial that has a record or a journal; with ``retry`` INCOMPLETE ones may go on.
@@ -61,14 +61,16 @@ class Recorder:
                 f"{self._writer.folder}: trial {trial_id} is damaged: {reason} Move its folder out of the tree and run "
                 "again."
             )
-        found = {}
-        for trial_id, record in self.records.items():
-            found[trial_id] = self._recall(record)
-            if retry and record.status is Status.INCOMPLETE:
-                found[trial_id] = self._learn(self._store.rows(trial_id))
-        for trial_id in self._store.journaled:
-            found.setdefault(trial_id, Knowledge()).learn(self._store.rows(trial_id), None, self._goal)
-        return found
+        return {trial_id: self.know(trial_id, retry) for trial_id in (*self.records, *self.running)}
+
+    def know(self, trial_id: int, retry: bool = False) -> Knowledge:
+        """What is known of one trial that has a record or a journal."""
+        known, record = Knowledge(), self.records.get(trial_id)
+        if record is not None and not (retry and record.status is Status.INCOMPLETE):
+            known = self._recall(record)
+        if self._store.has_journal(trial_id) or known.recorded is None:
+            known.learn(self._store.rows(trial_id), None, self._goal)
+        return known
 
     def results(self) -> list[TrialResult]:
         """What the guards must know of the trials that came to their end, by id."""

@@ -61,7 +61,7 @@ def _require_study_file(paths: StudyPaths, study: Study) -> None:
 
 
 def _require_growth(record: StudyRecord, facts: StudyFacts, study: Study, experiment: Experiment, where: str) -> None:
-    """Refuse to ask for less than a study has: the folder's own claim, which says so first, may be lost."""
+    """Refuse to ask for less than a study has: what its folder was asked for, which is read first, may be lost."""
     own = record.extra.get(OWN_KEY, {})
     pairs = {
         "trials": (own.get("trials"), study.trials),

@@ -43,6 +43,10 @@ class TrialStore:
         """The trials that have a journal."""
         return sorted(self._journaled)
 
+    def has_journal(self, trial_id: int) -> bool:
+        """Whether a trial has a journal."""
+        return trial_id in self._journaled
+
     def add(self, trial_id: int, rows: Iterable[Row], timing: Mapping[str, float], seconds: float, host: str) -> None:
         """New measurements of a trial, growing steps, and where the time went."""
         waiting = self._waiting.setdefault(trial_id, _Waiting())

@@ -21,15 +21,16 @@ class InlineRunner(Runner):
     """Runs one job per call to `wait`, while the caller waits. Until it is closed, the process computes as a worker."""
 
     def __init__(self, setup: Setup, should_stop: Callable[[], bool] = lambda: False) -> None:
-        self._environment = ExitStack()
-        self._environment.enter_context(computing_like_a_worker())  # before the engine is loaded
         self._stop = threading.Event()
         self._events: list[Event] = []
-        self._host = EngineHost(
-            setup, WORKER_ID, lambda: self._stop.is_set() or should_stop(), tell=self._events.append
-        )
         self._jobs: deque[Job] = deque()
         self._closed = False
+        with ExitStack() as stack:
+            stack.enter_context(computing_like_a_worker())  # before the engine is loaded
+            self._host = EngineHost(
+                setup, WORKER_ID, lambda: self._stop.is_set() or should_stop(), tell=self._events.append
+            )
+            self._environment = stack.pop_all()
 
     @property
     def workers(self) -> tuple[WorkerInfo, ...]:

@@ -14,6 +14,7 @@ from batchscale.spec.experiment import Algorithm, StopRule
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
 Steps = Annotated[int, Field(ge=1, le=MAX_STEPS)]
+StopName = Annotated[StopRule, Field(strict=False), WithJsonSchema({"type": "string", "enum": list(StopRule)})]
 ExampleCount = Annotated[int, Field(ge=0, le=2**40)] | Literal["all"]
 Text = Annotated[str, Field(max_length=10_000)]
 SpaceTable = dict[str, dict[str, Any]]
@@ -158,7 +159,7 @@ class ExperimentTable(_Table):
     """Whole numbers, ranges (`"1..4096"`: powers of two; `"2..8192 by 4"`), `"full"` for all examples; or one range."""
     trials: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """The non-divergent trials of every search."""
-    stop: Literal["budget", "goal", "race"] = StopRule.RACE.value
+    stop: StopName = StopRule.RACE
     """When a trial ends: at its budget, at the goal, or as soon as it can no longer be among the first to reach it."""
     finishers: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """How many trials must have reached the goal before a race ends; at most `trials`. Five tell how sure it is."""

@@ -1,0 +1,128 @@
+"""A study of single trials: their metaparameters were chosen by hand, one at a time, with any seed and budget.
+
+The same recorder writes them; what makes it another study is that no search says which trial is which point.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from batchscale import __version__
+from batchscale.errors import RunError
+from batchscale.protocol.identity import FORMAT_VERSION
+from batchscale.protocol.knowledge import Knowledge
+from batchscale.protocol.needs import Ending
+from batchscale.protocol.recorder import EndedTrial, Recorder
+from batchscale.protocol.tasks import TrialProgress, TrialTask
+from batchscale.records.model import OWN_KEY, StudyRecord
+from batchscale.records.tree.open_study import open_study
+from batchscale.spec import ParameterConfig, ParameterType, SearchSpace, StopRule, Study
+
+
+class SingleStudy:
+    """The trial that is trained now, beside those that were trained here before.
+
+    ``known`` is what is known of it: nothing, or as far as it came when it is resumed.
+    """
+
+    def __init__(self, root: Path, study: Study, resume: bool) -> None:
+        self._study = study
+        self._writer = open_study(root, _to_record(study, None))
+        try:
+            self._require_single()
+            self._recorder = Recorder(self._writer, study.goal, evaluation_steps=None)
+            self.trial_id = self._find(resume)
+            self.known = self._recorder.know(self.trial_id) if resume else Knowledge()
+        except BaseException:
+            self._writer.close()
+            raise
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """Where the checkpoints of the study's trials are."""
+        return self._writer.working_folder / "checkpoints"
+
+    def add(self, progress: TrialProgress, seconds: float, hardware: str) -> None:
+        """Keep measurements that are new; they survive the death of the process."""
+        rows = [row for row in progress.rows if row[0] > self.known.step]
+        self._recorder.add(progress, rows, seconds, hardware)
+        self._recorder.write_journals()
+
+    def commit(self, ending: Ending, task: TrialTask) -> None:
+        """Record the trial, unless it is recorded to this end already."""
+        self._recorder.write_study(_to_record(self._study, self._writer.record))
+        if self.known.recorded != ending.step:
+            parameters = dict(task.parameters)
+            self._recorder.commit(EndedTrial(self.trial_id, ending, parameters, task.seed, search=1, point=0))
+
+    def require_same(self, task: TrialTask) -> None:
+        """Refuse to go on with a recorded trial that is another one."""
+        record = self._recorder.records.get(self.trial_id)
+        if record is None or self.known.recorded is None:
+            return
+        own = record.extra.get(OWN_KEY, {})
+        if dict(record.parameters) != dict(task.parameters) or own.get("seed") != task.seed:
+            raise RunError(
+                f"--resume goes on with trial {record.trial_id} of {self._writer.folder}, which has the metaparameters "
+                f"{dict(record.parameters)} and seed {own.get('seed')}. Found {dict(task.parameters)} and seed "
+                f"{task.seed}; give the same, or leave --resume out to train a new trial."
+            )
+
+    def __enter__(self) -> "SingleStudy":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._recorder.close()
+
+    def _require_single(self) -> None:
+        own = self._writer.record.extra.get(OWN_KEY, {})
+        if "searches" in own:
+            raise RunError(
+                f"{self._writer.folder}: a study belongs to one experiment. Found one of 'batchscale run', to which no "
+                "single trial can be added; give another --out."
+            )
+
+    def _find(self, resume: bool) -> int:
+        recorded, running = self._recorder.records, self._recorder.running
+        if not resume:
+            return max([0, *recorded, *running, *self._writer.damaged_trials]) + 1
+        if not recorded and not running:
+            raise RunError(f"--resume needs a trial to go on with. Found none in {self._writer.folder}.")
+        return max(running, default=0) or max(recorded)
+
+
+def extend_to(study: Study, step: int) -> Study:
+    """The study with a step budget of at least this: what was measured before is never cut off."""
+    if step <= study.train_steps:
+        return study
+    return replace(study, train_steps=step, evaluation_steps=(*study.evaluation_steps, step))
+
+
+def _to_record(study: Study, known: StudyRecord | None) -> StudyRecord:
+    """The ``study.json`` of a trial, and of those that were there before it."""
+    own: dict[str, Any] = {} if known is None else dict(known.extra.get(OWN_KEY, {}))
+    stops_early = study.stop is StopRule.GOAL
+    own |= {
+        "format_version": FORMAT_VERSION,
+        "code_version": __version__,
+        "stop": StopRule.GOAL.value if stops_early else own.get("stop", study.stop.value),
+        "seed": study.seed,
+    } | ({"goal": str(study.goal)} if stops_early else {})
+    return StudyRecord(
+        workload=study.workload,
+        batch_size=study.batch_size,
+        train_steps=study.train_steps if known is None else max(known.train_steps, study.train_steps),
+        early_stopping=True,  # a single trial may have any early stop, and trials of one study may differ in it
+        space=study.space if known is None else _merge(known.space, study.space),
+        extra={OWN_KEY: own},
+    )
+
+
+def _merge(known: SearchSpace, new: SearchSpace) -> SearchSpace:
+    """The space of a study that holds single trials: every value that one of them has."""
+    configs = {config.name: config for config in known}
+    for config in new:
+        points = configs[config.name].feasible_points if config.name in configs else ()
+        merged = tuple(sorted({*points, *config.feasible_points}))
+        configs[config.name] = ParameterConfig(config.name, ParameterType.DISCRETE, feasible_points=merged)
+    return SearchSpace(tuple(configs.values()))

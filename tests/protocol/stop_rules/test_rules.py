@@ -1,0 +1,44 @@
+"""The rules that are there, and what all of them promise."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from batchscale.protocol.knowledge import Knowledge
+from batchscale.protocol.needs import Need
+from batchscale.protocol.stop_rules import find_rule, list_rules
+from batchscale.spec import StopRule
+
+# a machine busy with other tests is slow at anything
+SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+STEPS = (0, 10, 20, 30, 40)
+goal_steps = st.lists(st.sampled_from((*STEPS, 2**62)), max_size=8)
+
+
+def test_an_experiment_file_may_name_every_rule_that_has_a_file():
+    assert sorted(StopRule) == list(list_rules())
+
+
+@pytest.mark.parametrize("name", list_rules())
+@SETTINGS
+@given(reached=goal_steps, more=goal_steps, finishers=st.integers(1, 4))
+def test_more_goal_steps_never_end_a_search_later(name, reached, more, finishers):
+    finish = find_rule(name).finish
+    assert finish([*reached, *more], STEPS[-1], finishers) <= finish(reached, STEPS[-1], finishers) <= STEPS[-1]
+
+
+@pytest.mark.parametrize("name", list_rules())
+@SETTINGS
+@given(known=st.lists(st.sampled_from((-1, *STEPS[:-1])), min_size=1, max_size=6), data=st.data())
+def test_whatever_is_trained_first_every_need_comes_up(name, known, data):
+    points = [Knowledge(step) for step in known]
+    rounds = 0
+    while needs := [Need(i, STEPS[-1]) for i, point in enumerate(points) if point.step < STEPS[-1]]:
+        busy = data.draw(st.sets(st.sampled_from(range(len(points))), max_size=len(points) - 1))
+        for need in list(find_rule(name).order(needs, points, STEPS, busy)):
+            assert need.point not in busy
+            assert points[need.point].step < need.until <= STEPS[-1]
+            assert need.until in STEPS
+            points[need.point].step = need.until
+        rounds += 1
+        assert rounds < 1000
