@@ -32,13 +32,13 @@ def test_distances_are_shares_of_the_unit_range_and_discrete_has_no_edge():
 
 
 def test_a_trial_within_the_margin_is_at_the_edge_and_one_outside_it_is_not():
-    assert [(e.parameter, e.side) for e in find_edges(SPACE, at(0.049, 0.5))] == [("learning_rate", Side.LOW)]
-    assert find_edges(SPACE, at(0.051, 0.5)) == []
-    assert [(e.parameter, e.side) for e in find_edges(SPACE, at(0.5, 0.99), margin=0.02)] == [("momentum", Side.HIGH)]
+    assert [(e.parameter, e.side) for e in find_edges([SPACE], at(0.049, 0.5))] == [("learning_rate", Side.LOW)]
+    assert find_edges([SPACE], at(0.051, 0.5)) == ()
+    assert [(e.parameter, e.side) for e in find_edges([SPACE], at(0.5, 0.99), margin=0.02)] == [("momentum", Side.HIGH)]
 
 
 def test_an_end_is_as_far_as_the_space_that_reaches_furthest_has_it():
-    moved = propose_space(SPACE, find_edges(SPACE, at(0.99, 0.5)))  # the learning rate's range moves up by a half
+    moved = propose_space(SPACE, find_edges([SPACE], at(0.99, 0.5)))  # the learning rate's range moves up by a half
     found = {(edge.parameter, edge.side): edge.distance for edge in joint_distances([SPACE, moved], at(0.99, 0.5))}
     assert found == pytest.approx(
         {
@@ -53,32 +53,32 @@ def test_an_end_is_as_far_as_the_space_that_reaches_furthest_has_it():
 
 def test_a_range_that_ends_where_the_metaparameter_ends_has_no_edge_there():
     space = SearchSpace((ParameterConfig("momentum", ParameterType.DOUBLE, 0, 0.99, Scale.REVERSE_LOG),))
-    assert find_edges(space, {"momentum": 0.0}) == []
+    assert find_edges([space], {"momentum": 0.0}) == ()
     assert edge_distances(space, {"momentum": 0.0})[0].natural
 
 
 def test_a_log_range_moves_outwards_by_half_its_width():
-    moved = propose_space(SPACE, find_edges(SPACE, at(0.99, 0.5)))["learning_rate"]
+    moved = propose_space(SPACE, find_edges([SPACE], at(0.99, 0.5)))["learning_rate"]
     assert (moved.min_value, moved.max_value) == pytest.approx((0.1, 1000))
 
 
 def test_a_reverse_log_range_moves_towards_one_and_never_reaches_it():
     space = SPACE
     for _ in range(20):
-        space = propose_space(space, find_edges(space, at(0.5, 0.5) | {"momentum": space["momentum"].max_value}))
+        space = propose_space(space, find_edges([space], at(0.5, 0.5) | {"momentum": space["momentum"].max_value}))
     assert 0.9999 < space["momentum"].max_value < 1
 
 
 def test_a_moved_range_is_cut_at_the_natural_bound():
     space = SearchSpace((ParameterConfig("momentum", ParameterType.DOUBLE, 0.2, 0.9),))
-    moved = propose_space(space, find_edges(space, {"momentum": 0.2}))["momentum"]
+    moved = propose_space(space, find_edges([space], {"momentum": 0.2}))["momentum"]
     assert (moved.min_value, moved.max_value) == pytest.approx((0.0, 0.55))
 
 
 def test_an_integer_range_stays_whole():
     steps = ParameterConfig("learning_rate_decay_steps", ParameterType.INTEGER, 100, 201)
     space = SearchSpace((steps,))
-    moved = propose_space(space, find_edges(space, {"learning_rate_decay_steps": 201}))["learning_rate_decay_steps"]
+    moved = propose_space(space, find_edges([space], {"learning_rate_decay_steps": 201}))["learning_rate_decay_steps"]
     assert moved.min_value.is_integer() and moved.max_value.is_integer()
     assert moved.max_value > 201
 
@@ -92,7 +92,7 @@ def test_however_often_it_moves_a_range_stays_within_its_natural_bounds_and_not_
     space = SearchSpace((config,))
     for _ in range(times):
         values = {config.name: to_value(space[config.name], unit)}
-        space = propose_space(space, find_edges(space, values))
+        space = propose_space(space, find_edges([space], values))
     moved = space[config.name]
     bounds = natural_bounds(config.name)
     assert bounds.contains(moved.min_value) and bounds.contains(moved.max_value)
@@ -101,6 +101,6 @@ def test_however_often_it_moves_a_range_stays_within_its_natural_bounds_and_not_
 
 def test_the_winner_of_the_old_space_lies_inside_the_new_one():
     values = at(0.98, 0.03)
-    moved = propose_space(SPACE, find_edges(SPACE, values))
+    moved = propose_space(SPACE, find_edges([SPACE], values))
     for name in ("learning_rate", "momentum"):
         assert 0.3 < to_unit(moved[name], values[name]) < 0.7

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from batchscale.search import Edge, joint_distances, propose_space, shift_space, to_unit
+from batchscale.search import Edge, find_edges, propose_space, shift_space, to_unit
 from batchscale.spec import ParameterType, SearchSpace
 
 BEST_SHARE = 0.1
@@ -42,16 +42,11 @@ def judge(results: Sequence[TrialResult], spaces: Sequence[SearchSpace], margin:
     if not reached:
         return Judgement("no trial reached the goal", next_space=centre_space(spaces[-1], results))
     winner = min(reached, key=lambda result: (result.reached_at or 0, result.trial_id))
-    edges = uncovered_edges(spaces, winner.parameters, margin)
+    edges = find_edges(spaces, winner.parameters, margin)
     if not edges:
         return Judgement(None)
     where = ", ".join(f"{edge.parameter} ({edge.side})" for edge in edges)
     return Judgement(f"the best trial lies at the edge of {where}", edges, propose_space(spaces[-1], edges))
-
-
-def uncovered_edges(spaces: Sequence[SearchSpace], values: Mapping[str, float], margin: float) -> tuple[Edge, ...]:
-    """The ends that a trial lies at, without those that another search reached beyond."""
-    return tuple(edge for edge in joint_distances(spaces, values) if edge.distance < margin and not edge.natural)
 
 
 def centre_space(space: SearchSpace, results: Sequence[TrialResult]) -> SearchSpace:

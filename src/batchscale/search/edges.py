@@ -70,9 +70,15 @@ def joint_distances(spaces: Iterable[SearchSpace], values: Mapping[str, float]) 
     return sorted(ends.values(), key=lambda edge: edge.distance)
 
 
-def find_edges(space: SearchSpace, values: Mapping[str, float], margin: float = DEFAULT_MARGIN) -> list[Edge]:
-    """The ends that a trial lies at: nearer than ``margin``, and with something beyond them."""
-    return [edge for edge in edge_distances(space, values) if edge.distance < margin and not edge.natural]
+def find_edges(
+    spaces: Iterable[SearchSpace], values: Mapping[str, float], margin: float = DEFAULT_MARGIN
+) -> tuple[Edge, ...]:
+    """The ends that a trial lies at, when these spaces were searched: what "at edge" means, wherever it is said.
+
+    It lies at an end that is nearer than ``margin``, that no search of the study reached beyond, and that has something
+    beyond it.
+    """
+    return tuple(edge for edge in joint_distances(spaces, values) if edge.distance < margin and not edge.natural)
 
 
 def propose_space(space: SearchSpace, edges: Iterable[Edge]) -> SearchSpace:

@@ -8,11 +8,13 @@ from pathlib import Path
 from batchscale import __version__
 from batchscale.errors import RunError
 from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
-from batchscale.records.model import OWN_KEY, Status, StudyRecord, TrialRecord
+from batchscale.records.facts import StudyFacts, Timing, TrialFacts
+from batchscale.records.model import Status, StudyRecord, TrialRecord
 from batchscale.records.tree.measurements import Measurement
 from batchscale.records.tree.open_study import open_study
 from batchscale.records.tree.writer import StudyWriter
 from batchscale.spec import EvaluationPlan, Goal, ParameterConfig, ParameterType, SearchSpace, StopRule, Study
+from batchscale.training.hardware import describe_hardware
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine
 from batchscale.workloads.workload import Workload
@@ -115,6 +117,7 @@ def _as_study(workload: Workload, trial: SingleTrial) -> Study:
         goal=goal,
         stop=StopRule.GOAL if trial.early_stop else StopRule.BUDGET,
         seed=trial.seed,
+        num_train_examples=workload.dataset.num_train_examples,
     )
 
 
@@ -154,7 +157,13 @@ class TrialLog:
         self._writer.update(
             self._record(_merge(known.space, self._study.space), max(known.train_steps, self._study.train_steps))
         )
-        own = {"seed": self._trial.seed, "search": 1, "stop_reason": outcome.stop_reason}
+        facts = TrialFacts(
+            seed=self._trial.seed,
+            search=1,
+            stop_reason=outcome.stop_reason,
+            timing=Timing.of(outcome.timing),
+            hardware=describe_hardware(),
+        )
         status = Status.INFEASIBLE if outcome.stop_reason == "diverged" else Status.COMPLETE
         self._writer.commit(
             TrialRecord(
@@ -162,7 +171,7 @@ class TrialLog:
                 status,
                 outcome.steps,
                 dict(self._trial.parameters),
-                {OWN_KEY: {**own, "timing": dict(outcome.timing)}},
+                facts,
             )
         )
 
@@ -181,11 +190,11 @@ class TrialLog:
         return trial_id, table.steps[-1] if table and len(table.steps) else -1
 
     def _require_same(self, record: TrialRecord) -> None:
-        own = record.extra.get(OWN_KEY, {})
-        if dict(record.parameters) != dict(self._trial.parameters) or own.get("seed") != self._trial.seed:
+        seed = record.facts.seed if record.facts is not None else None
+        if dict(record.parameters) != dict(self._trial.parameters) or seed != self._trial.seed:
             raise RunError(
                 f"--resume goes on with trial {record.trial_id} of {self._writer.folder}, which has the metaparameters "
-                f"{dict(record.parameters)} and seed {own.get('seed')}. Found {dict(self._trial.parameters)} and seed "
+                f"{dict(record.parameters)} and seed {seed}. Found {dict(self._trial.parameters)} and seed "
                 f"{self._trial.seed}; give the same, or leave --resume out to train a new trial."
             )
 
@@ -196,7 +205,9 @@ class TrialLog:
             train_steps=train_steps,
             early_stopping=True,  # a single trial may have any early stop, and trials of one study may differ in it
             space=space,
-            extra={OWN_KEY: {"format_version": 1, "code_version": __version__, "stop": "goal"}},
+            facts=StudyFacts(
+                code_version=__version__, stop_rule="goal", num_train_examples=self._study.num_train_examples
+            ),
         )
 
 
