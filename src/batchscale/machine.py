@@ -53,8 +53,12 @@ def count_oom_kills() -> int:
 
 
 def name_processor() -> str:
-    """A short name of the processor."""
-    return platform.processor() or platform.machine()
+    """The processor's own name ("AMD EPYC 7B13"), or its kind where the system does not tell ("x86_64")."""
+    try:
+        names = re.findall(r"^model name\s*:\s*(.+)$", CPU_INFO.read_text(errors="replace"), re.MULTILINE)
+    except OSError:
+        names = []
+    return " ".join((names[0] if names else platform.processor() or platform.machine()).split())
 
 
 def name_host() -> str:

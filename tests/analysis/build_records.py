@@ -6,6 +6,8 @@ import math
 
 import polars as pl
 
+from batchscale.records.facts import StudyFacts
+from batchscale.records.facts.columns import study_facts_row
 from batchscale.records.frames import STUDY_SCHEMA, TRIAL_SCHEMA, Records
 from batchscale.spec import WorkloadName
 
@@ -48,11 +50,11 @@ def make_records(workloads, kind=pl.Float64):
         rows = []
         for one in members:
             place = key | {"batch_size": one["batch_size"]}
-            extra = json.dumps({} if one["own"] is None else {"batchscale": one["own"]})
+            own = None if one["own"] is None else study_facts_row(StudyFacts.from_json(one["own"], "study.json"))
             facts = {k: one[k] for k in ("train_steps", "early_stopping")}
-            studies.append(place | facts | {"parameter_configs": json.dumps(one["space"]), "extra": extra})
+            studies.append(place | facts | {"parameter_configs": json.dumps(one["space"]), "facts": own, "extra": "{}"})
             for t in one["trials"]:
-                head = {k: t[k] for k in ("trial_id", "status", "steps")} | {"extra": "{}"}
+                head = {k: t[k] for k in ("trial_id", "status", "steps")} | {"facts": None, "extra": "{}"}
                 trials.append(place | head | {p: t["parameters"].get(p) for p in parameters})
                 rows += [
                     {"batch_size": one["batch_size"], "trial_id": t["trial_id"], "step": step} | values

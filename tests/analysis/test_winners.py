@@ -35,22 +35,19 @@ def test_an_end_that_another_search_went_beyond_is_no_edge(second):
     assert (row["at_edge"], row["edge"]) == (True, "learning_rate high")
 
 
-def test_the_verdict_of_the_run_decides_for_the_goal_it_was_run_for():
-    at_edge = [{"parameter": "learning_rate", "side": "low"}, {"parameter": "momentum", "side": "high"}]
-    own = {"goal": str(GOAL), "verdict": {"goal_reached": True, "at_edge": at_edge, "short": False}}
-    row = flags(0.1, own=own)
-    assert (row["at_edge"], row["edge"]) == (True, "learning_rate low, momentum high")
-    assert flags(9.0, own=own | {"verdict": {"at_edge": []}})["at_edge"] is False
+@pytest.mark.parametrize("goal", [str(GOAL), "val/error < 0.2", None])
+def test_at_edge_means_the_same_for_every_goal(goal):
+    """What the run found for its own goal is not asked: the winner at hand is judged, as the run judged its own."""
+    stored = [{"parameter": "learning_rate", "side": "low"}]
+    own = {"format_version": 2, "finding": {"goal_reached": True, "at_edge": stored}} | ({"goal": goal} if goal else {})
+    assert flags(0.1, own=own)["at_edge"] is False
+    assert flags(9.0, own=own)["edge"] == "learning_rate high"
 
 
-@pytest.mark.parametrize("own", [{"goal": "val/error < 0.2"}, {}])
-def test_the_verdict_for_another_goal_is_not_taken(own):
-    verdict = {"verdict": {"at_edge": [{"parameter": "learning_rate", "side": "low"}]}}
-    assert flags(0.1, own=own | verdict)["at_edge"] is False
-
-
-def test_a_study_that_was_not_judged_yet_is_computed():
-    assert flags(9.0, own={"goal": str(GOAL), "verdict": {}})["at_edge"] is True
+def test_the_margin_is_that_of_the_run():
+    # 9 lies 1.1 % of the range below its top
+    assert flags(9.0, own={"format_version": 2, "edge_margin": 0.01})["at_edge"] is False
+    assert flags(9.0, own={"format_version": 2, "edge_margin": 0.02})["at_edge"] is True
 
 
 def test_a_study_without_a_winner_has_no_flag():

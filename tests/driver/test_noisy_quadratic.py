@@ -94,7 +94,7 @@ def test_every_study_has_its_trials_and_says_how_they_ended(tree):
         assert {t["own"]["stop_reason"] for t in trials} <= {"goal", "raced", "diverged"}
         study = json.loads((tree / f"noisy_quadratic/quadratic/sgd/{batch_size}/study.json").read_text())
         assert study["early_stopping"] is True
-        assert study["batchscale"]["verdict"]["goal_reached"] is True
+        assert study["batchscale"]["finding"]["goal_reached"] is True
 
 
 def test_the_tree_passes_its_own_check(tree):

@@ -89,9 +89,9 @@ def test_study_files_say_how_the_study_was_run(tmp_path):
     assert study["early_stopping"] is True
     own = study["batchscale"]
     assert own["goal"] == "val/error < 0.2"
-    assert own["stop"] == "race"
-    assert [search["first_trial_id"] for search in own["searches"]] == [1]
-    assert own["verdict"]["goal_reached"] is True
+    assert own["stop_rule"] == "race"
+    assert [search["ranges"] for search in own["searches"]] == [[[1, 0]]]
+    assert own["finding"]["goal_reached"] is True
     reasons = {t["own"]["stop_reason"] for t in read_values(tmp_path).values()}
     assert reasons == {"goal", "raced"}
 
@@ -196,9 +196,9 @@ def test_what_was_said_of_a_study_is_taken_back_while_more_of_it_is_trained(tmp_
         plan,
         tmp_path,
         RunSettings("inline", engine=FAKE_ENGINE),
-        show=lambda s: verdicts.append((s.finished, read_studies(tmp_path)[8]["batchscale"]["verdict"])),
+        show=lambda s: verdicts.append((s.finished, read_studies(tmp_path)[8]["batchscale"].get("finding"))),
     )
-    assert verdicts[0] == (False, {})
+    assert verdicts[0] == (False, None)
     assert verdicts[-1][0]
     assert verdicts[-1][1]["goal_reached"] is True
 
@@ -240,7 +240,7 @@ def test_a_best_trial_at_the_edge_is_searched_again_in_a_moved_space(tmp_path):
     by_search = {n: [t for t in trials.values() if t["own"]["search"] == n] for n in range(1, len(searches) + 1)}
     for number, found in by_search.items():
         assert sum(t["status"] == "COMPLETE" for t in found) == 6
-        assert min(t["trial_id"] for t in found) == searches[number - 1]["first_trial_id"]
+        assert min(t["trial_id"] for t in found) == searches[number - 1]["ranges"][0][0]
 
 
 def test_a_goal_that_nobody_reached_is_searched_again_around_the_best(tmp_path):
@@ -249,13 +249,13 @@ def test_a_goal_that_nobody_reached_is_searched_again_around_the_best(tmp_path):
     searches = study["batchscale"]["searches"]
     assert searches[1]["reason"] == "no trial reached the goal"
     assert searches[1]["space"]["learning_rate"]["max_value"] > 0.01
-    assert study["batchscale"]["verdict"]["goal_reached"] is True
+    assert study["batchscale"]["finding"]["goal_reached"] is True
 
 
 def test_what_is_still_at_an_edge_is_flagged(tmp_path):
     search = SearchPlan(repeats=0, edge_margin=0.3)
     run_fake(tmp_path, space=fake_space(0.001, 0.05), batch_sizes=BatchSizes((1,)), search=search)
-    verdict = read_studies(tmp_path)[1]["batchscale"]["verdict"]
+    verdict = read_studies(tmp_path)[1]["batchscale"]["finding"]
     assert verdict["at_edge"] == [{"parameter": "learning_rate", "side": "high"}]
     records = read_tree(tmp_path)
     row = analyze(records, records.workloads[0], fake_experiment().goal).curve.row(0, named=True)
@@ -285,7 +285,7 @@ def test_all_divergent_has_a_clear_end(tmp_path):
     )
     assert outcome.result is Result.FINISHED
     assert [t["status"] for t in read_values(tmp_path).values()] == ["INFEASIBLE"] * 9
-    assert read_studies(tmp_path)[1]["batchscale"]["verdict"] == {"goal_reached": False, "at_edge": [], "short": True}
+    assert read_studies(tmp_path)[1]["batchscale"]["finding"] == {"goal_reached": False, "at_edge": [], "short": True}
 
 
 # --- failures -------------------------------------------------------------------------------------------------
@@ -461,7 +461,7 @@ def test_a_space_without_ranges_is_not_searched_again(tmp_path):
     fixed = SearchPlan(repeats=2, fixed={"learning_rate": 0.001})
     run_fake(tmp_path, batch_sizes=BatchSizes((1,)), search=fixed)
     own = read_studies(tmp_path)[1]["batchscale"]
-    assert (own["verdict"]["goal_reached"], len(own["searches"])) == (False, 1)
+    assert (own["finding"]["goal_reached"], len(own["searches"])) == (False, 1)
 
 
 @pytest.mark.parametrize(
@@ -482,9 +482,9 @@ def test_the_seconds_of_a_trial_that_trains_longer_add_up(tmp_path):
     slow = fake_space(0.001, 0.015)
     run_fake(tmp_path, space=slow, batch_sizes=BatchSizes((1,)), options={"sleep_s": 0.005})
     path = tmp_path / "fake" / "model" / "sgd" / "1" / "1" / "metadata.json"
-    before = json.loads(path.read_text())["batchscale"]["timing"]["seconds"]
+    before = json.loads(path.read_text())["batchscale"]["timing"]["total_s"]
     run_fake(tmp_path, space=slow, batch_sizes=BatchSizes((1,)), budget=Budget(600, Unit.STEPS))
-    assert json.loads(path.read_text())["batchscale"]["timing"]["seconds"] > before > 0.1
+    assert json.loads(path.read_text())["batchscale"]["timing"]["total_s"] > before > 0.1
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs():
@@ -565,7 +565,7 @@ def read_trial_steps(root: Path) -> dict[tuple[int, int], int]:
     return {(int(p.parent.parent.name), int(p.parent.name)): json.loads(p.read_text())["steps"] for p in files}
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", "missing", "budgets", "searches", "verdict", "best"])
+@pytest.mark.parametrize("damage", ["", "{", "[]", "missing", "budgets", "searches", "finding", "best"])
 def test_a_damaged_study_waits_untouched_while_the_others_run(tmp_path, damage):
     run_fake(tmp_path, trials=3)
     study = tmp_path / "fake" / "model" / "sgd" / "8"
@@ -573,8 +573,8 @@ def test_a_damaged_study_waits_untouched_while_the_others_run(tmp_path, damage):
     data = json.loads(path.read_text())
     if damage == "missing":
         path.unlink()
-    elif damage in ("budgets", "searches", "verdict", "best"):
-        data["batchscale"][damage] = {"budgets": ["x"], "searches": [], "verdict": 3, "best": "x"}[damage]
+    elif damage in ("budgets", "searches", "finding", "best"):
+        data["batchscale"][damage] = {"budgets": ["x"], "searches": [], "finding": 3, "best": "x"}[damage]
         path.write_text(json.dumps(data))
     else:
         path.write_text(damage)

@@ -73,8 +73,8 @@ def read_values(root: Path) -> dict[tuple[str, int], dict[str, object]]:
             continue
         metadata = json.loads(path.read_text())
         own = metadata.pop("batchscale")
-        own.pop("timing")
-        own.pop("hardware")
+        own.pop("timing", None)
+        own.pop("hardware", None)
         rows = (path.parent / "measurements.csv").read_text()
         study = str(path.parent.parent.relative_to(root))
         trials[study, int(path.parent.name)] = {**metadata, "own": own, "rows": rows}

@@ -5,6 +5,7 @@ from math import nan
 
 from made_records import METRIC, SPACE, WORKLOAD, MadeStudy, MadeTrial, make_records, simulated
 
+from batchscale.records.facts import Hardware, StudyFacts, TrialFacts
 from batchscale.records.frames import Records
 from batchscale.spec import WorkloadName
 
@@ -47,8 +48,8 @@ def _thousand_trials() -> Records:
 
 
 def _hostile_names() -> Records:
-    extra = {"batchscale": {"goal": f"{METRIC} < 0.1", "seed": HOSTILE, "code_version": HOSTILE, "stop": HOSTILE}}
-    own = {"batchscale": {"hardware": HOSTILE, "stop_reason": HOSTILE, "timing": HOSTILE}}
+    study = StudyFacts(goal=f"{METRIC} < 0.1", spec_hash=HOSTILE, code_version=HOSTILE, stop_rule=HOSTILE)
+    trial = TrialFacts(hardware=Hardware(HOSTILE), stop_reason=HOSTILE)
     space = {HOSTILE: SPACE["learning_rate"], "learning_rate": SPACE["learning_rate"]}
     studies = []
     for size in (1, 8, 64):
@@ -56,11 +57,11 @@ def _hostile_names() -> Records:
             MadeTrial(
                 {HOSTILE: rate, "learning_rate": rate, "momentum": 0.9},
                 [(0, {METRIC: 0.9, HOSTILE: 0.1}), (100 // size + 10, {METRIC: rate / 4, HOSTILE: 0.1})],
-                extra=own,
+                facts=trial,
             )
             for rate in (0.1, 0.2, 0.3)
         ]
-        studies.append(MadeStudy(size, trials, space=space, extra=extra))
+        studies.append(MadeStudy(size, trials, space=space, facts=study))
     return make_records(studies)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from batchscale.records.facts import Hardware, StudyFacts, TrialFacts
+from batchscale.records.facts.columns import study_facts_row, trial_facts_row
 from batchscale.records.frames import STUDY_SCHEMA, TRIAL_SCHEMA, Records
 from batchscale.spec import Goal, WorkloadName
 
@@ -28,7 +30,7 @@ class MadeTrial:
     parameters: Mapping[str, float]
     rows: Sequence[tuple[int, Mapping[str, float]]]
     status: str = "COMPLETE"
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    facts: TrialFacts | None = None
 
 
 @dataclass
@@ -40,7 +42,7 @@ class MadeStudy:
     workload: WorkloadName = WORKLOAD
     space: Mapping[str, Any] = field(default_factory=lambda: SPACE)
     train_steps: int = 1000
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    facts: StudyFacts | None = None
 
 
 def make_records(studies: Sequence[MadeStudy]) -> Records:
@@ -51,12 +53,12 @@ def make_records(studies: Sequence[MadeStudy]) -> Records:
     rows: dict[WorkloadName, list[tuple[Any, ...]]] = {}
     for study in studies:
         key = (study.workload.dataset, study.workload.model, study.workload.optimizer, study.batch_size)
-        study_rows.append((*key, study.train_steps, False, json.dumps(study.space), json.dumps(study.extra)))
+        study_rows.append((*key, study.train_steps, False, json.dumps(study.space), study_facts_row(study.facts), "{}"))
         own = rows.setdefault(study.workload, [])
         for trial_id, trial in enumerate(study.trials, start=1):
             last = trial.rows[-1][0] if trial.rows else 0
             values = [trial.parameters.get(name) for name in names]
-            trial_rows.append((*key, trial_id, trial.status, last, json.dumps(trial.extra), *values))
+            trial_rows.append((*key, trial_id, trial.status, last, trial_facts_row(trial.facts), "{}", *values))
             own += [(study.batch_size, trial_id, step, *(v.get(m) for m in metrics)) for step, v in trial.rows]
     schema = {"batch_size": pl.Int64, "trial_id": pl.Int64, "step": pl.Int64, **dict.fromkeys(metrics, pl.Float64)}
     frames = {name: pl.DataFrame(found, schema=schema, orient="row") for name, found in rows.items()}
@@ -98,9 +100,9 @@ def simulated(
                     {"learning_rate": rate, "momentum": momentum, "label_smoothing": [0.0, 0.1][index % 2]},
                     rows[:3] if diverged else rows,
                     "INFEASIBLE" if diverged else "COMPLETE",
-                    {"batchscale": {"seed": index, "search": 1, "stop_reason": "budget", "hardware": "x86_64"}},
+                    TrialFacts(seed=index, search=1, stop_reason="budget", hardware=Hardware("x86_64")),
                 )
             )
-        own = {"goal": str(GOAL), "seed": 7, "stop": "budget", "code_version": "0.1.0"}
-        studies.append(MadeStudy(size, made, workload, train_steps=budget, extra={"batchscale": own}))
+        facts = StudyFacts(goal=str(GOAL), seed=7, stop_rule="budget", code_version="0.1.0")
+        studies.append(MadeStudy(size, made, workload, train_steps=budget, facts=facts))
     return make_records(studies)

@@ -11,7 +11,10 @@ from batchscale.figures.kind import FigureRequest
 from batchscale.figures.kinds import find_kind, kind_names
 from batchscale.figures.paper import PAPER_FIGURES
 from batchscale.figures.theme import LIGHT
+from batchscale.records.facts import EdgeEnd, Finding, StudyFacts
+from batchscale.records.facts.columns import FACTS, study_facts_row
 from batchscale.records.frames import Records
+from batchscale.search import Side
 from batchscale.spec import Budget, Unit
 
 SIZE = 64
@@ -20,10 +23,11 @@ WORDS = "best trial at an edge"
 
 def left_at_edge(records: Records, *parameters: str) -> Records:
     """The records as if their run had ended with the best trial of one study at the upper ends of these."""
-    edges = [{"parameter": name, "side": "high"} for name in parameters]
-    own = json.dumps({"batchscale": {"goal": str(GOAL), "verdict": {"at_edge": edges, "goal_reached": True}}})
-    here = pl.col("batch_size") == SIZE
-    studies = records.studies.with_columns(pl.when(here).then(pl.lit(own)).otherwise("extra").alias("extra"))
+    ends = tuple(EdgeEnd(name, Side.HIGH) for name in parameters)
+    row = study_facts_row(StudyFacts(goal=str(GOAL), finding=Finding(True, ends)))
+    sizes, found = records.studies["batch_size"], records.studies[FACTS]
+    facts = [row if size == SIZE else one for size, one in zip(sizes, found, strict=True)]
+    studies = records.studies.with_columns(pl.Series(FACTS, facts, dtype=found.dtype))
     return Records(studies, records.trials, records.sources)
 
 

@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 
 from batchscale.records import Measurement, Status, StudyRecord, TrialRecord
+from batchscale.records.facts import StudyFacts, TrialFacts
 from batchscale.records.filesystem import Entry, FileSystem, FileTooLargeError, NotAFileError
 from batchscale.spec import SearchSpace, WorkloadName
 
@@ -16,11 +17,11 @@ WORKLOAD = WorkloadName("groups/tiny", "net", "sgd")
 
 
 def make_study(batch_size=8, train_steps=20, workload=WORKLOAD, **own):
-    return StudyRecord(workload, batch_size, train_steps, False, SPACE, {"batchscale": {"format_version": 1, **own}})
+    return StudyRecord(workload, batch_size, train_steps, False, SPACE, StudyFacts(**own))
 
 
 def make_trial(trial_id=1, steps=20, status=Status.COMPLETE, rate=0.1):
-    return TrialRecord(trial_id, status, steps, {"learning_rate": rate}, {"batchscale": {"seed": trial_id}})
+    return TrialRecord(trial_id, status, steps, {"learning_rate": rate}, TrialFacts(seed=trial_id))
 
 
 def make_rows(trial_id, steps):

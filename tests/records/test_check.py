@@ -11,16 +11,18 @@ from records_fakes import MemoryFileSystem, make_rows, make_study, make_trial
 from batchscale.errors import RecordsError
 from batchscale.records import Status, check_tree, open_study, read_tree
 from batchscale.records.check.texts import check_study_text, check_trial_text
-from batchscale.records.model import OWN_KEY, STUDY_KEYS
+from batchscale.records.facts import OWN_KEY
+from batchscale.records.model import STUDY_KEYS
 from batchscale.records.rules import RULES
 
 
 @pytest.fixture
 def study(tmp_path):
-    """The folder of a sound study of three trials."""
+    """The folder of a sound study of three trials, without the checksums of their measurements."""
     with open_study(tmp_path, make_study()) as writer:
         for trial_id in (1, 2, 3):
             writer.commit(make_trial(trial_id), make_rows(trial_id, [0, 10, 20]))
+            edit(writer.folder / str(trial_id) / "metadata.json", batchscale={"seed": trial_id})
         return writer.folder
 
 
@@ -266,7 +268,12 @@ def test_a_duplicated_file_keeps_the_first_copy_of_its_rows():
     wanted = read_tree(root, pytest.fail, fs).measurements.collect()
     fs.data[key] += fs.data[key]
     assert read_tree(root, lambda _: None, fs).measurements.collect().equals(wanted)
-    assert {v.rule for v in check_tree(root, fs)} == {"bad-step", "non-numeric", "duplicate-step"}
+    assert {v.rule for v in check_tree(root, fs)} == {
+        "bad-step",
+        "non-numeric",
+        "duplicate-step",
+        "changed-measurements",
+    }
 
 
 def test_random_damage_never_raises_anything_but_our_own_error():

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from batchscale.errors import RecordsError
 from batchscale.records.model import parse_study, parse_trial
 from batchscale.records.tree.bulk import read_measurement_files
-from batchscale.records.tree.journal import decode_journal, encode_line
-from batchscale.records.tree.layout import split_record_path
+from batchscale.records.tree.journal import JournalText, decode_journal, encode_line
 from batchscale.records.tree.measurements import format_number, parse_measurements
 from batchscale.spec import WorkloadName
 
@@ -81,22 +80,28 @@ def test_arbitrary_bytes_are_parsed_or_refused(data):
             parse()
 
 
-@given(st.text(max_size=40))
-def test_arbitrary_paths_name_a_record_or_nothing(text):
-    for path in (text, f"{text}/m/o/8/1/metadata.json", f"d/m/o/{text}/study.json"):
-        named = split_record_path(path)
-        assert named is None or str(named.workload) in path
-
-
+@pytest.mark.parametrize("owner", [None, "d/m/o/8/1 abc"])
 @given(st.lists(st.integers(0, 99), unique=True, max_size=5).map(sorted), st.data())
-def test_a_journal_with_any_one_byte_changed_keeps_only_what_is_before_it(steps, data):
-    lines = [encode_line("step,val/e"), *(encode_line(f"{step},0.5") for step in steps)]
-    text = b"".join(lines)
+def test_a_journal_with_any_one_byte_changed_keeps_only_what_is_before_it(owner, steps, data):
+    lines = ("step,val/e", *(f"{step},0.5" for step in steps))
+    old = b"".join(map(encode_line, lines))
+    text = old if owner is None else JournalText(lines, tuple(steps), 0).encode(owner)
+    first = text.index(b"\n") + 1 if owner else 0
+    assert decode_journal(text).owner == owner
     at = data.draw(st.integers(0, len(text) - 1))
     new = data.draw(st.integers(0, 255).filter(lambda byte: byte != text[at]))
     kept = decode_journal(text[:at] + bytes([new]) + text[at + 1 :])
-    num_before = text.count(b"\n", 0, at)
+    num_before = text.count(b"\n", first, at) if at >= first else 0
     assert list(kept.steps) == steps[: max(0, num_before - 1)]
+
+
+def test_a_row_of_another_journal_is_no_row_here():
+    lines = ("step,val/e", "0,0.5", "10,0.25")
+    mine, other = (JournalText(lines, (0, 10), 0).encode(f"d/m/o/8/{trial} abc") for trial in (1, 2))
+    assert decode_journal(mine).steps == (0, 10)
+    mixed = mine.splitlines(keepends=True)[:3] + other.splitlines(keepends=True)[3:]
+    assert decode_journal(b"".join(mixed)).steps == (0,)
+    assert decode_journal(other).owner == "d/m/o/8/2 abc"
 
 
 def test_a_line_of_a_hundred_million_characters_is_refused_with_a_message():

@@ -32,7 +32,7 @@ def test_the_witness_reads_what_was_written(tmp_path):
     study = records_witness.read_workload(workload_folder(tmp_path))[8]
     assert study["dataset"] == "tiny"
     assert study["parameter_configs"] == SPACE.to_json()
-    assert study["batchscale"] == {"format_version": 1, "seed": 7}
+    assert study["batchscale"] == {"format_version": 2, "seed": 7}
     first, second = study["trials"][1], study["trials"][2]
     assert first["step"] == [0, 10, 20]
     assert first["metrics"] == ["val/error", "train/loss"]
@@ -84,11 +84,11 @@ def test_what_is_written_is_what_is_read(trials, parameters, batch_size, statuse
     from pathlib import Path
 
     fs, root = MemoryFileSystem(), Path("/tree")
-    study = StudyRecord(WorkloadName("d", "m", "o"), batch_size, 0, True, SPACE, {"note": "ü"})
+    study = StudyRecord(WorkloadName("d", "m", "o"), batch_size, 0, True, SPACE, extra={"note": "ü"})
     with open_study(root, study, fs=fs) as writer:
         for trial_id, rows in enumerate(trials, start=1):
             steps = rows[-1].step if rows else 0
-            writer.commit(TrialRecord(trial_id, statuses[trial_id - 1], steps, parameters, {"k": [1]}), rows)
+            writer.commit(TrialRecord(trial_id, statuses[trial_id - 1], steps, parameters, extra={"k": [1]}), rows)
     records = read_tree(root, pytest.fail, fs)
     assert records.studies["batch_size"].to_list() == [batch_size]
     assert records.studies["extra"].to_list() == ['{"note": "\\u00fc"}']
@@ -114,7 +114,7 @@ def test_a_torn_journal_is_cut_at_every_byte_and_never_misread(tmp_path):
         notices.clear()
         with open_study(tmp_path, make_study(), notice=notices.append) as writer:
             steps = writer.journal(1).steps
-            assert steps == [0, 10, 20][: max(0, whole[:size].count(b"\n") - 1)]
+            assert steps == [0, 10, 20][: max(0, whole[:size].count(b"\n") - 2)]
             assert bool(notices) == (size > 0 and whole[size - 1 : size] != b"\n")
             missing = [step for step in (0, 10, 20) if step not in steps]
             writer.append(1, make_rows(1, missing))
@@ -132,19 +132,6 @@ def test_an_altered_journal_is_cut_where_it_stops_being_sound(tmp_path, damage):
     with open_study(tmp_path, make_study(), notice=notices.append) as writer:
         assert writer.journal(1).steps == [0, 10]
     assert "dropped" in notices[0]
-
-
-def test_a_running_trial_is_truncated_to_the_step_of_its_checkpoint(tmp_path):
-    with open_study(tmp_path, make_study()) as writer:
-        writer.append(1, make_rows(1, [0, 10, 20]))
-        writer.truncate(1, 15)
-        assert writer.journal(1).steps == [0, 10]
-        writer.append(1, make_rows(1, [16]))
-        assert writer.running_trials() == [1]
-        writer.truncate(1, -1)
-        assert writer.journal(1).steps == []
-        writer.discard(1)
-        assert writer.journal(1) is None
 
 
 def test_a_committed_trial_trains_longer_and_is_replaced_whole(tmp_path):
@@ -199,7 +186,7 @@ def test_a_reader_beside_an_extension_always_sees_a_whole_trial(tmp_path):
         (lambda w: w.append(1, [Measurement(0, {"val/e": "x"})]), "metric value"),
         (lambda w: w.commit(make_trial(1), [Measurement(30, {"val/e": 1.0})]), "later than the steps"),
         (lambda w: w.commit(make_trial(1, rate=math.nan)), "nan"),
-        (lambda w: w.commit(TrialRecord(1, Status.COMPLETE, 1, {}, {"status": "x"})), "extra keys"),
+        (lambda w: w.commit(TrialRecord(1, Status.COMPLETE, 1, {}, extra={"status": "x"})), "extra keys"),
         (lambda w: w.commit(TrialRecord(1, Status.COMPLETE, 1, {"steps": 1.0})), "name is text of its own"),
         (lambda w: w.reopen(5), "only a committed"),
         (lambda w: w.update(make_study(batch_size=16)), "keeps its workload"),
@@ -246,7 +233,7 @@ def test_a_damaged_trial_is_left_alone_and_never_written_over(tmp_path):
     with open_study(tmp_path, make_study(), notice=lambda _: None) as writer:
         assert list(writer.committed_trials()) == [2]
         assert list(writer.damaged_trials) == [1]
-        with pytest.raises(RecordsError, match="Move the folder away"):
+        with pytest.raises(RecordsError, match="move it out of the tree"):
             writer.commit(make_trial(1), make_rows(1, [20]))
     assert damaged.read_text() == ""
 
@@ -301,7 +288,7 @@ def test_a_journal_is_written_anew_after_a_failed_sync(tmp_path):
         with pytest.raises(StorageError, match="Input/output error") as caught:
             writer.append(1, make_rows(1, [10]))
         assert caught.value.errno == 5
-        writer.append(1, make_rows(1, [20]))
+        writer.append(1, make_rows(1, [10, 20]))  # the same again, and more
         assert fs.created == before + 1
         assert writer.journal(1).steps == [0, 10, 20]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from batchscale.analysis.budgets import known_examples
 from batchscale.analysis.curves import Array
 from batchscale.analysis.doubts import run_doubts, study_doubts
 from batchscale.analysis.drift import critical_drift
@@ -30,9 +31,9 @@ from batchscale.analysis.robustness import verdicts
 from batchscale.analysis.tail import Finishers
 from batchscale.analysis.winners import WINNER_SCHEMA, winner_edges, winner_spacing
 from batchscale.errors import AnalysisError, SpecError, UnknownNameError, one_line, suggest_names
+from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
-from batchscale.records.own_facts import own_facts
 from batchscale.spec import Goal, WorkloadName
 
 ANALYSIS_SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -93,7 +94,7 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Optio
     selected = select_workload(records, workload)
     check_complete(selected, workload)
     outcomes = trial_outcomes(selected, goal)
-    results = results_of(outcomes, num_train_examples=chosen.num_train_examples)
+    results = results_of(outcomes, num_train_examples=known_examples(selected, chosen.num_train_examples))
     flagged = winner_spacing(selected, winner_edges(selected, results))
     points = curve_study_points(outcomes, flagged)
     curve = _with_intervals(flagged, points, chosen.resampling).join(
@@ -172,8 +173,8 @@ def select_workload(records: Records, workload: WorkloadName) -> Records:
 
 def stored_goal(records: Records, workload: WorkloadName) -> Goal | None:
     """The goal that a workload's studies were run for, if they say so and agree."""
-    extras = records.workload(workload).studies["extra"].to_list()
-    texts = {goal for goal in (own_facts(extra).get("goal") for extra in extras) if isinstance(goal, str)}
+    facts = records.workload(workload).studies[FACTS].struct.field("goal")
+    texts = set(facts.drop_nulls())
     if len(texts) != 1:
         return None
     try:

@@ -9,6 +9,7 @@ import polars as pl
 
 from batchscale.analysis.metrics import check_metric
 from batchscale.errors import AnalysisError, one_line
+from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS, Records
 from batchscale.records.model import Status
 from batchscale.records.precision import widen
@@ -46,13 +47,27 @@ BEST_MEASUREMENT_SCHEMA: Mapping[str, type[pl.DataType]] = {
 # behind these columns: ``by``, then one Float64 column per metaparameter of the best trial
 
 
+PAPER_GROUPS = ("", "imagenet_subsets", "mnist_subsets", "solution_quality")
+"""The group folders of the published data sets; a data set of that name elsewhere is somebody's own."""
+
+
 def train_examples(dataset: str, num_train_examples: int | Mapping[str, int] | None = None) -> int | None:
     """The size of a data set's training split: as given, or as the paper gives it; None where unknown."""
     if isinstance(num_train_examples, int):
         return num_train_examples
-    last = dataset.rpartition("/")[2]
+    group, _, last = dataset.rpartition("/")
     given = num_train_examples or {}
-    return given.get(dataset, given.get(last, PAPER_TRAIN_EXAMPLES.get(last)))
+    published = PAPER_TRAIN_EXAMPLES.get(last) if group in PAPER_GROUPS else None
+    return given.get(dataset, given.get(last, published))
+
+
+def known_examples(records: Records, given: int | Mapping[str, int] | None) -> int | Mapping[str, int]:
+    """The sizes of training splits by data set: as given, or else as the runs recorded them."""
+    if isinstance(given, int):
+        return given
+    sizes = records.studies.select("dataset", size=pl.col(FACTS).struct.field("num_train_examples")).drop_nulls()
+    recorded = sizes.unique().group_by("dataset").agg(pl.col("size")).rows()
+    return {dataset: found[0] for dataset, found in recorded if len(found) == 1} | dict(given or {})
 
 
 def budget_steps(
@@ -63,8 +78,9 @@ def budget_steps(
     ``trained`` is the study's train_steps. Studies with a time budget (train_steps 0) have the median steps of their
     COMPLETE trials instead: half of the search was trained at least that far.
     """
+    known = known_examples(records, num_train_examples)
     rows = [
-        _limit(budget, size, train_examples(dataset, num_train_examples), dataset)
+        _limit(budget, size, train_examples(dataset, known), dataset)
         for dataset, size in records.studies.select("dataset", "batch_size").rows()
     ]
     median = (

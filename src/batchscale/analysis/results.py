@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
-from batchscale.analysis.budgets import train_examples
+from batchscale.analysis.budgets import known_examples, train_examples
 from batchscale.analysis.outcomes import (
     STUDY_OUTCOME_SCHEMA,
     TRIAL_OUTCOME_SCHEMA,
@@ -45,14 +45,15 @@ def steps_to_result(
         goals: One goal or several, on training or validation metrics.
         by: Metaparameters whose values split each study (``label_smoothing`` in Figure 7b).
         budget: Only measurements within this budget count.
-        num_train_examples: Size of the training set (by data set, if several), for the ``epochs`` column.
+        num_train_examples: Size of the training set (by data set, if several), for the ``epochs`` column, where the
+            records do not say it.
 
     Returns:
         A frame of ``RESULT_SCHEMA``, one row per study, goal and value of ``by``, sorted by these; a study that did
         not reach a goal keeps its row, with null steps.
     """
     outcomes = trial_outcomes(records, goals, budget=budget, num_train_examples=num_train_examples)
-    return results_of(outcomes, by=by, num_train_examples=num_train_examples)
+    return results_of(outcomes, by=by, num_train_examples=known_examples(records, num_train_examples))
 
 
 def results_of(

@@ -13,7 +13,7 @@ from batchscale.analysis.results import results_of
 from batchscale.analysis.winners import winner_edges
 from batchscale.errors import AnalysisError
 from batchscale.records.frames import Records
-from batchscale.records.own_facts import study_note
+from batchscale.records.notes import study_note
 from batchscale.search import to_unit, to_value
 from batchscale.spec import Goal, ParameterConfig, ParameterType, Scale, SearchSpace, WorkloadName
 

@@ -5,19 +5,18 @@ The flags made here go into every table and chart.
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import polars as pl
 
+from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS, Records
-from batchscale.records.own_facts import own_facts, stored_edges, stored_searches
 from batchscale.search import DEFAULT_MARGIN, RankedTrial, far_ends, find_edges
 from batchscale.spec import SearchSpace, WorkloadName
 
 WINNER_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "edge_distance": pl.Float64,  # to the nearest end that has something beyond it, as a share of the range
     "edge": pl.String,  # "learning_rate high": the nearest end, or all ends that the winner is at
-    "at_edge": pl.Boolean,  # as the run judged it, or nearer than the margin; null without a winner
+    "at_edge": pl.Boolean,  # null without a winner
     "searches": pl.Int64,  # how often the study was searched; 1 where nothing is said
     "extra_searches": pl.Boolean,  # more than once: an extra bite of the apple (section 5.1)
 }
@@ -26,32 +25,28 @@ WINNER_SCHEMA: Mapping[str, type[pl.DataType]] = {
 def winner_edges(records: Records, results: pl.DataFrame, margin: float = DEFAULT_MARGIN) -> pl.DataFrame:
     """The frame of ``steps_to_result`` (of whole studies) with the columns of ``WINNER_SCHEMA`` behind it.
 
-    For the goal that a study was run for, the verdict of the run says what is at an edge. For other goals, and where
-    there is no verdict, it is what lies nearer than ``margin`` to an end that no search of the study reached beyond.
-    DISCRETE metaparameters have no edge, and an end at which the metaparameter itself ends (momentum 0) is none.
+    A winner is at an edge by `search.find_edges`, for any goal alike, with the margin that its run was given, or else
+    ``margin``. DISCRETE metaparameters have no edge, and an end at which the metaparameter itself ends (momentum 0) is
+    none.
     """
     studies = {
-        tuple(row[:4]): row[4:] for row in records.studies.select(*STUDY_COLUMNS, "parameter_configs", "extra").rows()
+        tuple(row[:4]): row[4:] for row in records.studies.select(*STUDY_COLUMNS, "parameter_configs", FACTS).rows()
     }
     names = [name for name in records.metaparameters if name in results.columns]
     rows: list[tuple[object, ...]] = []
     for row in results.iter_rows(named=True):
-        configs, extra = studies[tuple(row[name] for name in STUDY_COLUMNS)]
-        own = own_facts(extra)
-        count = max(len(stored_searches(own)), 1)
+        configs, facts = studies[tuple(row[name] for name in STUDY_COLUMNS)]
+        spaces = (facts or {}).get("spaces") or [configs]
         if row["trial_id"] is None:
-            rows.append((None, None, None, count, count > 1))
+            rows.append((None, None, None, len(spaces), len(spaces) > 1))
             continue
         values = {name: row[name] for name in names if row[name] is not None}
-        spaces = _spaces(own, configs)
-        near = [edge for edge, _ in far_ends(spaces, values) if not edge.natural]
-        found = stored_edges(own) if own.get("goal") == row["goal"] else None
-        if found is None:
-            edges = find_edges(spaces, [RankedTrial(values, ())], margin)
-            found = [f"{edge.parameter} {edge.side}" for edge in edges]
-        shown = found or [f"{edge.parameter} {edge.side}" for edge in near[:1]]
+        searched = [SearchSpace.from_json(json.loads(space)) for space in spaces]
+        near = [edge for edge, _ in far_ends(searched, values) if not edge.natural]
+        found = find_edges(searched, [RankedTrial(values, ())], (facts or {}).get("edge_margin") or margin)
+        shown = [f"{edge.parameter} {edge.side}" for edge in found or near[:1]]
         distance = near[0].distance if near else None
-        rows.append((distance, ", ".join(shown) or None, bool(found), count, count > 1))
+        rows.append((distance, ", ".join(shown) or None, bool(found), len(spaces), len(spaces) > 1))
     return results.hstack(pl.DataFrame(rows, schema=WINNER_SCHEMA, orient="row"))
 
 
@@ -75,9 +70,3 @@ def winner_spacing(records: Records, results: pl.DataFrame) -> pl.DataFrame:
         spacing = pl.col("steps") - pl.col("before").fill_null(0)
         frames.append(joined.with_columns(spacing.cast(pl.Int64).alias("spacing")).drop("before"))
     return pl.concat(frames) if frames else results.with_columns(pl.lit(None, dtype=pl.Int64).alias("spacing"))
-
-
-def _spaces(own: Mapping[str, Any], configs: str) -> list[SearchSpace]:
-    """The spaces of all searches of a study; the study's own where they are not listed."""
-    spaces = [search["space"] for search in stored_searches(own) if search.get("space") is not None]
-    return [SearchSpace.from_json(space) for space in spaces or [json.loads(configs)]]

@@ -72,7 +72,7 @@ def _print_answer(answer: "Analysis") -> None:
 
 
 def _row(row: dict[str, Any]) -> tuple[object, ...]:
-    from batchscale.records.own_facts import study_note
+    from batchscale.records.notes import study_note
 
     low, high = row["steps_low"], row["steps_high"]
     span = None

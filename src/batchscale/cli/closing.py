@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CurveRow:
-    """One study of the closing table. ``notes`` say what lowers the trust in it."""
+    """One study of the closing table. ``note`` says what lowers the trust in it."""
 
     batch_size: int
     steps: int | None
@@ -24,17 +24,17 @@ class CurveRow:
     trials: int
     reached: int
     infeasible: int
-    notes: tuple[str, ...]
+    note: str | None
 
 
 def read_curve(root: Path, plan: "Plan") -> list[CurveRow]:
     """The curve of a run's records, with the flags of its studies."""
     from batchscale.analysis import steps_to_result
     from batchscale.records import read_tree
-    from batchscale.records.own_facts import own_facts
+    from batchscale.records.facts.columns import FACTS
 
     records = read_tree(root).workload(plan.experiment.workload.name)
-    facts = {study["batch_size"]: study for study in records.studies.to_dicts()}
+    facts = dict(records.studies.select("batch_size", FACTS).rows())
     rows = steps_to_result(records, plan.experiment.goal).sort("batch_size").to_dicts()
     return [
         CurveRow(
@@ -44,23 +44,19 @@ def read_curve(root: Path, plan: "Plan") -> list[CurveRow]:
             row["trials"],
             row["reached"],
             row["infeasible"],
-            study_notes(own_facts(facts[row["batch_size"]]["extra"])),
+            _note(facts[row["batch_size"]]),
         )
         for row in rows
     ]
 
 
-def study_notes(own: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a study's own facts say about how far to trust it."""
-    verdict = own.get("verdict", {})
-    notes = [f"best at the edge of {edge['parameter']} ({edge['side']})" for edge in verdict.get("at_edge", ())]
-    if len(own.get("searches", ())) > 1:
-        notes.append(f"{len(own['searches'])} searches")
-    if verdict.get("short"):
-        notes.append("too few non-divergent trials")
-    if not verdict:
-        notes.append("not finished")
-    return tuple(notes)
+def _note(facts: Mapping[str, Any] | None) -> str | None:
+    from batchscale.records.notes import study_note
+
+    if facts is None:
+        return None
+    edges, ended = facts["at_edge"], facts["goal_reached"] is not None
+    return study_note(", ".join(edges or ()), len(facts["spaces"]), short=bool(facts["short"]), ended=ended)
 
 
 def print_closing(root: Path, plan: "Plan", expected: Mapping[int, int] | None = None) -> list[CurveRow]:
@@ -77,7 +73,7 @@ def print_closing(root: Path, plan: "Plan", expected: Mapping[int, int] | None =
             row.reached,
             row.trials,
             row.infeasible,
-            "; ".join(row.notes),
+            row.note,
         ]
         for row in rows
     ]

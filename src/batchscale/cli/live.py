@@ -4,6 +4,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from batchscale.words import duration
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -144,17 +146,3 @@ def describe_study(study: "StudySnapshot") -> str:
     counts = f"{study.complete} complete, {study.infeasible} infeasible"
     counts += f", {study.incomplete} incomplete" if study.incomplete else ""
     return f"{best} ({counts}{f'; {study.note}' if study.note else ''})"
-
-
-def duration(seconds: float) -> str:
-    """A time for people.
-
-    >>> duration(42), duration(125), duration(7300)
-    ('42 s', '2 min 05 s', '2 h 01 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchscale.cli.live import duration, make_display
+from batchscale.cli.live import make_display
+from batchscale.words import duration
 
 if TYPE_CHECKING:
     from batchscale.driver.session import RunOutcome, RunSettings

@@ -6,13 +6,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from batchscale.machine import name_processor
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.search_state import SearchRules, SearchState
 from batchscale.protocol.single_study import SingleStudy, extend_to
 from batchscale.protocol.stop_rules import find_rule
 from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
 from batchscale.spec import EvaluationPlan, Goal, ParameterConfig, ParameterType, SearchSpace, StopRule, Study
+from batchscale.training.hardware import describe_hardware
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine
 from batchscale.workloads.workload import Workload
@@ -71,7 +71,7 @@ def train_single(workload: Workload, trial: SingleTrial, show: Show, should_stop
             for row in progress.rows:
                 show(row, progress)
             if log:
-                log.add(progress, seconds, name_processor())
+                log.add(progress, seconds, describe_hardware())
             known.learn(progress.rows, progress.diverged_at, study.goal)
             search.changed()
         if log:
@@ -113,4 +113,5 @@ def _as_study(workload: Workload, trial: SingleTrial) -> Study:
         goal=goal,
         stop=StopRule.GOAL if trial.early_stop else StopRule.BUDGET,
         seed=trial.seed,
+        num_train_examples=workload.dataset.num_train_examples,
     )

@@ -6,7 +6,7 @@ from batchscale.driver.driver import Driver
 from batchscale.driver.snapshot import Snapshot, StudySnapshot
 from batchscale.protocol.study_run import StudyRun
 from batchscale.records.model import Status
-from batchscale.records.own_facts import stored_edges, study_note
+from batchscale.records.notes import study_note
 
 
 def take_snapshot(driver: Driver, elapsed_s: float) -> Snapshot:
@@ -64,8 +64,9 @@ def _study_snapshot(run: StudyRun, driver: Driver) -> StudySnapshot:
 
 
 def _study_note(run: StudyRun) -> str | None:
-    own = {"verdict": run.state.facts.verdict}
-    return study_note(", ".join(stored_edges(own) or []) or None, len(run.state.searches))
+    finding = run.state.facts.finding
+    edges = ", ".join(map(str, finding.at_edge)) if finding is not None else None
+    return study_note(edges, len(run.state.searches), short=finding is not None and finding.short)
 
 
 def _steps_left(run: StudyRun) -> int:

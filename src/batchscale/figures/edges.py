@@ -1,14 +1,15 @@
 """Studies whose run ended with the best trial at an edge of its search space: a column of every figure's data.
 
-It is the run's verdict, whatever goal the figure is about. Published records have none, so nothing is flagged there.
+It is what the run found at its end, for its own goal, whatever goal the figure is about. Published records have none,
+so nothing is flagged there.
 """
 
 from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS, Records
-from batchscale.records.own_facts import own_facts, stored_edges
 
 EDGE = "edge"
 """The column: the ends that the best trial was left at ("learning_rate high"); null where it lies inside."""
@@ -26,8 +27,8 @@ def join_frames(
 def with_edges(frame: pl.DataFrame, records: Records) -> pl.DataFrame:
     """A frame that names its studies, with the column ``edge``."""
     rows = [
-        (*study, ", ".join(stored_edges(own_facts(extra)) or []) or None)
-        for *study, extra in records.studies.select(*STUDY_COLUMNS, "extra").iter_rows()
+        (*study, ", ".join(ends or []) or None)
+        for *study, ends in records.studies.select(*STUDY_COLUMNS, pl.col(FACTS).struct.field("at_edge")).iter_rows()
     ]
     schema = {name: kind for name, kind in records.studies.schema.items() if name in STUDY_COLUMNS}
     edges = pl.DataFrame(rows, schema=schema | {EDGE: pl.String()}, orient="row").drop_nulls(EDGE)

@@ -1,17 +1,19 @@
 """Metaparameters that a study held fixed: no trial records them, the study does."""
 
+import json
+
 import polars as pl
 
+from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS, TRIAL_SCHEMA, Records
-from batchscale.records.own_facts import own_facts
 
 
 def with_fixed(trials: pl.DataFrame, records: Records) -> pl.DataFrame:
     """Rows that name their studies, with the values that these held fixed where the rows have none of their own."""
     rows = [
         (*study, str(name), float(value))
-        for *study, extra in records.studies.select(*STUDY_COLUMNS, "extra").iter_rows()
-        for name, value in _fixed(extra).items()
+        for *study, held in records.studies.select(*STUDY_COLUMNS, pl.col(FACTS).struct.field("fixed")).iter_rows()
+        for name, value in _fixed(held).items()
     ]
     for name in sorted({row[-2] for row in rows}):
         schema = {column: trials.schema[column] for column in STUDY_COLUMNS} | {"fixed_value": pl.Float64()}
@@ -26,11 +28,5 @@ def with_fixed(trials: pl.DataFrame, records: Records) -> pl.DataFrame:
     return trials
 
 
-def _fixed(extra: str) -> dict[str, float]:
-    held = own_facts(extra).get("fixed")
-    numbers = held.items() if isinstance(held, dict) else ()
-    return {
-        name: float(value)
-        for name, value in numbers
-        if isinstance(value, int | float) and not isinstance(value, bool) and name not in TRIAL_SCHEMA
-    }
+def _fixed(held: str | None) -> dict[str, float]:
+    return {name: value for name, value in json.loads(held or "{}").items() if name not in TRIAL_SCHEMA}

@@ -1,10 +1,8 @@
 """What measuring a curve took: the seconds of all its trials, as the records have them."""
 
-import math
-
 from batchscale.errors import PlanningError
+from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
-from batchscale.records.own_facts import own_facts
 from batchscale.spec import WorkloadName
 
 
@@ -14,9 +12,8 @@ def trial_seconds(records: Records, workload: WorkloadName) -> float:
     Raises:
         PlanningError: the records do not say.
     """
-    timings = [own_facts(extra).get("timing") for extra in records.workload(workload).trials["extra"]]
-    seconds = [timing.get("seconds") for timing in timings if isinstance(timing, dict)]
-    known = [float(s) for s in seconds if isinstance(s, int | float) and math.isfinite(s) and s >= 0]
-    if not known or sum(known) <= 0:
+    seconds = records.workload(workload).trials[FACTS].struct.field("total_s")
+    total = float(seconds.filter(seconds > 0).sum())
+    if total <= 0:
         raise PlanningError(f"The records of {workload} do not say how long their trials took; leave the search out.")
-    return sum(known)
+    return total

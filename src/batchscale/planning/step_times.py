@@ -3,7 +3,6 @@
 Owns their values, their file format and the merging of repeated measurements. ``step_model`` fills the gaps.
 """
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ import polars as pl
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.csv_rows import Row, read_csv_rows
 from batchscale.planning.curve import mean_interval
+from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
-from batchscale.records.own_facts import own_facts
 from batchscale.spec import WorkloadName
 
 ALIASES = {
@@ -155,18 +154,12 @@ def records_step_times(records: Records, workload: WorkloadName) -> tuple[StepTi
     Trials that were trained several at a time on a device say nothing of a trial alone, and are left out.
     """
     chosen = records.workload(workload)
-    together = {
-        size: own_facts(extra).get("population") for size, extra in chosen.studies.select("batch_size", "extra").rows()
-    }
+    together = dict(chosen.studies.select("batch_size", pl.col(FACTS).struct.field("population")).rows())
     found: dict[tuple[str, int], list[float]] = {}
-    for size, extra in chosen.trials.select(pl.col("batch_size"), pl.col("extra")).rows():
-        own = own_facts(extra)
-        timing = own.get("timing")
-        seconds = timing.get("step_time_s") if isinstance(timing, dict) else None
-        device = own.get("hardware")
-        alone = together.get(size) in (1, None)
-        if alone and isinstance(device, str) and device and isinstance(seconds, int | float) and 0 < seconds < math.inf:
-            found.setdefault((one_line(device), size), []).append(float(seconds))
+    known = chosen.trials.select("batch_size", pl.col(FACTS).struct.field("device_kind", "step_time_s")).drop_nulls()
+    for size, device, seconds in known.rows():
+        if together.get(size) in (1, None) and seconds > 0:
+            found.setdefault((one_line(device), size), []).append(seconds)
     return tuple(_of_trials(device, size, seconds, workload) for (device, size), seconds in sorted(found.items()))
 
 

@@ -31,7 +31,7 @@ def normalise(experiment: Experiment) -> dict[str, Any]:
     data = {
         field.name: getattr(experiment, field.name)
         for field in dataclasses.fields(experiment)
-        if field.name not in ("source", "trainer")
+        if field.name not in ("source", "text", "trainer")
     }
     data["goal"] = str(experiment.goal)
     data["batch_sizes"] = experiment.batch_sizes.to_json()
@@ -64,6 +64,11 @@ def _flatten(prefix: str, value: Any, flat: dict[str, Any]) -> None:
             _flatten(f"{prefix}.{key}" if prefix else key, item, flat)
     else:
         flat[prefix] = value
+
+
+def evaluation_facts(experiment: Experiment) -> dict[str, Any]:
+    """The evaluation plan, as ``study.json`` keeps it."""
+    return dict(_to_json(experiment.evaluation))
 
 
 def may_grow(key: str) -> bool:

@@ -4,11 +4,10 @@ Trial ids are consecutive over all searches of a study. A search that gets more 
 in a further range of ids, so that its points stay the same points.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from batchscale.errors import RecordsError, SpecError
+from batchscale.records.facts import SearchFacts
 from batchscale.spec import SearchSpace
 
 
@@ -49,24 +48,12 @@ class Ledger:
         first_id, search, point = max(place for place in places if place[0] <= trial_id)
         return search, point + trial_id - first_id
 
-    def to_json(self) -> list[dict[str, Any]]:
-        """The list stored under ``searches``; ``ranges`` only where a search has more than one."""
-        return [
-            {"space": s.space.to_json(), "first_trial_id": s.ranges[0][0], "reason": s.reason}
-            | ({"ranges": [list(r) for r in s.ranges]} if len(s.ranges) > 1 else {})
-            for s in self.searches
-        ]
+    @property
+    def facts(self) -> tuple[SearchFacts, ...]:
+        """The searches as ``study.json`` keeps them."""
+        return tuple(SearchFacts(search.space, tuple(search.ranges), search.reason) for search in self.searches)
 
     @classmethod
-    def from_json(cls, data: object, where: str) -> "Ledger":
-        """The ledger that ``study.json`` has."""
-        try:
-            assert isinstance(data, list)
-            return cls([_parse_search(item) for item in data])
-        except (AssertionError, KeyError, TypeError, ValueError, SpecError) as error:
-            raise RecordsError(f"{where}: the list of searches cannot be read ({error!r}).") from None
-
-
-def _parse_search(item: Mapping[str, Any]) -> Search:
-    ranges = item.get("ranges") or [[item["first_trial_id"], 0]]
-    return Search(SearchSpace.from_json(item["space"]), [(int(a), int(b)) for a, b in ranges], item.get("reason", ""))
+    def of(cls, searches: Iterable[SearchFacts]) -> "Ledger":
+        """The ledger of the searches that ``study.json`` has."""
+        return cls([Search(search.space, list(search.ranges), search.reason) for search in searches])

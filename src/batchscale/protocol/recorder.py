@@ -4,7 +4,7 @@ A full disk may refuse any of its calls: then nothing is forgotten, and the same
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from batchscale.protocol.guards import TrialResult
 from batchscale.protocol.knowledge import Knowledge
@@ -12,7 +12,8 @@ from batchscale.protocol.needs import Ending
 from batchscale.protocol.study_facts import DamagedStudyError, recall, trial_facts
 from batchscale.protocol.tasks import Row, TrialProgress
 from batchscale.protocol.trial_store import TrialStore
-from batchscale.records.model import OWN_KEY, Status, StudyRecord, TrialRecord
+from batchscale.records.facts import Hardware
+from batchscale.records.model import Status, StudyRecord, TrialRecord
 from batchscale.records.tree.writer import StudyWriter
 from batchscale.spec import Goal
 
@@ -58,8 +59,7 @@ class Recorder:
         """
         for trial_id, reason in self._writer.damaged_trials.items():
             raise DamagedStudyError(
-                f"{self._writer.folder}: trial {trial_id} is damaged: {reason} Move its folder out of the tree and run "
-                "again."
+                f"{self._writer.folder}: trial {trial_id} is not as it was recorded: {reason} Then run again."
             )
         return {trial_id: self.know(trial_id, retry) for trial_id in (*self.records, *self.running)}
 
@@ -99,7 +99,7 @@ class Recorder:
 
     # --- trials ----------------------------------------------------------------------------------------------
 
-    def add(self, progress: TrialProgress, rows: Sequence[Row], seconds: float, hardware: str) -> None:
+    def add(self, progress: TrialProgress, rows: Sequence[Row], seconds: float, hardware: Hardware | None) -> None:
         """New measurements of a trial, and where the time went; they are in memory until they are worth a journal."""
         self._store.add(progress.trial_id, rows, progress.timing, seconds, hardware)
 
@@ -118,9 +118,14 @@ class Recorder:
         rows = [row for row in self._store.rows(trial.trial_id) if row[0] <= ending.step]
         within = self._learn(rows)  # rows beyond the end were computed for nothing and leave no trace
         within.failed = trial.failed
-        own = trial_facts(trial.seed, trial.search, trial.point, within, ending.reason)
-        own |= self._store.cost(trial.trial_id)
-        record = TrialRecord(trial.trial_id, ending.status, ending.step, trial.parameters, {OWN_KEY: own})
+        timing, hardware = self._store.cost(trial.trial_id)
+        facts = replace(
+            trial_facts(trial.seed, trial.search, trial.point, within, ending.reason),
+            diverged_at=ending.step if ending.status is Status.INFEASIBLE else None,
+            timing=timing,
+            hardware=hardware,
+        )
+        record = TrialRecord(trial.trial_id, ending.status, ending.step, trial.parameters, facts)
         self._store.commit(record, rows)
         return within
 

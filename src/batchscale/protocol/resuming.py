@@ -7,7 +7,7 @@ from batchscale.protocol.recorder import Recorder
 from batchscale.protocol.study_facts import DamagedStudyError, StudyFacts, with_budgets
 from batchscale.protocol.study_run import StudyRun
 from batchscale.protocol.study_state import StudyState
-from batchscale.records.model import OWN_KEY, StudyRecord, parse_study
+from batchscale.records.model import StudyRecord, parse_study
 from batchscale.records.tree.folders import read_file
 from batchscale.records.tree.layout import StudyPaths, folder_number
 from batchscale.records.tree.open_study import open_study
@@ -62,16 +62,16 @@ def _require_study_file(paths: StudyPaths, study: Study) -> None:
 
 def _require_growth(record: StudyRecord, facts: StudyFacts, study: Study, experiment: Experiment, where: str) -> None:
     """Refuse to ask for less than a study has: what its folder was asked for, which is read first, may be lost."""
-    own = record.extra.get(OWN_KEY, {})
+    assert record.facts is not None  # a study without was refused before
     pairs = {
-        "trials": (own.get("trials"), study.trials),
-        "finishers": (own.get("finishers"), experiment.finishers),
+        "trials": (record.facts.trials, study.trials),
+        "finishers": (record.facts.finishers, experiment.finishers),
         "step budget": (facts.budgets[-1], study.train_steps),
     }
     lower = [
-        f"{name} {there} there, {asked} asked for"
-        for name, (there, asked) in pairs.items()
-        if isinstance(there, int) and asked < there
+        f"{name} {had} there, {asked} asked for"
+        for name, (had, asked) in pairs.items()
+        if had is not None and asked < had
     ]
     if lower:
         raise RunError(f"{where}: a study that is there may only grow. Found {'; '.join(lower)}.")

@@ -5,16 +5,15 @@ The same recorder writes them; what makes it another study is that no search say
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from batchscale import __version__
 from batchscale.errors import RunError
-from batchscale.protocol.identity import FORMAT_VERSION
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Ending
 from batchscale.protocol.recorder import EndedTrial, Recorder
 from batchscale.protocol.tasks import TrialProgress, TrialTask
-from batchscale.records.model import OWN_KEY, StudyRecord
+from batchscale.records.facts import Hardware, StudyFacts
+from batchscale.records.model import StudyRecord
 from batchscale.records.tree.open_study import open_study
 from batchscale.spec import ParameterConfig, ParameterType, SearchSpace, StopRule, Study
 
@@ -42,7 +41,7 @@ class SingleStudy:
         """Where the checkpoints of the study's trials are."""
         return self._writer.working_folder / "checkpoints"
 
-    def add(self, progress: TrialProgress, seconds: float, hardware: str) -> None:
+    def add(self, progress: TrialProgress, seconds: float, hardware: Hardware | None) -> None:
         """Keep measurements that are new; they survive the death of the process."""
         rows = [row for row in progress.rows if row[0] > self.known.step]
         self._recorder.add(progress, rows, seconds, hardware)
@@ -60,11 +59,11 @@ class SingleStudy:
         record = self._recorder.records.get(self.trial_id)
         if record is None or self.known.recorded is None:
             return
-        own = record.extra.get(OWN_KEY, {})
-        if dict(record.parameters) != dict(task.parameters) or own.get("seed") != task.seed:
+        seed = record.facts.seed if record.facts is not None else None
+        if dict(record.parameters) != dict(task.parameters) or seed != task.seed:
             raise RunError(
                 f"--resume goes on with trial {record.trial_id} of {self._writer.folder}, which has the metaparameters "
-                f"{dict(record.parameters)} and seed {own.get('seed')}. Found {dict(task.parameters)} and seed "
+                f"{dict(record.parameters)} and seed {seed}. Found {dict(task.parameters)} and seed "
                 f"{task.seed}; give the same, or leave --resume out to train a new trial."
             )
 
@@ -75,8 +74,8 @@ class SingleStudy:
         self._recorder.close()
 
     def _require_single(self) -> None:
-        own = self._writer.record.extra.get(OWN_KEY, {})
-        if "searches" in own:
+        facts = self._writer.record.facts
+        if facts is not None and facts.searches:
             raise RunError(
                 f"{self._writer.folder}: a study belongs to one experiment. Found one of 'batchscale run', to which no "
                 "single trial can be added; give another --out."
@@ -100,21 +99,23 @@ def extend_to(study: Study, step: int) -> Study:
 
 def _to_record(study: Study, known: StudyRecord | None) -> StudyRecord:
     """The ``study.json`` of a trial, and of those that were there before it."""
-    own: dict[str, Any] = {} if known is None else dict(known.extra.get(OWN_KEY, {}))
+    before = StudyFacts() if known is None or known.facts is None else known.facts
     stops_early = study.stop is StopRule.GOAL
-    own |= {
-        "format_version": FORMAT_VERSION,
-        "code_version": __version__,
-        "stop": StopRule.GOAL.value if stops_early else own.get("stop", study.stop.value),
-        "seed": study.seed,
-    } | ({"goal": str(study.goal)} if stops_early else {})
+    facts = replace(
+        before,
+        code_version=__version__,
+        stop_rule=str(study.stop) if stops_early else before.stop_rule or str(study.stop),
+        seed=study.seed,
+        goal=str(study.goal) if stops_early else before.goal,
+        num_train_examples=study.num_train_examples or before.num_train_examples,
+    )
     return StudyRecord(
         workload=study.workload,
         batch_size=study.batch_size,
         train_steps=study.train_steps if known is None else max(known.train_steps, study.train_steps),
         early_stopping=True,  # a single trial may have any early stop, and trials of one study may differ in it
         space=study.space if known is None else _merge(known.space, study.space),
-        extra={OWN_KEY: own},
+        facts=facts,
     )
 
 

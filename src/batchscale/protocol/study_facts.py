@@ -3,14 +3,15 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from batchscale import __version__
-from batchscale.errors import RecordsError, RunError, one_line
-from batchscale.protocol.identity import FORMAT_VERSION, spec_hash
+from batchscale.errors import RecordsError, RunError
+from batchscale.protocol.identity import evaluation_facts, spec_hash
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.ledger import Ledger
-from batchscale.records.model import OWN_KEY, Status, StudyRecord, TrialRecord
+from batchscale.records import facts as records_facts
+from batchscale.records.facts import Finding, TrialFacts
+from batchscale.records.model import Status, StudyRecord, TrialRecord
 from batchscale.records.tree.measurements import MeasurementTable
 from batchscale.spec import Experiment, ParameterType, SearchSpace, StopRule, Study
 
@@ -30,58 +31,55 @@ class StudyFacts:
     ledger: Ledger = field(default_factory=Ledger)
     budgets: list[int] = field(default_factory=list)
     population: int | None = None
-    verdict: dict[str, Any] = field(default_factory=dict)
+    finding: Finding | None = None
 
     @classmethod
     def read(cls, record: StudyRecord, where: str) -> "StudyFacts":
         """The facts of a study that is there already.
 
         Raises:
-            RecordsError: it is not ours.
-            DamagedStudyError: it is, and cannot be understood.
+            RecordsError: it was not made by a run.
+            DamagedStudyError: it was, and what a run needs is not there.
         """
-        own = record.extra.get(OWN_KEY)
-        if not isinstance(own, Mapping) or "searches" not in own or "budgets" not in own:
+        facts = record.facts
+        if facts is not None and facts.spec_hash and not (facts.searches and facts.budgets):
+            raise DamagedStudyError(
+                f"{where}: study.json lists the searches and step budgets of its study. Found none. Put the file back "
+                "from a copy, or move the folder out of the tree, and run again."
+            )
+        if facts is None or not facts.searches or not facts.budgets:
             raise RecordsError(
                 f"{where}: this study was not made by 'batchscale run' and cannot be continued. Give another folder."
             )
-        try:
-            ledger = Ledger.from_json(own["searches"], where)
-            budgets = [int(steps) for steps in own["budgets"]]
-            facts = cls(ledger, budgets, own.get("population"), dict(own.get("verdict", {})))
-            if not ledger.searches or not budgets or not isinstance(facts.population, int | None):
-                raise ValueError("no searches, no budgets or no whole number as population")
-        except (RecordsError, TypeError, ValueError) as error:
-            raise DamagedStudyError(
-                f"{where}: what study.json says under '{OWN_KEY}' cannot be understood: {one_line(error)}. Put the "
-                "file back from a copy, or move the folder out of the tree, and run again."
-            ) from None
-        return facts
+        return cls(Ledger.of(facts.searches), list(facts.budgets), facts.population, facts.finding)
 
     def to_record(self, study: Study, experiment: Experiment) -> StudyRecord:
         """The ``study.json`` that says all this."""
-        own = {
-            "format_version": FORMAT_VERSION,
-            "code_version": __version__,
-            "goal": str(study.goal),
-            "seed": study.seed,
-            "stop": study.stop.value,
-            "finishers": experiment.finishers,
-            "trials": study.trials,
-            "fixed": dict(study.fixed),
-            "spec_hash": spec_hash(experiment),
-            "searches": self.ledger.to_json(),
-            "budgets": self.budgets,
-            "population": self.population,
-            "verdict": self.verdict,
-        }
+        facts = records_facts.StudyFacts(
+            code_version=__version__,
+            spec_hash=spec_hash(experiment),
+            goal=str(study.goal),
+            stop_rule=str(study.stop),
+            trials=study.trials,
+            finishers=experiment.finishers,
+            seed=study.seed,
+            fixed=dict(study.fixed),
+            evaluation=evaluation_facts(experiment),
+            num_train_examples=study.num_train_examples,
+            budgets=tuple(self.budgets),
+            population=self.population,
+            edge_margin=experiment.search.edge_margin,
+            searches=self.ledger.facts,
+            finding=self.finding,
+            experiment=experiment.text,
+        )
         return StudyRecord(
             workload=study.workload,
             batch_size=study.batch_size,
             train_steps=study.train_steps,
             early_stopping=study.stop is not StopRule.BUDGET,
             space=self.ledger.searches[-1].space,
-            extra={OWN_KEY: own},
+            facts=facts,
         )
 
 
@@ -103,46 +101,40 @@ def with_budgets(study: Study, experiment: Experiment, facts: StudyFacts) -> Stu
     return replace(study, evaluation_steps=steps, space=facts.ledger.searches[0].space)
 
 
-def trial_facts(seed: int, search: int, point: int, known: Knowledge, reason: str) -> dict[str, Any]:
+def trial_facts(seed: int, search: int, point: int, known: Knowledge, reason: str) -> TrialFacts:
     """What ``metadata.json`` says of a trial besides the published keys."""
-    return {
-        "seed": seed,
-        "search": search,
-        "point": point,
-        "stop_reason": reason,
-        "reached_at": known.reached_at,
-        "best": known.best if math.isfinite(known.best) else None,
-        **({"failure": known.failed} if known.failed else {}),
-    }
+    return TrialFacts(
+        seed=seed,
+        search=search,
+        point=point,
+        stop_reason=reason,
+        reached_at=known.reached_at,
+        diverged_at=known.diverged_at,
+        best=known.best if math.isfinite(known.best) else None,
+        failure=known.failed,
+    )
 
 
 def recall(record: TrialRecord) -> Knowledge:
     """What is known of a recorded trial."""
-    own = record.extra.get(OWN_KEY)
-    facts = own if isinstance(own, Mapping) else {}
-    best, reached_at = facts.get("best"), facts.get("reached_at")
-    if not isinstance(best, float | int | None) or not isinstance(reached_at, int | None):
-        found = one_line(f"best {best!r}, reached_at {reached_at!r}")
-        raise DamagedStudyError(f"trial {record.trial_id}: 'best' and 'reached_at' are numbers or null. Found {found}.")
+    facts = record.facts or TrialFacts()
     known = Knowledge(
         step=record.steps,
-        reached_at=reached_at,
-        best=math.inf if best is None else float(best),
+        reached_at=facts.reached_at,
+        best=math.inf if facts.best is None else facts.best,
         recorded=record.steps,
     )
     if record.status is Status.INFEASIBLE:
         known.diverged_at = record.steps
     elif record.status is Status.INCOMPLETE:
-        known.failed, known.recorded_failed = str(facts.get("failure", "incomplete")), True
+        known.failed, known.recorded_failed = facts.failure or "incomplete", True
     return known
 
 
 def recorded_seconds(record: TrialRecord) -> float:
     """The seconds of training that a record knows of; 0 where it says nothing."""
-    own = record.extra.get(OWN_KEY)
-    timing = own.get("timing") if isinstance(own, Mapping) else None
-    seconds = timing.get("seconds") if isinstance(timing, Mapping) else None
-    return float(seconds) if isinstance(seconds, float | int) and math.isfinite(seconds) else 0.0
+    timing = record.facts.timing if record.facts is not None else None
+    return (timing.total_s if timing is not None else None) or 0.0
 
 
 def table_rows(table: MeasurementTable) -> list[tuple[int, dict[str, float]]]:

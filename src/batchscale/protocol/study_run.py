@@ -14,6 +14,7 @@ from batchscale.protocol.recorder import EndedTrial, Recorder
 from batchscale.protocol.study_facts import record_parameters
 from batchscale.protocol.study_state import Phase, StudyState
 from batchscale.protocol.tasks import TrialProgress, TrialTask
+from batchscale.records.facts import EdgeEnd, Finding, Hardware
 from batchscale.records.model import TrialRecord
 
 
@@ -61,7 +62,7 @@ class StudyRun:
         self._name_trial(need.point)
         return self.state.begin(need)
 
-    def learn(self, progress: TrialProgress, seconds: float, hardware: str) -> bool:
+    def learn(self, progress: TrialProgress, seconds: float, hardware: Hardware | None) -> bool:
         """Take in what a trial did; False if that was nothing, though something was needed."""
         self.state.release(progress.trial_id)
         if not self.state.takes_news:
@@ -114,8 +115,8 @@ class StudyRun:
 
     def reopen(self) -> None:
         """More is asked of a study that may have ended before: what was said of it then does not hold any more."""
-        if self.state.facts.verdict:
-            self.state.facts.verdict = {}
+        if self.state.facts.finding is not None:
+            self.state.facts.finding = None
             self._write_study()
 
     def close(self) -> None:
@@ -162,12 +163,12 @@ class StudyRun:
 
     def _conclude(self, judgement: Judgement) -> None:
         searches = self.state.searches
-        found = {
-            "goal_reached": any(p.reached_at is not None for s in searches for p in s.points),
-            "at_edge": [{"parameter": edge.parameter, "side": edge.side.value} for edge in judgement.edges],
-            "short": any(search.short for search in searches),
-        }
-        if found != self.state.facts.verdict:
-            self.state.facts.verdict = found
+        finding = Finding(
+            goal_reached=any(p.reached_at is not None for s in searches for p in s.points),
+            at_edge=tuple(EdgeEnd(edge.parameter, edge.side) for edge in judgement.edges),
+            short=any(search.short for search in searches),
+        )
+        if finding != self.state.facts.finding:
+            self.state.facts.finding = finding
             self._write_study()
         self.state.end()

@@ -45,7 +45,7 @@ class TrialProgress:
 
     ``rows`` are the measurements after the task's ``from_step``, at the study's evaluation steps only. ``diverged_at``
     is the step at which the trial's flag was set; a diverged trial stays at that step. ``timing`` says where the time
-    of this call went: compile_s, warm_up_s, step_time_s, evaluation_s, examples_per_s, steps.
+    of this call went, by the names of `records.facts.Timing`.
     """
 
     trial_id: int

@@ -6,12 +6,12 @@ two synced writes, which is much for a trial of a tenth of a second.
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from batchscale.errors import RecordsError, one_line
 from batchscale.protocol.study_facts import DamagedStudyError, recorded_seconds, table_rows
 from batchscale.protocol.tasks import Row
+from batchscale.records.facts import Hardware, Timing
 from batchscale.records.model import Status, TrialRecord
 from batchscale.records.tree.measurements import Measurement, MeasurementTable
 from batchscale.records.tree.writer import StudyWriter
@@ -23,8 +23,8 @@ JOURNAL_AFTER_S = 2.0
 @dataclass
 class _Waiting:
     rows: list[Row] = field(default_factory=list)
-    timing: Mapping[str, float] = field(default_factory=dict)
-    hardware: str = ""
+    timing: Timing = field(default_factory=Timing)
+    hardware: Hardware | None = None
     seconds: float = 0.0
 
 
@@ -47,11 +47,18 @@ class TrialStore:
         """Whether a trial has a journal."""
         return trial_id in self._journaled
 
-    def add(self, trial_id: int, rows: Iterable[Row], timing: Mapping[str, float], seconds: float, host: str) -> None:
+    def add(
+        self,
+        trial_id: int,
+        rows: Iterable[Row],
+        timing: Mapping[str, float],
+        seconds: float,
+        hardware: Hardware | None,
+    ) -> None:
         """New measurements of a trial, growing steps, and where the time went."""
         waiting = self._waiting.setdefault(trial_id, _Waiting())
         waiting.rows += rows
-        waiting.timing, waiting.hardware = timing, host
+        waiting.timing, waiting.hardware = Timing.of(timing), hardware
         waiting.seconds += seconds
         self._waiting_s += seconds
 
@@ -74,13 +81,12 @@ class TrialStore:
         waiting = self._waiting.get(trial_id, _Waiting())
         return [*self._stored_rows(trial_id), *waiting.rows]
 
-    def cost(self, trial_id: int) -> dict[str, Any]:
-        """Where the time of the trial went in its last job, on what, and all its seconds that are known."""
+    def cost(self, trial_id: int) -> tuple[Timing, Hardware | None]:
+        """Where the time of the trial went in its last job, with all its seconds that are known, and on what it ran."""
         waiting = self._waiting.get(trial_id, _Waiting())
         before = self.writer.committed_trials().get(trial_id)
         seconds = waiting.seconds + (0.0 if before is None else recorded_seconds(before))
-        timing = {**waiting.timing, "seconds": round(seconds, 6)}
-        return {"timing": timing, "hardware": waiting.hardware}
+        return replace(waiting.timing, total_s=round(seconds, 6)), waiting.hardware
 
     def commit(self, record: TrialRecord, rows: Iterable[Row]) -> None:
         """Make the trial a record, with these of its measurements."""

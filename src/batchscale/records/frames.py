@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import polars as pl
 
+from batchscale.records.facts.columns import FACTS, STUDY_FACTS, TRIAL_FACTS
 from batchscale.records.model import Status
 from batchscale.records.precision import widen_metrics
 from batchscale.spec import WorkloadName
@@ -14,7 +15,7 @@ from batchscale.spec import WorkloadName
 WORKLOAD_COLUMNS = ("dataset", "model", "optimizer")
 STUDY_COLUMNS = (*WORKLOAD_COLUMNS, "batch_size")
 
-STUDY_SCHEMA: Mapping[str, type[pl.DataType]] = {
+STUDY_SCHEMA: Mapping[str, pl.DataType | type[pl.DataType]] = {
     "dataset": pl.String,
     "model": pl.String,
     "optimizer": pl.String,
@@ -22,10 +23,11 @@ STUDY_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "train_steps": pl.Int64,
     "early_stopping": pl.Boolean,
     "parameter_configs": pl.String,  # the JSON object of study.json
+    FACTS: pl.Struct(STUDY_FACTS),  # our own facts; null: none
     "extra": pl.String,  # every other key of study.json, as a JSON object
 }
 
-TRIAL_SCHEMA: Mapping[str, type[pl.DataType]] = {
+TRIAL_SCHEMA: Mapping[str, pl.DataType | type[pl.DataType]] = {
     "dataset": pl.String,
     "model": pl.String,
     "optimizer": pl.String,
@@ -33,6 +35,7 @@ TRIAL_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "trial_id": pl.Int64,
     "status": pl.String,
     "steps": pl.Int64,
+    FACTS: pl.Struct(TRIAL_FACTS),  # our own facts; null: none
     "extra": pl.String,  # every other key of metadata.json, as a JSON object
 }
 # behind these columns: one Float64 column per metaparameter, null where a trial has none of that name

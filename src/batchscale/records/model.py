@@ -1,23 +1,23 @@
 """A study and a trial as the published format describes them: the values, their JSON forms, the frame schemas.
 
 Parsing is strict about the published keys and keeps every other key in ``extra``, so that what is read and written
-again loses nothing. Our own facts sit under the one extra key ``batchscale``.
+again loses nothing. Our own facts, under the one extra key ``batchscale``, are typed: see ``facts``.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from batchscale.errors import RecordsError, SpecError, one_line
+from batchscale.records.facts import OWN_KEY, StudyFacts, TrialFacts
+from batchscale.records.facts.fields import is_finite
 from batchscale.spec import SearchSpace, WorkloadName
 
-OWN_KEY = "batchscale"
 STUDY_KEYS = ("batch_size", "dataset", "early_stopping", "model", "optimizer", "parameter_configs", "train_steps")
 TRIAL_KEYS = ("parameters", "status", "steps", "trial_id")
-TRIAL_COLUMNS = ("dataset", "model", "optimizer", "batch_size", "trial_id", "status", "steps", "extra")
+TRIAL_COLUMNS = ("dataset", "model", "optimizer", "batch_size", "trial_id", "status", "steps", "facts", "extra")
 MAX_WHOLE = 2**53
 
 
@@ -38,6 +38,7 @@ class StudyRecord:
     train_steps: int
     early_stopping: bool
     space: SearchSpace
+    facts: StudyFacts | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -50,6 +51,7 @@ class StudyRecord:
             "optimizer": self.workload.optimizer,
             "parameter_configs": self.space.to_json(),
             "train_steps": self.train_steps,
+            **({OWN_KEY: self.facts.to_json()} if self.facts is not None else {}),
             **self.extra,
         }
 
@@ -62,6 +64,7 @@ class TrialRecord:
     status: Status
     steps: int
     parameters: Mapping[str, float]
+    facts: TrialFacts | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -71,6 +74,7 @@ class TrialRecord:
             "status": self.status.value,
             "steps": self.steps,
             "trial_id": self.trial_id,
+            **({OWN_KEY: self.facts.to_json()} if self.facts is not None else {}),
             **self.extra,
         }
 
@@ -99,7 +103,8 @@ def parse_study(text: bytes | str, workload: WorkloadName, where: str) -> StudyR
         train_steps=_whole(data["train_steps"], "train_steps", where),
         early_stopping=data["early_stopping"],
         space=space,
-        extra={key: value for key, value in data.items() if key not in STUDY_KEYS},
+        facts=StudyFacts.from_json(data[OWN_KEY], where) if OWN_KEY in data else None,
+        extra={key: value for key, value in data.items() if key not in (*STUDY_KEYS, OWN_KEY)},
     )
 
 
@@ -113,7 +118,7 @@ def parse_trial(text: bytes | str, where: str) -> TrialRecord:
     if not isinstance(parameters, dict):
         raise RecordsError(f"{where}: parameters is an object of numbers. Found {one_line(repr(parameters))}.")
     for name, value in parameters.items():
-        if not is_number(value):
+        if not is_finite(value):
             raise RecordsError(f"{where}: parameter '{one_line(name)}' is a finite number. Found {one_line(value)}.")
         if not is_parameter_name(name):
             raise RecordsError(
@@ -125,18 +130,9 @@ def parse_trial(text: bytes | str, where: str) -> TrialRecord:
         status=Status(data["status"]),
         steps=_whole(data["steps"], "steps", where),
         parameters=parameters,
-        extra={key: value for key, value in data.items() if key not in TRIAL_KEYS},
+        facts=TrialFacts.from_json(data[OWN_KEY], where) if OWN_KEY in data else None,
+        extra={key: value for key, value in data.items() if key not in (*TRIAL_KEYS, OWN_KEY)},
     )
-
-
-def is_number(value: object) -> bool:
-    """Whether a JSON value is a number that a float can hold."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond the largest float
-        return False
 
 
 def is_parameter_name(name: str) -> bool:

@@ -31,6 +31,10 @@ RULES: Mapping[str, str] = {
     "outside-space": "a parameter lies in the space of its search",
     "too-few-steps": "a COMPLETE trial took at least train_steps, unless trials could stop early",
     # measurements.csv
+    "newer-format": "our own facts are of a format version that this batchscale reads",
+    "bad-facts": "what stands under our own key is of its kind",
+    "changed-measurements": "measurements.csv is as it was when the trial was recorded",
+    "foreign-journal": "a journal belongs to the trial that it is named for",
     "torn-line": "every line ends with a line break",
     "missing-column": "the first column is step, then come the metrics that the study's trials have",
     "column-name": "a column behind step is named split/metric, each name once",
@@ -61,6 +65,7 @@ UNREADABLE_RULES = frozenset(
         "too-large",
         "long-line",
         "not-utf8",
+        "newer-format",
     }
 )
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS, WORKLOAD_COLUMNS, Records
 from batchscale.records.model import Status
-from batchscale.records.own_facts import own_facts, stored_edges, stored_searches, study_note
+from batchscale.records.notes import study_note
 
 STATUS_COLUMNS = {
     Status.COMPLETE: "complete",
@@ -19,7 +20,7 @@ STATUS_COLUMNS = {
 class Summary:
     """One row per study, sorted by workload and batch size: its trials by status, its measurements, and notes.
 
-    ``notes`` say what the run stored: a best trial left at an edge, more than one search. Null if nothing.
+    ``notes`` say what the run found: a best trial at an edge, more than one search, too few trials. Null if nothing.
     """
 
     table: pl.DataFrame
@@ -53,8 +54,11 @@ def summarize(records: Records) -> Summary:
 
 
 def _notes(records: Records) -> list[str | None]:
-    studies = [own_facts(extra) for extra in records.studies["extra"]]
-    return [study_note(", ".join(stored_edges(own) or ()), len(stored_searches(own))) for own in studies]
+    known = (facts or {"at_edge": (), "spaces": (), "short": None} for facts in records.studies[FACTS])
+    return [
+        study_note(", ".join(facts["at_edge"] or ()), len(facts["spaces"]), short=bool(facts["short"]))
+        for facts in known
+    ]
 
 
 def _count_measurements(records: Records) -> pl.DataFrame:

@@ -4,16 +4,16 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
 from batchscale.errors import BatchscaleError, one_line
 from batchscale.figures import metaparameter_label
+from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
-from batchscale.records.own_facts import own_facts
 from batchscale.spec import ParameterConfig, SearchSpace, WorkloadName
+from batchscale.words import duration
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,8 @@ class RunFacts:
 def gather_facts(records: Records, workload: WorkloadName) -> RunFacts:
     """What the records of one workload say about how they were made."""
     chosen = records.workload(workload)
-    studies = [own_facts(extra) for extra in chosen.studies["extra"]]
-    trials = [own_facts(extra) for extra in chosen.trials["extra"]]
-    seconds = _seconds(trials)
+    studies, trials = (frame[FACTS].struct.unnest() for frame in (chosen.studies, chosen.trials))
+    seconds = float(trials["total_s"].sum()) if trials["total_s"].count() else None
     statuses = {status.value: int((chosen.trials["status"] == status.value).sum()) for status in Status}
     rows = [
         ("data set", workload.dataset),
@@ -38,14 +37,14 @@ def gather_facts(records: Records, workload: WorkloadName) -> RunFacts:
         ("batch sizes", _numbers(chosen.studies["batch_size"].sort())),
         *_space_rows(chosen),
         ("step budget", _budgets(chosen)),
-        ("stop rule", _values(facts.get("stop") for facts in studies)),
-        ("trials ended by", _counts(facts.get("stop_reason") for facts in trials)),
-        ("fixed values", _values(_fixed(facts.get("fixed")) for facts in studies)),
-        ("code version", _values(facts.get("code_version") for facts in studies)),
-        ("seeds of the studies", _values(facts.get("seed") for facts in studies)),
-        ("experiment hash", _values(facts.get("spec_hash") for facts in studies)),
-        ("hardware", _values(facts.get("hardware") for facts in trials)),
-        ("time in trials", "not recorded" if seconds is None else _duration(seconds)),
+        ("stop rule", _values(studies["stop_rule"])),
+        ("trials ended by", _counts(trials["stop_reason"])),
+        ("fixed values", _values(map(_fixed, studies["fixed"]))),
+        ("code version", _values(studies["code_version"])),
+        ("seeds of the studies", _values(studies["seed"])),
+        ("experiment hash", _values(studies["spec_hash"])),
+        ("hardware", _values(trials["device_kind"])),
+        ("time in trials", "not recorded" if seconds is None else duration(seconds)),
     ]
     return RunFacts(tuple((name, text) for name, text in rows if text), statuses)
 
@@ -86,23 +85,8 @@ def _budgets(records: Records) -> str:
     return ", ".join(f"{steps:,} steps at {size:,}" if steps else f"a time budget at {size:,}" for size, steps in rows)
 
 
-def _seconds(trials: Iterable[Mapping[str, Any]]) -> float | None:
-    timings = [facts.get("timing") for facts in trials]
-    values = [timing.get("seconds") for timing in timings if isinstance(timing, dict)]
-    known = [float(value) for value in values if isinstance(value, int | float)]
-    return sum(known) if known else None
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _fixed(values: object) -> str | None:
-    if not isinstance(values, dict) or not values:
-        return None
-    return ", ".join(f"{name} = {value}" for name, value in sorted(values.items()))
+def _fixed(text: str | None) -> str | None:
+    return ", ".join(f"{name} = {value}" for name, value in sorted(json.loads(text or "{}").items())) or None
 
 
 def _values(values: Iterable[object]) -> str:

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from batchscale.machine import name_processor
 from batchscale.protocol.tasks import Activity, TrialProgress, TrialTask
+from batchscale.records.facts import Hardware
 from batchscale.runners.runner import Doing, Done, Job, Setup
 from batchscale.spec import Goal, Study
 
@@ -90,7 +91,7 @@ class EngineHost:
         self._make_engine = find_engine(setup.engine)
         self._engines: dict[int, Engine] = {}  # by batch size: an experiment has one study each
         self._unsaved_s: dict[tuple[int, int], float] = {}
-        self._hardware = name_processor()
+        self._hardware = Hardware(name_processor(), "cpu", num_devices=1, num_hosts=1)
 
     def run(self, job: Job) -> Done:
         """The job's answer."""
@@ -101,7 +102,8 @@ class EngineHost:
         progress = engine.advance(job.tasks, self._should_stop, job.goal)
         seconds = time.monotonic() - started
         self._checkpoint(job, seconds)
-        return Done(job.job_id, self._worker_id, tuple(progress), seconds, engine.population_size, self._hardware)
+        hardware = getattr(engine, "hardware", self._hardware)  # an engine that uses accelerators knows better
+        return Done(job.job_id, self._worker_id, tuple(progress), seconds, engine.population_size, hardware)
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Drop these trials of a study with their checkpoints; without any, the study's engine."""

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from batchscale.protocol.tasks import Activity, TrialProgress, TrialTask
+from batchscale.records.facts import Hardware
 from batchscale.spec import Experiment, Goal, Study
 
 TRAINING_ENGINE = "batchscale.runners.training_host:make_engine"
@@ -65,7 +66,7 @@ class Done:
     progress: tuple[TrialProgress, ...]
     seconds: float
     population: int = 1
-    hardware: str = ""
+    hardware: Hardware | None = None
 
 
 class Loss(StrEnum):

@@ -84,6 +84,7 @@ class Experiment:
 
     ``finishers`` is how many trials must have reached the goal before a race ends; more than one gives the analysis
     the runners-up that it needs for intervals. ``trainer`` is the script that trains in place of our engine.
+    ``source`` and ``text`` are the file that it was read from, if any.
     """
 
     workload: WorkloadSpec
@@ -98,6 +99,7 @@ class Experiment:
     seed: int = 0
     metrics: tuple[str, ...] | None = None
     source: str = "experiment.toml"
+    text: str | None = None
     trainer: TrainerSpec | None = None
 
     def evaluation_steps(self, train_steps: int) -> tuple[int, ...]:

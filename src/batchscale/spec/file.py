@@ -5,6 +5,7 @@ The file is hostile until checked: its size, its encoding, its syntax, its keys,
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -58,7 +59,7 @@ def parse_experiment(text: str, source: str = "experiment.toml", folder: Path | 
         table = ExperimentTable.model_validate(data)
     except ValidationError as error:
         raise SpecError(_explain(error)) from None
-    return _to_experiment(table, source, folder or Path())
+    return replace(_to_experiment(table, source, folder or Path()), text=text)
 
 
 def _read_text(path: Path) -> str:

@@ -34,7 +34,10 @@ class WorkloadFacts:
 
 @dataclass(frozen=True)
 class Study:
-    """The metaparameter search of a workload at one batch size, with every duration in steps."""
+    """The metaparameter search of a workload at one batch size, with every duration in steps.
+
+    ``num_train_examples`` is the size of the training set; None for sampled data, or where nobody needs it.
+    """
 
     workload: WorkloadName
     batch_size: int
@@ -47,6 +50,7 @@ class Study:
     goal: Goal
     stop: StopRule
     seed: int
+    num_train_examples: int | None = None
 
     @property
     def trial_steps(self) -> int:
@@ -128,6 +132,7 @@ def _make_study(experiment: Experiment, facts: WorkloadFacts, batch_size: int) -
         goal=experiment.goal,
         stop=experiment.stop,
         seed=derive_seed(experiment.seed, str(facts.name), 0 if search.paired else batch_size),
+        num_train_examples=facts.num_train_examples,
     )
 
 

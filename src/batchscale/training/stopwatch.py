@@ -74,7 +74,8 @@ class Stopwatch:
             "compile_s": self._compile_s,
             "warm_up_s": self._warm_up_s,
             "evaluation_s": self._evaluation_s / max(1, self._evaluations),
-            "steps": float(self._steps),
+            "num_steps": float(self._steps),
+            "train_s": self._steady_s,
         }
         if self._steady_steps:
             found["step_time_s"] = self._steady_s / self._steady_steps

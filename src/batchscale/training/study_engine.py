@@ -14,9 +14,11 @@ import numpy as np
 
 from batchscale.errors import SpecError, suggest_names
 from batchscale.protocol.tasks import Activity, Row, TrialProgress, TrialTask
+from batchscale.records.facts import Hardware
 from batchscale.spec import EvaluationPlan, Goal, Study
 from batchscale.training.checkpoints import CheckpointStore
 from batchscale.training.compilation import use_compilation_cache
+from batchscale.training.hardware import describe_hardware
 from batchscale.training.population import Population, Trial, note
 from batchscale.training.programs import Programs
 from batchscale.training.settings import EngineSettings
@@ -76,6 +78,11 @@ class StudyEngine:
     def population_size(self) -> int:
         """How many tasks per call are best: the number of slots."""
         return self._programs.slots
+
+    @property
+    def hardware(self) -> Hardware:
+        """What it trains on."""
+        return describe_hardware()
 
     def advance(
         self, tasks: Sequence[TrialTask], should_stop: Callable[[], bool] = _never, goal: Goal | None = None

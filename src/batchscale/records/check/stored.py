@@ -10,7 +10,7 @@ import polars as pl
 from batchscale.errors import RecordsError, one_line
 from batchscale.records.archive.members import Passed, RecordFile, iter_archive
 from batchscale.records.archive.stream import ArchiveLimits, ArchiveStream, DamagedArchiveError
-from batchscale.records.check.texts import check_study_text, check_trial_text
+from batchscale.records.check.texts import CheckedTrial, check_study_text, check_trial_text
 from batchscale.records.check.tree import Violation, check_tree, header_faults
 from batchscale.records.frames import WORKLOAD_COLUMNS
 from batchscale.records.model import Status
@@ -25,6 +25,7 @@ from batchscale.records.table.files import (
     read_table,
 )
 from batchscale.records.tree.bulk import read_measurement_files
+from batchscale.records.tree.checksum import checksum_fault, measurements_checksum, recorded_checksum
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK
 from batchscale.spec import WorkloadName
@@ -39,6 +40,7 @@ class _Study:
     text: bytes | None = None
     trials: dict[int, bytes] = field(default_factory=dict)
     headers: dict[int, bytes] = field(default_factory=dict)
+    checksums: dict[int, str] = field(default_factory=dict)
     measured: set[int] = field(default_factory=set)
     faulty: set[int] = field(default_factory=set)
 
@@ -133,6 +135,7 @@ def _take(studies: dict[tuple[str, int], _Study], file: RecordFile) -> bool:
     again = file.trial_id in study.headers
     header = file.data.removeprefix(BYTE_ORDER_MARK).partition(b"\n")[0].removesuffix(b"\r")
     study.headers.setdefault(file.trial_id, header)
+    study.checksums.setdefault(file.trial_id, measurements_checksum(file.data))
     return again
 
 
@@ -165,25 +168,29 @@ def _read_workload(
 
 
 def _check_study(folder: Path, workload: WorkloadName, batch_size: int, study: _Study) -> Iterator[Violation]:
-    facts = None
+    checked = None
     missing = Fault(None, "missing-file", "no such file")
     if study.text is None:
         yield _violation(folder / STUDY_FILE, missing)
     else:
-        facts, faults = check_study_text(study.text, workload, batch_size)
+        checked, faults = check_study_text(study.text, workload, batch_size)
         yield from (_violation(folder / STUDY_FILE, fault) for fault in faults)
     for trial_id in sorted(study.trials.keys() | study.headers.keys()):
         trial = folder / str(trial_id)
-        status = None
+        found = CheckedTrial()
         if trial_id in study.trials:
-            status, faults = check_trial_text(study.trials[trial_id], trial_id, facts)
+            found, faults = check_trial_text(study.trials[trial_id], trial_id, checked)
             yield from (_violation(trial / TRIAL_FILE, fault) for fault in faults)
         else:
             yield _violation(trial / TRIAL_FILE, missing)
         if trial_id not in study.headers:
             yield _violation(trial / MEASUREMENTS_FILE, missing)
-        elif status is Status.COMPLETE and trial_id not in study.measured | study.faulty:
+        elif found.status is Status.COMPLETE and trial_id not in study.measured | study.faulty:
             yield _violation(trial / MEASUREMENTS_FILE, Fault(None, "no-measurements", "no row"))
+        recorded = recorded_checksum(found.facts)
+        changed = checksum_fault(recorded, study.checksums.get(trial_id, recorded or ""))
+        if changed is not None:
+            yield _violation(trial / MEASUREMENTS_FILE, changed)
     for trial_id, fault in header_faults({key: study.headers[key] for key in sorted(study.measured)}):
         yield _violation(folder / str(trial_id) / MEASUREMENTS_FILE, fault)
 

@@ -3,45 +3,49 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from batchscale.errors import SpecError, one_line
-from batchscale.records.model import (
-    MAX_WHOLE,
-    OWN_KEY,
-    STUDY_KEYS,
-    TRIAL_KEYS,
-    Status,
-    is_number,
-    is_parameter_name,
-)
+from batchscale.records.facts import OWN_KEY, FactsError, NewerFormatError, StudyFacts, TrialFacts
+from batchscale.records.facts.fields import is_finite
+from batchscale.records.facts.version import VERSION_KEY
+from batchscale.records.model import MAX_WHOLE, STUDY_KEYS, TRIAL_KEYS, Status, is_parameter_name
 from batchscale.records.rules import Fault
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK
 from batchscale.spec import ParameterConfig, ParameterType, WorkloadName
 
 ROUNDING = 1e-12  # a value drawn at the end of a log range may miss it by a rounding of the logarithm
 
+T = TypeVar("T")
+
 Configs = Mapping[str, ParameterConfig]
 
 
 @dataclass(frozen=True)
-class StudyFacts:
+class CheckedStudy:
     """What the check of a trial needs of its ``study.json``; as much of it as is sound."""
 
     train_steps: int
     early_stopping: bool
     configs: Configs
-    searches: tuple[Configs, ...] = ()
+    facts: StudyFacts | None = None
 
-    def space_of(self, extra: object) -> Configs:
+    def space_of(self, trial: TrialFacts | None) -> Configs:
         """The space that a trial was drawn from: that of its own search if it names one, else the study's."""
-        own = extra if isinstance(extra, Mapping) else {}
-        number = own.get("search")
-        if isinstance(number, int) and 1 <= number <= len(self.searches):
-            return self.searches[number - 1]
+        number = trial.search if trial is not None else None
+        if self.facts is not None and number is not None and number <= len(self.facts.searches):
+            return {config.name: config for config in self.facts.searches[number - 1].space}
         return self.configs
+
+
+@dataclass(frozen=True)
+class CheckedTrial:
+    """What the check of a trial's measurements needs of its ``metadata.json``; as much of it as is sound."""
+
+    status: Status | None = None
+    facts: TrialFacts | None = None
 
 
 class _Text:
@@ -89,8 +93,8 @@ def _refuse_constant(name: str) -> None:
 
 def check_study_text(
     text: bytes, workload: WorkloadName | None, batch_size: int | None
-) -> tuple[StudyFacts | None, list[Fault]]:
-    """The facts of a ``study.json`` in the folders that name this workload and batch size, and all its faults."""
+) -> tuple[CheckedStudy | None, list[Fault]]:
+    """The sound part of a ``study.json`` in the folders that name this workload and batch size, and all its faults."""
     parsed = _Text(text)
     data, faults = parsed.data, parsed.faults
     if not data and faults:
@@ -106,13 +110,13 @@ def check_study_text(
     if not isinstance(data.get("early_stopping", False), bool):
         faults.append(parsed.fault("early_stopping", "bad-value", data["early_stopping"]))
     configs = _configs(parsed, data.get("parameter_configs", {}), faults)
-    facts = StudyFacts(
+    study = CheckedStudy(
         train_steps=data["train_steps"] if _is_whole(data.get("train_steps"), 0) else 0,
         early_stopping=data.get("early_stopping", False) is not False,
         configs=configs,
-        searches=tuple(_searches(parsed, faults)),
+        facts=_facts(parsed, StudyFacts.from_json),
     )
-    return facts, faults
+    return study, faults
 
 
 def _workload_faults(parsed: _Text, workload: WorkloadName) -> Iterator[Fault]:
@@ -139,19 +143,27 @@ def _configs(parsed: _Text, configs: object, faults: list[Fault]) -> Configs:
     return sound
 
 
-def _searches(parsed: _Text, faults: list[Fault]) -> Iterator[Configs]:
-    own = parsed.data.get(OWN_KEY, {})
-    searches = own.get("searches", []) if isinstance(own, dict) else []
-    for search in searches if isinstance(searches, list) else []:
-        yield _configs(parsed, search.get("space", {}) if isinstance(search, dict) else search, faults)
+def _facts(parsed: _Text, read: Callable[[object, str], T]) -> T | None:
+    """Our own facts, or None and a fault."""
+    if OWN_KEY not in parsed.data:
+        return None
+    try:
+        return read(parsed.data[OWN_KEY], "")
+    except NewerFormatError:
+        version = parsed.data[OWN_KEY][VERSION_KEY]
+        parsed.faults.append(Fault(parsed.line_of(VERSION_KEY), "newer-format", f"version {version}"))
+    except FactsError as error:
+        parsed.faults.append(Fault(parsed.line_of(error.key), "bad-facts", one_line(error, 300).removeprefix(": ")))
+    return None
 
 
-def check_trial_text(text: bytes, trial_id: int, study: StudyFacts | None) -> tuple[Status | None, list[Fault]]:
-    """The status of a trial's ``metadata.json``, and everything wrong in it; ``study`` None checks the file alone."""
+def check_trial_text(text: bytes, trial_id: int, study: CheckedStudy | None) -> tuple[CheckedTrial, list[Fault]]:
+    """The sound part of a ``metadata.json``, and everything wrong in it; ``study`` None checks the file alone."""
     parsed = _Text(text)
     data, faults = parsed.data, parsed.faults
     if not data and faults:
-        return None, faults
+        return CheckedTrial(), faults
+    facts = _facts(parsed, TrialFacts.from_json)
     faults += [Fault(1, "missing-key", f"no {key}") for key in TRIAL_KEYS if key not in data]
     status = Status(data["status"]) if data.get("status") in list(Status) else None
     if "status" in data and status is None:
@@ -163,7 +175,7 @@ def check_trial_text(text: bytes, trial_id: int, study: StudyFacts | None) -> tu
         faults.append(parsed.fault("trial_id", "trial-id-disagrees", data["trial_id"]))
     parameters = data.get("parameters", {})
     if isinstance(parameters, dict):
-        space = None if study is None else study.space_of(data.get(OWN_KEY))
+        space = None if study is None else study.space_of(facts)
         faults += _parameter_faults(parsed, parameters, space)
     else:
         faults.append(parsed.fault("parameters", "bad-value", parameters))
@@ -172,12 +184,12 @@ def check_trial_text(text: bytes, trial_id: int, study: StudyFacts | None) -> tu
         if isinstance(steps, int) and _is_whole(steps, 0) and steps < study.train_steps:
             found = f"COMPLETE after {steps} of {study.train_steps} steps"
             faults.append(Fault(parsed.line_of("steps"), "too-few-steps", found))
-    return status, faults
+    return CheckedTrial(status, facts), faults
 
 
 def _parameter_faults(parsed: _Text, parameters: dict[str, Any], space: Configs | None) -> Iterator[Fault]:
     for name, value in parameters.items():
-        if not is_number(value) or not is_parameter_name(name):
+        if not is_finite(value) or not is_parameter_name(name):
             yield parsed.fault(name, "bad-parameter", value)
         elif space is not None and name in space and not _contains(space[name], float(value)):
             yield parsed.fault(name, "outside-space", value)

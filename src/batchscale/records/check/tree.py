@@ -1,6 +1,7 @@
 """Check a records tree against the format: every violation, with its path and line, not only the first.
 
-What a running writer keeps under ``.batchscale`` is no part of the format and is not looked at. nan, inf and empty
+What a running writer keeps under ``.batchscale`` is no part of the format; only whose journals are there is looked at,
+because they become records. nan, inf and empty
 cells are legal values of a metric whatever the trial's status: they are how a trial diverged, or what was not measured.
 """
 
@@ -10,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.check.texts import StudyFacts, check_study_text, check_trial_text
+from batchscale.records.check.texts import CheckedStudy, CheckedTrial, check_study_text, check_trial_text
 from batchscale.records.filesystem import REAL, Entry, FileSystem, FileTooLargeError, NotAFileError
 from batchscale.records.model import Status
 from batchscale.records.rules import ALL_RULES, UNREADABLE_RULES, Fault
 from batchscale.records.tree.bulk import read_measurement_files
+from batchscale.records.tree.checksum import checksum_fault, measurements_checksum, recorded_checksum
 from batchscale.records.tree.folders import RefusalError, StudyFolder, iter_studies, list_folder
+from batchscale.records.tree.journal import JournalOwner, decode_journal
 from batchscale.records.tree.layout import (
     MAX_CSV_BYTES,
     MAX_JSON_BYTES,
@@ -24,10 +27,12 @@ from batchscale.records.tree.layout import (
     STUDY_FILE,
     TRIAL_FILE,
     WORKING_FOLDER,
+    StudyPaths,
     folder_number,
     name_study,
 )
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK, parse_header
+from batchscale.records.tree.recovery import journal_number
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,9 @@ class _Tree:
     def list(self, folder: Path) -> list[Entry]:
         return list_folder(self._base, folder, self._fs, self.refuse)
 
+    def has(self, folder: Path) -> bool:
+        return self._fs.is_dir(folder)
+
     def read(self, path: Path, limit: int) -> bytes | None:
         """The bytes, or None and a violation; nothing at all of a link that was refused."""
         if path in self.refused:
@@ -133,14 +141,14 @@ def _check_workload_folders(studies: list[StudyFolder], tree: _Tree) -> None:
 
 
 def _check_study(study: StudyFolder, tree: _Tree) -> None:
-    facts: StudyFacts | None = None
+    checked: CheckedStudy | None = None
     named = name_study(study.folders)
     if named is None and len(study.folders) >= 4:
         tree.add(study.path, Fault(None, "workload-name", one_line("/".join(study.folders))))
     text = tree.read(study.path / STUDY_FILE, MAX_JSON_BYTES)
     if text is not None:
         batch_size = folder_number(study.folders[-1]) if study.folders else None
-        facts, faults = check_study_text(text, named[0] if named else None, batch_size)
+        checked, faults = check_study_text(text, named[0] if named else None, batch_size)
         tree.add(study.path / STUDY_FILE, *faults)
     for entry in study.entries:
         number = folder_number(entry.name)
@@ -148,23 +156,39 @@ def _check_study(study: StudyFolder, tree: _Tree) -> None:
             tree.add(study.path / entry.name, Fault(None, "folder-name", one_line(repr(entry.name))))
         elif not entry.is_dir and number is not None:
             tree.add(study.path / entry.name, Fault(None, "not-a-folder", "a file"))
-    statuses = {trial_id: _check_metadata(study, trial_id, facts, tree) for trial_id in study.trial_ids}
-    _check_measurements(study, statuses, tree)
+    trials = {trial_id: _check_metadata(study, trial_id, checked, tree) for trial_id in study.trial_ids}
+    _check_measurements(study, trials, tree)
+    if named is not None:
+        spec_hash = checked.facts.spec_hash if checked is not None and checked.facts is not None else None
+        _check_journals(StudyPaths.of(tree.root, *named), spec_hash, tree)
 
 
-def _check_metadata(study: StudyFolder, trial_id: int, facts: StudyFacts | None, tree: _Tree) -> Status | None:
+def _check_metadata(study: StudyFolder, trial_id: int, checked: CheckedStudy | None, tree: _Tree) -> CheckedTrial:
     folder = study.path / str(trial_id)
     tree.list(folder)  # links that lead outside are refused here, before anything is read
     text = tree.read(folder / TRIAL_FILE, MAX_JSON_BYTES)
     if text is None:
-        return None
-    status, faults = check_trial_text(text, trial_id, facts)
+        return CheckedTrial()
+    trial, faults = check_trial_text(text, trial_id, checked)
     tree.add(folder / TRIAL_FILE, *faults)
-    return status
+    return trial
 
 
-def _check_measurements(study: StudyFolder, statuses: dict[int, Status | None], tree: _Tree) -> None:
-    paths = {trial_id: study.path / str(trial_id) / MEASUREMENTS_FILE for trial_id in statuses}
+def _check_journals(paths: StudyPaths, spec_hash: str | None, tree: _Tree) -> None:
+    """Whose journals a writer keeps; that they may end torn is their nature."""
+    for entry in tree.list(paths.working) if tree.has(paths.working) else ():
+        trial_id = journal_number(entry.name)
+        text = None if trial_id is None or entry.is_dir else tree.read(paths.working / entry.name, MAX_CSV_BYTES)
+        if trial_id is None or text is None:
+            continue
+        owner = decode_journal(text).owner
+        wanted = JournalOwner(paths.workload, paths.batch_size, trial_id, spec_hash)
+        if owner is not None and not wanted.is_named_by(owner):
+            tree.add(paths.journal(trial_id), Fault(1, "foreign-journal", f"that of {one_line(owner)}"))
+
+
+def _check_measurements(study: StudyFolder, trials: dict[int, CheckedTrial], tree: _Tree) -> None:
+    paths = {trial_id: study.path / str(trial_id) / MEASUREMENTS_FILE for trial_id in trials}
     headers: dict[int, bytes] = {}
 
     def files() -> Iterator[tuple[int, int, bytes]]:
@@ -176,6 +200,10 @@ def _check_measurements(study: StudyFolder, statuses: dict[int, Status | None], 
                 tree.add(path, Fault(1, "byte-order-mark", "a byte order mark"))
             header = text[:MAX_LINE_BYTES].removeprefix(BYTE_ORDER_MARK).partition(b"\n")[0]
             headers[trial_id] = header.removesuffix(b"\r")
+            recorded = recorded_checksum(trials[trial_id].facts)
+            changed = recorded and checksum_fault(recorded, measurements_checksum(text))
+            if changed:
+                tree.add(path, changed)
             yield 0, trial_id, text
 
     faulty: set[int] = set()
@@ -188,7 +216,7 @@ def _check_measurements(study: StudyFolder, statuses: dict[int, Status | None], 
     for trial_id, fault in header_faults({trial_id: headers[trial_id] for trial_id in sorted(measured)}):
         tree.add(paths[trial_id], fault)
     for trial_id in headers:
-        if statuses[trial_id] is Status.COMPLETE and trial_id not in measured | faulty:
+        if trials[trial_id].status is Status.COMPLETE and trial_id not in measured | faulty:
             tree.add(paths[trial_id], Fault(None, "no-measurements", "no row"))
 
 

@@ -6,12 +6,13 @@ Whoever writes or reads them does so through these classes. Published data has n
 
 from batchscale.records.facts.study import EdgeEnd, Finding, SearchFacts, StudyFacts, TrainerFacts
 from batchscale.records.facts.trial import Hardware, Timing, TrialFacts
-from batchscale.records.facts.version import FORMAT_VERSION, OWN_KEY, NewerFormatError
+from batchscale.records.facts.version import FORMAT_VERSION, OWN_KEY, FactsError, NewerFormatError
 
 __all__ = [
     "FORMAT_VERSION",
     "OWN_KEY",
     "EdgeEnd",
+    "FactsError",
     "Finding",
     "Hardware",
     "NewerFormatError",

@@ -112,6 +112,7 @@ class StudyFacts:
     """All our facts of a study; None and empty stand for what is not known.
 
     ``budgets`` are the step budgets it has had, growing. ``population`` is how many trials train together.
+    ``edge_margin`` is how near an end of its range a value is at it, as a share of the range.
     ``evaluation`` is the evaluation plan, ``experiment`` the whole normalised experiment file as text. ``finding`` is
     None until the study has ended. ``other`` has keys of this version that this code does not know.
     """
@@ -128,6 +129,7 @@ class StudyFacts:
     num_train_examples: int | None = None
     budgets: tuple[int, ...] = ()
     population: int | None = None
+    edge_margin: float | None = None
     searches: tuple[SearchFacts, ...] = ()
     finding: Finding | None = None
     trainer: TrainerFacts | None = None
@@ -150,6 +152,7 @@ class StudyFacts:
             num_train_examples=self.num_train_examples,
             budgets=list(self.budgets) or None,
             population=self.population,
+            edge_margin=self.edge_margin,
             searches=[search.to_json() for search in self.searches] or None,
             finding=self.finding.to_json() if self.finding else None,
             trainer=self.trainer.to_json() if self.trainer else None,
@@ -163,7 +166,7 @@ class StudyFacts:
 
         Raises:
             NewerFormatError: their version is newer.
-            RecordsError: one of them is not of its kind.
+            FactsError: one of them is not of its kind.
         """
         version = read_version(own, where)
         assert isinstance(own, Mapping)
@@ -182,6 +185,7 @@ class StudyFacts:
             num_train_examples=fields.whole("num_train_examples", least=1),
             budgets=_read_budgets(fields),
             population=fields.whole("population"),
+            edge_margin=fields.number("edge_margin"),
             searches=fields.parts("searches", SearchFacts.read),
             finding=fields.part("finding", Finding.read),
             trainer=fields.part("trainer", TrainerFacts.read),

@@ -34,6 +34,12 @@ class Timing:
         return without_none(**vars(self))
 
     @classmethod
+    def of(cls, times: Mapping[str, float]) -> "Timing":
+        """The times that an engine reports under these names; others are left out."""
+        known = {one.name: times[one.name] for one in dataclass_fields(cls) if one.name in times}
+        return cls(**{name: int(value) if name == "num_steps" else float(value) for name, value in known.items()})  # type: ignore[arg-type]
+
+    @classmethod
     def read(cls, found: Fields) -> "Timing":
         """The times that an object has."""
         seconds = {one.name: found.number(one.name) for one in dataclass_fields(cls) if one.name != "num_steps"}
@@ -121,7 +127,7 @@ class TrialFacts:
 
         Raises:
             NewerFormatError: their version is newer.
-            RecordsError: one of them is not of its kind.
+            FactsError: one of them is not of its kind.
         """
         version = read_version(own, where)
         assert isinstance(own, Mapping)

@@ -16,6 +16,14 @@ VERSION_KEY = "format_version"
 _OLD_TIMING = {"seconds": "total_s", "steps": "num_steps"}
 
 
+class FactsError(RecordsError):
+    """Something under our key is not of its kind; ``key`` is its name."""
+
+    def __init__(self, message: str, key: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
 class NewerFormatError(RecordsError):
     """The file was written by a later batchscale, in a format that this one does not know."""
 
@@ -25,12 +33,12 @@ def read_version(own: object, where: str) -> int:
 
     Raises:
         NewerFormatError: it is newer than ours.
-        RecordsError: it is no version.
+        FactsError: it is no version.
     """
     version = own.get(VERSION_KEY, 1) if isinstance(own, Mapping) else None
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise RecordsError(
-            f"{where}: '{OWN_KEY}' is an object with a {VERSION_KEY} from 1. Found {one_line(repr(own), 80)}."
+        raise FactsError(
+            f"{where}: '{OWN_KEY}' is an object with a {VERSION_KEY} from 1. Found {one_line(repr(own), 80)}.", OWN_KEY
         )
     if version > FORMAT_VERSION:
         raise NewerFormatError(

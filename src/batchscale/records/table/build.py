@@ -1,7 +1,7 @@
 """From the parts of an import to the finished table: names, studies, trials, and one sorted file per workload."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +10,14 @@ import polars as pl
 
 from batchscale.errors import RecordsError, one_line
 from batchscale.records.assemble import make_studies_frame
+from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import MEASUREMENT_SCHEMA, STUDY_COLUMNS, TRIAL_SCHEMA, WORKLOAD_COLUMNS
 from batchscale.records.model import StudyRecord, parse_study
 from batchscale.records.precision import widen
+from batchscale.records.rules import Fault
 from batchscale.records.table.files import ORIGINAL_SCHEMA, ORIGINALS, STUDIES, TRIALS, measurements_path
 from batchscale.records.table.parts import KEY_SCHEMA, PARAMETER_PREFIX, Part, check_width, study_path
+from batchscale.records.tree.checksum import checksum_fault
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, TRIAL_FILE
 from batchscale.spec import WorkloadName
 
@@ -106,6 +109,10 @@ def _sound_trials(
     orphans = files.join(trials, on=_KEYS, how="anti").join(unsound, on=_KEYS, how="anti")
     for folder, size, trial in orphans.select(_KEYS).sort(_KEYS).rows():
         report(f"{folder}/{size}/{trial}/{TRIAL_FILE}: a trial has its metadata. Found none.")
+    changed = list(_changed(trials.join(files, on=_KEYS)))
+    for folder, size, trial, fault in changed:
+        report(f"{folder}/{size}/{trial}/{MEASUREMENTS_FILE}: {fault}")
+    unsound = unsound.vstack(pl.DataFrame([key[:3] for key in changed], schema=KEY_SCHEMA, orient="row"))
     keys = pl.DataFrame(list(records), schema={"folder": pl.String, "batch_size": pl.Int64}, orient="row")
     lost = (
         trials.join(keys, on=["folder", "batch_size"], how="anti")
@@ -117,6 +124,15 @@ def _sound_trials(
         report(f"{study_path(folder, size)}: a study has a sound study.json. Its trials cannot be kept.")
     sound = trials.join(files, on=_KEYS).join(unsound, on=_KEYS, how="anti")
     return sound.join(keys, on=["folder", "batch_size"], how="semi").sort(_KEYS)
+
+
+def _changed(trials: pl.DataFrame) -> Iterator[tuple[str, int, int, Fault]]:
+    """The trials whose measurements are not those that were recorded."""
+    recorded = pl.col(FACTS).struct.field("measurements_sha256").alias("recorded")
+    for *key, checksum, found in trials.select(*_KEYS, recorded, "sha256").drop_nulls().sort(_KEYS).rows():
+        fault = checksum_fault(checksum, found)
+        if fault is not None:
+            yield *key, fault
 
 
 def _originals(

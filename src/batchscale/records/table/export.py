@@ -15,11 +15,18 @@ import polars as pl
 
 from batchscale.errors import RecordsError, one_line
 from batchscale.records.durable import storing
+from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS
+from batchscale.records.precision import widen_metrics
 from batchscale.records.table.files import ORIGINAL_SCHEMA, ORIGINALS, open_table_file, read_table
 from batchscale.records.table.parts import sync_folder
+from batchscale.records.tree.checksum import measurements_checksum
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, TRIAL_FILE, StudyPaths
+from batchscale.records.tree.measurements import Measurement
+from batchscale.records.tree.texts import csv_text
 from batchscale.spec import WorkloadName
+
+_CHECKSUM = pl.col(FACTS).struct.field("measurements_sha256").alias("sha256")
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,8 @@ def export_records(table: Path, tree: Path, on_progress: Callable[[float], None]
                 workload = WorkloadName(dataset, model, optimizer)
                 texts = originals.filter(_is_study(workload, size)).collect()
                 measurements = records.sources[workload]().filter(pl.col("batch_size") == size).collect()
+                checksums = records.filter(batch_size=size).workload(workload).trials.select("trial_id", _CHECKSUM)
+                texts = texts.join(checksums, on="trial_id", how="left")
                 _write_study(StudyPaths.of(staging, workload, size), texts, measurements)
                 trials, rows = trials + texts.height - 1, rows + measurements.height
                 on_progress((number + 1) / len(studies))
@@ -91,8 +100,18 @@ def _write_study(paths: StudyPaths, texts: pl.DataFrame, measurements: pl.DataFr
     for (header,), group in trials.group_by("header"):
         ids = group.select("trial_id")
         chosen = measurements.join(ids, on="trial_id", how="semi", maintain_order="left")
+        checksums = dict(group.select("trial_id", "sha256").drop_nulls().rows())
         for trial_id, data in csv_texts(chosen, str(header), ids["trial_id"].to_list()).items():
+            if trial_id in checksums and measurements_checksum(data) != checksums[trial_id]:
+                data = _as_written(chosen.filter(pl.col("trial_id") == trial_id), str(header))
             (paths.trial(trial_id) / MEASUREMENTS_FILE).write_bytes(data)
+
+
+def _as_written(rows: pl.DataFrame, header: str) -> bytes:
+    """The bytes that our own writer had made of these rows: the checksum in ``metadata.json`` is that of them."""
+    metrics = header.split(",")[1:]
+    frame = widen_metrics(rows.lazy().select("step", *metrics)).collect()
+    return csv_text(Measurement(row["step"], {name: row[name] for name in metrics}) for row in frame.to_dicts())
 
 
 def csv_texts(measurements: pl.DataFrame, header: str, trial_ids: list[int]) -> dict[int, bytes]:

@@ -5,18 +5,21 @@ readers without batchscale. A table is a cache: it can always be made again from
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from batchscale.errors import RecordsError, SpecError, one_line
+from batchscale.records.facts import NewerFormatError
+from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_SCHEMA, TRIAL_SCHEMA, WORKLOAD_COLUMNS, Records
+from batchscale.records.table.upgrade import upgrade_studies, upgrade_trials
 from batchscale.spec import WorkloadName
 
 FORMAT = "batchscale-table"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 STUDIES = "studies.parquet"
 TRIALS = "trials.parquet"
@@ -70,10 +73,15 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise RecordsError(
             f"{path / MANIFEST}: a table has a manifest ({one_line(error)}). Import its source again."
         ) from None
-    if version != FORMAT_VERSION:
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise RecordsError(
-            f"{path}: this version reads tables of format {FORMAT_VERSION}. Found {one_line(version)}. Import its "
-            "source again, or use the version of batchscale that wrote it."
+            f"{path / MANIFEST}: a table's format_version is a whole number from 1. Found {one_line(repr(version))}. "
+            "Import its source again."
+        )
+    if version > FORMAT_VERSION:
+        raise NewerFormatError(
+            f"{path / MANIFEST}: this batchscale reads tables up to format {FORMAT_VERSION}. Found format {version}, "
+            "written by a later one; install that version or a newer one, or import the table's source again."
         )
     return dict(manifest)
 
@@ -84,10 +92,19 @@ def read_table(path: Path) -> Records:
     Raises:
         RecordsError: there is no table at the path, or one of its files is missing or of another schema.
     """
-    read_manifest(path)
-    studies = open_table_file(path / STUDIES, STUDY_SCHEMA).collect()
-    trials = open_table_file(path / TRIALS, TRIAL_SCHEMA)
-    return Records(studies, trials, {name: _source(path, name) for name in _workloads(studies, path)})
+    version = read_manifest(path)["format_version"]
+    studies, trials = path / STUDIES, path / TRIALS
+    if version < 2:
+        rows = upgrade_studies(open_table_file(studies, _without_facts(STUDY_SCHEMA)), str(studies)).collect()
+        lazy = upgrade_trials(open_table_file(trials, _without_facts(TRIAL_SCHEMA)), str(trials))
+    else:
+        rows = open_table_file(studies, STUDY_SCHEMA).collect()
+        lazy = open_table_file(trials, TRIAL_SCHEMA)
+    return Records(rows, lazy, {name: _source(path, name) for name in _workloads(rows, path)})
+
+
+def _without_facts(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: kind for name, kind in schema.items() if name != FACTS}
 
 
 def _workloads(studies: pl.DataFrame, path: Path) -> list[WorkloadName]:

@@ -15,10 +15,12 @@ import polars as pl
 
 from batchscale.errors import RecordsError, one_line
 from batchscale.records.archive.members import RecordFile
+from batchscale.records.facts.columns import FACTS, TRIAL_FACTS, trial_facts_row
 from batchscale.records.model import TrialRecord, parse_trial
 from batchscale.records.precision import fits_float32
 from batchscale.records.rules import Fault
 from batchscale.records.tree.bulk import MeasurementBatch
+from batchscale.records.tree.checksum import measurements_checksum
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK
 
@@ -27,11 +29,12 @@ MAX_COLUMNS = 2_000  # metrics of a workload, metaparameters of a source: more i
 PARAMETER_PREFIX = "parameter:"
 
 KEY_SCHEMA = {"folder": pl.String, "batch_size": pl.Int64, "trial_id": pl.Int64}
-FILE_SCHEMA = {**KEY_SCHEMA, "header": pl.String}
-TRIAL_PART_SCHEMA = {
+FILE_SCHEMA = {**KEY_SCHEMA, "header": pl.String, "sha256": pl.String}
+TRIAL_PART_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     **KEY_SCHEMA,
     "status": pl.String,
     "steps": pl.Int64,
+    FACTS: pl.Struct(TRIAL_FACTS),
     "extra": pl.String,
     "text": pl.String,
 }
@@ -157,6 +160,7 @@ def _trials_frame(trials: Iterable[tuple[str, int, TrialRecord, str]]) -> pl.Dat
             "trial_id": trial.trial_id,
             "status": trial.status.value,
             "steps": trial.steps,
+            FACTS: trial_facts_row(trial.facts),
             "extra": json.dumps(dict(trial.extra), sort_keys=True),
             "text": text,
         }
@@ -169,7 +173,7 @@ def _trials_frame(trials: Iterable[tuple[str, int, TrialRecord, str]]) -> pl.Dat
 
 def _files_frame(measurements: dict[str, list[tuple[int, int, bytes]]]) -> pl.DataFrame:
     rows = [
-        (folder, batch_size, trial_id, _header(data))
+        (folder, batch_size, trial_id, _header(data), measurements_checksum(data))
         for folder, files in measurements.items()
         for batch_size, trial_id, data in files
     ]

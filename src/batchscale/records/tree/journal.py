@@ -1,8 +1,12 @@
 """The journal of a running trial: its measurements so far, a line each, in a form that no kill can make lie.
 
-Each line is the CRC-32 of its text in hexadecimal, a blank, and the text that will stand in ``measurements.csv``. What
-counts is the longest sound beginning: up to the first line that is torn, altered, or whose step does not grow. The
-checksum is there because a lost write can leave a hole in the middle of a file whose end is sound.
+Each line is a CRC-32 in hexadecimal, a blank, and a text. The first text names the trial that the journal belongs to;
+the others are those that will stand in ``measurements.csv``, and their checksums start from that of the first: a line
+of another trial's journal is as wrong here as a torn one. What counts is the longest sound beginning: up to the first
+line that is torn, altered, or whose step does not grow. The checksum is there because a lost write can leave a hole in
+the middle of a file whose end is sound.
+
+Journals of format 1 have no such first line, and plain checksums; they are read, and written anew when next used.
 """
 
 import zlib
@@ -10,15 +14,42 @@ from dataclasses import dataclass
 
 from batchscale.records.rules import Fault
 from batchscale.records.tree.measurements import parse_header, parse_measurements
+from batchscale.spec import WorkloadName
+
+_OWNER_MARK = "# "
+_UNKNOWN_HASH = "-"
+
+
+@dataclass(frozen=True)
+class JournalOwner:
+    """The trial that a journal belongs to; ``spec_hash`` tells experiments apart, where it is known."""
+
+    workload: WorkloadName
+    batch_size: int
+    trial_id: int
+    spec_hash: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.workload}/{self.batch_size}/{self.trial_id} {self.spec_hash or _UNKNOWN_HASH}"
+
+    def is_named_by(self, text: str) -> bool:
+        """Whether the first line of a journal names this trial."""
+        path, _, found = text.rpartition(" ")
+        own, _, wanted = str(self).rpartition(" ")
+        return path == own and (found == wanted or _UNKNOWN_HASH in (found, wanted))
 
 
 @dataclass(frozen=True)
 class JournalText:
-    """The sound beginning of a journal: its lines, the steps of the rows, and how many bytes are behind it."""
+    """The sound beginning of a journal: its lines, the steps of the rows, and how many bytes are behind it.
+
+    ``owner`` is the trial that it names; None for a journal of format 1, or one that is not on disk.
+    """
 
     lines: tuple[str, ...]
     steps: tuple[int, ...]
     num_dropped_bytes: int
+    owner: str | None = None
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -33,35 +64,42 @@ class JournalText:
     def cut(self, step: int) -> "JournalText":
         """The same without the rows behind ``step``."""
         kept = tuple(s for s in self.steps if s <= step)
-        return JournalText(self.lines[: 1 + len(kept)], kept, 0)
+        return JournalText(self.lines[: 1 + len(kept)], kept, 0, self.owner)
 
     def to_csv(self) -> bytes:
         """The bytes of a ``measurements.csv``."""
         return "".join(f"{line}\n" for line in self.lines or ("step",)).encode()
 
-    def encode(self) -> bytes:
-        """The bytes of a journal."""
-        return b"".join(map(encode_line, self.lines))
+    def encode(self, owner: str) -> bytes:
+        """The bytes of the journal of this trial."""
+        key = line_key(owner)
+        return encode_line(_OWNER_MARK + owner) + b"".join(encode_line(line, key) for line in self.lines)
 
 
-def encode_line(text: str) -> bytes:
+def line_key(owner: str | None) -> int:
+    """Where the checksums of a journal's lines start."""
+    return 0 if owner is None else zlib.crc32(owner.encode())
+
+
+def encode_line(text: str, key: int = 0) -> bytes:
     r"""One line of a journal.
 
     >>> encode_line("10,0.5")
     b'4cfef534 10,0.5\n'
     """
     data = text.encode()
-    return b"%08x %s\n" % (zlib.crc32(data), data)
+    return b"%08x %s\n" % (zlib.crc32(data, key), data)
 
 
 def decode_journal(data: bytes) -> JournalText:
     """The sound beginning of a journal's bytes."""
+    owner, end = _decode_owner(data)
+    key = line_key(owner)
     lines: list[str] = []
     steps: list[int] = []
-    end = 0
     width = 0
     while (stop := data.find(b"\n", end)) >= 0:
-        text = _decode_line(data[end:stop])
+        text = _decode_line(data[end:stop], key)
         if text is None:
             break
         if not lines:
@@ -76,7 +114,7 @@ def decode_journal(data: bytes) -> JournalText:
             steps.append(int(step))
         lines.append(text)
         end = stop + 1
-    return JournalText(tuple(lines), tuple(steps), len(data) - end)
+    return JournalText(tuple(lines), tuple(steps), len(data) - end, owner)
 
 
 def journal_of_csv(text: bytes) -> tuple[JournalText, list[Fault]]:
@@ -88,9 +126,18 @@ def journal_of_csv(text: bytes) -> tuple[JournalText, list[Fault]]:
     return JournalText(tuple(lines), tuple(table.steps), 0), []
 
 
-def _decode_line(line: bytes) -> str | None:
+def _decode_owner(data: bytes) -> tuple[str | None, int]:
+    """The trial that the first line names, and where the second begins; None and 0 for format 1."""
+    stop = data.find(b"\n")
+    text = _decode_line(data[:stop], 0) if stop >= 0 else None
+    if text is None or not text.startswith(_OWNER_MARK):
+        return None, 0
+    return text.removeprefix(_OWNER_MARK), stop + 1
+
+
+def _decode_line(line: bytes, key: int) -> str | None:
     mark, _, data = line.partition(b" ")
-    if mark != b"%08x" % zlib.crc32(data):
+    if mark != b"%08x" % zlib.crc32(data, key):
         return None
     try:
         return data.decode()

@@ -25,10 +25,54 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
 
 
 @dataclass(frozen=True)
+class RunPaths:
+    """Everything that a run keeps beside the records of the tree at ``root``, all in one working folder."""
+
+    root: Path
+
+    @property
+    def working(self) -> Path:
+        """The working folder, which readers pass over."""
+        return self.root / WORKING_FOLDER
+
+    @property
+    def lock(self) -> Path:
+        """The file whose lock the one run holds."""
+        return self.working / "run.lock"
+
+    @property
+    def status(self) -> Path:
+        """How the run stands."""
+        return self.working / "status.json"
+
+    @property
+    def experiment(self) -> Path:
+        """The experiment that the tree belongs to."""
+        return self.working / "experiment.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The states of trials."""
+        return self.working / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        """What worker processes printed."""
+        return self.working / "logs"
+
+    @property
+    def studies(self) -> Path:
+        """The working folders of the studies, laid out as the studies are."""
+        return self.working / "studies"
+
+
+@dataclass(frozen=True)
 class StudyPaths:
     """The folders of one study: the one readers see and the one its writer works in."""
 
     root: Path
+    workload: WorkloadName
+    batch_size: int
     folder: Path
     working: Path
 
@@ -38,7 +82,7 @@ class StudyPaths:
         if batch_size < 1:
             raise RecordsError(f"A batch size is a whole number of at least 1. Found {batch_size}.")
         below = Path(*workload.dataset.split("/"), workload.model, workload.optimizer, str(batch_size))
-        return cls(root, root / below, root / WORKING_FOLDER / "studies" / below)
+        return cls(root, workload, batch_size, root / below, RunPaths(root).studies / below)
 
     @property
     def study_file(self) -> Path:
@@ -65,34 +109,6 @@ class StudyPaths:
     def ready(self, trial_id: int) -> Path:
         """A finished folder whose files are being moved, where folders cannot be exchanged."""
         return self.working / f"ready-{trial_id}"
-
-
-@dataclass(frozen=True)
-class RecordPath:
-    """What a path of the published layout names: a study file, or a file of one of its trials."""
-
-    workload: WorkloadName
-    batch_size: int
-    trial_id: int | None
-    file: str
-
-
-def split_record_path(path: str) -> RecordPath | None:
-    """What a path relative to the tree's root names, or None if it is no file of the layout.
-
-    >>> split_record_path("mnist_subsets/mnist_6875/simple_cnn_base/sgd/64/3/metadata.json").trial_id
-    3
-    """
-    *folders, file = path.split("/")
-    trial_id = None
-    if file in (TRIAL_FILE, MEASUREMENTS_FILE):
-        trial_id = folder_number(folders.pop()) if folders else None
-        if trial_id is None:
-            return None
-    elif file != STUDY_FILE:
-        return None
-    study = name_study(tuple(folders))
-    return None if study is None else RecordPath(*study, trial_id, file)
 
 
 def name_study(folders: tuple[str, ...]) -> tuple[WorkloadName, int] | None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from batchscale.errors import RecordsError, StudyLockedError, one_line
 from batchscale.records.durable import make_folders, replace_file, storing, sync_chain, write_file
+from batchscale.records.facts import OWN_KEY
 from batchscale.records.filesystem import REAL, FileSystem
-from batchscale.records.model import OWN_KEY, StudyRecord, parse_study
+from batchscale.records.model import StudyRecord, parse_study
 from batchscale.records.tree.folders import read_file
 from batchscale.records.tree.layout import STUDY_FILE, StudyPaths
 from batchscale.records.tree.read import Notice, log_notice
@@ -100,9 +101,8 @@ def _read_existing(fs: FileSystem, paths: StudyPaths, wanted: StudyRecord) -> St
     return found
 
 
-def _spec_hash(record: StudyRecord) -> object:
-    own = record.extra.get(OWN_KEY)
-    return own.get("spec_hash") if isinstance(own, Mapping) else None
+def _spec_hash(record: StudyRecord) -> str | None:
+    return None if record.facts is None else record.facts.spec_hash
 
 
 def describe_difference(found: StudyRecord, wanted: StudyRecord) -> str:

@@ -14,6 +14,7 @@ import polars as pl
 
 from batchscale.errors import RecordsError
 from batchscale.records.assemble import make_studies_frame, make_trials_frame
+from batchscale.records.facts import NewerFormatError
 from batchscale.records.filesystem import REAL, FileSystem
 from batchscale.records.frames import Records
 from batchscale.records.model import StudyRecord, TrialRecord, parse_study, parse_trial
@@ -51,6 +52,7 @@ def read_tree(path: Path, notice: Notice = log_notice, fs: FileSystem = REAL) ->
 
     Raises:
         RecordsError: the path is no directory, holds no readable study, or has a link that leads outside.
+        NewerFormatError: a later batchscale wrote some of it.
     """
     contents: list[StudyContent] = []
     found: dict[tuple[WorkloadName, int], Path] = {}
@@ -96,6 +98,8 @@ def _read_study(folder: StudyFolder, root: Path, notice: Notice, fs: FileSystem)
         record = parse_study(text, workload, str(path))
         if record.batch_size != batch_size:
             raise RecordsError(f"{path}: batch_size agrees with the folder. Found {record.batch_size}.")
+    except NewerFormatError:
+        raise  # a part of the studies would look like all of them
     except RecordsError as error:
         notice(f"{error} The study is left out.")
         return None
@@ -111,6 +115,8 @@ def _read_trials(folder: StudyFolder, root: Path, notice: Notice, fs: FileSystem
             record = parse_trial(read_file(path, fs=fs), str(path))
             if record.trial_id != trial_id:
                 raise RecordsError(f"{path}: trial_id agrees with the folder. Found {record.trial_id}.")
+        except NewerFormatError:
+            raise
         except RecordsError as error:
             notice(f"{error} The trial is left out.")
             continue

@@ -11,8 +11,10 @@ from batchscale.errors import RecordsError
 from batchscale.records.durable import remove_folder
 from batchscale.records.filesystem import FileSystem
 from batchscale.records.model import TrialRecord, parse_trial
+from batchscale.records.tree.checksum import checksum_fault, measurements_checksum, recorded_checksum
 from batchscale.records.tree.folders import read_file
 from batchscale.records.tree.journal import decode_journal
+from batchscale.records.tree.journals import Journals
 from batchscale.records.tree.layout import (
     MAX_CSV_BYTES,
     MEASUREMENTS_FILE,
@@ -71,18 +73,45 @@ def load_committed(fs: FileSystem, paths: StudyPaths, notice: Notice) -> tuple[d
             record = parse_trial(read_file(path, fs=fs), str(path))
             if record.trial_id != trial_id:
                 raise RecordsError(f"{path}: trial_id agrees with the folder. Found {record.trial_id}.")
+            _require_unchanged(fs, paths.trial(trial_id) / MEASUREMENTS_FILE, record)
         except RecordsError as error:
-            damaged[trial_id] = str(error)
+            damaged[trial_id] = f"{error} Put the trial's folder back from a copy, or move it out of the tree."
             notice(f"{error} The trial is left as it is.")
         else:
             committed[trial_id] = record
     return dict(sorted(committed.items())), damaged
 
 
+def _require_unchanged(fs: FileSystem, path: Path, record: TrialRecord) -> None:
+    recorded = recorded_checksum(record.facts)
+    if recorded is not None:
+        fault = checksum_fault(recorded, measurements_checksum(read_file(path, MAX_CSV_BYTES, fs)))
+        if fault is not None:
+            raise RecordsError(f"{path}: {fault}")
+
+
+def find_foreign_journals(fs: FileSystem, paths: StudyPaths, journals: Journals, notice: Notice) -> dict[int, str]:
+    """For each trial whose journal is another trial's, what to do about it."""
+    foreign = {}
+    for trial_id in list_journals(fs, paths.working):
+        try:
+            journals.require_owner(trial_id, decode_journal(read_file(paths.journal(trial_id), MAX_CSV_BYTES, fs)))
+        except RecordsError as error:
+            foreign[trial_id] = str(error)
+            notice(f"{error} It is left as it is.")
+    return foreign
+
+
 def list_journals(fs: FileSystem, working: Path) -> list[int]:
     """The ids of the trials that have a journal, growing."""
-    matches = (_JOURNAL.fullmatch(entry.name) for entry in fs.list_directory(working))
-    return sorted(int(match[1]) for match in matches if match)
+    numbers = (journal_number(entry.name) for entry in fs.list_directory(working))
+    return sorted(number for number in numbers if number is not None)
+
+
+def journal_number(name: str) -> int | None:
+    """The id of the trial that a file is the journal of; None if it is no journal."""
+    match = _JOURNAL.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def drop_finished_journals(fs: FileSystem, paths: StudyPaths, committed: dict[int, TrialRecord]) -> None:

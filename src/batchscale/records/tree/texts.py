@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from batchscale.errors import RecordsError, one_line
+from batchscale.records.facts import OWN_KEY
 from batchscale.records.model import STUDY_KEYS, TRIAL_KEYS, StudyRecord, TrialRecord, parse_study, parse_trial
 from batchscale.records.tree.layout import STUDY_FILE, TRIAL_FILE
 from batchscale.records.tree.measurements import Measurement, format_header, format_row
@@ -47,6 +48,6 @@ def csv_text(measurements: Iterable[Measurement]) -> bytes:
 
 
 def _require_free_keys(extra: Mapping[str, object], published: tuple[str, ...], where: str) -> None:
-    taken = [key for key in extra if key in published]
+    taken = [key for key in extra if key in (*published, OWN_KEY)]
     if taken:
-        raise RecordsError(f"{where}: extra keys stand beside the published ones. Found {one_line(taken)}.")
+        raise RecordsError(f"{where}: extra keys stand beside the published ones and our own. Found {one_line(taken)}.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -13,13 +13,16 @@ from batchscale.records.durable import (
     storing,
     write_file,
 )
+from batchscale.records.facts import TrialFacts
 from batchscale.records.filesystem import FileSystem
 from batchscale.records.model import (
     StudyRecord,
     TrialRecord,
 )
+from batchscale.records.tree.checksum import measurements_checksum
 from batchscale.records.tree.folders import read_file
-from batchscale.records.tree.journal import JournalText, decode_journal, encode_line, journal_of_csv
+from batchscale.records.tree.journal import JournalText, journal_of_csv
+from batchscale.records.tree.journals import Journals
 from batchscale.records.tree.layout import (
     MAX_CSV_BYTES,
     MEASUREMENTS_FILE,
@@ -29,25 +32,17 @@ from batchscale.records.tree.layout import (
 from batchscale.records.tree.measurements import (
     Measurement,
     MeasurementTable,
-    format_header,
-    format_row,
     parse_measurements,
 )
 from batchscale.records.tree.read import Notice
 from batchscale.records.tree.recovery import (
     drop_finished_journals,
+    find_foreign_journals,
     finish_move,
     list_journals,
     load_committed,
 )
 from batchscale.records.tree.texts import csv_text, study_text, trial_text
-
-
-@dataclass
-class _OpenJournal:
-    handle: int
-    metrics: tuple[str, ...]
-    last_step: int
 
 
 class StudyWriter:
@@ -75,10 +70,11 @@ class StudyWriter:
         self._lock: int | None = lock
         self._fs = fs
         self._notice = notice
-        self._journals: dict[int, _OpenJournal] = {}
-        self._suspect: set[int] = set()
+        self._journals = Journals(fs, paths, notice)
+        self._journals.spec_hash = _spec_hash(record)
         self._committed, self._damaged = load_committed(fs, paths, notice)
         drop_finished_journals(fs, paths, self._committed)
+        self._damaged |= find_foreign_journals(fs, paths, self._journals, notice)
 
     @property
     def record(self) -> StudyRecord:
@@ -97,7 +93,7 @@ class StudyWriter:
 
     @property
     def damaged_trials(self) -> Mapping[int, str]:
-        """The trial folders that could not be read when the study was opened, with the reason."""
+        """The trials that were not as recorded when the study was opened, with the reason and what to do."""
         return MappingProxyType(self._damaged)
 
     def committed_trials(self) -> Mapping[int, TrialRecord]:
@@ -117,54 +113,31 @@ class StudyWriter:
         with self._storing("writing study.json"):
             replace_file(self._fs, self._paths.study_file, self._paths.working, text)
         self._record = record
+        self._journals.spec_hash = _spec_hash(record)
 
     def append(self, trial_id: int, measurements: Iterable[Measurement], *, sync: bool = True) -> None:
         """Add measurements of a running trial. The first ones fix its metrics; steps must grow.
 
-        With ``sync`` they are durable on return (some milliseconds); without, they survive the process only.
+        With ``sync`` they are durable on return (some milliseconds); without, they survive the process only. If the
+        file system refuses, none of them counts, and the same call can be made again.
         """
         _require_trial_id(trial_id)
         batch = list(measurements)
         if not batch:
             return
-        with self._storing("keeping measurements"), self._dropped_on_failure(trial_id):
-            journal = self._open_journal(trial_id, batch[0])
-            last = journal.last_step
-            lines = []
-            for measurement in batch:
-                if measurement.step <= last:
-                    raise RecordsError(
-                        f"Trial {trial_id}: steps grow. Found step {measurement.step} after step {last}; truncate the "
-                        "trial to the step it goes on from."
-                    )
-                lines.append(encode_line(format_row(measurement, journal.metrics)))
-                last = measurement.step
-            self._fs.write(journal.handle, b"".join(lines))
-            if sync:
-                self._fs.fdatasync(journal.handle)
-            journal.last_step = last
+        with self._storing("keeping measurements"):
+            self._journals.append(trial_id, batch, sync)
 
     def journal(self, trial_id: int) -> MeasurementTable | None:
         """The measurements of a running trial so far, or None if it has no journal."""
         with self._storing("reading the journal"):
-            text = self._load_journal(trial_id)
+            text = self._journals.load(trial_id)
         return None if text is None else parse_measurements(text.to_csv())
-
-    def truncate(self, trial_id: int, step: int) -> None:
-        """Drop the measurements of a running trial behind ``step``, durably: those its checkpoint does not know."""
-        with self._storing("cutting the journal"):
-            text = self._load_journal(trial_id)
-            if text is not None and text.last_step > step:
-                self._close_journal(trial_id)
-                self._rewrite_journal(trial_id, text.cut(step))
 
     def discard(self, trial_id: int) -> None:
         """Forget the measurements of a running trial; a committed version of it stays."""
         with self._storing("removing the journal"):
-            self._close_journal(trial_id)
-            path = self._paths.journal(trial_id)
-            if self._fs.exists(path):
-                self._fs.unlink(path)
+            self._journals.remove(trial_id)
 
     def reopen(self, trial_id: int) -> None:
         """Start the journal of a committed trial from its measurements, so that it can train longer.
@@ -175,12 +148,12 @@ class StudyWriter:
             raise RecordsError(f"{self.folder}: only a committed trial can be reopened. Found trial {trial_id}.")
         path = self._paths.trial(trial_id) / MEASUREMENTS_FILE
         with self._storing("reopening a trial"):
-            if self._fs.exists(self._paths.journal(trial_id)):
+            if self._journals.exists(trial_id):
                 return
             text, faults = journal_of_csv(read_file(path, MAX_CSV_BYTES, self._fs))
             if faults:
                 raise RecordsError(f"{path}: only a sound trial can be reopened; {faults[0]}")
-            self._rewrite_journal(trial_id, text)
+            self._journals.write(trial_id, text)
 
     def read_measurements(self, trial_id: int) -> MeasurementTable:
         """The measurements of a committed trial."""
@@ -194,23 +167,20 @@ class StudyWriter:
         """
         _require_trial_id(trial.trial_id)
         if trial.trial_id in self._damaged:
-            raise RecordsError(f"{self._damaged[trial.trial_id]} Move the folder away, then commit the trial.")
-        metadata = trial_text(trial)
+            raise RecordsError(self._damaged[trial.trial_id])
         with self._storing(f"committing trial {trial.trial_id}"):
             text = self._measurements_to_commit(trial, measurements)
-            self._stage(trial.trial_id, text, metadata)
+            facts = replace(trial.facts or TrialFacts(), measurements_sha256=measurements_checksum(text))
+            trial = replace(trial, facts=facts)
+            self._stage(trial.trial_id, text, trial_text(trial))
             self._publish(trial.trial_id)
             self._committed[trial.trial_id] = trial
-            self._close_journal(trial.trial_id)
-            journal = self._paths.journal(trial.trial_id)
-            if self._fs.exists(journal):
-                self._fs.unlink(journal)
+            self._journals.remove(trial.trial_id)
 
     def close(self) -> None:
         """Give back the lock. Journals stay."""
         if self._lock is not None:
-            for trial_id in list(self._journals):
-                self._close_journal(trial_id)
+            self._journals.close_all()
             lock, self._lock = self._lock, None
             self._fs.close(lock)
 
@@ -246,7 +216,7 @@ class StudyWriter:
 
     def _measurements_to_commit(self, trial: TrialRecord, measurements: Iterable[Measurement] | None) -> bytes:
         if measurements is None:
-            journal = self._load_journal(trial.trial_id)
+            journal = self._journals.load(trial.trial_id)
             if journal is None and trial.trial_id in self._committed:
                 raise RecordsError(f"Trial {trial.trial_id} is committed; reopen it before it is committed again.")
             text = (journal or JournalText((), (), 0)).to_csv()
@@ -264,50 +234,6 @@ class StudyWriter:
             )
         return text
 
-    def _open_journal(self, trial_id: int, first: Measurement) -> _OpenJournal:
-        if trial_id not in self._journals:
-            text = self._load_journal(trial_id)
-            if text is None or not text.lines:
-                text = JournalText((format_header(list(first.values)),), (), 0)
-                self._rewrite_journal(trial_id, text)
-            handle = self._fs.open_append(self._paths.journal(trial_id))
-            self._journals[trial_id] = _OpenJournal(handle, text.metrics, text.last_step)
-        return self._journals[trial_id]
-
-    def _load_journal(self, trial_id: int) -> JournalText | None:
-        """The journal, its torn end cut off on disk so that nothing is ever appended behind it."""
-        path = self._paths.journal(trial_id)
-        if not self._fs.exists(path):
-            return None
-        text = decode_journal(read_file(path, MAX_CSV_BYTES, self._fs))
-        if text.num_dropped_bytes or trial_id in self._suspect:
-            self._close_journal(trial_id)
-            self._rewrite_journal(trial_id, text)
-            self._suspect.discard(trial_id)
-        if text.num_dropped_bytes:
-            self._notice(
-                f"{path}: {text.num_dropped_bytes} bytes behind step {text.last_step} were torn and are dropped."
-            )
-        return text
-
-    def _rewrite_journal(self, trial_id: int, text: JournalText) -> None:
-        replace_file(self._fs, self._paths.journal(trial_id), self._paths.working, text.encode())
-
-    def _close_journal(self, trial_id: int) -> None:
-        journal = self._journals.pop(trial_id, None)
-        if journal is not None:
-            self._fs.close(journal.handle)
-
-    @contextmanager
-    def _dropped_on_failure(self, trial_id: int) -> Iterator[None]:
-        """After a failed write or sync nothing is known of the file on disk: the next use writes it anew."""
-        try:
-            yield
-        except OSError:
-            self._suspect.add(trial_id)
-            self._close_journal(trial_id)
-            raise
-
     @contextmanager
     def _storing(self, what: str) -> Iterator[None]:
         if self._lock is None:
@@ -319,3 +245,7 @@ class StudyWriter:
 def _require_trial_id(trial_id: int) -> None:
     if isinstance(trial_id, bool) or not isinstance(trial_id, int) or trial_id < 1:
         raise RecordsError(f"Trial ids are whole numbers from 1. Found {one_line(repr(trial_id))}.")
+
+
+def _spec_hash(record: StudyRecord) -> str | None:
+    return None if record.facts is None else record.facts.spec_hash

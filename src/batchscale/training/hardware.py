@@ -1,0 +1,13 @@
+"""What the engine trains on, as trials record it."""
+
+import jax
+
+from batchscale.machine import name_processor
+from batchscale.records.facts import Hardware
+
+
+def describe_hardware() -> Hardware:
+    """The device that this process trains on; a processor by its own name, which JAX does not know."""
+    device = jax.local_devices()[0]
+    kind = name_processor() if device.platform == "cpu" else device.device_kind
+    return Hardware(kind, device.platform, num_devices=1, num_hosts=1)

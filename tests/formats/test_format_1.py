@@ -1,0 +1,132 @@
+"""Trees and a table of format 1, as they were released: read, checked, analysed, resumed and extended by today's code.
+
+Metric values are compared with a relative tolerance of 1e-4: they are float32 sums whose order depends on the vector
+instructions of the processor. Everything else is compared exactly.
+"""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+from make_format_1 import EXPERIMENT, trials_of
+
+from batchscale.analysis import steps_to_result
+from batchscale.driver.preflight import make_checked_plan
+from batchscale.driver.session import RunSettings, run_plan
+from batchscale.records import check_tree, import_records, read_records, read_tree, summarize
+from batchscale.records.facts import StudyFacts
+from batchscale.records.facts.columns import FACTS
+from batchscale.spec import Goal, parse_experiment
+
+STORED = Path(__file__).parent / "format_1"
+GOAL = Goal.parse("val/loss < 0.05")
+
+
+@pytest.fixture
+def copy(tmp_path):
+    def make(name):
+        return Path(shutil.copytree(STORED / name, tmp_path / name))
+
+    return make
+
+
+def run(root, trials=5, steps=400):
+    plan = make_checked_plan(parse_experiment(EXPERIMENT.format(trials=trials, steps=steps)), None)
+    run_plan(plan, root, RunSettings("inline", keep_states_gb=0))
+
+
+def assert_same_trials(found, wanted):
+    assert found.keys() == wanted.keys()
+    for name, old in wanted.items():
+        new = found[name]
+        for key in ("trial_id", "status", "steps", "parameters"):
+            assert new[key] == old[key], (name, key)
+        for key in ("seed", "search", "point", "stop_reason", "reached_at"):
+            assert new["batchscale"].get(key) == old["batchscale"].get(key), (name, key)
+        assert new["rows"][0] == old["rows"][0]
+        assert len(new["rows"]) == len(old["rows"])
+        for here, there in zip(new["rows"][1:], old["rows"][1:], strict=True):
+            step, *values = here.split(",")
+            wanted_step, *wanted_values = there.split(",")
+            assert step == wanted_step
+            for value, expected in zip(map(float, values), map(float, wanted_values), strict=True):
+                assert value == pytest.approx(expected, rel=1e-4, nan_ok=True), (name, step)
+
+
+def test_the_tree_is_sound_and_every_fact_of_it_is_read():
+    assert check_tree(STORED / "finished") == []
+    records = read_tree(STORED / "finished", pytest.fail)
+    studies = {row["batch_size"]: row[FACTS] for row in records.studies.to_dicts()}
+    for size, facts in studies.items():
+        own = json.loads(next((STORED / "finished").glob(f"*/*/*/{size}/study.json")).read_text())["batchscale"]
+        assert facts["stop_rule"] == own["stop"] == "race"
+        assert (facts["goal"], facts["seed"], facts["budgets"]) == (own["goal"], own["seed"], own["budgets"])
+        assert [json.loads(space) for space in facts["spaces"]] == [search["space"] for search in own["searches"]]
+        assert facts["goal_reached"] is own["verdict"]["goal_reached"] is True
+    assert sorted(len(facts["spaces"]) for facts in studies.values()) == [1, 2]
+    for row in records.trials.to_dicts():
+        folder = STORED / "finished" / row["dataset"] / row["model"] / row["optimizer"] / str(row["batch_size"])
+        own = json.loads((folder / str(row["trial_id"]) / "metadata.json").read_text())["batchscale"]
+        facts = row[FACTS]
+        assert [facts[key] for key in ("seed", "search", "point", "stop_reason", "reached_at", "best")] == [
+            own[key] for key in ("seed", "search", "point", "stop_reason", "reached_at", "best")
+        ]
+        assert facts["total_s"] == own["timing"]["seconds"]
+        assert facts["device_kind"] == own["hardware"]
+        assert facts["measurements_sha256"] is None
+
+
+def test_the_table_gives_what_the_tree_gives():
+    table, tree = read_records(STORED / "table"), read_tree(STORED / "finished", pytest.fail)
+    assert table.studies.equals(tree.studies)
+    assert table.trials.equals(tree.trials)
+    assert steps_to_result(table, GOAL).equals(steps_to_result(tree, GOAL))
+    assert summarize(table).table.equals(summarize(tree).table)
+
+
+def test_the_steps_to_result_are_those_of_the_stored_rows():
+    found = dict(steps_to_result(read_tree(STORED / "finished"), GOAL).select("batch_size", "steps").rows())
+    wanted = {4: math.inf, 64: math.inf}
+    for name, trial in trials_of(STORED / "finished").items():
+        if trial["status"] == "COMPLETE":
+            size = int(Path(name).parent.name)
+            column = trial["rows"][0].split(",").index("val/loss")
+            steps = [int(row.split(",")[0]) for row in trial["rows"][1:] if float(row.split(",")[column]) < GOAL.value]
+            wanted[size] = min([wanted[size], *steps])
+    assert found == wanted
+
+
+def test_importing_the_tree_gives_a_table_of_todays_format(tmp_path):
+    import_records(STORED / "finished", tmp_path / "table")
+    assert json.loads((tmp_path / "table" / "manifest.json").read_text())["format_version"] == 2
+    assert read_records(tmp_path / "table").trials.equals(read_records(STORED / "table").trials)
+
+
+def test_a_finished_run_is_finished(copy):
+    root = copy("finished")
+    before = trials_of(root)
+    run(root)
+    assert trials_of(root) == before  # byte for byte: nothing was trained
+
+
+def test_an_interrupted_run_is_resumed_number_for_number(copy):
+    root = copy("interrupted")
+    assert check_tree(root) == []
+    run(root)
+    assert_same_trials(trials_of(root), trials_of(STORED / "finished"))
+    assert check_tree(root) == []
+    for path in root.glob("*/*/*/*/study.json"):
+        own = json.loads(path.read_text())["batchscale"]
+        old = json.loads((STORED / "finished" / path.relative_to(root)).read_text())["batchscale"]
+        assert own["format_version"] == 2
+        new, wanted = (StudyFacts.from_json(facts, "study.json") for facts in (own, old))
+        assert (new.searches, new.finding, new.budgets) == (wanted.searches, wanted.finding, wanted.budgets)
+
+
+def test_a_finished_run_is_extended_number_for_number(copy):
+    root = copy("finished")
+    run(root, trials=7, steps=600)
+    assert_same_trials(trials_of(root), json.loads((STORED / "extended.json").read_text()))
+    assert check_tree(root) == []

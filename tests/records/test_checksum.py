@@ -1,0 +1,136 @@
+"""Measurements that were changed after their trial was recorded are found, and the trial is named."""
+
+import json
+import shutil
+
+import pytest
+from records_fakes import make_rows, make_study, make_trial
+
+from batchscale.errors import RecordsError
+from batchscale.records import ImportOptions, check_tree, import_records, open_study, read_tree
+from batchscale.records.check.stored import check_records
+from batchscale.records.table.export import export_records
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of a study of two trials, in a tree of its own."""
+    with open_study(tmp_path / "tree", make_study(spec_hash="a")) as writer:
+        for trial_id in (1, 2):
+            writer.commit(make_trial(trial_id), make_rows(trial_id, [0, 10, 20]))
+        return writer.folder
+
+
+def change_a_digit(folder):
+    path = folder / "1" / "measurements.csv"
+    path.write_bytes(path.read_bytes().replace(b"1.0", b"1.5", 1))
+
+
+def swap_two_cells(folder):
+    path = folder / "1" / "measurements.csv"
+    header, *rows = [line.split(",") for line in path.read_text().splitlines()]
+    rows[0][1:], rows[1][1:] = rows[1][1:], rows[0][1:]
+    path.write_text("".join(",".join(row) + "\n" for row in [header, *rows]))
+
+
+def take_another_trials(folder):
+    shutil.copy(folder / "2" / "measurements.csv", folder / "1" / "measurements.csv")
+
+
+CHANGES = [change_a_digit, swap_two_cells, take_another_trials]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_check_names_the_changed_file(folder, tmp_path, change):
+    assert check_tree(tmp_path / "tree") == []
+    change(folder)
+    (violation,) = check_tree(tmp_path / "tree")
+    assert (violation.path, violation.rule) == (folder / "1" / "measurements.csv", "changed-measurements")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_trial_is_damaged_for_the_next_writer_and_the_others_are_not(folder, tmp_path, change):
+    change(folder)
+    notices = []
+    with open_study(tmp_path / "tree", make_study(spec_hash="a"), notice=notices.append) as writer:
+        assert list(writer.committed_trials()) == [2]
+        assert str(folder / "1" / "measurements.csv") in writer.damaged_trials[1]
+    assert len(notices) == 1
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_import_refuses_a_changed_trial_or_leaves_it_out(folder, tmp_path, change):
+    change(folder)
+    with pytest.raises(RecordsError, match=r"tiny/net/sgd/8/1/measurements.csv: .*as it was when.*--keep-going"):
+        import_records(tmp_path / "tree", tmp_path / "table")
+    summary = import_records(tmp_path / "tree", tmp_path / "table", ImportOptions(keep_going=True))
+    assert sum(summary.trials.values()) == 1
+    assert "8/1/measurements.csv" in summary.problems[0]
+
+
+def test_check_of_an_archive_names_the_changed_file(folder, tmp_path):
+    change_a_digit(folder)
+    archive = shutil.make_archive(str(tmp_path / "records"), "tar", tmp_path / "tree", "groups")
+    rules = {(violation.path.parts[-2:], violation.rule) for violation in check_records(tmp_path / archive)}
+    assert rules == {(("1", "measurements.csv"), "changed-measurements")}
+
+
+def test_an_exported_tree_has_the_measurements_that_were_recorded(folder, tmp_path):
+    import_records(tmp_path / "tree", tmp_path / "table")
+    export_records(tmp_path / "table", tmp_path / "again")
+    assert check_tree(tmp_path / "again") == []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            assert (tmp_path / "again" / path.relative_to(tmp_path / "tree")).read_bytes() == path.read_bytes()
+
+
+def test_a_trial_without_a_checksum_is_read_as_before(folder, tmp_path):
+    path = folder / "1" / "metadata.json"
+    data = json.loads(path.read_text())
+    data["batchscale"] = {"seed": 1}
+    path.write_text(json.dumps(data))
+    change_a_digit(folder)
+    assert check_tree(tmp_path / "tree") == []
+    with open_study(tmp_path / "tree", make_study(spec_hash="a")) as writer:
+        assert list(writer.committed_trials()) == [1, 2]
+
+
+@pytest.mark.parametrize("other", [make_study(batch_size=16, spec_hash="a"), make_study(spec_hash="b")])
+def test_a_journal_of_another_study_is_found(folder, tmp_path, other):
+    with open_study(tmp_path / "other", other) as writer:
+        writer.append(3, make_rows(3, [0, 10]))
+        journal = writer.working_folder / "journal-3"
+    with open_study(tmp_path / "tree", make_study(spec_hash="a")) as writer:
+        target = writer.working_folder / "journal-3"
+    shutil.copy(journal, target)
+    with open_study(tmp_path / "tree", make_study(spec_hash="a"), notice=lambda _: None) as writer:
+        assert f"{target}: a journal belongs to the trial" in writer.damaged_trials[3]
+        with pytest.raises(RecordsError, match="belongs to the trial"):
+            writer.journal(3)
+    assert [(v.path, v.rule) for v in check_tree(tmp_path / "tree")] == [(target, "foreign-journal")]
+    assert target.read_bytes() == journal.read_bytes()
+
+
+def test_a_tree_of_a_later_version_is_refused_by_name(folder, tmp_path):
+    for path, key in ((folder / "study.json", "study"), (folder / "2" / "metadata.json", "trial")):
+        text = path.read_text()
+        data = json.loads(text)
+        data["batchscale"] = {"format_version": 99, key: "?"}
+        path.write_text(json.dumps(data))
+        with pytest.raises(RecordsError, match=rf"{path}: .*up to 2\. Found version 99"):
+            read_tree(tmp_path / "tree")
+        assert [(v.path, v.rule) for v in check_tree(tmp_path / "tree")] == [(path, "newer-format")]
+        path.write_text(text)
+
+
+def test_facts_of_a_wrong_kind_cost_their_own_trial_and_are_named(folder, tmp_path):
+    path = folder / "2" / "metadata.json"
+    data = json.loads(path.read_text())
+    data["batchscale"]["seed"] = "seven"
+    path.write_text(json.dumps(data, indent=2))
+    notices = []
+    assert read_tree(tmp_path / "tree", notices.append).trials["trial_id"].to_list() == [1]
+    assert "batchscale.seed is a whole number" in notices[0]
+    (violation,) = check_tree(tmp_path / "tree")
+    assert (violation.path, violation.rule) == (path, "bad-facts")
+    assert violation.line is not None
