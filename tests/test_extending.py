@@ -3,6 +3,7 @@
 A fence that names a file (``python my_parts/rings.py``) is written to it. Nothing of batchscale is touched.
 """
 
+import importlib
 import json
 import os
 import re
@@ -11,7 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from batchscale.cli.app import make_app
 from batchscale.spec import Bounds
 from batchscale.spec.bounds import declare_bounds
 
@@ -66,14 +69,50 @@ def test_the_parts_are_listed_and_their_facts_need_no_jax(plugin):
     assert answer.returncode == 0, answer.stderr
 
 
-@pytest.mark.timeout(300)
-def test_an_experiment_runs_with_one_of_each(plugin, tmp_path):
-    out = tmp_path / "records"
+@pytest.fixture(scope="module")
+def records(plugin):
+    """What the page's experiment measured, with a data set, a model, an optimizer and a metric of the page."""
+    out = plugin / "records"
     answer = python(plugin, "-m", "batchscale", "run", plugin / "my_parts" / "rings.toml", "--out", out)
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    measured = [path.read_text().splitlines()[0] for path in out.glob("rings/bumps/soft_sign/*/*/measurements.csv")]
+    return out
+
+
+@pytest.mark.timeout(300)
+def test_an_experiment_runs_with_one_of_each(records):
+    measured = [path.read_text().splitlines()[0] for path in records.glob("rings/bumps/soft_sign/*/*/measurements.csv")]
     assert len(measured) == 4
     assert all("val/hesitation" in header.split(",") for header in measured)
+
+
+def test_a_chart_is_one_file(plugin, records, tmp_path, monkeypatch):
+    pytest.importorskip("batchscale.figures.kind", reason="charts are not declared one by one")
+    from batchscale.figures import kinds
+
+    monkeypatch.setattr(kinds, "__path__", [*kinds.__path__, str(plugin / "my_charts")])
+    assert "diverged-trials" in kinds.kind_names()
+    out, data = tmp_path / "chart.json", tmp_path / "chart.csv"
+    goal = "val/hesitation < 0.4"
+    arguments = ["figure", "diverged-trials", records, "--out", out, "--csv", data, "--goal", goal]
+    answer = CliRunner().invoke(make_app(), [str(argument) for argument in arguments])
+    assert answer.exit_code == 0, answer.output + repr(answer.exception)
+    assert data.read_text().splitlines()[0] == "panel,batch_size,diverged"
+    assert json.loads(out.read_text())
+
+
+def test_a_stop_rule_is_one_file_and_its_name(plugin, monkeypatch):
+    rules = pytest.importorskip("batchscale.protocol.stop_rules", reason="stop rules have no files")
+    monkeypatch.setattr(rules, "__path__", [*rules.__path__, str(plugin / "my_rules")])
+    assert "half" in rules.list_rules()
+    assert rules.find_rule("half").finish([3, 5], train_steps=100, finishers=1) == 50
+
+
+def test_a_command_is_one_file_and_a_line(plugin, records, monkeypatch):
+    monkeypatch.syspath_prepend(plugin / "my_commands")
+    app = make_app()
+    app.command("count")(importlib.import_module("count").count)
+    answer = CliRunner().invoke(app, ["count", str(records)])
+    assert (answer.exit_code, answer.stdout.strip()) == (0, "4")
 
 
 REGISTERED = """
