@@ -15,6 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
+from batchscale.figures import kinds
+from batchscale.protocol import stop_rules
 from batchscale.spec import Bounds
 from batchscale.spec.bounds import declare_bounds
 
@@ -86,9 +88,6 @@ def test_an_experiment_runs_with_one_of_each(records):
 
 
 def test_a_chart_is_one_file(plugin, records, tmp_path, monkeypatch):
-    pytest.importorskip("batchscale.figures.kind", reason="charts are not declared one by one")
-    from batchscale.figures import kinds
-
     monkeypatch.setattr(kinds, "__path__", [*kinds.__path__, str(plugin / "my_charts")])
     assert "diverged-trials" in kinds.kind_names()
     out, data = tmp_path / "chart.json", tmp_path / "chart.csv"
@@ -96,15 +95,14 @@ def test_a_chart_is_one_file(plugin, records, tmp_path, monkeypatch):
     arguments = ["figure", "diverged-trials", records, "--out", out, "--csv", data, "--goal", goal]
     answer = CliRunner().invoke(make_app(), [str(argument) for argument in arguments])
     assert answer.exit_code == 0, answer.output + repr(answer.exception)
-    assert data.read_text().splitlines()[0] == "panel,batch_size,diverged"
+    assert data.read_text().splitlines()[0] == "panel,batch_size,diverged,note"
     assert json.loads(out.read_text())
 
 
 def test_a_stop_rule_is_one_file_and_its_name(plugin, monkeypatch):
-    rules = pytest.importorskip("batchscale.protocol.stop_rules", reason="stop rules have no files")
-    monkeypatch.setattr(rules, "__path__", [*rules.__path__, str(plugin / "my_rules")])
-    assert "half" in rules.list_rules()
-    assert rules.find_rule("half").finish([3, 5], train_steps=100, finishers=1) == 50
+    monkeypatch.setattr(stop_rules, "__path__", [*stop_rules.__path__, str(plugin / "my_rules")])
+    assert "half" in stop_rules.list_rules()
+    assert stop_rules.find_rule("half").finish([3, 5], train_steps=100, finishers=1) == 50
 
 
 def test_a_command_is_one_file_and_a_line(plugin, records, monkeypatch):
