@@ -9,7 +9,6 @@ from batchscale.analysis.answers import (
     select_workload,
     stored_goal,
 )
-from batchscale.analysis.as_json import analysis_json, scaling_json
 from batchscale.analysis.budgets import (
     BEST_MEASUREMENT_SCHEMA,
     PAPER_TRAIN_EXAMPLES,
@@ -56,7 +55,7 @@ from batchscale.analysis.outcomes import (
 from batchscale.analysis.regimes import Baseline, Regimes, Thresholds, find_regimes
 from batchscale.analysis.results import RESULT_SCHEMA, results_of, steps_to_result
 from batchscale.analysis.robustness import BEST_OF_SCHEMA, VERDICT_SCHEMA, best_of_n, best_of_probabilities, verdicts
-from batchscale.analysis.scaling import FEWEST_POINTS, Family, FamilyFit, ScalingFit, fit_scaling
+from batchscale.analysis.scaling import Family, FamilyFit, ScalingFit, fit_scaling
 from batchscale.analysis.sentences import Sentences, answer_sentences, curve_sentences
 from batchscale.analysis.suggestion import SUGGESTION_SCHEMA, Suggestion, suggest
 from batchscale.analysis.tail import Finishers
@@ -67,7 +66,6 @@ __all__ = [
     "BEST_MEASUREMENT_SCHEMA",
     "BEST_OF_SCHEMA",
     "COMPARISON_SCHEMA",
-    "FEWEST_POINTS",
     "HEURISTIC_SCHEMA",
     "NORMALISED_SCHEMA",
     "PAPER_TRAIN_EXAMPLES",
@@ -104,7 +102,6 @@ __all__ = [
     "Suggestion",
     "Thresholds",
     "add_effective_learning_rate",
-    "analysis_json",
     "analyze",
     "analyze_points",
     "answer_sentences",
@@ -126,7 +123,6 @@ __all__ = [
     "point_intervals",
     "read_curve",
     "results_of",
-    "scaling_json",
     "select_workload",
     "steps_to_result",
     "stored_goal",

@@ -31,7 +31,7 @@ def analyze(
     """Show steps to result against batch size with intervals, the three regimes, and what to do."""
     from batchscale.analysis import Options, Resampling, Thresholds
     from batchscale.analysis import analyze as analyze_workload
-    from batchscale.analysis import analysis_json
+    from batchscale.analysis.as_json import analysis_json
     from batchscale.cli.choices import choose_goal, choose_workloads, open_records, parse_baseline
     from batchscale.cli.output import print_json
     from batchscale.errors import AnalysisError
