@@ -137,8 +137,10 @@ def test_status_tells_running_from_silent_by_lock_and_clock(tmp_path):
         fcntl.flock(lock, fcntl.LOCK_EX)
         (folder / "status.json").write_text(json.dumps(snapshot(written_at=time.time())))
         assert json.loads(invoke("status", tmp_path, "--json").output)["state"] == "running"
-        (folder / "status.json").write_text(json.dumps(snapshot(written_at=time.time() - 3600)))
-        assert json.loads(invoke("status", tmp_path, "--json").output)["state"].startswith("not heard from since ")
+        (folder / "status.json").write_text(json.dumps(snapshot(written_at=1_700_000_000)))
+        found = json.loads(invoke("status", tmp_path, "--json").output)
+        assert (found["state"], found["heard_at"]) == ("silent", "2023-11-14T22:13:20+00:00")
+        assert "silent; not heard from since " in invoke("status", tmp_path).output
 
 
 def test_a_run_ends_with_the_sentences_of_analyze(tmp_path):

@@ -59,7 +59,9 @@ def test_empty_panels_become_one_sentence(curve_records):
     kind = find_kind("goals")
     spec = kind.plot(kind.data(FigureRequest(both, (GOAL,))), LIGHT).to_dict()
     assert len(spec["concat"]) == 1
-    assert "Not drawn: model on other (sgd): none of 10 trials reached" in spec["title"]["text"].replace("SGD", "sgd")
+    assert "Not drawn: model on other (sgd): none of the 10 trials reached" in spec["title"]["text"].replace(
+        "SGD", "sgd"
+    )
 
 
 def test_the_goal_is_the_recorded_one_or_the_papers(curve_records):

@@ -3,6 +3,7 @@
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +30,7 @@ def status(
     while True:
         snapshot, state = _look(folder)
         if as_json:
-            print_json({"state": state, **snapshot.to_json()})
+            print_json({"state": state, "heard_at": _utc(snapshot.written_at), **snapshot.to_json()})
         else:
             _print(snapshot, state)
         if not watch or state in ("finished", "stopped"):
@@ -58,13 +59,22 @@ def _look(folder: Path) -> "tuple[Snapshot, str]":
         return replace(snapshot, studies=studies, time_left_s=None), "stopped"
     # a clock that was set back must not make a silent run look alive for hours: the distance counts, not the sign
     if abs(time.time() - snapshot.written_at) > SILENT_AFTER_S:
-        heard = time.strftime("%H:%M", time.localtime(snapshot.written_at))
-        return snapshot, f"not heard from since {heard}"
+        return snapshot, "silent"
     return snapshot, "running"
+
+
+def _utc(seconds: float) -> str | None:
+    """A time as ISO 8601 in UTC; None where a damaged status has a number that is no time."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (OverflowError, OSError, ValueError):
+        return None
 
 
 def _headline(snapshot: "Snapshot", state: str) -> str:
     advice = "; run the same command again to go on" if state == "stopped" else ""
+    if state == "silent":
+        advice = f"; not heard from since {time.strftime('%H:%M', time.localtime(snapshot.written_at))}"
     return f"{state}{advice}\n{snapshot.workload}, goal {snapshot.goal}\n{describe_run(snapshot)}"
 
 

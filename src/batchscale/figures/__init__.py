@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from batchscale.figures.kinds.space import plot_space as plot_space
     from batchscale.figures.kinds.space import range_text as range_text
     from batchscale.figures.kinds.space import space_frame as space_frame
+    from batchscale.figures.kinds.training import TrainingPanel as TrainingPanel
     from batchscale.figures.kinds.training import plot_training as plot_training
     from batchscale.figures.kinds.training import training_frame as training_frame
     from batchscale.figures.kinds.training import training_panels as training_panels
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from batchscale.figures.names import count as count
     from batchscale.figures.names import goal_label as goal_label
     from batchscale.figures.names import metaparameter_label as metaparameter_label
+    from batchscale.figures.names import none_reached as none_reached
     from batchscale.figures.names import value_text as value_text
     from batchscale.figures.names import workload_label as workload_label
     from batchscale.figures.paper import PAPER_FIGURES as PAPER_FIGURES
@@ -99,6 +101,7 @@ _PUBLIC = {
     "Series": "series",
     "SpaceQuestion": "kinds.space",
     "Theme": "theme",
+    "TrainingPanel": "kinds.training",
     "analysis_frame": "kinds.curve",
     "best_of_frame": "kinds.best_of_n",
     "budget_frame": "kinds.budget",
@@ -124,6 +127,7 @@ _PUBLIC = {
     "map_frame": "kinds.map",
     "metaparameter_frame": "kinds.metaparameter",
     "metaparameter_label": "names",
+    "none_reached": "names",
     "plot_best_of": "kinds.best_of_n",
     "plot_budget": "kinds.budget",
     "plot_curve": "kinds.curve",

@@ -137,6 +137,15 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def none_reached(number: int, noun: str = "trial") -> str:
+    """That none of so many reached a goal, which follows.
+
+    >>> none_reached(1), none_reached(12)
+    ('the only trial did not reach', 'none of the 12 trials reached')
+    """
+    return f"the only {noun} did not reach" if number == 1 else f"none of the {number:,} {noun}s reached"
+
+
 def metric_label(metric: str, *, unit: bool = True) -> str:
     """A metric of a split in words, with its unit where it has one.
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from batchscale.analysis import Baseline, find_regimes, steps_to_result
 from batchscale.figures.edges import join_frames
-from batchscale.figures.names import differing_labels, goal_label, workload_label
+from batchscale.figures.names import differing_labels, goal_label, none_reached, workload_label
 from batchscale.figures.notes import NOT_REACHED, LackingError, find_studies, literals, rows_or_note, workload_values
 from batchscale.records.frames import Records
 from batchscale.spec import Budget, Goal, WorkloadName
@@ -117,7 +117,7 @@ def _complete(rows: pl.DataFrame, panel: CurvePanel, series: Series, baseline: B
     """Steps per batch size with the value that is drawn, the line of perfect scaling, and what is missing."""
     reached = rows.drop_nulls("steps")
     if reached.is_empty():
-        raise LackingError(f"none of {int(rows['trials'].sum() or 0):,} trials reached {series.goal}")
+        raise LackingError(f"{none_reached(int(rows['trials'].sum() or 0))} {series.goal}")
     scale, problem = 1.0, None
     if panel.normalise_at is not None:
         at = reached.filter(pl.col("batch_size") == panel.normalise_at)["steps"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from batchscale.errors import RecordsError, RunError
 from batchscale.protocol.recorder import Recorder
-from batchscale.protocol.study_facts import DamagedStudyError, StudyFacts, with_budgets
+from batchscale.protocol.study_facts import DamagedStudyError, StudyMemory, with_budgets
 from batchscale.protocol.study_run import StudyRun
 from batchscale.protocol.study_state import StudyState
 from batchscale.records.model import StudyRecord, parse_study
@@ -24,12 +24,12 @@ def open_study_run(root: Path, study: Study, experiment: Experiment, retry: bool
         RunError: more was asked of it before.
         StorageError: the file system refuses.
     """
-    fresh = StudyFacts(budgets=[study.train_steps])
+    fresh = StudyMemory(budgets=[study.train_steps])
     fresh.ledger.open_search(study.space, first_trial_id=1)
     _require_study_file(StudyPaths.of(root, study.workload, study.batch_size), study)
     writer = open_study(root, fresh.to_record(study, experiment))
     try:
-        facts = StudyFacts.read(writer.record, str(writer.folder))
+        facts = StudyMemory.read(writer.record, str(writer.folder))
         _require_growth(writer.record, facts, study, experiment, str(writer.folder))
         if study.train_steps > facts.budgets[-1]:
             facts.budgets.append(study.train_steps)
@@ -60,7 +60,7 @@ def _require_study_file(paths: StudyPaths, study: Study) -> None:
         )
 
 
-def _require_growth(record: StudyRecord, facts: StudyFacts, study: Study, experiment: Experiment, where: str) -> None:
+def _require_growth(record: StudyRecord, facts: StudyMemory, study: Study, experiment: Experiment, where: str) -> None:
     """Refuse to ask for less than a study has: what its folder was asked for, which is read first, may be lost."""
     assert record.facts is not None  # a study without was refused before
     pairs = {

@@ -21,7 +21,7 @@ class DamagedStudyError(RunError):
 
 
 @dataclass
-class StudyFacts:
+class StudyMemory:
     """What a study remembers besides its trials.
 
     ``budgets`` are the step budgets it has had, growing: the evaluation steps follow from them (see
@@ -34,7 +34,7 @@ class StudyFacts:
     finding: Finding | None = None
 
     @classmethod
-    def read(cls, record: StudyRecord, where: str) -> "StudyFacts":
+    def read(cls, record: StudyRecord, where: str) -> "StudyMemory":
         """The facts of a study that is there already.
 
         Raises:
@@ -95,7 +95,7 @@ def evaluation_steps(study: Study, experiment: Experiment, budgets: Iterable[int
     return steps or study.evaluation_steps
 
 
-def with_budgets(study: Study, experiment: Experiment, facts: StudyFacts) -> Study:
+def with_budgets(study: Study, experiment: Experiment, facts: StudyMemory) -> Study:
     """The study with its first space and the evaluation steps that its budgets give."""
     steps = evaluation_steps(study, experiment, facts.budgets)
     return replace(study, evaluation_steps=steps, space=facts.ledger.searches[0].space)

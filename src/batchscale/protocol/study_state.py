@@ -13,7 +13,7 @@ from batchscale.protocol.needs import Ending, Need
 from batchscale.protocol.points import PointStream, trial_seed
 from batchscale.protocol.search_state import SearchRules, SearchState
 from batchscale.protocol.stop_rules import find_rule
-from batchscale.protocol.study_facts import StudyFacts
+from batchscale.protocol.study_facts import StudyMemory
 from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
 from batchscale.spec import Experiment, SearchSpace, Study
 
@@ -41,7 +41,9 @@ class StudyState:
     ``endings`` are the points of the current search whose end is certain and not recorded, with how they end.
     """
 
-    def __init__(self, study: Study, experiment: Experiment, facts: StudyFacts, known: Mapping[int, Knowledge]) -> None:
+    def __init__(
+        self, study: Study, experiment: Experiment, facts: StudyMemory, known: Mapping[int, Knowledge]
+    ) -> None:
         self.study = study
         self.experiment = experiment
         self.facts = facts

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from batchscale.errors import BatchscaleError, one_line
-from batchscale.figures import metaparameter_label
+from batchscale.figures import metaparameter_label, range_text
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
@@ -75,7 +75,7 @@ def _range(config: ParameterConfig) -> str:
     if config.feasible_points:
         return "one of " + ", ".join(f"{point:g}" for point in config.feasible_points)
     scale = config.scale.value.removesuffix("_SCALE").lower().replace("_", " ")
-    return f"{config.min_value:g} to {config.max_value:g} ({scale})"
+    return f"{range_text(config.min_value, config.max_value)} ({scale})"
 
 
 def _budgets(records: Records) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from batchscale import __version__
+from batchscale.analysis.intervals import MEANING
 from batchscale.errors import SpecError, one_line
 from batchscale.figures import (
     DARK,
@@ -16,6 +17,7 @@ from batchscale.figures import (
     CurvePanel,
     Look,
     Series,
+    count,
     find_goal,
     plot_curves,
     series_frame,
@@ -62,7 +64,8 @@ def make_report(records: Records, goal: Goal | None = None, *, name: str = "reco
         style=_safe(
             style.replace("LIGHT_COLOURS", style_variables(LIGHT)).replace("DARK_COLOURS", style_variables(DARK))
         ),
-        trials=sum(sum(section.facts.statuses.values()) for section in sections),
+        trials=count(sum(sum(section.facts.statuses.values()) for section in sections), "trial"),
+        intervals=MEANING,
     )
 
 

@@ -23,6 +23,7 @@ from batchscale.figures import (
     Look,
     PanelSize,
     SpaceQuestion,
+    TrainingPanel,
     analysis_frame,
     best_of_frame,
     goal_label,
@@ -37,12 +38,14 @@ from batchscale.figures import (
     space_frame,
     training_frame,
     training_panels,
+    value_text,
     what_is_missing,
     workload_label,
     workload_panels,
 )
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
+from batchscale.report.endings import ending_sentence
 from batchscale.report.facts import RunFacts, gather_facts
 from batchscale.report.words import Answer, answer_words, number, span_words
 from batchscale.spec import Goal, WorkloadName
@@ -78,7 +81,9 @@ class Section:
     metaparameters: Table | None
     metaparameter_charts: tuple[Markup, ...]
     heuristics: str | None
+    endings: str
     trial_charts: tuple[Markup, ...]
+    training_note: str
     trust: tuple[str, ...]
     missing: tuple[str, ...]
     facts: RunFacts
@@ -110,7 +115,9 @@ def make_section(records: Records, workload: WorkloadName, goal: Goal | None, an
         metaparameters=_metaparameter_table(found),
         metaparameter_charts=charts.metaparameters(found),
         heuristics=_heuristics(chosen, found),
+        endings=ending_sentence(chosen),
         trial_charts=charts.trials(workload),
+        training_note=charts.training_note(),
         trust=tuple(_trust(found)),
         missing=tuple(what_is_missing(found)),
         facts=facts,
@@ -120,7 +127,7 @@ def make_section(records: Records, workload: WorkloadName, goal: Goal | None, an
 def _empty(workload: WorkloadName, goal: Goal | None, anchor: str, facts: RunFacts, why: str) -> Section:
     return Section(
         anchor, workload, workload_label(workload), goal, goal_label(goal) if goal else "no goal", Answer((why,)),
-        None, None, None, None, (), None, (), (), (why,), facts,
+        None, None, None, None, (), None, "", (), "", (), (why,), facts,
     )  # fmt: skip
 
 
@@ -167,12 +174,27 @@ class _Charts:
         for i, part in enumerate(space.partition_by("panel", maintain_order=True)[:MOST_RANGES]):
             label = f"trials in the range of {part['panel'][0]}"
             drawn.append(self._draw(plot_space(part, Look(size=PanelSize(210))), f"space{i}", label))
-        panels = training_panels(self.records, self.goal)
-        chosen = [panels[i] for i in sorted({0, len(panels) // 2, len(panels) - 1})] if panels else []
-        for i, panel in enumerate(chosen):
+        for i, panel in enumerate(self._drawn_studies()):
             chart = plot_training(training_frame(self.records, [panel]), Look(size=NARROW))
             drawn.append(self._draw(chart, f"training{i}", f"training curves, {panel.title}"))
         return tuple(drawn)
+
+    def training_note(self) -> str:
+        """Which batch sizes have their training curves drawn, where some have not."""
+        drawn = [panel.batch_size for panel in self._drawn_studies()]
+        others = sorted(set(self.records.studies["batch_size"]) - set(drawn))
+        if not others:
+            return ""
+        shown, left = (", ".join(f"{size:,}" for size in sizes) for sizes in (drawn, others))
+        return (
+            f"Training curves are drawn for batch sizes {shown}; those of {left} are left out here, and "
+            "batchscale figure training draws them all."
+        )
+
+    def _drawn_studies(self) -> list[TrainingPanel]:
+        """The smallest, the middle and the largest batch size."""
+        panels = training_panels(self.records, self.goal)
+        return [panels[i] for i in sorted({0, len(panels) // 2, len(panels) - 1})] if panels else []
 
     def _expected(self) -> Chart:
         frame = best_of_frame(self.records, self.goal, per_study=False)
@@ -227,7 +249,7 @@ def _metaparameter_table(found: Analysis) -> Table | None:
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:
-    return "" if row[name] is None else f"{row[name]:.4g}"
+    return "" if row[name] is None else value_text(row[name], 4)
 
 
 def _heuristics(records: Records, found: Analysis) -> str | None:

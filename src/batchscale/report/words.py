@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from batchscale.analysis import Analysis, answer_sentences
+from batchscale.figures import none_reached
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ def answer_words(found: Analysis) -> Answer:
         trials = int(found.curve["trials"].sum() or 0)
         return Answer(
             (
-                f"Nobody knows yet: none of the {trials:,} trials reached the goal.",
+                f"Nobody knows yet: {none_reached(trials)} the goal.",
                 "Choose a goal that is easier to reach, train longer, or search other metaparameters.",
             )
         )

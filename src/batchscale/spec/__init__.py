@@ -2,7 +2,7 @@
 
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.bounds import Bounds, declare_bounds, natural_bounds
-from batchscale.spec.durations import ALL, Budget, EvaluationPlan, Spacing, Unit, to_steps
+from batchscale.spec.durations import ALL, MAX_STEPS, Budget, EvaluationPlan, Spacing, Unit, to_steps
 from batchscale.spec.experiment import (
     DEFAULT_BUDGET,
     Algorithm,
@@ -19,11 +19,12 @@ from batchscale.spec.plan import Plan, Study, WorkloadFacts, make_plan
 from batchscale.spec.seeds import derive_seed
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 from batchscale.spec.trainer import ReportsSpec, Source, TrainerSpec, check_trainer
-from batchscale.spec.workload_name import WorkloadName, match_workloads
+from batchscale.spec.workload_name import WorkloadName, is_safe_segment, match_workloads
 
 __all__ = [
     "ALL",
     "DEFAULT_BUDGET",
+    "MAX_STEPS",
     "SPLITS",
     "Algorithm",
     "BatchSizes",
@@ -53,6 +54,7 @@ __all__ = [
     "check_trainer",
     "declare_bounds",
     "derive_seed",
+    "is_safe_segment",
     "make_plan",
     "match_workloads",
     "natural_bounds",

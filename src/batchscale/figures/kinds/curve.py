@@ -15,7 +15,7 @@ from batchscale.figures.edges import AT_EDGE
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, perfect_lines
 from batchscale.figures.layout import WIDE, Chart, Drawn, Look, PanelSize, draw_panels, inline
-from batchscale.figures.names import BASELINES, goal_label, workload_label
+from batchscale.figures.names import BASELINES, goal_label, none_reached, workload_label
 from batchscale.figures.notes import missing_words, note_frame, panel_notes, workload_values
 from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
@@ -109,7 +109,8 @@ def what_is_missing(answer: Analysis) -> list[str]:
     curve = answer.curve
     unreached = curve.filter(pl.col("steps").is_null()).sort("batch_size")["batch_size"]
     if len(unreached) == len(curve):
-        return [f"None of the {int(curve['trials'].sum() or 0):,} COMPLETE trials reached {answer.goal}."]
+        words = none_reached(int(curve["trials"].sum() or 0), "COMPLETE trial")
+        return [f"{words[0].upper()}{words[1:]} {answer.goal}."]
     sizes = ", ".join(f"{size:,}" for size in unreached)
     missing = [f"No trial reached the goal at batch size {sizes}."] if len(unreached) else []
     if answer.refusal:

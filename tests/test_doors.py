@@ -1,0 +1,58 @@
+"""What a package's ``__init__`` offers is all that other packages use of it, and the lists are pinned in doors.txt.
+
+A name that is added to a door, or taken from it, is a promise to everyone who imports it: change doors.txt with it.
+"""
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import batchscale
+
+SOURCE = Path(batchscale.__file__).parent
+PINNED = Path(__file__).with_name("doors.txt")
+PACKAGES = ("analysis", "cli", "figures", "report", "search", "spec")
+# Modules that are doors of their own: the command's entry point, forms for JSON, wordings, placeholders of a command.
+OWN_DOORS = {("cli", "app"), ("analysis", "as_json"), ("analysis", "wording"), ("spec", "trainer")}
+
+
+def pinned(package: str) -> list[str]:
+    lines = PINNED.read_text().splitlines()
+    return [name for line in lines for head, _, name in [line.partition(" ")] if head == package]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_door_offers_the_pinned_names_and_each_is_there(package):
+    module = importlib.import_module(f"batchscale.{package}")
+    assert sorted(module.__all__) == sorted(pinned(package))
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name) is not None, name
+    with pytest.raises(AttributeError):
+        _ = module.no_such_name
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_other_packages_use_only_what_the_door_offers(package):
+    offered = set(importlib.import_module(f"batchscale.{package}").__all__)
+    wrong = [
+        f"{path.relative_to(SOURCE)}: {module or package}.{name}"
+        for path, module, name in imports_of(package)
+        if name not in offered and (package, module) not in OWN_DOORS
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def imports_of(package: str) -> Iterator[tuple[Path, str, str]]:
+    """Every name that a file outside the package imports from it: the file, the module inside, the name."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        if path.relative_to(SOURCE).parts[0] == package:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                head, _, inside = node.module.removeprefix("batchscale.").partition(".")
+                if node.module.startswith("batchscale.") and head == package:
+                    yield from ((path, inside, alias.name) for alias in node.names)
