@@ -26,8 +26,8 @@ WINNER_SCHEMA: Mapping[str, type[pl.DataType]] = {
 def winner_edges(records: Records, results: pl.DataFrame, margin: float = DEFAULT_MARGIN) -> pl.DataFrame:
     """The frame of ``steps_to_result`` (of whole studies) with the columns of ``WINNER_SCHEMA`` behind it.
 
-    For the goal that a study was run for, the verdict of the run says what is at an edge. For other goals, and where
-    there is no verdict, it is what lies nearer than ``margin`` to an end that no search of the study reached beyond.
+    For the goal that a study was run for, what the run itself found says what is at an edge. For other goals, and where
+    it found nothing, it is what lies nearer than ``margin`` to an end that no search of the study reached beyond.
     DISCRETE metaparameters have no edge, and an end at which the metaparameter itself ends (momentum 0) is none.
     """
     studies = {
