@@ -1,3 +1,4 @@
+import importlib.util
 import json
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import polars as pl
 import pytest
 from build_records import METRIC, NAME, curve_studies, make_records, study, trial
 
+import batchscale.analysis as analysis
 from batchscale.analysis import (
     ANALYSIS_SCHEMA,
     Options,
@@ -14,7 +16,9 @@ from batchscale.analysis import (
     analyze,
     analyze_points,
     answer_sentences,
+    find_regimes,
     stored_goal,
+    suggest,
 )
 from batchscale.analysis.as_json import analysis_json, scaling_json
 from batchscale.errors import AnalysisError, UnknownNameError
@@ -41,10 +45,14 @@ def test_the_whole_answer_of_a_known_law():
 def test_the_json_has_the_promised_keys_and_no_nan():
     data = analysis_json(analyze(make_records(curve_studies(LAW)), NAME, GOAL))
     again = json.loads(json.dumps(data, allow_nan=False))
-    assert set(again) >= {"workload", "goal", "curve", "scaling"}
+    assert set(again) >= {"version", "workload", "goal", "curve", "scaling"}
+    assert again["version"] == 2
     keys = "batch_size steps steps_low steps_high trial_id trials reached infeasible at_edge"
     assert set(again["curve"][0]) >= set(keys.split())
-    keys = "s_min b_crit b_crit_low b_crit_high rms_log perfect_scaling_end max_useful_batch_size max_useful_reached"
+    keys = (
+        "s_min b_crit b_crit_low b_crit_high rms_log perfect_scaling_end max_useful_batch_size max_useful_reached "
+        "ending fall fall_low fall_high cheapest_batch_size proportional_end drift doubts sentences"
+    )
     assert set(again["scaling"]) >= set(keys.split())
     assert again["curve"][0]["metaparameters"] == {"learning_rate": 0.01}
 
@@ -95,8 +103,26 @@ def test_a_goal_reached_before_the_first_step_is_no_point_of_a_curve():
 
 
 def test_trial_less_records_are_refused():
-    with pytest.raises(AnalysisError, match="no COMPLETE trial"):
+    with pytest.raises(AnalysisError, match=r"no COMPLETE trial.*Found 1 INFEASIBLE"):
         analyze(make_records([study(8, [trial(1, {10: 0.5}, status="INFEASIBLE")])]), NAME, GOAL)
+
+
+def test_a_run_that_has_just_begun_is_said_to_have_no_trial_yet():
+    for ask in (
+        lambda: analyze(make_records([study(8, [])]), NAME, GOAL),
+        lambda: suggest(make_records([study(8, [])]), NAME, GOAL, 8),
+    ):
+        with pytest.raises(AnalysisError, match="no trial yet"):
+            ask()
+
+
+def test_regimes_is_a_module():
+    import batchscale.analysis.regimes as module
+
+    assert module.find_regimes is find_regimes
+    for name in analysis.__all__:
+        assert not isinstance(getattr(analysis, name), type(module)), name
+        assert importlib.util.find_spec(f"batchscale.analysis.{name}") is None, name
 
 
 def test_an_unknown_workload_is_named_with_the_nearest():

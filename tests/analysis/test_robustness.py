@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from build_records import METRIC, make_records, study, trial
 
-from batchscale.analysis import best_of_n, best_of_probabilities, trial_outcomes, verdicts
+from batchscale.analysis import best_of_n, best_of_probabilities, point_stability, trial_outcomes
 from batchscale.errors import AnalysisError
 from batchscale.spec import Goal
 
@@ -54,21 +54,21 @@ def test_all_trials_give_the_steps_to_result_for_sure():
     ("steps", "moves"),
     [([100, 101, 102, 103, 104, 105], False), ([100, 150, 200, 250, 300, 350], True), ([100, 100], True)],
 )
-def test_the_verdict_says_whether_more_trials_would_move_the_point(steps, moves):
-    row = verdicts(outcomes(steps, not_reached=2)).row(0, named=True)
+def test_stability_says_whether_more_trials_would_move_the_point(steps, moves):
+    row = point_stability(outcomes(steps, not_reached=2)).row(0, named=True)
     assert row["still_moves"] is moves
 
 
 def test_a_goal_that_half_the_trials_would_often_miss_still_moves():
-    assert verdicts(outcomes([100, 100, 100], not_reached=60))["still_moves"].to_list() == [True]
+    assert point_stability(outcomes([100, 100, 100], not_reached=60))["still_moves"].to_list() == [True]
 
 
 def test_trials_that_a_race_stopped_are_not_taken_to_have_missed_the_goal():
     trials = [trial(i, {100 + i: 0.05}) for i in range(1, 5)] + [trial(i, {105: 0.5}) for i in range(5, 101)]
     raced, full = (make_records([study(8, trials, early_stopping=early)]) for early in (True, False))
-    assert verdicts(trial_outcomes(raced, GOAL), raced.studies)["still_moves"].to_list() == [False]
-    assert verdicts(trial_outcomes(full, GOAL), full.studies)["still_moves"].to_list() == [True]
+    assert point_stability(trial_outcomes(raced, GOAL), raced.studies)["still_moves"].to_list() == [False]
+    assert point_stability(trial_outcomes(full, GOAL), full.studies)["still_moves"].to_list() == [True]
 
 
-def test_the_verdict_of_a_study_that_reached_nothing():
-    assert verdicts(outcomes([], not_reached=3))["verdict"].to_list() == ["no trial reached the goal"]
+def test_the_stability_of_a_study_that_reached_nothing():
+    assert point_stability(outcomes([], not_reached=3))["stability"].to_list() == ["no trial reached the goal"]

@@ -2,6 +2,8 @@
 
 import math
 import re
+import sys
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -12,6 +14,9 @@ from hypothesis import strategies as st
 
 from batchscale.analysis import Ending, NoiseSource, analyze, analyze_points, answer_sentences, curve_sentences
 from batchscale.spec import Goal
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from public_answers import check
 
 GOAL = Goal(METRIC, 0.1)
 
@@ -252,3 +257,32 @@ def test_no_two_sentences_contradict_each_other_or_the_points(points):
         assert low is None or low <= point.examples_ratio.value <= high
     assert found.regimes.max_useful_reached or facts.ending is not Ending.REACHED
     assert not (found.regimes.max_useful_reached and facts.ending is Ending.FALLING)
+
+
+PUBLIC = {
+    # Three reference runs each of public benchmarks, one row per run: a bend, a fall in proportion, a noisy plateau.
+    "bend": [(16, 12000), (16, 12400), (32, 7300), (32, 7400), (64, 4700), (64, 4730)],
+    "proportion": [(1, 800), (1, 820), (2, 400), (2, 405), (4, 203), (4, 200), (8, 101), (8, 99)],
+    "plateau": [(8, 300), (8, 310), (32, 120), (32, 131), (128, 100), (128, 96), (512, 101), (512, 98)],
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_what_is_said_of_a_curve_passes_the_checks_that_public_curves_are_held_to(name):
+    found = answer([(size, float(steps)) for size, steps in PUBLIC[name]])
+    assert check(answer_sentences(found), dict(found.curve.select("batch_size", "steps").rows())) == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "wrong"),
+    [
+        ("From batch size 16 to 64 steps fall in proportion, to within 30 %: at 64 it takes 1.55 times", "1.55"),
+        ("The fewest examples were needed at batch size 16; at 64 it takes 1.21 times the examples", "takes 1.5"),
+        ("From batch size 16 (16 to 32) on steps are within 20 % of the fewest measured.", "times the fewest steps"),
+        ("Up to 64 it costs no extra computation.", "promise"),
+        ("The critical batch size, where the curve bends, is about 71.8 (80 to 90).", "outside"),
+    ],
+)
+def test_the_checks_find_what_they_are_for(sentence, wrong):
+    found = check((sentence,), MLPERF)
+    assert found and wrong in found[0]

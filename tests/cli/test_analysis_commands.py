@@ -10,7 +10,7 @@ from batchscale.cli.app import make_app
 from batchscale.errors import AnalysisError, BatchscaleError, SpecError, UnknownNameError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
-from build_records import SPACE, curve_studies, write_tree
+from build_records import SPACE, curve_studies, study, trial, write_tree
 
 from batchscale.spec import WorkloadName
 
@@ -133,6 +133,43 @@ def test_mistakes_end_with_code_2_and_one_paragraph(tmp_path):
     assert done.stdout == ""
     assert "line 3: steps is a positive number. Found 'x'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_every_object_has_a_version(tree, tmp_path):
+    path = points(tmp_path, "batch_size,steps\n1,800\n2,400\n4,250\n")
+    commands = (["analyze", tree], ["fit", path], ["suggest", tree, "--batch-size", "8"], ["compare", tree, path])
+    for command in commands:
+        assert json.loads(run(*command, "--json").stdout)["version"] == 2, command
+
+
+def test_fit_takes_one_row_per_run(tmp_path):
+    rows = "".join(f"{b},{s * factor}\n" for b, s in law(64).items() for factor in (0.9, 1.0, 1.1))
+    data = json.loads(run("fit", points(tmp_path, "batch_size,steps\n" + rows), "--json").stdout)
+    assert data["b_crit_interval_from"] == "runs"
+    assert data["b_crit_low"] < 64 < data["b_crit_high"]
+    assert data["curve"][0]["runs"] == 3
+    assert data["curve"][0]["steps_low"] < 65_000 * (0.9 * 1.1) ** (1 / 3) < data["curve"][0]["steps_high"]
+
+
+def test_analyze_passes_over_a_workload_without_complete_trials_and_says_so(tmp_path):
+    begun = [study(8, [trial(1, {5: 0.5}, status="INCOMPLETE")])]
+    root = write_tree(tmp_path / "tree", {SGD: curve_studies(law(64)), MOMENTUM: begun})
+    answer = run("analyze", root, "--goal", GOAL, "--json")
+    assert answer.exit_code == 0, answer.exception
+    assert json.loads(answer.stdout)["workload"] == "toy/net/sgd"
+    assert "toy/net/momentum has no COMPLETE trial" in answer.stderr
+    alone = run("analyze", root, "--goal", GOAL, "--workload", str(MOMENTUM))
+    assert isinstance(alone.exception, AnalysisError)
+    assert "1 INCOMPLETE" in str(alone.exception)
+
+
+def test_suggest_outside_follows_the_trend_and_the_law(tree):
+    text = run("suggest", tree, "--batch-size", "65536").stdout
+    assert "Outside what was measured: the trend of the best values" in text
+    data = json.loads(run("suggest", tree, "--batch-size", "65536", "--json").stdout)
+    assert data["source"] == "extrapolated"
+    assert data["steps"] == pytest.approx(1000 * (1 + 64 / 65536), rel=0.02)
+    assert data["metaparameters"]["learning_rate"]["value"] > 2.5  # 0.01 B^½ at least
 
 
 def test_fit_of_two_points_is_refused(tmp_path):

@@ -54,7 +54,13 @@ from batchscale.analysis.outcomes import (
 )
 from batchscale.analysis.regimes import Baseline, Regimes, Thresholds, find_regimes
 from batchscale.analysis.results import RESULT_SCHEMA, results_of, steps_to_result
-from batchscale.analysis.robustness import BEST_OF_SCHEMA, VERDICT_SCHEMA, best_of_n, best_of_probabilities, verdicts
+from batchscale.analysis.robustness import (
+    BEST_OF_SCHEMA,
+    STABILITY_SCHEMA,
+    best_of_n,
+    best_of_probabilities,
+    point_stability,
+)
 from batchscale.analysis.scaling import Family, FamilyFit, ScalingFit, fit_scaling
 from batchscale.analysis.sentences import Sentences, answer_sentences, curve_sentences
 from batchscale.analysis.suggestion import SUGGESTION_SCHEMA, Suggestion, suggest
@@ -71,10 +77,10 @@ __all__ = [
     "PAPER_TRAIN_EXAMPLES",
     "RESULT_SCHEMA",
     "SENSITIVITY_SCHEMA",
+    "STABILITY_SCHEMA",
     "STUDY_OUTCOME_SCHEMA",
     "SUGGESTION_SCHEMA",
     "TRIAL_OUTCOME_SCHEMA",
-    "VERDICT_SCHEMA",
     "WINNER_SCHEMA",
     "Analysis",
     "Baseline",
@@ -121,6 +127,7 @@ __all__ = [
     "judge_heuristics",
     "normalise",
     "point_intervals",
+    "point_stability",
     "read_curve",
     "results_of",
     "select_workload",
@@ -131,7 +138,6 @@ __all__ = [
     "suggest_goal",
     "train_examples",
     "trial_outcomes",
-    "verdicts",
     "winner_edges",
     "winner_spacing",
 ]

@@ -27,7 +27,7 @@ from batchscale.analysis.noise import run_intervals, run_noise, trial_noise
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Regimes, Thresholds, find_regimes
 from batchscale.analysis.results import RESULT_SCHEMA, results_of
-from batchscale.analysis.robustness import verdicts
+from batchscale.analysis.robustness import point_stability
 from batchscale.analysis.tail import Finishers
 from batchscale.analysis.winners import WINNER_SCHEMA, winner_edges, winner_spacing
 from batchscale.errors import AnalysisError, SpecError, UnknownNameError, one_line, suggest_names
@@ -45,7 +45,7 @@ ANALYSIS_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "interval_note": pl.String,  # why there is no interval
     "stopped": pl.Int64,  # COMPLETE trials that a race or early stopping ended before the goal: censored, not failed
     "still_moves": pl.Boolean,  # more trials would likely still move this point
-    "verdict": pl.String,
+    "stability": pl.String,  # the same in words
 }
 # behind these columns: one Float64 column per metaparameter of the winning trial
 
@@ -98,7 +98,9 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Optio
     flagged = winner_spacing(selected, winner_edges(selected, results))
     points = curve_study_points(outcomes, flagged)
     curve = _with_intervals(flagged, points, chosen.resampling).join(
-        verdicts(outcomes, selected.studies).select("batch_size", "still_moves", "verdict"), on="batch_size", how="left"
+        point_stability(outcomes, selected.studies).select("batch_size", "still_moves", "stability"),
+        on="batch_size",
+        how="left",
     )
     curve = curve.join(_stopped(selected, outcomes), on="batch_size", how="left", maintain_order="left")
     extra = [

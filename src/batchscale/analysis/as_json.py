@@ -32,7 +32,6 @@ CURVE_KEYS = (
     "epochs",
     "spacing",
     "still_moves",
-    "verdict",
     "interval_note",
 )
 
@@ -47,6 +46,7 @@ def analysis_json(answer: Analysis) -> dict[str, Any]:
         "goal": str(answer.goal),
         "curve": [
             {key: finite(row[key]) for key in CURVE_KEYS}
+            | {"verdict": row["stability"]}
             | _ratio_json(ratios.get(row["batch_size"]))
             | {"metaparameters": {name: finite(row[name]) for name in metaparameters if row[name] is not None}}
             for row in answer.curve.iter_rows(named=True)

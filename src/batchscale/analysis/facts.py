@@ -145,6 +145,8 @@ def curve_facts(evidence: Evidence, found: Regimes, thresholds: Thresholds, leve
     points = _points(evidence, region)
     blurred = any(point.is_coarse for point in points if point.batch_size >= candidate)
     ending = _ending(candidate, sizes, fall, thresholds, blurred)
+    if ending is Ending.FALLING and steps[-1] > steps.min():
+        ending = Ending.OPEN  # a smaller size that needs fewer steps speaks against the law's fall
     fewest = baseline_examples(sizes, steps, Baseline.ROBUST)
     cheapest = fewest_examples(sizes, steps)
     end = perfect_scaling_end(sizes, steps, fewest, thresholds.perfect)

@@ -33,7 +33,7 @@ BEST_OF_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "high": pl.Float64,  # 95 % quantile
 }
 
-VERDICT_SCHEMA: Mapping[str, type[pl.DataType]] = {
+STABILITY_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "dataset": pl.String,
     "model": pl.String,
     "optimizer": pl.String,
@@ -41,7 +41,7 @@ VERDICT_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "goal": pl.String,
     "half_steps": pl.Float64,  # geometric mean steps to result of half as many trials; null: they often reach nothing
     "still_moves": pl.Boolean,
-    "verdict": pl.String,
+    "stability": pl.String,  # the same in words
 }
 
 _QUANTILES = (0.05, 0.5, 0.95)
@@ -78,7 +78,7 @@ def best_of_probabilities(total: int, n: int) -> Array:
     return np.asarray(survive[:-1] - survive[1:])
 
 
-def verdicts(outcomes: pl.DataFrame, studies: pl.DataFrame | None = None) -> pl.DataFrame:
+def point_stability(outcomes: pl.DataFrame, studies: pl.DataFrame | None = None) -> pl.DataFrame:
     """For every study whether more trials would likely still move its point.
 
     It does if half as many trials would on (geometric) average have needed more than 10 % more steps, or would have
@@ -103,7 +103,7 @@ def verdicts(outcomes: pl.DataFrame, studies: pl.DataFrame | None = None) -> pl.
         moves = reached < FEWEST_REACHED or half is None or half > (1 + GAIN) * max(values[0], 1.0)
         text = "more trials would likely still move this point" if moves else "more trials would hardly move this point"
         rows.append((*key, half, moves, text))
-    return pl.DataFrame(rows, schema=VERDICT_SCHEMA, orient="row")
+    return pl.DataFrame(rows, schema=STABILITY_SCHEMA, orient="row")
 
 
 def mean_best(reached: Array, total: int, n: int) -> float | None:

@@ -1,40 +1,55 @@
-"""Which metaparameters to train with at a batch size: the best measured there, or between its neighbours."""
+"""Which metaparameters to train with at a batch size: measured there, between neighbours, or by the measured trend."""
 
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import polars as pl
 
-from batchscale.analysis.answers import select_workload
+from batchscale.analysis.answers import analyze, check_complete, select_workload
+from batchscale.analysis.estimates import Estimate
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.results import results_of
+from batchscale.analysis.trends import Optimum, Trend, fit_trend, from_scale, soft_optimum, to_scale
 from batchscale.analysis.winners import winner_edges
 from batchscale.errors import AnalysisError
 from batchscale.records.frames import Records
 from batchscale.records.notes import study_note
-from batchscale.search import to_unit, to_value
 from batchscale.spec import Goal, ParameterConfig, ParameterType, Scale, SearchSpace, WorkloadName
 
-CLOSE = 0.1  # trials within this share of the best steps give the range
+CLOSE = 0.1  # trials within this share of the best steps are listed beside a measured winner
+LEVEL = 0.9  # of the range of the best value
 
 SUGGESTION_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "metaparameter": pl.String,
     "value": pl.Float64,
-    "low": pl.Float64,  # over the trials that came within 10 % of the best steps
+    "range_low": pl.Float64,  # 90 % range of the best value, from the scatter of the measured optima; null: not known
+    "range_high": pl.Float64,
+    "low": pl.Float64,  # over the trials that came within 10 % of the best steps; null: not measured at this size
     "high": pl.Float64,
     "trials": pl.Int64,  # how many such trials
 }
+
+
+class SuggestionSource(StrEnum):
+    """Where the values come from."""
+
+    MEASURED = "measured"
+    INTERPOLATED = "interpolated"
+    EXTRAPOLATED = "extrapolated"
+    NEAREST = "nearest"
 
 
 @dataclass(frozen=True)
 class Suggestion:
     """Metaparameters for one batch size.
 
-    ``source`` is "measured", "interpolated" between ``batch_sizes``, or "nearest": the batch size lies outside what
-    was measured, and the values are those of the nearest end. ``notes`` say by batch size what lowers the trust in a
-    study behind the values: a winner at an edge, more than one search.
+    ``source``: "measured" there, "interpolated" between two ``batch_sizes``, "extrapolated" by the trend of the
+    optima at all of them, or "nearest": outside of what was measured at fewer than three sizes, which show no trend.
+    ``steps`` has the steps to expect, with their interval; no value where nothing is known. ``notes`` say by batch
+    size what lowers the trust in a study behind the values: a winner at an edge, more than one search.
     """
 
     workload: WorkloadName
@@ -42,17 +57,17 @@ class Suggestion:
     batch_size: int
     source: str
     batch_sizes: tuple[int, ...]
-    steps: float
+    steps: Estimate
     values: pl.DataFrame
     notes: Mapping[int, str]
 
 
 def suggest(records: Records, workload: WorkloadName, goal: Goal, batch_size: int) -> Suggestion:
-    """The metaparameters measured best at a batch size, or interpolated between its neighbours.
+    """The metaparameters measured best at a batch size, or between its neighbours, or by the trend of all sizes.
 
-    Between neighbours every value moves in proportion to log batch size, in the unit coordinates of a range that
-    holds both neighbours' ranges (so a LOG range moves in logarithms); a DISCRETE metaparameter and one that only one
-    neighbour has take the nearer neighbour's value.
+    Between neighbours every value moves in proportion to log batch size on its own scale. Outside the measured sizes
+    it follows the straight line of the measured optima there. A DISCRETE metaparameter, and one whose scale the
+    studies do not share, takes the nearest size's value.
 
     Raises:
         AnalysisError: no study reached the goal.
@@ -60,88 +75,164 @@ def suggest(records: Records, workload: WorkloadName, goal: Goal, batch_size: in
     if batch_size < 1:
         raise AnalysisError(f"A batch size is a whole number of at least 1. Found {batch_size}.")
     selected = select_workload(records, workload)
+    check_complete(selected, workload)
     outcomes = trial_outcomes(selected, goal)
     winners = results_of(outcomes).filter(pl.col("steps").is_not_null()).sort("batch_size")
     if winners.is_empty():
         raise AnalysisError(f"No COMPLETE trial of {workload} reached '{goal}'; choose a goal within reach.")
-    sizes = winners["batch_size"].to_list()
-    below = max((size for size in sizes if size <= batch_size), default=sizes[0])
-    above = min((size for size in sizes if size >= batch_size), default=sizes[-1])
-    outside = not sizes[0] <= batch_size <= sizes[-1]
-    weight = 0.0 if below == above else math.log(batch_size / below) / math.log(above / below)
-    ends = [_End.of(selected, outcomes, winners, size) for size in (below, above)]
-    rows = [_between(name, ends, weight) for name in selected.metaparameters]
-    source = "nearest" if outside else "measured" if below == above else "interpolated"
-    steps = math.exp((1 - weight) * math.log(max(ends[0].steps, 1)) + weight * math.log(max(ends[1].steps, 1)))
+    question = _Question(selected, outcomes, winners, batch_size)
+    rows = [_row(question, name) for name in selected.metaparameters]
     frame = pl.DataFrame([row for row in rows if row is not None], schema=SUGGESTION_SCHEMA, orient="row")
-    measured = tuple(dict.fromkeys((below, above)))
-    notes = _notes(selected, winners.filter(pl.col("batch_size").is_in(measured)))
-    return Suggestion(workload, goal, batch_size, source, measured, steps, frame, notes)
+    notes = _notes(selected, winners.filter(pl.col("batch_size").is_in(question.behind)))
+    steps = _steps(records, workload, goal, question)
+    return Suggestion(workload, goal, batch_size, question.source.value, question.behind, steps, frame, notes)
+
+
+class _Question:
+    """What is asked, against what was measured."""
+
+    def __init__(self, records: Records, outcomes: pl.DataFrame, winners: pl.DataFrame, batch_size: int) -> None:
+        self.winners, self.batch_size = winners, batch_size
+        self.reached = outcomes.filter(pl.col("outcome") == Outcome.REACHED.value)
+        self.sizes: list[int] = winners["batch_size"].to_list()
+        self.below = max((size for size in self.sizes if size <= batch_size), default=self.sizes[0])
+        self.above = min((size for size in self.sizes if size >= batch_size), default=self.sizes[-1])
+        self.spaces = {
+            size: SearchSpace.from_json(json.loads(text))
+            for size, text in records.studies.select("batch_size", "parameter_configs").rows()
+        }
+
+    @property
+    def source(self) -> SuggestionSource:
+        if not self.sizes[0] <= self.batch_size <= self.sizes[-1]:
+            return SuggestionSource.EXTRAPOLATED if len(self.sizes) > 2 else SuggestionSource.NEAREST
+        return SuggestionSource.MEASURED if self.below == self.above else SuggestionSource.INTERPOLATED
+
+    @property
+    def behind(self) -> tuple[int, ...]:
+        """The measured sizes that the values come from."""
+        if self.source is SuggestionSource.EXTRAPOLATED:
+            return tuple(self.sizes)
+        return tuple(dict.fromkeys((self.below, self.above)))
+
+    @property
+    def weight(self) -> float:
+        """How far on the way from the neighbour below to that above, in logarithms."""
+        if self.below == self.above:
+            return 0.0
+        return math.log(self.batch_size / self.below) / math.log(self.above / self.below)
+
+    @property
+    def nearest(self) -> int:
+        """The neighbour whose values count where nothing may be mixed."""
+        return self.above if self.weight > 0.5 else self.below
+
+    def winner(self, name: str, size: int) -> float | None:
+        """The winner's value at a measured size."""
+        value = self.winners.filter(pl.col("batch_size") == size)[name][0]
+        return None if value is None else float(value)
+
+    def trials(self, name: str, size: int) -> pl.DataFrame:
+        """Values and steps of the trials that reached the goal at a measured size."""
+        return self.reached.filter(
+            (pl.col("batch_size") == size) & pl.col(name).is_not_null() & (pl.col("steps_to_goal") > 0)
+        ).select(pl.col(name).alias("value"), pl.col("steps_to_goal").cast(pl.Float64).alias("steps"))
+
+    def config(self, name: str) -> ParameterConfig | None:
+        """The configuration that says on which scale values may be mixed; None where they may not."""
+        configs = [self.spaces[size][name] for size in self.sizes if name in self.spaces[size]]
+        kinds = {(config.scale, config.type) for config in configs}
+        if len(kinds) != 1 or configs[0].type is ParameterType.DISCRETE:
+            return None
+        values = [value for size in self.sizes for value in self.trials(name, size)["value"].to_list()]
+        scale = configs[0].scale
+        bad = (scale is Scale.LOG and min(values, default=1) <= 0) or (
+            scale is Scale.REVERSE_LOG and max(values, default=0) >= 1
+        )
+        return None if bad else configs[0]
+
+
+def _row(question: _Question, name: str) -> tuple[object, ...] | None:
+    known = [size for size in question.sizes if question.winner(name, size) is not None]
+    if not known:
+        return None
+    nearest = min(known, key=lambda size: abs(math.log(size / question.batch_size)))
+    config = question.config(name)
+    measured = question.source is SuggestionSource.MEASURED and nearest == question.batch_size
+    near: tuple[object, ...] = (None, None, None)
+    if measured:
+        best = float(question.winners.filter(pl.col("batch_size") == nearest)["steps"][0])
+        close = question.trials(name, nearest).filter(pl.col("steps") <= (1 + CLOSE) * best)["value"]
+        near = (close.min(), close.max(), len(close))
+    if config is None:
+        return name, question.winner(name, nearest), None, None, *near
+    optima = [_optimum(question, config, size) for size in known if len(question.trials(name, size))]
+    trend = fit_trend(optima)
+    value, centre = _value(question, config, known, nearest, trend, optima)
+    low, high = _range(question, config, value, centre, trend)
+    return name, value, low, high, *near
+
+
+def _optimum(question: _Question, config: ParameterConfig, size: int) -> Optimum:
+    trials = question.trials(config.name, size)
+    places = trials["value"].map_elements(lambda value: to_scale(config, value), return_dtype=pl.Float64)
+    return Optimum(math.log(size), soft_optimum(places.to_numpy(), trials["steps"].to_numpy()))
+
+
+def _value(
+    question: _Question,
+    config: ParameterConfig,
+    known: list[int],
+    nearest: int,
+    trend: Trend | None,
+    optima: list[Optimum],
+) -> tuple[float, float | None]:
+    """The value to train with, and the middle of its range on the scale (None where there is no range)."""
+    log_size = math.log(question.batch_size)
+    nearest_value = question.winner(config.name, nearest)
+    assert nearest_value is not None
+    if question.source is SuggestionSource.EXTRAPOLATED and trend is not None:
+        return from_scale(config, trend.at(log_size)), trend.at(log_size)
+    ends = (question.below, question.above)
+    places = {one.log_size: one.place for one in optima}
+    if question.source is SuggestionSource.INTERPOLATED and all(size in known for size in ends):
+        winners = [to_scale(config, question.winner(config.name, size) or 0.0) for size in ends]
+        soft = [places.get(math.log(size)) for size in ends]
+        value = from_scale(config, (1 - question.weight) * winners[0] + question.weight * winners[1])
+        if soft[0] is None or soft[1] is None:
+            return value, None
+        return value, (1 - question.weight) * soft[0] + question.weight * soft[1]
+    inside = question.source is SuggestionSource.MEASURED and nearest == question.batch_size
+    return nearest_value, places.get(math.log(nearest)) if inside else None
+
+
+def _range(
+    question: _Question, config: ParameterConfig, value: float, centre: float | None, trend: Trend | None
+) -> tuple[float | None, float | None]:
+    if centre is None or trend is None:
+        return None, None
+    measured = question.source is not SuggestionSource.EXTRAPOLATED
+    reach = trend.reach(math.log(question.batch_size), LEVEL, measured=measured)
+    ends = from_scale(config, centre - reach), from_scale(config, centre + reach)
+    return min(*ends, value), max(*ends, value)
+
+
+def _steps(records: Records, workload: WorkloadName, goal: Goal, question: _Question) -> Estimate:
+    facts = analyze(records, workload, goal).facts
+    if facts is not None:
+        found = facts.steps_at(question.batch_size)
+        if found.value is not None or question.source is SuggestionSource.NEAREST:
+            return found
+    logs = [
+        math.log(max(float(question.winners.filter(pl.col("batch_size") == size)["steps"][0]), 1.0))
+        for size in (question.below, question.above)
+    ]
+    if question.source in (SuggestionSource.MEASURED, SuggestionSource.INTERPOLATED):
+        return Estimate(math.exp((1 - question.weight) * logs[0] + question.weight * logs[1]))
+    return Estimate()
 
 
 def _notes(records: Records, winners: pl.DataFrame) -> dict[int, str]:
     rows = winner_edges(records, winners).select("batch_size", "edge", "at_edge", "searches").rows()
     notes = {size: study_note(edge if at_edge else None, searches) for size, edge, at_edge, searches in rows}
     return {size: note for size, note in notes.items() if note}
-
-
-@dataclass(frozen=True, eq=False)  # two ends are told apart by identity: frames have no equality
-class _End:
-    """A measured neighbour: its winner, the trials close to it, its space."""
-
-    steps: int
-    winner: Mapping[str, float | None]
-    close: pl.DataFrame
-    space: SearchSpace
-
-    @classmethod
-    def of(cls, records: Records, outcomes: pl.DataFrame, winners: pl.DataFrame, size: int) -> "_End":
-        winner = winners.filter(pl.col("batch_size") == size).row(0, named=True)
-        close = outcomes.filter(
-            (pl.col("batch_size") == size)
-            & (pl.col("outcome") == Outcome.REACHED.value)
-            & (pl.col("steps_to_goal") <= winner["steps"] * (1 + CLOSE))
-        )
-        configs = records.studies.filter(pl.col("batch_size") == size)["parameter_configs"][0]
-        return cls(winner["steps"], winner, close, SearchSpace.from_json(json.loads(configs)))
-
-
-def _between(name: str, ends: list[_End], weight: float) -> tuple[str, float, float, float, int] | None:
-    known = [end for end in ends if end.winner.get(name) is not None]
-    if not known:
-        return None
-    nearer = ends[round(weight)] if any(end is ends[round(weight)] for end in known) else known[0]
-    config = _joint_config(name, ends)
-    lows, highs = [], []
-    for end in known:
-        values = end.close[name].drop_nulls()
-        lows.append(float(str(values.min())))
-        highs.append(float(str(values.max())))
-    trials = sum(len(end.close) for end in known) if weight else len(nearer.close)
-    if len(known) < 2 or weight == 0 or config is None:
-        value = float(nearer.winner[name] or 0.0)
-        return name, value, min(lows), max(highs), trials
-    value = _mix(config, float(ends[0].winner[name] or 0.0), float(ends[1].winner[name] or 0.0), weight)
-    low, high = _mix(config, lows[0], lows[1], weight), _mix(config, highs[0], highs[1], weight)
-    return name, value, min(low, value), max(high, value), trials
-
-
-def _mix(config: ParameterConfig, first: float, second: float, weight: float) -> float:
-    unit = (1 - weight) * to_unit(config, first) + weight * to_unit(config, second)
-    return to_value(config, unit)
-
-
-def _joint_config(name: str, ends: list[_End]) -> ParameterConfig | None:
-    """A range on the scale that both spaces use, wide enough for both and for all values; None if there is none."""
-    configs = [end.space[name] for end in ends if name in end.space]
-    if len(configs) < 2 or any(config.type is ParameterType.DISCRETE for config in configs):
-        return None
-    if configs[0].scale is not configs[1].scale or configs[0].type is not configs[1].type:
-        return None
-    values = [value for end in ends for value in end.close[name].drop_nulls().to_list()]
-    low = min(*(config.min_value for config in configs), *values)
-    high = max(*(config.max_value for config in configs), *values)
-    scale = configs[0].scale
-    if (scale is Scale.LOG and low <= 0) or (scale is Scale.REVERSE_LOG and high >= 1) or low == high:
-        return None
-    return ParameterConfig(name, configs[0].type, low, high, scale)

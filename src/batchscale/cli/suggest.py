@@ -18,7 +18,7 @@ def suggest(
     workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP)] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
-    """Suggest metaparameters: those measured best at the batch size, or interpolated between its neighbours."""
+    """Suggest metaparameters: measured there, between its neighbours, or by the trend of the measured sizes."""
     from batchscale.analysis import suggest as suggest_values
     from batchscale.cli.choices import choose_goal, choose_workloads, open_records
     from batchscale.errors import AnalysisError
@@ -36,16 +36,20 @@ def suggest(
 
 
 def _print_json(result: "Suggestion") -> None:
+    from batchscale.analysis.as_json import VERSION
     from batchscale.cli.output import print_json
 
     print_json(
         {
+            "version": VERSION,
             "workload": str(result.workload),
             "goal": str(result.goal),
             "batch_size": result.batch_size,
             "source": result.source,
             "batch_sizes": list(result.batch_sizes),
-            "steps": result.steps,
+            "steps": result.steps.value,
+            "steps_low": result.steps.low,
+            "steps_high": result.steps.high,
             "notes": {str(size): note for size, note in result.notes.items()},
             "metaparameters": {row.pop("metaparameter"): row for row in result.values.to_dicts()},
         }
@@ -53,26 +57,45 @@ def _print_json(result: "Suggestion") -> None:
 
 
 def _print_text(result: "Suggestion") -> None:
+    from batchscale.analysis.wording import list_sizes, number, span
     from batchscale.cli.output import print_table
 
+    def ends(low: float | None, high: float | None) -> str | None:
+        return None if low is None or high is None else f"{low:.4g} to {high:.4g}"
+
+    measured = result.source == "measured"
+    columns = ["metaparameter", "value", "90 % range of the best"]
+    columns += ["trials within 10 %", "their values"] if measured else []
     typer.echo(f"{result.workload} at batch size {result.batch_size:,}, goal {result.goal}")
     print_table(
-        ("metaparameter", "value", "range", "trials"),
+        columns,
         [
-            (name, f"{value:.6g}", f"{low:.6g} to {high:.6g}", trials)
-            for name, value, low, high, trials in result.values.rows()
+            (name, f"{value:.6g}", ends(*best), *((trials, ends(low, high)) if measured else ()))
+            for name, value, *best, low, high, trials in result.values.rows()
         ],
-        right=(1, 2, 3),
+        right=range(1, len(columns)),
     )
     typer.echo()
-    sizes = " and ".join(f"{size:,}" for size in result.batch_sizes)
+    sizes = list_sizes(list(result.batch_sizes))
+    steps = "the steps there are not known"
+    if result.steps.value is not None:
+        words = span(result.steps.low, result.steps.high)
+        steps = f"expect about {number(result.steps.value)}{f' ({words})' if words else ''} steps to the goal"
     typer.echo(
         {
-            "measured": f"Measured there: about {result.steps:,.0f} steps to the goal.",
-            "interpolated": f"Interpolated between batch sizes {sizes}: expect about {result.steps:,.0f} steps.",
-            "nearest": f"Outside what was measured: these are the values of batch size {sizes}; tune anew if you can.",
+            "measured": f"Measured there: {steps}.",
+            "interpolated": f"Interpolated between batch sizes {sizes}: {steps}.",
+            "extrapolated": (
+                f"Outside what was measured: the trend of the best values at batch sizes {sizes}; {steps}. No rule "
+                "holds everywhere: tune anew within the range if you can."
+            ),
+            "nearest": (
+                f"Outside what was measured, and too few sizes show no trend: these are the values of batch size "
+                f"{sizes}; {steps}. Tune anew if you can."
+            ),
         }[result.source]
     )
-    typer.echo("The range holds every trial that came within 10 % of the best steps.")
+    if result.values["range_low"].null_count() < len(result.values):
+        typer.echo("The range: where the best value lies in nine of ten cases, by the scatter of the measured optima.")
     for size, note in result.notes.items():
         typer.echo(f"Notes on batch size {size:,}: {note}.")

@@ -98,7 +98,7 @@ def point_flags(row: Mapping[str, Any]) -> str | None:
     if row["at_edge"]:
         flags.append(f"{AT_EDGE} ({row['edge']})")
     if row["still_moves"]:
-        flags.append(str(row["verdict"]))
+        flags.append(str(row["stability"]))
     if row["extra_searches"]:
         flags.append(f"searched {row['searches']} times")
     return "; ".join(flags) or None
