@@ -3,8 +3,8 @@
 import math
 
 from batchscale.errors import PlanningError
+from batchscale.planning.step_times import trial_facts
 from batchscale.records.frames import Records
-from batchscale.records.own_facts import own_facts
 from batchscale.spec import WorkloadName
 
 
@@ -14,9 +14,9 @@ def trial_seconds(records: Records, workload: WorkloadName) -> float:
     Raises:
         PlanningError: the records do not say.
     """
-    timings = [own_facts(extra).get("timing") for extra in records.workload(workload).trials["extra"]]
-    seconds = [timing.get("seconds") for timing in timings if isinstance(timing, dict)]
-    known = [float(s) for s in seconds if isinstance(s, int | float) and math.isfinite(s) and s >= 0]
+    found = [trial_facts(extra) for extra in records.workload(workload).trials["extra"]]
+    seconds = [facts.timing.total_s for facts in found if facts is not None and facts.timing is not None]
+    known = [s for s in seconds if s is not None and math.isfinite(s) and s >= 0]
     if not known or sum(known) <= 0:
         raise PlanningError(f"The records of {workload} do not say how long their trials took; leave the search out.")
     return sum(known)

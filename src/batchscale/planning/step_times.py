@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
-from batchscale.errors import PlanningError, one_line
+from batchscale.errors import PlanningError, RecordsError, one_line
 from batchscale.planning.csv_rows import Row, read_csv_rows
 from batchscale.planning.curve import mean_interval
+from batchscale.records.facts import TrialFacts
 from batchscale.records.frames import Records
 from batchscale.records.own_facts import own_facts
 from batchscale.spec import WorkloadName
@@ -150,7 +150,7 @@ def check_workload(times: Iterable[StepTime], workload: str | None) -> None:
 
 
 def records_step_times(records: Records, workload: WorkloadName) -> tuple[StepTime, ...]:
-    """What the trials of a workload say of their own steps: one device, one place per batch size.
+    """What the trials of a workload say of their own steps, one measurement per place.
 
     Trials that were trained several at a time on a device say nothing of a trial alone, and are left out.
     """
@@ -158,20 +158,31 @@ def records_step_times(records: Records, workload: WorkloadName) -> tuple[StepTi
     together = {
         size: own_facts(extra).get("population") for size, extra in chosen.studies.select("batch_size", "extra").rows()
     }
-    found: dict[tuple[str, int], list[float]] = {}
-    for size, extra in chosen.trials.select(pl.col("batch_size"), pl.col("extra")).rows():
-        own = own_facts(extra)
-        timing = own.get("timing")
-        seconds = timing.get("step_time_s") if isinstance(timing, dict) else None
-        device = own.get("hardware")
-        alone = together.get(size) in (1, None)
-        if alone and isinstance(device, str) and device and isinstance(seconds, int | float) and 0 < seconds < math.inf:
-            found.setdefault((one_line(device), size), []).append(float(seconds))
-    return tuple(_of_trials(device, size, seconds, workload) for (device, size), seconds in sorted(found.items()))
+    found: dict[tuple[str, int, int, int], list[float]] = {}
+    for size, extra in chosen.trials.select("batch_size", "extra").rows():
+        facts = trial_facts(extra)
+        timing, hardware = (None, None) if facts is None else (facts.timing, facts.hardware)
+        if timing is None or hardware is None or together.get(size) not in (1, None):
+            continue
+        hosts = hardware.num_hosts or 1
+        per_host = max((hardware.num_devices or 1) // hosts, 1)
+        if hardware.device_kind and timing.step_time_s is not None and 0 < timing.step_time_s < math.inf:
+            place = (one_line(hardware.device_kind), hosts, per_host, size)
+            found.setdefault(place, []).append(timing.step_time_s)
+    return tuple(_of_trials(place, seconds, workload) for place, seconds in sorted(found.items()))
 
 
-def _of_trials(device: str, size: int, seconds: Sequence[float], workload: WorkloadName) -> StepTime:
+def trial_facts(extra: str | None) -> TrialFacts | None:
+    """Our own facts of a trial, from the ``extra`` column; None where there are none or they cannot be read."""
+    own = own_facts(extra)
+    try:
+        return TrialFacts.from_json(own, "metadata.json") if own else None
+    except RecordsError:
+        return None
+
+
+def _of_trials(place: tuple[str, int, int, int], seconds: Sequence[float], workload: WorkloadName) -> StepTime:
     """The middle of the trials' step times; trials beside each other on a busy machine have outliers, so no mean."""
     low, middle, high = (float(value) for value in np.quantile(seconds, [0.05, 0.5, 0.95]))
     several = len(seconds) > 1
-    return StepTime(device, 1, 1, size, middle, low if several else None, high if several else None, str(workload))
+    return StepTime(*place, middle, low if several else None, high if several else None, str(workload))
