@@ -3,6 +3,7 @@
 Owns their values, their file format and the merging of repeated measurements. ``step_model`` fills the gaps.
 """
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
