@@ -32,7 +32,7 @@ def train(run, dispatch: Dispatch, worker: str) -> list[int]:
     dispatch.note_given(worker, run.batch_size, [task.trial_id for task in tasks])
     for task in tasks:
         run.learn(
-            TrialProgress(task.trial_id, ((task.until_step, {"val/error": 1.0}),), task.until_step, None), 1.0, ""
+            TrialProgress(task.trial_id, ((task.until_step, {"val/error": 1.0}),), task.until_step, None), 1.0, None
         )
     dispatch.note_cost(run.batch_size, 1.0, sum(task.until_step for task in tasks), 1)
     return [task.trial_id for task in tasks]

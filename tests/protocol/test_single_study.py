@@ -30,7 +30,7 @@ def train(root, *steps: int, rate: float = 0.1, resume: bool = False) -> int:
     with SingleStudy(root, single(rate), resume) as log:
         task = replace(TASK, trial_id=log.trial_id, parameters={"learning_rate": rate})
         log.require_same(task)
-        log.add(TrialProgress(log.trial_id, rows(*steps), steps[-1], None, {}), 1.5, "a processor")
+        log.add(TrialProgress(log.trial_id, rows(*steps), steps[-1], None, {}), 1.5, None)
         log.commit(Ending(Status.COMPLETE, steps[-1], "budget"), task)
         return log.trial_id
 
@@ -60,7 +60,7 @@ def test_a_trial_goes_on_where_it_ended_and_only_if_it_is_the_same(tmp_path):
 
 def test_measurements_of_a_trial_that_was_stopped_are_there_for_the_next_process(tmp_path):
     with SingleStudy(tmp_path, single(), resume=False) as log:
-        log.add(TrialProgress(1, rows(0, 10), 10, None, {}), 0.1, "")
+        log.add(TrialProgress(1, rows(0, 10), 10, None, {}), 0.1, None)
     with SingleStudy(tmp_path, single(), resume=True) as log:
         assert (log.trial_id, log.known.step, log.known.recorded) == (1, 10, None)
 

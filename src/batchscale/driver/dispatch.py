@@ -105,7 +105,7 @@ class Dispatch:
         own = [state for state in waiting if self._is_own(state, worker)]
         foreign = [state for state in waiting if not self._is_own(state, worker)]
         for state in own + foreign:
-            if state.facts.population is None and self._openers[state.study.batch_size] - {worker}:
+            if state.memory.population is None and self._openers[state.study.batch_size] - {worker}:
                 continue  # whoever opened it first settles how many are trained together
             needs = self._own_needs(state, worker) or self._stolen_needs(state, worker)
             if needs:

@@ -136,7 +136,7 @@ class Driver:
         if not tasks:
             return False
         goal = state.study.goal if state.rule.ends_at_goal else None
-        job = Job(self._next_job, state.study, tasks, goal, state.facts.population)
+        job = Job(self._next_job, state.study, tasks, goal, state.memory.population)
         self._next_job += 1
         self._jobs[job.job_id] = (job, run)
         self.dispatch.note_given(worker_id, run.batch_size, [task.trial_id for task in tasks])

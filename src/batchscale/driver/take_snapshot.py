@@ -64,7 +64,7 @@ def _study_snapshot(run: StudyRun, driver: Driver) -> StudySnapshot:
 
 
 def _study_note(run: StudyRun) -> str | None:
-    finding = run.state.facts.finding
+    finding = run.state.memory.finding
     edges = ", ".join(map(str, finding.at_edge)) if finding is not None else None
     return study_note(edges, len(run.state.searches), short=finding is not None and finding.short)
 

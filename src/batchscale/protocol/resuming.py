@@ -29,14 +29,14 @@ def open_study_run(root: Path, study: Study, experiment: Experiment, retry: bool
     _require_study_file(StudyPaths.of(root, study.workload, study.batch_size), study)
     writer = open_study(root, fresh.to_record(study, experiment))
     try:
-        facts = StudyMemory.read(writer.record, str(writer.folder))
-        _require_growth(writer.record, facts, study, experiment, str(writer.folder))
-        if study.train_steps > facts.budgets[-1]:
-            facts.budgets.append(study.train_steps)
-        study = with_budgets(study, experiment, facts)
+        memory = StudyMemory.read(writer.record, str(writer.folder))
+        _require_growth(writer.record, memory, study, experiment, str(writer.folder))
+        if study.train_steps > memory.budgets[-1]:
+            memory.budgets.append(study.train_steps)
+        study = with_budgets(study, experiment, memory)
         recorder = Recorder(writer, study.goal, study.evaluation_steps)
-        run = StudyRun(StudyState(study, experiment, facts, recorder.read_known(retry)), recorder)
-        record = facts.to_record(study, experiment)
+        run = StudyRun(StudyState(study, experiment, memory, recorder.read_known(retry)), recorder)
+        record = memory.to_record(study, experiment)
         if record.to_json() != writer.record.to_json():
             recorder.write_study(record)
     except BaseException:
@@ -60,13 +60,13 @@ def _require_study_file(paths: StudyPaths, study: Study) -> None:
         )
 
 
-def _require_growth(record: StudyRecord, facts: StudyMemory, study: Study, experiment: Experiment, where: str) -> None:
+def _require_growth(record: StudyRecord, memory: StudyMemory, study: Study, experiment: Experiment, where: str) -> None:
     """Refuse to ask for less than a study has: what its folder was asked for, which is read first, may be lost."""
     assert record.facts is not None  # a study without was refused before
     pairs = {
         "trials": (record.facts.trials, study.trials),
         "finishers": (record.facts.finishers, experiment.finishers),
-        "step budget": (facts.budgets[-1], study.train_steps),
+        "step budget": (memory.budgets[-1], study.train_steps),
     }
     lower = [
         f"{name} {had} there, {asked} asked for"

@@ -116,6 +116,7 @@ def _to_record(study: Study, known: StudyRecord | None) -> StudyRecord:
         early_stopping=True,  # a single trial may have any early stop, and trials of one study may differ in it
         space=study.space if known is None else _merge(known.space, study.space),
         facts=facts,
+        extra={} if known is None else known.extra,
     )
 
 

@@ -95,10 +95,10 @@ def evaluation_steps(study: Study, experiment: Experiment, budgets: Iterable[int
     return steps or study.evaluation_steps
 
 
-def with_budgets(study: Study, experiment: Experiment, facts: StudyMemory) -> Study:
+def with_budgets(study: Study, experiment: Experiment, memory: StudyMemory) -> Study:
     """The study with its first space and the evaluation steps that its budgets give."""
-    steps = evaluation_steps(study, experiment, facts.budgets)
-    return replace(study, evaluation_steps=steps, space=facts.ledger.searches[0].space)
+    steps = evaluation_steps(study, experiment, memory.budgets)
+    return replace(study, evaluation_steps=steps, space=memory.ledger.searches[0].space)
 
 
 def trial_facts(seed: int, search: int, point: int, known: Knowledge, reason: str) -> TrialFacts:

@@ -73,8 +73,8 @@ class StudyRun:
 
     def set_population(self, population: int) -> None:
         """How many trials are trained together from now on; the first job of a study settles it."""
-        if self.state.facts.population is None:
-            self.state.facts.population = population
+        if self.state.memory.population is None:
+            self.state.memory.population = population
             self._write_study()
 
     def take_released(self) -> Released:
@@ -115,8 +115,8 @@ class StudyRun:
 
     def reopen(self) -> None:
         """More is asked of a study that may have ended before: what was said of it then does not hold any more."""
-        if self.state.facts.finding is not None:
-            self.state.facts.finding = None
+        if self.state.memory.finding is not None:
+            self.state.memory.finding = None
             self._write_study()
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class StudyRun:
         self._recorder.close()
 
     def _write_study(self) -> None:
-        self._recorder.write_study(self.state.facts.to_record(self.state.study, self.state.experiment))
+        self._recorder.write_study(self.state.memory.to_record(self.state.study, self.state.experiment))
 
     def _record(self, point: int, ending: Ending) -> None:
         state, trial_id = self.state, self._name_trial(point)
@@ -144,7 +144,7 @@ class StudyRun:
         self._drop_unneeded()
         if self.state.enter_next():
             return
-        spaces = [search.space for search in self.state.facts.ledger.searches]
+        spaces = [search.space for search in self.state.memory.ledger.searches]
         margin = self.state.experiment.search.edge_margin
         judgement = judge(self._recorder.results(), spaces, margin, self.state.study.train_steps)
         if self.state.wants_search(judgement):
@@ -168,7 +168,7 @@ class StudyRun:
             at_edge=tuple(EdgeEnd(edge.parameter, edge.side) for edge in judgement.edges),
             short=any(search.short for search in searches),
         )
-        if finding != self.state.facts.finding:
-            self.state.facts.finding = finding
+        if finding != self.state.memory.finding:
+            self.state.memory.finding = finding
             self._write_study()
         self.state.end()

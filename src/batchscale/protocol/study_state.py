@@ -42,19 +42,19 @@ class StudyState:
     """
 
     def __init__(
-        self, study: Study, experiment: Experiment, facts: StudyMemory, known: Mapping[int, Knowledge]
+        self, study: Study, experiment: Experiment, memory: StudyMemory, known: Mapping[int, Knowledge]
     ) -> None:
         self.study = study
         self.experiment = experiment
-        self.facts = facts
+        self.memory = memory
         self.rule = find_rule(study.stop.value)
         self.phase = Phase.TRAINING
         self.endings: deque[tuple[int, Ending]] = deque()
         self._searches: list[SearchState] = []
-        for _ in facts.ledger.searches:
+        for _ in memory.ledger.searches:
             self._searches.append(SearchState(self._rules(-1)))
         for trial_id, one in known.items():
-            search, point = facts.ledger.place(trial_id)
+            search, point = memory.ledger.place(trial_id)
             self._searches[search - 1].put(point, one)
         self._busy: set[int] = set()
         self._current = 0  # index of the search that trains
@@ -82,7 +82,7 @@ class StudyState:
     @property
     def space(self) -> SearchSpace:
         """The space of the search that trains now."""
-        return self.facts.ledger.searches[self._current].space
+        return self.memory.ledger.searches[self._current].space
 
     @property
     def num_busy(self) -> int:
@@ -121,17 +121,17 @@ class StudyState:
 
     def trial_id(self, point: int) -> int | None:
         """The id of a point of the current search; None if its range of ids is used up."""
-        return self.facts.ledger.trial_id(self.search, point)
+        return self.memory.ledger.trial_id(self.search, point)
 
     def add_range(self, point: int) -> int:
         """The id of a point from which its search, after a later one, goes on in a further range."""
         trial_id = self._next_id()
-        self.facts.ledger.extend(self.search, point, trial_id)
+        self.memory.ledger.extend(self.search, point, trial_id)
         return trial_id
 
     def _next_id(self) -> int:
         counts = [(k, len(s.points)) for k, s in enumerate(self._searches, 1)]
-        ids = [self.facts.ledger.trial_id(k, count - 1) or 0 for k, count in counts if count]
+        ids = [self.memory.ledger.trial_id(k, count - 1) or 0 for k, count in counts if count]
         return max([0, *ids]) + 1
 
     def begin(self, need: Need) -> TrialTask:
@@ -185,7 +185,7 @@ class StudyState:
 
     def release(self, trial_id: int) -> None:
         """A trial is not being trained any more."""
-        _, point = self.facts.ledger.place(trial_id)
+        _, point = self.memory.ledger.place(trial_id)
         self._busy.discard(point)
         self._ready = None
 
@@ -219,7 +219,7 @@ class StudyState:
         self.phase = Phase.LEARNED
 
     def _known(self, trial_id: int) -> Knowledge:
-        search, point = self.facts.ledger.place(trial_id)
+        search, point = self.memory.ledger.place(trial_id)
         return self._searches[search - 1].get(point)
 
     # --- from search to search -------------------------------------------------------------------------------
@@ -243,13 +243,13 @@ class StudyState:
 
     def wants_search(self, judgement: Judgement) -> bool:
         """Whether the study is searched once more, in the space that the guards propose."""
-        spaces = [search.space for search in self.facts.ledger.searches]
+        spaces = [search.space for search in self.memory.ledger.searches]
         moved = spaces[-1].names and (judgement.next_space != spaces[-1] or not judgement.edges)
         return bool(judgement.next_space is not None and moved and len(spaces) <= self.experiment.search.repeats)
 
     def open_search(self, space: SearchSpace, reason: str) -> None:
         """Begin a further search."""
-        self.facts.ledger.open_search(space, self._next_id(), reason)
+        self.memory.ledger.open_search(space, self._next_id(), reason)
         self._searches.append(SearchState(self._rules(-1)))
         self._enter(len(self._searches) - 1)
 
