@@ -83,8 +83,9 @@ def test_the_ratio_of_two_estimates_adds_their_distances_in_quadrature():
 
 
 def test_studies_at_an_edge_or_searched_again_are_noted():
-    own = {"goal": f"{METRIC} < 0.1", "searches": [{"space": SPACE}] * 2}
-    own["verdict"] = {"at_edge": [{"parameter": "learning_rate", "side": "high"}]}
+    wide = {"learning_rate": SPACE["learning_rate"] | {"min_value": 1e-9, "max_value": 1.0}}  # 0.01: 22 % below its top
+    searches = [{"space": wide, "ranges": [[1, 0]]}] * 2
+    own = {"format_version": 2, "goal": f"{METRIC} < 0.1", "searches": searches, "edge_margin": 0.3}
     some = "1, 4, 16, 64, 256, 1,024 and 2 more"
     notes = compare(answers(own)).table["notes"].to_list()
     assert notes == [f"at edge at batch size {some}; searched again at batch size {some}", None]

@@ -71,8 +71,8 @@ def test_outside_two_measured_sizes_the_nearest_end_is_given_as_such_and_no_step
 
 @pytest.mark.parametrize(("batch_size", "noted"), [(4, False), (16, True), (64, True), (1024, True)])
 def test_the_studies_behind_the_values_are_noted(batch_size, noted):
-    verdict = {"at_edge": [{"parameter": "momentum", "side": "high"}]}
-    own = {"goal": str(GOAL), "searches": [{"space": SPACE}] * 2, "verdict": verdict}
+    lower = SPACE | {"momentum": SPACE["momentum"] | {"max_value": 0.99}}  # where the winner of 64 lies
+    own = {"goal": str(GOAL), "searches": [{"space": lower, "first_trial_id": 1}] * 2}
     notes = suggest(records(own), NAME, GOAL, batch_size).notes
     assert notes == ({64: "at edge: momentum high; 2 searches"} if noted else {})
 

@@ -35,8 +35,10 @@ def two(tmp_path):
 
 @pytest.fixture
 def edges(tmp_path):
-    verdict = {"at_edge": [{"parameter": "learning_rate", "side": "high"}]}
-    own = {"goal": GOAL, "searches": [{"space": SPACE, "first_trial_id": i} for i in (1, 3)], "verdict": verdict}
+    finding = {"goal_reached": True, "at_edge": [{"parameter": "learning_rate", "side": "high"}]}
+    wide = {"learning_rate": SPACE["learning_rate"] | {"min_value": 1e-9, "max_value": 1.0}}  # 0.01: 22 % below its top
+    searches = [{"space": wide, "ranges": [[i, 0]]} for i in (1, 3)]
+    own = {"format_version": 2, "goal": GOAL, "searches": searches, "finding": finding, "edge_margin": 0.3}
     return write_tree(tmp_path / "edges", {SGD: curve_studies({4: 500, 8: 260, 16: 140}, own=own)})
 
 
