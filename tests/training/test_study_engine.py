@@ -15,6 +15,7 @@ from batchscale.protocol.tasks import Activity
 from batchscale.spec import Goal
 from batchscale.training.state import stream_keys
 from batchscale.training.study_engine import TrialTask
+from batchscale.workloads.models.precision import in_precision
 
 
 def task(trial_id=1, until=40, learning_rate=0.1, seed=None, from_step=-1):
@@ -146,7 +147,8 @@ def test_order_initialisation_and_dropout_have_their_own_streams():
 
 
 def test_bfloat16_learns_too_and_keeps_float32_parameters(toy, engine_of):
-    engine = engine_of(toy, precision="bfloat16")
+    half = replace(toy, model=in_precision(toy.model, "bfloat16"))
+    engine = engine_of(half)
     (progress,) = engine.advance([task()])
     assert progress.rows[-1][1]["train/cross_entropy_error"] < 0.5 * progress.rows[0][1]["train/cross_entropy_error"]
     assert {leaf.dtype for leaf in jax.tree.leaves(engine._population.member(1).params)} == {np.dtype(np.float32)}

@@ -71,6 +71,21 @@ def test_modules_and_pairs_become_workloads_for_every_optimizer(model):
     assert facts.splits == ("train", "val")
 
 
+@pytest.mark.parametrize("model", [Net, PAIR])
+def test_a_users_model_takes_a_precision_and_no_other_option(model):
+    batchscale.register_workload("mine/net", data=data(), model=model, task="classification")
+    half = get(model_options={"precision": "bfloat16"})
+    params, _ = half.model.init(jax.random.key(0))
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
+    outputs = outputs_of(half)[0]
+    assert outputs.dtype == jnp.bfloat16
+    np.testing.assert_allclose(outputs.astype(jnp.float32), outputs_of(get())[0], atol=0.05)  # 8 bits of values near 1
+    with pytest.raises(SpecError, match="one of float32, bfloat16"):
+        get(model_options={"precision": "half"})
+    with pytest.raises(SpecError, match="no options but precision"):
+        get(model_options={"width": 3})
+
+
 def test_a_pair_gets_train_and_key_if_it_takes_them():
     def apply(params, inputs, train, key):
         return inputs @ params["w"] + (jax.random.normal(key) if train else 0)

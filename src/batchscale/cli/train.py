@@ -1,6 +1,7 @@
 """``batchscale train``: one trial with given metaparameters, live."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,7 +31,9 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the trial in --out, also beyond its budget.")
     ] = False,
-    precision: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    precision: Annotated[
+        str | None, typer.Option(help="float32 or bfloat16, in place of the model's option.", show_default=False)
+    ] = None,
     microbatch: Annotated[int | None, typer.Option(min=1, help="Examples per gradient; default: what fits.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
     profile: Annotated[Path | None, typer.Option(help="Write a JAX trace of the training to this folder.")] = None,
@@ -40,14 +43,16 @@ def train(
     from batchscale.driver.signals import REQUEUE, StopFlag
     from batchscale.driver.single_trial import SingleTrial, train_single
     from batchscale.training.profiling import profiled
-    from batchscale.training.settings import EngineSettings, Precision
+    from batchscale.training.settings import EngineSettings
+    from batchscale.workloads.models.declaration import check_precision
     from batchscale.workloads.registry import get_workload
 
-    if precision not in list(Precision):
-        raise SpecError(f"--precision is one of {', '.join(Precision)}. Found {one_line(repr(precision))}.")
     if resume and out is None:
         raise RunError("--resume needs --out: the records tree with the trial to go on with.")
     spec, evaluation, fixed = _read_target(workload)
+    if precision is not None:
+        chosen = check_precision("--precision", precision)
+        spec = replace(spec, model_options={**spec.model_options, "precision": chosen})
     loaded = get_workload(spec, data_dir)
     trial = SingleTrial(
         batch_size=_checked_size(loaded, batch_size),
@@ -58,7 +63,7 @@ def train(
         early_stop=_parse_early_stop(early_stop, loaded),
         out=out,
         resume=resume,
-        settings=EngineSettings(precision=Precision(precision), microbatch=microbatch),
+        settings=EngineSettings(microbatch=microbatch),
     )
     screen = Screen(steps, json_)
     with profiled(profile), StopFlag() as stop:

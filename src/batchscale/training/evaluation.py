@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.training.loop import take_member
-from batchscale.training.settings import Precision
 from batchscale.training.state import TrialState
 from batchscale.workloads.workload import Batch, HostBatch, Workload
 
@@ -48,29 +47,21 @@ def pack(arrays: HostBatch, largest_batch: int) -> EvaluationData:
     return EvaluationData(packed, jnp.asarray(weights.reshape(batches, size)))
 
 
-def measure_batch(
-    workload: Workload, state: TrialState, batch: Batch, weights: jax.Array, precision: Precision
-) -> dict[str, Any]:
+def measure_batch(workload: Workload, state: TrialState, batch: Batch, weights: jax.Array) -> dict[str, Any]:
     """The sums of every metric over one stored batch."""
     prepared = workload.dataset.prepare(batch)
-    params, inputs = state.params, prepared["inputs"]
-    if precision is Precision.BFLOAT16:
-        params, inputs = jax.tree.map(
-            lambda leaf: leaf.astype(jnp.bfloat16) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
-            (params, inputs),
-        )
     unused = jax.random.key(0)
-    outputs, _ = workload.model.apply(params, state.model_state, inputs, train=False, key=unused)
+    outputs, _ = workload.model.apply(state.params, state.model_state, prepared["inputs"], train=False, key=unused)
     outputs = outputs.astype(jnp.float32)
     return {metric.name: metric.measure(outputs, prepared, weights) for metric in workload.metrics}
 
 
-def measure_split(workload: Workload, state: TrialState, data: EvaluationData, precision: Precision) -> dict[str, Any]:
+def measure_split(workload: Workload, state: TrialState, data: EvaluationData) -> dict[str, Any]:
     """The sums of every metric over one split."""
 
     def at(i: jax.Array | int) -> dict[str, Any]:
         batch = {name: leaf[i] for name, leaf in data.arrays.items()}
-        return measure_batch(workload, state, batch, data.weights[i], precision)
+        return measure_batch(workload, state, batch, data.weights[i])
 
     shapes = jax.eval_shape(at, 0)
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
@@ -88,14 +79,14 @@ def values_of(workload: Workload, split: str, sums: Mapping[str, Any]) -> dict[s
     }
 
 
-def make_evaluate(workload: Workload, slots: int, precision: Precision) -> Evaluate:
+def make_evaluate(workload: Workload, slots: int) -> Evaluate:
     """The compiled program that evaluates the members that are due on every split."""
 
     def one(population: TrialState, slot: jax.Array, data: Mapping[str, EvaluationData]) -> dict[str, jax.Array]:
         state = take_member(population, slot)
         found: dict[str, jax.Array] = {}
         for split, packed in data.items():
-            found |= values_of(workload, split, measure_split(workload, state, packed, precision))
+            found |= values_of(workload, split, measure_split(workload, state, packed))
         return found
 
     def evaluate(

@@ -12,7 +12,6 @@ from batchscale.spec import EvaluationPlan
 from batchscale.training.evaluation import EvaluationData, measure_batch, pack, values_of
 from batchscale.training.loop import take_member
 from batchscale.training.placement import evaluated_counts, read_sample, sample_indices, split_seed
-from batchscale.training.settings import Precision
 from batchscale.training.state import TrialState
 from batchscale.workloads.workload import Batch, IndexedSplit, Workload
 
@@ -22,7 +21,7 @@ MAX_DEVICE_BYTES = 512 * 2**20
 class EvaluationSets:
     """The evaluated splits of a study."""
 
-    def __init__(self, workload: Workload, plan: EvaluationPlan, largest_batch: int, precision: Precision) -> None:
+    def __init__(self, workload: Workload, plan: EvaluationPlan, largest_batch: int) -> None:
         self._workload = workload
         self._largest_batch = largest_batch
         self.on_device: dict[str, EvaluationData] = {}
@@ -35,7 +34,7 @@ class EvaluationSets:
                 self.on_device[split] = pack(read_sample(source, count, split_seed(split)), largest_batch)
 
         def measure(population: TrialState, slot: jax.Array, batch: Batch, weights: jax.Array) -> dict[str, Any]:
-            return measure_batch(workload, take_member(population, slot), batch, weights, precision)
+            return measure_batch(workload, take_member(population, slot), batch, weights)
 
         self._measure = jax.jit(measure)
 

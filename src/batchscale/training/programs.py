@@ -51,8 +51,8 @@ class Programs:
         self._feed = HostFeed(train, study.batch_size, self.slots) if isinstance(train, IndexedSplit) else None
         self._advance = make_advance(workload, self._config, self.slots)
         largest = max(1, min(MAX_EVALUATION_BATCH, memory_bytes(settings) // self._example_bytes))
-        self._sets = EvaluationSets(workload, plan, largest, settings.precision)
-        self._evaluate = make_evaluate(workload, self.slots, settings.precision)
+        self._sets = EvaluationSets(workload, plan, largest)
+        self._evaluate = make_evaluate(workload, self.slots)
 
     def init(self, seed: int, metaparameters: Mapping[str, float]) -> TrialState:
         """The state of a trial before its first step."""
@@ -98,7 +98,7 @@ class Programs:
             )
         else:
             microbatch = min(given, batch_size)
-        return StepConfig(batch_size, microbatch, self._workload.dataset.num_train_examples, self._settings.precision)
+        return StepConfig(batch_size, microbatch, self._workload.dataset.num_train_examples)
 
     def _choose_slots(self, study: Study) -> int:
         """The population size by measuring, or as it was measured before; sets that are fed are trained one by one."""
@@ -120,7 +120,7 @@ class Programs:
             return measure_advance(advance) / slots
 
         most = min(study.trials, max(1, memory_bytes(self._settings) // member_bytes))
-        key = choice_key(template, study.workload, study.batch_size, study.trial_steps, self._settings.precision)
+        key = choice_key(template, study.workload, study.batch_size, study.trial_steps, self._workload.model.precision)
         accelerator = jax.default_backend() != "cpu"
         return remembered(
             self._settings.cache_dir, key, lambda: choose_population(measure, study.trial_steps, most, accelerator)

@@ -1,17 +1,9 @@
-"""How the engine runs: precision, sizes and limits. Free of JAX."""
+"""How the engine runs: sizes and limits. Free of JAX."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from batchscale.errors import SpecError
-
-
-class Precision(StrEnum):
-    """The number format of the forward and backward pass; parameters and their updates are always float32."""
-
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
 
 
 @dataclass(frozen=True)
@@ -25,7 +17,6 @@ class EngineSettings:
     """
 
     checkpoint_dir: str | Path | None = None
-    precision: Precision = Precision.FLOAT32
     microbatch: int | None = None
     population: int | None = None
     divergence_factor: float = 1000.0
@@ -38,7 +29,6 @@ class EngineSettings:
     chunk_s: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "precision", Precision(self.precision))
         for name in ("microbatch", "population"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from batchscale.training.settings import Precision
 from batchscale.training.state import NOT_DIVERGED, TrialState, noise_key
 from batchscale.workloads.random_bits import examples_from
 from batchscale.workloads.workload import Batch, ModelState, Params, Workload
@@ -28,7 +27,6 @@ class StepConfig:
     batch_size: int
     microbatch: int
     num_examples: int | None
-    precision: Precision = Precision.FLOAT32
 
 
 class Gradients:
@@ -58,8 +56,6 @@ class Gradients:
         self, params: Params, state: TrialState, batch: Batch, key: jax.Array
     ) -> tuple[jax.Array, tuple[jax.Array, ModelState]]:
         inputs = batch["inputs"]
-        if self._config.precision is Precision.BFLOAT16:
-            params, inputs = _to_bfloat16(params), _to_bfloat16(inputs)
         outputs, changed = self._workload.model.apply(params, state.model_state, inputs, train=True, key=key)
         changed = jax.tree.map(lambda new, old: new.astype(old.dtype), changed, state.model_state)
         loss = self._workload.loss(outputs.astype(jnp.float32), batch, state.metaparameters)
@@ -151,9 +147,3 @@ def _all_finite(params: Params, loss: jax.Array) -> jax.Array:
         rows = leaf.reshape(-1, leaf.shape[-1] if leaf.ndim else 1)
         total += jnp.sum(jnp.full((1, rows.shape[0]), loss * 0, leaf.dtype) @ rows)
     return jnp.equal(total, 0)
-
-
-def _to_bfloat16(tree: Any) -> Any:
-    return jax.tree.map(
-        lambda leaf: leaf.astype(jnp.bfloat16) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, tree
-    )

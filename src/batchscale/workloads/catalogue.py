@@ -66,9 +66,8 @@ def workload_facts(spec: WorkloadSpec, data_dir: Path | None = None) -> Workload
 
 
 def _user_facts(user: UserWorkload, spec: WorkloadSpec, data_dir: Path | None) -> WorkloadFacts:
-    from batchscale.workloads.user.build import (
-        build_user_workload,  # jax: only the user's own code can say what it needs
-    )
+    # Imports jax: only the user's own code can say what it needs.
+    from batchscale.workloads.user.build import build_user_workload
 
     workload = build_user_workload(user, spec, data_dir)
     return WorkloadFacts(

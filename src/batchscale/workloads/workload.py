@@ -99,13 +99,15 @@ class Model:
 
     A changed model state must be an average over the examples of the batch, so that the example-weighted mean of the
     microbatches' states is the state of the whole batch. ``microbatch_multiple`` is the ghost batch size, where a
-    microbatch must hold whole ghost batches to leave their statistics unchanged.
+    microbatch must hold whole ghost batches to leave their statistics unchanged. ``precision`` names the type that the
+    forward and backward pass compute in; parameters and outputs' losses are float32 always.
     """
 
     name: str
     init: Callable[[jax.Array], tuple[Params, ModelState]]
     apply: Apply
     microbatch_multiple: int = 1
+    precision: str = "float32"
 
 
 @dataclass(frozen=True)

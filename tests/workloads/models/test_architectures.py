@@ -99,16 +99,6 @@ def test_half_precision_stays_near_and_parameters_stay_float32(name):
     np.testing.assert_allclose(found.astype(jnp.float32), expected, atol=0.05 * scale)  # 8 bits, up to 12 layers
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_model_without_a_precision_follows_parameters_that_training_has_cast(name):
-    model, inputs = build(name), draw_inputs(name)
-    params, state = jax.eval_shape(model.init, jax.random.key(0))
-    half = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.bfloat16), params)
-    seen = inputs if inputs.dtype == jnp.int32 else inputs.astype(jnp.bfloat16)
-    apply = functools.partial(model.apply, train=False, key=jax.random.key(0))
-    assert jax.eval_shape(apply, half, state, seen)[0].dtype == jnp.bfloat16
-
-
 @pytest.mark.parametrize("name", [name for name, shape in MODELS.items() if shape is WORDS])
 def test_a_language_model_never_sees_what_comes_later(name):
     model, inputs = build(name), draw_inputs(name)

@@ -1,6 +1,7 @@
 """From a declared model and the module it stands for to the pure functions that training calls."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax.numpy as jnp
 from flax import nnx
@@ -16,9 +17,9 @@ def model_of(
 ) -> Model:
     """The model of a module that is made with the type to compute in and with random keys.
 
-    With precision bfloat16 the layers compute in it while parameters stay float32; with float32 they follow the type
-    of the parameters and inputs they are given.
+    With precision bfloat16 the layers compute in it while parameters stay float32.
     """
     precision = str(model.options["precision"])
     dtype = None if precision == PRECISIONS[0] else jnp.dtype(precision)
-    return make_model(model.name, lambda rngs: make(dtype, rngs), microbatch_multiple, Keys)
+    made = make_model(model.name, lambda rngs: make(dtype, rngs), microbatch_multiple, Keys)
+    return replace(made, precision=precision)

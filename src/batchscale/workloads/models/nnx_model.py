@@ -64,7 +64,7 @@ def make_model(
         definition, streams, takes_key = graph()
         if jax.tree.leaves(streams):
             streams = _start_streams(streams, key)
-        module = nnx.merge(definition, _own_keys(params), streams, _own_keys(state))
+        module = nnx.merge(definition, _flax_keys(params), streams, _flax_keys(state))
         if takes_key:
             outputs = module(inputs, train=train, key=key)
         else:
@@ -110,7 +110,7 @@ def _text_keys(tree: Any) -> Any:
     return {str(key): _text_keys(value) for key, value in tree.items()} if isinstance(tree, Mapping) else tree
 
 
-def _own_keys(tree: Any) -> Any:
+def _flax_keys(tree: Any) -> Any:
     if not isinstance(tree, Mapping):
         return tree
-    return {int(key) if str(key).isdigit() else key: _own_keys(value) for key, value in tree.items()}
+    return {int(key) if str(key).isdigit() else key: _flax_keys(value) for key, value in tree.items()}

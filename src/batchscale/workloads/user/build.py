@@ -10,12 +10,14 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batchscale.errors import SpecError
-from batchscale.spec import WorkloadSpec
+from batchscale.spec import Options, WorkloadSpec
 from batchscale.workloads.datasets import dataset_facts, load_dataset
 from batchscale.workloads.losses import task_loss
 from batchscale.workloads.metrics import task_metrics
 from batchscale.workloads.models import Shape, check_fit, find_model
+from batchscale.workloads.models.declaration import PRECISIONS, check_precision
 from batchscale.workloads.models.nnx_model import make_model
+from batchscale.workloads.models.precision import in_precision
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.tunables import find_tunables
 from batchscale.workloads.update import make_update
@@ -62,15 +64,21 @@ def _model(user: UserWorkload, spec: WorkloadSpec, dataset: Dataset, task: Task 
         if task is not None:
             check_fit(facts, user.dataset, task, dataset.input_shape)
         return facts.for_data(Shape(dataset.input_shape, dataset.num_outputs, spec.dataset_options)), facts.schedule
-    if spec.model_options:
-        raise SpecError(f"Workload {user.name}: its own model takes no options. Found {sorted(spec.model_options)}.")
+    precision = _precision(user, spec.model_options)
     if isinstance(make, Model):
-        return make, "constant"
+        return in_precision(make, precision), "constant"
     if isinstance(make, tuple):
-        return _pair(user, make), "constant"
+        return in_precision(_pair(user, make), precision), "constant"
     if not callable(make):
         raise SpecError(f"Workload {user.name}: a model is a function of nnx.Rngs or a pair (init, apply).")
-    return make_model(user.model, _module_maker(make)), "constant"
+    return in_precision(make_model(user.model, _module_maker(make)), precision), "constant"
+
+
+def _precision(user: UserWorkload, options: Options) -> str:
+    """The one option that a user's model takes."""
+    if set(options) - {"precision"}:
+        raise SpecError(f"Workload {user.name}: its own model takes no options but precision. Found {sorted(options)}.")
+    return check_precision(f"model.precision of {user.name}", options.get("precision", PRECISIONS[0]))
 
 
 def _module_maker(make: Callable[..., Any]) -> Callable[[nnx.Rngs], nnx.Module]:

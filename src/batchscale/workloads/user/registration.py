@@ -1,6 +1,6 @@
 """Workloads of the user's own: what may be registered, and the Python files that register it. No jax here.
 
-``own_build`` turns a registration into a workload and checks its shapes before anything is compiled.
+``build`` turns a registration into a workload and checks its shapes before anything is compiled.
 """
 
 import importlib.util

@@ -1,6 +1,5 @@
 """A split of images that are read, cut and flipped on the host, and lose the mean colour on the device."""
 
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from batchscale.machine import count_cores
 from batchscale.workloads.datasets.images.encoded import EncodedImages, Selection
 from batchscale.workloads.datasets.images.pixels import Crop, read_pixels
 from batchscale.workloads.workload import Batch, Dataset, HostBatch, IndexedSplit
@@ -45,7 +45,7 @@ class ImageSplit(IndexedSplit):
             pixels[position] = read_pixels(content, where, self.crop, seed)
 
         # Pillow decodes outside the interpreter lock, so that threads are enough; a pool per call leaves nothing open.
-        with ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1)) as pool:
+        with ThreadPoolExecutor(min(_MAX_THREADS, count_cores())) as pool:
             for _ in pool.map(fill, range(len(indices))):
                 pass  # raises what a thread raised
         return {"inputs": pixels, "labels": self.labels_of(np.asarray(indices))}

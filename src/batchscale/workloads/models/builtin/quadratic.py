@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 def _build(model: ModelDeclaration, shape: Shape) -> Model:
     from batchscale.workloads.models.architectures.quadratic import quadratic_model
+    from batchscale.workloads.models.precision import in_precision
 
-    del model
-    return quadratic_model(parse_problem(shape.dataset_options))
+    return in_precision(quadratic_model(parse_problem(shape.dataset_options)), model.sizes["precision"])
 
 
 QUADRATIC = ModelDeclaration("quadratic", (Task.QUADRATIC,), {}, _build)
