@@ -29,6 +29,7 @@ from batchscale.analysis.goals import (
     suggest_goal,
 )
 from batchscale.analysis.intervals import (
+    MEANING,
     BoundaryIntervals,
     Interval,
     Resampling,
@@ -55,7 +56,7 @@ from batchscale.analysis.outcomes import (
 from batchscale.analysis.regimes import Baseline, Regimes, Thresholds, find_regimes
 from batchscale.analysis.results import RESULT_SCHEMA, results_of, steps_to_result
 from batchscale.analysis.robustness import BEST_OF_SCHEMA, VERDICT_SCHEMA, best_of_n, best_of_probabilities, verdicts
-from batchscale.analysis.scaling import Family, FamilyFit, ScalingFit, fit_scaling
+from batchscale.analysis.scaling import FEWEST_POINTS, Family, FamilyFit, ScalingFit, fit_scaling
 from batchscale.analysis.sentences import Sentences, answer_sentences, curve_sentences
 from batchscale.analysis.suggestion import SUGGESTION_SCHEMA, Suggestion, suggest
 from batchscale.analysis.tail import Finishers
@@ -66,7 +67,9 @@ __all__ = [
     "BEST_MEASUREMENT_SCHEMA",
     "BEST_OF_SCHEMA",
     "COMPARISON_SCHEMA",
+    "FEWEST_POINTS",
     "HEURISTIC_SCHEMA",
+    "MEANING",
     "NORMALISED_SCHEMA",
     "PAPER_TRAIN_EXAMPLES",
     "RESULT_SCHEMA",
