@@ -13,6 +13,7 @@ from batchscale.figures.theme import DARK, LIGHT
 from batchscale.records.frames import Records
 from batchscale.report import make_report, write_report
 from batchscale.report.drawing import roles, theme_colour
+from batchscale.report.endings import ending_sentence
 from batchscale.report.words import answer_words
 from batchscale.spec import WorkloadName
 
@@ -161,3 +162,32 @@ def test_a_report_is_an_html_file(tmp_path: Path):
     with pytest.raises(SpecError, match=r"report\.pdf"):
         write_report(simulated((1,), 1), tmp_path / "report.pdf", GOAL)
     assert not list(tmp_path.iterdir())
+
+
+def test_raced_trials_are_not_said_to_have_run_to_their_end():
+    trials = [
+        MadeTrial({"learning_rate": 0.1}, [(0, {METRIC: 0.9}), (100, {METRIC: 0.05})]),
+        MadeTrial({"learning_rate": 0.1}, [(0, {METRIC: 0.9}), (1000, {METRIC: 0.3})]),
+    ]
+    raced = make_records([MadeStudy(8, trials)])
+    studies = raced.studies.with_columns(early_stopping=pl.lit(True))
+    said = ending_sentence(Records(studies, raced.trials, raced.sources))
+    assert said == (
+        "1 COMPLETE trial ran through the budget, 1 COMPLETE trial ended before by the stop rule, at the goal or out "
+        "of the race."
+    )
+    assert ending_sentence(raced) == "2 COMPLETE trials ran through the budget."
+
+
+def test_batch_sizes_without_training_curves_are_named(page: Page):
+    assert "Training curves are drawn for batch sizes 1, 64, 1,024; those of 4, 16, 256 are left out" in page.words
+
+
+def test_the_bars_are_called_what_they_are(page: Page):
+    assert "90 % intervals for the median of what fresh searches of the same size would find" in page.words
+    assert "nine of ten" not in page.words
+
+
+def test_one_trial_is_one_trial():
+    words = Page(make_report(BAD_INPUT["one_trial_in_all"](), GOAL)).words
+    assert "· 1 trial ·" in words and "1 trials" not in words

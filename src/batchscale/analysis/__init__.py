@@ -29,6 +29,7 @@ from batchscale.analysis.goals import (
     suggest_goal,
 )
 from batchscale.analysis.intervals import (
+    MEANING,
     BoundaryIntervals,
     Interval,
     Resampling,
@@ -61,7 +62,7 @@ from batchscale.analysis.robustness import (
     best_of_probabilities,
     point_stability,
 )
-from batchscale.analysis.scaling import Family, FamilyFit, ScalingFit, fit_scaling
+from batchscale.analysis.scaling import FEWEST_POINTS, Family, FamilyFit, ScalingFit, fit_scaling
 from batchscale.analysis.sentences import Sentences, answer_sentences, curve_sentences
 from batchscale.analysis.suggestion import SUGGESTION_SCHEMA, Suggestion, suggest
 from batchscale.analysis.tail import Finishers
@@ -72,7 +73,9 @@ __all__ = [
     "BEST_MEASUREMENT_SCHEMA",
     "BEST_OF_SCHEMA",
     "COMPARISON_SCHEMA",
+    "FEWEST_POINTS",
     "HEURISTIC_SCHEMA",
+    "MEANING",
     "NORMALISED_SCHEMA",
     "PAPER_TRAIN_EXAMPLES",
     "RESULT_SCHEMA",

@@ -9,7 +9,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from batchscale import __version__
-from batchscale.analysis.intervals import MEANING
+from batchscale.analysis import MEANING
 from batchscale.errors import SpecError, one_line
 from batchscale.figures import (
     DARK,
