@@ -4,6 +4,7 @@ A door is a package that says in ``__all__`` what others may use. Names that are
 so that the page shows what a user gets.
 """
 
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -14,6 +15,7 @@ import batchscale
 TOP = "# API reference\nWhat each package offers to others; everything else may change without notice.\n\n"
 
 
+@functools.cache
 def doors() -> dict[str, list[str]]:
     """The public names of every package that has some, by the package's full name."""
     packages = [batchscale.__name__]
@@ -22,6 +24,7 @@ def doors() -> dict[str, list[str]]:
     return {name: names for name, names in named.items() if names}
 
 
+@functools.cache
 def home(package: str, name: str) -> str:
     """Where a public name is defined, as the full name that documentation is looked up by."""
     value = getattr(importlib.import_module(package), name)
@@ -34,10 +37,24 @@ def home(package: str, name: str) -> str:
 
 
 def make_page(package: str, names: list[str]) -> str:
-    """The page of a door: its docstring, then every name in the order of the alphabet."""
+    """The page of a door: its docstring, then every name in the order of the alphabet.
+
+    A name that belongs to another door is described there, and the page leads to it: one description for each.
+    """
     about = inspect.getdoc(importlib.import_module(package)) or ""
-    parts = [f"::: {home(package, name)}\n" for name in sorted(names, key=str.lower) if not name.startswith("__")]
+    parts = []
+    for name in sorted(names, key=str.lower):
+        if not name.startswith("__"):
+            where = home(package, name)
+            parts.append(f"::: {where}\n" if _owner(where) in (package, None) else f"[`{name}`][{where}]\n")
     return f"# {package}\n{about}\n\n" + "\n".join(parts)
+
+
+def _owner(where: str) -> str | None:
+    """The door below batchscale that offers what is defined here; None if none does."""
+    package = ".".join(where.split(".")[:2])
+    offered = doors().get(package, [])
+    return package if where in {home(package, name) for name in offered} else None
 
 
 def page_name(package: str) -> str:

@@ -9,7 +9,7 @@ import inspect
 import itertools
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -22,7 +22,7 @@ Every key that an experiment file may have. `batchscale init` writes a commented
 file and says what it would run. A key that is not here is refused, as is a value of another type. This page is made
 from the code that checks the file (`make pages`).
 
-Only `goal` and the three names of `[workload]` are needed.
+Only `goal` and the three names of `[workload]` are needed; of `[trainer]`, where there is one, its `command`.
 """
 RANGES = """
 ## A range: `[search.space]`, `[search.per_batch_size.B]`
@@ -43,8 +43,15 @@ def make_page() -> str:
 def _tables(table: type[BaseModel], prefix: str) -> Iterator[tuple[str, type[BaseModel]]]:
     yield prefix, table
     for key, field in table.model_fields.items():
-        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel):
-            yield from _tables(field.annotation, f"{prefix}.{key}".lstrip("."))
+        inner = inner_table(field.annotation)
+        if inner is not None:
+            yield from _tables(inner, f"{prefix}.{key}".lstrip("."))
+
+
+def inner_table(annotation: object) -> type[BaseModel] | None:
+    """The table that a key holds, which may be left out; None for a key that holds a value."""
+    kinds = (annotation, *get_args(annotation))
+    return next((kind for kind in kinds if inspect.isclass(kind) and issubclass(kind, BaseModel)), None)
 
 
 def _section(prefix: str, table: type[BaseModel]) -> str:
@@ -53,7 +60,7 @@ def _section(prefix: str, table: type[BaseModel]) -> str:
     rows = [
         f"| `{key}` | {_words(schema)} | {_default(prefix, key, schema, table)} | {described[key]} |"
         for key, schema in table.model_json_schema()["properties"].items()
-        if "$ref" not in schema
+        if inner_table(table.model_fields[key].annotation) is None
     ]
     head = f"\n## {title}\n{inspect.getdoc(table)}\n\n| key | value | if left out | meaning |\n|---|---|---|---|\n"
     return head + "".join(f"{row}\n" for row in rows)
@@ -91,6 +98,8 @@ def _words(schema: Mapping[str, Any]) -> str:
 def _limits(schema: Mapping[str, Any]) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    if above is not None and high is not None:
+        return f" above {above:,} up to {high:,.0f}"
     if low is not None and high is not None:
         return f", {low:,} to {high:,}"
     if low is not None and below is not None:

@@ -1,9 +1,47 @@
-"""Property tests draw new examples on every run, but the same ones where CI says so: a landing is not a lottery."""
+"""What all tests share: how property tests draw, and the folders for compiled programs and other caches."""
 
+import hashlib
 import os
+import shutil
+import tempfile
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
+# Property tests draw new examples on every run, but the same ones where CI says so: a landing is not a lottery.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+MAX_PROGRAM_BYTES = 2**30
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Gives the whole session, with its workers and the processes they start, one cache that is not the user's.
+
+    Compiled programs are kept for the next session as well, under their own hash: compiling hundreds of small ones is
+    much of a first run's time. Everything else that is cached lasts for the session.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:  # the process that started this one has set them
+        return
+    session = Path(tempfile.mkdtemp(prefix="batchscale-tests-"))
+    config.add_cleanup(lambda: shutil.rmtree(session, ignore_errors=True))
+    cache = getattr(config, "cache", None)
+    os.environ["BATCHSCALE_CACHE"] = str(session)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_program_folder(cache.mkdir("programs") if cache else session))
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+
+
+def _program_folder(parent: Path) -> Path:
+    """The folder for programs of this processor, emptied when it has grown large."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    facts = "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
+    folder = parent / hashlib.blake2b(facts.encode(), digest_size=6).hexdigest()
+    if folder.exists() and sum(path.stat().st_size for path in folder.iterdir()) > MAX_PROGRAM_BYTES:
+        shutil.rmtree(folder, ignore_errors=True)
+    return folder

@@ -12,14 +12,6 @@ from batchscale.records.read import read_records
 ARGUMENTS = ["train", "digits/linear/sgd", "-b", "64", "--set", "learning_rate=0.1", "--evaluate-every", "20"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(tmp_path_factory):
-    patch = pytest.MonkeyPatch()
-    patch.setenv("BATCHSCALE_CACHE", str(tmp_path_factory.mktemp("cache")))
-    yield
-    patch.undo()
-
-
 def run(*more, fails=None):
     result = CliRunner().invoke(make_app(), [*ARGUMENTS, *map(str, more)])
     if fails is not None:

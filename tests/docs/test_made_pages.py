@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import api_pages
+import experiment_reference
 import import_graph
 import make_pages
 import pytest
@@ -42,9 +43,10 @@ def test_every_key_of_the_experiment_file_is_described():
 
     def check(table, section, prefix):
         for key, field in table.model_fields.items():
-            if hasattr(field.annotation, "model_fields"):
+            inner = experiment_reference.inner_table(field.annotation)
+            if inner is not None:
                 name = f"{prefix}{key}"
-                check(field.annotation, sections[name], f"{name}.")
+                check(inner, sections[name], f"{name}.")
             else:
                 row = re.search(rf"^\| `{key}` \| (.+) \| (.+) \| (.+) \|$", section, re.MULTILINE)
                 assert row, f"{prefix}{key} is not on the page"
@@ -55,7 +57,7 @@ def test_every_key_of_the_experiment_file_is_described():
 
 def test_only_what_the_page_calls_needed_is_needed():
     page = (DOCS / "experiment-file.md").read_text(encoding="utf-8")
-    needed = re.findall(r"^\| `(\w+)` \| [^|]+ \| needed \|", page, re.MULTILINE)
+    needed = re.findall(r"^\| `(\w+)` \| [^|]+ \| needed \|", page.partition("## `[trainer]`")[0], re.MULTILINE)
     lines = {
         "goal": 'goal = "val/loss < 1"',
         "dataset": 'workload.dataset = "d"',
@@ -93,3 +95,11 @@ def test_a_door_offers_what_it_names_and_every_name_is_documented(door):
         value = getattr(module, name)
         if inspect.isclass(value) or inspect.isfunction(value):
             assert inspect.getdoc(value), f"{door}.{name} has no docstring"
+
+
+def test_every_page_is_in_the_contents_of_the_site():
+    listed = set(
+        re.findall(r"- ([\w/-]+\.md)$", (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    pages = {page.name for page in DOCS.glob("*.md")} | {"decisions/index.md"}
+    assert listed == pages, "mkdocs.yml lists the pages under 'nav'"

@@ -131,12 +131,3 @@ def engine_of(tmp_path: Path) -> Callable[..., StudyEngine]:
         )
 
     return make
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory):
-    """Compiled programs and measured choices of the tests stay out of the user's cache folder."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("BATCHSCALE_CACHE", str(tmp_path_factory.mktemp("cache")))
-    yield
-    patch.undo()

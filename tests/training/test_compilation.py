@@ -34,6 +34,19 @@ def test_the_cache_folder_is_named_by_the_user_or_the_system(monkeypatch, tmp_pa
     assert cache_folder() == tmp_path / "batchscale"
 
 
+def test_compiled_programs_are_kept_in_the_cache_folder_and_found_again(tmp_path):
+    code = (
+        "import jax; from batchscale.training.compilation import *\n"
+        "count = compile_count(); use_compilation_cache(); f = lambda x: x * 2 + 1\n"
+        "jax.jit(f)(1.0); misses = count.cache_misses; assert misses > 0\n"
+        "jax.clear_caches(); jax.jit(f)(1.0); assert count.cache_misses == misses\n"
+        "print(machine_id())"
+    )
+    environment = {"PATH": "/usr/bin", "PYTHONPATH": ":".join(sys.path), "BATCHSCALE_CACHE": str(tmp_path)}
+    answer = subprocess.run([sys.executable, "-c", code], check=True, env=environment, capture_output=True, text=True)
+    assert list((tmp_path / "xla" / answer.stdout.strip()).glob("*-cache"))
+
+
 def test_importing_the_engine_configures_nothing():
     code = (
         "import jax, batchscale.training.study_engine; assert jax.config.jax_compilation_cache_dir is None;"
