@@ -24,7 +24,7 @@ METRIC = "val/error"
 POWERS = {"B^½": 0.5, "B": 1.0}
 SIZES = {"8 … 1,024, by 2": [8 * 2**i for i in range(8)], "8 … 2,048, by 4": [8 * 4**i for i in range(5)]}
 WIDTHS = {"narrow bowl": 0.5, "wide bowl": 1.0}  # decades of rate that cost a factor e
-ASKED = {"measured": 1, "between": 1.4, "4× outside": 4, "16× outside": 16}
+ASKED = {"measured": 1, "between": 1.4, "4× below": 1 / 4, "4× beyond": 4, "16× beyond": 16}
 
 
 def best_rate(size: float, power: float) -> float:
@@ -74,7 +74,7 @@ def measure(
     for _ in range(repetitions):
         records = make_records(sizes, power, width, trials, rng)
         for name, factor in ASKED.items():
-            base = sizes[len(sizes) // 2] if factor < 2 else sizes[-1]
+            base = sizes[0] if factor < 1 else sizes[-1] if factor > 2 else sizes[len(sizes) // 2]
             size = round(base * factor)
             result = suggest(records, NAME, Goal(METRIC, 0.1), size)
             row = result.values.row(0, named=True)
