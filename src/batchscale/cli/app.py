@@ -19,6 +19,8 @@ from batchscale.cli.figure import figure
 from batchscale.cli.fit import fit
 from batchscale.cli.import_ import import_
 from batchscale.cli.init import init
+from batchscale.cli.machines import machines
+from batchscale.cli.plan import plan
 from batchscale.cli.quickstart import quickstart
 from batchscale.cli.report import report
 from batchscale.cli.run import run
@@ -66,6 +68,8 @@ def make_app() -> typer.Typer:
     app.command("fit")(fit)
     app.command("compare")(compare)
     app.command("suggest")(suggest)
+    app.command("plan")(plan)
+    app.command("machines")(machines)
     app.command("figure")(figure)
     app.command("report")(report)
     app.add_typer(make_data_app(), name="data")

@@ -1,6 +1,6 @@
 """A plan as a whole: inputs checked, every configuration evaluated, the answers found."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -67,9 +67,15 @@ def plan_from_runs(runs: Runs, wishes: Wishes | None = None, give_up: float | No
 
 
 def make_plan(
-    curve: Curve, times: Sequence[StepTime], machines: Sequence[Machine], wishes: Wishes | None = None
+    curve: Curve,
+    times: Sequence[StepTime],
+    machines: Sequence[Machine],
+    wishes: Wishes | None = None,
+    models: Mapping[str, StepModel] | None = None,
 ) -> Plan:
     """The plan of a curve on machines whose step times were measured, or follow from those that were.
+
+    ``models`` are those of ``fit_models`` for these step times, where a caller plans with them more than once.
 
     Raises:
         PlanningError: units are mixed, step times are of another workload, or nothing can be used.
@@ -80,10 +86,10 @@ def make_plan(
         raise PlanningError("A plan needs machines with prices. Found none.")
     unit = one_unit(machines)
     merged = merge_step_times(times)
-    models = fit_models(merged)
-    candidates = make_candidates(curve, merged, models, machines, unit)
+    fitted = models or fit_models(merged)
+    candidates = make_candidates(curve, merged, fitted, machines, unit)
     facts = CurveFacts(curve.workload, curve.goal, curve.unreached)
-    return _finish(candidates, wishes or Wishes(), facts, tuple(models.values()))
+    return _finish(candidates, wishes or Wishes(), facts, tuple(fitted.values()))
 
 
 def fit_models(times: Iterable[StepTime]) -> dict[str, StepModel]:

@@ -149,22 +149,29 @@ def check_workload(times: Iterable[StepTime], workload: str | None) -> None:
 
 
 def records_step_times(records: Records, workload: WorkloadName) -> tuple[StepTime, ...]:
-    """What the trials of a workload say of their own steps: one device, one place per batch size.
+    """What the trials of a workload say of their own steps, one measurement per place.
 
     Trials that were trained several at a time on a device say nothing of a trial alone, and are left out.
     """
     chosen = records.workload(workload)
     together = dict(chosen.studies.select("batch_size", pl.col(FACTS).struct.field("population")).rows())
-    found: dict[tuple[str, int], list[float]] = {}
-    known = chosen.trials.select("batch_size", pl.col(FACTS).struct.field("device_kind", "step_time_s")).drop_nulls()
-    for size, device, seconds in known.rows():
+    found: dict[tuple[str, int, int, int], list[float]] = {}
+    facts = pl.col(FACTS).struct
+    known = chosen.trials.select(
+        facts.field("device_kind"),
+        facts.field("num_hosts").fill_null(1),
+        facts.field("num_devices").fill_null(1),
+        "batch_size",
+        facts.field("step_time_s"),
+    ).drop_nulls()
+    for device, hosts, devices, size, seconds in known.rows():
         if together.get(size) in (1, None) and seconds > 0:
-            found.setdefault((one_line(device), size), []).append(seconds)
-    return tuple(_of_trials(device, size, seconds, workload) for (device, size), seconds in sorted(found.items()))
+            found.setdefault((one_line(device), hosts, max(devices // hosts, 1), size), []).append(seconds)
+    return tuple(_of_trials(place, seconds, workload) for place, seconds in sorted(found.items()))
 
 
-def _of_trials(device: str, size: int, seconds: Sequence[float], workload: WorkloadName) -> StepTime:
+def _of_trials(place: tuple[str, int, int, int], seconds: Sequence[float], workload: WorkloadName) -> StepTime:
     """The middle of the trials' step times; trials beside each other on a busy machine have outliers, so no mean."""
     low, middle, high = (float(value) for value in np.quantile(seconds, [0.05, 0.5, 0.95]))
     several = len(seconds) > 1
-    return StepTime(device, 1, 1, size, middle, low if several else None, high if several else None, str(workload))
+    return StepTime(*place, middle, low if several else None, high if several else None, str(workload))

@@ -44,6 +44,14 @@ def make_folders(fs: FileSystem, path: Path) -> None:
         fs.sync_directory(folder.parent)
 
 
+def write_text_file(path: Path, text: str) -> None:
+    """A file with this text, all of it or the old one, in a folder that is made if need be."""
+    fs = FileSystem()
+    with storing("writing the file", path):
+        make_folders(fs, path.parent)
+        replace_file(fs, path, path.parent, text.encode())
+
+
 def sync_chain(fs: FileSystem, root: Path, folder: Path) -> None:
     """The names of all folders from ``root`` to ``folder``, durable, whoever made them."""
     while folder != root:

@@ -1,0 +1,90 @@
+"""``batchscale machines``: the machines of a file, of the shipped list or of a catalogue, checked."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from batchscale.errors import PlanningError
+
+if TYPE_CHECKING:
+    from batchscale.planning import Machine
+
+COLUMNS = ("machine", "device", "per host", "hosts", "per host-hour", "unit", "region", "date", "source")
+
+
+def machines(
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="A machines.toml. Default: the shipped prices.", show_default=False),
+    ] = None,
+    catalogue: Annotated[
+        Path | None, typer.Option("--import", help="A file or folder of SkyPilot's catalogue (~/.sky/catalogs).")
+    ] = None,
+    accelerator: Annotated[
+        list[str] | None, typer.Option("--accelerator", help="Of the catalogue: only this one; may be repeated.")
+    ] = None,
+    region: Annotated[str | None, typer.Option(help="Of the catalogue: only this region.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Of the catalogue: the host type where accelerators are priced apart.")
+    ] = None,
+    spot: Annotated[bool, typer.Option("--spot", help="Of the catalogue: spot prices.")] = False,
+    max_hosts: Annotated[int, typer.Option("--max-hosts", min=1, help="Hosts of imported machines.")] = 1,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the machines as a machines.toml.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+) -> None:
+    """List machines and their prices, check the file, and say which prices are old."""
+    import datetime
+
+    from batchscale.cli.output import print_json, print_table
+    from batchscale.planning import read_machines, read_price_list
+    from batchscale.planning.machines import machines_toml
+    from batchscale.planning.price_list import stale_sentence
+
+    if path is not None and catalogue is not None:
+        raise PlanningError("Machines are of one file, or imported from a catalogue. Found both.")
+    notes: tuple[str, ...] = ()
+    if catalogue is not None:
+        from batchscale.planning.catalogue import Selection, import_catalogue
+
+        chosen = Selection(tuple(accelerator or ()), region, host, spot, max_hosts)
+        found, notes = import_catalogue(catalogue, chosen)
+    else:
+        found = read_machines(path) if path is not None else read_price_list(max_hosts)
+    today = datetime.datetime.now(datetime.UTC).date()
+    for note in notes[:8]:
+        typer.echo(f"Notice: {note}", err=True)
+    if out is not None:
+        from batchscale.records.durable import write_text_file
+
+        write_text_file(out, machines_toml(found))
+        typer.echo(str(out), err=json_)
+    if json_:
+        print_json([_object(machine, machine.is_stale(today)) for machine in found])
+    elif out is None:
+        print_table(COLUMNS, [_row(machine, machine.is_stale(today)) for machine in found], right=(2, 3, 4))
+    stale = stale_sentence(found, today)
+    if stale is not None:
+        typer.echo(f"Notice: {stale}", err=True)
+
+
+def _row(machine: "Machine", stale: bool) -> tuple[object, ...]:
+    date = None if machine.date is None else machine.date.isoformat() + (" (stale)" if stale else "")
+    name = machine.name + (" (spot)" if machine.spot and "spot" not in machine.name else "")
+    price = f"{machine.price_per_host_hour:,.4f}"
+    return (
+        name,
+        machine.device,
+        machine.devices_per_host,
+        machine.max_hosts,
+        price,
+        machine.unit,
+        machine.region,
+        date or ("no date (stale)" if stale else None),
+        machine.source,
+    )
+
+
+def _object(machine: "Machine", stale: bool) -> dict[str, object]:
+    values = vars(machine) | {"date": None if machine.date is None else machine.date.isoformat()}
+    return {**values, "stale": stale}

@@ -1,0 +1,101 @@
+"""The job files of a plan: which configuration, which command, checked against the command line that is installed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchscale.errors import PlanningError
+
+if TYPE_CHECKING:
+    from batchscale.planning import Plan
+    from batchscale.planning.answers import Choice
+
+EXPERIMENT = "experiment.toml"
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """What is to be written: ``pick`` is fastest, cheapest, budget or deadline."""
+
+    format: str
+    folder: Path
+    pick: str = "fastest"
+    experiment: Path | None = None
+    image: str = "batchscale:latest"
+    addresses: tuple[str, ...] = ()
+    records: str | None = None
+
+
+def write_plan_job(plan: "Plan", request: JobRequest) -> tuple[Path, ...]:
+    """Writes the files; nothing is written where one of them cannot be made."""
+    from batchscale import __version__
+    from batchscale.planning.jobs import (
+        TrainCommand,
+        choice_metaparameters,
+        give_up_steps,
+        job_files,
+        make_job,
+        write_job,
+    )
+
+    choice = _picked(plan, request.pick)
+    target, beside = _target(plan, request.experiment)
+    command = TrainCommand(
+        target,
+        choice["batch_size"],
+        give_up_steps(choice),
+        choice_metaparameters(choice["metaparameters"]),
+        plan.goal,
+    )
+    settings = {"records": request.records} if request.records else {}
+    job = make_job(choice, command, image=request.image, addresses=request.addresses, **settings)
+    files = job_files(job, request.format, train_options(), f"batchscale=={__version__}")
+    return write_job({**files, **beside}, request.folder)
+
+
+def train_options() -> set[str]:
+    """The options that ``batchscale train`` has, as the command line itself says."""
+    import typer
+    import typer.main
+
+    from batchscale.cli.train import train
+
+    app = typer.Typer()
+    app.command()(train)
+    return {option for parameter in typer.main.get_command(app).params for option in parameter.opts}
+
+
+def _picked(plan: "Plan", pick: str) -> "Choice":
+    answers = plan.answers
+    found = {
+        "fastest": answers.fastest,
+        "cheapest": answers.cheapest,
+        "budget": answers.within_budget,
+        "deadline": answers.within_deadline,
+    }[pick]
+    if found is None:
+        raise PlanningError(f"--pick {pick} needs --{pick}, and a configuration that meets it. Found none.")
+    return found
+
+
+def _target(plan: "Plan", experiment: Path | None) -> tuple[str, dict[str, str]]:
+    """What is trained, and the files that must lie beside the job for it."""
+    if experiment is None:
+        if plan.workload is None:
+            raise PlanningError("A job trains a workload, and this curve does not name one; give --experiment FILE.")
+        return plan.workload, {}
+    from batchscale.spec import read_experiment
+
+    found = read_experiment(experiment)
+    files = {EXPERIMENT: experiment.read_text(encoding="utf-8-sig")}
+    if found.workload.file is not None:
+        source = Path(found.workload.file)
+        try:
+            files[source.name] = source.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PlanningError(f"{source}: the workload's file cannot be read ({error}).") from None
+        if source.parent != experiment.parent:
+            raise PlanningError(
+                f"The workload's file lies beside its experiment, so that both can go into the job. Found {source}."
+            )
+    return EXPERIMENT, files

@@ -1,0 +1,124 @@
+"""Manifests for Kubernetes: an indexed Job with a headless service, or a JobSet.
+
+A pod knows its index and the names of all others, from which it makes its TF_CONFIG. Records are on a volume that all
+pods mount: a claim named ``batchscale-records``, which the cluster's owner makes.
+"""
+
+import json
+import textwrap
+
+from batchscale.planning.jobs.accelerators import kubernetes_resource
+from batchscale.planning.jobs.job import PORT, Job
+from batchscale.planning.jobs.scripts import LAUNCHER, tf_config_in_shell
+
+CLAIM = "batchscale-records"
+
+_SERVICE = """\
+apiVersion: v1
+kind: Service
+metadata:
+  name: {name}
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector:
+    job-name: {name}
+  ports:
+    - name: coordinator
+      port: {port}
+---
+"""
+
+_JOB_SPEC = """\
+completions: {hosts}
+parallelism: {hosts}
+completionMode: Indexed
+backoffLimit: {backoff}
+{limit}template:
+  spec:
+    subdomain: {subdomain}
+    restartPolicy: OnFailure
+    containers:
+      - name: train
+        image: {image}
+        command: ["sh", "-c"]
+        args:
+          - |
+{script}
+        env:
+          - name: RECORDS
+            value: {records}
+{resources}        volumeMounts:
+          - name: records
+            mountPath: /records
+    volumes:
+      - name: records
+        persistentVolumeClaim:
+          claimName: {claim}
+"""
+
+_JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {name}
+spec:
+{spec}"""
+
+_JOBSET = """\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata:
+  name: {name}
+spec:
+  network:
+    enableDNSHostnames: true
+    subdomain: {name}
+  failurePolicy:
+    maxRestarts: {restarts}
+  replicatedJobs:
+    - name: hosts
+      replicas: 1
+      template:
+        spec:
+{spec}"""
+
+RESTARTS = 20
+
+
+def kubernetes_manifest(job: Job) -> str:
+    """The text of ``job.yaml``: the service that gives pods their names, and the Job."""
+    addresses = [f"{job.name}-{i}.{job.name}" for i in range(job.hosts)]
+    service = _SERVICE.format(name=job.name, port=PORT) if job.hosts > 1 else ""
+    return service + _JOB.format(name=job.name, spec=textwrap.indent(_job_spec(job, addresses, RESTARTS), "  "))
+
+
+def jobset_manifest(job: Job) -> str:
+    """The text of ``jobset.yaml``: all pods are started again together when one fails."""
+    addresses = [f"{job.name}-hosts-0-{i}.{job.name}" for i in range(job.hosts)]
+    spec = textwrap.indent(_job_spec(job, addresses, 0), " " * 10)
+    return _JOBSET.format(name=job.name, restarts=RESTARTS, spec=spec)
+
+
+def _job_spec(job: Job, addresses: list[str], backoff: int) -> str:
+    cluster = [tf_config_in_shell(addresses, "$JOB_COMPLETION_INDEX")] if job.hosts > 1 else []
+    script = "\n".join([*cluster, f"exec sh /work/{LAUNCHER}"])
+    limit = "" if job.limit_s is None else f"activeDeadlineSeconds: {int(job.limit_s)}\n"
+    return _JOB_SPEC.format(
+        hosts=job.hosts,
+        backoff=backoff,
+        limit=limit,
+        subdomain=job.name,
+        image=json.dumps(job.image),
+        script=textwrap.indent(script, " " * 12),
+        records=json.dumps(f"/records/{job.records.strip('/')}"),
+        resources=_resources(job),
+        claim=CLAIM,
+    )
+
+
+def _resources(job: Job) -> str:
+    name = kubernetes_resource(job.device)
+    if name is None:
+        return ""
+    return f"        resources:\n          limits:\n            {name}: {json.dumps(str(job.devices_per_host))}\n"
