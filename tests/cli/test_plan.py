@@ -1,0 +1,184 @@
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from batchscale.cli.app import make_app
+from batchscale.errors import BatchscaleError, PlanningError, UnknownNameError
+
+ROOT = Path(__file__).parents[2]
+RUNS = str(ROOT / "examples" / "ddsp_training_runs.csv")
+MNIST = str(ROOT / "examples" / "mnist_fc_records")
+MACHINES = """
+[[machine]]
+name = "office"
+device = "x86_64"
+devices_per_host = 1
+price_per_host_hour = 0.2
+unit = "EUR"
+date = 2026-01-01
+"""
+
+
+def run(*arguments):
+    result = CliRunner().invoke(make_app(), [str(argument) for argument in arguments], catch_exceptions=True)
+    if isinstance(result.exception, BatchscaleError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture
+def machines(tmp_path):
+    path = tmp_path / "machines.toml"
+    path.write_text(MACHINES)
+    return path
+
+
+@pytest.fixture
+def curve(tmp_path):
+    path = tmp_path / "curve.csv"
+    path.write_text("batch_size,steps\n8,1000\n32,300\n128,120\n")
+    return path
+
+
+@pytest.fixture
+def times(tmp_path):
+    path = tmp_path / "times.csv"
+    header = "workload,device,hosts,devices_per_host,batch_size,step_time_s\n"
+    path.write_text(header + "".join(f"d/m/o,x86_64,1,1,{b},{0.01 + 0.001 * b}\n" for b in (8, 32, 64, 128)))
+    return path
+
+
+def test_runs_alone_give_the_documents_conclusions_as_json():
+    found = json.loads(run("plan", RUNS, "--json").stdout)
+    assert found["by_device"]["NVIDIA T4"]["fastest"]["hosts"] == 4
+    assert round(found["by_device"]["NVIDIA T4"]["cheapest"]["expected_cost"], 1) == 18.6
+    assert found["fastest"]["device"] == "NVIDIA V100" and found["unit"] == "ML units"
+    t4 = next(model for model in found["step_time_models"] if model["device"] == "NVIDIA T4")
+    assert max(abs(one["left_out_error"]) for one in t4["measurements"]) < 0.033
+
+
+def test_words_and_table():
+    text = run("plan", RUNS, "--device", "T4", "--budget", 30, "--deadline", "5h", "--include-search").stdout
+    assert "4:11 h" in text and "9:48 h" in text
+    assert "Within 30.0 ML units the fastest is 1 host × 2 NVIDIA T4" in text
+    assert "Within 5:00 h the cheapest is 4 hosts × 2 NVIDIA T4 with a batch of 128" in text
+    assert "Measuring the curve took" in text
+
+
+def test_pooled_runs_plan_all_hosts_of_the_machines_that_were_used():
+    found = json.loads(run("plan", RUNS, "--pool", "--device", "T4", "--json").stdout)
+    rows = found["configurations"]
+    assert {row["step_time_from"] for row in rows} == {"measured", "interpolated", "extrapolated"}
+    assert (found["fastest"]["hosts"], found["fastest"]["devices_per_host"]) in {(4, 2), (2, 4)}
+
+
+def test_every_configuration_is_written_as_csv(tmp_path):
+    run("plan", RUNS, "--csv", tmp_path / "all.csv")
+    with (tmp_path / "all.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 8 and rows[0]["device"] == "NVIDIA V100"
+
+
+def test_a_curve_with_step_times_and_machines(curve, times, machines):
+    result = run("plan", curve, "--step-times", times, "--machines", machines, "--batch-sizes", "16,64", "--json")
+    found = json.loads(result.stdout)
+    assert {row["batch_size"] for row in found["configurations"]} == {8, 16, 32, 64, 128}
+    assert "older than 90 days" in result.stderr
+
+
+def test_our_own_records_say_their_step_times(machines):
+    arguments = ["plan", MNIST, "--workload", "fc_128_128_128/sgd", "--machines", machines]
+    found = json.loads(run(*arguments, "--include-search", "--search-machine", "office", "--json").stdout)
+    assert found["workload"] == "mnist/fc_128_128_128/sgd" and found["unit"] == "EUR"
+    assert found["search"]["cost"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--budget", "0"], "budget is a positive number"),
+        (["--budget", "-3"], "budget is a positive number"),
+        (["--deadline", "soon"], "--deadline is a time such as"),
+        (["--device", "TPU"], "nothing was planned for 'TPU'"),
+        (["--job", "slurm"], "--job FORMAT and --out DIR come together"),
+        (["--job", "slurn", "--out", "x"], "did you mean 'slurm'"),
+        (["--pick", "best"], "--pick is one of"),
+        (["--give-up", "0"], "--give-up is a positive number"),
+        (["--by", "gpuu"], "no column is called 'gpuu'"),
+        (["--machine", "NVIDIA T4 x3"], "no machine is called"),
+        (["--give-up", "100"], "Found none"),
+    ],
+)
+def test_mistakes_are_one_paragraph(arguments, words):
+    with pytest.raises((PlanningError, UnknownNameError)) as caught:
+        run("plan", RUNS, *arguments)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_curve_alone_needs_step_times(curve):
+    with pytest.raises(PlanningError, match="needs step times"):
+        run("plan", curve)
+
+
+def test_no_price_is_guessed(curve, times):
+    with pytest.raises(PlanningError, match="no price of x86_64"):
+        run("plan", curve, "--step-times", times)
+
+
+def test_step_times_of_another_workload(times, machines):
+    with pytest.raises(PlanningError, match="same workload"):
+        run("plan", MNIST, "--workload", "fc_1024/sgd", "--step-times", times, "--machines", machines)
+
+
+def test_a_job_of_one_device_is_written(curve, times, machines, tmp_path):
+    experiment = ROOT / "examples" / "digits.toml"
+    out = tmp_path / "job"
+    arguments = ["plan", curve, "--step-times", times, "--machines", machines, "--experiment", experiment]
+    for format_ in ("slurm", "kubernetes", "commands"):
+        run(*arguments, "--job", format_, "--out", out)
+    assert {path.name for path in out.iterdir()} == {
+        "job.sbatch", "job.yaml", "commands.txt", "train.sh", "Dockerfile", "experiment.toml"
+    }  # fmt: skip
+
+
+def test_a_job_over_hosts_needs_options_that_exist(tmp_path):
+    from batchscale.cli.plan_job import train_options
+
+    arguments = ["plan", RUNS, "--device", "T4", "--experiment", ROOT / "examples" / "digits.toml"]
+    if {"--cluster", "--devices"} <= train_options():
+        run(*arguments, "--job", "slurm", "--out", tmp_path / "job")
+        assert (tmp_path / "job" / "job.sbatch").exists()
+    else:
+        with pytest.raises(PlanningError, match="which this version does not have"):
+            run(*arguments, "--job", "slurm", "--out", tmp_path / "job")
+        assert not (tmp_path / "job").exists()
+
+
+def test_machines_lists_the_shipped_prices_and_says_which_are_old():
+    result = run("machines")
+    assert "aws g4dn.xlarge" in result.stdout and "USD" in result.stdout
+
+
+def test_machines_are_imported_from_a_catalogue(tmp_path):
+    catalogue = tmp_path / "vms.csv"
+    catalogue.write_text("InstanceType,AcceleratorName,AcceleratorCount,Price,Region\nbox,T4,2,1.5,r\n")
+    run("machines", "--import", catalogue, "--max-hosts", 4, "--out", tmp_path / "m.toml")
+    (found,) = json.loads(run("machines", tmp_path / "m.toml", "--json").stdout)
+    assert (found["devices_per_host"], found["max_hosts"], found["price_per_host_hour"]) == (2, 4, 1.5)
+
+
+def test_planning_loads_neither_jax_nor_altair():
+    code = (
+        "import sys\nfrom batchscale.cli.app import main\n"
+        f"sys.argv = ['batchscale', 'plan', {RUNS!r}]\n"
+        "main_exit = None\ntry:\n    main()\nexcept SystemExit as e:\n    main_exit = e.code\n"
+        "print(sorted({'jax', 'altair', 'flax'} & set(sys.modules)), main_exit)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert answer.stdout.splitlines()[-1] == "[] 0"
