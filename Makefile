@@ -9,10 +9,10 @@ PYTEST := $(BIN)/python -m pytest
 ONE_THREAD := PJRT_NPROC=1 OMP_NUM_THREADS=1
 IN_TWO := -n 2 --dist worksteal
 TWO_PROCESSES := $(ONE_THREAD) $(PYTEST) $(IN_TWO)
-DEFAULT_TESTS := -m "not slow and not torture and not browser"
+DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-browser test-slow test-instruction-sets torture pages docs bench quickstart reproduce clean
+.PHONY: help install check test test-browser test-slow test-instruction-sets test-slurm test-parsers torture pages docs bench quickstart reproduce clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,7 +34,7 @@ test: $(STAMP) ## the default tests, about seven minutes on two cores
 	$(TWO_PROCESSES) $(DEFAULT_TESTS)
 
 test-slow: $(STAMP) ## the long tests as well
-	$(TWO_PROCESSES) -m "not torture and not browser"
+	$(TWO_PROCESSES) -m "not torture and not browser and not slurm and not parsers"
 
 test-instruction-sets: $(STAMP) ## the default tests once for every set of vector instructions that this machine has
 	$(ONE_THREAD) $(BIN)/python tests/instruction_sets.py $(IN_TWO) $(DEFAULT_TESTS)
@@ -42,6 +42,18 @@ test-instruction-sets: $(STAMP) ## the default tests once for every set of vecto
 test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed if it is missing (Debian, root)
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
 	$(PYTEST) -m browser
+
+test-slurm: $(STAMP) ## job files on a small SLURM, which is installed if it is missing (Debian, root)
+	@command -v slurmctld >/dev/null || (apt-get update -qq && \
+	    apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge)
+	$(PYTEST) -m slurm
+
+# These libraries are large and pin much: they get a folder of their own, beside the environment and not in it.
+$(VENV)/parsers: $(STAMP)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --target $@ skypilot google-cloud-aiplatform
+
+test-parsers: $(VENV)/parsers ## job files as the libraries of SkyPilot and Vertex AI read them
+	BATCHSCALE_PARSERS=$(abspath $(VENV)/parsers) $(PYTEST) -m parsers
 
 torture: $(STAMP) ## hundreds of kills, crashes and full disks
 	$(PYTEST) -m torture --timeout 7200

@@ -3,7 +3,6 @@
 Owns their values, their file format and the merging of repeated measurements. ``step_model`` fills the gaps.
 """
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -157,12 +156,17 @@ def records_step_times(records: Records, workload: WorkloadName) -> tuple[StepTi
     chosen = records.workload(workload)
     together = dict(chosen.studies.select("batch_size", pl.col(FACTS).struct.field("population")).rows())
     found: dict[tuple[str, int, int, int], list[float]] = {}
-    wanted = pl.col(FACTS).struct.field("device_kind", "step_time_s", "num_hosts", "num_devices")
-    for size, device, seconds, num_hosts, num_devices in chosen.trials.select("batch_size", wanted).rows():
-        if device and together.get(size) in (1, None) and seconds is not None and 0 < seconds < math.inf:
-            hosts = num_hosts or 1
-            per_host = max((num_devices or 1) // hosts, 1)
-            found.setdefault((one_line(device), hosts, per_host, size), []).append(seconds)
+    facts = pl.col(FACTS).struct
+    known = chosen.trials.select(
+        facts.field("device_kind"),
+        facts.field("num_hosts").fill_null(1),
+        facts.field("num_devices").fill_null(1),
+        "batch_size",
+        facts.field("step_time_s"),
+    ).drop_nulls()
+    for device, hosts, devices, size, seconds in known.rows():
+        if together.get(size) in (1, None) and seconds > 0:
+            found.setdefault((one_line(device), hosts, max(devices // hosts, 1), size), []).append(seconds)
     return tuple(_of_trials(place, seconds, workload) for place, seconds in sorted(found.items()))
 
 
