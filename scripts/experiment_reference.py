@@ -9,7 +9,7 @@ import inspect
 import itertools
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -43,8 +43,10 @@ def make_page() -> str:
 def _tables(table: type[BaseModel], prefix: str) -> Iterator[tuple[str, type[BaseModel]]]:
     yield prefix, table
     for key, field in table.model_fields.items():
-        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel):
-            yield from _tables(field.annotation, f"{prefix}.{key}".lstrip("."))
+        kinds = [field.annotation, *get_args(field.annotation)]  # a table that may be left out is one of two kinds
+        for kind in kinds:
+            if inspect.isclass(kind) and issubclass(kind, BaseModel):
+                yield from _tables(kind, f"{prefix}.{key}".lstrip("."))
 
 
 def _section(prefix: str, table: type[BaseModel]) -> str:
@@ -53,7 +55,7 @@ def _section(prefix: str, table: type[BaseModel]) -> str:
     rows = [
         f"| `{key}` | {_words(schema)} | {_default(prefix, key, schema, table)} | {described[key]} |"
         for key, schema in table.model_json_schema()["properties"].items()
-        if "$ref" not in schema
+        if "$ref" not in schema and not any("$ref" in part for part in schema.get("anyOf", ()))
     ]
     head = f"\n## {title}\n{inspect.getdoc(table)}\n\n| key | value | if left out | meaning |\n|---|---|---|---|\n"
     return head + "".join(f"{row}\n" for row in rows)
@@ -107,7 +109,7 @@ def _default(prefix: str, key: str, schema: Mapping[str, Any], table: type[BaseM
     if table.model_fields[key].is_required():
         return "needed"
     default = _implied().get(f"{prefix}.{key}".lstrip("."), schema["default"])
-    if default is None or default == {}:
+    if default is None or default in ({}, []):
         return "–" if default is None else "empty"
     return f"`{json.dumps(default)}`"  # which is TOML as well, for texts, numbers and truth values
 
