@@ -116,7 +116,7 @@ def _default(prefix: str, key: str, schema: Mapping[str, Any], table: type[BaseM
     if table.model_fields[key].is_required():
         return "needed"
     default = _implied().get(f"{prefix}.{key}".lstrip("."), schema["default"])
-    if default is None or default == {}:
+    if default is None or default in ({}, []):
         return "–" if default is None else "empty"
     return f"`{json.dumps(default)}`"  # which is TOML as well, for texts, numbers and truth values
 

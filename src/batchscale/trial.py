@@ -318,10 +318,10 @@ def _wait_for_device() -> None:
 
 def _describe_machine() -> dict[str, str]:
     """The device and the framework, as far as they say so by themselves; nothing is loaded for it."""
-    facts = {"hardware": platform.processor() or platform.machine()}
+    facts = {"hardware": platform.processor() or platform.machine(), "platform": "cpu"}
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        facts["hardware"] = torch.cuda.get_device_name()
+        facts.update(hardware=torch.cuda.get_device_name(), platform="gpu")
     for name in ("torch", "tensorflow", "jax", "keras", "mxnet", "paddle"):
         version = getattr(sys.modules.get(name), "__version__", None)
         if version is not None:

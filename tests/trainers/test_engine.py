@@ -76,6 +76,25 @@ def test_no_more_scripts_wait_than_the_limit_and_the_least_trained_leave_first(e
     assert [trial_id for trial_id, trial in engine._trials.items() if trial.running] == [1, 2]
 
 
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_trial_goes_from_worker_to_worker_and_back(engine_of, resume):
+    """Each worker's script waits in memory when the other one is given the trial."""
+    more = "resume = true\n" if resume else ""
+    first, second = engine_of(more=more), engine_of(more=more)
+    rows = []
+    for engine, until, after in (
+        (first, 20, -1),
+        (second, 40, 20),
+        (first, 60, 40),
+        (first, 80, 60),
+        (second, 100, 80),
+    ):
+        (progress,) = advance(engine, task(until=until, after=after))
+        rows += progress.rows
+    assert rows == expected(0.05, range(10, 101, 10))
+    assert second._trials[1].heard.restored == (80 if resume else None)
+
+
 def test_the_goal_ends_a_trial_at_its_first_measurement(engine_of):
     engine = engine_of()
     (progress,) = advance(engine, task(until=100, rate=0.099), goal=GOAL)
@@ -100,8 +119,7 @@ def test_another_trial_in_the_same_folder_begins_anew(engine_of):
 
 def test_asked_to_stop_a_script_saves_and_the_rows_so_far_are_told(engine_of):
     engine = engine_of("sleep_s=0.01")
-    until = time.monotonic() + 0.6
-    (progress,) = advance(engine, task(until=100), stop=lambda: time.monotonic() > until)
+    (progress,) = advance(engine, task(until=100), stop=lambda: engine._trials and engine._trials[1].heard.step >= 20)
     assert progress.step < 100 and not engine._trials[1].running
     saved = engine._trials[1].heard.saved
     assert saved is not None and saved >= progress.step

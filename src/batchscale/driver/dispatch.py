@@ -52,8 +52,9 @@ class Assignment:
 class Dispatch:
     """Chooses jobs for workers, by what it is told of them. Studies are told apart by their batch size."""
 
-    def __init__(self, states: Sequence[StudyState]) -> None:
+    def __init__(self, states: Sequence[StudyState], stretch_s: float = STRETCH_S) -> None:
         self._states = states
+        self._stretch_s = stretch_s
         self._paces = {state.study.batch_size: Pace() for state in states}
         self._openers: dict[int, set[str]] = {state.study.batch_size: set() for state in states}
         self._holders: dict[tuple[int, int], str] = {}  # which worker has a trial's state
@@ -135,16 +136,16 @@ class Dispatch:
         pace = self._paces[state.study.batch_size]
         first = [need for need in needs if self._is_alone(state, need)][:1] if self._alone else []
         if first:
-            return (_bound(state, first[0], pace),)
+            return (self._bound(state, first[0], pace),)
         share = max(pace.population, math.ceil(len(needs) / max(1, workers)))
         if pace.step_s is None:
-            return tuple(_bound(state, need, pace) for need in needs[: min(FIRST_TRIALS, share)])
+            return tuple(self._bound(state, need, pace) for need in needs[: min(FIRST_TRIALS, share)])
         chosen: list[Need] = []
         seconds = 0.0
         for whole in needs[:share]:
             if seconds >= JOB_S and len(chosen) % pace.population == 0:
                 break
-            need = _bound(state, whole, pace)
+            need = self._bound(state, whole, pace)
             chosen.append(need)
             seconds += pace.step_s * (need.until - max(state.current.step_of(need.point), 0))
         return tuple(chosen)
@@ -153,11 +154,12 @@ class Dispatch:
         trial_id = state.trial_id(need.point)
         return trial_id is not None and (state.study.batch_size, trial_id) in self._alone
 
-
-def _bound(state: StudyState, need: Need, pace: Pace) -> Need:
-    """The need as far as a stretch goes, at least to the next measurement; no further while the cost is unknown."""
-    steps = state.study.evaluation_steps
-    step = max(state.current.step_of(need.point), 0)
-    stretch = 0 if pace.step_s is None else int(STRETCH_S / max(pace.step_s, 1e-9))
-    index = max(bisect_right(steps, step + stretch) - 1, bisect_right(steps, step))
-    return Need(need.point, min(need.until, steps[min(index, len(steps) - 1)]))
+    def _bound(self, state: StudyState, need: Need, pace: Pace) -> Need:
+        """The need as far as a stretch goes, at least to the next measurement; no further while the cost is unknown."""
+        steps = state.study.evaluation_steps
+        step = max(state.current.step_of(need.point), 0)
+        if pace.step_s is not None and math.isinf(self._stretch_s):
+            return need
+        stretch = 0 if pace.step_s is None else int(self._stretch_s / max(pace.step_s, 1e-9))
+        index = max(bisect_right(steps, step + stretch) - 1, bisect_right(steps, step))
+        return Need(need.point, min(need.until, steps[min(index, len(steps) - 1)]))

@@ -5,14 +5,14 @@ tree, so it may be killed at any instant.
 """
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from batchscale.driver.disk import DiskGuard
-from batchscale.driver.dispatch import Assignment, Dispatch
+from batchscale.driver.dispatch import STRETCH_S, Assignment, Dispatch
 from batchscale.driver.signals import StopFlag
 from batchscale.errors import RunError, StorageError
 from batchscale.machine import DISK_FULL
@@ -46,11 +46,15 @@ class Result(StrEnum):
 
 @dataclass(frozen=True)
 class DriverSettings:
-    """``retries``: how often a trial is tried again after its worker died or raised, without progress in between."""
+    """``retries``: how often a trial is tried again after its worker died or raised, without progress in between.
+
+    ``stretch_s`` is about how long a trial trains before its measurements come back.
+    """
 
     retries: int = 3
     failures_before_giving_up: int = 3
     report_every_s: float = 1.0
+    stretch_s: float = STRETCH_S
 
 
 @dataclass
@@ -76,13 +80,13 @@ class Driver:
     ) -> None:
         self.runs = runs
         self.runner = runner
-        self.dispatch = Dispatch([run.state for run in runs])
+        self._settings = settings or DriverSettings()
+        self.dispatch = Dispatch([run.state for run in runs], self._settings.stretch_s)
         self.failures = Failures()
         self.paused: str | None = None
         self.busy_s = 0.0
         self.doing: dict[str, Doing] = {}
         self._by_batch_size = {run.batch_size: run for run in runs}
-        self._settings = settings or DriverSettings()
         self._stop = stop
         self._disk = disk
         self._report = report
@@ -91,6 +95,8 @@ class Driver:
         self._tries: Counter[tuple[int, int]] = Counter()
         self._reported_at = 0.0
         self._answers = 0
+        self._steps: dict[tuple[int, int], int] = {}  # how far each trial came
+        self._gave_up_at: dict[int, list[int]] = defaultdict(list)  # by batch size
         self._full_until = 0.0
 
     def run(self) -> Result:
@@ -166,10 +172,14 @@ class Driver:
         self.busy_s += time.monotonic() - started
 
     def _take_in(self, job: Job, run: StudyRun, done: Done) -> None:
-        self._answers += 1
+        self._answers += not any(progress.failure for progress in done.progress)
         steps = 0
         for task, progress in zip(job.tasks, done.progress, strict=True):
             steps += max(0, progress.step - max(0, task.from_step))
+            self._steps[run.batch_size, task.trial_id] = progress.step
+            if progress.failure:
+                self.failures.counts[Loss.ERROR] += 1
+                self.failures.last = progress.failure
             if run.learn(progress, done.seconds / len(job.tasks), done.hardware):
                 self._tries.pop((run.batch_size, task.trial_id), None)
                 self.dispatch.trust(run.batch_size, task.trial_id)
@@ -177,7 +187,7 @@ class Driver:
                 self._count_try(run, task.trial_id, "The trial made no progress.")
         self.dispatch.note_cost(run.batch_size, done.seconds, steps, done.population)
         with self._guarding(run):
-            run.set_population(done.population)
+            run.set_population(done.population, done.progress[0].framework)
 
     def _count_loss(self, job: Job, run: StudyRun, lost: Lost) -> None:
         if lost.loss is Loss.REFUSED:
@@ -202,11 +212,20 @@ class Driver:
             return
         run.state.give_up(trial_id, f"Tried {self._tries[key]} times. {reason}")
         self.failures.given_up += 1
-        if not self._answers and self.failures.given_up >= self._settings.failures_before_giving_up:
+        self._gave_up_at[run.batch_size].append(self._steps.get(key, 0))
+        if self._is_hopeless(run.batch_size):
             raise RunError(
                 f"Trials must be trainable, but the first {self.failures.given_up} all failed. {reason}\n"
                 "Look at the experiment with --runner inline; run the same command again to go on."
             )
+
+    def _is_hopeless(self, batch_size: int) -> bool:
+        """Whether nothing was ever trained, or no trial of the study came past the step where several gave up."""
+        least = self._settings.failures_before_giving_up
+        if not self._answers:
+            return self.failures.given_up >= least
+        furthest = max((step for (size, _), step in self._steps.items() if size == batch_size), default=0)
+        return sum(step >= furthest for step in self._gave_up_at[batch_size]) >= least and furthest > 0
 
     # --- records ---------------------------------------------------------------------------------------------
 

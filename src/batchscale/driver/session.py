@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from batchscale.driver.disk import DiskGuard, require_room
+from batchscale.driver.dispatch import STRETCH_S
 from batchscale.driver.driver import Driver, DriverSettings, Result
 from batchscale.driver.signals import StopFlag
 from batchscale.driver.snapshot import Snapshot, mark_unfinished, write_snapshot
@@ -29,7 +30,7 @@ from batchscale.records.run_paths import RunPaths
 from batchscale.runners.environment import default_workers, memory_limit
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
-from batchscale.runners.runner import TRAINING_ENGINE, Runner, Setup
+from batchscale.runners.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
 from batchscale.spec import Plan
 
 RUNNERS = ("local", "inline")
@@ -127,7 +128,10 @@ def _drive(
     _settle(runs)
     with _make_runner(runs, plan, root, settings, flag) as runner:
         flag.at_deadline = runner.kill
-        driver = Driver(runs, runner, flag, DiskGuard(root), DriverSettings(settings.retries), report)
+        # a script keeps its measurements on disk by itself, and is costly to pause
+        stretch_s = STRETCH_S if plan.experiment.trainer is None else math.inf
+        driver_settings = DriverSettings(settings.retries, stretch_s=stretch_s)
+        driver = Driver(runs, runner, flag, DiskGuard(root), driver_settings, report)
         result = driver.run()
     return RunOutcome(result, latest[0], driver.busy_s)
 
@@ -151,12 +155,14 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
     paths = RunPaths(root)
     checkpoints = paths.checkpoints.resolve()
     shelf_bytes = int(settings.keep_states_gb * 1e9 / len(plan.studies))
-    setup = Setup(
-        plan.experiment, settings.data_dir, checkpoints, settings.engine, shelf_bytes, settings.engine_options
-    )
+    engine, options = settings.engine, settings.engine_options
+    workers = settings.workers or default_workers()
+    if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
+        workers = settings.workers or plan.experiment.trainer.workers or default_workers()
+        engine, options = TRAINER_ENGINE, trainer_options(os.environ, workers) | options
+    setup = Setup(plan.experiment, settings.data_dir, checkpoints, engine, shelf_bytes, options)
     if settings.runner == "inline" or all(run.done for run in runs):
         return InlineRunner(setup, lambda: flag.is_set)
-    workers = settings.workers or default_workers()
     return LocalRunner(setup, LocalSettings(workers, paths.logs, recycle_above_bytes=memory_limit(workers)))
 
 

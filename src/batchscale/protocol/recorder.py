@@ -101,7 +101,7 @@ class Recorder:
 
     def add(self, progress: TrialProgress, rows: Sequence[Row], seconds: float, hardware: Hardware | None) -> None:
         """New measurements of a trial, and where the time went; they are in memory until they are worth a journal."""
-        self._store.add(progress.trial_id, rows, progress.timing, seconds, hardware)
+        self._store.add(progress.trial_id, rows, progress.timing, seconds, progress.hardware or hardware)
 
     @property
     def journal_due(self) -> bool:

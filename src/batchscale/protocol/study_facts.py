@@ -10,7 +10,7 @@ from batchscale.protocol.identity import evaluation_facts, spec_hash
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.ledger import Ledger
 from batchscale.records import facts as records_facts
-from batchscale.records.facts import Finding, TrialFacts
+from batchscale.records.facts import Finding, TrainerFacts, TrialFacts
 from batchscale.records.model import Status, StudyRecord, TrialRecord
 from batchscale.records.tree.measurements import MeasurementTable
 from batchscale.spec import Experiment, ParameterType, SearchSpace, StopRule, Study
@@ -25,13 +25,15 @@ class StudyMemory:
     """What a study remembers besides its trials.
 
     ``budgets`` are the step budgets it has had, growing: the evaluation steps follow from them (see
-    `evaluation_steps`). ``population`` is how many trials are trained together.
+    `evaluation_steps`). ``population`` is how many trials are trained together, ``framework`` what a user's script says
+    that it trains with.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
     budgets: list[int] = field(default_factory=list)
     population: int | None = None
     finding: Finding | None = None
+    framework: TrainerFacts | None = None
 
     @classmethod
     def read(cls, record: StudyRecord, where: str) -> "StudyMemory":
@@ -51,7 +53,7 @@ class StudyMemory:
             raise RecordsError(
                 f"{where}: this study was not made by 'batchscale run' and cannot be continued. Give another folder."
             )
-        return cls(Ledger.of(facts.searches), list(facts.budgets), facts.population, facts.finding)
+        return cls(Ledger.of(facts.searches), list(facts.budgets), facts.population, facts.finding, facts.trainer)
 
     def to_record(self, study: Study, experiment: Experiment) -> StudyRecord:
         """The ``study.json`` that says all this."""
@@ -71,6 +73,7 @@ class StudyMemory:
             edge_margin=experiment.search.edge_margin,
             searches=self.ledger.facts,
             finding=self.finding,
+            trainer=self.framework,
             experiment=experiment.text,
         )
         return StudyRecord(

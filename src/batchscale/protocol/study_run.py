@@ -71,10 +71,13 @@ class StudyRun:
         self._recorder.add(progress, rows, seconds, hardware)
         return self.state.learn(progress.trial_id, rows, progress.diverged_at)
 
-    def set_population(self, population: int) -> None:
-        """How many trials are trained together from now on; the first job of a study settles it."""
+    def set_population(self, population: int, framework: str | None = None) -> None:
+        """How many trials are trained together from now on, and what with; the first job of a study settles it."""
         if self.state.memory.population is None:
             self.state.memory.population = population
+            if framework is not None:
+                name, _, version = framework.partition(" ")
+                self.state.memory.framework = TrainerFacts(name, version or None)
             self._write_study()
 
     def take_released(self) -> Released:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from batchscale.errors import SpecError
+from batchscale.records.facts import Hardware
 from batchscale.spec.durations import MAX_STEPS
 
 Row = tuple[int, Mapping[str, float]]
@@ -45,7 +46,9 @@ class TrialProgress:
 
     ``rows`` are the measurements after the task's ``from_step``, at the study's evaluation steps only. ``diverged_at``
     is the step at which the trial's flag was set; a diverged trial stays at that step. ``timing`` says where the time
-    of this call went, by the names of `records.facts.Timing`.
+    of this call went, by the names of `records.facts.Timing`. ``hardware`` is what it trained on and ``framework`` what
+    with, where an engine knows better than its worker. ``failure`` says why it did not come as far as it was asked to,
+    if it failed after measurements that are worth telling first.
     """
 
     trial_id: int
@@ -53,3 +56,6 @@ class TrialProgress:
     step: int
     diverged_at: int | None
     timing: Mapping[str, float] = field(default_factory=dict)
+    hardware: Hardware | None = None
+    framework: str | None = None
+    failure: str = ""

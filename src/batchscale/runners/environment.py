@@ -16,6 +16,9 @@ _THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
+PLACE_VARIABLE = "BATCHSCALE_PLACE"
+"""Tells a worker its place among the workers of its machine, from 0."""
+
 _ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 
 
@@ -35,6 +38,7 @@ def worker_environment(place: int) -> dict[str, str]:
     # a worker finds the same modules as the driver, however that was started
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     environment["PYTHONUNBUFFERED"] = "1"
+    environment[PLACE_VARIABLE] = str(place)
     accelerators = count_accelerators()
     if accelerators:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(accelerators)))).split(",")

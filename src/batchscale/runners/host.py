@@ -62,6 +62,14 @@ class TalkingEngine(Protocol):
         """Tell this from now on."""
 
 
+@runtime_checkable
+class ClosableEngine(Protocol):
+    """An engine that holds more than memory; others need not be closed."""
+
+    def close(self) -> None:
+        """End what it started."""
+
+
 MakeEngine = Callable[[Setup, Study, int | None], Engine]
 
 
@@ -131,6 +139,11 @@ class EngineHost:
                 self._engines[batch_size].save(trial_id)
         self._unsaved_s.clear()
 
+    def close(self) -> None:
+        """End what engines started."""
+        for batch_size in list(self._engines):
+            self._drop(batch_size)
+
     def _engine(self, job: Job) -> Engine:
         batch_size = job.study.batch_size
         if batch_size not in self._engines:
@@ -151,7 +164,9 @@ class EngineHost:
             self._tell(Doing(self._worker_id, activity, batch_size, self._trial_ids, max(step, 0)))
 
     def _drop(self, batch_size: int) -> None:
-        self._engines.pop(batch_size, None)
+        engine: object = self._engines.pop(batch_size, None)
+        if isinstance(engine, ClosableEngine):
+            engine.close()
         self._unsaved_s = {key: seconds for key, seconds in self._unsaved_s.items() if key[0] != batch_size}
 
     def _checkpoint(self, job: Job, seconds: float) -> None:

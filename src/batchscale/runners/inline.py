@@ -91,6 +91,8 @@ class InlineRunner(Runner):
 
     def close(self) -> None:
         """Drop everything."""
+        if not self._closed:
+            self._host.close()
         self._closed = True
         self._jobs.clear()
         self._events.clear()

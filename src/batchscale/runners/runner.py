@@ -1,5 +1,6 @@
 """The interface of a runner: jobs in, events out. Where and how trials are trained is the runner's own business."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from batchscale.records.facts import Hardware
 from batchscale.spec import Experiment, Goal, Study
 
 TRAINING_ENGINE = "batchscale.runners.training_host:make_engine"
+TRAINER_ENGINE = "batchscale.runners.trainer_host:make_engine"
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,11 @@ class Setup:
     engine: str = TRAINING_ENGINE
     shelf_bytes: int = 0
     options: Mapping[str, str] = field(default_factory=dict)
+
+
+def trainer_options(environment: Mapping[str, str], workers: int) -> dict[str, str]:
+    """The options of a trainer's setup: its scripts run in the user's environment, not in that of our workers."""
+    return {"environment": json.dumps(dict(environment)), "workers": str(workers)}
 
 
 @dataclass(frozen=True)

@@ -3,27 +3,16 @@
 import json
 import os
 import tempfile
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from batchscale.runners.environment import PLACE_VARIABLE, memory_limit
 from batchscale.runners.host import Engine
 from batchscale.runners.runner import Setup
-from batchscale.spec import Study
+from batchscale.spec import Study, TrainerSpec
 from batchscale.trainers.engine import TrainerEngine
-from batchscale.trainers.pool import Pool
+from batchscale.trainers.pool import DEFAULT_MAX_PAUSED, Pool
 from batchscale.trainers.trial_run import Surroundings
-
-PLACE_VARIABLE = "BATCHSCALE_PLACE"
-"""The environment variable that tells a worker its place among the workers of its machine, from 0."""
-
-ENVIRONMENT = "environment"
-WORKERS = "workers"
-
-
-def trainer_options(environment: Mapping[str, str], workers: int) -> dict[str, str]:
-    """The options of a setup: a script runs in the user's environment, not in that of our workers."""
-    return {ENVIRONMENT: json.dumps(dict(environment)), WORKERS: str(workers)}
 
 
 def make_engine(setup: Setup, study: Study, population: int | None) -> Engine:  # noqa: ARG001 - one script, one trial
@@ -36,13 +25,20 @@ def make_engine(setup: Setup, study: Study, population: int | None) -> Engine:  
         trainer=trainer,
         study=study,
         root=root / str(study.batch_size),
-        environment=json.loads(setup.options.get(ENVIRONMENT, "null")) or dict(os.environ),
+        environment=json.loads(setup.options.get("environment", "null")) or dict(os.environ),
         device=trainer.devices[place % len(trainer.devices)] if trainer.devices else None,
-        workers=int(setup.options.get(WORKERS, "1")),
+        workers=int(setup.options.get("workers", "1")),
     )
-    return TrainerEngine(around, _pool(str(root), trainer.max_paused), setup.shelf_bytes)
+    return TrainerEngine(around, _make_pool(str(root), _max_paused(trainer), around.workers), setup.shelf_bytes)
+
+
+def _max_paused(trainer: TrainerSpec) -> int:
+    if trainer.max_paused is not None:
+        return trainer.max_paused
+    return 1 if trainer.devices else DEFAULT_MAX_PAUSED  # what a device's memory holds cannot be seen from here
 
 
 @lru_cache(maxsize=1)
-def _pool(_root: str, max_paused: int) -> Pool:
-    return Pool(max_paused)
+def _make_pool(_root: str, max_paused: int, workers: int) -> Pool:
+    """The pool of this process; those that wait take no more than half of a worker's share of the memory."""
+    return Pool(max_paused, memory_limit(workers) / 2)

@@ -138,8 +138,8 @@ class TrainerTable(_Table):
     """The longest between two measurements; a script that takes longer is killed."""
     grace_s: Annotated[float, Field(gt=0, le=3600, strict=False)] = 10.0
     """The time that a script has to save when it is asked to leave; then it is killed."""
-    max_paused: Annotated[int, Field(ge=0, le=10_000)] = 4
-    """How many paused trials may wait in memory on each worker."""
+    max_paused: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    """How many paused trials may wait in memory on each worker. Left out: 16, fewer if large; 1 with devices."""
     num_train_examples: Annotated[int, Field(ge=1, le=2**53)] | None = None
     """The size of the training set, for budgets in epochs and the batch size `"full"`. Left out: not known."""
     env: dict[Name, Text] = {}

@@ -56,7 +56,8 @@ class TrainerSpec:
     """A training script. ``folder``, where the experiment file is, is its working folder.
 
     ``resume`` says that the script can go on from its checkpoint folder. ``max_paused`` trials wait in memory on each
-    worker. ``timeout_s`` is the longest between two measurements, ``grace_s`` the time to save when asked to leave.
+    worker (None: as many as there is room for). ``timeout_s`` is the longest between two measurements, ``grace_s`` the
+    time to save when asked to leave.
     """
 
     command: tuple[str, ...]
@@ -66,7 +67,7 @@ class TrainerSpec:
     devices: tuple[str, ...] = ()
     timeout_s: float = 3600.0
     grace_s: float = 10.0
-    max_paused: int = 4
+    max_paused: int | None = None
     num_train_examples: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     reports: ReportsSpec = field(default_factory=ReportsSpec)

@@ -5,13 +5,16 @@ decide which trials run, or for how long.
 """
 
 import math
+import shutil
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from batchscale.errors import TrialFailedError
 from batchscale.machine import count_oom_kills
-from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
+from batchscale.protocol.tasks import Activity, Row, TrialProgress, TrialTask
+from batchscale.records.facts import Hardware
 from batchscale.spec import Goal
 from batchscale.trainers.failures import (
     describe_early_end,
@@ -42,6 +45,7 @@ class TrainerEngine:
         self._steps = around.study.evaluation_steps
         self._trials: dict[int, TrialRun] = {}
         self._shelf: dict[int, int] = {}
+        self._tell: Callable[[Activity, int], None] = lambda _activity, _step: None
 
     def advance(
         self, tasks: Sequence[TrialTask], should_stop: Callable[[], bool], goal: Goal | None
@@ -53,6 +57,10 @@ class TrainerEngine:
             MemoryError: a script died for want of memory.
         """
         return [self._advance(task, should_stop, goal) for task in tasks]
+
+    def listen(self, listener: Callable[[Activity, int], None]) -> None:
+        """Tells this what is going on from now on: whether a script is starting, and the step that it has come to."""
+        self._tell = listener
 
     def save(self, trial_id: int) -> None:
         """Makes the state of a waiting script survive it, if it can resume: saved on request, or as it leaves."""
@@ -85,6 +93,8 @@ class TrainerEngine:
         self._shelf.pop(trial_id, None)
         if trial is not None:
             self._pool.dismiss(trial, keep=False, remove=True, grace_s=self._around.trainer.grace_s)
+        else:  # a worker that is gone may have left it
+            shutil.rmtree(self._around.root / str(trial_id), ignore_errors=True)
 
     def close(self) -> None:
         """Ends the scripts of this study."""
@@ -104,14 +114,16 @@ class TrainerEngine:
             trial.go_on(task, goal)
             failure = self._follow(trial, task, should_stop, goal)
             if failure is not None:
-                self._fail(trial, task, goal, failure, count_oom_kills() - kills)
+                return self._fail(trial, task, goal, failure, count_oom_kills() - kills)
         self._settle(trial, task)
         return self._progress(trial, task, goal)
 
     def _find(self, task: TrialTask) -> TrialRun:
-        if task.trial_id not in self._trials:
-            self._trials[task.trial_id] = TrialRun(self._around, task)
-        return self._trials[task.trial_id]
+        """The trial as it is: one whose script is not here may have been trained by another worker since."""
+        trial = self._trials.get(task.trial_id)
+        if trial is None or not trial.running:
+            trial = self._trials[task.trial_id] = TrialRun(self._around, task)
+        return trial
 
     def _follow(
         self, trial: TrialRun, task: TrialTask, should_stop: Callable[[], bool], goal: Goal | None
@@ -125,6 +137,8 @@ class TrainerEngine:
             now = time.monotonic()
             if trial.heard.lines != lines or ended is not None or trial.fault is not None:
                 lines, heard_at = trial.heard.lines, now
+                step = trial.heard.step
+                self._tell(Activity.LOADING if step < 0 else Activity.TRAINING, max(step, 0))
                 if self._is_answered(trial, task, goal):
                     return None
                 failure = self._find_failure(trial, task, ended)
@@ -150,18 +164,21 @@ class TrainerEngine:
         reported = [stamp.step for stamp in trial.heard.stamps]
         return describe_early_end(ended, reported, missing, task.until_step, trial.unread, trial.heard.last_step)
 
-    def _fail(self, trial: TrialRun, task: TrialTask, goal: Goal | None, reason: str, system_kills: int) -> None:
+    def _fail(
+        self, trial: TrialRun, task: TrialTask, goal: Goal | None, reason: str, system_kills: int
+    ) -> TrialProgress:
         """Raise what went wrong, unless there are new measurements to tell first: then the next attempt will raise."""
         trial.kill()
         code, last_lines = trial.exit_code, trial.last_lines
-        progressed = bool(self._rows(trial, task, goal))
-        trial.fold(failed=not progressed)
+        progress = self._progress(trial, task, goal)
+        trial.fold(failed=not progress.rows)
         if ran_out_of_memory(code, last_lines, system_kills):
             self._pool.empty(keep=self._around.trainer.resume)  # paused scripts hold memory
             self._pool.max_paused //= 2
             raise MemoryError(f"Out of memory: {reason}{last_lines}")
-        if not progressed:
+        if not progress.rows:
             raise TrialFailedError(reason + last_lines)
+        return replace(progress, failure=reason + last_lines)
 
     def _settle(self, trial: TrialRun, task: TrialTask) -> None:
         """Leave the script waiting in memory, by its own will or frozen; a diverged one, or one at its end, leaves."""
@@ -213,7 +230,16 @@ class TrainerEngine:
         rows = self._rows(trial, task, goal)
         step = rows[-1][0] if rows else max(task.from_step, 0)
         diverged_at = trial.diverged_at if self._is_over(trial, rows, task, goal) else None
-        return TrialProgress(task.trial_id, tuple(rows), diverged_at or step, diverged_at, trial.times())
+        facts = trial.heard.facts
+        return TrialProgress(
+            trial_id=task.trial_id,
+            rows=tuple(rows),
+            step=diverged_at or step,
+            diverged_at=diverged_at,
+            timing=trial.times(),
+            hardware=Hardware(facts["hardware"], facts.get("platform")) if facts.get("hardware") else None,
+            framework=facts.get("framework") or None,
+        )
 
     def _is_over(self, trial: TrialRun, rows: Sequence[Row], task: TrialTask, goal: Goal | None) -> bool:
         """Whether divergence is part of the answer: within the task, and not behind the goal."""

@@ -30,12 +30,14 @@ MAX_RESUMED_FAILURES = 2
 class Known:
     """What is known of a trial from the attempts before the newest.
 
-    ``columns`` are the metrics of its first measurement, which all later ones have. ``failures`` counts the attempts in
-    a row that went wrong before they reported anything new.
+    ``columns`` are the metrics of its first measurement, which all later ones have. ``folded`` is the
+    number of the newest attempt whose reports are in here. ``failures`` counts the attempts in a row that went wrong
+    before they reported anything new.
     """
 
     identity: str
     attempts: int = 0
+    folded: int = 0
     rows: dict[int, dict[str, float]] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
     diverged_at: int | None = None
@@ -54,6 +56,7 @@ class Known:
         return cls(
             identity=str(data["identity"]),
             attempts=int(data["attempts"]),
+            folded=int(data["folded"]),
             rows=rows,
             columns=tuple(str(name) for name in data["columns"]),
             diverged_at=None if diverged_at is None else int(diverged_at),
@@ -93,10 +96,14 @@ class TrialFolder:
         self.known.attempts += 1
         shutil.rmtree(self.attempt, ignore_errors=True)
         self.attempt.mkdir(parents=True)
-        write_json(self.path / KNOWN_FILE, self.known.to_json())
+        self.write()
         if before is not None:
             shutil.rmtree(before, ignore_errors=True)
         return self.attempt
+
+    def write(self) -> None:
+        """Bring what is known to disk."""
+        write_json(self.path / KNOWN_FILE, self.known.to_json())
 
     def num_bytes(self) -> int:
         """What the script's saves take."""

@@ -3,10 +3,14 @@
 One pool per process, shared by its studies, because memory is.
 """
 
+import math
 import time
 from dataclasses import dataclass
 
 from batchscale.trainers.trial_run import TrialRun
+
+DEFAULT_MAX_PAUSED = 16
+"""Starting a script again costs seconds, waiting costs memory: so many may, if there is room."""
 
 
 @dataclass
@@ -17,11 +21,13 @@ class _Leaving:
 
 
 class Pool:
-    """Holds at most ``max_paused`` waiting scripts; one more is asked to save and leave."""
+    """Holds at most ``max_paused`` waiting scripts of ``max_bytes`` together; one more is asked to save and leave."""
 
-    def __init__(self, max_paused: int) -> None:
+    def __init__(self, max_paused: int = DEFAULT_MAX_PAUSED, max_bytes: float = math.inf) -> None:
         self.max_paused = max_paused
+        self._max_bytes = max_bytes
         self._paused: list[TrialRun] = []
+        self._bytes: dict[int, int] = {}  # by the identity of the object: trials of two studies may have the same id
         self._leaving: list[_Leaving] = []
 
     @property
@@ -44,10 +50,14 @@ class Pool:
         if not trial.running:
             return
         self._paused.append(trial)
-        while len(self._paused) > self.max_paused:
+        self._bytes[id(trial)] = trial.memory_bytes()
+        while len(self._paused) > self.max_paused or self._is_heavy():
             steps = [one.heard.step for one in self._paused]
             place = max(range(len(steps)), key=lambda index: (-steps[index], index))
             self._paused.pop(place).leave(keep)
+
+    def _is_heavy(self) -> bool:
+        return len(self._paused) > 1 and sum(self._bytes[id(one)] for one in self._paused) > self._max_bytes
 
     def dismiss(self, trial: TrialRun, keep: bool, remove: bool, grace_s: float) -> None:
         """A trial is not needed any more: its script may end in peace while others train."""
@@ -62,7 +72,8 @@ class Pool:
             self._paused.pop().leave(keep)
 
     def tend(self) -> None:
-        """Look after those on their way out."""
+        """Look after those on their way out; one that was handed to another worker waits no longer."""
+        self._paused = [one for one in self._paused if one.running]
         now = time.monotonic()
         for leaving in list(self._leaving):
             if not leaving.trial.running or now > leaving.deadline:

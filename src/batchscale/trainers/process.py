@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from batchscale.trainers import supervisor
 from batchscale.trainers.supervisor import Order
 
@@ -34,6 +36,7 @@ class Launch:
     log: Path
     lock: Path
     lock_s: float
+    grace_s: float = 10.0
     printed: Path | None = None
     pattern: str | None = None
 
@@ -53,6 +56,7 @@ class ScriptProcess:
             "pattern": launch.pattern,
             "lock": str(launch.lock),
             "lock_s": launch.lock_s,
+            "grace_s": launch.grace_s,
         }
         with launch.log.open("ab") as output:
             self._supervisor = subprocess.Popen(
@@ -106,6 +110,18 @@ class ScriptProcess:
                 self._kill_group()
         self._supervisor.wait()
         self.poll()
+
+    def memory_bytes(self) -> int:
+        """The memory that the script and what it started hold now; 0 where that cannot be known."""
+        total = 0
+        if self._script is None:
+            return total
+        with contextlib.suppress(psutil.Error, OSError):
+            script = psutil.Process(self._script)
+            for process in (script, *script.children(recursive=True)):
+                with contextlib.suppress(psutil.Error, OSError):
+                    total += process.memory_info().rss
+        return total
 
     def last_lines(self) -> str:
         """The last lines of the script's output, ready to be added to a sentence."""

@@ -22,6 +22,9 @@ MAX_LINE_BYTES = 65536
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _CHUNK = 65536
 
+LOOK_EVERY_S = 0.25
+"""How often it is seen whether another worker waits for the trial."""
+
 
 class Order:
     """What the supervisor may be told."""
@@ -87,6 +90,10 @@ class Supervisor:
         self._printed = PrintedLines(Path(order["printed"]), order["pattern"]) if order.get("pattern") else None
         self._selector = selectors.DefaultSelector()
         self._child = self._output = -1
+        self._lock = Path(order["lock"])
+        self._looked_at = time.monotonic()
+        self._left_at = float("inf")
+        self._grace_s = float(order["grace_s"])
         self._start(order)
 
     def _start(self, order: dict[str, Any]) -> None:
@@ -127,7 +134,8 @@ class Supervisor:
             self._selector.register(handle, selectors.EVENT_READ)
         status = self._reap()
         while status is None:
-            for key, _ in self._selector.select(timeout=1.0):
+            self._heed_others()
+            for key, _ in self._selector.select(timeout=LOOK_EVERY_S):
                 if key.fd == 0:
                     self._obey(os.read(0, 64))
                 elif key.fd == self._output:
@@ -141,6 +149,17 @@ class Supervisor:
         if self._printed is not None:
             self._printed.close()
         return os.waitstatus_to_exitcode(status) if hasattr(os, "waitstatus_to_exitcode") else status
+
+    def _heed_others(self) -> None:
+        """Let the script save and leave when another worker is to train the trial."""
+        now = time.monotonic()
+        if now > self._left_at + self._grace_s:
+            self._signal_group(signal.SIGKILL)
+        if now - self._looked_at >= LOOK_EVERY_S and self._left_at == float("inf"):
+            self._looked_at = now
+            if wanted(self._lock).exists():
+                self._left_at = now
+                self._obey(Order.TERMINATE)
 
     def _obey(self, orders: bytes) -> None:
         if not orders:  # the worker is gone
@@ -217,7 +236,7 @@ def children(parent: int) -> "list[int]":
 
 
 def lock(path: Path, seconds: float) -> None:
-    """Hold the trial's lock as long as this process lives; what an earlier worker left running ends first."""
+    """Hold the trial's lock as long as this process lives; whoever holds it, with a paused script, is asked for it."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     until = time.monotonic() + seconds
     while True:
@@ -226,9 +245,16 @@ def lock(path: Path, seconds: float) -> None:
         except OSError:
             if time.monotonic() > until:
                 sys.exit(f"{path}: another process is training this trial.")
+            wanted(path).touch()
             time.sleep(0.02)
         else:
+            wanted(path).unlink(missing_ok=True)
             return
+
+
+def wanted(path: Path) -> Path:
+    """The file that says that another worker waits for this lock."""
+    return path.with_name(path.name + ".wanted")
 
 
 def say(words: str) -> None:

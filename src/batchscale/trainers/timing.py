@@ -28,7 +28,10 @@ def describe_times(stamps: Sequence[Stamp], marks: Sequence[Mark], batch_size: i
     """
     if not stamps:
         return {}
-    found = {"warm_up_s": max(0.0, stamps[0].heard_at - marks[0].at), "steps": float(stamps[-1].step - marks[0].step)}
+    found = {
+        "warm_up_s": max(0.0, stamps[0].heard_at - marks[0].at),
+        "num_steps": float(stamps[-1].step - marks[0].step),
+    }
     told = all(stamp.train_s is not None for stamp in stamps)
     seconds, steps = 0.0, 0
     for before, stamp in pairwise(stamps):
@@ -38,7 +41,7 @@ def describe_times(stamps: Sequence[Stamp], marks: Sequence[Mark], batch_size: i
     if not steps and told and stamps[0].step > marks[0].step:  # one measurement only: its steps are all there are
         seconds, steps = stamps[0].train_s or 0, stamps[0].step - marks[0].step
     if steps > 0 and seconds > 0:
-        found |= {"step_time_s": seconds / steps, "examples_per_s": steps * batch_size / seconds}
+        found |= {"train_s": seconds, "step_time_s": seconds / steps, "examples_per_s": steps * batch_size / seconds}
     if stamps[-1].evaluation_s is not None:
         found["evaluation_s"] = stamps[-1].evaluation_s / len(stamps)
     return found

@@ -3,6 +3,7 @@
 Owns the order of what is said to the script. How far a trial should train, and what its end means, is the engine's.
 """
 
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from batchscale.trainers.readers import Reader, compile_pattern, make_reader
 from batchscale.trainers.reports import Heard, ReportFault
 from batchscale.trainers.supervisor import Order
 from batchscale.trainers.timing import Mark, describe_times
+
+LOCK_S = 10.0
+"""How much longer than its time to save another worker may take to hand over a trial."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,9 @@ class TrialRun:
         self._saves_asked = 0
         self.heard = Heard(around.study.goal)
         self.fault: str | None = None
-        if self._folder.known.attempts:  # what an attempt said that this process did not see
+        if (
+            self._folder.known.folded < self._folder.known.attempts
+        ):  # what an attempt said that this process did not see
             self._reader = self._make_reader(self._files(), task)
             self.poll()
             self.fault = None
@@ -105,6 +111,10 @@ class TrialRun:
     def times(self) -> dict[str, float]:
         """The times of the newest attempt."""
         return describe_times(self.heard.stamps, self._marks, self._around.study.batch_size) if self._marks else {}
+
+    def memory_bytes(self) -> int:
+        """The memory that the script holds."""
+        return 0 if self._process is None else self._process.memory_bytes()
 
     def num_bytes(self) -> int:
         """What the script's saves take."""
@@ -168,7 +178,8 @@ class TrialRun:
         """Take the ended attempt into what is known; ``failed`` if it went wrong before it reported anything new."""
         known = self._folder.known
         known.rows, known.columns, known.diverged_at = self.rows, self.columns, self.diverged_at
-        known.failures = known.failures + 1 if failed else 0
+        known.folded, known.failures = known.attempts, known.failures + 1 if failed else 0
+        self._folder.write()
         self.heard, self._reader, self._marks = Heard(self._around.study.goal), None, []
         self._process, self.fault = None, None
 
@@ -202,7 +213,8 @@ class TrialRun:
             environment=make_environment(trainer, values, around.environment, around.workers),
             log=files.folder / LOG_FILE,
             lock=self._folder.path / LOCK_FILE,
-            lock_s=trainer.grace_s + 10,
+            lock_s=trainer.grace_s + LOCK_S,
+            grace_s=trainer.grace_s,
             printed=files.printed,
             pattern=pattern,
         )
@@ -227,7 +239,8 @@ class TrialRun:
 
     def _control(self, until_step: int, stop: bool = False, keep: bool = True, save: int = 0) -> None:
         words = {"until_step": until_step, "stop": stop, "keep": keep, "save": max(save, self._saves_asked)}
-        write_json(self._files().control, words)
+        with contextlib.suppress(FileNotFoundError):  # the trial was forgotten, which says the same
+            write_json(self._files().control, words)
 
 
 def identity_of(around: Surroundings, task: TrialTask) -> str:
