@@ -525,18 +525,30 @@ def cut_measurements(root: Path, share: float) -> Path:
     return path
 
 
+def drop_checksum(measurements: Path) -> None:
+    """Make a trial one of an earlier version, whose measurements have no checksum."""
+    path = measurements.with_name("metadata.json")
+    metadata = json.loads(path.read_text())
+    del metadata["batchscale"]["measurements_sha256"]
+    path.write_text(json.dumps(metadata))
+
+
 def test_a_trial_whose_measurements_have_lost_their_end_is_not_trained_further(tmp_path):
     slow = fake_space(0.001, 0.015)
     run_fake(tmp_path, space=slow)
     path = cut_measurements(tmp_path, 0.5)
+    drop_checksum(path)
     damaged = path.read_bytes()
     with pytest.raises(RunError, match=r"trial 1 can be trained further if all its 21 measurements up to step 200"):
         run_fake(tmp_path, space=slow, budget=Budget(600, Unit.STEPS))
     assert path.read_bytes() == damaged
 
 
-@pytest.mark.parametrize("damage", ["cut", "gap", "garbage", "empty", "missing"])
-def test_damaged_measurements_keep_only_their_own_study_from_training_longer(tmp_path, damage):
+@pytest.mark.parametrize(
+    ("damage", "checksum"),
+    [*((damage, False) for damage in ("cut", "gap", "garbage", "empty", "missing")), ("gap", True), ("missing", True)],
+)
+def test_damaged_measurements_keep_only_their_own_study_from_training_longer(tmp_path, damage, checksum):
     slow = fake_space(0.001, 0.015)
     run_fake(tmp_path, space=slow, rule=StopRule.BUDGET)
     path = tmp_path / "fake" / "model" / "sgd" / "8" / "2" / "measurements.csv"
@@ -551,7 +563,10 @@ def test_damaged_measurements_keep_only_their_own_study_from_training_longer(tmp
     path.write_text("".join(damaged[damage]))
     if damage == "missing":
         path.unlink()
-    with pytest.raises(RunError, match=r"trial 2 can be trained further if .*run again(.|\n)*All other studies"):
+    if not checksum:
+        drop_checksum(path)
+    found = "is not as it was recorded" if checksum else "can be trained further if"
+    with pytest.raises(RunError, match=rf"trial 2 {found}.*run again(.|\n)*All other studies"):
         run_fake(tmp_path, space=slow, rule=StopRule.BUDGET, budget=Budget(600, Unit.STEPS))
     trials = read_trial_steps(tmp_path)
     assert {steps for (size, _), steps in trials.items() if size == 1} == {600}
@@ -615,7 +630,7 @@ def test_a_damaged_trial_keeps_only_its_own_study_from_running(tmp_path):
     run_fake(tmp_path, batch_sizes=BatchSizes((1, 4)))
     victim = tmp_path / "fake" / "model" / "sgd" / "4" / "1" / "metadata.json"
     victim.write_text(victim.read_text()[:20])
-    with pytest.raises(RunError, match=r"trial 1 is damaged(.|\n)*All other studies are finished"):
+    with pytest.raises(RunError, match=r"trial 1 is not as it was recorded(.|\n)*All other studies are finished"):
         run_fake(tmp_path, batch_sizes=BatchSizes((1, 4, 8)))
     assert len(list((tmp_path / "fake" / "model" / "sgd" / "8").glob("*/metadata.json"))) == 6
     assert len(victim.read_text()) == 20

@@ -1,1 +1,37 @@
-"""A run as a whole: the loop that feeds workers and keeps records, its checks, its signals, and how it stands."""
+"""A run as a whole: the loop that feeds workers and keeps records, its checks, its signals, and how it stands.
+
+What other packages use stands here and is loaded when first used.
+"""
+
+import importlib
+from typing import Any
+
+_PUBLIC = {
+    "REQUEUE": "signals",
+    "Result": "driver",
+    "RunOutcome": "session",
+    "RunSettings": "session",
+    "SILENT_AFTER_S": "snapshot",
+    "SingleTrial": "single_trial",
+    "Snapshot": "snapshot",
+    "StopFlag": "signals",
+    "StudySnapshot": "snapshot",
+    "find_facts": "preflight",
+    "is_running": "snapshot",
+    "make_checked_plan": "preflight",
+    "read_snapshot": "snapshot",
+    "run_plan": "session",
+    "train_single": "single_trial",
+}
+
+__all__ = [*_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'batchscale.driver' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"batchscale.driver.{_PUBLIC[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,1 +1,37 @@
-"""Runners: where jobs run. One interface, and the places that keep its promises."""
+"""Runners: where jobs run. One interface, and the places that keep its promises.
+
+What other packages use stands here and is loaded when first used.
+"""
+
+import importlib
+from typing import Any
+
+_PUBLIC = {
+    "Doing": "runner",
+    "Done": "runner",
+    "Event": "runner",
+    "InlineRunner": "inline",
+    "Job": "runner",
+    "LocalRunner": "local",
+    "LocalSettings": "local",
+    "Loss": "runner",
+    "Lost": "runner",
+    "Runner": "runner",
+    "Setup": "runner",
+    "TRAINING_ENGINE": "runner",
+    "WorkerInfo": "runner",
+    "default_workers": "environment",
+    "memory_limit": "environment",
+}
+
+__all__ = [*_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'batchscale.runners' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"batchscale.runners.{_PUBLIC[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
