@@ -14,7 +14,7 @@ import batchscale
 
 SOURCE = Path(batchscale.__file__).parent
 PINNED = Path(__file__).with_name("doors.txt")
-PACKAGES = ("analysis", "cli", "figures", "report", "search", "spec")
+PACKAGES = ("analysis", "cli", "figures", "records", "report", "search", "spec")
 # Modules that are doors of their own: the command's entry point, forms for JSON, wordings, placeholders of a command.
 OWN_DOORS = {("cli", "app"), ("analysis", "as_json"), ("analysis", "wording"), ("spec", "trainer")}
 
