@@ -530,7 +530,7 @@ def test_a_trial_whose_measurements_have_lost_their_end_is_not_trained_further(t
     run_fake(tmp_path, space=slow)
     path = cut_measurements(tmp_path, 0.5)
     damaged = path.read_bytes()
-    with pytest.raises(RunError, match=r"trial 1 can be trained further if all its 21 measurements up to step 200"):
+    with pytest.raises(RunError, match=r"trial 1 is not as it was recorded: .*measurements\.csv"):
         run_fake(tmp_path, space=slow, budget=Budget(600, Unit.STEPS))
     assert path.read_bytes() == damaged
 
@@ -551,7 +551,7 @@ def test_damaged_measurements_keep_only_their_own_study_from_training_longer(tmp
     path.write_text("".join(damaged[damage]))
     if damage == "missing":
         path.unlink()
-    with pytest.raises(RunError, match=r"trial 2 can be trained further if .*run again(.|\n)*All other studies"):
+    with pytest.raises(RunError, match=r"trial 2 is not as it was recorded: (.|\n)*run again(.|\n)*All other studies"):
         run_fake(tmp_path, space=slow, rule=StopRule.BUDGET, budget=Budget(600, Unit.STEPS))
     trials = read_trial_steps(tmp_path)
     assert {steps for (size, _), steps in trials.items() if size == 1} == {600}
@@ -615,7 +615,7 @@ def test_a_damaged_trial_keeps_only_its_own_study_from_running(tmp_path):
     run_fake(tmp_path, batch_sizes=BatchSizes((1, 4)))
     victim = tmp_path / "fake" / "model" / "sgd" / "4" / "1" / "metadata.json"
     victim.write_text(victim.read_text()[:20])
-    with pytest.raises(RunError, match=r"trial 1 is damaged(.|\n)*All other studies are finished"):
+    with pytest.raises(RunError, match=r"trial 1 is not as it was recorded(.|\n)*All other studies are finished"):
         run_fake(tmp_path, batch_sizes=BatchSizes((1, 4, 8)))
     assert len(list((tmp_path / "fake" / "model" / "sgd" / "8").glob("*/metadata.json"))) == 6
     assert len(victim.read_text()) == 20
@@ -645,3 +645,28 @@ def test_a_disk_that_cannot_hold_the_records_is_refused_before_anything_is_writt
     with pytest.raises(RunError, match="Free some space"):
         run_fake(tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def change_the_experiment(folder: Path, working: Path) -> None:
+    text = (folder / "study.json").read_text()
+    (folder / "study.json").write_text(text.replace('"spec_hash": "', '"spec_hash": "f'))
+
+
+def make_the_lock_a_folder(folder: Path, working: Path) -> None:
+    (working / "lock").unlink()
+    (working / "lock").mkdir()
+
+
+def change_a_measurement(folder: Path, working: Path) -> None:
+    path = folder / "1" / "measurements.csv"
+    path.write_text(path.read_text().replace("0.", "1.", 1))
+
+
+@pytest.mark.parametrize("damage", [change_the_experiment, make_the_lock_a_folder, change_a_measurement])
+def test_one_damaged_study_is_named_and_the_others_go_on(tmp_path, damage):
+    run_fake(tmp_path, batch_sizes=BatchSizes((1, 4)))
+    below = Path("fake", "model", "sgd", "4")
+    damage(tmp_path / below, tmp_path / ".batchscale" / "studies" / below)
+    with pytest.raises(RunError, match=r"sgd/4(.|\n)*All other studies are finished"):
+        run_fake(tmp_path, batch_sizes=BatchSizes((1, 4, 8)))
+    assert len(list((tmp_path / "fake" / "model" / "sgd" / "8").glob("*/metadata.json"))) == 6
