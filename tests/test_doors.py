@@ -20,6 +20,7 @@ PACKAGES = (
     "driver",
     "figures",
     "protocol",
+    "records",
     "report",
     "runners",
     "search",

@@ -660,3 +660,28 @@ def test_a_disk_that_cannot_hold_the_records_is_refused_before_anything_is_writt
     with pytest.raises(RunError, match="Free some space"):
         run_fake(tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def change_the_experiment(folder: Path, working: Path) -> None:
+    text = (folder / "study.json").read_text()
+    (folder / "study.json").write_text(text.replace('"spec_hash": "', '"spec_hash": "f'))
+
+
+def make_the_lock_a_folder(folder: Path, working: Path) -> None:
+    (working / "lock").unlink()
+    (working / "lock").mkdir()
+
+
+def change_a_measurement(folder: Path, working: Path) -> None:
+    path = folder / "1" / "measurements.csv"
+    path.write_text(path.read_text().replace("0.", "1.", 1))
+
+
+@pytest.mark.parametrize("damage", [change_the_experiment, make_the_lock_a_folder, change_a_measurement])
+def test_one_damaged_study_is_named_and_the_others_go_on(tmp_path, damage):
+    run_fake(tmp_path, batch_sizes=BatchSizes((1, 4)))
+    below = Path("fake", "model", "sgd", "4")
+    damage(tmp_path / below, tmp_path / ".batchscale" / "studies" / below)
+    with pytest.raises(RunError, match=r"sgd/4(.|\n)*All other studies are finished"):
+        run_fake(tmp_path, batch_sizes=BatchSizes((1, 4, 8)))
+    assert len(list((tmp_path / "fake" / "model" / "sgd" / "8").glob("*/metadata.json"))) == 6

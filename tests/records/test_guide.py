@@ -1,8 +1,19 @@
 """The code blocks of the guide run, in the order in which a user has records: write, then read."""
 
+import dataclasses
 import re
 from pathlib import Path
 
+from batchscale.records.facts import (
+    EdgeEnd,
+    Finding,
+    Hardware,
+    SearchFacts,
+    StudyFacts,
+    Timing,
+    TrainerFacts,
+    TrialFacts,
+)
 from batchscale.records.rules import RULES
 
 GUIDE = Path(__file__).parents[2] / "docs" / "records.md"
@@ -17,5 +28,14 @@ def test_the_examples_of_the_guide_work(tmp_path, monkeypatch, capsys):
 
 
 def test_the_guide_lists_every_rule():
-    listed = dict(re.findall(r"^\| `([a-z0-9-]+)`(?: \*)? \| (.*) \|$", GUIDE.read_text(), re.MULTILINE))
+    checking = GUIDE.read_text().partition("## Checking")[2]
+    listed = dict(re.findall(r"^\| `([a-z0-9-]+)`(?: \*)? \| (.*) \|$", checking, re.MULTILINE))
     assert listed == dict(RULES)
+
+
+def test_the_guide_lists_every_key():
+    files = GUIDE.read_text().partition("## The files")[2].partition("## Reading")[0]
+    listed = set(re.findall(r"`([a-z0-9_]+)`", files))
+    kinds = (StudyFacts, TrialFacts, Timing, Hardware, SearchFacts, Finding, TrainerFacts, EdgeEnd)
+    keys = {field.name for kind in kinds for field in dataclasses.fields(kind)} - {"other"}
+    assert keys <= listed

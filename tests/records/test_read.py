@@ -104,12 +104,3 @@ def test_a_study_without_trials_is_counted(tmp_path):
     records = read_tree(tmp_path)
     assert isinstance(records, Records)
     assert summarize(records).table.rows() == [("groups/tiny", "net", "sgd", 8, 0, 0, 0, 0, None)]
-
-
-def test_the_public_names_of_the_layer_are_these():
-    import batchscale.records
-
-    own = {"Measurement", "Records", "Status", "StudyRecord", "StudyWriter", "Summary", "TrialRecord", "Violation"}
-    own |= {"check_tree", "open_study", "read_tree", "read_trial", "summarize"}
-    assert own <= set(batchscale.records.__all__)
-    assert all(getattr(batchscale.records, name) for name in batchscale.records.__all__)

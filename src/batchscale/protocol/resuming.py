@@ -19,15 +19,18 @@ def open_study_run(root: Path, study: Study, experiment: Experiment, retry: bool
 
     Raises:
         StudyLockedError: another process is writing it.
-        DamagedStudyError: its file or one of its trials cannot be read.
-        RecordsError: the study there is not ours, or another experiment's.
+        DamagedStudyError: its file or one of its trials cannot be read, or says that it is another experiment's.
+        RecordsError: the study there was not made by a run.
         RunError: more was asked of it before.
         StorageError: the file system refuses.
     """
     fresh = StudyMemory(budgets=[study.train_steps])
     fresh.ledger.open_search(study.space, first_trial_id=1)
     _require_study_file(StudyPaths.of(root, study.workload, study.batch_size), study)
-    writer = open_study(root, fresh.to_record(study, experiment))
+    try:
+        writer = open_study(root, fresh.to_record(study, experiment))
+    except RecordsError as error:
+        raise DamagedStudyError(str(error)) from None  # its folder was found to be this experiment's: others go on
     try:
         memory = StudyMemory.read(writer.record, str(writer.folder))
         _require_growth(writer.record, memory, study, experiment, str(writer.folder))

@@ -9,8 +9,7 @@ from batchscale.errors import RecordsError, RunError
 from batchscale.protocol.identity import evaluation_facts, spec_hash
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.ledger import Ledger
-from batchscale.records import facts as records_facts
-from batchscale.records.facts import Finding, TrainerFacts, TrialFacts
+from batchscale.records.facts import Finding, StudyFacts, TrainerFacts, TrialFacts
 from batchscale.records.model import Status, StudyRecord, TrialRecord
 from batchscale.records.tree.measurements import MeasurementTable
 from batchscale.spec import Experiment, ParameterType, SearchSpace, StopRule, Study
@@ -57,7 +56,7 @@ class StudyMemory:
 
     def to_record(self, study: Study, experiment: Experiment) -> StudyRecord:
         """The ``study.json`` that says all this."""
-        facts = records_facts.StudyFacts(
+        facts = StudyFacts(
             code_version=__version__,
             spec_hash=spec_hash(experiment),
             goal=str(study.goal),

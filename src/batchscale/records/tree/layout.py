@@ -25,48 +25,6 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
 
 
 @dataclass(frozen=True)
-class RunPaths:
-    """Everything that a run keeps beside the records of the tree at ``root``, all in one working folder."""
-
-    root: Path
-
-    @property
-    def working(self) -> Path:
-        """The working folder, which readers pass over."""
-        return self.root / WORKING_FOLDER
-
-    @property
-    def lock(self) -> Path:
-        """The file whose lock the one run holds."""
-        return self.working / "run.lock"
-
-    @property
-    def status(self) -> Path:
-        """How the run stands."""
-        return self.working / "status.json"
-
-    @property
-    def experiment(self) -> Path:
-        """The experiment that the tree belongs to."""
-        return self.working / "experiment.json"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The states of trials."""
-        return self.working / "checkpoints"
-
-    @property
-    def logs(self) -> Path:
-        """What worker processes printed."""
-        return self.working / "logs"
-
-    @property
-    def studies(self) -> Path:
-        """The working folders of the studies, laid out as the studies are."""
-        return self.working / "studies"
-
-
-@dataclass(frozen=True)
 class StudyPaths:
     """The folders of one study: the one readers see and the one its writer works in."""
 
@@ -82,7 +40,7 @@ class StudyPaths:
         if batch_size < 1:
             raise RecordsError(f"A batch size is a whole number of at least 1. Found {batch_size}.")
         below = Path(*workload.dataset.split("/"), workload.model, workload.optimizer, str(batch_size))
-        return cls(root, workload, batch_size, root / below, RunPaths(root).studies / below)
+        return cls(root, workload, batch_size, root / below, root / WORKING_FOLDER / "studies" / below)
 
     @property
     def study_file(self) -> Path:

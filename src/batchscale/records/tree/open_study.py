@@ -59,6 +59,8 @@ def _require_inside(fs: FileSystem, root: Path, folder: Path) -> None:
 
 
 def _take_lock(fs: FileSystem, paths: StudyPaths) -> int:
+    if fs.is_dir(paths.lock):
+        raise RecordsError(f"{paths.lock}: the lock of a study is a file. Found a folder; remove it.")
     lock = fs.lock(paths.lock)
     if lock is None:
         owner = fs.read(paths.lock, 1000).decode(errors="replace").strip() or "unknown"
