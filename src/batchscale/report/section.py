@@ -219,7 +219,7 @@ def _points_table(found: Analysis) -> Table:
     columns = ["batch size", "steps to result", "90 % interval", "examples"]
     columns += ["epochs"] if epochs else []
     flagged = any(point_flags(row) for row in curve.iter_rows(named=True))
-    columns += ["trials that reached it", "diverged", *(["trust less, because"] if flagged else [])]
+    columns += ["trials that reached it", "infeasible", *(["trust less, because"] if flagged else [])]
     rows = []
     for row in curve.iter_rows(named=True):
         cells = [f"{row['batch_size']:,}", number(row["steps"]) if row["steps"] is not None else "not reached"]
