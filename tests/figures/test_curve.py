@@ -115,7 +115,7 @@ def test_curve_curves_and_goals_draw_the_same_line_of_perfect_scaling(curve_reco
     assert lines[0] == lines[1] == lines[2]
     for name in ("curve", "curves", "goals"):
         text = str(chart_spec(find_kind(name).plot(find_kind(name).data(request), LIGHT)))
-        assert "perfect scaling from the smallest batch sizes that agree" in text.replace("', '", " ")
+        assert "perfect scaling through the point with the fewest examples" in text.replace("', '", " ")
 
 
 def test_nothing_is_shaded_beyond_the_batch_sizes_measured(curve_records):

@@ -10,6 +10,7 @@ from made_records import GOAL, METRIC, MadeStudy, MadeTrial, make_records, simul
 from batchscale.analysis import analyze
 from batchscale.errors import SpecError
 from batchscale.figures.theme import DARK, LIGHT
+from batchscale.records.facts import StudyFacts
 from batchscale.records.frames import Records
 from batchscale.report import make_report, write_report
 from batchscale.report.drawing import roles, theme_colour
@@ -191,3 +192,12 @@ def test_the_bars_are_called_what_they_are(page: Page):
 def test_one_trial_is_one_trial():
     words = Page(make_report(BAD_INPUT["one_trial_in_all"](), GOAL)).words
     assert "· 1 trial ·" in words and "1 trials" not in words
+
+
+def test_the_experiment_file_is_on_the_page_as_it_was_written():
+    text = 'goal = "val/classification_error < 0.1"  # <b>mine</b>'
+    trial = MadeTrial({"learning_rate": 0.1}, [(0, {METRIC: 0.9}), (9, {METRIC: 0.05})])
+    studies = [MadeStudy(size, [trial], facts=StudyFacts(experiment=text)) for size in (8, 64)]
+    words = Page(make_report(make_records(studies), GOAL)).words
+    assert words.count(text) == 1 and "save it as experiment.toml" in words
+    assert "save it as experiment.toml" not in Page(make_report(make_records([MadeStudy(8, [trial])]), GOAL)).words

@@ -149,3 +149,19 @@ def test_a_damaged_file_is_an_experiment_or_a_clear_refusal(line, position, text
         parse_experiment(FULL.replace(line, line[:position] + text + line[position:], 1))
     except SpecError as error:
         assert "\n" not in str(error)
+
+
+def test_a_workload_may_be_given_by_its_name():
+    named = parse_experiment('goal = "val/classification_error < 0.1"\nworkload = "digits/fc_64/sgd"\n')
+    assert named.workload == parse_experiment(MINIMAL).workload
+    grouped = parse_experiment('goal = "val/x < 0.1"\nworkload = "mnist_subsets/mnist_6875/fc_64/sgd"\n')
+    assert grouped.workload.name.dataset == "mnist_subsets/mnist_6875"
+    with pytest.raises(SpecError, match="workload"):
+        parse_experiment('goal = "val/x < 0.1"\nworkload = "digits"\n')
+
+
+@pytest.mark.parametrize("where", ["search.space", "search.per_batch_size.64"])
+def test_a_metaparameter_is_searched_or_fixed_but_not_both(where):
+    both = f"{MINIMAL}[search.fixed]\nlearning_rate = 0.1\n[{where}.learning_rate]\nmin = 0.1\nmax = 1.0\n"
+    with pytest.raises(SpecError, match=f"searched or fixed. Found 'learning_rate' in {where} and in search.fixed"):
+        parse_experiment(both)

@@ -10,7 +10,7 @@ from batchscale.cli.choices import WORKLOAD_HELP
 if TYPE_CHECKING:
     from batchscale.analysis import Analysis
 
-COLUMNS = ("batch size", "steps", "90 % interval", "examples", "trial", "reached", "diverged", "notes")
+COLUMNS = ("batch size", "steps", "90 % interval", "examples", "trial", "reached", "infeasible", "notes")
 
 
 def analyze(

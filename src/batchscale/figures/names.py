@@ -62,7 +62,7 @@ _METAPARAMETERS: Mapping[str, str] = {
     "label_smoothing": "label smoothing",
 }
 BASELINES: Mapping[str, str] = {
-    "robust": "dashed: perfect scaling from the smallest batch sizes that agree",
+    "robust": "dashed: perfect scaling through the point with the fewest examples",
     "first": "dashed: perfect scaling through the first point",
 }
 _UNITS: Mapping[str, str] = {"cross_entropy_error": "nats"}

@@ -46,6 +46,7 @@ from batchscale.figures import (
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
 from batchscale.report.endings import ending_sentence
+from batchscale.report.experiment import experiment_files
 from batchscale.report.facts import RunFacts, gather_facts
 from batchscale.report.words import Answer, answer_words, number, span_words
 from batchscale.spec import Goal, WorkloadName
@@ -87,6 +88,7 @@ class Section:
     trust: tuple[str, ...]
     missing: tuple[str, ...]
     facts: RunFacts
+    experiments: tuple[str, ...] = ()
 
 
 def make_section(records: Records, workload: WorkloadName, goal: Goal | None, anchor: str) -> Section:
@@ -121,6 +123,7 @@ def make_section(records: Records, workload: WorkloadName, goal: Goal | None, an
         trust=tuple(_trust(found)),
         missing=tuple(what_is_missing(found)),
         facts=facts,
+        experiments=experiment_files(chosen),
     )
 
 
@@ -219,7 +222,7 @@ def _points_table(found: Analysis) -> Table:
     columns = ["batch size", "steps to result", "90 % interval", "examples"]
     columns += ["epochs"] if epochs else []
     flagged = any(point_flags(row) for row in curve.iter_rows(named=True))
-    columns += ["trials that reached it", "diverged", *(["trust less, because"] if flagged else [])]
+    columns += ["trials that reached it", "infeasible", *(["trust less, because"] if flagged else [])]
     rows = []
     for row in curve.iter_rows(named=True):
         cells = [f"{row['batch_size']:,}", number(row["steps"]) if row["steps"] is not None else "not reached"]

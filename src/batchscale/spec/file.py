@@ -152,6 +152,14 @@ def _to_evaluation(table: EvaluationTable) -> EvaluationPlan:
 
 
 def _to_search(table: SearchTable) -> SearchPlan:
+    spaces = {"space": table.space} | {f"per_batch_size.{size}": space for size, space in table.per_batch_size.items()}
+    for where, space in spaces.items():
+        both = sorted(set(space) & set(table.fixed))
+        if both:
+            raise SpecError(
+                f"A metaparameter is searched or fixed. Found {one_line(repr(both[0]))} in search.{one_line(where)} "
+                "and in search.fixed; remove it from one of the two."
+            )
     return SearchPlan(
         algorithm=Algorithm(table.algorithm),
         paired=table.paired,

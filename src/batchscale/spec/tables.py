@@ -7,7 +7,7 @@ docs/experiment-file.md, which ``make pages`` writes.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from batchscale.spec.durations import MAX_STEPS
 from batchscale.spec.experiment import Algorithm, StopRule
@@ -25,7 +25,7 @@ class _Table(BaseModel):
 
 
 class WorkloadTable(_Table):
-    """What is trained. `batchscale workloads` lists the names.
+    """What is trained, as a table or as `workload = "dataset/model/optimizer"`. `batchscale workloads` lists the names.
 
     [Workloads](workloads.md) and [Data sets](data.md) have the options.
     """
@@ -46,6 +46,13 @@ class WorkloadTable(_Table):
     """Options of the model."""
     optimizer_options: dict[str, Any] = {}
     """Options of the optimizer and of its schedule."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, found: object) -> object:
+        """A workload's name stands for the table of its three parts."""
+        parts = found.strip("/").rsplit("/", 2) if isinstance(found, str) else []
+        return dict(zip(("dataset", "model", "optimizer"), parts, strict=True)) if len(parts) == 3 else found
 
 
 class BudgetTable(_Table):
