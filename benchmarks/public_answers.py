@@ -20,6 +20,7 @@ from batchscale.analysis import analyze_points, answer_sentences
 
 FEWEST = 3
 ROUNDING = 1.01  # sentences give three digits
+PROPORTION = r"From batch size ([\d,]+) to ([\d,]+)(?: \([^)]*\))? steps fall in proportion, to within (\d+) %"
 Rows = list[tuple[int, float]]
 
 
@@ -73,7 +74,7 @@ def check(sentences: tuple[str, ...], points: dict[int, float]) -> list[str]:
     examples = {size: size * steps for size, steps in points.items()}
     fewest, least, largest = min(examples.values()), min(points.values()), max(points)
     wrong = []
-    proportion = re.search(r"From batch size ([\d,]+) to ([\d,]+) steps fall in proportion, to within (\d+) %", text)
+    proportion = re.search(PROPORTION, text)
     if proportion:
         start, end, tolerance = (int(part.replace(",", "")) for part in proportion.groups())
         for size, count in examples.items():
@@ -83,7 +84,7 @@ def check(sentences: tuple[str, ...], points: dict[int, float]) -> list[str]:
         own = examples[int(size.replace(",", ""))] / fewest
         if not 1 / ROUNDING <= float(ratio.replace(",", "")) / own <= ROUNDING:
             wrong.append(f"'{ratio} times' at {size}, which takes {own:.3f}")
-    level = re.search(r"From batch size ([\d,]+)(?: \([^)]*\))? on steps are within (\d+) %", text)
+    level = re.search(r"At batch size ([\d,]+)(?: \([^)]*\))? steps are within (\d+) %", text)
     if level:
         size, share = (int(part.replace(",", "")) for part in level.groups())
         if points[size] > least * (1 + share / 100) * ROUNDING:

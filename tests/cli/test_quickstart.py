@@ -21,7 +21,7 @@ def quickstart(tmp_path) -> str:
 def test_the_quickstart_ends_with_curve_regimes_and_report_and_does_nothing_twice(tmp_path):
     first = quickstart(tmp_path)
     folder = tmp_path / "batchscale-quickstart" / "noisy_quadratic"
-    for word in ("closed form", "Perfect scaling:", "Maximal data parallelism:", "Next:"):
+    for word in ("closed form", "times the examples", "critical batch size", "Next:"):
         assert word in first
     page = (folder / "report.html").read_text()
     assert "<svg" in page

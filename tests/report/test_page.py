@@ -113,8 +113,8 @@ def test_the_answer_says_up_to_where_steps_fall_in_proportion():
     law = {1: 6400, 4: 1600, 16: 400, 64: 100, 256: 90, 1024: 90}
     records = make_records([MadeStudy(size, trials(steps)) for size, steps in law.items()])
     said = " ".join(answer_words(analyze(records, records.workloads[0], GOAL)).sentences)
-    assert "From batch size 1 to 64 steps fall in proportion, to within 30 %" in said
-    assert re.search(r"From batch size 64( \(.*?\))? on steps are within 20 % of the fewest", said)
+    assert re.search(r"From batch size 1 to 64( \(.*?\))? steps fall in proportion, to within 30 %", said)
+    assert re.search(r"At batch size 64( \(.*?\))? steps are within 20 % of the fewest", said)
     assert "from 6,400 to 90, 71 times fewer, at 3.6 times the examples" in said
 
 

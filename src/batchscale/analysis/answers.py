@@ -14,7 +14,7 @@ from batchscale.analysis.budgets import known_examples
 from batchscale.analysis.curves import Array
 from batchscale.analysis.doubts import run_doubts, study_doubts
 from batchscale.analysis.drift import critical_drift
-from batchscale.analysis.facts import CurveFacts, Evidence, curve_facts, perfect_end_interval
+from batchscale.analysis.facts import CurveFacts, Evidence, curve_facts
 from batchscale.analysis.intervals import (
     DEFAULT_RESAMPLING,
     BoundaryIntervals,
@@ -266,7 +266,7 @@ def _answer(answer: Analysis) -> Analysis:
     intervals = BoundaryIntervals(
         *(
             Interval(one.low, one.high, None if one.low is not None and one.high is not None else none)
-            for one in (facts.critical, perfect_end_interval(facts), facts.useful)
+            for one in (facts.critical, facts.proportional, facts.useful)
         )
     )
     return replace(answer, intervals=intervals, critical_from=facts.noise.value)

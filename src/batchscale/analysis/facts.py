@@ -64,7 +64,8 @@ class CurveFacts:
         level: The share of cases in which an interval should hold the truth.
         thresholds: What counts as in proportion, useful and falling.
         cheapest: The measured size with the fewest examples to result.
-        proportional_end: The largest size from there on up to which examples stay within the tolerance.
+        proportional: The largest size from there on up to which examples stay within the tolerance; its interval, over
+            all allowed laws, is counted from the smallest size.
         fall: By which share steps fall in the last doubling, by the laws that the points allow.
         measured_fall: The same from the measured points alone.
         useful: The smallest size with steps close to the fewest measured; its interval ends at measured sizes.
@@ -81,7 +82,7 @@ class CurveFacts:
     level: float
     thresholds: Thresholds
     cheapest: int
-    proportional_end: int
+    proportional: Estimate
     fall: Estimate
     measured_fall: float
     useful: Estimate
@@ -102,6 +103,11 @@ class CurveFacts:
     def largest(self) -> int:
         """The largest size that reached the goal."""
         return self.points[-1].batch_size
+
+    @property
+    def proportional_end(self) -> int:
+        """The measured end of proportion."""
+        return int(self.proportional.value or self.cheapest)
 
     def point(self, batch_size: int) -> PointFacts:
         """The facts of a measured size."""
@@ -158,7 +164,7 @@ def curve_facts(evidence: Evidence, found: Regimes, thresholds: Thresholds, leve
         level=level,
         thresholds=thresholds,
         cheapest=int(sizes[cheapest]),
-        proportional_end=int(end),
+        proportional=_proportional(region, sizes, end, thresholds.perfect),
         fall=fall,
         measured_fall=measured_fall,
         useful=_useful(region, sizes, candidate, ending, thresholds),
@@ -172,15 +178,13 @@ def curve_facts(evidence: Evidence, found: Regimes, thresholds: Thresholds, leve
     )
 
 
-def perfect_end_interval(facts: CurveFacts) -> Estimate:
-    """The end of perfect scaling with its interval: over all allowed laws, counted from the smallest size."""
-    if facts.region is None:
-        return Estimate(float(facts.proportional_end))
-    sizes = np.array([float(point.batch_size) for point in facts.points])
-    examples = facts.region.log_steps(sizes) + np.log(sizes)
-    within = examples <= examples[:, :1] + math.log1p(facts.thresholds.perfect)
+def _proportional(region: Region | None, sizes: Array, end: float, tolerance: float) -> Estimate:
+    if region is None:
+        return Estimate(end)
+    examples = region.log_steps(sizes) + np.log(sizes)
+    within = examples <= examples[:, :1] + math.log1p(tolerance)
     ends = sizes[within.sum(axis=1) - 1]  # examples of a law only grow
-    return holding(float(facts.proportional_end), float(ends.min()), float(ends.max()))
+    return holding(end, float(ends.min()), float(ends.max()))
 
 
 def _points(evidence: Evidence, region: Region | None) -> tuple[PointFacts, ...]:

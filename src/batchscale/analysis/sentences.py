@@ -60,19 +60,24 @@ def examples_sentence(facts: CurveFacts) -> str:
             f"The fewest examples were needed at the largest batch size measured, {largest:,}: no size measured costs "
             "extra computation."
         )
-    following = next(point.batch_size for point in facts.points if point.batch_size > cheapest)
+    tolerance = percent(facts.thresholds.perfect)
     if end == cheapest:
+        following = next(point.batch_size for point in facts.points if point.batch_size > cheapest)
         said = (
-            f"The fewest examples were needed at batch size {cheapest:,}; beyond it steps fall by less than in "
-            f"proportion: at {following:,} it takes {_ratio(facts, following)} times the examples of the best size"
+            f"The fewest examples were needed at batch size {cheapest:,}: at {following:,} it takes "
+            f"{_ratio(facts, following)} times the examples of the best size"
         )
-        return said + ("." if following == largest else f", at {largest:,} {_ratio(facts, largest)} times.")
+        said += "." if following == largest else f", at the largest size, {largest:,}, {_ratio(facts, largest)} times."
+        further = facts.proportional.high or 0.0
+        if further > end:
+            said += f" Steps may still fall in proportion up to {size_text(further)}: the points do not rule it out."
+        return said
     if end / cheapest <= 1 + facts.thresholds.perfect:
         # Even steps that do not fall at all would stay within the tolerance over so short a way.
         said = f"Batch sizes {cheapest:,} to {end:,} lie too close together to tell whether steps fall in proportion"
     else:
-        tolerance = percent(facts.thresholds.perfect)
-        said = f"From batch size {cheapest:,} to {end:,} steps fall in proportion, to within {tolerance}"
+        reach = f"{end:,}{_span(facts.proportional, size_text)}"
+        said = f"From batch size {cheapest:,} to {reach} steps fall in proportion, to within {tolerance}"
     said += f": at {end:,} it takes {_ratio(facts, end)} times the examples of the best size, {cheapest:,}"
     return said + ("." if end == largest else f", at the largest size, {largest:,}, {_ratio(facts, largest)} times.")
 
@@ -83,8 +88,8 @@ def useful_sentence(facts: CurveFacts) -> str:
     share, size = percent(facts.thresholds.useful), size_text(useful.value)
     if facts.ending is Ending.REACHED:
         return (
-            f"From batch size {size}{_span(useful, size_text)} on steps are within {share} of the fewest measured: "
-            f"more data parallelism buys no more than that."
+            f"At batch size {size}{_span(useful, size_text)} steps are within {share} of the fewest measured at any "
+            "size: more data parallelism saves no more than that."
         )
     if facts.ending is Ending.FALLING:
         return (
