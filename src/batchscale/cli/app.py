@@ -11,6 +11,7 @@ import typer
 
 from batchscale import __version__
 from batchscale.cli.analyze import analyze
+from batchscale.cli.calibrate import calibrate
 from batchscale.cli.check import check
 from batchscale.cli.compare import compare
 from batchscale.cli.data import make_data_app
@@ -68,6 +69,7 @@ def make_app() -> typer.Typer:
     app.command("fit")(fit)
     app.command("compare")(compare)
     app.command("suggest")(suggest)
+    app.command("calibrate")(calibrate)
     app.command("plan")(plan)
     app.command("machines")(machines)
     app.command("figure")(figure)

@@ -1,0 +1,125 @@
+"""``batchscale calibrate``: how long a step takes on this machine, for ``batchscale plan``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from batchscale.errors import RunError, SpecError, one_line
+
+if TYPE_CHECKING:
+    from batchscale.training.calibration import StepTiming
+
+COLUMNS = ("batch size", "step time", "90 % interval", "examples/s", "compiling")
+
+
+def calibrate(
+    workload: Annotated[
+        str, typer.Argument(metavar="EXPERIMENT", help="An experiment file, or DATASET/MODEL/OPTIMIZER.")
+    ],
+    batch_sizes: Annotated[
+        str | None, typer.Option("--batch-sizes", help="Such as 8,64,512. Default: the experiment's.")
+    ] = None,
+    devices: Annotated[int, typer.Option(min=1, help="Devices that share the batch.")] = 1,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The CSV file of step times; rows are added to one that is there.")
+    ] = Path("step_times.csv"),
+    repetitions: Annotated[int, typer.Option(min=3, help="How often each step time is measured.")] = 10,
+    seconds: Annotated[float, typer.Option(help="How long each repetition takes, about.")] = 0.5,
+    precision: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+) -> None:
+    """Time the compiled step of a workload on this machine, warm-up apart, and add it to a file of step times."""
+    from batchscale.cli.output import print_json, print_table
+    from batchscale.planning.step_file import append_step_times
+    from batchscale.training.settings import Precision
+
+    if precision not in list(Precision):
+        raise SpecError(f"--precision is one of {', '.join(Precision)}. Found {one_line(repr(precision))}.")
+    if devices > 1:
+        raise RunError(
+            f"This version trains a trial on one device, so that is what it can time. Found --devices {devices}; time "
+            "several devices with your own trainer and write its step times into the file."
+        )
+    rows = _measure(workload, batch_sizes, (repetitions, seconds), precision, data_dir)
+    append_step_times(out, rows)
+    if json_:
+        print_json(rows)
+        return
+    print_table(COLUMNS, [_cells(row) for row in rows], right=(0, 1, 2, 3, 4))
+    typer.echo(str(out))
+
+
+def _measure(
+    target: str, sizes: str | None, effort: tuple[int, float], precision: str, data_dir: Path | None
+) -> list[dict[str, Any]]:
+    from batchscale.cli.plan_inputs import parse_sizes
+    from batchscale.spec import WorkloadName, WorkloadSpec, read_experiment
+    from batchscale.training.calibration import Effort, OutOfMemoryError, time_steps
+    from batchscale.training.settings import EngineSettings, Precision
+    from batchscale.workloads.registry import get_workload
+
+    experiment = read_experiment(Path(target)) if target.endswith(".toml") else None
+    if experiment is not None and experiment.trainer is not None:
+        raise RunError("A trainer of your own times its own steps; write them into the file of step times.")
+    spec = WorkloadSpec(WorkloadName.parse(target)) if experiment is None else experiment.workload
+    loaded = get_workload(spec, data_dir)
+    wanted = parse_sizes(sizes)
+    if not wanted and experiment is not None:
+        wanted = experiment.batch_sizes.resolve(loaded.dataset.num_train_examples)
+    if not wanted:
+        raise SpecError("calibrate needs --batch-sizes such as 8,64,512 where no experiment file says them.")
+    settings = EngineSettings(precision=Precision(precision))
+    timings: list[StepTiming] = []
+    limit = None
+    for size in sorted(set(wanted)):
+        try:
+            timings.append(time_steps(loaded, size, Effort(*effort), settings))
+        except OutOfMemoryError as error:
+            if not timings:
+                raise
+            limit = timings[-1].batch_size
+            typer.echo(f"Notice: {error}", err=True)
+            break
+    return [_row(str(spec.name), timing, precision, limit) for timing in timings]
+
+
+def _row(workload: str, timing: "StepTiming", precision: str, limit: int | None) -> dict[str, Any]:
+    import datetime
+
+    from batchscale import __version__
+    from batchscale.machine import count_cores, name_host
+    from batchscale.planning.curve import mean_interval
+    from batchscale.training.hardware import describe_hardware
+
+    mean, low, high = mean_interval(timing.step_times_s)
+    return {
+        "workload": workload,
+        "device": describe_hardware().device_kind,
+        "hosts": 1,
+        "devices_per_host": 1,
+        "batch_size": timing.batch_size,
+        "step_time_s": mean,
+        "step_time_low_s": low,
+        "step_time_high_s": high,
+        "repetitions": len(timing.step_times_s),
+        "steps_per_repetition": timing.steps_per_repetition,
+        "compile_s": timing.compile_s,
+        "precision": precision,
+        "max_batch_per_device": limit,
+        "machine": f"{name_host()}, {count_cores()} cores",
+        "code_version": __version__,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+
+
+def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+    low, high = row["step_time_low_s"], row["step_time_high_s"]
+    return (
+        row["batch_size"],
+        f"{1000 * row['step_time_s']:,.4g} ms",
+        f"{1000 * low:,.4g} to {1000 * high:,.4g} ms",
+        f"{row['batch_size'] / row['step_time_s']:,.0f}",
+        f"{row['compile_s']:.1f} s",
+    )
