@@ -14,7 +14,7 @@ from batchscale.protocol.recorder import EndedTrial, Recorder
 from batchscale.protocol.study_facts import record_parameters
 from batchscale.protocol.study_state import Phase, StudyState
 from batchscale.protocol.tasks import TrialProgress, TrialTask
-from batchscale.records.facts import EdgeEnd, Finding, Hardware
+from batchscale.records.facts import EdgeEnd, Finding, Hardware, TrainerFacts
 from batchscale.records.model import TrialRecord
 
 
