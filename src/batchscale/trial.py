@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
 import shutil
 import signal
 import sys
@@ -317,11 +316,11 @@ def _wait_for_device() -> None:
 
 
 def _describe_machine() -> dict[str, str]:
-    """The device and the framework, as far as they say so by themselves; nothing is loaded for it."""
-    facts = {"hardware": platform.processor() or platform.machine(), "platform": "cpu"}
+    """The accelerator and the framework, as far as they say so by themselves; nothing is loaded for it."""
+    facts = {}
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        facts.update(hardware=torch.cuda.get_device_name(), platform="gpu")
+        facts = {"hardware": str(torch.cuda.get_device_name()), "platform": "gpu"}
     for name in ("torch", "tensorflow", "jax", "keras", "mxnet", "paddle"):
         version = getattr(sys.modules.get(name), "__version__", None)
         if version is not None:

@@ -29,6 +29,7 @@ from batchscale.cli.status import status
 from batchscale.cli.suggest import suggest
 from batchscale.cli.summary import summary
 from batchscale.cli.train import train
+from batchscale.cli.trainer import make_trainer_app
 from batchscale.cli.validate import validate
 from batchscale.cli.workloads import workloads
 from batchscale.errors import BatchscaleError
@@ -75,6 +76,7 @@ def make_app() -> typer.Typer:
     app.command("figure")(figure)
     app.command("report")(report)
     app.add_typer(make_data_app(), name="data")
+    app.add_typer(make_trainer_app(), name="trainer")
     app.command("workloads")(workloads)
     app.command("import")(import_)
     app.command("export")(export)

@@ -15,6 +15,10 @@ from batchscale.records.tree.measurements import MeasurementTable
 from batchscale.spec import Experiment, ParameterType, SearchSpace, StopRule, Study
 
 
+LAST_LINES = "\nIts last lines:\n"
+"""What stands between the reason of a failure and the last lines that the process printed."""
+
+
 class DamagedStudyError(RunError):
     """What is recorded of a study cannot be read: it waits until someone has looked at it, all others go on."""
 
@@ -105,6 +109,7 @@ def with_budgets(study: Study, experiment: Experiment, memory: StudyMemory) -> S
 
 def trial_facts(seed: int, search: int, point: int, known: Knowledge, reason: str) -> TrialFacts:
     """What ``metadata.json`` says of a trial besides the published keys."""
+    failure, _, last_lines = (known.failed or "").partition(LAST_LINES)
     return TrialFacts(
         seed=seed,
         search=search,
@@ -113,7 +118,8 @@ def trial_facts(seed: int, search: int, point: int, known: Knowledge, reason: st
         reached_at=known.reached_at,
         diverged_at=known.diverged_at,
         best=known.best if math.isfinite(known.best) else None,
-        failure=known.failed,
+        failure=failure or None,
+        log_lines=tuple(last_lines.splitlines()),
     )
 
 

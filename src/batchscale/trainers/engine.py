@@ -96,6 +96,10 @@ class TrainerEngine:
         else:  # a worker that is gone may have left it
             shutil.rmtree(self._around.root / str(trial_id), ignore_errors=True)
 
+    def trial(self, trial_id: int) -> TrialRun:
+        """The trial as this engine holds it."""
+        return self._trials[trial_id]
+
     def close(self) -> None:
         """Ends the scripts of this study."""
         for trial in self._trials.values():

@@ -99,6 +99,11 @@ class TrialRun:
         return self.heard.paused is not None or (self._process is not None and self._process.frozen)
 
     @property
+    def has_state(self) -> bool:
+        """Whether the script has saved anything to go on from."""
+        return self._folder.has_state()
+
+    @property
     def last_lines(self) -> str:
         """The end of the script's output."""
         return "" if self._process is None else self._process.last_lines()
