@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import polars as pl
+from batchscale.training.single_trial import SingleTrial, train_single
 
 from batchscale.analysis import analyze
 from batchscale.planning import Machine, RunCosts, StepTime, Wishes, analysis_curve, make_plan
@@ -17,7 +18,6 @@ from batchscale.records import read_records
 from batchscale.spec import WorkloadName, read_experiment
 from batchscale.training.calibration import Effort, time_steps
 from batchscale.training.compilation import compile_count
-from batchscale.training.single_trial import SingleTrial, train_single
 from batchscale.workloads.registry import get_workload
 
 ROOT = Path(__file__).parents[1]
@@ -44,7 +44,8 @@ def main() -> None:
         row = answer.curve.filter(pl.col("batch_size") == size).row(0, named=True)
         steps, seconds, evaluation_s, every = measure(workload, experiment, records, row)
         costs = RunCosts(evaluation_s, every)
-        plan = make_plan(analysis_curve(answer), times, [Machine("this", "this", 1, 1, 1.0, "USD")], Wishes(costs=costs))
+        machines = [Machine("this", "this", 1, 1, 1.0, "USD")]
+        plan = make_plan(analysis_curve(answer), times, machines, Wishes(costs=costs))
         found = plan.table.filter(pl.col("batch_size") == size).row(0, named=True)
         low, high = found["time_low_s"], found["time_high_s"]
         span = "none" if low is None or high is None else f"{low:.1f} to {high:.1f} s"

@@ -1,11 +1,12 @@
 """``batchscale calibrate``: how long a step takes on this machine, for ``batchscale plan``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from batchscale.errors import RunError, SpecError, one_line
+from batchscale.errors import RunError, SpecError
 
 if TYPE_CHECKING:
     from batchscale.training.calibration import StepTiming
@@ -33,10 +34,9 @@ def calibrate(
     """Time the compiled step of a workload on this machine, warm-up apart, and add it to a file of step times."""
     from batchscale.cli.output import print_json, print_table
     from batchscale.planning.step_file import append_step_times
-    from batchscale.training.settings import Precision
+    from batchscale.workloads.models.declaration import check_precision
 
-    if precision not in list(Precision):
-        raise SpecError(f"--precision is one of {', '.join(Precision)}. Found {one_line(repr(precision))}.")
+    precision = check_precision("--precision", precision)
     if devices > 1:
         raise RunError(
             f"This version trains a trial on one device, so that is what it can time. Found --devices {devices}; time "
@@ -57,20 +57,21 @@ def _measure(
     from batchscale.cli.plan_inputs import parse_sizes
     from batchscale.spec import WorkloadName, WorkloadSpec, read_experiment
     from batchscale.training.calibration import Effort, OutOfMemoryError, time_steps
-    from batchscale.training.settings import EngineSettings, Precision
+    from batchscale.training.settings import EngineSettings
     from batchscale.workloads.registry import get_workload
 
     experiment = read_experiment(Path(target)) if target.endswith(".toml") else None
     if experiment is not None and experiment.trainer is not None:
         raise RunError("A trainer of your own times its own steps; write them into the file of step times.")
     spec = WorkloadSpec(WorkloadName.parse(target)) if experiment is None else experiment.workload
+    spec = replace(spec, model_options={**spec.model_options, "precision": precision})
     loaded = get_workload(spec, data_dir)
     wanted = parse_sizes(sizes)
     if not wanted and experiment is not None:
         wanted = experiment.batch_sizes.resolve(loaded.dataset.num_train_examples)
     if not wanted:
         raise SpecError("calibrate needs --batch-sizes such as 8,64,512 where no experiment file says them.")
-    settings = EngineSettings(precision=Precision(precision))
+    settings = EngineSettings()
     timings: list[StepTiming] = []
     limit = None
     for size in sorted(set(wanted)):

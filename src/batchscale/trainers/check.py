@@ -3,6 +3,7 @@
 Nothing is recorded; everything happens in a folder that is removed.
 """
 
+import itertools
 import math
 import os
 import tempfile
@@ -72,7 +73,7 @@ def _try(around: Surroundings, study: Study) -> Ability:
         rows += first.rows
         trial = engine.trial(1)
         pauses = "waits" if trial.heard.paused is not None else "freezes" if trial.running else "leaves"
-        for before, step in zip(steps, steps[1:-1], strict=False):
+        for before, step in itertools.pairwise(steps[:-1]):
             rows += engine.advance([_make_task(study, step, before)], _never, None)[0].rows
         if around.trainer.resume and len(steps) > 1:
             started = time.monotonic()
