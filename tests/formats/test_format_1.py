@@ -122,7 +122,8 @@ def test_an_interrupted_run_is_resumed_number_for_number(copy):
         old = json.loads((STORED / "finished" / path.relative_to(root)).read_text())["batchscale"]
         assert own["format_version"] == 2
         new, wanted = (StudyFacts.from_json(facts, "study.json") for facts in (own, old))
-        assert (new.searches, new.finding, new.budgets) == (wanted.searches, wanted.finding, wanted.budgets)
+        assert (new.searches, new.budgets) == (wanted.searches, wanted.budgets)
+        assert new.finding.goal_reached is wanted.finding.goal_reached  # at_edge is judged by later rules (0087)
 
 
 def test_a_finished_run_is_extended_number_for_number(copy):
