@@ -77,6 +77,8 @@ def draw_panels(
         heading = panel_title(title, found.notes, size.width)
         charts.append(alt.LayerChart(layer=list(found.layers), width=size.width, height=size.height, title=heading))
     lacking = [f"{name_panels(titles)}: {reason}" for reason, titles in empty.items()]
+    if not charts and len(empty) == 1:  # what holds for all of them needs no names
+        lacking = list(empty)
     if not charts:
         return finish(missing_panel(lacking or [f"no {of} to draw"], look), look)
     notes = [f"Not drawn: {lacking[0]}", *lacking[1:]] if lacking else []
