@@ -73,5 +73,5 @@ def test_a_file_of_unreasonable_size_is_refused(tmp_path):
 
 def test_a_curve_of_unreasonably_many_batch_sizes_is_refused(read):
     rows = "".join(f"{size},100\n" for size in range(1, 1002))
-    with pytest.raises(AnalysisError, match="at most 1,000 batch sizes. Found 1,001"):
+    with pytest.raises(AnalysisError, match=r"at most 1,000 batch sizes\. Found 1,001"):
         read("batch_size,steps\n" + rows)
