@@ -69,3 +69,9 @@ def test_a_file_of_unreasonable_size_is_refused(tmp_path):
         file.truncate(20_000_000)
     with pytest.raises(AnalysisError, match="at most 10,000,000 bytes"):
         read_curve(path)
+
+
+def test_a_curve_of_unreasonably_many_batch_sizes_is_refused(read):
+    rows = "".join(f"{size},100\n" for size in range(1, 1002))
+    with pytest.raises(AnalysisError, match=r"at most 1,000 batch sizes\. Found 1,001"):
+        read("batch_size,steps\n" + rows)

@@ -12,6 +12,7 @@ from batchscale.errors import AnalysisError, one_line
 
 MAX_BYTES = 10_000_000
 MAX_ROWS = 100_000
+MAX_SIZES = 1_000  # the laws of a curve are held against every size at once
 MAX_VALUE = 2.0**53
 
 
@@ -44,6 +45,9 @@ def read_curve(path: Path | str) -> pl.DataFrame:
         points.append((_number(row[at_size], "batch_size", where, line), steps))
         if len(points) > MAX_ROWS:
             raise AnalysisError(f"{where}: a curve has at most {MAX_ROWS} rows. Found more.")
+    sizes = len({size for size, _ in points})
+    if sizes > MAX_SIZES:
+        raise AnalysisError(f"{where}: a curve has at most {MAX_SIZES:,} batch sizes. Found {sizes:,}.")
     frame = pl.DataFrame(points, schema={"batch_size": pl.Float64, "steps": pl.Float64}, orient="row")
     return frame.sort("batch_size", "steps")
 
