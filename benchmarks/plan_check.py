@@ -1,23 +1,23 @@
 """A plan against reality: predicted and measured time to result of our own MNIST records, on this machine.
 
 Calibrates the step at some batch sizes, plans with the recorded curve, then trains the recorded winner (its values, its
-seed) until it reaches the goal and takes the time, compiling apart. Run it on a quiet machine; MNIST must be there.
+seed) until it reaches the goal and takes the time, with everything compiled before. MNIST must be there.
 """
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
-from batchscale.training.single_trial import SingleTrial, train_single
 
 from batchscale.analysis import analyze
+from batchscale.driver.single_trial import SingleTrial, train_single
 from batchscale.planning import Machine, RunCosts, StepTime, Wishes, analysis_curve, make_plan
 from batchscale.planning.curve import mean_interval
 from batchscale.records import read_records
-from batchscale.spec import WorkloadName, read_experiment
+from batchscale.spec import EvaluationPlan, WorkloadName, read_experiment
 from batchscale.training.calibration import Effort, time_steps
-from batchscale.training.compilation import compile_count
 from batchscale.workloads.registry import get_workload
 
 ROOT = Path(__file__).parents[1]
@@ -29,23 +29,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calibrate", type=int, nargs="+", default=[8, 64, 128, 1024, 2048])
     parser.add_argument("--predict", type=int, nargs="+", default=[32, 512])
+    parser.add_argument("--processor-time", action="store_true", help="leave out what other work takes")
     chosen = parser.parse_args()
+    clock = time.process_time if chosen.processor_time else time.perf_counter
     experiment = read_experiment(ROOT / "examples" / "mnist_fc_128_128_128.toml")
     workload = get_workload(experiment.workload, None)
     records = read_records(ROOT / "examples" / "mnist_fc_records")
     answer = analyze(records, NAME, experiment.goal)
     times = []
     for size in chosen.calibrate:
-        mean, low, high = mean_interval(time_steps(workload, size, Effort(8, 0.5)).step_times_s)
+        mean, low, high = mean_interval(time_steps(workload, size, Effort(8, 0.5, clock)).step_times_s)
         times.append(StepTime("this", 1, 1, size, mean, low, high))
     print("| batch size | steps | predicted | 90 % interval | measured | steps taken | error |")
     print("|---:|---:|---:|---:|---:|---:|---:|")
     for size in chosen.predict:
         row = answer.curve.filter(pl.col("batch_size") == size).row(0, named=True)
-        steps, seconds, evaluation_s, every = measure(workload, experiment, records, row)
+        steps, seconds, evaluation_s, every = measure(workload, experiment, records, row, clock)
         costs = RunCosts(evaluation_s, every)
-        machines = [Machine("this", "this", 1, 1, 1.0, "USD")]
-        plan = make_plan(analysis_curve(answer), times, machines, Wishes(costs=costs))
+        plan = make_plan(
+            analysis_curve(answer), times, [Machine("this", "this", 1, 1, 1.0, "USD")], Wishes(costs=costs)
+        )
         found = plan.table.filter(pl.col("batch_size") == size).row(0, named=True)
         low, high = found["time_low_s"], found["time_high_s"]
         span = "none" if low is None or high is None else f"{low:.1f} to {high:.1f} s"
@@ -56,7 +59,7 @@ def main() -> None:
         )
 
 
-def measure(workload, experiment, records, row):
+def measure(workload, experiment, records, row, clock):
     """Steps and seconds of the recorded winner trained again, seconds of one evaluation, steps between them."""
     trials = records.workload(NAME).trials.filter(
         (pl.col("batch_size") == row["batch_size"]) & (pl.col("trial_id") == row["trial_id"])
@@ -68,14 +71,16 @@ def measure(workload, experiment, records, row):
         batch_size=row["batch_size"],
         steps=budget,
         parameters={"learning_rate": row["learning_rate"]},
-        evaluation=type(experiment.evaluation)(every=every, examples=experiment.evaluation.examples),
+        evaluation=EvaluationPlan(every=every, examples=experiment.evaluation.examples),
         seed=seed,
         early_stop=experiment.goal,
     )
     evaluations = []
-    compiled, began = compile_count().seconds, time.perf_counter()
+    train_single(workload, replace(trial, steps=2, evaluation=EvaluationPlan(every=1)), lambda *_: None, lambda: False)
+    evaluations.clear()
+    began = clock()
     outcome = train_single(workload, trial, lambda _, progress: evaluations.append(progress.timing), lambda: False)
-    seconds = time.perf_counter() - began - (compile_count().seconds - compiled)
+    seconds = clock() - began
     known = sorted(timing["evaluation_s"] for timing in map(vars_of, evaluations) if timing.get("evaluation_s"))
     return outcome.steps, seconds, known[len(known) // 2], every
 

@@ -1,5 +1,6 @@
 """``batchscale figure``: one chart of any records, one figure of the paper, or all of the paper's figures."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -69,6 +70,13 @@ def figure(
         int | None,
         typer.Option("--first-trials", help="Count only the first COMPLETE trials of each study.", show_default=False),
     ] = None,
+    machines: Annotated[
+        Path | None, typer.Option("--machines", help="machines.toml with prices; for plan.", show_default=False)
+    ] = None,
+    step_times: Annotated[
+        list[Path] | None,
+        typer.Option("--step-times", help="CSV of step times; for plan and step-time.", show_default=False),
+    ] = None,
 ) -> None:
     """Draw a figure from records, and write it as a picture, a page or a specification.
 
@@ -101,6 +109,7 @@ def figure(
             request = FigureRequest(
                 records, goals, metaparameter, normalise_at, budgets, _positive(first_trials), _positive(train_examples)
             )
+            request = replace(request, machines=machines, step_times=tuple(step_times or ()))
             frame = chosen.data(request)
             draw, words = chosen.plot, chosen.shows
         if csv is not None:

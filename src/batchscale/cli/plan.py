@@ -70,6 +70,12 @@ def plan(
     top: Annotated[int, typer.Option(min=1, help="How many configurations the table shows beside the front.")] = 12,
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
     csv: Annotated[Path | None, typer.Option(help="Write every configuration to this CSV file.")] = None,
+    chart: Annotated[
+        Path | None, typer.Option("--chart", help="Draw time against cost: .png, .svg, .pdf, .html or .json.")
+    ] = None,
+    step_time_chart: Annotated[
+        Path | None, typer.Option("--step-time-chart", help="Draw measured and modelled step times.")
+    ] = None,
     job: Annotated[
         str | None,
         typer.Option(
@@ -122,6 +128,7 @@ def plan(
         from batchscale.records.durable import write_text_file
 
         write_text_file(csv, found.table.write_csv())
+    _draw(found, chart, step_time_chart)
     if job is not None and out is not None:
         from batchscale.cli.plan_job import JobRequest, write_plan_job
 
@@ -132,6 +139,17 @@ def plan(
         print_json(plan_json(found))
     elif job is None:
         _print_plan(found, top)
+
+
+def _draw(found: "Plan", chart: Path | None, step_time_chart: Path | None) -> None:
+    if chart is None and step_time_chart is None:
+        return
+    from batchscale.figures import plan_frame, plot_plan, plot_step_time, step_time_frame, write_chart
+
+    if chart is not None:
+        write_chart(plot_plan(plan_frame(found, found.workload or "plan")), chart, "time against cost")
+    if step_time_chart is not None:
+        write_chart(plot_step_time(step_time_frame(found.models)), step_time_chart, "step times")
 
 
 def _check_job(job: str | None, out: Path | None, pick: str) -> None:

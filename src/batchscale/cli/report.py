@@ -23,15 +23,26 @@ def report(
         list[str] | None,
         typer.Option("--workload", help=f"{WORKLOAD_HELP} May be given again.", show_default=False),
     ] = None,
+    machines: Annotated[
+        Path | None,
+        typer.Option("--machines", help="machines.toml with prices: adds a plan.", show_default=False),
+    ] = None,
+    step_times: Annotated[
+        list[Path] | None,
+        typer.Option("--step-times", help="CSV of step times. Default: what the trials recorded.", show_default=False),
+    ] = None,
 ) -> None:
     """Write a self-contained HTML report: the answer in words, the curve, and how far to trust it."""
     from batchscale.figures import select_records
     from batchscale.records import read_records
+    from batchscale.report.machines import PlanningFiles
     from batchscale.report.page import check_report_path, write_report
     from batchscale.spec import Goal
 
     check_report_path(out)
     wanted = None if goal is None else Goal.parse(goal)
     records = read_records(path, lambda text: typer.echo(f"Notice: {text}", err=True))
-    write_report(select_records(records, workload or []), out, wanted, name=path.name or "records")
+    planning = None if machines is None else PlanningFiles(machines, tuple(step_times or ()))
+    chosen = select_records(records, workload or [])
+    write_report(chosen, out, wanted, name=path.name or "records", planning=planning)
     typer.echo(str(out))

@@ -47,10 +47,14 @@ if TYPE_CHECKING:
     from batchscale.figures.kinds.metaparameter import EFFECTIVE as EFFECTIVE
     from batchscale.figures.kinds.metaparameter import metaparameter_frame as metaparameter_frame
     from batchscale.figures.kinds.metaparameter import plot_metaparameter as plot_metaparameter
+    from batchscale.figures.kinds.plan import plan_frame as plan_frame
+    from batchscale.figures.kinds.plan import plot_plan as plot_plan
     from batchscale.figures.kinds.space import SpaceQuestion as SpaceQuestion
     from batchscale.figures.kinds.space import plot_space as plot_space
     from batchscale.figures.kinds.space import range_text as range_text
     from batchscale.figures.kinds.space import space_frame as space_frame
+    from batchscale.figures.kinds.step_time import plot_step_time as plot_step_time
+    from batchscale.figures.kinds.step_time import step_time_frame as step_time_frame
     from batchscale.figures.kinds.training import TrainingPanel as TrainingPanel
     from batchscale.figures.kinds.training import plot_training as plot_training
     from batchscale.figures.kinds.training import training_frame as training_frame
@@ -128,6 +132,7 @@ _PUBLIC = {
     "metaparameter_frame": "kinds.metaparameter",
     "metaparameter_label": "names",
     "none_reached": "names",
+    "plan_frame": "kinds.plan",
     "plot_best_of": "kinds.best_of_n",
     "plot_budget": "kinds.budget",
     "plot_curve": "kinds.curve",
@@ -136,8 +141,11 @@ _PUBLIC = {
     "plot_expected_steps": "kinds.expected_steps",
     "plot_map": "kinds.map",
     "plot_metaparameter": "kinds.metaparameter",
+    "plot_plan": "kinds.plan",
     "plot_space": "kinds.space",
     "plot_split": "kinds.label_smoothing",
+    "plot_step_time": "kinds.step_time",
+    "step_time_frame": "kinds.step_time",
     "plot_training": "kinds.training",
     "point_flags": "kinds.curve",
     "points_frame": "series",

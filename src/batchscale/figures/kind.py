@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import polars as pl
 
@@ -23,6 +24,8 @@ class FigureRequest:
         budgets: Within which trials count, or whose best values are drawn.
         first_trials: How many of each study's first COMPLETE trials count; None: all.
         num_train_examples: Size of the training set, for budgets in epochs.
+        machines: The file of machines and prices, for plans.
+        step_times: Files of step times, for plans; none: those that the trials recorded.
     """
 
     records: Records
@@ -32,6 +35,8 @@ class FigureRequest:
     budgets: tuple[Budget, ...] = ()
     first_trials: int | None = None
     num_train_examples: int | None = None
+    machines: Path | None = None
+    step_times: tuple[Path, ...] = ()
 
     @property
     def goal(self) -> Goal:

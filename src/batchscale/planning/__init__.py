@@ -6,6 +6,7 @@ from batchscale.planning.curve import Curve, CurvePoint, add_batch_sizes
 from batchscale.planning.curve_input import analysis_curve, read_analysis_json, read_curve_csv
 from batchscale.planning.evaluate import PLAN_SCHEMA, RunCosts, evaluate
 from batchscale.planning.machines import Machine, read_machines
+from batchscale.planning.of_records import plan_records, step_models_of_records
 from batchscale.planning.plan import Plan, SearchCost, Wishes, make_plan, plan_from_runs
 from batchscale.planning.price_list import read_price_list
 from batchscale.planning.runs import Run, Runs, read_runs, runs_curve, runs_step_times
@@ -35,6 +36,7 @@ __all__ = [
     "fit_step_model",
     "make_plan",
     "plan_from_runs",
+    "plan_records",
     "plan_sentences",
     "read_analysis_json",
     "read_curve_csv",
@@ -45,4 +47,5 @@ __all__ = [
     "records_step_times",
     "runs_curve",
     "runs_step_times",
+    "step_models_of_records",
 ]

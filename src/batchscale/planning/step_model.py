@@ -107,6 +107,11 @@ class StepModel:
         variance = self.spread**2 * (1 + np.einsum("ij,jk,ik->i", slopes, self.covariance, slopes))
         return times, float(t.ppf((1 + LEVEL) / 2, self.freedom)) * np.sqrt(variance)
 
+    def line(self, hosts: int, devices_per_host: int, shares: Array) -> Array:
+        """The step times of one layout at several shares of a batch."""
+        ones = np.ones(len(shares))
+        return self.predict(Layout(hosts * ones, hosts * devices_per_host * ones, shares))[0]
+
     def _can_predict(self, at: Layout) -> NDArray[np.bool_]:
         seen = layout_of(self.times)
         tiers = set(seen.tiers())

@@ -26,6 +26,7 @@ from batchscale.figures import (
 )
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw, style_variables
+from batchscale.report.machines import PlanningFiles, make_machines_parts
 from batchscale.report.section import LARGE, Section, make_section
 from batchscale.report.words import number
 from batchscale.spec import Goal, WorkloadName
@@ -33,13 +34,16 @@ from batchscale.spec import Goal, WorkloadName
 MOST_CURVES = 8  # in one panel of the overview; more could not be told apart
 
 
-def make_report(records: Records, goal: Goal | None = None, *, name: str = "records") -> str:
+def make_report(
+    records: Records, goal: Goal | None = None, *, name: str = "records", planning: PlanningFiles | None = None
+) -> str:
     """The report as the text of one HTML file.
 
     Args:
         records: One workload or several, which get an overview and a section each.
         goal: For all of them; None: what each workload's records name, or the paper for its own workloads.
         name: What the records are called in the commands to reproduce it.
+        planning: Machines and step times, for the part on what to train on; None: no such part.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -57,6 +61,7 @@ def make_report(records: Records, goal: Goal | None = None, *, name: str = "reco
     return environment.get_template("report.html").render(
         sections=sections,
         overview=_overview(records, goals, sections) if len(sections) > 1 else None,
+        machines=make_machines_parts(records, goals, [section.anchor for section in sections], planning),
         version=__version__,
         name=one_line(name, 80),
         script=_safe(script),
@@ -69,10 +74,17 @@ def make_report(records: Records, goal: Goal | None = None, *, name: str = "reco
     )
 
 
-def write_report(records: Records, out: Path, goal: Goal | None = None, *, name: str = "records") -> None:
+def write_report(
+    records: Records,
+    out: Path,
+    goal: Goal | None = None,
+    *,
+    name: str = "records",
+    planning: PlanningFiles | None = None,
+) -> None:
     """Write the report to ``out``, an .html file, whole or not at all."""
     check_report_path(out)
-    write_whole(out, make_report(records, goal, name=name).encode())
+    write_whole(out, make_report(records, goal, name=name, planning=planning).encode())
 
 
 def check_report_path(out: Path) -> None:

@@ -26,10 +26,14 @@ FEWEST = 3  # repetitions
 
 @dataclass(frozen=True)
 class Effort:
-    """How often and for how long a step is timed: ``repetitions`` of about ``seconds`` each."""
+    """How often and for how long a step is timed: ``repetitions`` of about ``seconds`` each.
+
+    ``clock`` is the wall's; a processor's clock leaves out what other work on a busy machine takes.
+    """
 
     repetitions: int = 10
     seconds: float = 0.5
+    clock: Callable[[], float] = time.perf_counter
 
     def __post_init__(self) -> None:
         if self.repetitions < FEWEST or not 0 < self.seconds <= 3600:
@@ -79,9 +83,10 @@ def _time_steps(workload: Workload, batch_size: int, effort: Effort, settings: E
     advance = _make_advance(workload, batch_size, settings)
     advance(1)
     compile_s = compile_count().seconds - compiled
-    steps = _steps_for(advance, effort.seconds)
+    steps = _steps_for(advance, effort)
     advance(steps)  # the first repetition warms caches and is not counted
-    return StepTiming(batch_size, tuple(_timed(advance, steps) for _ in range(effort.repetitions)), steps, compile_s)
+    found = tuple(_timed(advance, steps, effort.clock) for _ in range(effort.repetitions))
+    return StepTiming(batch_size, found, steps, compile_s)
 
 
 def _make_advance(workload: Workload, batch_size: int, settings: EngineSettings) -> Callable[[int], None]:
@@ -125,17 +130,17 @@ def _quiet(workload: Workload, names: Sequence[str]) -> dict[str, float]:
     return {name: TINY if value is None or name == "learning_rate" else float(value) for name, value in found.items()}
 
 
-def _steps_for(advance: Callable[[int], None], seconds: float) -> int:
-    """The steps that take about so long, found by doubling."""
+def _steps_for(advance: Callable[[int], None], effort: Effort) -> int:
+    """The steps that take about so long, found by trying more and more."""
     steps = 1
     while True:
-        took = _timed(advance, steps) * steps
-        if took >= seconds / 4 or steps >= 2**20:
-            return max(1, min(2**20, round(steps * seconds / max(took, 1e-9))))
+        took = _timed(advance, steps, effort.clock) * steps
+        if took >= effort.seconds / 4 or steps >= 2**20:
+            return max(1, min(2**20, round(steps * effort.seconds / max(took, 1e-9))))
         steps *= 4
 
 
-def _timed(advance: Callable[[int], None], steps: int) -> float:
-    began = time.perf_counter()
+def _timed(advance: Callable[[int], None], steps: int, clock: Callable[[], float]) -> float:
+    began = clock()
     advance(steps)
-    return (time.perf_counter() - began) / steps
+    return (clock() - began) / steps

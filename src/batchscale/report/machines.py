@@ -1,0 +1,85 @@
+"""The part of a section on machines: where step times and prices are known, what to train on, by time and by money."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from batchscale.errors import BatchscaleError
+from batchscale.figures import Look, PanelSize, plan_frame, plot_plan, plot_step_time, step_time_frame
+from batchscale.planning import Plan, plan_records, plan_sentences
+from batchscale.planning.words import duration_words, left_out_sentences, model_sentences
+from batchscale.records.frames import Records
+from batchscale.report.drawing import draw
+from batchscale.spec import Goal, WorkloadName
+
+MOST_ROWS = 12
+COLUMNS = ("machine", "hosts", "devices per host", "batch size", "time", "cost", "step time")
+
+
+@dataclass(frozen=True)
+class PlanningFiles:
+    """Where machines with prices are, and step times, if not in the records."""
+
+    machines: Path
+    step_times: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class MachinesPart:
+    """What the page says of machines; ``missing`` says why there is nothing else."""
+
+    sentences: tuple[str, ...] = ()
+    columns: tuple[str, ...] = COLUMNS
+    rows: tuple[tuple[str, ...], ...] = ()
+    charts: tuple[Markup, ...] = ()
+    small: tuple[str, ...] = ()
+    missing: str | None = None
+
+
+def make_machines_parts(
+    records: Records, goals: Mapping[WorkloadName, Goal | None], anchors: Sequence[str], files: PlanningFiles | None
+) -> dict[str, MachinesPart]:
+    """The parts by the anchors of their sections; none where no machines were given."""
+    if files is None:
+        return {}
+    found = {}
+    for (workload, goal), anchor in zip(goals.items(), anchors, strict=True):
+        if goal is not None:
+            found[anchor] = _make_part(records, workload, goal, files, anchor)
+    return found
+
+
+def _make_part(records: Records, workload: WorkloadName, goal: Goal, files: PlanningFiles, anchor: str) -> MachinesPart:
+    try:
+        plan = plan_records(records, workload, goal, files.machines, files.step_times)
+    except BatchscaleError as error:
+        return MachinesPart(missing=str(error))
+    drawn = (
+        draw(plot_plan(plan_frame(plan), Look(size=PanelSize(420, 300))), f"{anchor}-plan", "time against cost"),
+        draw(
+            plot_step_time(step_time_frame(plan.models), Look(size=PanelSize(300, 260), columns=1)),
+            f"{anchor}-steps",
+            "step time against examples per device",
+        ),
+    )
+    small = [text for model in plan.models for text in model_sentences(model)]
+    return MachinesPart(
+        tuple(plan_sentences(plan)), COLUMNS, _rows(plan), drawn, (*small, *left_out_sentences(plan)[:MOST_ROWS])
+    )
+
+
+def _rows(plan: Plan) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        (
+            str(choice["machine"]),
+            f"{choice['hosts']:,}",
+            f"{choice['devices_per_host']:,}",
+            f"{choice['batch_size']:,}",
+            duration_words(choice["expected_time_s"]),
+            f"{choice['expected_cost']:,.3g} {plan.unit}",
+            str(choice["step_time_from"]),
+        )
+        for choice in plan.answers.front[:MOST_ROWS]
+    )
