@@ -269,4 +269,7 @@ def _answer(answer: Analysis) -> Analysis:
             for one in (facts.critical, facts.proportional, facts.useful)
         )
     )
-    return replace(answer, intervals=intervals, critical_from=facts.noise.value)
+    found = answer.regimes
+    if found is not None and found.fit is None and facts.critical.value is not None:
+        found = replace(found, fit_refusal=None)  # what the hyperbola cannot tell, a sharper law does
+    return replace(answer, regimes=found, intervals=intervals, critical_from=facts.noise.value)

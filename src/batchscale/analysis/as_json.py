@@ -64,7 +64,7 @@ def scaling_json(answer: Analysis) -> dict[str, Any]:
     useful = None if intervals is None else intervals.max_useful_batch_size
     return {
         "s_min": None if fit is None else finite(fit.s_min),
-        "b_crit": None if fit is None else finite(fit.b_crit),
+        "b_crit": None if answer.facts is None else finite(answer.facts.critical.value),
         "b_crit_low": None if critical is None else finite(critical.low),
         "b_crit_high": None if critical is None else finite(critical.high),
         "b_crit_interval_from": answer.critical_from,

@@ -71,6 +71,7 @@ class CurveFacts:
         useful: The smallest size with steps close to the fewest measured; its interval ends at measured sizes.
         ending: What the fall says about sizes beyond.
         critical: B_crit; ``value`` None where the best law has it far outside the sizes.
+        fastest: The measured size with the fewest steps.
         noise: What the intervals of boundaries rest on; None where there are none.
         trials: Fewest and most trials of the searches behind the points; None for bare points.
         drift: (trials, B_crit) had fewer of the same trials been run, where that can be told.
@@ -88,6 +89,7 @@ class CurveFacts:
     useful: Estimate
     ending: Ending
     critical: Estimate
+    fastest: int
     noise: NoiseSource | None
     trials: tuple[int, int] | None = None
     drift: tuple[tuple[int, float], ...] = ()
@@ -170,6 +172,7 @@ def curve_facts(evidence: Evidence, found: Regimes, thresholds: Thresholds, leve
         useful=_useful(region, sizes, candidate, ending, thresholds),
         ending=ending,
         critical=_critical(region, found),
+        fastest=int(sizes[int(np.argmin(steps))]),
         noise=None if region is None else evidence.noise.source,
         trials=evidence.trials,
         drift=evidence.drift,
@@ -248,4 +251,8 @@ def _critical(region: Region | None, found: Regimes) -> Estimate:
     value = None if found.fit is None else found.fit.b_crit
     if region is None:
         return Estimate(value)
-    return holding(value, *region.critical_range())
+    low, high = region.critical_range()
+    if value is None and low is not None and high is not None:
+        # The best hyperbola bends elsewhere, but a sharper law bends here, and no other is allowed.
+        value = math.exp(float(region.log_b[region.best]))
+    return holding(value, low, high)

@@ -70,7 +70,9 @@ def examples_sentence(facts: CurveFacts) -> str:
         said += "." if following == largest else f", at the largest size, {largest:,}, {_ratio(facts, largest)} times."
         further = facts.proportional.high or 0.0
         if further > end:
-            said += f" Steps may still fall in proportion up to {size_text(further)}: the points do not rule it out."
+            said += (
+                f" That steps fall in proportion, to within {tolerance}, up to {size_text(further)} is not ruled out."
+            )
         return said
     if end / cheapest <= 1 + facts.thresholds.perfect:
         # Even steps that do not fall at all would stay within the tolerance over so short a way.
@@ -94,7 +96,7 @@ def useful_sentence(facts: CurveFacts) -> str:
     if facts.ending is Ending.FALLING:
         return (
             f"Steps still fell at the largest batch size measured, {facts.largest:,}: by {_fall(facts)} in the last "
-            "doubling. Larger sizes would train faster still; measure them before you decide against more hardware."
+            "doubling. Larger sizes may train faster still; measure them before you decide against more hardware."
         )
     if not fall.has_interval:
         return (
@@ -104,7 +106,7 @@ def useful_sentence(facts: CurveFacts) -> str:
         )
     return (
         f"Whether sizes beyond {facts.largest:,} would train faster is not decided: in the last doubling steps fell by "
-        f"{_fall(facts)}. The smallest size within {share} of the fewest steps measured is {size}"
+        f"{_fall(facts)}{_faster(facts)}. The smallest size within {share} of the fewest steps measured is {size}"
         f"{_span(useful, size_text)}."
     )
 
@@ -179,6 +181,10 @@ def _ratio(facts: CurveFacts, batch_size: int) -> str:
 
 def _fall(facts: CurveFacts) -> str:
     return percent(facts.fall.value) + _span(facts.fall, percent)
+
+
+def _faster(facts: CurveFacts) -> str:
+    return "" if facts.fastest == facts.largest else f", but the fewest were measured at {facts.fastest:,}"
 
 
 def _span(estimate: Estimate, text: Callable[[float | None], str] = number) -> str:
