@@ -44,10 +44,13 @@ def main() -> None:
     print("|---:|---:|---:|---:|---:|---:|---:|")
     for size in chosen.predict:
         row = answer.curve.filter(pl.col("batch_size") == size).row(0, named=True)
-        steps, seconds, evaluation_s, every = measure(workload, experiment, records, row, clock)
+        steps, seconds, (startup_s, evaluation_s), every = measure(workload, experiment, records, row, clock)
         costs = RunCosts(evaluation_s, every)
         plan = make_plan(
-            analysis_curve(answer), times, [Machine("this", "this", 1, 1, 1.0, "USD")], Wishes(costs=costs)
+            analysis_curve(answer),
+            times,
+            [Machine("this", "this", 1, 1, 1.0, "USD", startup_s=startup_s)],
+            Wishes(costs=costs),
         )
         found = plan.table.filter(pl.col("batch_size") == size).row(0, named=True)
         low, high = found["time_low_s"], found["time_high_s"]
@@ -60,7 +63,7 @@ def main() -> None:
 
 
 def measure(workload, experiment, records, row, clock):
-    """Steps and seconds of the recorded winner trained again, seconds of one evaluation, steps between them."""
+    """Steps and seconds of the recorded winner trained again, seconds to start and evaluate, steps between evaluations."""
     trials = records.workload(NAME).trials.filter(
         (pl.col("batch_size") == row["batch_size"]) & (pl.col("trial_id") == row["trial_id"])
     )
@@ -75,19 +78,23 @@ def measure(workload, experiment, records, row, clock):
         seed=seed,
         early_stop=experiment.goal,
     )
-    evaluations = []
-    train_single(workload, replace(trial, steps=2, evaluation=EvaluationPlan(every=1)), lambda *_: None, lambda: False)
-    evaluations.clear()
+    besides = time_besides(workload, trial, clock)
     began = clock()
-    outcome = train_single(workload, trial, lambda _, progress: evaluations.append(progress.timing), lambda: False)
+    outcome = train_single(workload, trial, lambda *_: None, lambda: False)
     seconds = clock() - began
-    known = sorted(timing["evaluation_s"] for timing in map(vars_of, evaluations) if timing.get("evaluation_s"))
-    return outcome.steps, seconds, known[len(known) // 2], every
+    return outcome.steps, seconds, besides, every
 
 
-def vars_of(timing):
-    """Times by name."""
-    return dict(timing) if isinstance(timing, dict) else vars(timing)
+def time_besides(workload, trial, clock):
+    """Seconds to start (a run of ten steps that is compiled already) and of one evaluation (nine more in these steps)."""
+    took = {}
+    for every in (1, 1, 10):
+        plan = EvaluationPlan(every=every, examples=trial.evaluation.examples)
+        short = replace(trial, steps=10, evaluation=plan, early_stop=None)
+        began = clock()
+        train_single(workload, short, lambda *_: None, lambda: False)
+        took[every] = clock() - began
+    return took[10], max(took[1] - took[10], 0.0) / 9
 
 
 if __name__ == "__main__":
