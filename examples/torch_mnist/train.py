@@ -8,9 +8,10 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from torch import nn
+
 from batchscale import trial
 from batchscale.workloads.datasets.builtin.digits import read_splits
-from torch import nn
 
 run = trial.start(learning_rate=0.1, momentum=0.9, batch_size=32, max_steps=400, every=40)
 torch.manual_seed(run.seed)
@@ -73,8 +74,8 @@ def evaluate() -> dict[str, float]:
     }
 
 
-step = run.restore(load) or 0
-for step, chosen in run.steps(batch_of, start=step, save=save):
+start = run.restore(load) or 0
+for step, chosen in run.steps(batch_of, start=start, save=save):
     loss = F.cross_entropy(model(train_images[chosen]), train_labels[chosen])
     optimizer.zero_grad()
     loss.backward()

@@ -6,8 +6,9 @@
 
 from pathlib import Path
 
-from batchscale import trial
 from transformers import Trainer, TrainerCallback, TrainingArguments
+
+from batchscale import trial
 
 
 class BatchscaleCallback(TrainerCallback):
@@ -33,7 +34,7 @@ class BatchscaleCallback(TrainerCallback):
 
 
 def make_arguments(run: trial.Run, **more) -> TrainingArguments:
-    """Arguments under which a trial is what batchscale asked for: steps, batch size, seed; evaluation by the callback."""
+    """Arguments under which a trial is what batchscale asked for; the callback says when to evaluate and to save."""
     return TrainingArguments(
         output_dir=run.document.get("checkpoint", "dry_run"),
         max_steps=run.max_steps,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+
 from batchscale import trial
 
 
@@ -38,7 +39,9 @@ def fit(model: keras.Model, batches: Iterator, run: trial.Run, measure: Callable
 
     def save(folder: Path) -> None:
         model.save_weights(folder / "model.weights.h5")
-        values = {str(place): keras.ops.convert_to_numpy(variable) for place, variable in enumerate(model.optimizer.variables)}
+        values = {
+            str(place): keras.ops.convert_to_numpy(variable) for place, variable in enumerate(model.optimizer.variables)
+        }
         np.savez(folder / "optimizer.npz", **values)
 
     start = run.restore(load) or 0

@@ -1,4 +1,4 @@
-"""A callback that lets batchscale measure a Lightning module: ``Trainer(callbacks=[BatchscaleCallback(run, names)], …)``.
+"""A callback that lets batchscale measure a Lightning module: ``Trainer(callbacks=[BatchscaleCallback(…)], …)``.
 
 Give the trainer ``max_steps=run.max_steps``, ``enable_checkpointing=False`` and a training loader that does not end
 early; `fit` goes on from the trial's save.
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import lightning
 import torch
+
 from batchscale import trial
 
 

@@ -1,9 +1,10 @@
 """A tiny BERT, built from a configuration, learns which of two tokens is more frequent in a sequence."""
 
 import torch
-from batchscale import trial
 from huggingface import BatchscaleCallback, make_arguments, train
 from transformers import BertConfig, BertForSequenceClassification, Trainer, set_seed
+
+from batchscale import trial
 
 run = trial.start(learning_rate=1e-3, batch_size=16, max_steps=60, every=20)
 set_seed(run.seed)

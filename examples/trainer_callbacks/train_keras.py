@@ -2,8 +2,9 @@
 
 import keras
 import numpy as np
-from batchscale import trial
 from keras_callback import fit
+
+from batchscale import trial
 
 run = trial.start(learning_rate=0.1, batch_size=32, max_steps=60, every=20)
 keras.utils.set_random_seed(run.seed)
@@ -24,8 +25,6 @@ def endless():
 
 
 model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(32, "tanh"), keras.layers.Dense(2)])
-model.compile(
-    keras.optimizers.SGD(run["learning_rate"]), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-)
+model.compile(keras.optimizers.SGD(run["learning_rate"]), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 points, labels = make_batch(500, seed=1)
 fit(model, endless(), run, lambda: {"val/error": float((model.predict_on_batch(points).argmax(1) != labels).mean())})

@@ -3,9 +3,10 @@
 import lightning
 import torch
 import torch.nn.functional as F
-from batchscale import trial
 from lightning_callback import BatchscaleCallback, fit
 from torch import nn
+
+from batchscale import trial
 
 run = trial.start(learning_rate=0.1, batch_size=32, max_steps=60, every=20)
 lightning.seed_everything(run.seed, verbose=False)

@@ -15,7 +15,6 @@ from batchscale.records.model import Status, StudyRecord, TrialRecord
 from batchscale.records.tree.measurements import MeasurementTable
 from batchscale.spec import Experiment, ParameterType, SearchSpace, StopRule, Study
 
-
 LAST_LINES = "\nIts last lines:\n"
 """What stands between the reason of a failure and the last lines that the process printed."""
 
