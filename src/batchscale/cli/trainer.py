@@ -68,14 +68,18 @@ def describe(ability: "Ability", resume: bool) -> list[str]:
     if ability.step_time_s is not None:
         lines.append(f"step      {1000 * ability.step_time_s:.3g} ms")
     if resume and ability.resumed_from is None:
-        lines.append("\nIt says resume = true but began anew: let it save when asked to leave, or say resume = false.")
+        lines.append(
+            "\nIt says resume = true but began anew: let it save when it is asked to leave, or say resume = false."
+        )
     if not resume:
         lines.append(
             "\nPaused trials that do not find room in memory (trainer.max_paused) are trained again from their seed. A "
             "script that can go on from a checkpoint says so with resume = true."
         )
     if ability.largest_difference > 1e-3:
-        lines.append("\nTrials are not repeatable: seed everything with the trial's seed, the order of data included.")
+        lines.append(
+            "\nTrials are not repeatable: seed everything with the trial's seed, the order of examples included."
+        )
     return lines
 
 

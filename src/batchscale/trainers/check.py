@@ -3,13 +3,13 @@
 Nothing is recorded; everything happens in a folder that is removed.
 """
 
-import itertools
 import math
 import os
 import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def _try(around: Surroundings, study: Study) -> Ability:
         rows += first.rows
         trial = engine.trial(1)
         pauses = "waits" if trial.heard.paused is not None else "freezes" if trial.running else "leaves"
-        for before, step in itertools.pairwise(steps[:-1]):
+        for before, step in pairwise(steps[:-1]):
             rows += engine.advance([_make_task(study, step, before)], _never, None)[0].rows
         if around.trainer.resume and len(steps) > 1:
             started = time.monotonic()

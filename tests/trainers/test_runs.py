@@ -1,0 +1,207 @@
+"""Whole runs with a user's script: the same records however they came about, and an outcome for every failure."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from protocol_fakes import read_values
+from trainer_fakes import HERE, SOURCE, environment, experiment_text, make_trainer_plan
+
+from batchscale.driver.driver import Result
+from batchscale.driver.session import RunSettings, run_plan
+from batchscale.errors import RunError
+
+PRINTING = str(HERE / "printing_script.py")
+
+
+@pytest.fixture(autouse=True)
+def user_environment(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", SOURCE)
+
+
+def run(tmp_path, *words, name="records", runner="inline", more="resume = true\n", retries=3, **options):
+    plan = make_trainer_plan(*words, folder=tmp_path, more=more, **options)
+    outcome = run_plan(plan, tmp_path / name, RunSettings(runner, workers=2, retries=retries))
+    assert outcome.result is Result.FINISHED
+    return read_values(tmp_path / name)
+
+
+def scripts_alive(folder: Path) -> list[int]:
+    """The processes of scripts whose trials are in this folder."""
+    found = []
+    for process in psutil.process_iter(["environ", "status"]):
+        text = (process.info["environ"] or {}).get("BATCHSCALE_TRIAL", "")
+        if text.startswith(str(folder)) and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process.pid)
+    return found
+
+
+def test_records_are_the_same_inline_and_in_workers_resumed_or_not(tmp_path):
+    inline = run(tmp_path)
+    assert len(inline) == 12
+    assert {trial["status"] for trial in inline.values()} == {"COMPLETE"}
+    assert run(tmp_path, name="workers", runner="local", more="resume = true\nmax_paused = 1\n") == inline
+    assert run(tmp_path, name="again", more="max_paused = 0\n") == inline
+    assert scripts_alive(tmp_path) == []
+
+
+def test_a_trial_that_fails_is_incomplete_with_its_last_lines_and_the_run_goes_on(tmp_path):
+    values = run(tmp_path, "mischief=raise", "at=25", "bad=2", retries=1)
+    failed = {key: trial for key, trial in values.items() if trial["status"] == "INCOMPLETE"}
+    assert {trial_id for _, trial_id in failed} == {2}
+    own = next(iter(failed.values()))["own"]
+    assert "exited with code 1 before its measurement at step 30" in own["failure"]
+    assert any("this trial cannot be trained" in line for line in own["log_lines"])
+    assert sum(trial["status"] == "COMPLETE" for trial in values.values()) == 12
+
+
+@pytest.mark.parametrize("at", [5, 25])
+def test_trials_that_all_fail_alike_end_the_run_with_their_message(tmp_path, at):
+    with pytest.raises(RunError, match=r"must be trainable, but the first 3 all failed(.|\n)*cannot be trained"):
+        run(tmp_path, "mischief=raise", f"at={at}", retries=0)
+    assert scripts_alive(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["nan", "diverged"])
+def test_trials_that_diverge_are_infeasible_and_others_take_their_place(tmp_path, kind):
+    values = run(tmp_path, f"mischief={kind}", "at=15", "bad=1,3")
+    infeasible = {trial_id for (_, trial_id), trial in values.items() if trial["status"] == "INFEASIBLE"}
+    assert infeasible == {1, 3}
+    assert sum(trial["status"] == "COMPLETE" for trial in values.values()) == 12
+
+
+def test_a_longer_budget_goes_on_from_what_was_saved(tmp_path):
+    run(tmp_path, stop="budget")
+    longer = run(tmp_path, stop="budget", steps=150)
+    assert longer == run(tmp_path, name="whole", stop="budget", steps=150)
+
+
+@pytest.mark.parametrize("stop", ["race", "goal", "budget"])
+def test_a_script_that_only_prints_is_measured_by_a_pattern(tmp_path, stop):
+    values = run_printing(tmp_path, stop, 'pattern = "step {step}: {} error={val/error}"')
+    assert {trial["status"] for trial in values.values()} == {"COMPLETE"}
+    if stop == "budget":
+        assert all(trial["steps"] == 100 for trial in values.values())
+    assert scripts_alive(tmp_path) == []
+
+
+def test_a_script_that_writes_a_table_is_measured_by_it(tmp_path):
+    names = 'names = { global_step = "step", eval_error = "val/error" }'
+    values = run_printing(tmp_path, "race", f'csv = "{{folder}}/metrics.csv"\n{names}', "{folder}/metrics.csv")
+    assert values == run_printing(tmp_path, "race", 'pattern = "step {step}: {} error={val/error}"', name="printed")
+
+
+def run_printing(tmp_path, stop, reports, *table, name="records"):
+    words = [sys.executable, PRINTING, "{learning_rate}", "{batch_size}", "{max_steps}", *table]
+    text = (
+        experiment_text(stop=stop).partition("command = ")[0] + f"command = {words!r}\n[trainer.reports]\n{reports}\n"
+    )
+    (tmp_path / "experiment.toml").write_text(text)
+    answer = batchscale(tmp_path, "run", "experiment.toml", "--out", name, "--workers", "2", "--quiet")
+    assert answer.returncode == 0, answer.stderr
+    return read_values(tmp_path / name)
+
+
+def batchscale(folder, *words):
+    command = [sys.executable, "-m", "batchscale", *words]
+    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=100)
+
+
+# --- kills --------------------------------------------------------------------------------------------------------
+
+
+def torture(tmp_path, kills: list[str], more: str) -> None:
+    """Kill driver, workers and scripts at random moments, then compare with an uninterrupted run."""
+    text = experiment_text("sleep_s=0.003", more=more, steps=200)
+    (tmp_path / "experiment.toml").write_text(text)
+    chance = random.Random(1)
+    chance.shuffle(kills)
+    words = ["run", "experiment.toml", "--workers", "2", "--retries", "1000", "--quiet", "--out"]
+
+    def start(name: str) -> subprocess.Popen:
+        command = [sys.executable, "-m", "batchscale", *words, name]
+        return subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL)
+
+    driver, rounds = start("parts"), 0
+    while kills:
+        time.sleep(chance.uniform(0.2, 2.5))
+        if driver.poll() is not None:
+            assert driver.returncode == 0
+            rounds += 1
+            (tmp_path / "parts").rename(tmp_path / f"finished-{rounds}")
+            driver = start("parts")
+            continue
+        victims = {"driver": [driver.pid], "script": scripts_alive(tmp_path / "parts")}
+        victims["worker"] = [child.pid for child in psutil.Process(driver.pid).children()]
+        if victims[kills[-1]]:
+            try:
+                psutil.Process(chance.choice(victims[kills[-1]])).kill()
+            except psutil.NoSuchProcess:
+                continue
+            if kills.pop() == "driver":
+                driver.wait()
+                driver = start("parts")
+    assert driver.wait(timeout=600) == 0
+    assert start("whole").wait(timeout=600) == 0
+    expected = read_values(tmp_path / "whole")
+    assert len(expected) >= 12
+    for name in ["parts", *(f"finished-{number}" for number in range(1, rounds + 1))]:
+        assert read_values(tmp_path / name) == expected
+    deadline = time.monotonic() + 10
+    while scripts_alive(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert scripts_alive(tmp_path) == []
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("more", ["resume = true\nmax_paused = 2\n", "max_paused = 2\n"], ids=["resumes", "cannot"])
+def test_a_few_kills_leave_the_records_of_an_uninterrupted_run(tmp_path, more):
+    torture(tmp_path, ["driver", "worker", "script", "script"], more)
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("more", ["resume = true\nmax_paused = 2\n", "max_paused = 2\n"], ids=["resumes", "cannot"])
+def test_fifty_kills_of_the_driver_and_fifty_of_others_leave_the_same_records(tmp_path, more):
+    torture(tmp_path, ["driver"] * 50 + ["worker"] * 25 + ["script"] * 25, more)
+
+
+def test_no_script_survives_its_driver(tmp_path):
+    (tmp_path / "experiment.toml").write_text(experiment_text("sleep_s=0.05", more="resume = true\n"))
+    command = [sys.executable, "-m", "batchscale", "run", "experiment.toml", "--out", "records", "-q"]
+    driver = subprocess.Popen(command, cwd=tmp_path, env=environment())
+    deadline = time.monotonic() + 60
+    while not scripts_alive(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert scripts_alive(tmp_path)
+    os.kill(driver.pid, 9)
+    driver.wait()
+    deadline = time.monotonic() + 10
+    while scripts_alive(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert scripts_alive(tmp_path) == []
+
+
+# --- commands ------------------------------------------------------------------------------------------------------
+
+
+def test_validate_shows_a_command_and_check_says_what_the_trainer_can_do(tmp_path):
+    (tmp_path / "experiment.toml").write_text(experiment_text("x={learning_rate}", more="resume = true\n"))
+    shown = batchscale(tmp_path, "validate", "experiment.toml").stdout
+    assert f"command   {sys.executable}" in shown and "x=0.0223" in shown
+    found = json.loads(batchscale(tmp_path, "trainer", "check", "experiment.toml", "--json").stdout)
+    assert found["steps"] == [10, 20, 30] and found["metrics"] == ["val/error", "train/error"]
+    assert (found["pauses"], found["resumed_from"], found["largest_difference"]) == ("waits", 20, 0.0)
+
+
+def test_check_fails_with_the_scripts_own_words(tmp_path):
+    (tmp_path / "experiment.toml").write_text(experiment_text("mischief=raise", "at=5"))
+    answer = batchscale(tmp_path, "trainer", "check", "experiment.toml")
+    assert answer.returncode == 2 and "this trial cannot be trained" in answer.stderr
+    assert "batchscale/trainers" not in answer.stderr
