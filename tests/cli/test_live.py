@@ -6,7 +6,7 @@ import io
 from rich.console import Console
 
 from batchscale.cli.live import LiveDisplay, PlainDisplay, draw_snapshot
-from batchscale.driver.snapshot import Snapshot, StudySnapshot
+from batchscale.driver.snapshot import NewSearch, RangeChange, Snapshot, StudySnapshot, WorkerSnapshot
 
 DONE = StudySnapshot(
     batch_size=8, search=2, done=True, wanted=10, complete=20, infeasible=3, incomplete=0, running=0, reached=5,
@@ -28,6 +28,7 @@ GOING = dataclasses.replace(
 RUN = Snapshot(
     workload="digits/fc_64/sgd", goal="val/classification_error < 0.1", source="e.toml", written_at=0.0, elapsed_s=75.0,
     workers=2, steps_per_s=1500.0, time_left_s=3700.0, finished=False, failures={"killed": 2}, studies=(DONE, GOING),
+    time_left_assumes=("no study is searched again",),
 )  # fmt: skip
 
 
@@ -43,11 +44,11 @@ def test_the_table_has_a_headline_and_a_row_for_each_study():
         "1 min 15 s",
         "1 of 2 studies",
         "24 complete, 3 infeasible, 2 in training",
-        "1,500 steps/s",
+        "steps 1,500/s",
         "2 killed",
     ):
         assert part in headline
-    assert "at most 1 h 01 min left" in headline
+    assert "about 1 h 01 min left if no study is searched again" in headline
     assert first.split()[:7] == ["8", "2", "20/20", "3", "5", "1,234", "done;"]
     assert first.rstrip().endswith("done; at edge: learning_rate high; 2 searches")
     assert second.split()[:5] == ["4,096", "1", "4/10", "+2", "0"]
@@ -87,3 +88,57 @@ def test_a_quiet_display_tells_what_needs_attention_only():
     display.show(RUN)
     display.show(dataclasses.replace(RUN, paused="The disk is full."))
     assert stream.getvalue() == "The disk is full.\n"
+
+
+def lines_of(*snapshots: Snapshot, every_s: float = 3600) -> list[str]:
+    stream = io.StringIO()
+    display = PlainDisplay(stream, every_s)
+    for snapshot in snapshots:
+        display.show(snapshot)
+    return stream.getvalue().splitlines()
+
+
+def test_a_log_and_a_terminal_announce_a_new_search_once_with_its_reason_and_ranges():
+    change = RangeChange("learning_rate", (0.001, 0.1), (0.01, 1.0))
+    new = NewSearch(2, "the best trial lies at the edge of learning_rate (high)", (change,))
+    run = dataclasses.replace(RUN, studies=(dataclasses.replace(GOING, search=2, new_searches=(new,)),))
+    said = (
+        "batch size 4096: search 2 begins, because the best trial lies at the edge of learning_rate (high): "
+        "learning_rate 0.001 to 0.1 → 0.01 to 1"
+    )
+    assert lines_of(run, run).count(said) == 1
+    console = Console(file=io.StringIO(), force_terminal=True, width=200)
+    display = LiveDisplay(console)
+    display.show(run)
+    display.show(run)
+    display.close()
+    assert console.file.getvalue().count("search 2 begins") == 1
+
+
+def test_infeasible_trials_are_told_as_they_happen_but_not_each_second():
+    def run(diverged: int) -> Snapshot:
+        return dataclasses.replace(RUN, studies=(dataclasses.replace(GOING, diverged=diverged),))
+
+    told = [line for line in lines_of(run(0), run(1), run(2)) if "so far" in line]
+    assert told == ["batch size 4096: 1 infeasible so far (training diverged)"]
+    told = [line for line in lines_of(run(0), run(1), run(2), run(2), every_s=0) if "so far" in line]
+    assert told == [f"batch size 4096: {n} infeasible so far (training diverged)" for n in (1, 2)]
+    assert "24 complete, 5 infeasible" in rendered(dataclasses.replace(run(2), studies=(DONE, *run(2).studies)))[0]
+
+
+def test_it_is_said_what_each_worker_does_and_a_slow_model_has_a_rate():
+    doing = (
+        WorkerSnapshot("0", "training", 8, (3,), 12, 400, 5.0),
+        WorkerSnapshot("1", "compiling", 64, (1, 2, 3), 0, 400, 75.0),
+        WorkerSnapshot("2", "loading", 64, (4,), 0, 400, 2.0),
+        WorkerSnapshot("3", "starting"),
+    )
+    slow = dataclasses.replace(RUN, doing=doing, steps_per_s=0.2)
+    for text in (" ".join(lines_of(slow)), " ".join(" ".join(rendered(slow)).split())):
+        assert "steps one in 5 s" in text
+        assert "worker 0: training trial 3 of batch size 8, step 12 of 400" in text
+        assert "worker 1: compiling for batch size 64, for 1 min 15 s" in text
+        assert "worker 2: loading data for batch size 64" in text
+        assert "worker 3: starting" in text
+    many = dataclasses.replace(RUN, doing=doing * 2)
+    assert "workers: 2 training, 2 compiling, 2 loading, 2 starting" in " ".join(lines_of(many))

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from batchscale.analysis import analyze, answer_sentences
+from batchscale.analysis.curve_file import read_curve
 from batchscale.cli.app import make_app
 from batchscale.cli.closing import describe_regimes
 from batchscale.driver.signals import REQUEUE
@@ -157,3 +158,42 @@ def test_a_run_of_points_to_be_trusted_less_says_so_first(tmp_path):
     root = write_tree(tmp_path, curve_studies({1: 60, 4: 20, 16: 20}, factors=(1.0,)))
     said = describe_regimes(root, WorkloadName("toy", "net", "sgd"), Goal("val/error", 0.1))
     assert said.startswith("Read this with care: more trials would likely still move batch size 1, 4 and 16")
+
+
+QUADRATIC = """
+goal = "val/loss < 0.5"
+batch_sizes = [4, 16]
+trials = 2
+search = { repeats = 1 }
+budget = { steps = 40 }
+evaluation = { count = 4 }
+[workload]
+dataset = "noisy_quadratic"
+model = "quadratic"
+optimizer = "sgd"
+"""
+
+
+def test_a_quiet_run_prints_a_curve_that_fit_reads_and_json_is_one_object(tmp_path):
+    file, out = tmp_path / "experiment.toml", tmp_path / "out"
+    file.write_text(QUADRATIC)
+    quiet = CliRunner().invoke(make_app(), ["run", str(file), "--out", str(out), "--runner", "inline", "-q"])
+    assert quiet.exit_code == 0
+    assert quiet.stderr == ""
+    curve = tmp_path / "curve.csv"
+    curve.write_text(quiet.stdout)
+    told = json.loads(invoke("run", file, "--out", out, "--json").stdout)
+    measured = {row["batch_size"]: row["steps"] for row in told["curve"]}
+    assert [(row["batch_size"], row["steps"]) for row in read_curve(curve).to_dicts()] == list(measured.items())
+    assert (told["version"], told["records"], told["given_up"]) == (1, str(out), 0)
+    assert (
+        told["sentences"]
+        == describe_regimes(out, WorkloadName.parse(told["workload"]), Goal.parse(told["goal"])).splitlines()
+    )
+    lines = invoke("status", out, "--watch").stdout.splitlines()
+    assert lines[0].startswith("finished: noisy_quadratic/quadratic/sgd, goal val/loss < 0.5")
+    assert (
+        sum(line.startswith("batch size 4: goal") or line.startswith("batch size 4: the goal") for line in lines) == 1
+    )
+    watched = [json.loads(line) for line in invoke("status", out, "--watch", "--json").stdout.splitlines()]
+    assert [found["state"] for found in watched] == ["finished"]

@@ -1,7 +1,7 @@
 """The closing words of a run: the curve as a table and a drawing, and what ``analyze`` says about it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,10 @@ from batchscale.cli.curve_drawing import draw_curve
 from batchscale.cli.output import print_table
 
 if TYPE_CHECKING:
+    from batchscale.driver.snapshot import Snapshot
     from batchscale.spec import Goal, Plan, WorkloadName
+
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,29 @@ def print_closing(root: Path, plan: "Plan", expected: Mapping[int, int] | None =
         typer.echo(f"       steps to result against batch size, both logarithmic: {legend}\n")
     typer.echo(describe_regimes(root, plan.experiment.workload.name, plan.experiment.goal))
     return rows
+
+
+def print_curve(root: Path, plan: "Plan") -> None:
+    """Print the curve as CSV, as ``batchscale fit`` reads it; a goal that was not reached leaves a cell empty."""
+    typer.echo("batch_size,steps")
+    for row in read_curve(root, plan):
+        typer.echo(f"{row.batch_size},{'' if row.steps is None else row.steps}")
+
+
+def closing_json(root: Path, plan: "Plan", snapshot: "Snapshot") -> dict[str, Any]:
+    """The object that ``batchscale run --json`` prints: the curve, the sentences, and what the run took."""
+    name, goal = plan.experiment.workload.name, plan.experiment.goal
+    return {
+        "version": VERSION,
+        "workload": str(name),
+        "goal": str(goal),
+        "records": str(root),
+        "elapsed_s": snapshot.elapsed_s,
+        "trial_steps": sum(study.trial_steps for study in snapshot.studies),
+        "given_up": snapshot.given_up,
+        "curve": [asdict(row) for row in read_curve(root, plan)],
+        "sentences": describe_regimes(root, name, goal).splitlines(),
+    }
 
 
 def describe_regimes(root: Path, workload: "WorkloadName", goal: "Goal") -> str:

@@ -4,13 +4,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from batchscale.words import duration
+from batchscale.cli.run_words import announcements, describe_diverged, describe_run, describe_workers
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from batchscale.driver.snapshot import Snapshot, StudySnapshot
+    from batchscale.driver.snapshot import Snapshot
 
 PLAIN_EVERY_S = 10.0
 
@@ -33,9 +33,10 @@ def make_display(quiet: bool = False) -> Display:
 
 
 class PlainDisplay:
-    """A line when something happened: a study is done, a pause, a notice; otherwise now and then.
+    """A line when something happened: a new search, a study that is done, a pause, a notice; otherwise now and then.
 
-    A quiet one tells pauses and notices only.
+    Infeasible trials are told as they happen, of each study at most once in ``every_s``. A quiet display tells pauses
+    and notices only.
     """
 
     def __init__(self, stream: TextIO, every_s: float = PLAIN_EVERY_S, *, quiet: bool = False) -> None:
@@ -44,6 +45,7 @@ class PlainDisplay:
         self._quiet = quiet
         self._told: set[str] = set()
         self._last = -float("inf")
+        self._diverged: dict[int, tuple[int, float]] = {}  # by batch size: how many were told, and when
 
     def show(self, snapshot: "Snapshot") -> None:
         """Print what is new."""
@@ -52,16 +54,23 @@ class PlainDisplay:
                 self._once(text)
         if self._quiet:
             return
-        for study in snapshot.studies:
-            if study.done:
-                self._once(f"batch size {study.batch_size}: {describe_study(study)}")
+        for line in announcements(snapshot):
+            self._once(line)
         now = time.monotonic()
+        self._show_diverged(snapshot, now)
         if now - self._last >= self._every_s and not snapshot.finished:
             self._last = now
-            self._print(describe_run(snapshot))
+            self._print("  ".join([describe_run(snapshot), *describe_workers(snapshot)]))
 
     def close(self) -> None:
         """Nothing to do."""
+
+    def _show_diverged(self, snapshot: "Snapshot", now: float) -> None:
+        for study in snapshot.studies:
+            told, at = self._diverged.get(study.batch_size, (0, -float("inf")))
+            if study.diverged > told and not study.done and now - at >= self._every_s:
+                self._diverged[study.batch_size] = (study.diverged, now)
+                self._print(describe_diverged(study))
 
     def _once(self, line: str) -> None:
         if line not in self._told:
@@ -74,17 +83,22 @@ class PlainDisplay:
 
 
 class LiveDisplay:
-    """A table that is drawn over and over in a terminal."""
+    """A table that is drawn over and over in a terminal; announcements stay above it."""
 
     def __init__(self, console: "Console | None" = None) -> None:
         from rich.console import Console
         from rich.live import Live
 
         self._live = Live(console=console or Console(stderr=True), auto_refresh=False, transient=True)
+        self._told: set[str] = set()
         self._live.start()
 
     def show(self, snapshot: "Snapshot") -> None:
         """Draw the table."""
+        for line in announcements(snapshot):
+            if line not in self._told:
+                self._told.add(line)
+                self._live.console.print(line, markup=False, highlight=False)
         self._live.update(draw_snapshot(snapshot), refresh=True)
 
     def close(self) -> None:
@@ -93,13 +107,14 @@ class LiveDisplay:
 
 
 def draw_snapshot(snapshot: "Snapshot", headline: str | None = None) -> "RenderableType":
-    """The run as a headline and a table with a row per study."""
+    """The run as a headline, a table with a row per study, and what the workers do."""
     from rich.console import Group
     from rich.text import Text
 
     lines: list[RenderableType] = [Text(headline or describe_run(snapshot))]
     lines.extend(Text(text, style="yellow") for text in (snapshot.paused, snapshot.notice) if text)
-    return Group(*lines, _draw_studies(snapshot))
+    workers = [Text(line, style="dim") for line in describe_workers(snapshot)]
+    return Group(*lines, _draw_studies(snapshot), *workers)
 
 
 def _draw_studies(snapshot: "Snapshot") -> "Table":
@@ -114,35 +129,7 @@ def _draw_studies(snapshot: "Snapshot") -> "Table":
         bar = ProgressBar(total=1.0, completed=study.share, width=24)
         trials = f"{study.complete}/{study.wanted * study.search}" + (f" +{study.running}" if study.running else "")
         best = "-" if study.best_steps is None else f"{study.best_steps:,}"
-        row = (f"{study.batch_size:,}", str(study.search), trials, str(study.infeasible), str(study.reached), best)
+        infeasible = max(study.infeasible, study.diverged)
+        row = (f"{study.batch_size:,}", str(study.search), trials, str(infeasible), str(study.reached), best)
         table.add_row(*row, f"done{f'; {study.note}' if study.note else ''}" if study.done else bar)
     return table
-
-
-def describe_run(snapshot: "Snapshot") -> str:
-    """One line: what is done, how fast, how long it may still take, and what went wrong."""
-    done = sum(study.done for study in snapshot.studies)
-    complete = sum(study.complete for study in snapshot.studies)
-    infeasible = sum(study.infeasible for study in snapshot.studies)
-    incomplete = sum(study.incomplete for study in snapshot.studies)
-    running = sum(study.running for study in snapshot.studies)
-    failed = f" {incomplete} incomplete," if incomplete else ""
-    parts = [
-        f"{duration(snapshot.elapsed_s)}",
-        f"{done} of {len(snapshot.studies)} studies done",
-        f"trials {complete} complete, {infeasible} infeasible,{failed} {running} in training",
-        f"{snapshot.steps_per_s:,.0f} steps/s",
-    ]
-    if snapshot.time_left_s is not None and not snapshot.finished:
-        parts.append(f"at most {duration(snapshot.time_left_s)} left")
-    if snapshot.failures:
-        parts.append("failures of workers: " + ", ".join(f"{n} {kind}" for kind, n in snapshot.failures.items()))
-    return "  ".join(parts)
-
-
-def describe_study(study: "StudySnapshot") -> str:
-    """A finished study in a few words."""
-    best = "the goal was not reached" if study.best_steps is None else f"goal reached after {study.best_steps:,} steps"
-    counts = f"{study.complete} complete, {study.infeasible} infeasible"
-    counts += f", {study.incomplete} incomplete" if study.incomplete else ""
-    return f"{best} ({counts}{f'; {study.note}' if study.note else ''})"

@@ -1,12 +1,16 @@
-"""What commands print: tables that line up in a terminal and in a pipe, and JSON."""
+"""What commands print: tables that fit the terminal, and JSON. How wide tables are laid out is in ``table_layout``."""
 
 import json
 import math
+import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
+
+from batchscale.cli.table_layout import lay_out
 
 
 def print_json(value: Any) -> None:
@@ -15,25 +19,25 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[int] = ()) -> None:
-    """A table with one header line; columns in ``right`` (by position) are aligned to the right.
+    """A table with a header; columns in ``right`` (by position) are aligned to the right.
 
-    In a terminal the header is bold. Everywhere else it is plain text, as wide as it needs to be.
+    In a terminal the header is bold and the table as wide as the terminal at most. In a pipe it is plain text, as wide
+    as it needs to be unless the environment says ``COLUMNS``.
     """
     cells = [[_text(cell) for cell in row] for row in rows]
-    widths = [max(len(name), *(len(row[i]) for row in cells)) if cells else len(name) for i, name in enumerate(columns)]
-    to_right = set(right)
+    header, lines = lay_out(columns, cells, frozenset(right), available_width())
+    for line in header:
+        typer.echo(typer.style(line, bold=True) if sys.stdout.isatty() else line)
+    for line in lines:
+        typer.echo(line)
 
-    def line(row: Sequence[str]) -> str:
-        padded = (
-            text.rjust(w) if i in to_right else text.ljust(w)
-            for i, (text, w) in enumerate(zip(row, widths, strict=True))
-        )
-        return "  ".join(padded).rstrip()
 
-    header = line(columns)
-    typer.echo(typer.style(header, bold=True) if sys.stdout.isatty() else header)
-    for row in cells:
-        typer.echo(line(row))
+def available_width() -> int | None:
+    """The characters of a line on standard output: those of the terminal, or ``COLUMNS``; None without a bound."""
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdecimal() and int(stated) > 0:
+        return int(stated)
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _text(cell: object) -> str:

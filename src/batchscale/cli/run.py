@@ -47,7 +47,13 @@ def run(
             min=0, metavar="GB", help="Disk space for trials' last states: a larger step budget goes on from them."
         ),
     ] = 4.0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only what needs attention.")] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet", "-q", help="No progress; the curve as CSV, as 'fit' reads it, and what needs attention."
+        ),
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object when the run is finished.")] = False,
 ) -> None:
     """Run an experiment, or continue it: the same command after any stop goes on where it was."""
     from batchscale.driver.signals import StopFlag
@@ -60,11 +66,17 @@ def run(
         plan = make_checked_plan(read_experiment(file), data_dir)
         settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states)
         outcome = run_shown(plan, out, settings, quiet, stop)
-    again = f"batchscale run {file} --out {out}"
-    if not report_outcome(outcome, out, again):
-        return
-    from batchscale.cli.closing import print_closing
+    report_outcome(outcome, out, f"batchscale run {file} --out {out}", quiet=quiet or json_)
+    from batchscale.cli.closing import closing_json, print_closing, print_curve
 
+    if json_:
+        from batchscale.cli.output import print_json
+
+        print_json(closing_json(out, plan, outcome.snapshot))
+        return
+    if quiet:
+        print_curve(out, plan)
+        return
     print_closing(out, plan)
     typer.echo(f"\nRecords: {out}{_note_states(out)}\nNext:    batchscale analyze {out}")
 
@@ -93,8 +105,11 @@ def run_shown(
         display.close()
 
 
-def report_outcome(outcome: "RunOutcome", out: Path, again: str) -> bool:
-    """Say how the run ended; True if it is finished. A stopped run exits with the code for "requeue me"."""
+def report_outcome(outcome: "RunOutcome", out: Path, again: str, *, quiet: bool = False) -> None:
+    """Say how the run ended, a quiet one only where that needs attention.
+
+    A stopped run exits with the code for "requeue me".
+    """
     from batchscale.driver.driver import Result
     from batchscale.driver.signals import REQUEUE
 
@@ -113,6 +128,7 @@ def report_outcome(outcome: "RunOutcome", out: Path, again: str) -> bool:
             f"metadata.json. To try them again: {again} --retry-incomplete",
             err=True,
         )
+    if quiet:
+        return
     steps = sum(study.trial_steps for study in snapshot.studies)
     typer.echo(f"Finished in {duration(snapshot.elapsed_s)}: {steps:,} trial-steps, records in {out}", err=True)
-    return True

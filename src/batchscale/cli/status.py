@@ -5,37 +5,42 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from batchscale.cli.live import describe_run, draw_snapshot
-from batchscale.cli.output import print_json, print_table
+from batchscale.cli.live import PlainDisplay, draw_snapshot
+from batchscale.cli.output import print_json, print_json_line, print_table
+from batchscale.cli.run_words import describe_run, describe_workers
 
 if TYPE_CHECKING:
     from batchscale.driver.snapshot import Snapshot
 
 WATCH_EVERY_S = 1.0
+VERSION = 1
+ENDED = ("finished", "stopped")
 
 
 def status(
     folder: Annotated[Path, typer.Argument(help="The folder of the records.")],
     watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until the run ends.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object; with --watch one on a line each second.")
+    ] = False,
 ) -> None:
-    """Show how a run stands: running, silent, stopped or finished; trials, best steps, time left."""
-    if watch and sys.stdout.isatty() and not as_json:
-        _watch(folder)
+    """Show how a run stands: running, silent, stopped or finished; trials, best steps, workers, time left."""
+    if watch:
+        _watch(folder, as_json=as_json)
         return
-    while True:
-        snapshot, state = _look(folder)
-        if as_json:
-            print_json({"state": state, "heard_at": _utc(snapshot.written_at), **snapshot.to_json()})
-        else:
-            _print(snapshot, state)
-        if not watch or state in ("finished", "stopped"):
-            return
-        time.sleep(WATCH_EVERY_S)
+    snapshot, state = _look(folder)
+    if as_json:
+        print_json(_to_json(snapshot, state))
+    else:
+        _print(snapshot, state)
+
+
+def _to_json(snapshot: "Snapshot", state: str) -> dict[str, Any]:
+    return {"version": VERSION, "state": state, "heard_at": _utc(snapshot.written_at), **snapshot.to_json()}
 
 
 def _look(folder: Path) -> "tuple[Snapshot, str]":
@@ -56,7 +61,7 @@ def _look(folder: Path) -> "tuple[Snapshot, str]":
         return snapshot, "finished"
     if not running:  # then nothing is in training, whatever was the last that was heard
         studies = tuple(replace(study, running=0) for study in snapshot.studies)
-        return replace(snapshot, studies=studies, time_left_s=None), "stopped"
+        return replace(snapshot, studies=studies, time_left_s=None, doing=()), "stopped"
     # a clock that was set back must not make a silent run look alive for hours: the distance counts, not the sign
     if abs(time.time() - snapshot.written_at) > SILENT_AFTER_S:
         return snapshot, "silent"
@@ -71,11 +76,14 @@ def _utc(seconds: float) -> str | None:
         return None
 
 
-def _headline(snapshot: "Snapshot", state: str) -> str:
-    advice = "; run the same command again to go on" if state == "stopped" else ""
+def _advice(snapshot: "Snapshot", state: str) -> str:
     if state == "silent":
-        advice = f"; not heard from since {time.strftime('%H:%M', time.localtime(snapshot.written_at))}"
-    return f"{state}{advice}\n{snapshot.workload}, goal {snapshot.goal}\n{describe_run(snapshot)}"
+        return f"; not heard from since {time.strftime('%H:%M', time.localtime(snapshot.written_at))}"
+    return "; run the same command again to go on" if state == "stopped" else ""
+
+
+def _headline(snapshot: "Snapshot", state: str) -> str:
+    return f"{state}{_advice(snapshot, state)}\n{snapshot.workload}, goal {snapshot.goal}\n{describe_run(snapshot)}"
 
 
 def _print(snapshot: "Snapshot", state: str) -> None:
@@ -83,6 +91,8 @@ def _print(snapshot: "Snapshot", state: str) -> None:
     for text in (snapshot.paused, snapshot.notice):
         if text:
             typer.echo(text)
+    for line in describe_workers(snapshot):
+        typer.echo(line)
     columns = (
         "batch size",
         "search",
@@ -102,7 +112,7 @@ def _print(snapshot: "Snapshot", state: str) -> None:
             s.search,
             s.complete,
             s.wanted * s.search,
-            s.infeasible,
+            max(s.infeasible, s.diverged),
             s.incomplete,
             s.running,
             s.reached,
@@ -115,13 +125,34 @@ def _print(snapshot: "Snapshot", state: str) -> None:
     print_table(columns, rows, right=range(10))
 
 
-def _watch(folder: Path) -> None:
+def _watch(folder: Path, *, as_json: bool) -> None:
+    """A live table in a terminal, a line when something happened elsewhere, or JSON; until the run ends."""
+    if sys.stdout.isatty() and not as_json:
+        _watch_live(folder)
+        return
+    lines = PlainDisplay(sys.stdout)
+    before = None
+    while True:
+        snapshot, state = _look(folder)
+        if as_json:
+            print_json_line(_to_json(snapshot, state))
+        else:
+            if state != before:
+                typer.echo(f"{state}{_advice(snapshot, state)}: {snapshot.workload}, goal {snapshot.goal}")
+            lines.show(snapshot)
+        if state in ENDED:
+            return
+        before = state
+        time.sleep(WATCH_EVERY_S)
+
+
+def _watch_live(folder: Path) -> None:
     from rich.live import Live
 
     with Live(auto_refresh=False) as live:
         while True:
             snapshot, state = _look(folder)
             live.update(draw_snapshot(snapshot, _headline(snapshot, state)), refresh=True)
-            if state in ("finished", "stopped"):
+            if state in ENDED:
                 return
             time.sleep(WATCH_EVERY_S)

@@ -14,6 +14,7 @@ from enum import StrEnum
 from batchscale.driver.disk import DiskGuard
 from batchscale.driver.dispatch import STRETCH_S, Assignment, Dispatch
 from batchscale.driver.signals import StopFlag
+from batchscale.driver.watch import Watch
 from batchscale.errors import RunError, StorageError
 from batchscale.machine import DISK_FULL
 from batchscale.protocol.study_facts import DamagedStudyError
@@ -85,7 +86,7 @@ class Driver:
         self.failures = Failures()
         self.paused: str | None = None
         self.busy_s = 0.0
-        self.doing: dict[str, Doing] = {}
+        self.watch = Watch()
         self._by_batch_size = {run.batch_size: run for run in runs}
         self._stop = stop
         self._disk = disk
@@ -123,7 +124,7 @@ class Driver:
     def _feed(self) -> None:
         there = {worker.worker_id for worker in self.runner.workers}
         self.dispatch.keep_workers(there)
-        self.doing = {worker_id: doing for worker_id, doing in self.doing.items() if worker_id in there}
+        self.watch.keep_workers(there)
         if self.paused is not None:
             return
         fed = True
@@ -164,10 +165,12 @@ class Driver:
     def _hear(self, event: Event) -> None:
         started = time.monotonic()
         if isinstance(event, Doing):
-            self.doing[event.worker_id] = event
+            self.watch.hear(event, started)
         elif isinstance(event, Done):
+            self.watch.land(event.worker_id)
             self._take_in(*self._jobs.pop(event.job_id), event)
         else:
+            self.watch.land(event.worker_id)
             self._count_loss(*self._jobs.pop(event.job_id), event)
         self.busy_s += time.monotonic() - started
 

@@ -17,11 +17,30 @@ SILENT_AFTER_S = 30.0
 
 
 @dataclass(frozen=True)
+class RangeChange:
+    """The range of a metaparameter in one search, and in the next."""
+
+    parameter: str
+    before: tuple[float, float]
+    after: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class NewSearch:
+    """A search of a study after its first: why it was begun, and which ranges are others than before."""
+
+    search: int
+    reason: str
+    changes: tuple[RangeChange, ...] = ()
+
+
+@dataclass(frozen=True)
 class StudySnapshot:
     """One study.
 
     ``best_steps`` is the fewest steps to the goal so far, ``front`` how far its trials are known, ``note`` what lowers
-    the trust in it once it is done.
+    the trust in it once it is done. ``infeasible`` counts recorded trials, ``diverged`` those too that diverged and
+    wait for the end of their search to be recorded.
     """
 
     batch_size: int
@@ -40,14 +59,33 @@ class StudySnapshot:
     trial_steps: int
     seconds: float
     note: str | None = None
+    diverged: int = 0
+    new_searches: tuple[NewSearch, ...] = ()
+
+
+@dataclass(frozen=True)
+class WorkerSnapshot:
+    """What a worker does: ``activity`` is starting, waiting, loading, compiling, training or evaluating.
+
+    ``step`` is that of the foremost of its trials, ``train_steps`` their step budget, ``seconds`` how long the activity
+    has gone on.
+    """
+
+    worker: str
+    activity: str
+    batch_size: int | None = None
+    trials: tuple[int, ...] = ()
+    step: int = 0
+    train_steps: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """A whole run.
 
-    ``time_left_s`` is an upper estimate for the searches that have begun, None while the cost of a study is unknown: a
-    race usually ends earlier, another search would come on top.
+    ``time_left_s`` is an estimate for the searches that have begun, None while no step was timed; it holds under the
+    conditions ``time_left_assumes``.
     """
 
     workload: str
@@ -64,6 +102,8 @@ class Snapshot:
     given_up: int = 0
     notice: str | None = None
     studies: tuple[StudySnapshot, ...] = ()
+    time_left_assumes: tuple[str, ...] = ()
+    doing: tuple[WorkerSnapshot, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The object stored in the status file."""
@@ -102,9 +142,13 @@ def mark_unfinished(root: Path) -> None:
 def read_snapshot(root: Path) -> Snapshot | None:
     """The latest snapshot of the folder, or None if there is none."""
     try:
-        return Snapshot.from_json(json.loads(RunPaths(root).status.read_bytes()))
+        return Snapshot.from_json(json.loads(RunPaths(root).status.read_bytes(), parse_constant=_refuse))
     except (OSError, ValueError):
         return None
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"A status holds finite numbers. Found {constant}.")
 
 
 def is_running(root: Path) -> bool:

@@ -1,12 +1,15 @@
 """How a driver's run stands at this moment."""
 
 import time
+from itertools import pairwise
 
 from batchscale.driver.driver import Driver
-from batchscale.driver.snapshot import Snapshot, StudySnapshot
+from batchscale.driver.snapshot import NewSearch, RangeChange, Snapshot, StudySnapshot, WorkerSnapshot
+from batchscale.driver.time_left import StudyWork, estimate_time_left
 from batchscale.protocol.study_run import StudyRun
 from batchscale.records.model import Status
 from batchscale.records.notes import study_note
+from batchscale.spec import ParameterType, SearchSpace
 
 
 def take_snapshot(driver: Driver, elapsed_s: float) -> Snapshot:
@@ -14,9 +17,9 @@ def take_snapshot(driver: Driver, elapsed_s: float) -> Snapshot:
     studies = tuple(_study_snapshot(run, driver) for run in driver.runs)
     experiment = driver.runs[0].state.experiment
     workers = max(1, len(driver.runner.workers))
-    left = [_seconds_left(run, driver) for run in driver.runs if not run.done]
-    known = [seconds for seconds in left if seconds is not None]
-    all_known = len(known) == len(left)
+    works = [_work(run, driver) for run in driver.runs if not run.done]
+    may_repeat = any(run.state.search <= experiment.search.repeats for run in driver.runs if not run.done)
+    left = estimate_time_left(works, workers, experiment.stop, may_repeat=may_repeat)
     problems = [run.problem for run in driver.runs if run.problem is not None]
     notices = [*driver.runner.notices, *problems]
     return Snapshot(
@@ -27,13 +30,15 @@ def take_snapshot(driver: Driver, elapsed_s: float) -> Snapshot:
         elapsed_s=elapsed_s,
         workers=workers,
         steps_per_s=sum(s.trial_steps for s in studies) / max(elapsed_s, 1e-9),
-        time_left_s=sum(known) / workers if all_known else None,
+        time_left_s=None if left is None else left.seconds,
         finished=all(run.done and run.problem is None for run in driver.runs),
         paused=driver.paused,
         failures={loss.value: count for loss, count in driver.failures.counts.items()},
         given_up=driver.failures.given_up,
         notice=notices[-1] if notices else None,
         studies=studies,
+        time_left_assumes=() if left is None else left.assumes,
+        doing=() if all(run.done for run in driver.runs) else _workers(driver),
     )
 
 
@@ -43,23 +48,26 @@ def _study_snapshot(run: StudyRun, driver: Driver) -> StudySnapshot:
     points = [point for search in state.searches for point in search.points]
     reached = [point.reached_at for point in points if point.reached_at is not None]
     known = sum(max(p.step, 0) for p in state.current.points)
+    infeasible = statuses.count(Status.INFEASIBLE)
     return StudySnapshot(
         batch_size=run.batch_size,
         search=state.search,
         done=run.done and run.problem is None,
         wanted=state.study.trials,
         complete=statuses.count(Status.COMPLETE),
-        infeasible=statuses.count(Status.INFEASIBLE),
+        infeasible=infeasible,
         incomplete=statuses.count(Status.INCOMPLETE),
         running=state.num_busy,
         reached=len(reached),
         best_steps=min(reached, default=None),
         front=max((p.step for p in points), default=0),
         train_steps=state.study.train_steps,
-        share=1.0 if run.done else known / max(1, known + _steps_left(run)),
-        trial_steps=pace.trial_steps,
+        share=1.0 if run.done else known / max(1, known + sum(_steps_left(run))),
+        trial_steps=pace.trial_steps + driver.watch.steps(run.batch_size),
         seconds=pace.seconds,
         note=_study_note(run) if run.done else None,
+        diverged=infeasible + sum(p.diverged_at is not None and p.recorded is None for p in points),
+        new_searches=_new_searches(run),
     )
 
 
@@ -69,11 +77,56 @@ def _study_note(run: StudyRun) -> str | None:
     return study_note(edges, len(run.state.searches), short=finding is not None and finding.short)
 
 
-def _steps_left(run: StudyRun) -> int:
+def _new_searches(run: StudyRun) -> tuple[NewSearch, ...]:
+    searches = run.state.memory.ledger.searches
+    return tuple(
+        NewSearch(number, search.reason, _changes(before.space, search.space))
+        for number, (before, search) in enumerate(pairwise(searches), 2)
+    )
+
+
+def _changes(before: SearchSpace, after: SearchSpace) -> tuple[RangeChange, ...]:
+    moved = [c for c in after if c.type is not ParameterType.DISCRETE and c != before[c.name]]
+    return tuple(
+        RangeChange(c.name, (before[c.name].min_value, before[c.name].max_value), (c.min_value, c.max_value))
+        for c in moved
+    )
+
+
+def _workers(driver: Driver) -> tuple[WorkerSnapshot, ...]:
+    now = time.monotonic()
+    budgets = {run.batch_size: run.state.study.train_steps for run in driver.runs}
+    found = []
+    for worker in driver.runner.workers:
+        flight = driver.watch.flights.get(worker.worker_id)
+        if flight is None:
+            activity = "starting" if driver.runner.waiting(worker.worker_id) else "waiting"
+            found.append(WorkerSnapshot(worker.worker_id, activity))
+            continue
+        doing = flight.doing
+        found.append(
+            WorkerSnapshot(
+                worker.worker_id,
+                doing.activity.value,
+                doing.batch_size,
+                doing.trial_ids,
+                doing.step,
+                budgets[doing.batch_size],
+                now - flight.since_s,
+            )
+        )
+    return tuple(found)
+
+
+def _steps_left(run: StudyRun) -> list[int]:
     search = run.state.current
-    return sum(need.until - max(search.step_of(need.point), 0) for need in search.needs())
+    return [need.until - max(search.step_of(need.point), 0) for need in search.needs()]
 
 
-def _seconds_left(run: StudyRun, driver: Driver) -> float | None:
+def _work(run: StudyRun, driver: Driver) -> StudyWork:
+    steps = _steps_left(run)
     step_s = driver.dispatch.pace(run.batch_size).step_s
-    return None if step_s is None else step_s * _steps_left(run)
+    if step_s is None:
+        step_s = driver.watch.step_s(run.batch_size)
+    under_way = min(sum(steps), driver.watch.steps(run.batch_size))
+    return StudyWork(run.batch_size, sum(steps) - under_way, max(steps, default=0), step_s)
