@@ -18,8 +18,8 @@ SOURCE = str(Path(batchscale.__file__).parents[1])
 
 EXPERIMENT = """
 goal = "val/error < 0.2"
-batch_sizes = [1, 8]
-trials = 6
+batch_sizes = {sizes}
+trials = {trials}
 stop = "{stop}"
 [workload]
 dataset = "fake"
@@ -47,14 +47,17 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": SOURCE}
 
 
-def experiment_text(*words: str, stop: str = "race", steps: int = 100, more: str = "") -> str:
+def experiment_text(
+    *words: str, stop: str = "race", steps: int = 100, more: str = "", sizes: tuple[int, ...] = (8,), trials: int = 5
+) -> str:
     command = [sys.executable, SCRIPT, *words]
     listed = "[" + ", ".join(f"'{word}'" for word in command) + "]"
-    return EXPERIMENT.format(stop=stop, steps=steps, command=listed) + more
+    values = {"stop": stop, "steps": steps, "command": listed, "sizes": list(sizes), "trials": trials}
+    return EXPERIMENT.format(**values) + more
 
 
-def make_trainer_plan(*words: str, folder: Path, stop: str = "race", steps: int = 100, more: str = ""):
-    experiment = parse_experiment(experiment_text(*words, stop=stop, steps=steps, more=more), folder=folder)
+def make_trainer_plan(*words: str, folder: Path, **options):
+    experiment = parse_experiment(experiment_text(*words, **options), folder=folder)
     return make_plan(experiment, trainer_facts(experiment))
 
 

@@ -106,6 +106,7 @@ class TrainerEngine:
             self._pool.take(trial)
             trial.leave(keep=self._around.trainer.resume)
         self._trials.clear()
+        self._pool.finish(self._around)
 
     # --- one task --------------------------------------------------------------------------------------------
 

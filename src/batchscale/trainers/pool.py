@@ -7,7 +7,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from batchscale.trainers.trial_run import TrialRun
+from batchscale.trainers.trial_run import Surroundings, TrialRun
 
 DEFAULT_MAX_PAUSED = 16
 """Starting a script again costs seconds, waiting costs memory: so many may, if there is room."""
@@ -78,6 +78,13 @@ class Pool:
         for leaving in list(self._leaving):
             if not leaving.trial.running or now > leaving.deadline:
                 self._end(leaving)
+
+    def finish(self, around: Surroundings) -> None:
+        """Wait until those of a study that are on their way out have ended, each within its time."""
+        for leaving in [one for one in self._leaving if one.trial.around is around]:
+            while leaving.trial.running and time.monotonic() < leaving.deadline:
+                time.sleep(0.005)
+            self._end(leaving)
 
     def close(self) -> None:
         """End everything now."""

@@ -44,7 +44,7 @@ class TrialRun:
 
     def __init__(self, around: Surroundings, task: TrialTask) -> None:
         self.trial_id = task.trial_id
-        self._around = around
+        self.around = around
         self._folder = TrialFolder(around.root / str(task.trial_id), identity_of(around, task))
         self._process: ScriptProcess | None = None
         self._reader: Reader | None = None
@@ -115,7 +115,7 @@ class TrialRun:
 
     def times(self) -> dict[str, float]:
         """The times of the newest attempt."""
-        return describe_times(self.heard.stamps, self._marks, self._around.study.batch_size) if self._marks else {}
+        return describe_times(self.heard.stamps, self._marks, self.around.study.batch_size) if self._marks else {}
 
     def memory_bytes(self) -> int:
         """The memory that the script holds."""
@@ -170,7 +170,7 @@ class TrialRun:
         if self.running and (keep or not self._is_deaf):
             self.ask_to_leave(keep)
             assert self._process is not None
-            self._process.wait(self._around.trainer.grace_s)
+            self._process.wait(self.around.trainer.grace_s)
         self.kill()
 
     def kill(self) -> None:
@@ -185,7 +185,7 @@ class TrialRun:
         known.rows, known.columns, known.diverged_at = self.rows, self.columns, self.diverged_at
         known.folded, known.failures = known.attempts, known.failures + 1 if failed else 0
         self._folder.write()
-        self.heard, self._reader, self._marks = Heard(self._around.study.goal), None, []
+        self.heard, self._reader, self._marks = Heard(self.around.study.goal), None, []
         self._process, self.fault = None, None
 
     def remove(self) -> None:
@@ -195,10 +195,10 @@ class TrialRun:
     @property
     def _is_deaf(self) -> bool:
         """Whether the script is one that only prints, and would not notice if it were asked."""
-        return self._around.trainer.reports.source is not Source.PROTOCOL
+        return self.around.trainer.reports.source is not Source.PROTOCOL
 
     def _start(self, task: TrialTask, goal: Goal | None) -> None:
-        around, trainer = self._around, self._around.trainer
+        around, trainer = self.around, self.around.trainer
         if self._reader is not None:
             self.poll()
             self.fold()
@@ -232,15 +232,15 @@ class TrialRun:
 
     def _make_reader(self, files: AttemptFiles, task: TrialTask, anew: bool = False) -> Reader:
         """The reader of an attempt; ``anew`` takes away a table that an earlier attempt left at the same place."""
-        reports = self._around.trainer.reports
+        reports = self.around.trainer.reports
         path = files.printed if reports.source is Source.PATTERN else files.reports
         if reports.source in (Source.CSV, Source.JSON_LINES):
-            document = make_document(self._around.study, task, None, files, device=self._around.device)
+            document = make_document(self.around.study, task, None, files, device=self.around.device)
             text = render(reports.text, fill_values(document, files.document), "trainer.reports")
-            path = self._around.trainer.folder / text
+            path = self.around.trainer.folder / text
             if anew:
                 path.unlink(missing_ok=True)
-        return make_reader(reports, path, self._around.study.goal)
+        return make_reader(reports, path, self.around.study.goal)
 
     def _control(self, until_step: int, stop: bool = False, keep: bool = True, save: int = 0) -> None:
         words = {"until_step": until_step, "stop": stop, "keep": keep, "save": max(save, self._saves_asked)}
