@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def measure(workload, experiment, records, row, clock):
-    """Steps and seconds of the recorded winner trained again, seconds to start and evaluate, steps between evaluations."""
+    """Steps and seconds of the recorded winner trained again, seconds to start and to evaluate, steps between."""
     trials = records.workload(NAME).trials.filter(
         (pl.col("batch_size") == row["batch_size"]) & (pl.col("trial_id") == row["trial_id"])
     )
@@ -86,7 +86,7 @@ def measure(workload, experiment, records, row, clock):
 
 
 def time_besides(workload, trial, clock):
-    """Seconds to start (a run of ten steps that is compiled already) and of one evaluation (nine more in these steps)."""
+    """Seconds to start (ten steps that are compiled already) and of one evaluation (nine more in these steps)."""
     took = {}
     for every in (1, 1, 10):
         plan = EvaluationPlan(every=every, examples=trial.evaluation.examples)
