@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def measure(workload, experiment, records, row, clock):
-    """Steps and seconds of the winner trained again, seconds to start and evaluate, steps between evaluations."""
+    """Steps and seconds of the recorded winner trained again, seconds to start and to evaluate, steps between."""
     trials = records.workload(NAME).trials.filter(
         (pl.col("batch_size") == row["batch_size"]) & (pl.col("trial_id") == row["trial_id"])
     )

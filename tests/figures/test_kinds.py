@@ -14,15 +14,27 @@ from batchscale.figures.theme import LIGHT
 from batchscale.records.frames import Records
 from batchscale.spec import Budget, Goal, Unit, WorkloadName
 
-SHOWN = {"map": "one_minus_momentum", "space": "unit", "best-of-n": "median", "expected-steps": "median"}
+SHOWN = {
+    "map": "one_minus_momentum",
+    "space": "unit",
+    "best-of-n": "median",
+    "expected-steps": "median",
+    "plan": "hours",
+    "step-time": "step_time_s",
+}
+STEP_TIMES = "device,hosts,devices_per_host,batch_size,step_time_s\nD,1,1,16,0.01\nD,1,1,64,0.02\n"
+MACHINES = '[[machine]]\nname = "m"\ndevice = "D"\ndevices_per_host = 1\nprice_per_host_hour = 1.0\nunit = "USD"\n'
 
 
 @pytest.mark.parametrize("name", kind_names())
-def test_a_specification_is_valid_and_every_panel_has_points(name, curve_records):
+def test_a_specification_is_valid_and_every_panel_has_points(name, curve_records, tmp_path):
     few = curve_records.filter(batch_size=[16, 64])
     budgets = (Budget(2000, Unit.STEPS), Budget(4000, Unit.STEPS)) if name == "budget" else ()
+    machines, step_times = tmp_path / "machines.toml", tmp_path / "steps.csv"
+    machines.write_text(MACHINES)
+    step_times.write_text(STEP_TIMES)
     kind = find_kind(name)
-    frame = kind.data(FigureRequest(few, (GOAL,), budgets=budgets))
+    frame = kind.data(FigureRequest(few, (GOAL,), budgets=budgets, machines=machines, step_times=(step_times,)))
     points = frame.group_by("panel").agg(pl.col(SHOWN.get(name, "value")).is_not_null().sum().alias("points"))
     assert points["points"].min() >= 2, points
     spec = kind.plot(frame, LIGHT).to_dict()  # Altair checks the specification against the schema of Vega-Lite

@@ -1,0 +1,40 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from batchscale.cli.app import make_app
+from batchscale.errors import BatchscaleError, RunError, SpecError
+from batchscale.planning import read_step_times
+
+QUICK = ["--repetitions", "3", "--seconds", "0.02"]
+
+
+def run(*arguments):
+    result = CliRunner().invoke(make_app(), ["calibrate", *(str(argument) for argument in arguments)])
+    if isinstance(result.exception, BatchscaleError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_step_times_are_printed_and_added_to_the_file(tmp_path):
+    out = tmp_path / "steps.csv"
+    target = "noisy_quadratic/quadratic/sgd"
+    rows = json.loads(run(target, "--batch-sizes", "4,64", "--out", out, "--json", *QUICK))
+    run(target, "--batch-sizes", "16", "--out", out, *QUICK)
+    times = read_step_times(out)
+    assert [one.batch_size for one in times] == [4, 64, 16]
+    assert times[0].step_time_s == pytest.approx(rows[0]["step_time_s"])
+    assert all(one.workload == target and one.low <= one.step_time_s <= one.high for one in times)
+
+
+def test_more_devices_than_a_trial_trains_on_are_refused(tmp_path):
+    with pytest.raises(RunError, match="trains a trial on one device"):
+        run("noisy_quadratic/quadratic/sgd", "--batch-sizes", "4", "--devices", 2, "--out", tmp_path / "s.csv")
+    assert not (tmp_path / "s.csv").exists()
+
+
+def test_batch_sizes_must_come_from_somewhere(tmp_path):
+    with pytest.raises(SpecError, match="needs --batch-sizes"):
+        run("noisy_quadratic/quadratic/sgd", "--out", tmp_path / "s.csv")
