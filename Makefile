@@ -9,10 +9,10 @@ PYTEST := $(BIN)/python -m pytest
 ONE_THREAD := PJRT_NPROC=1 OMP_NUM_THREADS=1
 IN_TWO := -n 2 --dist worksteal
 TWO_PROCESSES := $(ONE_THREAD) $(PYTEST) $(IN_TWO)
-DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers"
+DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-browser test-slow test-instruction-sets test-slurm test-parsers torture pages docs bench quickstart reproduce clean
+.PHONY: help install check test test-browser test-slow test-torch test-instruction-sets test-slurm test-parsers torture pages docs bench quickstart reproduce clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,10 +34,20 @@ test: $(STAMP) ## the default tests, about seven minutes on two cores
 	$(TWO_PROCESSES) $(DEFAULT_TESTS)
 
 test-slow: $(STAMP) ## the long tests as well
-	$(TWO_PROCESSES) -m "not torture and not browser and not slurm and not parsers"
+	$(TWO_PROCESSES) -m "not torture and not browser and not slurm and not parsers and not torch"
 
 test-instruction-sets: $(STAMP) ## the default tests once for every set of vector instructions that this machine has
 	$(ONE_THREAD) $(BIN)/python tests/instruction_sets.py $(IN_TWO) $(DEFAULT_TESTS)
+
+# The libraries of users' scripts are as large as they are: they have a place of their own.
+TRAINERS := build/trainers
+$(TRAINERS)/.installed: examples/requirements.txt
+	$(PYTHON) -m venv $(TRAINERS)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(TRAINERS)/bin/python -m pip install --quiet -r examples/requirements.txt
+	@touch $@
+
+test-torch: $(STAMP) $(TRAINERS)/.installed ## the examples of trainers: PyTorch, transformers, Lightning, Keras
+	BATCHSCALE_TRAINERS=$(CURDIR)/$(TRAINERS)/bin $(PYTEST) -m torch --timeout 1800
 
 test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed if it is missing (Debian, root)
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
