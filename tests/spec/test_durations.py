@@ -55,3 +55,33 @@ def test_log_spacing_has_equal_ratios():
 )
 def test_nothing_is_measured_before_the_start(plan, expected):
     assert plan.steps(100) == expected
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        EvaluationPlan(every=1),
+        EvaluationPlan(every=7, start=0.3),
+        EvaluationPlan(every=10),
+        EvaluationPlan(count=7),
+        EvaluationPlan(count=200),
+        EvaluationPlan(count=30, spacing=Spacing.LOG),
+        EvaluationPlan(count=9, spacing=Spacing.LOG, start=0.5),
+    ],
+)
+def test_the_count_of_measurements_is_known_without_their_steps(plan):
+    for train_steps in (1, 2, 9, 10, 100, 101):
+        steps = plan.steps(train_steps)
+        assert len(steps) <= plan.count_measurements(train_steps) + 2
+        if plan.every is not None:
+            expected = {step for step in range(0, train_steps, plan.every) if step >= round(plan.start * train_steps)}
+            assert set(steps) == {0, train_steps} | expected
+            assert plan.count_measurements(train_steps) <= len(steps)
+
+
+@pytest.mark.parametrize(
+    "plan", [EvaluationPlan(every=1), EvaluationPlan(every=10_000, start=0.1), EvaluationPlan(count=10**9)]
+)
+def test_too_many_measurements_are_refused_at_once(plan):
+    with pytest.raises(SpecError, match="at most 100,000 times"):
+        plan.steps(2**31 - 1)

@@ -98,6 +98,13 @@ def test_every_key_of_the_file_arrives():
         ("[workload]", "a = [", "valid TOML.*line 4"),
         ("[workload]", "seed = " + "9" * 5000 + "\n[workload]", "valid TOML"),
         ('model = "fc_64"', 'model = "fc_64"\nmodel_options = { a = { b = 1 } }', "model_options.a: an option is"),
+        ('model = "fc_64"', 'model = "fc_64"\nmodel_options = { a = [1, nan] }', "model_options.a: a number is finite"),
+        ('model = "fc_64"', 'model = "fc_64"\nmodel_options = { a = 1e400 }', "a number is finite.*Found inf"),
+        ('model = "fc_64"', f'model = "fc_64"\ndataset_options = {{ a = {10**400} }}', "whole number of 1329 bits"),
+        ('model = "fc_64"', f'model = "fc_64"\noptimizer_options = {{ a = [{2**63}] }}', "below 2.53.*64 bits"),
+        ('model = "fc_64"', 'model = "fc_64"\nfile = "a\\u0000b"', r"'file' is the path of a Python file.*a.x00b"),
+        ("[workload]", f"batch_sizes = {list(range(1, 1100))}\n[workload]", "at most 1,000 of them. Found 1,099"),
+        ("[workload]", "evaluation.count = 1000000\n[workload]", "key 'evaluation.count' should be less .*100000"),
     ],
 )
 def test_a_mistake_names_the_rule_the_value_and_the_key(old, new, message):
@@ -105,6 +112,18 @@ def test_a_mistake_names_the_rule_the_value_and_the_key(old, new, message):
         parse_experiment(MINIMAL.replace(old, new))
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 1000
+
+
+def test_a_workload_may_be_one_text():
+    text = 'goal = "val/loss < 1"\nworkload = "mnist_subsets/mnist_6875/simple_cnn_base/sgd"'
+    named = parse_experiment(text).workload.name
+    assert (named.dataset, named.model, named.optimizer) == ("mnist_subsets/mnist_6875", "simple_cnn_base", "sgd")
+
+
+@pytest.mark.parametrize("workload", ['"digits"', '"a/b"', "3", "[]", "true"])
+def test_a_workload_that_is_no_table_and_no_name_is_refused_with_both_forms(workload):
+    with pytest.raises(SpecError, match=r"key 'workload' is a table .* or a text \"DATASET/MODEL/OPTIMIZER\""):
+        parse_experiment(f'goal = "val/loss < 1"\nworkload = {workload}')
 
 
 @pytest.mark.parametrize(

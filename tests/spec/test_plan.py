@@ -95,3 +95,35 @@ def test_studies_have_their_own_streams_unless_paired():
 def test_what_does_not_fit_the_workload_is_refused(top, rest, changes, message):
     with pytest.raises(SpecError, match=message):
         plan(top, rest, **changes)
+
+
+def test_a_metaparameter_that_is_fixed_is_not_given_a_range_as_well():
+    both = """[search]
+    fixed = { momentum = 0.9 }
+    space.momentum = { min_value = 0.1, max_value = 0.9 }"""
+    with pytest.raises(SpecError, match="'momentum' is both fixed and searched; remove it"):
+        plan(rest=both)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("budget", "evaluation", "message"),
+    [
+        ("steps = 1000000000", "every = 1", "at most 100,000 times. Found .*every = 1, which makes 1,000,000,000"),
+        ("steps = 10000000", "every = 1", "at most 100,000 times"),
+        ("epochs = 0.001", "every = 10", "at most 100,000 times"),
+        ("steps = 100000000", "count = 100000", "at every batch size is measured at most 2,000,000 times"),
+    ],
+)
+def test_measurements_that_no_plan_can_hold_are_refused_at_once(budget, evaluation, message):
+    text = BASE.replace("epochs = 2", budget).replace('[4, 16, "full"]', '"1..1000000000"')
+    experiment = parse_experiment(text.format(top="", rest=f"[evaluation]\n{evaluation}"))
+    facts = WorkloadFacts(
+        name=experiment.workload.name,
+        metrics={"classification_error": False},
+        num_train_examples=2**40,
+        defaults={"learning_rate": None},
+        default_space=lambda _: SearchSpace((ParameterConfig("learning_rate", ParameterType.DOUBLE, 0.1, 1),)),
+    )
+    with pytest.raises(SpecError, match=message):
+        make_plan(experiment, facts)

@@ -21,6 +21,7 @@ from batchscale.cli.fit import fit
 from batchscale.cli.import_ import import_
 from batchscale.cli.init import init
 from batchscale.cli.machines import machines
+from batchscale.cli.output import abandon_output, describe_refusal, refuse
 from batchscale.cli.plan import plan
 from batchscale.cli.quickstart import quickstart
 from batchscale.cli.report import report
@@ -34,7 +35,6 @@ from batchscale.cli.validate import validate
 from batchscale.cli.workloads import workloads
 from batchscale.errors import BatchscaleError
 
-USER_MISTAKE = 2
 INTERRUPTED = 130
 
 
@@ -93,11 +93,27 @@ def main() -> None:
     """Run the command line; a user's mistake is one paragraph on standard error and exit code 2."""
     try:
         make_app()(standalone_mode=True)
+    except SystemExit as end:
+        sys.exit(_after_output(end))
     except BatchscaleError as error:
-        typer.echo(f"Error: {error}", err=True)
-        sys.exit(USER_MISTAKE)
+        refuse(str(error))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OSError as error:
+        refuse(describe_refusal(error))
+
+
+def _after_output(end: SystemExit) -> str | int | None:
+    """The exit code, once everything that was printed has left; a reader that went away (head, less) has had enough."""
+    pipe_closed = isinstance(end.__context__, BrokenPipeError)
+    try:
+        sys.stdout.flush()
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output (head, less) went away: nothing to say, nobody to say it to
-        sys.exit(0)
+        pipe_closed = True
+    except OSError as error:
+        abandon_output()
+        refuse(describe_refusal(error, "standard output"))
+    if pipe_closed:
+        abandon_output()
+        return 0
+    return end.code

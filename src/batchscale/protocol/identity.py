@@ -92,9 +92,21 @@ def check_folder(root: Path, plan: Plan) -> None:
     there = next(path for path in (root, *root.absolute().parents) if os.path.lexists(path))
     if not there.is_dir():
         raise RunError(f"{root}: records are written to a folder. Found {there}, which is none; give another --out.")
+    _require_names(root, there)
     found = read_asked(root)
     if found is not None:
         _check_continues(root, found, _describe(plan))
+
+
+def _require_names(root: Path, there: Path) -> None:
+    """Refuse a path that the file system at ``there`` cannot have, before folders are made on the way to it."""
+    longest = os.pathconf(there, "PC_NAME_MAX")
+    whole = len(os.fsencode(RunPaths(root.absolute()).experiment))
+    if whole >= os.pathconf(there, "PC_PATH_MAX") or any(len(os.fsencode(part)) > longest for part in root.parts):
+        raise RunError(
+            f"{one_line(root, 300)}: a folder's name has at most {longest} bytes there, and its whole path must leave "
+            "room for the records. Found a longer one; give another --out."
+        )
 
 
 def is_asked_for(root: Path, plan: Plan) -> bool:

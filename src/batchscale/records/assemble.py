@@ -5,9 +5,12 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from batchscale.errors import RecordsError
 from batchscale.records.facts.columns import FACTS, study_facts_row, trial_facts_row
 from batchscale.records.frames import STUDY_COLUMNS, STUDY_SCHEMA, TRIAL_SCHEMA
 from batchscale.records.model import StudyRecord, TrialRecord
+
+MAX_PARAMETER_COLUMNS = 1_000
 
 
 def make_studies_frame(studies: Iterable[StudyRecord]) -> pl.DataFrame:
@@ -44,6 +47,11 @@ def make_trials_frame(trials: Iterable[tuple[StudyRecord, TrialRecord]]) -> pl.D
             columns[name].append(value)
         for name, number in trial.parameters.items():
             cells = parameters.setdefault(name, [])
+            if len(parameters) > MAX_PARAMETER_COLUMNS:
+                raise RecordsError(
+                    f"All trials together have at most {MAX_PARAMETER_COLUMNS:,} different metaparameters. Found more "
+                    f"at trial {trial.trial_id} of {study.workload}/{study.batch_size}; read a part of the tree."
+                )
             cells.extend([None] * (count - len(cells)))
             cells.append(float(number))
         count += 1

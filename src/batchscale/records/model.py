@@ -13,7 +13,7 @@ from typing import Any
 from batchscale.errors import RecordsError, SpecError, one_line
 from batchscale.records.facts import OWN_KEY, StudyFacts, TrialFacts
 from batchscale.records.facts.fields import is_finite
-from batchscale.spec import SearchSpace, WorkloadName
+from batchscale.spec import MAX_METAPARAMETERS, SearchSpace, WorkloadName
 
 STUDY_KEYS = ("batch_size", "dataset", "early_stopping", "model", "optimizer", "parameter_configs", "train_steps")
 TRIAL_KEYS = ("parameters", "status", "steps", "trial_id")
@@ -117,6 +117,8 @@ def parse_trial(text: bytes | str, where: str) -> TrialRecord:
     parameters = data["parameters"]
     if not isinstance(parameters, dict):
         raise RecordsError(f"{where}: parameters is an object of numbers. Found {one_line(repr(parameters))}.")
+    if len(parameters) > MAX_METAPARAMETERS:
+        raise RecordsError(f"{where}: a trial has at most {MAX_METAPARAMETERS} parameters. Found {len(parameters):,}.")
     for name, value in parameters.items():
         if not is_finite(value):
             raise RecordsError(f"{where}: parameter '{one_line(name)}' is a finite number. Found {one_line(value)}.")

@@ -27,6 +27,7 @@ RULES: Mapping[str, str] = {
     "unknown-status": "status is COMPLETE, INCOMPLETE or INFEASIBLE",
     "bad-space": "each parameter config is a range or a list of feasible points",
     "bad-parameter": "a parameter is a finite number whose name no other column has",
+    "too-many-parameters": "a trial has at most 100 parameters",
     "missing-parameter": "a trial has a value of each metaparameter of its search",
     "outside-space": "a parameter lies in the space of its search",
     "too-few-steps": "a COMPLETE trial took at least train_steps, unless trials could stop early",
@@ -39,10 +40,10 @@ RULES: Mapping[str, str] = {
     "missing-column": "the first column is step, then come the metrics that the study's trials have",
     "column-name": "a column behind step is named split/metric, each name once",
     "cell-count": "a line has as many cells as there are columns",
-    "bad-step": "a step is a whole number of at least 0",
+    "bad-step": "a step is a whole number from 0 to 2^53",
     "duplicate-step": "a step is there once",
     "step-order": "steps grow from line to line",
-    "non-numeric": "a cell is a number, nan, inf, -inf or empty",
+    "non-numeric": "a cell is a number below 1.8e308, nan, inf, -inf or empty",
     "no-measurements": "a COMPLETE trial has measurements",
 }
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from batchscale.errors import SpecError, one_line
 
 MAX_BATCH_SIZE = 2**40
+MAX_BATCH_SIZES = 1_000
 FULL = "full"
 
 _RANGE = re.compile(r"\s*(?P<low>\d{1,13})\s*\.\.\s*(?P<high>\d{1,13})(?:\s+by\s+(?P<factor>\d{1,4}))?\s*")
@@ -42,6 +43,8 @@ class BatchSizes:
         for item in items:
             if item != FULL:
                 sizes |= set(_expand(item))
+        if len(sizes) > MAX_BATCH_SIZES:
+            raise SpecError(f"{_RULE}; at most {MAX_BATCH_SIZES:,} of them. Found {len(sizes):,}.")
         return cls(tuple(sorted(sizes)), full=FULL in items)
 
     def resolve(self, num_train_examples: int | None) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """How long a trial trains and when it is measured, turned into steps in one place."""
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ class Spacing(StrEnum):
 
 
 MAX_STEPS = 2**31 - 1  # a step is a 32-bit number where it is counted
+MAX_MEASUREMENTS = 100_000
+"""Of one trial: each is an evaluation of the model and a line of its records."""
 ALL = "all"
 
 
@@ -87,12 +90,36 @@ class EvaluationPlan:
         >>> EvaluationPlan(count=2, spacing=Spacing.LOG, start=0.01).steps(10_000)
         (0, 100, 1000, 10000)
         """
-        first = round(self.start * train_steps)
-        if self.every is not None:
-            inner = set(range(0, train_steps, self.every))
-        elif self.spacing is Spacing.EVEN:
-            inner = {round(first + (train_steps - first) * i / self.count) for i in range(self.count)}
+        self.count_measurements(train_steps)
+        return _measured_steps(self.every, self.count, self.spacing, self.start, train_steps)
+
+    def count_measurements(self, train_steps: int) -> int:
+        """At most how often a trial of this budget is measured besides its first and last step, without a list of them.
+
+        Raises:
+            SpecError: too often.
+        """
+        if self.every is None:
+            count, given = min(self.count, train_steps), f"count = {self.count:,}"
         else:
-            low = max(first, 1)
-            inner = {round(low * (train_steps / low) ** (i / self.count)) for i in range(0 if first else 1, self.count)}
-        return tuple(sorted({0, *(step for step in inner if step >= first), train_steps}))
+            count = -(-(train_steps - round(self.start * train_steps)) // self.every)
+            given = f"every = {self.every:,}"
+        if count > MAX_MEASUREMENTS:
+            raise SpecError(
+                f"A trial is measured at most {MAX_MEASUREMENTS:,} times. Found evaluation {given}, which makes "
+                f"{count:,} in {train_steps:,} steps; measure less often, or train for fewer steps."
+            )
+        return count
+
+
+@functools.lru_cache(maxsize=4)  # the batch sizes of an experiment often have the same step budget
+def _measured_steps(every: int | None, count: int, spacing: Spacing, start: float, train_steps: int) -> tuple[int, ...]:
+    first = round(start * train_steps)
+    if every is not None:
+        inner = set(range(-(-first // every) * every, train_steps, every))
+    elif spacing is Spacing.EVEN:
+        inner = {round(first + (train_steps - first) * i / count) for i in range(count)}
+    else:
+        low = max(first, 1)
+        inner = {round(low * (train_steps / low) ** (i / count)) for i in range(0 if first else 1, count)}
+    return tuple(sorted({0, *(step for step in inner if step >= first), train_steps}))

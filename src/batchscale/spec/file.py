@@ -3,6 +3,7 @@
 The file is hostile until checked: its size, its encoding, its syntax, its keys, then the meaning of each value.
 """
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,6 +34,7 @@ from batchscale.spec.trainer_table import check_beside_trainer, to_trainer
 from batchscale.spec.workload_name import WorkloadName
 
 MAX_FILE_BYTES = 1_000_000
+MAX_WHOLE = 2**53  # what a float can tell from its neighbours
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -115,8 +117,14 @@ def _to_workload(table: WorkloadTable, folder: Path) -> WorkloadSpec:
         model_options=_to_options(table.model_options, "model_options"),
         optimizer_options=_to_options(table.optimizer_options, "optimizer_options"),
         schedule=table.schedule,
-        file=None if table.file is None else folder / table.file,
+        file=None if table.file is None else _to_path(table.file, folder),
     )
+
+
+def _to_path(text: str, folder: Path) -> Path:
+    if not text.isprintable():
+        raise SpecError(f"'file' is the path of a Python file, in printable characters. Found {one_line(repr(text))}.")
+    return folder / text
 
 
 def _to_options(values: Mapping[str, Any], key: str) -> Options:
@@ -126,11 +134,21 @@ def _to_options(values: Mapping[str, Any], key: str) -> Options:
 def _to_option(value: object, key: str) -> Option:
     if isinstance(value, list):
         return tuple(_to_option(item, key) for item in value)
+    if isinstance(value, int | float) and not _is_sound(value):
+        raise SpecError(f"{key}: a number is finite, and a whole one below 2^53. Found {one_line(_shown(value))}.")
     if isinstance(value, bool | int | float | str):
         return value
     raise SpecError(
         f"{key}: an option is a number, a text, true or false, or a list of these. Found {one_line(value)}."
     )
+
+
+def _is_sound(value: float) -> bool:
+    return abs(value) <= MAX_WHOLE if isinstance(value, int) else math.isfinite(value)
+
+
+def _shown(value: float) -> str:
+    return f"a whole number of {value.bit_length()} bits" if isinstance(value, int) else repr(value)
 
 
 def _to_budget(table: BudgetTable) -> Budget:
@@ -195,7 +213,7 @@ def _explain(error: ValidationError) -> str:
         return f"unknown key '{key}'; {suggest_names(path[-1], _valid_keys(path[:-1]))}"
     if problem["type"] == "missing":
         return f"key '{key}' is needed and missing. 'batchscale init' writes a commented example."
-    rule = problem["msg"].removeprefix("Input ")
+    rule = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
     return f"key '{key}' {rule}. Found {found}."
 
 

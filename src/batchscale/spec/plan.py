@@ -3,16 +3,20 @@
 The facts come from the layer that knows the workloads; all checks that need them happen here, before any compute.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from batchscale.errors import SpecError, suggest_names
 from batchscale.spec.bounds import check_bounds, natural_bounds
+from batchscale.spec.durations import MAX_MEASUREMENTS
 from batchscale.spec.experiment import Experiment, StopRule
 from batchscale.spec.goal import SPLITS, Goal
 from batchscale.spec.seeds import derive_seed
 from batchscale.spec.space import SearchSpace
 from batchscale.spec.workload_name import WorkloadName
+
+MAX_PLANNED_MEASUREMENTS = 20 * MAX_MEASUREMENTS
+"""Of one trial at every batch size: a plan lists their steps."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,19 @@ def make_plan(experiment: Experiment, facts: WorkloadFacts) -> Plan:
     sizes = experiment.batch_sizes.resolve(facts.num_train_examples)
     for size in {*experiment.budget.per_batch_size, *experiment.search.per_batch_size} - set(sizes):
         raise SpecError(f"per_batch_size names batch size {size}, which the experiment does not have: {list(sizes)}.")
+    _check_measurements(experiment, facts, sizes)
     return Plan(experiment, tuple(_make_study(experiment, facts, size) for size in sizes))
+
+
+def _check_measurements(experiment: Experiment, facts: WorkloadFacts, sizes: Sequence[int]) -> None:
+    """Refuse what a plan could not hold, before it is made."""
+    budgets = [experiment.budget.steps(size, facts.num_train_examples) for size in sizes]
+    total = sum(experiment.evaluation.count_measurements(steps) for steps in budgets)
+    if total > MAX_PLANNED_MEASUREMENTS:
+        raise SpecError(
+            f"evaluation: one trial at every batch size is measured at most {MAX_PLANNED_MEASUREMENTS:,} times in all. "
+            f"Found {total:,} at {len(sizes):,} batch sizes; measure less often, or at fewer batch sizes."
+        )
 
 
 def _check_metrics(experiment: Experiment, facts: WorkloadFacts) -> None:
@@ -116,6 +132,9 @@ def _check_metrics(experiment: Experiment, facts: WorkloadFacts) -> None:
 
 def _make_study(experiment: Experiment, facts: WorkloadFacts, batch_size: int) -> Study:
     search = experiment.search
+    for name in search.fixed:
+        if name in search.space:
+            raise _fixed_and_searched(name)
     train_steps = experiment.budget.steps(batch_size, facts.num_train_examples)
     space = facts.default_space(train_steps).replace(*search.space).without(*search.fixed)
     space = space.replace(*search.per_batch_size.get(batch_size, SearchSpace()))
@@ -144,7 +163,7 @@ def _check_space(space: SearchSpace, fixed: Mapping[str, float], facts: Workload
             )
     for name in fixed:
         if name in space:
-            raise SpecError(f"search: metaparameter '{name}' is both fixed and searched; remove one of the two.")
+            raise _fixed_and_searched(name)
         if not natural_bounds(name).contains(fixed[name]):
             raise SpecError(f"search.fixed: '{name}' must be in {natural_bounds(name)}. Found {fixed[name]:g}.")
     for config in space:
@@ -152,3 +171,9 @@ def _check_space(space: SearchSpace, fixed: Mapping[str, float], facts: Workload
     for name, default in facts.defaults.items():
         if default is None and name not in space and name not in fixed:
             raise SpecError(f"search: metaparameter '{name}' has no default; give it a range or a fixed value.")
+
+
+def _fixed_and_searched(name: str) -> SpecError:
+    return SpecError(
+        f"search: metaparameter '{name}' is both fixed and searched; remove it from search.fixed, or from the ranges."
+    )

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from batchscale.errors import SpecError, one_line, suggest_names
 
 MAX_FEASIBLE_POINTS = 10_000
+MAX_METAPARAMETERS = 100  # of one search or trial: what is asked of each costs time
 CONFIG_KEYS = ("type", "scale", "min_value", "max_value", "feasible_points")
 
 _E = TypeVar("_E", bound=StrEnum)
@@ -135,6 +136,8 @@ class SearchSpace:
         ordered = tuple(sorted(self.parameters, key=lambda config: config.name))
         object.__setattr__(self, "parameters", ordered)
         names = self.names
+        if len(names) > MAX_METAPARAMETERS:
+            raise SpecError(f"A search space has at most {MAX_METAPARAMETERS} metaparameters. Found {len(names):,}.")
         if len(set(names)) != len(names):
             raise SpecError(f"Each metaparameter stands once in a search space. Found {one_line(names)}.")
 

@@ -7,9 +7,9 @@ docs/experiment-file.md, which ``make pages`` writes.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from batchscale.spec.durations import MAX_STEPS
+from batchscale.spec.durations import MAX_MEASUREMENTS, MAX_STEPS
 from batchscale.spec.experiment import Algorithm, StopRule
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
@@ -47,12 +47,15 @@ class WorkloadTable(_Table):
     optimizer_options: dict[str, Any] = {}
     """Options of the optimizer and of its schedule."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_name(cls, found: object) -> object:
-        """A workload's name stands for the table of its three parts."""
-        parts = found.strip("/").rsplit("/", 2) if isinstance(found, str) else []
-        return dict(zip(("dataset", "model", "optimizer"), parts, strict=True)) if len(parts) == 3 else found
+
+def _read_workload(value: object) -> object:
+    """The table, or the one that a text stands for."""
+    if isinstance(value, dict | WorkloadTable):
+        return value
+    parts = value.strip("/").rsplit("/", 2) if isinstance(value, str) else ()
+    if len(parts) != 3:
+        raise ValueError('is a table of dataset, model and optimizer, or a text "DATASET/MODEL/OPTIMIZER"')
+    return dict(zip(("dataset", "model", "optimizer"), parts, strict=True))
 
 
 class BudgetTable(_Table):
@@ -86,7 +89,7 @@ class EvaluationTable(_Table):
 
     every: Steps | None = None
     """Measure every so many steps; not together with `count` or `spacing`. Left out: `count` times."""
-    count: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    count: Annotated[int, Field(ge=1, le=MAX_MEASUREMENTS)] | None = None
     """Measure so many times."""
     spacing: Literal["even", "log"] | None = None
     """How the `count` measurements lie over a trial: evenly, or evenly in the logarithm of the step."""
@@ -158,8 +161,8 @@ class TrainerTable(_Table):
 class ExperimentTable(_Table):
     """What is run and how long the search is."""
 
-    workload: WorkloadTable
-    """What is trained."""
+    workload: Annotated[WorkloadTable, BeforeValidator(_read_workload)]
+    """What is trained: a table, or the three names as one text, `"digits/fc_64/sgd"`."""
     goal: Annotated[Any, WithJsonSchema({"type": "string"})]
     """What to reach: a metric of `train`, `val` or `test`, `<` (or `>` for a metric to maximise), a number."""
     batch_sizes: Annotated[Any, WithJsonSchema({"type": "array", "items": {}})] = None

@@ -18,6 +18,9 @@ from batchscale.spec import Options
 
 Floats = NDArray[np.float64]
 RULES = ("sgd", "momentum", "nesterov_momentum")
+MAX_DIMENSION = 10_000_000
+MAX_VARIANCE = 1e30  # times the largest dimension a single-precision number still
+MIN_CURVATURE = 1e-30
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,27 @@ class NoisyQuadratic:
     initial_variance: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.dimension, bool) or not isinstance(self.dimension, int) or self.dimension < 1:
-            raise SpecError(f"noisy_quadratic: dimension is a whole number above 0. Found {one_line(self.dimension)}.")
+        if (
+            isinstance(self.dimension, bool)
+            or not isinstance(self.dimension, int)
+            or not 1 <= self.dimension <= MAX_DIMENSION
+        ):
+            raise SpecError(
+                f"noisy_quadratic: dimension is a whole number from 1 to {MAX_DIMENSION:,}. "
+                f"Found {one_line(repr(self.dimension))}."
+            )
         for name in ("noise", "curvature_power", "initial_variance"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise SpecError(f"noisy_quadratic: {name} is a number of at least 0. Found {one_line(repr(value))}.")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_VARIANCE:
+                raise SpecError(
+                    f"noisy_quadratic: {name} is a number from 0 to {MAX_VARIANCE:g}. Found {one_line(repr(value))}."
+                )
+        least = -self.curvature_power * math.log10(self.dimension)
+        if least < math.log10(MIN_CURVATURE):
+            raise SpecError(
+                f"noisy_quadratic: the smallest curvature, dimension^-curvature_power, is at least {MIN_CURVATURE:g}, "
+                f"or single precision cannot tell it from 0. Found 10^{least:.4g}; lower curvature_power or dimension."
+            )
         if not isinstance(self.noise_like_curvature, bool):
             raise SpecError("noisy_quadratic: noise_like_curvature is true or false.")
 

@@ -14,7 +14,7 @@ from batchscale.records.facts.version import VERSION_KEY
 from batchscale.records.model import MAX_WHOLE, STUDY_KEYS, TRIAL_KEYS, Status, is_parameter_name
 from batchscale.records.rules import Fault
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK
-from batchscale.spec import ParameterConfig, ParameterType, WorkloadName
+from batchscale.spec import MAX_METAPARAMETERS, ParameterConfig, ParameterType, WorkloadName
 
 ROUNDING = 1e-12  # a value drawn at the end of a log range may miss it by a rounding of the logarithm
 
@@ -174,7 +174,9 @@ def check_trial_text(text: bytes, trial_id: int, study: CheckedStudy | None) -> 
     if _is_whole(data.get("trial_id"), 0) and data["trial_id"] != trial_id:
         faults.append(parsed.fault("trial_id", "trial-id-disagrees", data["trial_id"]))
     parameters = data.get("parameters", {})
-    if isinstance(parameters, dict):
+    if isinstance(parameters, dict) and len(parameters) > MAX_METAPARAMETERS:
+        faults.append(Fault(parsed.line_of("parameters"), "too-many-parameters", f"{len(parameters):,}"))
+    elif isinstance(parameters, dict):
         space = None if study is None else study.space_of(facts)
         faults += _parameter_faults(parsed, parameters, space)
     else:

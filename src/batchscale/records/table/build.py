@@ -174,13 +174,15 @@ def write_measurements(frames: TableFrames, folder: str, parts: Sequence[Part], 
     kinds = _kinds(files, columns)
     path = target / measurements_path(frames.names[folder])
     path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")  # what stands under the name itself is whole: a later import keeps it
     groups = _groups(files, valid, sum(8 if kind == pl.Float64 else 4 for kind in kinds.values()) + 24)
     if len(groups) == 1:
         _ordered(files, kinds, valid).write_parquet(
-            path, compression="zstd", compression_level=1, row_group_size=ROW_GROUP
+            new, compression="zstd", compression_level=1, row_group_size=ROW_GROUP
         )
     else:
-        _write_in_groups(files, kinds, groups, path)
+        _write_in_groups(files, kinds, groups, new)
+    new.replace(path)
     return int(pl.scan_parquet(path, hive_partitioning=False).select(pl.len()).collect().item())
 
 

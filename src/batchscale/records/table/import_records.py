@@ -29,7 +29,7 @@ from batchscale.records.table.build import (
     write_small_tables,
 )
 from batchscale.records.table.files import FORMAT, FORMAT_VERSION, MANIFEST, is_table, measurements_path
-from batchscale.records.table.parts import sync_folder, sync_tree
+from batchscale.records.table.parts import sync_folder, sync_tree, writing_frames
 from batchscale.records.table.read_parts import ADVICE, SourceReader
 from batchscale.records.table.source import open_source
 
@@ -84,7 +84,7 @@ def import_records(source: Path, table: Path, options: ImportOptions | None = No
     _check_target(table, options)
     opened = open_source(source, options.limits, options.verify)
     staging = table.absolute().parent / f".{table.absolute().name}.partial"
-    with storing("the import", table), _locked(staging):
+    with storing("the import", table), _locked(staging), writing_frames(staging):
         reader = SourceReader(
             opened,
             staging,

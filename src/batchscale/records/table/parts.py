@@ -3,10 +3,12 @@
 A part is a folder that appears whole. The finished table does not depend on where one part ends and the next begins.
 """
 
+import errno
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ from batchscale.records.tree.measurements import BYTE_ORDER_MARK
 MAX_PROBLEMS = 10_000
 MAX_COLUMNS = 2_000  # metrics of a workload, metaparameters of a source: more is an attack on memory
 PARAMETER_PREFIX = "parameter:"
+LITTLE_BYTES = 2**20
+"""A disk with less room than this is full: no file of a table is written in such small pieces."""
 
 KEY_SCHEMA = {"folder": pl.String, "batch_size": pl.Int64, "trial_id": pl.Int64}
 FILE_SCHEMA = {**KEY_SCHEMA, "header": pl.String, "sha256": pl.String}
@@ -130,6 +134,19 @@ def read_part(path: Path) -> Part:
         [(folder, size, trial) for folder, size, trial in facts["dropped"]],
         facts["measurements"],
     )
+
+
+@contextmanager
+def writing_frames(folder: Path) -> Iterator[None]:
+    """Tells a full disk from other troubles of Polars, whose errors on writing say it in many ways or not at all."""
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        text = str(error)
+        full = "os error 28" in text or "No space left" in text or shutil.disk_usage(folder).free < LITTLE_BYTES
+        if not full:
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
 
 
 def sync_tree(folder: Path) -> None:

@@ -11,6 +11,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from batchscale.records.frames import MEASUREMENT_SCHEMA
+from batchscale.records.model import MAX_WHOLE
 from batchscale.records.rules import Fault
 from batchscale.records.tree.layout import MAX_LINE_BYTES
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK, parse_header, parse_measurements
@@ -109,7 +110,7 @@ def _parse_joined(header: bytes, files: list[tuple[int, int, bytes]]) -> pl.Data
     if frame.height != sum(count for *_, count in counts) or frame["step"].null_count():
         return None
     labelled = _label(frame, counts)
-    return labelled if _steps_grow(labelled) else None
+    return labelled if _steps_grow(labelled) and not _overflows(frame, text) else None
 
 
 def _label(frame: pl.DataFrame, counts: list[tuple[int, int, int]]) -> pl.DataFrame:
@@ -120,5 +121,11 @@ def _label(frame: pl.DataFrame, counts: list[tuple[int, int, int]]) -> pl.DataFr
 
 def _steps_grow(frame: pl.DataFrame) -> bool:
     same = (pl.col("batch_size").diff() == 0) & (pl.col("trial_id").diff() == 0)
-    bad = (same & (pl.col("step").diff() <= 0)) | (pl.col("step") < 0)
+    bad = (same & (pl.col("step").diff() <= 0)) | (pl.col("step") < 0) | (pl.col("step") > MAX_WHOLE)
     return not frame.select(bad.any()).item()
+
+
+def _overflows(frame: pl.DataFrame, text: bytes) -> bool:
+    """Whether some value is infinite that is not written so: a number larger than any."""
+    infinite = sum(frame.select(pl.col(pl.Float64).is_infinite().sum()).row(0))
+    return bool(infinite) and infinite != text.lower().count(b"inf")

@@ -4,6 +4,7 @@ First column ``step``, then ``split/metric``. This is the careful reader that sa
 ``bulk`` reads thousands of sound files at once.
 """
 
+import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -171,12 +172,17 @@ def _parse_row(line: bytes, width: int, number: int) -> tuple[tuple[int, list[fl
     except UnicodeDecodeError as error:
         return None, [Fault(number, "not-utf8", one_line(error))]
     faults = []
-    if _STEP.fullmatch(first) is None:
+    if _STEP.fullmatch(first) is None or float(first) > MAX_WHOLE:
         faults.append(Fault(number, "bad-step", one_line(repr(first), 60)))
     if len(cells) != width:
         faults.append(Fault(number, "cell-count", f"{len(cells) + 1} cells for {width + 1} columns"))
-    wrong = [cell for cell in cells if cell and _CELL.fullmatch(cell) is None]
+    wrong = [cell for cell in cells if cell and (_CELL.fullmatch(cell) is None or _overflows(cell))]
     faults += [Fault(number, "non-numeric", one_line(repr(cell), 60)) for cell in wrong]
     if faults:
         return None, faults
     return (int(first.partition(".")[0]), [float(cell) if cell else None for cell in cells]), []
+
+
+def _overflows(cell: str) -> bool:
+    """Whether a cell is written as a number, and larger than any."""
+    return math.isinf(float(cell)) and "n" not in cell.lower()

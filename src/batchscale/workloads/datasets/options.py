@@ -11,7 +11,7 @@ from batchscale.spec import Options
 class NoOptions(BaseModel):
     """A data set that takes no options; the base of all that do."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 T = TypeVar("T", bound=NoOptions)

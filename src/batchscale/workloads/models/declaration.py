@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LABELS = (Task.CLASSIFICATION, Task.MULTILABEL)
 TOKENS = (Task.LANGUAGE,)
 PRECISIONS = ("float32", "bfloat16")
+MAX_SIZE = 999_999  # of one layer, as in the names fc_WIDTH
+MAX_LAYERS = 1_000
 
 
 @dataclass(frozen=True)
@@ -114,12 +116,15 @@ def _checked(model: str, key: str, value: Option, like: Option) -> Option:
     if key == "precision":
         return check_precision(where, value)
     if isinstance(like, tuple):
-        if not isinstance(value, tuple | list) or not all(_is_size(size) for size in value):
-            raise SpecError(f"{where} is a list of whole numbers above 0. Found {one_line(repr(value))}.")
+        if not isinstance(value, tuple | list) or not all(_is_size(size) for size in value) or len(value) > MAX_LAYERS:
+            raise SpecError(
+                f"{where} is a list of at most {MAX_LAYERS:,} whole numbers from 1 to {MAX_SIZE:,}. "
+                f"Found {one_line(repr(value))}."
+            )
         return tuple(value)
     if isinstance(like, int):
         if not _is_size(value):
-            raise SpecError(f"{where} is a whole number above 0. Found {one_line(repr(value))}.")
+            raise SpecError(f"{where} is a whole number from 1 to {MAX_SIZE:,}. Found {one_line(repr(value))}.")
         return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
         raise SpecError(f"{where} is a number in [0, 1). Found {one_line(repr(value))}.")
@@ -127,4 +132,4 @@ def _checked(model: str, key: str, value: Option, like: Option) -> Option:
 
 
 def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_SIZE

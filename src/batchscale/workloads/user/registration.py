@@ -128,8 +128,8 @@ def find_user_workload(name: WorkloadName, file: Path | None) -> UserWorkload | 
 def load_user_file(file: Path) -> None:
     """Runs a Python file that registers workloads; not again while the file stays as it is."""
     path = file.resolve()
-    if not path.is_file():
-        raise SpecError(f"workload.file must be a Python file. There is none at {file}.")
+    if not _is_file(path):
+        raise SpecError(f"workload.file must be a Python file. There is none at {one_line(file, 300)}.")
     changed = path.stat().st_mtime_ns
     if _LOADED.get(path) == changed:
         return
@@ -150,6 +150,13 @@ def load_user_file(file: Path) -> None:
     finally:
         _FILE.reset(token)
     _LOADED[path] = changed
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # too long for a path, or in a folder that may not be looked into
+        return False
 
 
 def _read(where: str, given: Any) -> Any:

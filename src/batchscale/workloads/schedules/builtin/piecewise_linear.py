@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -69,8 +70,17 @@ def _numbers(options: Options, key: str) -> tuple[float, ...]:
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise SpecError(f"The optimizer option {key} is a list of numbers. Found {one_line(repr(value))} in it.")
-        numbers.append(float(value))
+        numbers.append(_finite(key, value))
     return tuple(numbers)
+
+
+def _finite(key: str, value: float) -> float:
+    try:
+        if math.isfinite(value):
+            return float(value)
+    except OverflowError:  # a whole number beyond the largest float
+        pass
+    raise SpecError(f"The optimizer option {key} is a list of finite numbers. Found {one_line(value)} in it.")
 
 
 PIECEWISE_LINEAR = ScheduleDeclaration(

@@ -1,0 +1,123 @@
+"""What the command line does when the system refuses: one paragraph and exit code 2, never a traceback."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from batchscale.cli.app import main
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fakes"))
+from small_disks import resize, small_disk
+
+RECORDS = Path(__file__).parents[1] / "formats" / "format_1" / "finished"
+LONG = "x" * 300
+EXPERIMENT = """
+goal = "val/classification_error < 0.1"
+batch_sizes = [64]
+trials = 2
+[workload]
+dataset = "digits"
+model = "fc_64"
+optimizer = "sgd"
+"""
+
+
+def run_main(monkeypatch, *words: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["batchscale", *map(str, words)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return int(end.value.code or 0)
+
+
+def start(*words: object, **options) -> subprocess.Popen:
+    command = [sys.executable, "-m", "batchscale", *map(str, words)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+
+
+@pytest.mark.parametrize("words", [["analyze", RECORDS], ["analyze", RECORDS, "--json"], ["--help"]], ids=str)
+def test_output_that_cannot_be_written_is_said_in_one_line(words):
+    with Path("/dev/full").open("w") as full:
+        process = start(*words, stdout=full)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors.count("\n") == 1
+    assert "standard output" in errors and "No space left" in errors
+
+
+def test_a_reader_that_has_had_enough_is_no_error():
+    process = start("analyze", RECORDS, stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()  # before anything is printed
+    assert process.wait(timeout=60) == 0
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+@pytest.mark.parametrize("path", [LONG, f"a/{LONG}/b", "/" + "y/" * 3000], ids=["name", "folder", "whole"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["analyze", "PATH"],
+        ["check", "PATH"],
+        ["summary", "PATH"],
+        ["status", "PATH"],
+        ["validate", "PATH"],
+        ["fit", "PATH"],
+        ["report", "PATH", "--out", "r.html"],
+        ["figure", "curve", "PATH", "--out", "f.svg"],
+        ["compare", "PATH", "PATH"],
+        ["import", "PATH", "--out", "t"],
+        ["import", RECORDS, "--out", "PATH"],
+        ["export", "PATH", "--out", "t"],
+        ["run", "experiment.toml", "--out", "PATH"],
+        ["run", "experiment.toml", "--out", "o", "--data-dir", "PATH"],
+        ["plan", "PATH"],
+        ["suggest", "PATH", "--batch-size", "4"],
+        ["data", "get", "mnist", "--from", "PATH"],
+    ],
+    ids=lambda words: " ".join(str(word) for word in words if word is not RECORDS),
+)
+def test_a_path_that_no_file_system_takes_is_one_paragraph(tmp_path, monkeypatch, capsys, words, path):
+    monkeypatch.chdir(tmp_path)
+    Path("experiment.toml").write_text(EXPERIMENT)
+    assert run_main(monkeypatch, *(path if word == "PATH" else word for word in words)) == 2
+    errors = capsys.readouterr().err.strip()
+    assert errors.startswith("Error: ") and "Traceback" not in errors
+    assert {entry.name for entry in tmp_path.iterdir()} == {"experiment.toml"}
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ('file = "\\u0000"', "'file' is the path of a Python file"),
+        (f'file = "{"m" * 400}"', "workload.file must be a Python file"),
+        ('schedule = "piecewise_linear"\noptimizer_options = { schedule_steps = [0, 9], schedule_factors = [1, nan] }',
+         "a number is finite"),
+        (f'optimizer_options = {{ schedule_factors = [1, {10**400}] }}', "a whole number of 1329 bits"),
+        (f"model_options = {{ widths = [{2**63 - 1}] }}", "a number is finite, and a whole one below 2"),
+        ("model_options = { widths = [1000000000] }", "whole numbers from 1 to 999,999"),
+    ],
+)  # fmt: skip
+def test_nonsense_in_a_workload_is_one_paragraph(tmp_path, monkeypatch, capsys, key, message):
+    monkeypatch.chdir(tmp_path)
+    Path("experiment.toml").write_text(EXPERIMENT + key)
+    for words in (["validate", "experiment.toml"], ["run", "experiment.toml", "--out", "o"]):
+        assert run_main(monkeypatch, *words) == 2
+        assert message in capsys.readouterr().err
+    assert not Path("o").exists()
+
+
+def test_an_import_that_fills_the_disk_says_so_and_the_next_one_goes_on(tmp_path, monkeypatch, capsys):
+    disk = tmp_path / "disk"
+    with small_disk(disk, kilobytes=4):
+        for kilobytes in (4, 12, 32, 48):
+            resize(disk, kilobytes)
+            assert run_main(monkeypatch, "import", RECORDS, "--out", disk / "table") == 2
+            errors = capsys.readouterr().err
+            assert "No space left on device" in errors and "Traceback" not in errors
+            assert not (disk / "table").exists()
+        resize(disk, 2_000)
+        assert run_main(monkeypatch, "import", RECORDS, "--out", disk / "table") == 0
+        assert run_main(monkeypatch, "check", disk / "table") == 0
