@@ -31,7 +31,7 @@ def test_list_names_every_set_with_its_place_or_what_to_run():
 
 
 def test_list_as_json_says_what_is_present():
-    entries = {entry["name"]: entry for entry in json.loads(run("data", "list", "--json").stdout)}
+    entries = {entry["name"]: entry for entry in json.loads(run("data", "list", "--json").stdout)["datasets"]}
     assert entries["digits"] == {
         "name": "digits",
         "present": True,
@@ -50,7 +50,7 @@ def test_get_from_takes_files_and_prints_where_they_are(tmp_path):
     result = run("data", "get", "common_crawl", "--from", folder, "--data-dir", tmp_path / "data")
     assert result.stdout.strip() == str(tmp_path / "data" / "common_crawl")
     assert "Not verified" in result.stderr
-    listed = json.loads(run("data", "list", "--data-dir", tmp_path / "data", "--json").stdout)
+    listed = json.loads(run("data", "list", "--data-dir", tmp_path / "data", "--json").stdout)["datasets"]
     assert {"common_crawl": True}.items() <= {entry["name"]: entry["present"] for entry in listed}.items()
 
 

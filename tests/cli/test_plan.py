@@ -169,7 +169,7 @@ def test_machines_are_imported_from_a_catalogue(tmp_path):
     catalogue = tmp_path / "vms.csv"
     catalogue.write_text("InstanceType,AcceleratorName,AcceleratorCount,Price,Region\nbox,T4,2,1.5,r\n")
     run("machines", "--import", catalogue, "--max-hosts", 4, "--out", tmp_path / "m.toml")
-    (found,) = json.loads(run("machines", tmp_path / "m.toml", "--json").stdout)
+    (found,) = json.loads(run("machines", tmp_path / "m.toml", "--json").stdout)["machines"]
     assert (found["devices_per_host"], found["max_hosts"], found["price_per_host_hour"]) == (2, 4, 1.5)
 
 

@@ -27,7 +27,7 @@ def run(*args):
 def test_check_of_a_sound_tree_is_exit_code_0(tree):
     result = run("check", tree)
     assert (result.exit_code, result.stdout) == (0, "No violations.\n")
-    assert json.loads(run("check", tree, "--json").stdout) == []
+    assert json.loads(run("check", tree, "--json").stdout) == {"version": 1, "violations": []}
 
 
 def test_check_of_a_violation_is_exit_code_1_with_path_and_line(tree):
@@ -36,8 +36,8 @@ def test_check_of_a_violation_is_exit_code_1_with_path_and_line(tree):
     result = run("check", tree)
     assert result.exit_code == 1
     assert f"{path}:2: non-numeric" in result.stdout
-    rows = json.loads(run("check", tree, "--json").stdout)
-    assert rows == [{"path": str(path), "line": 2, "rule": "non-numeric", "found": "'x'"}]
+    rows = json.loads(run("check", tree, "--json").stdout)["violations"]
+    assert {"path": str(path), "line": 2, "rule": "non-numeric", "found": "'x'"} in rows
 
 
 def test_what_cannot_be_read_is_exit_code_2_and_one_paragraph(tree):

@@ -71,3 +71,36 @@ def test_a_mistake_that_only_the_workload_shows_names_the_file(validate):
     answer = validate(EXPERIMENT.replace("[1, 64", "[1, 6400"))
     assert isinstance(answer.exception, SpecError)
     assert "experiment.toml" in str(answer.exception)
+
+
+def test_it_says_what_the_data_is_where_it_is_and_what_the_records_take(validate):
+    plan = json.loads(validate(EXPERIMENT, "--json").stdout)
+    assert (plan["version"], plan["num_train_examples"], plan["num_outputs"]) == (
+        1,
+        plan["studies"][2]["batch_size"],
+        10,
+    )
+    assert (plan["data_present"], plan["run_time_s"]) == (True, None)
+    assert plan["records_bytes"] > sum(160 * study["trials"] * study["measurements"] for study in plan["studies"])
+    shown = validate(EXPERIMENT).stdout
+    assert f"training  {plan['num_train_examples']:,} examples, 10 outputs of the model (classes)" in shown
+    assert f"data      {plan['data']}" in shown
+
+
+def test_missing_data_is_said_with_how_to_get_it(validate, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "no_cache"))
+    monkeypatch.delenv("BATCHSCALE_DATA", raising=False)
+    text = EXPERIMENT.replace("digits", "mnist").replace('"full"', "128")
+    assert json.loads(validate(text, "--json").stdout)["data_present"] is False
+    shown = validate(text).stdout
+    assert "data      missing: " in shown and "batchscale data get mnist" in shown
+
+
+def test_on_request_steps_are_timed_and_the_run_is_their_sum(validate):
+    plan = json.loads(validate(EXPERIMENT.replace(', 64, "full"', ", 64"), "--time", "--json").stdout)
+    each = [
+        s["trials"] * (s["train_steps"] * s["step_time_s"] + s["measurements"] * plan["evaluation_time_s"])
+        for s in plan["studies"]
+    ]
+    assert min(each) > 0
+    assert plan["run_time_s"] == pytest.approx(sum(each) / plan["workers"], rel=1e-9)  # the same floats, summed

@@ -11,6 +11,7 @@ from batchscale.errors import RunError, SpecError
 if TYPE_CHECKING:
     from batchscale.training.calibration import StepTiming
 
+VERSION = 1
 COLUMNS = ("batch size", "step time", "90 % interval", "examples/s", "compiling")
 
 
@@ -29,7 +30,7 @@ def calibrate(
     seconds: Annotated[float, typer.Option(help="How long each repetition takes, about.")] = 0.5,
     precision: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
     data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Time the compiled step of a workload on this machine, warm-up apart, and add it to a file of step times."""
     from batchscale.cli.output import print_json, print_table
@@ -45,7 +46,7 @@ def calibrate(
     rows = _measure(workload, batch_sizes, (repetitions, seconds), precision, data_dir)
     append_step_times(out, rows)
     if json_:
-        print_json(rows)
+        print_json({"version": VERSION, "step_times": rows})
         return
     print_table(COLUMNS, [_cells(row) for row in rows], right=(0, 1, 2, 3, 4))
     typer.echo(str(out))

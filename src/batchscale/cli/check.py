@@ -7,6 +7,7 @@ import typer
 
 VIOLATIONS_FOUND = 1
 NOT_ALL_READABLE = 2
+VERSION = 1
 
 
 def check(
@@ -16,20 +17,19 @@ def check(
             metavar="RECORDS", help="A tree or a folder of one, a table, or an archive.", show_default=False
         ),
     ],
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """List every violation of the records format, with path and line.
 
     Exit code 0: there are none. 1: there are some. 2: some files or links could not be read, so there may be more.
     """
-    import json
-
+    from batchscale.cli.output import print_json
     from batchscale.records.check.stored import check_records
 
     violations = check_records(path)
     if json_:
         rows = [{"path": str(v.path), "line": v.line, "rule": v.rule, "found": v.found} for v in violations]
-        typer.echo(json.dumps(rows, indent=2))
+        print_json({"version": VERSION, "violations": rows})
     else:
         for violation in violations:
             typer.echo(str(violation))

@@ -1,6 +1,5 @@
 """``batchscale data``: where data sets are, and how to get them."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,6 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from batchscale.cli.output import print_json
+
+VERSION = 1
 
 DataDir = Annotated[
     Path | None, typer.Option("--data-dir", help="A folder that holds data sets; before BATCHSCALE_DATA and the cache.")
@@ -24,7 +27,7 @@ def make_data_app() -> typer.Typer:
 
 def data_list(
     data_dir: DataDir = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Say for each data set where it is, or how to get it."""
     from batchscale.workloads.datasets.presence import list_datasets
@@ -41,7 +44,7 @@ def data_list(
             }
             for one in sets
         ]
-        typer.echo(json.dumps(entries, indent=2))
+        print_json({"version": VERSION, "datasets": entries})
         return
     width = max(len(one.name) for one in sets)
     for one in sets:
@@ -61,6 +64,7 @@ def data_get(
         list[str] | None, typer.Option("--url", help="Another mirror (may be given again); a folder ends in '/'.")
     ] = None,
     stall: Annotated[float, typer.Option("--stall", help="Seconds without a byte before a mirror is given up.")] = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Get a data set: download it, or take files you already have. Interrupted downloads continue."""
     from batchscale.errors import SpecError
@@ -76,6 +80,7 @@ def data_get(
         raise SpecError(f"--stall must be more than 0 seconds. Found {stall}.")
     files = files_of(name)
     place = data_dir if data_dir is not None else default_data_dir()
+    verified: bool | None = None  # files that were there before are not looked at again
     if from_path is not None:
         path, verified = take_files(files.origin, from_path, files.are_in, place)
         if not verified:
@@ -86,6 +91,10 @@ def data_get(
     else:
         with _progress_bars() as progress:
             path = fetch_dataset(Fetch(files.origin, place, tuple(url or ()), Patience(stall_s=stall), progress))
+        verified = True
+    if as_json:
+        print_json({"version": VERSION, "name": name, "path": str(path), "verified": verified})
+        return
     typer.echo(str(path))
 
 

@@ -37,6 +37,9 @@ def figure(
     csv: Annotated[
         Path | None, typer.Option("--csv", help="Write the data behind the figure to this file.", show_default=False)
     ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print the data behind the figure; --out may then be left out.")
+    ] = False,
     theme: Annotated[str, typer.Option("--theme", help="light or dark")] = "light",
     goal: Annotated[
         list[str] | None,
@@ -90,8 +93,9 @@ def figure(
         _all_figures(_read(place), _required(out, "--out", "a folder for the figures"), format_, colours)
         return
     name = _required(kind, "KIND", f"one of {_KINDS}")
-    target = _required(out, "--out", "a file to write the figure to")
-    check_suffix(target)
+    target = out if json_ else _required(out, "--out", "a file to write the figure to")
+    if target is not None:
+        check_suffix(target)
     with Stages() as stages:
         stages.enter("reading records and computing")
         if name.startswith("paper-"):
@@ -114,8 +118,15 @@ def figure(
             draw, words = chosen.plot, chosen.shows
         if csv is not None:
             write_frame(frame, csv)
-        stages.enter(f"drawing {frame['panel'].n_unique()} panels as {target.suffix.lower()}")
-        write_chart(draw(frame, colours), target, words)
+        if target is not None:
+            stages.enter(f"drawing {frame['panel'].n_unique()} panels as {target.suffix.lower()}")
+            write_chart(draw(frame, colours), target, words)
+    if json_:
+        from batchscale.cli.figure_json import figure_json
+        from batchscale.cli.output import print_json
+
+        print_json(figure_json(name, words, target, frame))
+        return
     _say_notes(frame["note"].drop_nulls().unique(maintain_order=True).to_list())
 
 

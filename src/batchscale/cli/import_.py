@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from batchscale.records.table.import_records import ImportSummary, Progress
 
 PROBLEMS_SHOWN = 20
+VERSION = 1
 READING_SHARE = 0.9  # of the time of an import
 
 
@@ -73,6 +74,7 @@ def _print_summary(summary: "ImportSummary") -> None:
 def _print_json(summary: "ImportSummary") -> None:
     print_json(
         {
+            "version": VERSION,
             "table": str(summary.table),
             "workloads": summary.workloads,
             "studies": summary.studies,

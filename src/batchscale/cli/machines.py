@@ -10,6 +10,7 @@ from batchscale.errors import PlanningError
 if TYPE_CHECKING:
     from batchscale.planning import Machine
 
+VERSION = 1
 COLUMNS = ("machine", "device", "per host", "hosts", "per host-hour", "unit", "region", "date", "source")
 
 
@@ -31,7 +32,7 @@ def machines(
     spot: Annotated[bool, typer.Option("--spot", help="Of the catalogue: spot prices.")] = False,
     max_hosts: Annotated[int, typer.Option("--max-hosts", min=1, help="Hosts of imported machines.")] = 1,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the machines as a machines.toml.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """List machines and their prices, check the file, and say which prices are old."""
     import datetime
@@ -60,7 +61,7 @@ def machines(
         write_text_file(out, machines_toml(found))
         typer.echo(str(out), err=json_)
     if json_:
-        print_json([_object(machine, machine.is_stale(today)) for machine in found])
+        print_json({"version": VERSION, "machines": [_object(machine, machine.is_stale(today)) for machine in found]})
     elif out is None:
         print_table(COLUMNS, [_row(machine, machine.is_stale(today)) for machine in found], right=(2, 3, 4))
     stale = stale_sentence(found, today)

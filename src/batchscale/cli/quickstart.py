@@ -22,9 +22,11 @@ def quickstart(
     ] = "digits",
     out: Annotated[Path | None, typer.Option("--out", help="Folder. Default: batchscale-quickstart/WORKLOAD.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Worker processes. Default: one per core.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object when it is finished.")] = False,
 ) -> None:
     """Measure a curve here and now: tune at eight batch sizes, find the three regimes, write a report."""
-    from batchscale.cli.closing import print_closing
+    from batchscale.cli.closing import closing_json, print_closing
+    from batchscale.cli.output import print_json
     from batchscale.driver.preflight import make_checked_plan
     from batchscale.driver.session import RunSettings
     from batchscale.errors import RunError, UnknownNameError, suggest_names
@@ -42,10 +44,15 @@ def quickstart(
             "Give another folder with --out."
         )
     plan = make_checked_plan(experiment, None)
-    typer.echo(f"{len(plan.studies)} batch sizes, {plan.experiment.trials} trials each, until {plan.experiment.goal}.")
+    what = f"{len(plan.studies)} batch sizes, {plan.experiment.trials} trials each, until {plan.experiment.goal}."
+    typer.echo(what, err=json_)
     records = folder / "records"
     outcome = run_shown(plan, records, RunSettings(workers=workers), quiet=False)
     report_outcome(outcome, records, f"batchscale quickstart --workload {workload} --out {folder}")
+    if json_:
+        page = _write_page(folder, records, plan)
+        print_json({**closing_json(records, plan, outcome.snapshot), "report": str(page)})
+        return
     expected = None
     if workload == "noisy_quadratic":
         from batchscale.cli.closed_form import expected_steps

@@ -31,6 +31,7 @@ def report(
         list[Path] | None,
         typer.Option("--step-times", help="CSV of step times. Default: what the trials recorded.", show_default=False),
     ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print what the report states as a JSON object.")] = False,
 ) -> None:
     """Write a self-contained HTML report: the answer in words, the curve, and how far to trust it."""
     from batchscale.figures import select_records
@@ -45,4 +46,10 @@ def report(
     planning = None if machines is None else PlanningFiles(machines, tuple(step_times or ()))
     chosen = select_records(records, workload or [])
     write_report(chosen, out, wanted, name=path.name or "records", planning=planning)
+    if json_:
+        from batchscale.cli.output import print_json
+        from batchscale.report.as_json import report_json
+
+        print_json(report_json(chosen, wanted, out))
+        return
     typer.echo(str(out))

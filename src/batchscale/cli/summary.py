@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from batchscale.records.summary import Summary
 
 LEFT_SOMETHING_OUT = 2
+VERSION = 1
 
 
 def summary(
@@ -24,8 +25,7 @@ def summary(
 
     Exit code 2 if something damaged had to be left out; what it was is said on standard error.
     """
-    import json
-
+    from batchscale.cli.output import print_json
     from batchscale.records.read import read_records
     from batchscale.records.summary import summarize
 
@@ -37,7 +37,7 @@ def summary(
             "trials": result.num_trials,
             "measurements": result.num_measurements,
         }
-        typer.echo(json.dumps({"studies": result.table.to_dicts(), "totals": totals}, indent=2))
+        print_json({"version": VERSION, "studies": result.table.to_dicts(), "totals": totals})
     else:
         _print_table(result)
     for notice in notices:

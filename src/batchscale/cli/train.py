@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from batchscale.spec import EvaluationPlan, Goal, WorkloadSpec
     from batchscale.workloads.workload import Workload
 
+VERSION = 1
+
 
 def train(
     workload: Annotated[str, typer.Argument(help="DATASET/MODEL/OPTIMIZER, or an experiment file.")],
@@ -37,7 +39,7 @@ def train(
     microbatch: Annotated[int | None, typer.Option(min=1, help="Examples per gradient; default: what fits.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
     profile: Annotated[Path | None, typer.Option(help="Write a JAX trace of the training to this folder.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document per measurement.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object on a line per measurement.")] = False,
 ) -> None:
     """Train one trial and show its measurements as they are taken."""
     from batchscale.driver.signals import REQUEUE, StopFlag
@@ -88,7 +90,7 @@ class Screen:
         if self._as_json:
             from batchscale.cli.output import print_json_line
 
-            print_json_line({"step": step, **values})
+            print_json_line({"version": VERSION, "step": step, **values})
             return
         if not self._names:
             self._names = tuple(values)

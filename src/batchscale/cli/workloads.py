@@ -7,10 +7,12 @@ import typer
 
 from batchscale.cli.output import print_json, print_table
 
+VERSION = 1
+
 
 def workloads(
     data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Where the data sets are.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """List the workloads: the paper's 35 by their published names, a few more, and the parts to combine."""
     from batchscale.workloads.datasets import dataset_names
@@ -26,7 +28,7 @@ def workloads(
         "schedules": list(SCHEDULES.all()),
     }
     if as_json:
-        print_json({"workloads": rows, "parts": parts})
+        print_json({"version": VERSION, "workloads": rows, "parts": parts})
         return
     columns = ("workload", "schedule", "parameters", "training examples", "data")
     lines = [

@@ -26,6 +26,11 @@ def free_bytes(path: Path) -> int:
     return shutil.disk_usage(path).free
 
 
+def records_bytes(plan: Plan) -> int:
+    """About what the records of a plan take, for one search at every batch size."""
+    return sum(study.trials * (TRIAL_BYTES + ROW_BYTES * len(study.evaluation_steps)) for study in plan.studies)
+
+
 def require_room(root: Path, plan: Plan) -> None:
     """Refuse to start a run whose records the disk cannot hold; checkpoints come on top while it goes on.
 
@@ -33,7 +38,7 @@ def require_room(root: Path, plan: Plan) -> None:
         RunError: says how much is needed and how much is free.
     """
     there = next(path for path in (root, *root.absolute().parents) if path.exists())
-    needed = sum(study.trials * (TRIAL_BYTES + ROW_BYTES * len(study.evaluation_steps)) for study in plan.studies)
+    needed = records_bytes(plan)
     usage = shutil.disk_usage(there)
     if usage.total and usage.free < needed + WATERMARK_BYTES:  # some file systems do not say
         raise RunError(

@@ -8,11 +8,14 @@ from batchscale.planning.plan import Plan
 from batchscale.planning.step_model import StepModel
 from batchscale.planning.words import left_out_sentences, plan_sentences
 
+VERSION = 1  # of the object that plan prints
+
 
 def plan_json(plan: Plan) -> dict[str, Any]:
     """The object that ``batchscale plan --json`` prints."""
     search = plan.search
     return {
+        "version": VERSION,
         "workload": plan.workload,
         "goal": plan.goal,
         "unit": plan.unit,

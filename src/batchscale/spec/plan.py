@@ -25,7 +25,8 @@ class WorkloadFacts:
 
     ``metrics`` maps the metric names (without split) to whether they are to be maximised. ``defaults`` maps every
     metaparameter that may be searched or fixed to the value it has otherwise (None: it must be searched or fixed).
-    ``default_space`` gives the space for a step budget. ``num_train_examples`` is None for sampled data.
+    ``default_space`` gives the space for a step budget. ``num_train_examples`` is None for sampled data,
+    ``num_outputs`` (classes, labels or sub-words) where it is known only with the files at hand.
     """
 
     name: WorkloadName
@@ -34,6 +35,7 @@ class WorkloadFacts:
     defaults: Mapping[str, float | None]
     default_space: Callable[[int], SearchSpace]
     splits: tuple[str, ...] = SPLITS
+    num_outputs: int | None = None
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ def workload_facts(spec: WorkloadSpec, data_dir: Path | None = None) -> Workload
         defaults=parts.tunables.defaults,
         default_space=parts.tunables.space,
         splits=SPLITS[:2] if parts.dataset.task is Task.QUADRATIC else SPLITS,
+        num_outputs=parts.dataset.num_outputs,
     )
 
 
@@ -77,4 +78,5 @@ def _user_facts(user: UserWorkload, spec: WorkloadSpec, data_dir: Path | None) -
         defaults=workload.defaults,
         default_space=workload.space,
         splits=tuple(split for split in SPLITS if split in workload.dataset.splits),
+        num_outputs=workload.dataset.num_outputs,
     )
