@@ -140,11 +140,31 @@ def test_a_job_of_one_device_is_written(curve, times, machines, tmp_path):
     experiment = ROOT / "examples" / "digits.toml"
     out = tmp_path / "job"
     arguments = ["plan", curve, "--step-times", times, "--machines", machines, "--experiment", experiment]
+    with pytest.raises(PlanningError, match="give --set learning_rate=0.1"):
+        run(*arguments, "--job", "slurm", "--out", out)
+    assert not out.exists()
+    arguments += ["--set", "learning_rate=0.1"]
     for format_ in ("slurm", "kubernetes", "commands"):
         run(*arguments, "--job", format_, "--out", out)
     assert {path.name for path in out.iterdir()} == {
         "job.sbatch", "job.yaml", "commands.txt", "train.sh", "Dockerfile", "experiment.toml"
     }  # fmt: skip
+
+
+def test_a_written_job_trains_and_run_again_is_done(tmp_path, machines):
+    curve, times = tmp_path / "curve.csv", tmp_path / "times.csv"
+    curve.write_text("batch_size,steps,give_up\n16,100,150\n")
+    times.write_text("device,hosts,devices_per_host,batch_size,step_time_s\nx86_64,1,1,16,0.001\n")
+    arguments = ["plan", curve, "--step-times", times, "--machines", machines, "--set", "learning_rate=0.01"]
+    job = tmp_path / "job"
+    run(*arguments, "--experiment", ROOT / "examples" / "noisy_quadratic.toml", "--job", "commands", "--out", job)
+    script = job / "train.sh"
+    script.write_text(script.read_text().replace("set -- batchscale", f"set -- {sys.executable} -m batchscale"))
+    for _ in range(2):
+        answer = subprocess.run(["sh", str(script)], capture_output=True, text=True, timeout=100)
+        assert answer.returncode == 0, answer.stderr
+    trials = list(job.glob("records/**/metadata.json"))
+    assert len(trials) == 1  # the second time there was nothing left to do
 
 
 def test_a_job_over_hosts_needs_options_that_exist(tmp_path):

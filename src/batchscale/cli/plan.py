@@ -89,6 +89,9 @@ def plan(
     experiment: Annotated[
         Path | None, typer.Option(help="The experiment file that the job trains. Default: the workload by name.")
     ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A metaparameter of the job: learning_rate=0.1; may be repeated.")
+    ] = None,
     image: Annotated[str, typer.Option(help="The container image of the job.")] = "batchscale:latest",
     address: Annotated[
         list[str] | None,
@@ -132,7 +135,7 @@ def plan(
     if job is not None and out is not None:
         from batchscale.cli.plan_job import JobRequest, write_plan_job
 
-        wanted = JobRequest(job, out, pick, experiment, image, tuple(address or ()), records)
+        wanted = JobRequest(job, out, pick, experiment, image, tuple(address or ()), records, tuple(set_ or ()))
         for file in write_plan_job(found, wanted):
             typer.echo(str(file), err=json_)
     if json_:

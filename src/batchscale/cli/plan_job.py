@@ -4,18 +4,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscale.errors import PlanningError
+from batchscale.errors import PlanningError, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from batchscale.planning import Plan
     from batchscale.planning.answers import Choice
+    from batchscale.spec import Experiment
 
 EXPERIMENT = "experiment.toml"
 
 
 @dataclass(frozen=True)
 class JobRequest:
-    """What is to be written: ``pick`` is fastest, cheapest, budget or deadline."""
+    """What is to be written: ``pick`` is fastest, cheapest, budget or deadline; ``settings`` are name=number."""
 
     format: str
     folder: Path
@@ -24,6 +27,7 @@ class JobRequest:
     image: str = "batchscale:latest"
     addresses: tuple[str, ...] = ()
     records: str | None = None
+    settings: tuple[str, ...] = ()
 
 
 def write_plan_job(plan: "Plan", request: JobRequest) -> tuple[Path, ...]:
@@ -37,16 +41,19 @@ def write_plan_job(plan: "Plan", request: JobRequest) -> tuple[Path, ...]:
         make_job,
         write_job,
     )
+    from batchscale.spec import read_experiment
 
     choice = _picked(plan, request.pick)
-    target, beside = _target(plan, request.experiment)
+    experiment = None if request.experiment is None else read_experiment(request.experiment)
+    target, beside = _target(plan, request.experiment, experiment)
     command = TrainCommand(
         target,
         choice["batch_size"],
         give_up_steps(choice),
-        choice_metaparameters(choice["metaparameters"]),
-        plan.goal,
+        choice_metaparameters(choice["metaparameters"]) | _settings(request.settings),
+        plan.goal or (None if experiment is None else str(experiment.goal)),
     )
+    _require_learning_rate(command.metaparameters, experiment)
     settings = {"records": request.records} if request.records else {}
     job = make_job(choice, command, image=request.image, addresses=request.addresses, **settings)
     files = job_files(job, request.format, train_options(), f"batchscale=={__version__}")
@@ -78,15 +85,38 @@ def _picked(plan: "Plan", pick: str) -> "Choice":
     return found
 
 
-def _target(plan: "Plan", experiment: Path | None) -> tuple[str, dict[str, str]]:
+def _settings(texts: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        try:
+            float(number)
+        except ValueError:
+            name = ""
+        if not name.strip():
+            raise PlanningError(
+                f"--set is written name=number, such as learning_rate=0.1. Found {one_line(repr(text))}."
+            )
+        found[name.strip()] = number.strip()
+    return found
+
+
+def _require_learning_rate(known: "Mapping[str, str]", experiment: "Experiment | None") -> None:
+    """Every workload has one, and none has a default: better refused here than on the machine, hours later."""
+    fixed = {} if experiment is None else experiment.search.fixed
+    if "learning_rate" not in known and "learning_rate" not in fixed:
+        raise PlanningError(
+            "A job needs the learning rate to train with, and this curve does not say it; give --set "
+            "learning_rate=0.1, or a curve from records."
+        )
+
+
+def _target(plan: "Plan", experiment: Path | None, found: "Experiment | None") -> tuple[str, dict[str, str]]:
     """What is trained, and the files that must lie beside the job for it."""
-    if experiment is None:
+    if experiment is None or found is None:
         if plan.workload is None:
             raise PlanningError("A job trains a workload, and this curve does not name one; give --experiment FILE.")
         return plan.workload, {}
-    from batchscale.spec import read_experiment
-
-    found = read_experiment(experiment)
     files = {EXPERIMENT: experiment.read_text(encoding="utf-8-sig")}
     if found.workload.file is not None:
         source = Path(found.workload.file)

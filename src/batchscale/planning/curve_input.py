@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from batchscale.analysis import Analysis
+from batchscale.analysis import ANALYSIS_SCHEMA, Analysis
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.csv_rows import Row, read_csv_rows
 from batchscale.planning.curve import Curve, CurvePoint
-from batchscale.planning.runs import METAPARAMETERS, is_runs_file
+from batchscale.planning.runs import is_runs_file
 from batchscale.planning.step_times import ALIASES
 
 MAX_JSON_BYTES = 50_000_000
@@ -20,8 +20,9 @@ MAX_JSON_BYTES = 50_000_000
 def analysis_curve(answer: Analysis) -> Curve:
     """The curve of an analysed workload: a point per batch size, with the interval of a fresh search."""
     given = ("batch_size", "steps", "steps_low", "steps_high")
-    names = [name for name in answer.curve.columns if name in METAPARAMETERS]
-    rows = answer.curve.select(*given, *names).sort("batch_size").to_dicts()
+    names = [name for name in answer.curve.columns if name not in ANALYSIS_SCHEMA and name not in given]
+    found = answer.curve.sort("batch_size").to_dicts()
+    rows = [{key: row[key] for key in given} | {"values": {name: row[name] for name in names}} for row in found]
     workload = None if answer.workload is None else str(answer.workload)
     return _curve(rows, workload, None if answer.goal is None else str(answer.goal))
 
@@ -112,8 +113,8 @@ def _curve(rows: list[dict[str, Any]], workload: str | None, goal: str | None) -
         if row["steps"] is None:
             unreached.append(f"no trial with batch size {row['batch_size']} reached the goal")
             continue
-        values = {name: row[name] for name in METAPARAMETERS if isinstance(row.get(name), int | float)}
-        text = ", ".join(f"{name} {value:.3g}" for name, value in values.items())
+        values = {name: value for name, value in row["values"].items() if isinstance(value, int | float)}
+        text = ", ".join(f"{one_line(name, 60)} {value:.6g}" for name, value in values.items())
         points.append(
             CurvePoint(
                 int(row["batch_size"]), float(row["steps"]), row["steps_low"], row["steps_high"], metaparameters=text
@@ -136,7 +137,7 @@ def _json_row(row: Mapping[str, Any], where: str) -> dict[str, Any]:
             f"{where}: batch_size of a curve is a whole number. Found {one_line(repr(row.get('batch_size')))}."
         )
     given = row.get("metaparameters")
-    return found | (given if isinstance(given, dict) else {})
+    return found | {"values": given if isinstance(given, dict) else {}}
 
 
 def _text(value: object) -> str | None:
