@@ -88,7 +88,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float | None, float |
     >>> mean_interval([100.0])
     (100.0, None, None)
     >>> [round(number, 1) for number in mean_interval([90.0, 100.0, 110.0])]
-    [100.0, 84.1, 117.6]
+    [100.0, 84.1, 118.0]
     """
     numbers = np.asarray(values, dtype=np.float64)
     mean = float(numbers.mean())
