@@ -15,6 +15,9 @@ import psutil
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """What the system answers when a disk, or a user's share of it, is full."""
 
+HOST_DEVICES = "--xla_force_host_platform_device_count"
+"""The flag of XLA that makes several devices of a processor."""
+
 GROUPS = Path("/sys/fs/cgroup")
 OWN_GROUP = Path("/proc/self/cgroup")
 CPU_INFO = Path("/proc/cpuinfo")
@@ -44,6 +47,15 @@ def count_accelerators() -> int:
         return sum(re.fullmatch(r"nvidia\d+", path.name) is not None for path in Path("/dev").iterdir())
     except OSError:
         return 0
+
+
+def count_devices() -> int:
+    """The devices that trials may be trained on: accelerators, or cores where there are none.
+
+    Whoever tells XLA to offer a number of devices on the processor means that number.
+    """
+    told = re.findall(rf"{HOST_DEVICES}=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    return count_accelerators() or (int(told[-1]) if told else count_cores())
 
 
 def count_oom_kills() -> int:

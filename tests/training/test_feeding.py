@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import jax
 import numpy as np
 
 from batchscale.training import evaluation_sets
+from batchscale.training.devices import Devices
 from batchscale.training.feeding import HostFeed, Position, example_seeds
 from batchscale.training.study_engine import TrialTask
 from batchscale.workloads.workload import IndexedSplit
@@ -54,10 +56,11 @@ def test_streamed_evaluation_measures_the_same(toy, engine_of, monkeypatch):
 
 def test_what_is_read_depends_on_key_and_position_alone(toy):
     split = HostSplit(toy.dataset.splits["train"].arrays)
-    feed = HostFeed(split, batch_size=7, slots=1)
+    one = Devices(jax.devices()[:1])
+    feed = HostFeed(split, batch_size=7, slots=1, devices=one)
     first = feed.take([Position((1, 2), 0)], 3)
     ahead = feed.take([Position((1, 2), 21)], 2)  # read ahead
-    fresh = HostFeed(split, batch_size=7, slots=1).take([Position((1, 2), 21)], 2)
+    fresh = HostFeed(split, batch_size=7, slots=1, devices=one).take([Position((1, 2), 21)], 2)
     np.testing.assert_array_equal(ahead["inputs"][:, :2], fresh["inputs"][:, :2])
     other = feed.take([Position((1, 3), 0)], 3)
     assert not np.array_equal(first["inputs"][:, :3], other["inputs"][:, :3])

@@ -35,6 +35,10 @@ def train(
         str | None, typer.Option(help="float32 or bfloat16, in place of the model's option.", show_default=False)
     ] = None,
     microbatch: Annotated[int | None, typer.Option(min=1, help="Examples per gradient; default: what fits.")] = None,
+    devices: Annotated[str, typer.Option(metavar="N|all", help="Devices of this host that train it together.")] = "1",
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Add gradients in a fixed order: the same bits on any number of devices.")
+    ] = False,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
     profile: Annotated[Path | None, typer.Option(help="Write a JAX trace of the training to this folder.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document per measurement.")] = False,
@@ -42,6 +46,7 @@ def train(
     """Train one trial and show its measurements as they are taken."""
     from batchscale.driver.signals import REQUEUE, StopFlag
     from batchscale.driver.single_trial import SingleTrial, train_single
+    from batchscale.runners.environment import check_devices, offer_devices
     from batchscale.training.profiling import profiled
     from batchscale.training.settings import EngineSettings
     from batchscale.workloads.models.declaration import check_precision
@@ -49,6 +54,8 @@ def train(
 
     if resume and out is None:
         raise RunError("--resume needs --out: the records tree with the trial to go on with.")
+    num_devices = check_devices(_parse_devices(devices))
+    offer_devices(num_devices)
     spec, evaluation, fixed = _read_target(workload)
     if precision is not None:
         chosen = check_precision("--precision", precision)
@@ -63,7 +70,7 @@ def train(
         early_stop=_parse_early_stop(early_stop, loaded),
         out=out,
         resume=resume,
-        settings=EngineSettings(microbatch=microbatch),
+        settings=EngineSettings(microbatch=microbatch, devices=num_devices, exact=exact),
     )
     screen = Screen(steps, json_)
     with profiled(profile), StopFlag() as stop:
@@ -130,6 +137,15 @@ def _parse_settings(texts: list[str]) -> dict[str, float]:
         if not sign:
             raise SpecError(f"--set is written name=number, such as learning_rate=0.1. Found {one_line(repr(text))}.")
     return values
+
+
+def _parse_devices(text: str) -> int | None:
+    """The number of devices; None for all."""
+    if text == "all":
+        return None
+    if not (text.isascii() and text.isdigit() and 1 <= len(text) <= 6 and int(text) >= 1):
+        raise SpecError(f"--devices is a whole number of at least 1, or 'all'. Found {one_line(repr(text))}.")
+    return int(text)
 
 
 def _checked_size(workload: "Workload", batch_size: int) -> int:

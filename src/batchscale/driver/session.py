@@ -27,7 +27,7 @@ from batchscale.protocol.study_run import StudyRun
 from batchscale.records.durable import make_folders, storing
 from batchscale.records.filesystem import REAL
 from batchscale.records.run_paths import RunPaths
-from batchscale.runners.environment import default_workers, memory_limit
+from batchscale.runners.environment import check_devices, default_workers, memory_limit
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
 from batchscale.runners.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
@@ -93,6 +93,7 @@ def run_plan(
         raise RunError(f"A run has at least 1 worker. Found {settings.workers}.")
     if not 0 <= settings.keep_states_gb < math.inf:
         raise RunError(f"--keep-states is a number of gigabytes from 0. Found {settings.keep_states_gb:g}.")
+    check_devices(plan.experiment.run.devices_per_trial, settings.workers)
     check_folder(root, plan)
     _allow_many_files()
     if read_asked(root) is None:
@@ -156,11 +157,12 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
     checkpoints = paths.checkpoints.resolve()
     shelf_bytes = int(settings.keep_states_gb * 1e9 / len(plan.studies))
     engine, options = settings.engine, settings.engine_options
-    workers = settings.workers or default_workers()
+    num_devices = check_devices(plan.experiment.run.devices_per_trial, settings.workers)
+    workers = settings.workers or default_workers(num_devices)
     if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
         workers = settings.workers or plan.experiment.trainer.workers or default_workers()
         engine, options = TRAINER_ENGINE, trainer_options(os.environ, workers) | options
-    setup = Setup(plan.experiment, settings.data_dir, checkpoints, engine, shelf_bytes, options)
+    setup = Setup(plan.experiment, settings.data_dir, checkpoints, engine, shelf_bytes, options, num_devices)
     if settings.runner == "inline" or all(run.done for run in runs):
         return InlineRunner(setup, lambda: flag.is_set)
     return LocalRunner(setup, LocalSettings(workers, paths.logs, recycle_above_bytes=memory_limit(workers)))

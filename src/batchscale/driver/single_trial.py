@@ -12,7 +12,6 @@ from batchscale.protocol.single_study import SingleStudy, extend_to
 from batchscale.protocol.stop_rules import find_rule
 from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
 from batchscale.spec import EvaluationPlan, Goal, ParameterConfig, ParameterType, SearchSpace, StopRule, Study
-from batchscale.training.hardware import describe_hardware
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine
 from batchscale.workloads.workload import Workload
@@ -71,7 +70,7 @@ def train_single(workload: Workload, trial: SingleTrial, show: Show, should_stop
             for row in progress.rows:
                 show(row, progress)
             if log:
-                log.add(progress, seconds, describe_hardware())
+                log.add(progress, seconds, engine.hardware)
             known.learn(progress.rows, progress.diverged_at, study.goal)
             search.changed()
         if log:

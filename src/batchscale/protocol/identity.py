@@ -31,7 +31,7 @@ def normalise(experiment: Experiment) -> dict[str, Any]:
     data = {
         field.name: getattr(experiment, field.name)
         for field in dataclasses.fields(experiment)
-        if field.name not in ("source", "text", "trainer")
+        if field.name not in ("source", "text", "trainer", "run")
     }
     data["goal"] = str(experiment.goal)
     data["batch_sizes"] = experiment.batch_sizes.to_json()

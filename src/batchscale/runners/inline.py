@@ -25,8 +25,9 @@ class InlineRunner(Runner):
         self._events: list[Event] = []
         self._jobs: deque[Job] = deque()
         self._closed = False
+        self._num_devices = setup.num_devices
         with ExitStack() as stack:
-            stack.enter_context(computing_like_a_worker())  # before the engine is loaded
+            stack.enter_context(computing_like_a_worker(setup.num_devices))  # before the engine is loaded
             self._host = EngineHost(
                 setup, WORKER_ID, lambda: self._stop.is_set() or should_stop(), tell=self._events.append
             )
@@ -35,7 +36,7 @@ class InlineRunner(Runner):
     @property
     def workers(self) -> tuple[WorkerInfo, ...]:
         """The one worker."""
-        return () if self._closed else (WorkerInfo(WORKER_ID, name_host()),)
+        return () if self._closed else (WorkerInfo(WORKER_ID, name_host(), self._num_devices),)
 
     def waiting(self, worker_id: str) -> int:
         """How many jobs it has."""

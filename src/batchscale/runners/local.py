@@ -1,4 +1,4 @@
-"""The local runner: worker processes on this machine, each with single-threaded compute or an accelerator of its own.
+"""The local runner: worker processes on this machine, each with single-threaded compute or accelerators of its own.
 
 Owns processes, their pipes and logs. A worker that dies is replaced; its jobs come back as lost, with the signal and
 the last lines it wrote. Nothing in a worker is ever needed to resume, so ending one is always a plain kill.
@@ -166,7 +166,7 @@ class LocalRunner(Runner):
     # --- single workers --------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        info = WorkerInfo(f"local-{self._next_number}", name_host())
+        info = WorkerInfo(f"local-{self._next_number}", name_host(), self._setup.num_devices)
         self._next_number += 1
         taken = {worker.place for worker in self._workers.values()}
         place = min(set(range(self._settings.workers)) - taken)
@@ -179,7 +179,7 @@ class LocalRunner(Runner):
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=worker_environment(place),
+                env=worker_environment(place, self._setup.num_devices),
                 start_new_session=True,  # Ctrl-C in the terminal reaches the driver alone
             )
         worker = _Worker(info, place, process, Connection(ours.detach()), log)

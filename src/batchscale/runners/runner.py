@@ -20,7 +20,7 @@ class Setup:
     """What a worker must know before its first job.
 
     ``engine`` names the function that makes a study's engine. ``shelf_bytes`` is what the last states of a study's
-    ended trials may take.
+    ended trials may take. ``num_devices`` is how many devices each worker has, for one trial at a time.
     """
 
     experiment: Experiment
@@ -29,6 +29,7 @@ class Setup:
     engine: str = TRAINING_ENGINE
     shelf_bytes: int = 0
     options: Mapping[str, str] = field(default_factory=dict)
+    num_devices: int = 1
 
 
 def trainer_options(environment: Mapping[str, str], workers: int) -> dict[str, str]:

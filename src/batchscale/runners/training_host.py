@@ -14,7 +14,13 @@ from batchscale.workloads.workload import Workload
 def make_engine(setup: Setup, study: Study, population: int | None) -> Engine:
     """The engine of a study; the workload's data is read once per process."""
     checkpoints = setup.checkpoint_dir / str(study.batch_size) if setup.checkpoint_dir else None
-    settings = EngineSettings(checkpoint_dir=checkpoints, population=population, max_shelf_bytes=setup.shelf_bytes)
+    settings = EngineSettings(
+        checkpoint_dir=checkpoints,
+        population=population,
+        max_shelf_bytes=setup.shelf_bytes,
+        devices=setup.num_devices,
+        exact=setup.experiment.run.exact,
+    )
     workload = _load(_Key(setup.experiment.workload, setup.data_dir))
     return StudyEngine(workload, study, setup.experiment.evaluation, settings)
 

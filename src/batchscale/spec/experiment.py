@@ -74,6 +74,17 @@ class SearchPlan:
     max_attempts: int | None = None
 
 
+@dataclass(frozen=True)
+class RunPlan:
+    """What each trial is trained on: so many devices of a host (None: all). Changes no result, up to rounding.
+
+    ``exact`` adds gradients in an order that does not depend on the devices.
+    """
+
+    devices_per_trial: int | None = 1
+    exact: bool = False
+
+
 DEFAULT_BATCH_SIZES = BatchSizes(tuple(2**power for power in range(11)))
 DEFAULT_BUDGET = Budget(amount=30, unit=Unit.EPOCHS, at_least_steps=1000)
 
@@ -101,6 +112,7 @@ class Experiment:
     source: str = "experiment.toml"
     text: str | None = None
     trainer: TrainerSpec | None = None
+    run: RunPlan = field(default_factory=RunPlan)
 
     def evaluation_steps(self, train_steps: int) -> tuple[int, ...]:
         """The steps at which a trial of this budget is measured; a trainer's script has trained before it measures."""

@@ -22,13 +22,22 @@ from batchscale.spec.experiment import (
     Experiment,
     Option,
     Options,
+    RunPlan,
     SearchPlan,
     StopRule,
     WorkloadSpec,
 )
 from batchscale.spec.goal import Goal
 from batchscale.spec.space import SearchSpace
-from batchscale.spec.tables import BudgetTable, EvaluationTable, ExperimentTable, SearchTable, SpaceTable, WorkloadTable
+from batchscale.spec.tables import (
+    BudgetTable,
+    EvaluationTable,
+    ExperimentTable,
+    RunTable,
+    SearchTable,
+    SpaceTable,
+    WorkloadTable,
+)
 from batchscale.spec.trainer_table import check_beside_trainer, to_trainer
 from batchscale.spec.workload_name import WorkloadName
 
@@ -100,6 +109,7 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
         seed=table.seed,
         metrics=None if table.metrics is None else tuple(table.metrics),
         source=source,
+        run=_to_run(table.run),
         trainer=part("trainer", lambda: None if table.trainer is None else to_trainer(table.trainer, folder)),
     )
 
@@ -149,6 +159,10 @@ def _to_evaluation(table: EvaluationTable) -> EvaluationPlan:
     examples = {"train": table.examples.train, "val": table.examples.val, "test": table.examples.test}
     spacing = Spacing(table.spacing or Spacing.EVEN)
     return EvaluationPlan(table.every, table.count or EvaluationPlan.count, spacing, table.start, examples)
+
+
+def _to_run(table: RunTable) -> RunPlan:
+    return RunPlan(None if table.devices_per_trial == "all" else table.devices_per_trial, table.exact)
 
 
 def _to_search(table: SearchTable) -> SearchPlan:

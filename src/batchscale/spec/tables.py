@@ -155,6 +155,15 @@ class TrainerTable(_Table):
     """How measurements are read of a script that does not report them by the protocol."""
 
 
+class RunTable(_Table):
+    """What each trial is trained on: [Several devices and hosts](distributed.md). Changes no result but by rounding."""
+
+    devices_per_trial: Annotated[int, Field(ge=1, le=100_000)] | Literal["all"] = 1
+    """The devices of one host that train a trial together. One trial per device is the cheapest parallelism."""
+    exact: bool = False
+    """Whether gradients are added in a fixed order, for the same bits on any number of devices; costs time."""
+
+
 class ExperimentTable(_Table):
     """What is run and how long the search is."""
 
@@ -182,3 +191,5 @@ class ExperimentTable(_Table):
     """The metaparameters and how they are searched."""
     trainer: TrainerTable | None = None
     """Your own training script, in place of our engine."""
+    run: RunTable = RunTable()
+    """What each trial is trained on."""

@@ -61,6 +61,10 @@ def check_beside_trainer(table: ExperimentTable) -> None:
                 f"key 'workload.{key}' is for our own engine; with [trainer] the script decides. Remove it, or give it "
                 "to the script in its command."
             )
+    if "run" in table.model_fields_set:
+        raise SpecError(
+            "table [run] is for our own engine; a script is told its devices in 'trainer.devices'. Remove [run]."
+        )
     if "examples" in table.evaluation.model_fields_set:
         raise SpecError(
             "key 'evaluation.examples' is for our own engine; with [trainer] the script decides. Remove it."

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from batchscale.errors import RunError
@@ -107,7 +106,7 @@ def _make_advance(workload: Workload, batch_size: int, settings: EngineSettings)
     )
     programs = Programs(workload, study, EvaluationPlan(count=1), settings)
     state = programs.init(0, _quiet(workload, programs.names))
-    population = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], state)
+    population = programs.populate(state, 1)
     until = np.full(1, MAX_STEPS, np.int32)
 
     def advance(num_steps: int) -> None:

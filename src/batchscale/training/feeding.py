@@ -1,5 +1,7 @@
 """Host feeding: batches of a training set that does not fit on the device, read while the device computes.
 
+A process reads the examples of its own devices alone.
+
 The unit is the batch of one step of one trial, named by the trial's order key and its position in the data, so that
 whatever is read depends on nothing else: a resumed trial is fed what an uninterrupted one was.
 """
@@ -13,7 +15,9 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from batchscale.training.devices import ALONG_EXAMPLES, Devices
 from batchscale.training.order import host_indices, mix
+from batchscale.training.shards import Shards
 from batchscale.workloads.workload import Batch, HostBatch, IndexedSplit
 
 BLOCK_BYTES = 64 * 2**20
@@ -31,27 +35,45 @@ class Position:
 class HostFeed:
     """Blocks of batches with leading axes slot and step; the next block is read in a thread of its own."""
 
-    def __init__(self, split: IndexedSplit, batch_size: int, slots: int) -> None:
+    def __init__(
+        self, split: IndexedSplit, batch_size: int, slots: int, devices: Devices, shards: Shards | None = None
+    ) -> None:
         self._split = split
         self._batch_size = batch_size
         self._slots = slots
+        self._devices = devices
+        per_device = batch_size if shards is None else shards.rows_per_device
+        here = devices.local_range
+        self._first, self._places = here.start * per_device, len(here) * per_device
+        self._rows = max(0, min(self._places, batch_size - self._first))  # the last devices may have less, or nothing
+        self._all_places = per_device * devices.num_devices
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feed")
         self._pending: dict[Position, Future[HostBatch]] = {}
         self._like = {name: np.asarray(values) for name, values in split.read(np.arange(1), None).items()}
         example_bytes = sum(values[0].nbytes for values in self._like.values())
-        step_bytes = max(1, slots * batch_size * example_bytes)
+        step_bytes = max(1, slots * self._places * example_bytes)
         self.block_steps = int(max(1, min(MAX_BLOCK_STEPS, BLOCK_BYTES // step_bytes)))
 
     def take(self, positions: Sequence[Position | None], num_steps: int) -> Batch:
         """The next ``num_steps`` (at most ``block_steps``) batches of every slot that has a position."""
-        shape = (self._slots, self.block_steps, self._batch_size)
+        shape = (self._slots, self.block_steps, self._places)
         block = {name: np.zeros(shape + values.shape[1:], values.dtype) for name, values in self._like.items()}
         for slot, start in enumerate(positions):
             for i in range(num_steps if start else 0):
                 for name, values in self._request(_later(start, i * self._batch_size)).result().items():
-                    block[name][slot, i] = values
+                    block[name][slot, i, : self._rows] = values
         self._read_ahead(positions, num_steps)
-        return {name: jax.device_put(values) for name, values in block.items()}
+        return {name: self._place(values) for name, values in block.items()}
+
+    def _place(self, values: NDArray[Any]) -> jax.Array:
+        """The rows of this process' devices, each where it belongs."""
+        first, shape = self._first, (*values.shape[:2], self._all_places, *values.shape[3:])
+
+        def read(at: tuple[slice, ...]) -> NDArray[Any]:
+            start, stop = at[2].start or 0, self._all_places if at[2].stop is None else at[2].stop
+            return values[:, :, start - first : stop - first]
+
+        return self._devices.assemble(shape, ALONG_EXAMPLES, read)
 
     def _read_ahead(self, positions: Sequence[Position | None], num_steps: int) -> None:
         ahead = [
@@ -68,7 +90,8 @@ class HostFeed:
 
     def _read(self, position: Position) -> HostBatch:
         key = np.array(position.key, np.uint32)
-        indices, epochs = host_indices(key, position.examples, self._batch_size, self._split.num_examples)
+        start = position.examples + self._first
+        indices, epochs = host_indices(key, start, self._rows, self._split.num_examples)
         return self._split.read(indices, example_seeds(key, indices, epochs))
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from batchscale.errors import SpecError
 from batchscale.spec import ALL, EvaluationPlan
+from batchscale.training.devices import Devices
 from batchscale.workloads.workload import ArraySplit, Batch, Dataset, HostBatch, IndexedSplit, SampledSplit, Split
 
 PROBE_EXAMPLES = 256
@@ -20,12 +21,38 @@ SAMPLED_EXAMPLES = 1000  # what "all" means for data without end
 _SPLIT_SEEDS = {"train": 1, "val": 2, "test": 3}
 
 
-def place_training_data(dataset: Dataset) -> Batch:
-    """The stored arrays of the training set on the device; nothing where batches are sampled or fed."""
+class StoredRows(IndexedSplit):
+    """A split in memory, read on the host like one that is not: where its copies would fill the devices."""
+
+    def __init__(self, split: ArraySplit) -> None:
+        self._split = split
+
+    @property
+    def num_examples(self) -> int:
+        """The number of examples."""
+        return self._split.num_examples
+
+    def read(self, indices: NDArray[np.int64], seeds: NDArray[np.int64] | None) -> HostBatch:
+        """The examples as they are stored."""
+        del seeds
+        return {name: values[indices] for name, values in self._split.arrays.items()}
+
+
+def find_fed_split(dataset: Dataset, devices: Devices, device_bytes: int) -> IndexedSplit | None:
+    """The training set, if its batches are read on the host; None where it is sampled, or fits on every device."""
     train = dataset.splits["train"]
-    if not isinstance(train, ArraySplit):
-        return {}
-    return {name: jnp.asarray(values) for name, values in train.arrays.items()}
+    if isinstance(train, IndexedSplit):
+        return train
+    if isinstance(train, ArraySplit) and devices.several and nbytes(train.arrays) > device_bytes:
+        return StoredRows(train)
+    return None
+
+
+def place_training_data(dataset: Dataset, devices: Devices) -> Batch:
+    """The stored arrays of the training set on every device; nothing where batches are sampled."""
+    train = dataset.splits["train"]
+    placed: Batch = devices.replicate(dict(train.arrays)) if isinstance(train, ArraySplit) else {}
+    return placed
 
 
 def make_probe(dataset: Dataset) -> Batch:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from batchscale.training.checkpoints import CheckpointStore, SavedTrial
+from batchscale.training.devices import Devices
 from batchscale.training.loop import make_enter, take_member
 from batchscale.training.shelf import Shelf
 from batchscale.training.state import TrialState
@@ -38,13 +38,15 @@ class Population:
         self,
         template: TrialState,
         slots: int,
+        devices: Devices,
         store: CheckpointStore | None,
         max_parked_bytes: int,
         shelf: Shelf | None = None,
     ) -> None:
         self.slots = slots
+        self._devices = devices
         self._template = jax.tree.map(np.asarray, template)
-        self.state: TrialState = jax.tree.map(lambda leaf: jnp.asarray(np.stack([leaf] * slots)), self._template)
+        self.state: TrialState = devices.replicate(jax.tree.map(lambda leaf: np.stack([leaf] * slots), self._template))
         self._store = store
         self._shelf = shelf
         self._slot_of: OrderedDict[int, int] = OrderedDict()  # trial id → slot, least recently used first
@@ -52,7 +54,7 @@ class Population:
         member_bytes = max(1, sum(leaf.nbytes for leaf in jax.tree.leaves(self._template)))
         self._max_parked = max(1, max_parked_bytes // member_bytes)
         self._trials: dict[int, Trial] = {}
-        self._enter = make_enter()
+        self._enter = make_enter(devices)
         self._take = jax.jit(take_member)
 
     def slot_of(self, trial_id: int) -> int:
@@ -94,7 +96,9 @@ class Population:
         if trial_id not in self._slot_of:
             member = self._parked.pop(trial_id)  # before another is parked, which may push this one out
             slot = self._free_slot(busy)
-            self.state = self._enter(self.state, member, jnp.int32(slot))
+            if self._devices.several:  # an array of one device cannot be given to a program of several
+                member = jax.tree.map(np.asarray, member)
+            self.state = self._enter(self.state, member, np.int32(slot))
             self._slot_of[trial_id] = slot
         self._slot_of.move_to_end(trial_id)
         return self._slot_of[trial_id]
@@ -147,7 +151,7 @@ class Population:
             jax.default_backend() == "cpu"
         ):  # a view of the slot needs no program; copied, for the next chunk consumes it
             return cast(TrialState, jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[slot]), self.state))
-        return cast(TrialState, jax.tree.map(np.asarray, self._take(self.state, jnp.int32(slot))))
+        return cast(TrialState, jax.tree.map(np.asarray, self._take(self.state, np.int32(slot))))
 
     def _free_slot(self, busy: set[int]) -> int:
         taken = set(self._slot_of.values())

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from batchscale.errors import SpecError
 from batchscale.spec import EvaluationPlan, Study
 from batchscale.spec.durations import MAX_STEPS
+from batchscale.training.devices import choose_devices
 from batchscale.training.evaluation import make_evaluate
 from batchscale.training.evaluation_sets import EvaluationSets
 from batchscale.training.feeding import HostFeed, read_positions
@@ -21,13 +22,14 @@ from batchscale.training.memory import (
     memory_bytes,
     microbatch_bytes,
 )
-from batchscale.training.placement import make_probe, place_training_data
+from batchscale.training.placement import find_fed_split, make_probe, place_training_data
 from batchscale.training.settings import EngineSettings
+from batchscale.training.shards import cut_batch
 from batchscale.training.state import NOT_DIVERGED, TrialState, init_trial
 from batchscale.training.step import StepConfig
 from batchscale.training.tuning import choice_key, choose_population, measure_advance, remembered
 from batchscale.workloads.tunables import NEUTRAL
-from batchscale.workloads.workload import IndexedSplit, Workload
+from batchscale.workloads.workload import Dataset, SampledSplit, Workload
 
 
 class Programs:
@@ -35,9 +37,12 @@ class Programs:
 
     def __init__(self, workload: Workload, study: Study, plan: EvaluationPlan, settings: EngineSettings) -> None:
         self._workload, self._settings = workload, settings
-        dataset, train = workload.dataset, workload.dataset.splits["train"]
+        self.devices = choose_devices(settings.devices, settings.exact)
+        dataset = workload.dataset
+        self._require_examples(dataset)
         self._probe = make_probe(dataset)
-        self._data = place_training_data(dataset)
+        self._fed = find_fed_split(dataset, self.devices, memory_bytes(settings))
+        self._data = {} if self._fed else place_training_data(dataset, self.devices)
         self._init = jax.jit(
             lambda seed, metaparameters, probe: init_trial(
                 workload, seed, metaparameters, probe, settings.divergence_factor
@@ -48,11 +53,25 @@ class Programs:
         self._example_bytes = example_bytes(workload, self._probe)
         self.slots = settings.population or self._choose_slots(study)
         self._config = self._configure(study.batch_size, self.slots)
-        self._feed = HostFeed(train, study.batch_size, self.slots) if isinstance(train, IndexedSplit) else None
-        self._advance = make_advance(workload, self._config, self.slots)
+        self._feed = None
+        if self._fed is not None:
+            self._feed = HostFeed(self._fed, study.batch_size, self.slots, self.devices, self._config.shards)
+        self._advance = make_advance(workload, self._config, self.slots, self.devices)
         largest = max(1, min(MAX_EVALUATION_BATCH, memory_bytes(settings) // self._example_bytes))
-        self._sets = EvaluationSets(workload, plan, largest)
-        self._evaluate = make_evaluate(workload, self.slots)
+        self._sets = EvaluationSets(workload, plan, largest, self.devices)
+        self._evaluate = make_evaluate(workload, self.slots, self.devices)
+
+    def _require_examples(self, dataset: Dataset) -> None:
+        if self.devices.several and isinstance(dataset.splits["train"], SampledSplit):
+            raise SpecError(
+                f"A batch is cut into examples to spread it over devices. Data set '{dataset.name}' draws a batch as a "
+                "whole; train it on one device, without exact sums."
+            )
+
+    @property
+    def busy_devices(self) -> int:
+        """The devices that have a part of every batch: fewer than asked for where the batch is small."""
+        return 1 if self._config.shards is None else self._config.shards.num_busy
 
     def init(self, seed: int, metaparameters: Mapping[str, float]) -> TrialState:
         """The state of a trial before its first step."""
@@ -60,16 +79,23 @@ class Programs:
         state: TrialState = self._init(jnp.uint32(seed % 2**32), values, self._probe)
         return state
 
+    def populate(self, state: TrialState, slots: int) -> TrialState:
+        """A population of copies of a state."""
+        population: TrialState = self.devices.replicate(
+            jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * slots), state)
+        )
+        return population
+
     def advance(self, population: TrialState, until: NDArray[np.int32], num_steps: int) -> TrialState:
         """The population some steps later, when the device has finished; what was given is consumed."""
         if self._feed is None:
-            population = self._advance(population, jnp.asarray(until), self._data, jnp.int32(num_steps))
+            population = self._advance(population, until, self._data, np.int32(num_steps))
         while self._feed is not None and num_steps > 0:
             steps = min(num_steps, self._feed.block_steps)
             alive = (np.asarray(population.step) < until) & (np.asarray(population.diverged_at) == NOT_DIVERGED)
             positions = read_positions(population, alive.tolist(), self._config.num_examples or 1)
             block = self._feed.take(positions, steps)
-            population = self._advance(population, jnp.asarray(until), block, jnp.int32(steps))
+            population = self._advance(population, until, block, np.int32(steps))
             num_steps -= steps
         population.step.block_until_ready()
         return population
@@ -80,7 +106,7 @@ class Programs:
         due[: len(slots)] = slots
         found: dict[str, NDArray[np.float32]] = {}
         if self._sets.on_device:
-            values = self._evaluate(population, jnp.asarray(due), jnp.int32(len(slots)), self._sets.on_device)
+            values = self._evaluate(population, due, np.int32(len(slots)), self._sets.on_device)
             found = {name: np.asarray(value) for name, value in values.items()}
         return found | self._sets.evaluate_streamed(population, slots)
 
@@ -89,8 +115,12 @@ class Programs:
         available = microbatch_bytes(self._settings, slots, parameter_bytes)
         multiple = self._workload.model.microbatch_multiple
         given = self._settings.microbatch
+        shards = None
+        if self.devices.several:
+            shards = cut_batch(batch_size, self.devices.num_devices, multiple, self.devices.exact)
         if given is None:
-            microbatch = choose_microbatch(batch_size, multiple, self._example_bytes, available)
+            at_once = batch_size if shards is None else shards.size
+            microbatch = choose_microbatch(at_once, multiple, self._example_bytes, available)
         elif given < batch_size and given % multiple:
             raise SpecError(
                 f"microbatch must be a multiple of the ghost batch size {multiple} of model "
@@ -98,29 +128,33 @@ class Programs:
             )
         else:
             microbatch = min(given, batch_size)
-        return StepConfig(batch_size, microbatch, self._workload.dataset.num_train_examples)
+        num_examples = self._workload.dataset.num_train_examples
+        return StepConfig(batch_size, microbatch, num_examples, shards, fed=self._fed is not None)
 
     def _choose_slots(self, study: Study) -> int:
         """The population size by measuring, or as it was measured before; sets that are fed are trained one by one."""
-        if isinstance(self._workload.dataset.splits["train"], IndexedSplit):
+        if self._fed is not None:
             return 1
         template = jax.tree.map(np.asarray, self.template)
         member_bytes = 3 * sum(leaf.nbytes for leaf in jax.tree.leaves(template))
 
         def measure(slots: int) -> float:
-            program = make_advance(self._workload, self._configure(study.batch_size, slots), slots)
-            population = jax.tree.map(lambda leaf: jnp.asarray(np.stack([leaf] * slots)), template)
-            until = jnp.full(slots, MAX_STEPS, jnp.int32)
+            program = make_advance(self._workload, self._configure(study.batch_size, slots), slots, self.devices)
+            population = self.populate(template, slots)
+            until = np.full(slots, MAX_STEPS, np.int32)
 
             def advance(num_steps: int) -> None:
                 nonlocal population
-                population = program(population, until, self._data, jnp.int32(num_steps))
+                population = program(population, until, self._data, np.int32(num_steps))
                 population.step.block_until_ready()
 
             return measure_advance(advance) / slots
 
         most = min(study.trials, max(1, memory_bytes(self._settings) // member_bytes))
-        key = choice_key(template, study.workload, study.batch_size, study.trial_steps, self._workload.model.precision)
+        facts: list[object] = [study.workload, study.batch_size, study.trial_steps, self._workload.model.precision]
+        if self.devices.several:
+            facts += [self.devices.num_devices, self.devices.exact]
+        key = choice_key(template, *facts)
         accelerator = jax.default_backend() != "cpu"
         return remembered(
             self._settings.cache_dir, key, lambda: choose_population(measure, study.trial_steps, most, accelerator)

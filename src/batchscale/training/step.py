@@ -12,74 +12,59 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from batchscale.training.reduction import ShardedGradients
+from batchscale.training.shards import Shards
 from batchscale.training.state import NOT_DIVERGED, TrialState, noise_key
-from batchscale.workloads.random_bits import examples_from
-from batchscale.workloads.workload import Batch, ModelState, Params, Workload
-
-Fetch = Callable[[jax.Array | int, int], Batch]
-"""The stored examples of this step's batch from a start on, a static number of them."""
+from batchscale.training.step_sums import Fetch, StepSums, mean_of_sums
+from batchscale.workloads.workload import ModelState, Params, Workload
 
 
 @dataclass(frozen=True)
 class StepConfig:
-    """What is fixed when a step is compiled. ``num_examples`` is None for sampled data."""
+    """What is fixed when a step is compiled. ``num_examples`` is None for sampled data.
+
+    ``shards`` says how the batch lies on several devices, of which each takes ``microbatch`` examples at a time;
+    ``fed`` that batches are read on the host.
+    """
 
     batch_size: int
     microbatch: int
     num_examples: int | None
+    shards: Shards | None = None
+    fed: bool = False
 
 
 class Gradients:
-    """The mean loss of a batch, its gradient, and the changed model state."""
+    """The mean loss of a batch, its gradient, and the changed model state, on one device."""
 
     def __init__(self, workload: Workload, config: StepConfig) -> None:
         self._workload = workload
         self._config = config
+        self._sums = StepSums(workload, config.batch_size, config.microbatch)
 
     def __call__(self, state: TrialState, fetch: Fetch, key: jax.Array) -> tuple[jax.Array, Params, ModelState]:
         """The whole batch at once if it is one microbatch, otherwise summed over microbatches."""
         if self._config.microbatch >= self._config.batch_size:
             return self._whole(state, fetch, key)
-        return self._accumulated(state, fetch, key)
+        return mean_of_sums(self._sums.over(state, fetch, key, 0, self._config.batch_size))
 
     def _whole(self, state: TrialState, fetch: Fetch, key: jax.Array) -> tuple[jax.Array, Params, ModelState]:
         batch = self._workload.dataset.prepare(fetch(0, self._config.batch_size))
 
         def mean_loss(params: Params) -> tuple[jax.Array, ModelState]:
-            total, (weight, model_state) = self._loss_sum(params, state, batch, key)
+            total, (weight, model_state) = self._sums.loss_sum(params, state, batch, key)
             return total / jnp.where(weight > 0, weight, 1), model_state
 
         (loss, model_state), grads = jax.value_and_grad(mean_loss, has_aux=True)(state.params)
         return loss, grads, model_state
 
-    def _loss_sum(
-        self, params: Params, state: TrialState, batch: Batch, key: jax.Array
-    ) -> tuple[jax.Array, tuple[jax.Array, ModelState]]:
-        inputs = batch["inputs"]
-        outputs, changed = self._workload.model.apply(params, state.model_state, inputs, train=True, key=key)
-        changed = jax.tree.map(lambda new, old: new.astype(old.dtype), changed, state.model_state)
-        loss = self._workload.loss(outputs.astype(jnp.float32), batch, state.metaparameters)
-        return loss.total, (loss.weight, changed)
 
-    def _accumulated(self, state: TrialState, fetch: Fetch, key: jax.Array) -> tuple[jax.Array, Params, ModelState]:
-        size, micro = self._config.batch_size, self._config.microbatch
-        grad = jax.value_and_grad(self._loss_sum, has_aux=True)
-
-        def add(start: jax.Array | int, count: int, sums: Any) -> Any:
-            batch = self._workload.dataset.prepare(fetch(start, count))
-            with examples_from(start):  # dropout as in the whole batch
-                (total, (weight, changed)), grads = grad(state.params, state, batch, key)
-            changed = jax.tree.map(lambda leaf: leaf * (count / size), changed)
-            return jax.tree.map(jnp.add, sums, (total, jnp.asarray(weight, jnp.float32), grads, changed))
-
-        sums = (jnp.float32(0), jnp.float32(0), *jax.tree.map(jnp.zeros_like, (state.params, state.model_state)))
-        whole, rest = divmod(size, micro)
-        sums = jax.lax.fori_loop(0, whole, lambda i, sums: add(i * micro, micro, sums), sums)
-        if rest:
-            sums = add(whole * micro, rest, sums)
-        total, weight, grads, model_state = sums
-        weight = jnp.where(weight > 0, weight, 1)
-        return total / weight, jax.tree.map(lambda leaf: leaf / weight, grads), model_state
+def _make_gradients(
+    workload: Workload, config: StepConfig
+) -> Callable[[TrialState, Fetch, jax.Array], tuple[jax.Array, Params, ModelState]]:
+    if config.shards is None:
+        return Gradients(workload, config)
+    return ShardedGradients(StepSums(workload, config.batch_size, config.microbatch), config.shards)
 
 
 def make_step(
@@ -90,7 +75,7 @@ def make_step(
     ``alone``: the caller ends the loop when the trial is not alive any more, so that the optimizer's state need not be
     kept for idle steps; that of a diverged trial is lost. This saves a pass over it and a copy of it.
     """
-    gradients = Gradients(workload, config)
+    gradients = _make_gradients(workload, config)
 
     def step(state: TrialState, fetch: Fetch, alive: jax.Array) -> TrialState:
         loss, grads, model_state = gradients(state, fetch, noise_key(state))

@@ -72,7 +72,8 @@ class StudyEngine:
             store = CheckpointStore(settings.checkpoint_dir, settings.max_checkpoint_bytes)
             if "://" not in str(settings.checkpoint_dir):
                 shelf = Shelf(Path(settings.checkpoint_dir), settings.max_shelf_bytes)
-        return Population(self._programs.template, self.population_size, store, settings.max_parked_bytes, shelf)
+        template, devices = self._programs.template, self._programs.devices
+        return Population(template, self.population_size, devices, store, settings.max_parked_bytes, shelf)
 
     @property
     def population_size(self) -> int:
@@ -82,7 +83,8 @@ class StudyEngine:
     @property
     def hardware(self) -> Hardware:
         """What it trains on."""
-        return describe_hardware()
+        devices = self._programs.devices
+        return describe_hardware(devices.num_devices, devices.num_hosts)
 
     def advance(
         self, tasks: Sequence[TrialTask], should_stop: Callable[[], bool] = _never, goal: Goal | None = None

@@ -1,0 +1,109 @@
+"""States of a trial on several virtual devices of one process: a program, since their number is fixed at its start.
+
+``python sharded_states.py OUT MODEL:DEVICES:EXACT:MICROBATCH:FED ...`` writes, for each case, the leaves of the trial's
+state and its measurements to ``OUT/CASE.npz``.
+"""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BATCH_SIZE, STEPS = 14, 4
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is trained, on how many devices, and how."""
+
+    model: str
+    devices: int = 1
+    exact: bool = False
+    microbatch: int | None = None
+    fed: bool = False
+    batch_size: int = BATCH_SIZE
+    population: int = 1
+
+    @property
+    def name(self) -> str:
+        """The case as one word."""
+        values = (self.exact, self.microbatch or 0, self.fed, self.batch_size, self.population)
+        return ":".join([self.model, str(self.devices), *(str(int(value)) for value in values)])
+
+    @classmethod
+    def parse(cls, text: str) -> "Case":
+        """The case of a name."""
+        model, *numbers = text.split(":")
+        devices, exact, microbatch, fed, batch_size, population = map(int, numbers)
+        return cls(model, devices, bool(exact), microbatch or None, bool(fed), batch_size, population)
+
+
+def make_engine(case: Case, checkpoint_dir: Path | None = None):
+    """The engine of a case."""
+    from real_workloads import make_tiny
+
+    from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study
+    from batchscale.training.study_engine import EngineSettings, StudyEngine
+
+    workload = make_tiny(case.model)
+    study = Study(
+        workload=workload.name,
+        batch_size=case.batch_size,
+        train_steps=STEPS,
+        evaluation_steps=EvaluationPlan(every=2).steps(STEPS),
+        space=SearchSpace(),
+        fixed={},
+        trials=4,
+        max_attempts=40,
+        goal=Goal.parse(f"val/{workload.metrics[0].name} < 0.0"),
+        stop=StopRule.BUDGET,
+        seed=0,
+    )
+    settings = EngineSettings(
+        population=case.population,
+        devices=case.devices,
+        exact=case.exact,
+        microbatch=case.microbatch,
+        checkpoint_dir=checkpoint_dir,
+    )
+    if case.fed:
+        import batchscale.training.placement as placement
+
+        placement.nbytes = lambda _tree: 2**60  # as if it did not fit
+    return StudyEngine(
+        workload, study, EvaluationPlan(examples=dict.fromkeys(workload.dataset.splits, "all")), settings
+    )
+
+
+def train(engine, until: int = STEPS):
+    """The state of trial 1 and its measurements."""
+    import jax
+    import numpy as np
+
+    from batchscale.training.study_engine import TrialTask
+
+    # a small learning rate: near chaos, differences of rounding would grow with every step
+    (progress,) = engine.advance([TrialTask(1, {"learning_rate": 0.001, "momentum": 0.9}, 1, until)])
+    state = engine._population.member(1)
+    leaves = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree.leaves_with_path(state)}
+    rows = {f"row {step} {name}": np.float64(value) for step, row in progress.rows for name, value in row.items()}
+    return leaves | rows
+
+
+def main(out: str, *names: str) -> None:
+    """Train every case."""
+    sys.path.insert(0, str(HERE))
+    import numpy as np
+
+    from batchscale.training.compilation import compile_count
+
+    for name in names:
+        case = Case.parse(name)
+        np.savez(Path(out) / f"{name}.npz", **train(make_engine(case)), programs=compile_count().programs)
+
+
+if __name__ == "__main__":
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=8".strip()
+    main(*sys.argv[1:])

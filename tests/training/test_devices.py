@@ -1,0 +1,115 @@
+"""One trial on several devices: what it gives is what one device gives.
+
+All cases run in one process of their own, which XLA gives eight devices of the processor.
+"""
+
+import itertools
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sharded_states import Case
+
+from batchscale.training.shards import LOGICAL_SHARDS, cut_batch
+
+HERE = Path(__file__).parent
+NUMBERS = (1, 2, 4, 8)
+NAMES = ("fc_8", "ghost_fc")
+SLOW_NAMES = ("simple_cnn_base", "resnet_8", "resnet_50", "transformer_base", "lstm")
+ROUNDING = 2e-6
+"""float32 rounds to 6e-8. Sums of some hundred products in another order, over four steps at a small learning rate, and
+an exponential: the microbatches of one device differ from its whole batch by as much."""
+
+
+def cases_of(model):
+    """Fourteen examples: they divide by two devices, not by four or eight, nor by a ghost batch of four."""
+    plain = Case(model)
+    accumulated = 4 if model in ("ghost_fc", "resnet_50") else 3
+    return [
+        *(replace(plain, devices=devices) for devices in NUMBERS),
+        *(replace(plain, devices=devices, exact=True) for devices in (*NUMBERS, 3)),
+        replace(plain, devices=2, microbatch=accumulated),
+        replace(plain, devices=4, fed=True),
+        replace(plain, devices=2, population=2),
+    ]
+
+
+@pytest.fixture(scope="module", params=[*NAMES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_NAMES)])
+def found(request, tmp_path_factory):
+    """The states and measurements of every case of a model."""
+    out = tmp_path_factory.mktemp(request.param)
+    cases = cases_of(request.param)
+    command = [sys.executable, str(HERE / "sharded_states.py"), str(out), *(case.name for case in cases)]
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    subprocess.run(command, check=True, timeout=600, env=os.environ | {"PYTHONPATH": path})
+    return {case: dict(np.load(out / f"{case.name}.npz")) for case in cases}
+
+
+def plain(found, **changes):
+    (model,) = {case.model for case in found}
+    return found[replace(Case(model), **changes)]
+
+
+def without_count(values):
+    return {name: value for name, value in values.items() if name != "programs"}
+
+
+def assert_close(found, expected):
+    """Each array within rounding of its own largest value; the loss limit and counts exactly."""
+    assert found.keys() == expected.keys()
+    for name, value in without_count(expected).items():
+        if value.size:
+            largest = np.abs(value.astype(np.float64)).max()
+            np.testing.assert_allclose(
+                found[name].astype(np.float64), value.astype(np.float64), rtol=0, atol=ROUNDING * largest, err_msg=name
+            )
+
+
+@pytest.mark.timeout(600)
+def test_any_number_of_devices_gives_the_state_and_measurements_of_one(found):
+    for devices in NUMBERS[1:]:
+        assert_close(plain(found, devices=devices), plain(found))
+
+
+@pytest.mark.timeout(600)
+def test_exact_sums_have_the_same_bits_on_any_number_of_devices(found):
+    one = without_count(plain(found, exact=True))
+    assert_close(plain(found, exact=True), plain(found))
+    for devices in (*NUMBERS[1:], 3):
+        other = plain(found, devices=devices, exact=True)
+        for name, value in one.items():
+            np.testing.assert_array_equal(other[name], value, err_msg=f"{devices} devices, {name}")
+
+
+@pytest.mark.timeout(600)
+def test_accumulated_fed_and_together_with_other_trials_it_is_the_same(found):
+    accumulated = next(case for case in found if case.microbatch)
+    for changes in (
+        {"devices": 2, "microbatch": accumulated.microbatch},
+        {"devices": 4, "fed": True},
+        {"devices": 2, "population": 2},
+    ):
+        assert_close(plain(found, **changes), plain(found))
+
+
+def test_shards_hold_every_example_once_in_order_and_whole_ghost_batches():
+    for batch_size, devices, multiple, exact in itertools.product(
+        (1, 2, 7, 14, 64, 100, 1000), (1, 2, 3, 8), (1, 4, 32), (False, True)
+    ):
+        shards = cut_batch(batch_size, devices, multiple, exact)
+        assert sum(shards.counts) == batch_size
+        assert list(shards.counts) == sorted(shards.counts, reverse=True)
+        assert shards.size % multiple == 0
+        assert len(shards.counts) == devices * shards.per_device
+        assert shards.num_busy == sum(
+            any(shards.counts[i * shards.per_device : (i + 1) * shards.per_device]) for i in range(devices)
+        )
+
+
+def test_exact_shards_do_not_depend_on_the_devices():
+    sizes = {(cut_batch(100, devices, 4, exact=True).size, LOGICAL_SHARDS) for devices in range(1, 20)}
+    assert len(sizes) == 1
