@@ -8,7 +8,6 @@ from typing import Any
 
 _PUBLIC = {
     "EngineSettings": "settings",
-    "Precision": "settings",
     "StudyEngine": "study_engine",
     "describe_hardware": "hardware",
     "profiled": "profiling",
