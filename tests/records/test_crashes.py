@@ -15,7 +15,7 @@ from batchscale.records.tree.texts import csv_text, study_text, trial_text
 
 ROOT = Path("/tree")
 STUDY = "/tree/groups/tiny/net/sgd/8"
-FIRST, SECOND = make_study(searches=1), make_study(searches=2)
+FIRST, SECOND = make_study(trials=1), make_study(trials=2)
 EXTENDED = 2
 STEPS = (0, 10, 20, 30, 40)
 

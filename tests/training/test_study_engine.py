@@ -167,7 +167,9 @@ def test_an_unknown_or_missing_metaparameter_is_refused(toy, engine_of):
 def test_timing_says_where_the_time_went(toy, engine_of):
     engine = engine_of(toy)
     (progress,) = engine.advance([task()])
-    assert {"compile_s", "warm_up_s", "step_time_s", "evaluation_s", "examples_per_s", "steps"} <= set(progress.timing)
+    assert {"compile_s", "warm_up_s", "step_time_s", "evaluation_s", "examples_per_s", "num_steps"} <= set(
+        progress.timing
+    )
     assert progress.timing["num_steps"] == 40
     assert progress.timing["examples_per_s"] == pytest.approx(7 / progress.timing["step_time_s"])
 

@@ -16,10 +16,12 @@ _PUBLIC = {
     "Snapshot": "snapshot",
     "StopFlag": "signals",
     "StudySnapshot": "snapshot",
+    "WorkerSnapshot": "snapshot",
     "find_facts": "preflight",
     "is_running": "snapshot",
     "make_checked_plan": "preflight",
     "read_snapshot": "snapshot",
+    "records_bytes": "disk",
     "run_plan": "session",
     "train_single": "single_trial",
 }

@@ -18,10 +18,15 @@ _PUBLIC = {
     "Lost": "runner",
     "Runner": "runner",
     "Setup": "runner",
+    "TRAINER_ENGINE": "runner",
     "TRAINING_ENGINE": "runner",
     "WorkerInfo": "runner",
+    "check_devices": "environment",
+    "computing_like_a_worker": "environment",
     "default_workers": "environment",
     "memory_limit": "environment",
+    "offer_devices": "environment",
+    "trainer_options": "runner",
 }
 
 __all__ = [*_PUBLIC]

@@ -7,10 +7,14 @@ import importlib
 from typing import Any
 
 _PUBLIC = {
+    "Effort": "calibration",
     "EngineSettings": "settings",
+    "OutOfMemoryError": "calibration",
+    "StepTiming": "calibration",
     "StudyEngine": "study_engine",
     "describe_hardware": "hardware",
     "profiled": "profiling",
+    "time_steps": "calibration",
 }
 
 __all__ = [*_PUBLIC]
