@@ -15,6 +15,7 @@ _PUBLIC = {
     "SingleTrial": "single_trial",
     "Snapshot": "snapshot",
     "StopFlag": "signals",
+    "NewSearch": "snapshot",
     "StudySnapshot": "snapshot",
     "WorkerSnapshot": "snapshot",
     "find_facts": "preflight",

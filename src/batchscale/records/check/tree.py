@@ -6,7 +6,7 @@ cells are legal values of a metric whatever the trial's status: they are how a t
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,7 +157,8 @@ def _check_study(study: StudyFolder, tree: _Tree) -> None:
         elif not entry.is_dir and number is not None:
             tree.add(study.path / entry.name, Fault(None, "not-a-folder", "a file"))
     trials = {trial_id: _check_metadata(study, trial_id, checked, tree) for trial_id in study.trial_ids}
-    _check_measurements(study, trials, tree)
+    moving = set() if named is None else _find_moving(StudyPaths.of(tree.root, *named), trials, tree)
+    _check_measurements(study, trials, moving, tree)
     if named is not None:
         spec_hash = checked.facts.spec_hash if checked is not None and checked.facts is not None else None
         _check_journals(StudyPaths.of(tree.root, *named), spec_hash, tree)
@@ -187,7 +188,18 @@ def _check_journals(paths: StudyPaths, spec_hash: str | None, tree: _Tree) -> No
             tree.add(paths.journal(trial_id), Fault(1, "foreign-journal", f"that of {one_line(owner)}"))
 
 
-def _check_measurements(study: StudyFolder, trials: dict[int, CheckedTrial], tree: _Tree) -> None:
+def _find_moving(paths: StudyPaths, trials: Iterable[int], tree: _Tree) -> set[int]:
+    """The trials whose new files are being moved into place one by one, where folders cannot be exchanged.
+
+    Until the last is there, or the next writer has finished a dead one's work, the measurements are newer than the
+    checksum beside them.
+    """
+    return {trial_id for trial_id in trials if tree.has(paths.ready(trial_id))}
+
+
+def _check_measurements(
+    study: StudyFolder, trials: dict[int, CheckedTrial], moving: Collection[int], tree: _Tree
+) -> None:
     paths = {trial_id: study.path / str(trial_id) / MEASUREMENTS_FILE for trial_id in trials}
     headers: dict[int, bytes] = {}
 
@@ -200,7 +212,7 @@ def _check_measurements(study: StudyFolder, trials: dict[int, CheckedTrial], tre
                 tree.add(path, Fault(1, "byte-order-mark", "a byte order mark"))
             header = text[:MAX_LINE_BYTES].removeprefix(BYTE_ORDER_MARK).partition(b"\n")[0]
             headers[trial_id] = header.removesuffix(b"\r")
-            recorded = recorded_checksum(trials[trial_id].facts)
+            recorded = None if trial_id in moving else recorded_checksum(trials[trial_id].facts)
             changed = recorded and checksum_fault(recorded, measurements_checksum(text))
             if changed:
                 tree.add(path, changed)
