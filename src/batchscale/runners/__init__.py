@@ -18,10 +18,12 @@ _PUBLIC = {
     "Lost": "runner",
     "Runner": "runner",
     "Setup": "runner",
+    "TRAINER_ENGINE": "runner",
     "TRAINING_ENGINE": "runner",
     "WorkerInfo": "runner",
     "default_workers": "environment",
     "memory_limit": "environment",
+    "trainer_options": "runner",
 }
 
 __all__ = [*_PUBLIC]
