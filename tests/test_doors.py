@@ -25,6 +25,7 @@ PACKAGES = (
     "runners",
     "search",
     "spec",
+    "trainers",
     "training",
 )
 # Modules that are doors of their own: the command's entry point, forms for JSON, wordings, placeholders of a command.

@@ -4,6 +4,7 @@ Give the trainer ``max_steps=run.max_steps``, ``enable_checkpointing=False`` and
 early; `fit` goes on from the trial's save.
 """
 
+import signal
 from pathlib import Path
 
 import lightning
@@ -18,6 +19,10 @@ class BatchscaleCallback(lightning.Callback):
     def __init__(self, run: trial.Run, names: dict[str, str], validation: object) -> None:
         """``names`` maps what ``validation_step`` returns to metrics: ``{"val_loss": "val/loss"}``."""
         self._run, self._names, self._validation = run, names, validation
+        self._on_sigterm = signal.getsignal(signal.SIGTERM)
+
+    def on_train_start(self, trainer, module):
+        signal.signal(signal.SIGTERM, self._on_sigterm)  # Lightning's own would end the fit without a save
 
     def on_train_batch_end(self, trainer, module, *_):
         step = self._run.step = trainer.global_step

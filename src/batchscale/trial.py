@@ -78,6 +78,8 @@ class Run:
         self._until = int(document["until_step"])
         self._stopped = self._reached = self._told = False
         self._keep = True
+        self._control_seen = (0, 0)
+        self._reports: int | None = None
         self._saver: Callable[[Path], object] | None = None
         self._saved_step, self._saves_seen, self._saved_at = -1, 0, time.monotonic()
         self._train_s = self._evaluation_s = 0.0
@@ -160,7 +162,9 @@ class Run:
             return self._follow()
         goes_on = self.step < self.max_steps and self._decide()
         if self._size > 1:
-            _append(self._beside("decisions.jsonl"), {"step": self.step, "go_on": goes_on})
+            handle = _open(self._beside("decisions.jsonl"))
+            _append(handle, {"step": self.step, "go_on": goes_on})
+            os.close(handle)
         return goes_on
 
     # --- saving ----------------------------------------------------------------------------------------------
@@ -230,10 +234,16 @@ class Run:
         self._mark += time.monotonic() - started
 
     def _hear_control(self) -> None:
+        path = self.document["control"]
         try:
-            control = json.loads(Path(self.document["control"]).read_text(encoding="utf-8"))
+            found = os.stat(path)  # noqa: PTH116 - asked after every measurement, so without the detours of a Path
+            signature = (found.st_ino, found.st_mtime_ns)
+            if signature == self._control_seen:
+                return
+            control = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return
+        self._control_seen = signature
         if int(control.get("until_step", 0)) > self._until:
             self._until, self._reached = int(control["until_step"]), False
         if control.get("stop"):
@@ -270,16 +280,18 @@ class Run:
                 shown = " ".join(f"{name}={value:.6g}" for name, value in line["metrics"].items() if value is not None)
                 sys.stdout.write(f"step {line['step']} {shown}\n")
         elif self.rank == 0:
-            _append(Path(self.document["reports"]), line)
+            if self._reports is None:
+                self._reports = _open(self.document["reports"])
+            _append(self._reports, line)
 
 
-def _append(path: Path, line: Mapping[str, Any]) -> None:
+def _open(path: str | Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+
+def _append(handle: int, line: Mapping[str, Any]) -> None:
     """One line in one write: whatever else writes there, lines stay whole."""
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(handle, (json.dumps(line, allow_nan=False) + "\n").encode())
-    finally:
-        os.close(handle)
+    os.write(handle, (json.dumps(line, allow_nan=False) + "\n").encode())
 
 
 def _to_number(value: Any) -> float | None:

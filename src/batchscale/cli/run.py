@@ -64,6 +64,7 @@ def run(
         from batchscale.spec import read_experiment
 
         plan = make_checked_plan(read_experiment(file), data_dir)
+        _note_retraining(plan, quiet or json_)
         settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states)
         outcome = run_shown(plan, out, settings, quiet, stop)
     report_outcome(outcome, out, f"batchscale run {file} --out {out}", quiet=quiet or json_)
@@ -79,6 +80,17 @@ def run(
         return
     print_closing(out, plan)
     typer.echo(f"\nRecords: {out}{_note_states(out)}\nNext:    batchscale analyze {out}")
+
+
+def _note_retraining(plan: "Plan", quiet: bool) -> None:
+    """Say before the run that a script which cannot resume may be trained again from its seed."""
+    trainer = plan.experiment.trainer
+    if trainer is not None and not trainer.resume and plan.experiment.stop.value == "race" and not quiet:
+        typer.echo(
+            "This trainer does not resume: a paused trial that finds no room in memory (trainer.max_paused) is trained "
+            "again from its seed.",
+            err=True,
+        )
 
 
 def _note_states(out: Path) -> str:

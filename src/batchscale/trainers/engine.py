@@ -26,8 +26,8 @@ from batchscale.trainers.failures import (
 from batchscale.trainers.pool import Pool
 from batchscale.trainers.trial_run import Surroundings, TrialRun
 
-LOOK_EVERY_S = (0.005, 0.02)
-"""How often a script is heard: at first, and after a second. A script never waits for it but at the end of a task."""
+LOOK_EVERY_S = (0.005, 0.02, 0.05)
+"""How often a script is heard: at first, after a second, after ten. It waits for that only at the end of a task."""
 
 SETTLE_S = 1.0
 """How long a script that has measured its last step may take to say that it waits, or to leave; then it is frozen."""
@@ -135,7 +135,7 @@ class TrainerEngine:
     ) -> str | None:
         """Hear the script until the task is done, or it is asked to stop; the reason if it fails."""
         started = heard_at = time.monotonic()
-        lines = -1
+        lines, wanted, measured = -1, self._wanted(task), 0
         while True:
             ended = trial.exit_code  # before the last look at what it said
             trial.poll()
@@ -144,9 +144,13 @@ class TrainerEngine:
                 lines, heard_at = trial.heard.lines, now
                 step = trial.heard.step
                 self._tell(Activity.LOADING if step < 0 else Activity.TRAINING, max(step, 0))
-                if self._is_answered(trial, task, goal):
+                reached = False
+                while measured < len(wanted) and (row := trial.row(wanted[measured])) is not None and not reached:
+                    measured += 1  # each measurement is looked at once: there may be very many
+                    reached = goal is not None and goal.is_reached_by(row[goal.metric])
+                if reached or measured == len(wanted) or trial.diverged_at is not None:
                     return None
-                failure = self._find_failure(trial, task, ended)
+                failure = self._find_failure(trial, task, wanted[measured], ended)
                 if failure is not None:
                     return failure
             elif now - heard_at > self._around.trainer.timeout_s:
@@ -155,14 +159,13 @@ class TrainerEngine:
                 trial.leave(keep=self._around.trainer.resume)
                 return None
             self._pool.tend()
-            time.sleep(LOOK_EVERY_S[now - started > 1])
+            time.sleep(LOOK_EVERY_S[(now - started > 1) + (now - started > 10)])
 
-    def _find_failure(self, trial: TrialRun, task: TrialTask, ended: int | None) -> str | None:
+    def _find_failure(self, trial: TrialRun, task: TrialTask, missing: int, ended: int | None) -> str | None:
         if trial.fault is not None:
             return describe_fault(trial.fault)
-        missing = self._next_missing(trial, task)
-        following = next((step for step in sorted(trial.heard.rows) if missing < step <= task.until_step), None)
-        if following is not None:
+        if trial.heard.step > missing:
+            following = min(stamp.step for stamp in trial.heard.stamps if stamp.step > missing)
             return describe_gap(missing, following)
         if ended is None:
             return None
@@ -218,10 +221,6 @@ class TrainerEngine:
             if goal is not None and goal.is_reached_by(known[step][goal.metric]):
                 break
         return rows
-
-    def _next_missing(self, trial: TrialRun, task: TrialTask) -> int:
-        wanted, rows = self._wanted(task), self._rows(trial, task, None)
-        return wanted[len(rows)] if len(rows) < len(wanted) else task.until_step
 
     def _is_answered(self, trial: TrialRun, task: TrialTask, goal: Goal | None) -> bool:
         rows, wanted = self._rows(trial, task, goal), self._wanted(task)

@@ -13,6 +13,9 @@ DEFAULT_MAX_PAUSED = 16
 """Starting a script again costs seconds, waiting costs memory: so many may, if there is room."""
 
 
+TEND_EVERY_S = 0.1
+
+
 @dataclass
 class _Leaving:
     trial: TrialRun
@@ -29,6 +32,7 @@ class Pool:
         self._paused: list[TrialRun] = []
         self._bytes: dict[int, int] = {}  # by the identity of the object: trials of two studies may have the same id
         self._leaving: list[_Leaving] = []
+        self._tended_at = 0.0
 
     @property
     def paused(self) -> int:
@@ -72,9 +76,12 @@ class Pool:
             self._paused.pop().leave(keep)
 
     def tend(self) -> None:
-        """Look after those on their way out; one that was handed to another worker waits no longer."""
-        self._paused = [one for one in self._paused if one.running]
+        """Look after those on their way out, now and then; one that was handed to another worker waits no longer."""
         now = time.monotonic()
+        if now - self._tended_at < TEND_EVERY_S:
+            return
+        self._tended_at = now
+        self._paused = [one for one in self._paused if one.running]
         for leaving in list(self._leaving):
             if not leaving.trial.running or now > leaving.deadline:
                 self._end(leaving)

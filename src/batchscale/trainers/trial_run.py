@@ -69,6 +69,13 @@ class TrialRun:
         kept = known if first is None else {step: row for step, row in known.items() if step < first}
         return {**kept, **self.heard.rows}
 
+    def row(self, step: int) -> dict[str, float] | None:
+        """The measurement at a step, by the same rule, without putting all of them together."""
+        if step in self.heard.rows:
+            return self.heard.rows[step]
+        replaced = bool(self.heard.stamps) and step >= self.heard.stamps[0].step
+        return None if replaced else self._folder.known.rows.get(step)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The metrics of the first measurement."""
