@@ -69,8 +69,8 @@ def test_every_workload_has_a_file_with_its_own_defaults(tmp_path, name):
         default = facts.default_space(study.train_steps)
         assert study.space.names == default.names
         for config in study.space:
-            for end in ("min_value", "max_value"):  # six digits are written
-                assert getattr(config, end) == pytest.approx(getattr(default[config.name], end), rel=1e-5, nan_ok=True)
+            for end in ("min_value", "max_value"):  # twelve digits are written
+                assert getattr(config, end) == pytest.approx(getattr(default[config.name], end), rel=1e-11, nan_ok=True)
             assert (config.type, config.scale, config.feasible_points) == (
                 default[config.name].type,
                 default[config.name].scale,

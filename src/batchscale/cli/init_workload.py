@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from batchscale.words import number
-
 if TYPE_CHECKING:
     from batchscale.spec import Goal, ParameterConfig, WorkloadName
     from batchscale.workloads.catalogue import Parts
@@ -118,7 +116,7 @@ def _range(config: "ParameterConfig") -> str:
     from batchscale.spec import ParameterType
 
     if config.type is ParameterType.DISCRETE:
-        points = ", ".join(number(point) for point in config.feasible_points)
+        points = ", ".join(f"{point:.12g}" for point in config.feasible_points)
         return f'{{ type = "DISCRETE", feasible_points = [{points}] }}'
-    ends = [number(end) for end in (config.min_value, config.max_value)]
+    ends = [f"{end:.12g}" for end in (config.min_value, config.max_value)]
     return f'{{ type = "{config.type}", scale = "{config.scale}", min_value = {ends[0]}, max_value = {ends[1]} }}'

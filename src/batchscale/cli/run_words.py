@@ -24,7 +24,7 @@ def describe_run(snapshot: "Snapshot") -> str:
         f"{duration(snapshot.elapsed_s)}",
         f"{done} of {len(snapshot.studies)} studies done",
         f"trials {complete} complete, {infeasible} infeasible,{failed} {running} in training",
-        f"steps {rate(snapshot.steps_per_s)}",
+        rate(snapshot.steps_per_s, "steps"),
     ]
     if snapshot.time_left_s is not None and not snapshot.finished:
         parts.append(f"about {duration(snapshot.time_left_s)} left{_conditions(snapshot)}")
