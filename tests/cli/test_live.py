@@ -138,7 +138,7 @@ def test_it_is_said_what_each_worker_does_and_a_slow_model_has_a_rate():
         assert "0.2 steps/s" in text
         assert "worker 0: training trial 3 of batch size 8, step 12 of 400" in text
         assert "worker 1: compiling for batch size 64, for 1 min 15 s" in text
-        assert "worker 2: loading data for batch size 64" in text
+        assert "worker 2: loading data and setting up for batch size 64" in text
         assert "worker 3: starting" in text
     many = dataclasses.replace(RUN, doing=doing * 2)
     assert "workers: 2 training, 2 compiling, 2 loading, 2 starting" in " ".join(lines_of(many))

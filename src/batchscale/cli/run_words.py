@@ -55,7 +55,7 @@ def describe_worker(worker: "WorkerSnapshot") -> str:
     name = f"worker {worker.worker}"
     if worker.batch_size is None:
         return f"{name}: {worker.activity}"
-    what = {"loading": "loading data", "compiling": "compiling"}.get(worker.activity)
+    what = {"loading": "loading data and setting up", "compiling": "compiling"}.get(worker.activity)
     where = f"batch size {worker.batch_size:,}"
     if what is not None:
         return f"{name}: {what} for {where}, for {duration(worker.seconds)}"
