@@ -1,6 +1,4 @@
-"""A workload of your own: pure functions, a loss of your own, and data that comes in batches."""
-
-from collections.abc import Iterator
+"""A regression on data that need not fit in memory: read by index, with a network of pure functions."""
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +9,18 @@ import batchscale
 WIDTH = 16
 
 
-def read_batches(seed: int, batches: int) -> Iterator[dict[str, np.ndarray]]:
-    """What a reader of your files could give; it is read to its end once."""
-    random = np.random.default_rng(seed)
-    for _ in range(batches):
-        x = random.uniform(-3, 3, size=(100, 1)).astype(np.float32)
-        yield {"inputs": x, "labels": (np.sin(2 * x) + random.normal(0, 0.1, size=x.shape)).astype(np.float32)}
+class Sine:
+    """What a reader of your files could be: it says how many examples there are, and reads those that are asked for."""
+
+    def __init__(self, seed: int, num_examples: int) -> None:
+        self.seed = seed
+        self.num_examples = num_examples
+
+    def read(self, indices: np.ndarray) -> dict[str, np.ndarray]:
+        """The examples at these indices; the same index gives the same example, always."""
+        noise = np.array([np.random.default_rng((self.seed, int(index))).normal(0, 0.1) for index in indices])
+        x = 6 * (indices * 0.6180339887498949 % 1) - 3
+        return {"inputs": x[:, None], "labels": (np.sin(2 * x) + noise)[:, None]}
 
 
 def init(key: jax.Array) -> dict[str, jax.Array]:
@@ -34,20 +38,6 @@ def apply(params: dict[str, jax.Array], inputs: jax.Array) -> jax.Array:
     return jnp.tanh(inputs @ params["in"] + params["bias"]) @ params["out"]
 
 
-def squared_error(outputs: jax.Array, batch: dict[str, jax.Array]) -> jax.Array:
-    """One value per example."""
-    return jnp.sum(jnp.square(outputs - batch["labels"]), axis=-1)
-
-
-def absolute_error(outputs: jax.Array, batch: dict[str, jax.Array]) -> jax.Array:
-    """One value per example."""
-    return jnp.sum(jnp.abs(outputs - batch["labels"]), axis=-1)
-
-
 batchscale.register_workload(
-    "sine/small_net",
-    data={"train": read_batches(0, 20), "val": read_batches(1, 5)},
-    model=(init, apply),
-    loss=squared_error,
-    metrics={"squared_error": squared_error, "absolute_error": absolute_error},
+    "sine/small_net", data={"train": Sine(0, 2000), "val": Sine(1, 500)}, model=(init, apply), task="regression"
 )

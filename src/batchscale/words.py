@@ -15,23 +15,19 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def rate(per_s: float) -> str:
-    """How many in a second; fewer than ten with their fraction, few as the time of one.
+def rate(per_s: float, what: str) -> str:
+    """How many in a second, with two digits at the least.
 
-    >>> rate(1234.5), rate(3.21), rate(0.25), rate(0.0)
-    ('1,234/s', '3.2/s', 'one in 4 s', '0/s')
+    >>> rate(1234.5, "steps"), rate(3.21, "steps"), rate(0.0123, "steps"), rate(0.0, "steps")
+    ('1,234 steps/s', '3.2 steps/s', '0.012 steps/s', '0 steps/s')
     """
-    if per_s <= 0:
-        return "0/s"
-    if per_s < 0.95:
-        return f"one in {duration(1 / per_s)}"
-    return f"{per_s:.1f}/s" if per_s < 9.95 else f"{per_s:,.0f}/s"
+    return f"{per_s:,.0f} {what}/s" if per_s >= 9.95 else f"{per_s:.2g} {what}/s"
 
 
 def number(value: float) -> str:
-    """A value of a metaparameter with as many digits as tell it from its neighbours, also close to 1.
+    """A value of a metaparameter for people; just below 1 with as many digits as its distance to 1 has.
 
-    >>> number(0.0001), number(0.99995), number(0.31622776)
-    ('0.0001', '0.99995', '0.316228')
+    >>> number(0.0001), number(0.99995), number(0.31622776), number(10.0)
+    ('0.0001', '0.99995', '0.316', '10')
     """
-    return f"{value:.6g}"
+    return f"{value:.6g}" if 0.9 < value < 1 else f"{value:.3g}"

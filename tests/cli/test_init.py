@@ -4,8 +4,11 @@ import pytest
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
-from batchscale.errors import SpecError
-from batchscale.spec import DEFAULT_BUDGET, EvaluationPlan, parse_experiment, read_experiment
+from batchscale.errors import SpecError, UnknownNameError
+from batchscale.figures.default_goal import published_goal
+from batchscale.spec import DEFAULT_BUDGET, EvaluationPlan, make_plan, parse_experiment, read_experiment
+from batchscale.workloads.catalogue import workload_facts
+from batchscale.workloads.listed import MORE_WORKLOADS, PAPER_WORKLOADS
 
 runner = CliRunner()
 
@@ -45,3 +48,48 @@ def test_a_folder_that_is_not_there_is_a_clear_error(tmp_path, monkeypatch):
     answer = runner.invoke(make_app(), ["init", "nowhere/x"])
     assert isinstance(answer.exception, SpecError)
     assert "cannot write" in str(answer.exception)
+
+
+def init(tmp_path, workload):
+    path = tmp_path / "mine.toml"
+    answer = runner.invoke(make_app(), ["init", str(path), "--workload", workload])
+    if answer.exception is not None:
+        raise answer.exception
+    return read_experiment(path)
+
+
+@pytest.mark.parametrize("name", [*PAPER_WORKLOADS, *MORE_WORKLOADS, "digits/fc_64/adam"])
+def test_every_workload_has_a_file_with_its_own_defaults(tmp_path, name):
+    experiment = init(tmp_path, name)
+    facts = workload_facts(experiment.workload)
+    plan = make_plan(experiment, facts)
+    assert str(experiment.workload.name) == name
+    assert experiment.goal == (published_goal(experiment.workload.name) or experiment.goal)
+    for study in plan.studies:
+        default = facts.default_space(study.train_steps)
+        assert study.space.names == default.names
+        for config in study.space:
+            for end in ("min_value", "max_value"):  # twelve digits are written
+                assert getattr(config, end) == pytest.approx(getattr(default[config.name], end), rel=1e-11, nan_ok=True)
+            assert (config.type, config.scale, config.feasible_points) == (
+                default[config.name].type,
+                default[config.name].scale,
+                default[config.name].feasible_points,
+            )
+
+
+def test_a_budget_is_several_times_what_the_paper_needed(tmp_path):
+    plan = make_plan(
+        experiment := init(tmp_path, "cifar_10/resnet_8/nesterov_momentum"), workload_facts(experiment.workload)
+    )
+    assert str(experiment.goal) == "val/classification_error < 0.3"
+    assert experiment.workload.schedule == "linear"
+    assert [study.batch_size for study in plan.studies][-2:] == [4096, 8192]
+    assert plan.studies[0].train_steps * plan.studies[0].batch_size >= 4 * 2.1e5
+    assert plan.studies[-1].train_steps >= 4 * 752
+
+
+def test_a_workload_of_unknown_parts_is_refused_and_nothing_is_written(tmp_path):
+    with pytest.raises(UnknownNameError, match="digits"):
+        init(tmp_path, "digit/fc_64/sgd")
+    assert not list(tmp_path.iterdir())

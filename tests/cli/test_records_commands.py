@@ -81,3 +81,12 @@ def test_summary_says_what_it_left_out(tree):
     assert result.exit_code == 2
     assert "1 trials" in result.stdout
     assert "The trial is left out." in result.stderr
+
+
+def test_a_summary_fits_a_narrow_terminal(tree, monkeypatch):
+    wide = run("summary", tree).stdout
+    assert "\n| Dataset" in wide
+    monkeypatch.setenv("COLUMNS", "40")
+    narrow = run("summary", tree).stdout
+    assert max(map(len, narrow.splitlines()[:-1])) <= 40
+    assert all(word in narrow for word in ("Measurements", "g/d", "8"))

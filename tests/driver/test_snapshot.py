@@ -30,6 +30,8 @@ def test_a_slow_first_job_has_a_rate_long_before_it_is_answered():
     watch.hear(doing(Activity.TRAINING, 1), 145.0)  # the next trial's turn: what it had before is not known
     assert (watch.steps(8), watch.steps(64)) == (3, 0)
     watch.land("0")
+    assert (watch.steps(8), watch.step_s(8)) == (0, None)
+    watch.hear(doing(Activity.TRAINING, 5), 150.0)  # the same trials again, in the next job
     assert watch.steps(8) == 0
 
 

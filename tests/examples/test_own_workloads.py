@@ -12,15 +12,23 @@ from batchscale.spec import make_plan, read_experiment
 from batchscale.workloads.catalogue import workload_facts
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.tunables import NEUTRAL
+from batchscale.workloads.workload import IndexedSplit
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def whole(split):
+    """All examples of a split."""
+    if isinstance(split, IndexedSplit):
+        return split.read(np.arange(split.num_examples), None)
+    return split.arrays
 
 
 def train(workload, given, steps=600, size=64):
     """The metrics on the validation split after some steps."""
     defaults = {k: v for k, v in workload.defaults.items() if v is not None and k not in NEUTRAL}
     values = {k: jnp.float32(v) for k, v in {**defaults, **given}.items()}
-    arrays = {name: jnp.asarray(leaf) for name, leaf in workload.dataset.splits["train"].arrays.items()}
+    arrays = {name: jnp.asarray(leaf) for name, leaf in whole(workload.dataset.splits["train"]).items()}
     update = workload.make_update(values)
 
     def step(carry, key):
@@ -42,7 +50,7 @@ def train(workload, given, steps=600, size=64):
         params, state = workload.model.init(key)
         start = (params, state, update.init(params))
         (params, state, _), _ = jax.lax.scan(step, start, jax.random.split(key, steps))
-        batch = workload.dataset.prepare(dict(workload.dataset.splits["val"].arrays))
+        batch = workload.dataset.prepare(dict(whole(workload.dataset.splits["val"])))
         outputs, _ = workload.model.apply(params, state, batch["inputs"], train=False, key=key)
         weights = jnp.ones(len(outputs))
         return {metric.name: metric.value(metric.measure(outputs, batch, weights)) for metric in workload.metrics}

@@ -11,8 +11,12 @@ from flax import nnx
 
 import batchscale
 from batchscale.errors import DataError, SpecError
-from batchscale.spec import WorkloadName, WorkloadSpec
+from batchscale.protocol.tasks import TrialTask
+from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study, WorkloadName, WorkloadSpec
+from batchscale.training.settings import EngineSettings
+from batchscale.training.study_engine import StudyEngine
 from batchscale.workloads.catalogue import workload_facts
+from batchscale.workloads.losses import task_loss
 from batchscale.workloads.metrics import task_metrics
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.tasks import Task
@@ -234,7 +238,7 @@ def test_wrong_shapes_and_types_are_reported_before_compilation_with_what_was_ex
         ({"data": {"train": split()}, "model": Net, "task": "classification"}, "'train' and 'val'"),
         ({"data": data(), "model": Net}, "needs a task"),
         ({"data": data(), "model": Net, "task": "classification", "loss": len}, "not both"),
-        ({"data": data(), "model": Net, "task": "regression"}, "classification, multilabel, language"),
+        ({"data": data(), "model": Net, "task": "ranking"}, "classification, multilabel, language, regression"),
         ({"data": data(train=iter(())), "model": Net, "task": "classification"}, "at least one"),
     ],
 )
@@ -297,3 +301,120 @@ def test_the_built_in_data_of_an_own_model_is_looked_for_in_the_given_folder(tmp
     batchscale.register_workload("mnist/net", model=Net, task="classification")
     with pytest.raises(DataError, match=re.escape(str(tmp_path))):
         workload_facts(WorkloadSpec(WorkloadName("mnist", "net", "sgd")), tmp_path)
+
+
+class Reader:
+    """Numbers that depend on their index alone, and what was asked for."""
+
+    def __init__(self, count=40, width=3, wrong_after=None):
+        self.num_examples = count
+        self.width, self.wrong_after = width, wrong_after
+        self.asked = []
+
+    def read(self, indices):
+        self.asked.append(np.array(indices))
+        inputs = np.sin(np.outer(indices + 1, np.arange(1, self.width + 1)))
+        labels = np.stack([inputs.sum(axis=1), inputs[:, 0]], axis=1)
+        late = self.wrong_after is not None and len(self.asked) > self.wrong_after
+        return {"inputs": inputs[:-1] if late else inputs, "labels": labels}
+
+
+def test_a_regression_has_the_mean_squared_error_as_loss_and_no_label_smoothing():
+    arrays = {"inputs": np.eye(3, dtype=np.float32), "labels": np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])}
+    batchscale.register_workload("mine/net", data={"train": arrays, "val": arrays}, model=PAIR, task="regression")
+    workload = get()
+    outputs, targets = np.array([[1.0, 1.0], [2.0, 0.0], [4.0, 9.0]]), arrays["labels"]
+    assert "label_smoothing" not in workload.defaults
+    assert (workload.dataset.num_outputs, [metric.name for metric in workload.metrics]) == (
+        2,
+        ["squared_error", "absolute_error"],
+    )
+    batch = {name: jnp.asarray(values, jnp.float32) for name, values in arrays.items()}
+    found = workload.loss(jnp.asarray(outputs), batch, {})
+    assert float(found.total / found.weight) == pytest.approx(np.mean((outputs - targets) ** 2), rel=1e-6)  # float32
+    for metric, expected in zip(workload.metrics, (np.square, np.abs), strict=True):
+        sums = metric.measure(jnp.asarray(outputs), batch, jnp.ones(3))
+        assert float(metric.value(sums)) == pytest.approx(np.mean(expected(outputs - targets)), rel=1e-6)
+
+
+@pytest.mark.parametrize("task", [Task.CLASSIFICATION, Task.MULTILABEL, Task.REGRESSION])
+def test_masked_examples_count_neither_in_the_loss_nor_in_metrics(task):
+    random = np.random.default_rng(0)
+    outputs = jnp.asarray(random.normal(size=(5, 2)), jnp.float32)
+    labels = {
+        Task.CLASSIFICATION: np.array([0, 1, 1, 0, 1]),
+        Task.MULTILABEL: random.integers(0, 2, (5, 2)),
+        Task.REGRESSION: random.normal(size=(5, 2)),
+    }[task]
+    mask = np.array([1, 0, 1, 1, 0])
+    kept = mask > 0
+    masked = {"inputs": jnp.zeros((5, 3)), "labels": jnp.asarray(labels), "mask": jnp.asarray(mask)}
+    alone = {"inputs": jnp.zeros((3, 3)), "labels": jnp.asarray(labels[kept])}
+    found, expected = task_loss(task)(outputs, masked, {}), task_loss(task)(outputs[kept], alone, {})
+    assert (float(found.total), float(found.weight)) == pytest.approx((float(expected.total), float(expected.weight)))
+    for metric in task_metrics(task):
+        with_mask = metric.value(metric.measure(outputs, masked, jnp.ones(5)))
+        without = metric.value(metric.measure(outputs[kept], alone, jnp.ones(3)))
+        assert float(with_mask) == pytest.approx(float(without), rel=1e-6)  # float32 sums in another order
+
+
+def test_data_that_is_read_by_index_trains_as_the_same_arrays_do():
+    reader = Reader()
+    arrays = {split: Reader(count).read(np.arange(count)) for split, count in (("train", 40), ("val", 10))}
+    batchscale.register_workload("mine/net", data={"train": reader, "val": Reader(10)}, model=PAIR, task="regression")
+    batchscale.register_workload("held/net", data=arrays, model=PAIR, task="regression")
+    found = {}
+    for name in ("mine/net", "held/net"):
+        workload = get(name)
+        study = Study(
+            workload=workload.name, batch_size=8, train_steps=20, evaluation_steps=(0, 20), space=SearchSpace(()),
+            fixed={}, trials=1, max_attempts=1, goal=Goal("val/squared_error", 0.0), stop=StopRule.BUDGET, seed=0,
+        )  # fmt: skip
+        engine = StudyEngine(workload, study, EvaluationPlan(count=1), EngineSettings(population=1))
+        (progress,) = engine.advance([TrialTask(1, {"learning_rate": 0.1}, seed=3, until_step=20, from_step=-1)])
+        found[name] = dict(progress.rows)
+    assert reader.asked and max(map(len, reader.asked)) < 40 + 1
+    for step, values in found["held/net"].items():
+        # the same examples in the same order: only the order of sums may differ
+        assert found["mine/net"][step] == pytest.approx(dict(values), rel=1e-4)
+    assert found["held/net"][20]["val/squared_error"] < found["held/net"][0]["val/squared_error"] / 2
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (type("Endless", (), {"read": lambda self, indices: {}})(), "how many examples"),
+        (type("Empty", (), {"num_examples": 0, "read": lambda self, indices: {}})(), "at least one example"),
+        (type("Bare", (), {"num_examples": 9, "read": lambda self, indices: indices})(), "arrays by name"),
+        (type("Half", (), {"num_examples": 9, "read": lambda self, indices: {"inputs": indices}})(), "'labels'"),
+        (type("Fails", (), {"num_examples": 9, "read": lambda self, indices: 1 / 0})(), "read fails on index 0"),
+    ],
+)
+def test_a_reader_that_cannot_be_read_is_refused_by_name(given, words):
+    batchscale.register_workload("mine/net", data={"train": given, "val": Reader()}, model=PAIR, task="regression")
+    with pytest.raises(SpecError, match=re.escape(words)) as error:
+        get()
+    assert "split train" in str(error.value)
+
+
+def test_a_reader_that_gives_too_few_rows_later_is_named():
+    broken = Reader(wrong_after=10)
+    batchscale.register_workload("mine/net", data={"train": broken, "val": Reader()}, model=PAIR, task="regression")
+    train = get().dataset.splits["train"]
+    with pytest.raises(DataError, match="a row for each of 4 indices"):
+        for _ in range(11):
+            train.read(np.arange(4), None)
+
+
+def test_seeds_are_given_to_a_reader_that_takes_them():
+    class Seeded:
+        num_examples = 4
+
+        def read(self, indices, seeds):
+            shift = np.zeros(len(indices)) if seeds is None else seeds % 7
+            return {"inputs": np.stack([shift] * 3, axis=1), "labels": np.zeros((len(indices), 2))}
+
+    batchscale.register_workload("mine/net", data={"train": Seeded(), "val": Seeded()}, model=PAIR, task="regression")
+    train = get().dataset.splits["train"]
+    assert train.read(np.arange(2), None)["inputs"].sum() == 0
+    assert train.read(np.arange(2), np.array([5, 6]))["inputs"][:, 0].tolist() == [5, 6]

@@ -8,6 +8,10 @@ import typer
 
 def init(
     name: Annotated[str, typer.Argument(help="Name of the file; '.toml' is added.")] = "experiment",
+    workload: Annotated[
+        str | None,
+        typer.Option(help="dataset/model/optimizer: its ranges, schedule, the paper's goal, and a budget to reach it."),
+    ] = None,
 ) -> None:
     """Write a commented experiment file that runs as it is."""
     from importlib import resources
@@ -16,6 +20,11 @@ def init(
 
     path = Path(name if name.endswith(".toml") else f"{name}.toml")
     template = resources.files("batchscale.spec").joinpath("template.toml").read_text(encoding="utf-8")
+    if workload is not None:
+        from batchscale.cli.init_workload import fill_template
+        from batchscale.spec import WorkloadName
+
+        template = fill_template(template, WorkloadName.parse(workload))
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(template)

@@ -24,7 +24,7 @@ def describe_run(snapshot: "Snapshot") -> str:
         f"{duration(snapshot.elapsed_s)}",
         f"{done} of {len(snapshot.studies)} studies done",
         f"trials {complete} complete, {infeasible} infeasible,{failed} {running} in training",
-        f"steps {rate(snapshot.steps_per_s)}",
+        rate(snapshot.steps_per_s, "steps"),
     ]
     if snapshot.time_left_s is not None and not snapshot.finished:
         parts.append(f"about {duration(snapshot.time_left_s)} left{_conditions(snapshot)}")
@@ -55,7 +55,7 @@ def describe_worker(worker: "WorkerSnapshot") -> str:
     name = f"worker {worker.worker}"
     if worker.batch_size is None:
         return f"{name}: {worker.activity}"
-    what = {"loading": "loading data", "compiling": "compiling"}.get(worker.activity)
+    what = {"loading": "loading data and setting up", "compiling": "compiling"}.get(worker.activity)
     where = f"batch size {worker.batch_size:,}"
     if what is not None:
         return f"{name}: {what} for {where}, for {duration(worker.seconds)}"

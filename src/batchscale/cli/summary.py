@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 LEFT_SOMETHING_OUT = 2
 VERSION = 1
+NUMBERS = range(3, 8)
 
 
 def summary(
@@ -47,30 +48,41 @@ def summary(
 
 
 def _print_table(result: "Summary") -> None:
+    """A Markdown table, as the archive's own README has it; narrower ones where a terminal has no room for that."""
     from rich.box import MARKDOWN
     from rich.console import Console
     from rich.table import Table
 
-    from batchscale.errors import one_line
+    from batchscale.cli.output import available_width, print_table
 
+    names, cells = _cells(result)
     table = Table(box=MARKDOWN)
-    for name in ("Dataset", "Model", "Optimizer"):
-        table.add_column(name, overflow="fold", no_wrap=True)
-    for name in ("Batch Size", "Complete", "Incomplete", "Infeasible", "Measurements"):
-        table.add_column(name, justify="right", no_wrap=True)
-    noted = result.table["notes"].null_count() < result.num_studies
-    if noted:
-        table.add_column("Notes")
-    previous = None
-    for *workload, batch_size, complete, incomplete, infeasible, measurements, notes in result.table.rows():
-        names = ["", "", ""] if workload == previous else [one_line(name) for name in workload]
-        counts = (batch_size, complete, incomplete, infeasible, measurements)
-        table.add_row(*names, *(str(count) for count in counts), *([notes] if noted else []))
-        previous = workload
-    console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = 10_000  # a pipe has no width: nothing may be cut
-    console.print(table)
-    console.print(
+    for place, name in enumerate(names):
+        table.add_column(name, justify="right" if place in NUMBERS else "left", no_wrap=name != "Notes")
+    for row in cells:
+        table.add_row(*row)
+    console = Console(markup=False, highlight=False, width=10_000)
+    width = available_width()
+    if width is not None and console.measure(table).maximum > width:
+        print_table(names, cells, right=NUMBERS)
+    else:
+        console.print(table)
+    typer.echo(
         f"{result.num_studies:,} studies, {result.num_trials:,} trials, {result.num_measurements:,} measurements."
     )
+
+
+def _cells(result: "Summary") -> tuple[list[str], list[list[str]]]:
+    """Column names and cells; a workload stands in its first row only, notes where there are any."""
+    from batchscale.errors import one_line
+
+    names = ["Dataset", "Model", "Optimizer", "Batch Size", "Complete", "Incomplete", "Infeasible", "Measurements"]
+    noted = result.table["notes"].null_count() < result.num_studies
+    cells = []
+    previous = None
+    for *workload, batch_size, complete, incomplete, infeasible, measurements, notes in result.table.rows():
+        shown = ["", "", ""] if workload == previous else [one_line(name) for name in workload]
+        counts = [str(count) for count in (batch_size, complete, incomplete, infeasible, measurements)]
+        cells.append([*shown, *counts, *([notes or ""] if noted else [])])
+        previous = workload
+    return names + (["Notes"] if noted else []), cells

@@ -131,8 +131,8 @@ def _describe_time(time: "RunTime") -> str:
         return "The largest batch sizes do not fit in memory here, so the run has no time."
     return (
         f"About {duration(time.run_s)} on {time.workers} workers, a measurement {1000 * time.evaluation_s:.3g} ms. "
-        "One trial alone was timed, here and now; compiling and loading come on top, and small models that are trained "
-        "together need less."
+        "One trial alone on one device was timed, here and now; compiling and loading come on top, and small models "
+        "that are trained together need less."
     )
 
 

@@ -1,6 +1,6 @@
 """What an experiment would take on this machine: the step of each batch size and an evaluation, timed.
 
-Times one trial alone, computing as a worker does. What is kept from it is the compiled programs only.
+Times one trial alone on one device, computing as a worker does. What is kept from it is the compiled programs only.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def time_run(plan: "Plan", data_dir: Path | None, enter: Callable[[str], None]) 
     Raises:
         RunError: the experiment trains with a script of the user's own, which only it can time.
     """
-    from batchscale.runners.environment import computing_like_a_worker, default_workers
+    from batchscale.runners.environment import check_devices, computing_like_a_worker, default_workers
 
     if plan.experiment.trainer is not None:
         raise RunError(
@@ -58,7 +58,7 @@ def time_run(plan: "Plan", data_dir: Path | None, enter: Callable[[str], None]) 
                 step_s[study.batch_size] = None
         enter("timing an evaluation")
         evaluation_s = _time_evaluation(workload, plan)
-    return _whole_run(plan, step_s, evaluation_s, default_workers())
+    return _whole_run(plan, step_s, evaluation_s, default_workers(check_devices(plan.experiment.run.devices_per_trial)))
 
 
 def _whole_run(plan: "Plan", step_s: dict[int, float | None], evaluation_s: float, workers: int) -> RunTime:

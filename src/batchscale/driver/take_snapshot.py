@@ -99,9 +99,9 @@ def _workers(driver: Driver) -> tuple[WorkerSnapshot, ...]:
     found = []
     for worker in driver.runner.workers:
         flight = driver.watch.flights.get(worker.worker_id)
-        if flight is None:
-            activity = "starting" if driver.runner.waiting(worker.worker_id) else "waiting"
-            found.append(WorkerSnapshot(worker.worker_id, activity))
+        busy = driver.runner.waiting(worker.worker_id) > 0
+        if flight is None or not busy:
+            found.append(WorkerSnapshot(worker.worker_id, "starting" if busy else "waiting"))
             continue
         doing = flight.doing
         found.append(

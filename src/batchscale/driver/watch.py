@@ -15,7 +15,8 @@ class Flight:
     """One worker's job under way.
 
     ``since_s`` is when its present activity began. ``steps`` is how far its trials came, at the least: of several that
-    are trained together only the foremost is heard of. ``trained_s`` is the time that those steps took.
+    are trained together only the foremost is heard of. ``trained_s`` is the time that those steps took. A job that
+    ``landed`` is answered: it counts no more, and is shown until the next one is heard of.
     """
 
     doing: Doing
@@ -23,6 +24,7 @@ class Flight:
     heard_s: float
     steps: int = 0
     trained_s: float = 0.0
+    landed: bool = False
 
 
 class Watch:
@@ -34,7 +36,7 @@ class Watch:
     def hear(self, doing: Doing, now_s: float) -> None:
         """Take in what a worker says that it does."""
         flight = self.flights.get(doing.worker_id)
-        if flight is None or _job(flight.doing) != _job(doing):
+        if flight is None or flight.landed or _job(flight.doing) != _job(doing):
             self.flights[doing.worker_id] = Flight(doing, now_s, now_s)
             return
         before = flight.doing
@@ -48,7 +50,9 @@ class Watch:
 
     def land(self, worker_id: str) -> None:
         """A worker's job is answered or lost."""
-        self.flights.pop(worker_id, None)
+        flight = self.flights.get(worker_id)
+        if flight is not None:
+            flight.steps, flight.trained_s, flight.landed = 0, 0.0, True
 
     def keep_workers(self, there: Collection[str]) -> None:
         """Forget workers that are not there any more."""

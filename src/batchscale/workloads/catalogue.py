@@ -42,7 +42,7 @@ def find_parts(spec: WorkloadSpec) -> Parts:
     model = find_model(name.model, spec.model_options)
     check_fit(model, name.dataset, dataset.task, dataset.input_shape)
     extra = model.ranges if dataset.task is Task.CLASSIFICATION else ()
-    return Parts(dataset, model, find_tunables(spec, model.schedule, dataset.task is not Task.QUADRATIC, extra))
+    return Parts(dataset, model, find_tunables(spec, model.schedule, dataset.task.has_classes, extra))
 
 
 def workload_facts(spec: WorkloadSpec, data_dir: Path | None = None) -> WorkloadFacts:

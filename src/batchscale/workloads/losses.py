@@ -54,6 +54,21 @@ def language_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> L
     return _example_sum(softmax_cross_entropy(outputs, batch["labels"], values.get("label_smoothing")), batch)
 
 
+def squared_error(outputs: jax.Array, targets: jax.Array) -> jax.Array:
+    """The squared error of each example, as the mean over its outputs.
+
+    >>> float(squared_error(jnp.array([[1.0, 2.0]]), jnp.array([[0.0, 5.0]]))[0])  # (1 + 9) / 2
+    5.0
+    """
+    return jnp.mean(jnp.square(outputs.astype(jnp.float32) - targets.astype(jnp.float32)), axis=-1)
+
+
+def regression_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
+    """Squared error over the examples."""
+    del values
+    return _example_sum(squared_error(outputs, batch["labels"]), batch)
+
+
 def _example_sum(errors: jax.Array, batch: Batch) -> LossSum:
     if "mask" not in batch:
         return LossSum(jnp.sum(errors), jnp.asarray(errors.size, jnp.float32))
@@ -82,6 +97,7 @@ _LOSSES: Mapping[Task, Loss] = {
     Task.CLASSIFICATION: classification_loss,
     Task.MULTILABEL: multilabel_loss,
     Task.LANGUAGE: language_loss,
+    Task.REGRESSION: regression_loss,
 }
 
 

@@ -13,11 +13,13 @@ Sums = tuple[jax.Array, jax.Array]
 def mean_of(
     values: Callable[[jax.Array, Batch], jax.Array], *, per_token: bool = False
 ) -> Callable[[jax.Array, Batch, jax.Array], Sums]:
-    """The measure of a metric that has a value per example, or one per token under the mask of the batch."""
+    """The measure of a metric that has a value per example, or one per token; the mask of the batch leaves some out."""
 
     def measure(outputs: jax.Array, batch: Batch, weights: jax.Array) -> Sums:
         if per_token:
             weights = batch["mask"].astype(jnp.float32) * weights[:, None]
+        elif "mask" in batch:
+            weights = batch["mask"].astype(jnp.float32) * weights
         # Padding may hold anything, so its values are left out rather than multiplied by 0: 0·nan is nan.
         counted = jnp.where(weights > 0, values(outputs, batch) * weights, 0.0)
         return jnp.sum(counted), jnp.sum(weights)

@@ -32,7 +32,8 @@ def measure_average_precision(outputs: jax.Array, batch: Batch, weights: jax.Arr
     """
     chances = jax.nn.sigmoid(outputs.astype(jnp.float32))
     above = jnp.searchsorted(jnp.asarray(make_thresholds()), chances, side="left")  # thresholds below the chance
-    real = jnp.broadcast_to((weights > 0)[:, None], chances.shape).astype(jnp.int32)
+    counted = weights if "mask" not in batch else weights * batch["mask"]
+    real = jnp.broadcast_to((counted > 0)[:, None], chances.shape).astype(jnp.int32)
     positive = real * (batch["labels"] > 0)
     empty = jnp.zeros(NUM_THRESHOLDS + 1, jnp.int32)
     binned = jnp.stack([empty.at[above].add(real), empty.at[above].add(positive)])

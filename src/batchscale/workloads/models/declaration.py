@@ -17,7 +17,7 @@ from batchscale.workloads.tasks import Task
 if TYPE_CHECKING:
     from batchscale.workloads.workload import Model
 
-LABELS = (Task.CLASSIFICATION, Task.MULTILABEL)
+LABELS = (Task.CLASSIFICATION, Task.MULTILABEL, Task.REGRESSION)
 TOKENS = (Task.LANGUAGE,)
 PRECISIONS = ("float32", "bfloat16")
 MAX_SIZE = 999_999  # of one layer, as in the names fc_WIDTH

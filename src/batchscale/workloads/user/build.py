@@ -53,7 +53,7 @@ def build_user_workload(user: UserWorkload, spec: WorkloadSpec, data_dir: Path |
     model, schedule = _model(user, spec, dataset, task)
     loss, metrics = _measures(user, task)
     check_shapes(user, dataset, model, loss, metrics, task)
-    tunables = find_tunables(spec, user.schedule or schedule, smoothing=user.loss is None)
+    tunables = find_tunables(spec, user.schedule or schedule, smoothing=task is not None and task.has_classes)
     return Workload(spec.name, dataset, model, loss, metrics, tunables.defaults, tunables.space, make_update(tunables))
 
 

@@ -65,12 +65,20 @@ def _check_task(workload: str, task: Task, batch: Mapping[str, Any], outputs: An
             f"Workload {workload}: for {count} examples the model must give floating scores of shape {wanted}. "
             f"Found {outputs.dtype} of shape {outputs.shape}."
         )
-    shape = {Task.CLASSIFICATION: (count,), Task.MULTILABEL: (count, num_outputs)}.get(task, batch["inputs"].shape)
-    if labels.shape != shape or (task is not Task.MULTILABEL and not jnp.issubdtype(labels.dtype, jnp.integer)):
-        kind = "numbers 0 or 1" if task is Task.MULTILABEL else "whole numbers"
+    wide = (count, num_outputs)
+    shapes = {Task.CLASSIFICATION: (count,), Task.MULTILABEL: wide, Task.REGRESSION: wide}
+    shape = shapes.get(task, batch["inputs"].shape)
+    whole = task in (Task.CLASSIFICATION, Task.LANGUAGE)
+    if labels.shape != shape or (whole and not jnp.issubdtype(labels.dtype, jnp.integer)):
+        kind = {Task.MULTILABEL: "numbers 0 or 1", Task.REGRESSION: "numbers"}.get(task, "whole numbers")
         raise SpecError(
             f"Workload {workload}: for {count} examples the labels of task '{task}' are {kind} of shape {shape}. "
             f"Found {labels.dtype} of shape {labels.shape}."
         )
     if task is Task.LANGUAGE and ("mask" not in batch or batch["mask"].shape != labels.shape):
         raise SpecError(f"Workload {workload}: the task 'language' needs a 'mask' of the labels' shape {labels.shape}.")
+    if task is not Task.LANGUAGE and "mask" in batch and batch["mask"].shape != (count,):
+        raise SpecError(
+            f"Workload {workload}: the 'mask' of task '{task}' has one number per example, shape {(count,)}. "
+            f"Found shape {batch['mask'].shape}."
+        )

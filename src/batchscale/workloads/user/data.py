@@ -6,14 +6,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from batchscale.errors import SpecError, one_line
 from batchscale.workloads.tasks import Task
+from batchscale.workloads.user.arrays import check_arrays, narrow
 from batchscale.workloads.user.registration import UserWorkload
+from batchscale.workloads.user.stream import make_stream
 from batchscale.workloads.workload import ArraySplit, Dataset, IndexedSplit, SampledSplit, Split
 
-_NARROW = {"float64": np.float32, "int64": np.int32, "uint64": np.uint32}
 _SAMPLE = 4
 
 
@@ -49,26 +49,17 @@ def _make_split(workload: str, name: str, given: Any) -> Split:
     if isinstance(given, ArraySplit | IndexedSplit | SampledSplit):
         return given
     where = f"Workload {workload}, split {name}"
+    if callable(getattr(given, "read", None)) and not isinstance(given, Mapping):
+        return make_stream(where, given)
     if isinstance(given, Mapping):
         arrays = {str(key): np.asarray(values) for key, values in given.items()}
     else:
-        raise SpecError(f"{where}: a split is arrays by name, or an iterable of batches. Found {type(given).__name__}.")
-    _check_arrays(where, arrays)
-    return ArraySplit(
-        {key: values.astype(_NARROW.get(values.dtype.name, values.dtype)) for key, values in arrays.items()}
-    )
-
-
-def _check_arrays(where: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    missing = {"inputs", "labels"} - set(arrays)
-    if missing:
-        raise SpecError(f"{where}: arrays 'inputs' and 'labels' must be there. Found {one_line(sorted(arrays))}.")
-    lengths = {key: len(values) if values.ndim else 0 for key, values in arrays.items()}
-    if len(set(lengths.values())) != 1 or 0 in lengths.values():
-        raise SpecError(f"{where}: every array has one row per example, and at least one. Found lengths {lengths}.")
-    for key, values in arrays.items():
-        if values.dtype.kind not in "fiub":
-            raise SpecError(f"{where}: '{key}' must be numbers. Found dtype {values.dtype}.")
+        raise SpecError(
+            f"{where}: a split is arrays by name, an iterable of batches, or an object with read(indices). "
+            f"Found {type(given).__name__}."
+        )
+    check_arrays(where, arrays)
+    return ArraySplit({key: narrow(values) for key, values in arrays.items()})
 
 
 def _check_alike(workload: str, shapes: Mapping[str, Any]) -> None:
@@ -89,9 +80,9 @@ def _check_alike(workload: str, shapes: Mapping[str, Any]) -> None:
 
 
 def _num_outputs(user: UserWorkload, train: Split) -> int:
+    if user.task in (Task.MULTILABEL, Task.REGRESSION):  # a column of labels for each output
+        return int(np.shape(sample_batch(train)["labels"])[-1])
     if not isinstance(train, ArraySplit):
         raise SpecError(f"Workload {user.name}: give num_outputs; data that is not in memory does not say.")
     labels = train.arrays["labels"]
-    if user.task is Task.MULTILABEL:
-        return int(labels.shape[-1])
     return int(labels.max()) + 1 if labels.dtype.kind in "iu" else 1

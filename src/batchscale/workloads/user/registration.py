@@ -22,7 +22,7 @@ from batchscale.workloads.tasks import Task
 Values = Callable[[Any, Mapping[str, Any]], Any]
 """(outputs, batch) → one value per example (or token)."""
 
-USER_TASKS = (Task.CLASSIFICATION, Task.MULTILABEL, Task.LANGUAGE)
+USER_TASKS = (Task.CLASSIFICATION, Task.MULTILABEL, Task.LANGUAGE, Task.REGRESSION)
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,14 @@ def register_workload(
     Args:
         name: ``dataset/model``. Without ``data`` the data set, without ``model`` the model of that name is used.
         data: The splits by name ("train" and "val", perhaps "test"): a mapping of arrays with "inputs" and
-            "labels"; or an iterable of such mappings (batches), read to its end; or a split of
-            ``batchscale.workloads.workload``.
+            "labels"; or an iterable of such mappings (batches), read to its end; or, for data that need not fit in
+            memory, an object with ``num_examples`` (or a length) and ``read(indices)``, which gives such a mapping for
+            these examples (``read(indices, seeds)`` is given a seed per example in training, None otherwise); or a
+            split of ``batchscale.workloads.workload``.
         model: A function from ``nnx.Rngs`` to a Flax NNX module; or a pair of functions ``init(key)``, giving
             parameters, and ``apply(params, inputs)``, giving outputs (``train`` and ``key`` are passed to an ``apply``
             that takes them); or a ``batchscale.workloads.workload.Model``.
-        task: "classification", "multilabel" or "language": brings loss and metrics.
+        task: "classification", "multilabel", "language" or "regression": brings loss and metrics.
         loss: Instead of a task, (outputs, batch) → a value per example; the mean is minimised.
         metrics: By name, (outputs, batch) → a value per example, to be minimised; or a sequence of ``Metric``.
             Without it: those of the task, else the loss under the name "loss".
@@ -161,7 +163,7 @@ def _is_file(path: Path) -> bool:
 
 def _read(where: str, given: Any) -> Any:
     """A split as it was given, or its batches joined: an iterator can be read only once."""
-    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+    if isinstance(given, Mapping) or not isinstance(given, Iterable) or callable(getattr(given, "read", None)):
         return given
     batches = list(given)
     if not batches or not all(isinstance(batch, Mapping) and set(batch) == set(batches[0]) for batch in batches):
