@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from batchscale.cli import clusters
 from batchscale.errors import RunError, SpecError, one_line, suggest_names
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ def train(
     exact: Annotated[
         bool, typer.Option("--exact", help="Add gradients in a fixed order: the same bits on any number of devices.")
     ] = False,
+    checkpoint_every: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How often the state is saved in --out, to go on from.")
+    ] = 60.0,
+    cluster: Annotated[str | None, typer.Option(help=clusters.HELP, show_default=False)] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
     profile: Annotated[Path | None, typer.Option(help="Write a JAX trace of the training to this folder.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on a line per measurement.")] = False,
@@ -62,38 +67,58 @@ def train(
     if precision is not None:
         chosen = check_precision("--precision", precision)
         spec = replace(spec, model_options={**spec.model_options, "precision": chosen})
-    loaded = get_workload(spec, data_dir)
-    trial = SingleTrial(
-        batch_size=_checked_size(loaded, batch_size),
-        steps=steps,
-        parameters=fixed | _parse_settings(set_ or []),
-        evaluation=_with_every(evaluation, loaded, evaluate_every),
-        seed=seed,
-        early_stop=_parse_early_stop(early_stop, loaded),
-        out=out,
-        resume=resume,
-        settings=EngineSettings(microbatch=microbatch, devices=num_devices, exact=exact),
+    parameters = fixed | _parse_settings(set_ or [])
+    settings = EngineSettings(
+        microbatch=microbatch, devices=num_devices, exact=exact, checkpoint_interval_s=checkpoint_every
     )
-    screen = Screen(steps, json_)
-    with profiled(profile), StopFlag() as stop:
-        outcome = train_single(loaded, trial, screen.show, lambda: stop.is_set)
-    screen.close(outcome.stop_reason, outcome.steps)
+    facts = {
+        "the workload": (spec.name, spec.dataset_options, spec.model_options, spec.optimizer_options, spec.schedule),
+        "--batch-size": batch_size,
+        "--steps": steps,
+        "--set": parameters,
+        "--seed": seed,
+        "--early-stop": early_stop,
+        "--evaluate-every": evaluate_every,
+        "--resume": resume,
+        "--devices": num_devices,
+        "--exact": exact,
+        "--microbatch": microbatch,
+    }
+    with clusters.together(clusters.look_up(cluster), facts) as peers:
+        loaded = get_workload(spec, data_dir)
+        trial = SingleTrial(
+            batch_size=_checked_size(loaded, batch_size),
+            steps=steps,
+            parameters=parameters,
+            evaluation=_with_every(evaluation, loaded, evaluate_every),
+            seed=seed,
+            early_stop=_parse_early_stop(early_stop, loaded),
+            out=out,
+            resume=resume,
+            settings=settings,
+        )
+        screen = Screen(steps, json_, quiet=peers is not None and not peers.is_chief)
+        with profiled(profile), StopFlag() as stop:
+            outcome = train_single(loaded, trial, screen.show, lambda: stop.is_set, peers)
+        screen.close(outcome.stop_reason, outcome.steps)
     if outcome.stop_reason == "stopped":
         typer.echo("Stopped. Give the same command with --resume to go on." if out else "Stopped.", err=True)
         raise typer.Exit(REQUEUE)
 
 
 class Screen:
-    """The measurements as lines: a table for people, JSON lines for programs."""
+    """The measurements as lines: a table for people, JSON lines for programs; nothing where another host says it."""
 
-    def __init__(self, steps: int, as_json: bool) -> None:
-        self._steps, self._as_json = steps, as_json
+    def __init__(self, steps: int, as_json: bool, quiet: bool = False) -> None:
+        self._steps, self._as_json, self._quiet = steps, as_json, quiet
         self._width = max(4, len(f"{steps:,}"))
         self._names: tuple[str, ...] = ()
 
     def show(self, row: "Row", progress: "TrialProgress") -> None:
         """One measurement."""
         step, values = row
+        if self._quiet:
+            return
         if self._as_json:
             from batchscale.cli.output import print_json_line
 

@@ -1,9 +1,10 @@
 """One trial from the command line: a study of one, trained from evaluation to evaluation and recorded as it goes."""
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from batchscale.protocol.knowledge import Knowledge
@@ -12,6 +13,7 @@ from batchscale.protocol.single_study import SingleStudy, extend_to
 from batchscale.protocol.stop_rules import find_rule
 from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
 from batchscale.spec import EvaluationPlan, Goal, ParameterConfig, ParameterType, SearchSpace, StopRule, Study
+from batchscale.training.agreement import Agreement, Alone
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine
 from batchscale.workloads.workload import Workload
@@ -49,22 +51,33 @@ class TrialOutcome:
 Show = Callable[[Row, TrialProgress], None]
 
 
-def train_single(workload: Workload, trial: SingleTrial, show: Show, should_stop: Callable[[], bool]) -> TrialOutcome:
-    """Trains the trial and shows each measurement as soon as it is taken."""
+def train_single(
+    workload: Workload,
+    trial: SingleTrial,
+    show: Show,
+    should_stop: Callable[[], bool],
+    agreement: Agreement | None = None,
+) -> TrialOutcome:
+    """Trains the trial and shows each measurement as soon as it is taken.
+
+    With an ``agreement`` of several processes all of them call this; the chief alone reads and writes records.
+    """
     study = _as_study(workload, trial)
+    all_of_us = agreement or Alone()
     with ExitStack() as stack:
-        log = stack.enter_context(SingleStudy(trial.out, study, trial.resume)) if trial.out else None
-        known = log.known if log else Knowledge()
+        records = trial.out if all_of_us.is_chief else None
+        log = stack.enter_context(SingleStudy(records, study, trial.resume)) if records else None
+        trial_id, known = _share_known(log, all_of_us)
         study = extend_to(study, known.step)
-        task = TrialTask(log.trial_id if log else 1, trial.parameters, trial.seed, study.train_steps, known.step)
+        task = TrialTask(trial_id, trial.parameters, trial.seed, study.train_steps, known.step)
         if log:
             log.require_same(task)
         search = SearchState(SearchRules(find_rule(study.stop), study.evaluation_steps, 1, 1), [known])
         settings = replace(trial.settings, population=1, checkpoint_dir=log.checkpoint_dir if log else None)
-        engine = StudyEngine(workload, study, trial.evaluation, settings)
+        engine = StudyEngine(workload, study, trial.evaluation, settings, all_of_us)
         timing: Mapping[str, float] = {}
         step = max(known.step, 0)
-        while search.needs() and not should_stop():
+        while search.needs() and not all_of_us.any("go on", should_stop()):
             progress, seconds = _advance(engine, study, replace(task, from_step=known.step), should_stop)
             timing, step = progress.timing, progress.step
             for row in progress.rows:
@@ -81,6 +94,13 @@ def train_single(workload: Workload, trial: SingleTrial, show: Show, should_stop
         if log:
             log.commit(ending, task)
         return TrialOutcome(task.trial_id, ending.step, ending.reason, timing)
+
+
+def _share_known(log: SingleStudy | None, agreement: Agreement) -> tuple[int, Knowledge]:
+    """The trial's id and what is known of it: what the chief has read of its records."""
+    mine = (log.trial_id, asdict(log.known)) if log else (1, asdict(Knowledge()))
+    trial_id, found = json.loads(agreement.share("known", json.dumps(mine).encode()))
+    return trial_id, log.known if log else Knowledge(**found)
 
 
 def _advance(

@@ -38,7 +38,7 @@ class CheckpointStore:
         if "://" not in str(folder):
             self._folder = epath.Path(Path(str(self._folder)).resolve())
         self._max_bytes = max_bytes
-        self._checkpointer = ocp.Checkpointer(ocp.CompositeCheckpointHandler())
+        self._checkpointer = _make_checkpointer()
         self._sizes: dict[int, int] | None = None  # bytes by trial id, least recently saved first
 
     def save(self, trial_id: int, saved: SavedTrial) -> None:
@@ -104,6 +104,18 @@ class CheckpointStore:
         self._sizes[trial_id] = num_bytes * len(self._steps(trial_id))
         while sum(self._sizes.values()) > self._max_bytes and len(self._sizes) > 1:
             self.forget(next(iter(self._sizes)))
+
+
+def _make_checkpointer() -> ocp.Checkpointer:
+    """A checkpointer of this process alone: in a cluster the chief saves, and waits for nobody."""
+    here = jax.process_index()
+    alone = ocp.options.MultiprocessingOptions(
+        primary_host=here, active_processes={here}, barrier_sync_key_prefix="batchscale"
+    )
+    if jax.process_count() == 1:
+        return ocp.Checkpointer(ocp.CompositeCheckpointHandler())
+    options = ocp.CompositeOptions(multiprocessing_options=alone)
+    return ocp.Checkpointer(ocp.CompositeCheckpointHandler(composite_options=options), multiprocessing_options=alone)
 
 
 def check_saved(state: TrialState, facts: object, identity: str) -> SavedTrial | None:

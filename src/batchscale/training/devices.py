@@ -91,7 +91,7 @@ class Devices:
 
 
 def choose_devices(wanted: int | None, exact: bool = False) -> Devices:
-    """The first devices of this process; None for all of them.
+    """The first devices of each process; None for all of them. Processes of a cluster have as many each.
 
     Raises:
         RunError: there are not so many.
@@ -102,4 +102,13 @@ def choose_devices(wanted: int | None, exact: bool = False) -> Devices:
             f"A trial is spread over the devices that there are. Found {len(found)} of kind {found[0].platform}, and "
             f"{wanted} asked for; give --devices {len(found)} or 'all'."
         )
-    return Devices(found[:wanted], exact)
+    by_process: dict[int, list[jax.Device]] = {}
+    for device in jax.devices():
+        by_process.setdefault(device.process_index, []).append(device)
+    chosen = [by_process[process][:wanted] for process in sorted(by_process)]
+    if len({len(devices) for devices in chosen}) > 1:
+        raise RunError(
+            "All hosts of a cluster train with as many devices. Found "
+            f"{', '.join(str(len(devices)) for devices in chosen)}; give --devices {min(map(len, chosen))}."
+        )
+    return Devices([device for devices in chosen for device in devices], exact)

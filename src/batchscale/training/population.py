@@ -13,10 +13,10 @@ from typing import cast
 import jax
 import numpy as np
 
-from batchscale.training.checkpoints import CheckpointStore, SavedTrial
+from batchscale.training.agreement import Keeper
+from batchscale.training.checkpoints import SavedTrial
 from batchscale.training.devices import Devices
 from batchscale.training.loop import make_enter, take_member
-from batchscale.training.shelf import Shelf
 from batchscale.training.state import TrialState
 
 
@@ -39,9 +39,9 @@ class Population:
         template: TrialState,
         slots: int,
         devices: Devices,
-        store: CheckpointStore | None,
+        store: Keeper | None,
         max_parked_bytes: int,
-        shelf: Shelf | None = None,
+        shelf: Keeper | None = None,
     ) -> None:
         self.slots = slots
         self._devices = devices
@@ -75,7 +75,7 @@ class Population:
         """The trial from its newest checkpoint, or else from the shelf, parked; None if it is in neither."""
         saved = self._store.restore(trial_id, self._template, identity) if self._store else None
         if saved is None and self._shelf is not None:
-            saved = self._shelf.read(trial_id, self._template, identity)
+            saved = self._shelf.restore(trial_id, self._template, identity)
         if saved is None:
             return None
         self._slot_of.pop(trial_id, None)
@@ -116,7 +116,7 @@ class Population:
         """
         if self.holds(trial_id) and self._trials[trial_id].step >= step:
             if self._shelf is not None:
-                self._shelf.put(trial_id, self._saved(self._trials[trial_id]))
+                self._shelf.save(trial_id, self._saved(self._trials[trial_id]))
             if self._store is not None:
                 self._store.forget(trial_id)
         self._drop(trial_id)
@@ -127,7 +127,7 @@ class Population:
         if self._store is not None:
             self._store.forget(trial_id)
         if self._shelf is not None:
-            self._shelf.remove(trial_id)
+            self._shelf.forget(trial_id)
 
     def _drop(self, trial_id: int) -> None:
         self._slot_of.pop(trial_id, None)

@@ -7,6 +7,7 @@ depends on it: a file that is lost, torn or another trial's is passed over, and 
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,9 @@ class Shelf:
         self._folder = folder
         self._max_bytes = max_bytes
 
-    def put(self, trial_id: int, saved: SavedTrial) -> bool:
+    def save(self, trial_id: int, saved: SavedTrial) -> bool:
         """Writes the state in place of an earlier one; False if there is no room for it."""
-        arrays = _to_arrays(saved)
+        arrays = to_arrays(saved)
         path = self._path(trial_id)
         writing = path.with_suffix(".writing")
         try:
@@ -43,24 +44,19 @@ class Shelf:
                 np.savez(file, **arrays)
             writing.replace(path)
         except OSError:  # whatever it is, it is no reason to stop: the state is only good to have
-            self.remove(trial_id)
+            self.forget(trial_id)
             return False
         return True
 
-    def read(self, trial_id: int, template: TrialState, identity: str) -> SavedTrial | None:
+    def restore(self, trial_id: int, template: TrialState, identity: str) -> SavedTrial | None:
         """The trial's state; None if it is not there, not readable or belongs to another trial."""
-        wanted, structure = jax.tree.flatten(template)
         try:
             with self._path(trial_id).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                facts = json.loads(file[_FACTS].tobytes())
-                leaves = [file[str(place)] for place in range(len(wanted))]
+                return from_arrays(file, template, identity)
         except Exception:  # noqa: BLE001 - a damaged zip file raises many kinds; all mean: compute it again
             return None
-        if [_kind(leaf) for leaf in leaves] != [_kind(leaf) for leaf in wanted]:
-            return None
-        return check_saved(jax.tree.unflatten(structure, leaves), facts, identity)
 
-    def remove(self, trial_id: int) -> None:
+    def forget(self, trial_id: int) -> None:
         """Takes the trial off the shelf."""
         for path in (self._path(trial_id), self._path(trial_id).with_suffix(".writing")):
             try:
@@ -77,10 +73,21 @@ class Shelf:
         return taken + num_bytes <= self._max_bytes and shutil.disk_usage(self._folder).free >= MIN_FREE_BYTES
 
 
-def _to_arrays(saved: SavedTrial) -> dict[str, Any]:
+def to_arrays(saved: SavedTrial) -> dict[str, Any]:
+    """A saved trial as numbered arrays, with its facts as one more."""
     facts = {"identity": saved.identity, "rows": [row_to_json(step, values) for step, values in saved.rows.items()]}
     arrays: dict[str, Any] = {_FACTS: np.frombuffer(json.dumps(facts).encode(), np.uint8)}
     return arrays | {str(place): np.asarray(leaf) for place, leaf in enumerate(jax.tree.leaves(saved.state))}
+
+
+def from_arrays(arrays: Mapping[str, Any], template: TrialState, identity: str) -> SavedTrial | None:
+    """The trial that `to_arrays` took apart; None if it is another one. Other arrays raise many kinds of errors."""
+    wanted, structure = jax.tree.flatten(template)
+    facts = json.loads(arrays[_FACTS].tobytes())
+    leaves = [arrays[str(place)] for place in range(len(wanted))]
+    if [_kind(leaf) for leaf in leaves] != [_kind(leaf) for leaf in wanted]:
+        return None
+    return check_saved(jax.tree.unflatten(structure, leaves), facts, identity)
 
 
 def _kind(leaf: np.ndarray) -> tuple[tuple[int, ...], np.dtype]:

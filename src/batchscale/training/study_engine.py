@@ -16,6 +16,7 @@ from batchscale.errors import SpecError, suggest_names
 from batchscale.protocol.tasks import Activity, Row, TrialProgress, TrialTask
 from batchscale.records.facts import Hardware
 from batchscale.spec import EvaluationPlan, Goal, Study
+from batchscale.training.agreement import Agreement, Alone, Keeper, SharedKeeper
 from batchscale.training.checkpoints import CheckpointStore
 from batchscale.training.compilation import use_compilation_cache
 from batchscale.training.hardware import describe_hardware
@@ -51,9 +52,15 @@ class StudyEngine:
     """
 
     def __init__(
-        self, workload: Workload, study: Study, evaluation: EvaluationPlan, settings: EngineSettings | None = None
+        self,
+        workload: Workload,
+        study: Study,
+        evaluation: EvaluationPlan,
+        settings: EngineSettings | None = None,
+        agreement: Agreement | None = None,
     ) -> None:
         self._settings = settings or EngineSettings()
+        self._agreement: Agreement = agreement or Alone()
         use_compilation_cache(self._settings.cache_dir)
         self._workload = workload
         self._study = study
@@ -67,11 +74,14 @@ class StudyEngine:
 
     def _make_population(self) -> Population:
         settings = self._settings
-        store = shelf = None
-        if settings.checkpoint_dir is not None:
+        store: Keeper | None = None
+        shelf: Keeper | None = None
+        if settings.checkpoint_dir is not None and self._agreement.is_chief:
             store = CheckpointStore(settings.checkpoint_dir, settings.max_checkpoint_bytes)
             if "://" not in str(settings.checkpoint_dir):
                 shelf = Shelf(Path(settings.checkpoint_dir), settings.max_shelf_bytes)
+        if self._programs.devices.num_hosts > 1:
+            store, shelf = SharedKeeper(store, self._agreement), SharedKeeper(shelf, self._agreement)
         template, devices = self._programs.template, self._programs.devices
         return Population(template, self.population_size, devices, store, settings.max_parked_bytes, shelf)
 
@@ -110,7 +120,7 @@ class StudyEngine:
             self._evaluate_due(running, goal)
             for trial_id in [key for key, one in running.items() if one.done]:
                 finished[trial_id] = running.pop(trial_id)
-            if should_stop():
+            if self._agreement.any("stop", should_stop()):
                 break
             if running and not any(one.done for one in running.values()):
                 self._run_chunk(running)
@@ -228,7 +238,7 @@ class StudyEngine:
             until[self._population.slot_of(one.trial.trial_id)] = stop
             steps_left.append(stop - one.trial.step)
         self._say(Activity.TRAINING, running)
-        num_steps = self._stopwatch.bound(min(steps_left), self._settings.chunk_s)
+        num_steps = self._agreement.chiefs("steps", self._stopwatch.bound(min(steps_left), self._settings.chunk_s))
         with self._stopwatch.stepping(num_steps, len(running)):
             state = self._programs.advance(self._population.state, until, num_steps)
             self._population.state = state

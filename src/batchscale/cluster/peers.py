@@ -1,0 +1,181 @@
+"""The processes of a cluster while they work: they watch each other, and agree on what all must do alike.
+
+Every process but the chief has one connection, to the chief. Each end sends a sign of life every second. A process that
+dies closes its connection, which is noticed at once; one that is stopped or cut off falls silent, which is noticed
+after ``lost_after_s``. Whoever notices says which one it was and ends this process with exit code 75: the same command,
+given again everywhere, goes on from the last checkpoint. Nothing is saved on the way out, so nothing is saved in part.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from batchscale.cluster.description import Cluster
+from batchscale.cluster.frames import Frame, Kind, pack_parts, unpack_parts
+from batchscale.cluster.meeting import Facts, Meeting, host_meeting, join_meeting
+
+REQUEUE = 75
+BEAT_S = 1.0
+
+
+def leave(message: str, code: int) -> None:
+    """Say why and end this process at once, whatever its other threads wait for."""
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+    sys.stdout.flush()
+    os._exit(code)
+
+
+class Peers:
+    """The other processes. All methods but `fail` are called by all processes, in the same order, by one thread."""
+
+    def __init__(self, cluster: Cluster, meeting: Meeting, end: Callable[[str, int], None] = leave) -> None:
+        self.cluster = cluster
+        self.coordinator = meeting.coordinator
+        self._channels = dict(meeting.channels)
+        self._lost_after_s = cluster.timeouts.lost_after_s
+        self._end = end
+        self._closing = threading.Event()
+        self._ending = threading.Lock()
+        self._inbox: Mapping[int, queue.SimpleQueue[Frame]] = {place: queue.SimpleQueue() for place in self._channels}
+        for place in self._channels:
+            threading.Thread(target=self._listen, args=(place,), daemon=True, name=f"peer-{place}").start()
+        threading.Thread(target=self._watch, daemon=True, name="peers").start()
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process decides and writes."""
+        return self.cluster.is_chief
+
+    def gather(self, tag: str, mine: bytes) -> list[bytes]:
+        """What every process gives here, in their order, on all of them. ``tag`` names the place in the program."""
+        if not self.is_chief:
+            self._send(0, Frame(Kind.PART, mine, tag))
+            whole = self._inbox[0].get()
+            if whole.tag != tag:
+                self.fail(f"it is at '{tag}' while the chief is at '{whole.tag}'", 1)
+            return unpack_parts(whole.payload)
+        parts = [mine]
+        for place in sorted(self._channels):
+            part = self._inbox[place].get()
+            if part.tag != tag:
+                self.fail(f"it is at '{tag}' while {self.cluster.name(place)} is at '{part.tag}'", 1)
+            parts.append(part.payload)
+        packed = pack_parts(parts)
+        for place in self._channels:
+            self._send(place, Frame(Kind.WHOLE, packed, tag))
+        return parts
+
+    def any(self, tag: str, mine: bool) -> bool:
+        """Whether it is so for any of the processes."""
+        return b"1" in self.gather(tag, b"1" if mine else b"0")
+
+    def chiefs(self, tag: str, mine: int) -> int:
+        """The chief's number, on all processes."""
+        return int(self.gather(tag, str(mine).encode() if self.is_chief else b"")[0])
+
+    def share(self, tag: str, payload: bytes) -> bytes:
+        """The chief's bytes, on all processes; what the others give is left out."""
+        return self.gather(tag, payload if self.is_chief else b"")[0]
+
+    def close(self) -> None:
+        """Part from the others: from here on nobody is missed."""
+        if self._closing.is_set():
+            return
+        if self.is_chief:
+            for place in sorted(self._channels):
+                self._inbox[place].get()
+            self._closing.set()
+            for place in self._channels:
+                self._send(place, Frame(Kind.WHOLE, pack_parts([]), "bye"))
+        else:
+            self._send(0, Frame(Kind.PART, b"", "bye"))
+            self._inbox[0].get()
+            self._closing.set()
+        for channel in self._channels.values():
+            channel.close()
+
+    def await_loss(self) -> None:
+        """Wait as long as it takes to notice that another process is gone, which ends this one."""
+        time.sleep(self._lost_after_s + 2 * BEAT_S)
+
+    def fail(self, reason: str, code: int = REQUEUE) -> None:
+        """End all processes, because this one cannot go on; 75 where the same command may."""
+        told = json.dumps({"reason": reason, "code": code, "process": self.cluster.process}).encode()
+        self._leave(Frame(Kind.FAILED, told), "", code)
+
+    # --- watching --------------------------------------------------------------------------------------------
+
+    def _send(self, place: int, frame: Frame) -> None:
+        try:
+            self._channels[place].send(frame)
+        except OSError:
+            self._lose(place, "closed its connection: it has ended or was killed")
+
+    def _listen(self, place: int) -> None:
+        channel = self._channels[place]
+        while True:
+            try:
+                frame = channel.receive()
+            except (EOFError, OSError, ValueError):
+                self._lose(place, "closed its connection: it has ended or was killed")
+                return
+            if frame.kind in (Kind.PART, Kind.WHOLE):
+                self._inbox[place].put(frame)
+            elif frame.kind is Kind.LOST:
+                self._leave(frame, frame.payload.decode(errors="replace"), REQUEUE)
+            elif frame.kind is Kind.FAILED:
+                self._hear_failure(frame)
+
+    def _hear_failure(self, frame: Frame) -> None:
+        told = json.loads(frame.payload)
+        who = self.cluster.name(int(told["process"]))
+        self._leave(frame, f"Error: {who} cannot go on: {told['reason']}", int(told["code"]))
+
+    def _watch(self) -> None:
+        """Give signs of life, and notice who gives none."""
+        woke = time.monotonic()
+        while not self._closing.wait(BEAT_S):
+            late, woke = time.monotonic() - woke - BEAT_S, time.monotonic()
+            for place, channel in self._channels.items():
+                try:
+                    channel.send(Frame(Kind.BEAT), wait=False)
+                except OSError:
+                    continue  # the listener says it
+                silent_s = time.monotonic() - channel.heard_at
+                # whoever was stopped itself has heard nobody: what came meanwhile is read first
+                if silent_s > self._lost_after_s and late < BEAT_S:
+                    self._lose(place, f"was not heard of for {silent_s:.0f} s: it is stopped or cannot be reached")
+
+    def _lose(self, place: int, why: str) -> None:
+        if self._closing.is_set():
+            return
+        text = f"{self.cluster.name(place)} {why}. Start the same command on all hosts again to go on."
+        self._leave(Frame(Kind.LOST, text.encode()), text, REQUEUE, but=place)
+
+    def _leave(self, frame: Frame, text: str, code: int, but: int | None = None) -> None:
+        """Pass it on and end; only the first reason counts."""
+        if self._closing.is_set() or not self._ending.acquire(blocking=False):
+            return
+        for place, channel in self._channels.items():
+            if place != but and (self.is_chief or frame.kind is Kind.FAILED):
+                try:
+                    channel.send(frame, wait=False)
+                except OSError:
+                    continue
+        if text or code != 2:
+            self._end(text or "This process cannot go on.", code)
+
+
+def connect(cluster: Cluster, facts: Facts) -> Peers:
+    """The other processes, once all are there and have the same facts.
+
+    Raises:
+        RunError: one is missing, or was started differently.
+    """
+    meet = host_meeting if cluster.is_chief else join_meeting
+    return Peers(cluster, meet(cluster, facts))

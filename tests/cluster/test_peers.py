@@ -1,0 +1,203 @@
+"""Processes of a cluster that meet, agree, and miss each other: as threads over the loopback interface."""
+
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from batchscale.cluster import Cluster, Timeouts
+from batchscale.cluster.meeting import host_meeting, join_meeting
+from batchscale.cluster.peers import Peers
+from batchscale.errors import RunError
+
+QUICK = Timeouts(join_s=10.0, lost_after_s=3.0)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def clusters(count):
+    names = tuple(f"127.0.0.1:{port}" for port in (free_port() for _ in range(count)))
+    return [Cluster(names[0], count, place, "test", names, QUICK) for place in range(count)]
+
+
+def meet(cluster, facts=None):
+    return (host_meeting if cluster.is_chief else join_meeting)(cluster, facts or {})
+
+
+def hasty(cluster):
+    return replace(cluster, timeouts=Timeouts(join_s=1.0))
+
+
+class Ended:
+    """What a process said when it ended, instead of ending it."""
+
+    def __init__(self):
+        self.said, self._event = [], threading.Event()
+
+    def __call__(self, message, code):
+        self.said.append((message, code))
+        self._event.set()
+
+    def wait(self, seconds):
+        assert self._event.wait(seconds), "it did not notice"
+        return self.said[0]
+
+
+@pytest.fixture
+def peers_of():
+    made = []
+
+    def make(count):
+        described = clusters(count)
+        with ThreadPoolExecutor(count) as pool:
+            meetings = list(pool.map(meet, described))
+        ends = [Ended() for _ in range(count)]
+        found = [Peers(*three) for three in zip(described, meetings, ends, strict=True)]
+        made.extend(found)
+        return found, ends
+
+    yield make
+    for peers in made:
+        peers._closing.set()
+        for channel in peers._channels.values():
+            channel.close()
+
+
+def on_all(peers, function):
+    with ThreadPoolExecutor(len(peers)) as pool:
+        return list(pool.map(function, peers))
+
+
+def test_all_get_what_each_gives_in_their_order(peers_of):
+    peers, _ = peers_of(3)
+    assert on_all(peers, lambda one: one.gather("x", bytes([one.cluster.process]))) == [[b"\0", b"\1", b"\2"]] * 3
+
+
+def test_stopping_is_for_all_if_one_wants_it_and_numbers_are_the_chiefs(peers_of):
+    peers, _ = peers_of(3)
+    assert on_all(peers, lambda one: one.any("stop", one.cluster.process == 2)) == [True] * 3
+    assert on_all(peers, lambda one: one.any("stop", False)) == [False] * 3
+    assert on_all(peers, lambda one: one.chiefs("steps", 7 + one.cluster.process)) == [7] * 3
+    large = bytes(5_000_000)
+    assert on_all(peers, lambda one: one.share("state", large if one.is_chief else b"")) == [large] * 3
+
+
+def test_who_parts_is_not_missed(peers_of):
+    peers, ends = peers_of(3)
+    on_all(peers, Peers.close)
+    time.sleep(1.5)
+    assert [end.said for end in ends] == [[], [], []]
+
+
+def test_a_process_that_dies_is_noticed_at_once_by_all_and_named(peers_of):
+    peers, ends = peers_of(3)
+    began = time.monotonic()
+    peers[1]._channels[0].socket.shutdown(socket.SHUT_RDWR)  # what the system does for a process that is killed
+    for end in (ends[0], ends[2]):
+        message, code = end.wait(5)
+        assert code == 75
+        assert message.startswith("process 1 (127.0.0.1:")
+    assert time.monotonic() - began < QUICK.lost_after_s
+
+
+def test_a_dead_chief_is_noticed_by_all(peers_of):
+    peers, ends = peers_of(3)
+    peers[0]._closing.set()  # a dead process says nothing
+    for channel in peers[0]._channels.values():
+        channel.socket.shutdown(socket.SHUT_RDWR)
+    for end in ends[1:]:
+        message, code = end.wait(5)
+        assert code == 75
+        assert message.startswith("process 0 (the chief, 127.0.0.1:")
+
+
+def test_a_silent_process_is_noticed_in_the_time_that_is_stated(peers_of):
+    peers, ends = peers_of(2)
+    peers[1]._channels[0].send = lambda *_args, **_options: True  # it is stopped: nothing comes from it any more
+    message, code = ends[0].wait(QUICK.lost_after_s + 5)
+    assert code == 75
+    assert "process 1" in message
+    assert "stopped or cannot be reached" in message
+
+
+def test_a_mistake_that_one_finds_ends_all_with_its_words(peers_of):
+    peers, ends = peers_of(3)
+    peers[2].fail("no such data set", 2)
+    for end in ends[:2]:
+        message, code = end.wait(5)
+        assert code == 2
+        assert message.endswith("cannot go on: no such data set")
+        assert "process 2" in message
+    assert ends[2].said == []  # it says it by itself
+
+
+def test_processes_that_are_not_at_the_same_place_do_not_go_on(peers_of):
+    peers, ends = peers_of(2)
+    for one, tag in zip(peers, ("stop", "steps"), strict=True):
+        threading.Thread(target=one.gather, args=(tag, b""), daemon=True).start()
+    message, code = ends[1].wait(5)
+    assert code == 1
+    assert "at 'stop' while process 1" in message
+
+
+def test_a_missing_process_is_named():
+    first, second, third = clusters(3)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(meet, hasty(first))
+        there = pool.submit(meet, hasty(second))
+        for found in (waiting, there):
+            with pytest.raises(RunError, match="Missing: process 2 "):
+                found.result()
+    assert third.process == 2
+
+
+def test_a_missing_chief_is_named():
+    with pytest.raises(RunError, match=r"Found nobody at 127\.0\.0\.1:"):
+        meet(hasty(clusters(2)[1]))
+
+
+@pytest.mark.parametrize(
+    ("change", "facts", "words"),
+    [
+        ({}, {"--steps": "20"}, r"process 1 \(127.0.0.1:\d+\) has --steps = 20, the chief 10"),
+        ({"num_processes": 3}, {"--steps": "10"}, "Found 2 at the chief and 3 at process 1"),
+    ],
+)
+def test_processes_that_were_started_differently_are_refused(change, facts, words):
+    first, second = clusters(2)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(meet, first, {"--steps": "10"})
+        other = pool.submit(meet, replace(second, **change), facts)
+        with pytest.raises(RunError, match=words):
+            waiting.result()
+        with pytest.raises(RunError):
+            other.result()
+
+
+def test_strangers_at_the_door_are_passed_over():
+    first, second = clusters(2)
+    port = int(first.address.rpartition(":")[2])
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(meet, first)
+        for text in (b"GET / HTTP/1.1\r\n\r\n", b"\x01\x00" + b"\xff" * 8, b""):
+            for _ in range(50):
+                try:
+                    stranger = socket.create_connection(("127.0.0.1", port))
+                    break
+                except OSError:
+                    time.sleep(0.05)
+            stranger.sendall(text)
+            stranger.close()
+        joined = pool.submit(meet, second)
+        meetings = waiting.result(), joined.result()
+    assert [sorted(one.channels) for one in meetings] == [[1], [0]]
+    for one in meetings:
+        for channel in one.channels.values():
+            channel.close()
