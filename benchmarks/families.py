@@ -52,9 +52,7 @@ FAMILIES = {
         200,
         model_options={"width": 64, "heads": 2, "filter_width": 128, "layers": 2},
     ),
-    "LSTM": Family(
-        "text/lstm/momentum", 0.5, 200, model_options={"embedding": 64, "hidden": 128, "projection": 64}
-    ),
+    "LSTM": Family("text/lstm/momentum", 0.5, 200, model_options={"embedding": 64, "hidden": 128, "projection": 64}),
 }
 
 

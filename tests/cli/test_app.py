@@ -35,6 +35,12 @@ def test_importing_the_package_loads_nothing_heavy():
     assert not loaded_by("import batchscale") & HEAVY
 
 
+def test_analysing_loads_what_it_uses_and_no_reader_of_experiment_files():
+    loaded = loaded_by("from batchscale import analyze, read_records, steps_to_result")
+    assert loaded & HEAVY == {"polars", "numpy"}
+    assert not loaded_by("from batchscale import Goal, WorkloadName") & HEAVY
+
+
 def test_public_names_are_there_and_an_unknown_one_is_an_attribute_error():
     for name in batchscale.__all__:
         assert getattr(batchscale, name) is not None

@@ -1,22 +1,46 @@
-"""Search: unit cube to metaparameter values and back, quasi-random points, the edge guard."""
+"""Search: unit cube to metaparameter values and back, quasi-random points, the edge guard.
 
-from batchscale.search.edge_guard import DEFAULT_MARGIN, RankedTrial, far_ends, find_edges
-from batchscale.search.edges import Edge, Side, edge_distances, propose_space, shift_space
-from batchscale.search.points import draw_points, unit_points
-from batchscale.search.units import to_unit, to_value
+The names that other layers use are re-exported here and loaded when first used.
+"""
 
-__all__ = [
-    "DEFAULT_MARGIN",
-    "Edge",
-    "RankedTrial",
-    "Side",
-    "draw_points",
-    "edge_distances",
-    "far_ends",
-    "find_edges",
-    "propose_space",
-    "shift_space",
-    "to_unit",
-    "to_value",
-    "unit_points",
-]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from batchscale.search.edge_guard import DEFAULT_MARGIN as DEFAULT_MARGIN
+    from batchscale.search.edge_guard import RankedTrial as RankedTrial
+    from batchscale.search.edge_guard import far_ends as far_ends
+    from batchscale.search.edge_guard import find_edges as find_edges
+    from batchscale.search.edges import Edge as Edge
+    from batchscale.search.edges import Side as Side
+    from batchscale.search.edges import edge_distances as edge_distances
+    from batchscale.search.edges import propose_space as propose_space
+    from batchscale.search.edges import shift_space as shift_space
+    from batchscale.search.points import draw_points as draw_points
+    from batchscale.search.points import unit_points as unit_points
+    from batchscale.search.units import to_unit as to_unit
+    from batchscale.search.units import to_value as to_value
+
+_PUBLIC = {
+    "DEFAULT_MARGIN": "edge_guard",
+    "Edge": "edges",
+    "RankedTrial": "edge_guard",
+    "Side": "edges",
+    "draw_points": "points",
+    "edge_distances": "edges",
+    "far_ends": "edge_guard",
+    "find_edges": "edge_guard",
+    "propose_space": "edges",
+    "shift_space": "edges",
+    "to_unit": "units",
+    "to_value": "units",
+    "unit_points": "points",
+}
+
+__all__ = list(_PUBLIC)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'batchscale.search' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"batchscale.search.{_PUBLIC[name]}"), name)
