@@ -1,7 +1,7 @@
 """The experiment file and the values it becomes, checked before any compute."""
 
 from batchscale.spec.batch_sizes import BatchSizes
-from batchscale.spec.bounds import Bounds, declare_bounds, natural_bounds
+from batchscale.spec.bounds import Bounds, declare_bounds, declared_bounds, natural_bounds
 from batchscale.spec.durations import ALL, MAX_MEASUREMENTS, MAX_STEPS, Budget, EvaluationPlan, Spacing, Unit, to_steps
 from batchscale.spec.experiment import (
     DEFAULT_BUDGET,
@@ -57,6 +57,7 @@ __all__ = [
     "WorkloadSpec",
     "check_trainer",
     "declare_bounds",
+    "declared_bounds",
     "derive_seed",
     "is_safe_segment",
     "make_plan",
