@@ -15,13 +15,13 @@ from batchscale.cli.calibrate import calibrate
 from batchscale.cli.check import check
 from batchscale.cli.compare import compare
 from batchscale.cli.data import make_data_app
+from batchscale.cli.ending import abandon_output, describe_refusal, leave, refuse
 from batchscale.cli.export import export
 from batchscale.cli.figure import figure
 from batchscale.cli.fit import fit
 from batchscale.cli.import_ import import_
 from batchscale.cli.init import init
 from batchscale.cli.machines import machines
-from batchscale.cli.output import abandon_output, describe_refusal, refuse
 from batchscale.cli.plan import plan
 from batchscale.cli.quickstart import quickstart
 from batchscale.cli.report import report
@@ -94,7 +94,7 @@ def main() -> None:
     try:
         make_app()(standalone_mode=True)
     except SystemExit as end:
-        sys.exit(_after_output(end))
+        leave(_after_output(end))
     except BatchscaleError as error:
         refuse(str(error))
     except KeyboardInterrupt:

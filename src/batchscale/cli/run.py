@@ -59,11 +59,10 @@ def run(
     from batchscale.driver.signals import StopFlag
 
     with StopFlag() as stop:  # from the very start: loading and checking take a second or two
-        from batchscale.driver.preflight import make_checked_plan
         from batchscale.driver.session import RunSettings
-        from batchscale.spec import read_experiment
 
-        plan = make_checked_plan(read_experiment(file), data_dir)
+        plan = _check(file, data_dir, stop)
+        note_cache(plan.experiment.trainer is None)
         _note_retraining(plan, quiet or json_)
         settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states)
         outcome = run_shown(plan, out, settings, quiet, stop)
@@ -91,6 +90,27 @@ def _note_retraining(plan: "Plan", quiet: bool) -> None:
             "again from its seed.",
             err=True,
         )
+
+
+def note_cache(needed: bool = True) -> None:
+    """Say once, on standard error, that the cache folder cannot be used."""
+    from batchscale.workloads.cache import cache_problem
+
+    problem = cache_problem() if needed else None
+    if problem is not None:
+        typer.echo(f"Note: {problem}", err=True)
+
+
+def _check(file: Path, data_dir: Path | None, stop: "StopFlag") -> "Plan":
+    from batchscale.driver.preflight import make_checked_plan
+    from batchscale.driver.signals import REQUEUE
+    from batchscale.spec import read_experiment
+
+    try:
+        return make_checked_plan(read_experiment(file), data_dir, lambda: stop.is_set)
+    except KeyboardInterrupt:
+        typer.echo("Stopped before anything was run; the same command starts again.", err=True)
+        raise typer.Exit(REQUEUE) from None
 
 
 def _note_states(out: Path) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchscale.cli import clusters
+from batchscale.cli.run import note_cache
 from batchscale.errors import RunError, SpecError, one_line, suggest_names
 
 if TYPE_CHECKING:
@@ -63,10 +64,11 @@ def train(
         raise RunError("--resume needs --out: the records tree with the trial to go on with.")
     num_devices = check_devices(_parse_devices(devices))
     offer_devices(num_devices)
-    spec, evaluation, fixed = _read_target(workload)
+    spec, evaluation, fixed = _read_target(workload, data_dir)
     if precision is not None:
         chosen = check_precision("--precision", precision)
         spec = replace(spec, model_options={**spec.model_options, "precision": chosen})
+    note_cache()
     parameters = fixed | _parse_settings(set_ or [])
     settings = EngineSettings(
         microbatch=microbatch, devices=num_devices, exact=exact, checkpoint_interval_s=checkpoint_every
@@ -144,11 +146,14 @@ class Screen:
         typer.echo(f"{words[reason]} at step {step:,} of {self._steps:,}.", err=self._as_json)
 
 
-def _read_target(text: str) -> "tuple[WorkloadSpec, EvaluationPlan, dict[str, float]]":
+def _read_target(text: str, data_dir: Path | None) -> "tuple[WorkloadSpec, EvaluationPlan, dict[str, float]]":
+    from batchscale.driver.preflight import find_facts
     from batchscale.spec import EvaluationPlan, WorkloadName, WorkloadSpec, read_experiment
 
     if text.endswith(".toml"):
         experiment = read_experiment(Path(text))
+        if experiment.workload.file is not None:
+            find_facts(experiment, data_dir)  # what the file does to a process shows in another one first
         return experiment.workload, experiment.evaluation, dict(experiment.search.fixed)
     return WorkloadSpec(WorkloadName.parse(text)), EvaluationPlan(count=20), {}
 

@@ -37,6 +37,7 @@ def normalise(experiment: Experiment) -> dict[str, Any]:
     data["batch_sizes"] = experiment.batch_sizes.to_json()
     flat: dict[str, Any] = {}
     _flatten("", _to_json(data), flat)
+    del flat["workload.file_timeout_s"]  # changes no record
     if experiment.workload.file is not None:
         flat["workload.file"] = hashlib.sha256(experiment.workload.file.read_bytes()).hexdigest()[:16]
     if experiment.trainer is not None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from batchscale.spec.batch_sizes import BatchSizes as BatchSizes
     from batchscale.spec.bounds import Bounds as Bounds
     from batchscale.spec.bounds import declare_bounds as declare_bounds
+    from batchscale.spec.bounds import declared_bounds as declared_bounds
     from batchscale.spec.bounds import natural_bounds as natural_bounds
     from batchscale.spec.durations import ALL as ALL
     from batchscale.spec.durations import MAX_MEASUREMENTS as MAX_MEASUREMENTS
@@ -85,6 +86,7 @@ _PUBLIC = {
     "WorkloadSpec": "experiment",
     "check_trainer": "trainer",
     "declare_bounds": "bounds",
+    "declared_bounds": "bounds",
     "derive_seed": "seeds",
     "is_safe_segment": "workload_name",
     "make_plan": "plan",

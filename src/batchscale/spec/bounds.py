@@ -63,6 +63,11 @@ def declare_bounds(name: str, bounds: Bounds) -> None:
         )
 
 
+def declared_bounds() -> dict[str, Bounds]:
+    """The bounds of all names that have any: what one process has declared, for another to declare."""
+    return dict(_BOUNDS)
+
+
 _COUNTED_IN_STEPS = ("learning_rate_decay_steps",)
 
 

@@ -18,6 +18,7 @@ from batchscale.spec.workload_name import WorkloadName
 
 Option = bool | int | float | str | tuple["Option", ...]
 Options = Mapping[str, Option]
+DEFAULT_FILE_TIMEOUT_S = 600.0
 
 
 class StopRule(StrEnum):
@@ -43,7 +44,8 @@ class Algorithm(StrEnum):
 class WorkloadSpec:
     """The workload of an experiment with the options of each part.
 
-    ``schedule`` names the learning rate schedule; ``file`` a Python file that registers a workload of the user's own.
+    ``schedule`` names the learning rate schedule; ``file`` a Python file that registers a workload of the user's own,
+    which may take ``file_timeout_s`` to be loaded and checked.
     """
 
     name: WorkloadName
@@ -52,6 +54,7 @@ class WorkloadSpec:
     optimizer_options: Options = field(default_factory=dict)
     schedule: str | None = None
     file: Path | None = None
+    file_timeout_s: float = DEFAULT_FILE_TIMEOUT_S
 
 
 @dataclass(frozen=True)

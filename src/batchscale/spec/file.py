@@ -128,6 +128,7 @@ def _to_workload(table: WorkloadTable, folder: Path) -> WorkloadSpec:
         optimizer_options=_to_options(table.optimizer_options, "optimizer_options"),
         schedule=table.schedule,
         file=None if table.file is None else _to_path(table.file, folder),
+        file_timeout_s=table.file_timeout_s,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from batchscale.spec.durations import MAX_MEASUREMENTS, MAX_STEPS
-from batchscale.spec.experiment import Algorithm, StopRule
+from batchscale.spec.experiment import DEFAULT_FILE_TIMEOUT_S, Algorithm, StopRule
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
 Steps = Annotated[int, Field(ge=1, le=MAX_STEPS)]
@@ -40,6 +40,8 @@ class WorkloadTable(_Table):
     """The learning rate schedule. Left out: the model's own."""
     file: Name | None = None
     """A Python file, relative to this one, that registers a workload of your own. Left out: none."""
+    file_timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = DEFAULT_FILE_TIMEOUT_S
+    """How long that file may take to be loaded and checked, its data included, before anything is trained."""
     dataset_options: dict[str, Any] = {}
     """Options of the data set: numbers, texts, true or false, and lists of these."""
     model_options: dict[str, Any] = {}

@@ -12,7 +12,7 @@ import jax
 import jax.monitoring
 
 from batchscale.machine import describe_processor
-from batchscale.workloads.cache import cache_folder
+from batchscale.workloads.cache import cached
 
 _COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
 _MISS_EVENT = "/jax/compilation_cache/cache_misses"
@@ -31,7 +31,7 @@ def use_compilation_cache(cache_dir: str | Path | None = None) -> None:
     if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
         return
     update: Callable[[str, object], None] = jax.config.update
-    folder = (Path(cache_dir) if cache_dir else cache_folder()) / "xla" / machine_id()
+    folder = Path(cache_dir) / "xla" / machine_id() if cache_dir else cached("xla", machine_id(), grows=True)
     update("jax_compilation_cache_dir", str(folder))
     update("jax_persistent_cache_min_compile_time_secs", 0.0)
     update("jax_persistent_cache_min_entry_size_bytes", 0)

@@ -19,7 +19,7 @@ import numpy as np
 from batchscale.machine import count_cores
 from batchscale.training.compilation import machine_id
 from batchscale.training.state import TrialState
-from batchscale.workloads.cache import cache_folder
+from batchscale.workloads.cache import cached
 
 CANDIDATES = (4, 16, 64)
 LEAST_GAIN = 1.15  # a larger population must be that much faster per trial: idle slots cost too
@@ -82,7 +82,8 @@ def choice_key(template: TrialState, *facts: object) -> str:
 
 def remembered(folder: str | Path | None, key: str, choose: Callable[[], PopulationChoice]) -> PopulationChoice:
     """The choice kept under the key, or a new one. The first to write wins, so that all workers agree."""
-    path = (Path(folder) if folder else cache_folder()) / "tuning" / machine_id() / f"{key}.json"
+    parts = ("tuning", machine_id(), f"{key}.json")
+    path = Path(folder).joinpath(*parts) if folder else cached(*parts)
     kept = _read(path)
     if kept is None:
         chosen = choose()

@@ -52,7 +52,7 @@ def check_shapes(
 def _traced(where: str, function: Callable[..., Any], *shapes: Any) -> Any:
     try:
         return jax.eval_shape(function, *shapes)
-    except Exception as error:  # the user's own code may raise anything; it is reported as theirs
+    except (Exception, SystemExit) as error:  # the user's own code may raise anything; it is reported as theirs
         raise SpecError(f"{where}: {type(error).__name__}: {one_line(error, 300)}") from error
 
 

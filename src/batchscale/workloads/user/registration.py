@@ -145,7 +145,7 @@ def load_user_file(file: Path) -> None:
         found.loader.exec_module(importlib.util.module_from_spec(found))
     except BatchscaleError:
         raise
-    except Exception as error:  # the user's own code may raise anything; it is reported as theirs
+    except (Exception, SystemExit) as error:  # the user's own code may raise anything; it is reported as theirs
         frames = traceback.extract_tb(error.__traceback__)
         line = max((frame.lineno or 0 for frame in frames if frame.filename == str(path)), default=0)
         raise SpecError(f"{file} fails at line {line}: {type(error).__name__}: {one_line(error, 300)}") from error

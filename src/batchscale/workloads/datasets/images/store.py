@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import DataError, one_line
-from batchscale.workloads.cache import cache_folder
+from batchscale.workloads.cache import cached
 
 _VERSION = "1"
 
@@ -52,7 +52,7 @@ def find_parquet(root: Path, split: str) -> list[Path]:
 def open_store(files: Sequence[Path], image_column: str, label_column: str) -> tuple[StoredImages, list[Any]]:
     """The images of Parquet files and the values of their label column, copied into the cache at the first call."""
     digest = hashlib.sha256("\n".join([_VERSION, image_column, *map(_fingerprint, files)]).encode()).hexdigest()[:32]
-    folder = cache_folder() / "images" / digest
+    folder = cached("images", digest)
     if not folder.is_dir():
         _write_store(files, image_column, folder)
     offsets = np.load(folder / "offsets.npy", allow_pickle=False)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import DataError
-from batchscale.workloads.cache import cache_folder
+from batchscale.workloads.cache import cached
 from batchscale.workloads.datasets.text.token_rows import TokenArray, token_dtype
 
 _FLUSH = 1 << 22
@@ -33,7 +33,7 @@ class TokenStore:
 
 def open_token_store(key: str, vocabulary_size: int, sentences: Iterable[list[int]]) -> TokenStore:
     """The store of this key from the cache, or written now from encoded sentences."""
-    folder = cache_folder() / "tokens" / key
+    folder = cached("tokens", key)
     kind = token_dtype(vocabulary_size)
     if not folder.is_dir():
         _write(folder, kind, sentences)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscale.errors import DataError, one_line
-from batchscale.workloads.cache import cache_folder
+from batchscale.workloads.cache import cached
 
 PAD, EOS = 0, 1
 """Padding, which also stands before the first token of a sentence, and the end of a sentence."""
@@ -50,7 +50,7 @@ def open_vocabulary(content: str, size: int, sentences: Iterable[str]) -> Vocabu
     """
     library = _import_library()
     key = f"{content}-{size}-v{_VERSION}"
-    path = cache_folder() / "vocabularies" / f"{key}.json"
+    path = cached("vocabularies", f"{key}.json")
     if not path.is_file():
         _write(path, _train(library, size, itertools.islice(sentences, MAX_TRAINING_SENTENCES)))
     try:
