@@ -45,7 +45,9 @@ FAMILIES = {
     "ResNet-50": Family(
         "imagenet/resnet_50/nesterov_momentum", 0.02, 60, model_options={"width": 8, "blocks": [1, 1, 1, 1]}
     ),
-    "VGG-11": Family("imagenet/vgg_11/nesterov_momentum", 3e-4, 200, model_options={"width": 16, "units": 128}),
+    "VGG-11": Family(
+        "imagenet/vgg_11/nesterov_momentum", 2e-3, 300, model_options={"width": 16, "units": 128, "dropout": 0.2}
+    ),
     "Transformer": Family(
         "text/transformer_base/momentum",
         0.02,

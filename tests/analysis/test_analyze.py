@@ -11,7 +11,7 @@ from build_records import METRIC, NAME, curve_studies, make_records, study, tria
 import batchscale.analysis as analysis
 from batchscale.analysis import (
     ANALYSIS_SCHEMA,
-    Options,
+    AnalysisOptions,
     Resampling,
     analyze,
     analyze_points,
@@ -61,7 +61,7 @@ def test_the_same_seed_gives_the_same_json_and_draws_change_little():
     records = make_records(curve_studies(LAW))
     one, two = (analysis_json(analyze(records, NAME, GOAL)) for _ in range(2))
     assert one == two
-    other = analysis_json(analyze(records, NAME, GOAL, Options(resampling=Resampling(seed=5))))
+    other = analysis_json(analyze(records, NAME, GOAL, AnalysisOptions(resampling=Resampling(seed=5))))
     assert other["scaling"] == one["scaling"]  # boundaries are not drawn
     for mine, theirs in zip(one["curve"], other["curve"], strict=True):
         assert theirs["steps_low"] == pytest.approx(mine["steps_low"], rel=0.05)

@@ -12,7 +12,7 @@ from build_records import METRIC, NAME, curve_studies, make_records, study, tria
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchscale.analysis import Ending, NoiseSource, analyze, analyze_points, answer_sentences, curve_sentences
+from batchscale.analysis import FallEnding, NoiseSource, analyze, analyze_points, answer_sentences, curve_sentences
 from batchscale.spec import Goal
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -71,7 +71,7 @@ def test_a_size_beyond_the_tolerance_is_not_called_in_proportion_whatever_its_ne
 
 def test_sizes_too_close_together_give_neither_proportion_nor_an_end():
     facts = answer(CLOSE).facts
-    assert facts.ending is Ending.OPEN
+    assert facts.ending is FallEnding.OPEN
     text = said(CLOSE)
     assert "too close together to tell" in text
     assert "in proportion, to within" not in text
@@ -80,7 +80,7 @@ def test_sizes_too_close_together_give_neither_proportion_nor_an_end():
 
 def test_a_noisy_plateau_has_an_end_and_sends_nobody_beyond_it():
     facts = answer(PLATEAU).facts
-    assert facts.ending is Ending.REACHED
+    assert facts.ending is FallEnding.REACHED
     assert facts.useful.value == min(b for b, s in PLATEAU.items() if s <= 1.2 * 250)
     assert "Steps still fell" not in said(PLATEAU)
 
@@ -140,7 +140,7 @@ def test_steps_are_seldom_said_to_fall_still_where_they_do_not():
         answer(
             dict(zip(sizes.astype(int).tolist(), (law * np.exp(0.15 * rng.normal(size=10))).tolist(), strict=True))
         ).facts.ending
-        is Ending.FALLING
+        is FallEnding.FALLING
         for _ in range(100)
     )
     assert wrong <= 3  # 23 to 44 before
@@ -155,7 +155,7 @@ def test_a_goal_reached_at_the_first_measurement_is_an_interval_and_ends_nothing
     point = found.facts.point(16)
     assert point.steps.low == 1  # anything from the first step on
     assert point.steps.value == 20
-    assert found.facts.ending is not Ending.REACHED
+    assert found.facts.ending is not FallEnding.REACHED
     sentences = answer_sentences(found)
     assert sentences[0].startswith("Read this with care")
     assert "at 4, 8 and 16 the first measurement had reached the goal already" in sentences[0]
@@ -265,8 +265,8 @@ def test_no_two_sentences_contradict_each_other_or_the_points(points):
     for point in facts.points:
         low, high = point.examples_ratio.low, point.examples_ratio.high
         assert low is None or low <= point.examples_ratio.value <= high
-    assert found.regimes.max_useful_reached or facts.ending is not Ending.REACHED
-    assert not (found.regimes.max_useful_reached and facts.ending is Ending.FALLING)
+    assert found.regimes.max_useful_reached or facts.ending is not FallEnding.REACHED
+    assert not (found.regimes.max_useful_reached and facts.ending is FallEnding.FALLING)
 
 
 PUBLIC = {

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from page_tables import assert_on_page, read_tables
 
-from batchscale.analysis import Baseline, Options, analyze_points
+from batchscale.analysis import AnalysisOptions, Baseline, analyze_points
 from batchscale.spec import WorkloadName, read_experiment
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ def test_regimes_end_where_published_or_at_the_next_measured_batch_size(figure_3
         ours = answers[WorkloadName("mnist", model, "sgd")]
         assert sorted(ours.curve["batch_size"]) == sizes
         points = figure_3d.read_published(model).filter(pl.col("batch_size").is_in(sizes))
-        theirs = analyze_points(points, Options(Baseline.FIRST)).regimes
+        theirs = analyze_points(points, AnalysisOptions(Baseline.FIRST)).regimes
         for name in ("perfect_scaling_end", "max_useful_batch_size"):
             found, expected = (sizes.index(getattr(regimes, name)) for regimes in (ours.regimes, theirs))
             assert abs(found - expected) <= 1

@@ -16,7 +16,7 @@ from protocol_fakes import fake_space, read_values, run_fake
 from batchscale.driver.signals import REQUEUE, StopFlag
 from batchscale.driver.snapshot import is_running, read_snapshot
 from batchscale.errors import SpecError
-from batchscale.runners.runner import Loss
+from batchscale.runners.runner import LossReason
 from batchscale.runners.worker import explain_error
 
 SCRIPT = Path(__file__).parents[1] / "fakes" / "drive_fake.py"
@@ -146,12 +146,12 @@ def test_a_signal_that_is_ignored_from_the_start_stays_so():
 @pytest.mark.parametrize(
     ("error", "loss"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), Loss.DISK_FULL),
-        (ValueError("RESOURCE_EXHAUSTED: No space left on device [os_error_code='28']"), Loss.DISK_FULL),
-        (ValueError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes"), Loss.OUT_OF_MEMORY),
-        (MemoryError(), Loss.OUT_OF_MEMORY),
-        (SpecError("no such thing"), Loss.REFUSED),
-        (ZeroDivisionError(), Loss.ERROR),
+        (OSError(errno.ENOSPC, "No space left on device"), LossReason.DISK_FULL),
+        (ValueError("RESOURCE_EXHAUSTED: No space left on device [os_error_code='28']"), LossReason.DISK_FULL),
+        (ValueError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes"), LossReason.OUT_OF_MEMORY),
+        (MemoryError(), LossReason.OUT_OF_MEMORY),
+        (SpecError("no such thing"), LossReason.REFUSED),
+        (ZeroDivisionError(), LossReason.ERROR),
     ],
 )
 def test_what_a_trial_raises_is_told_apart(error, loss):

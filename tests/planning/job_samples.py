@@ -1,6 +1,6 @@
 """Jobs to write files of."""
 
-from batchscale.planning.jobs import Job, TrainCommand
+from batchscale.planning.jobs import JobLaunch, TrainCommand
 from batchscale.planning.jobs.command import needed_options
 
 ALL_OPTIONS = set(needed_options(2, 2))
@@ -14,4 +14,4 @@ def make_job(hosts=1, devices_per_host=1, device="NVIDIA T4", **settings):
         "image": "registry.example/batchscale:1",
         **settings,
     }
-    return Job("batchscale-t4-b128", command, hosts, devices_per_host, device, **given)
+    return JobLaunch("batchscale-t4-b128", command, hosts, devices_per_host, device, **given)

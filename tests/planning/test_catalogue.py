@@ -3,7 +3,7 @@
 import pytest
 
 from batchscale.errors import PlanningError
-from batchscale.planning.catalogue import Selection, import_catalogue
+from batchscale.planning.catalogue import CatalogueFilter, import_catalogue
 from batchscale.planning.machines import machines_toml, read_machines
 
 ONE = """\
@@ -30,7 +30,7 @@ def folder(tmp_path):
 
 
 def test_columns_in_any_order_and_the_cheapest_region(folder):
-    machines, _ = import_catalogue(folder / "one" / "vms.csv", Selection())
+    machines, _ = import_catalogue(folder / "one" / "vms.csv", CatalogueFilter())
     assert [(m.name, m.device, m.devices_per_host, m.price_per_host_hour, m.region) for m in machines] == [
         ("one box_1", "T4", 1, 0.9, "south"),
         ("one box_8", "V100", 8, 20.0, "north"),
@@ -39,7 +39,9 @@ def test_columns_in_any_order_and_the_cheapest_region(folder):
 
 
 def test_accelerator_and_host_are_added(folder):
-    machines, _ = import_catalogue(folder / "apart" / "vms.csv", Selection(("T4",), host="n1-standard-8", max_hosts=4))
+    machines, _ = import_catalogue(
+        folder / "apart" / "vms.csv", CatalogueFilter(("T4",), host="n1-standard-8", max_hosts=4)
+    )
     assert [(m.name, m.price_per_host_hour, m.max_hosts) for m in machines] == [
         ("apart n1-standard-8 + 1 T4", pytest.approx(0.8), 4),
         ("apart n1-standard-8 + 2 T4", pytest.approx(1.3), 4),
@@ -47,18 +49,18 @@ def test_accelerator_and_host_are_added(folder):
 
 
 def test_an_accelerator_without_its_host_is_left_out_and_said(folder):
-    machines, notes = import_catalogue(folder, Selection(("T4",)))
+    machines, notes = import_catalogue(folder, CatalogueFilter(("T4",)))
     assert [machine.name for machine in machines] == ["one box_1"]
     assert any("priced without its host" in note for note in notes)
 
 
 def test_spot_prices(folder):
-    (machine,), _ = import_catalogue(folder / "one" / "vms.csv", Selection(("T4",), spot=True))
+    (machine,), _ = import_catalogue(folder / "one" / "vms.csv", CatalogueFilter(("T4",), spot=True))
     assert machine.price_per_host_hour == 0.25 and machine.spot and machine.region == "north"
 
 
 def test_what_is_imported_can_be_read_again(folder, tmp_path):
-    machines, _ = import_catalogue(folder / "one" / "vms.csv", Selection())
+    machines, _ = import_catalogue(folder / "one" / "vms.csv", CatalogueFilter())
     path = tmp_path / "machines.toml"
     path.write_text(machines_toml(machines))
     assert read_machines(path) == machines
@@ -66,8 +68,8 @@ def test_what_is_imported_can_be_read_again(folder, tmp_path):
 
 def test_nothing_chosen_is_an_error_with_the_nearest_names(folder):
     with pytest.raises(PlanningError, match="did you mean 'V100'"):
-        import_catalogue(folder / "one" / "vms.csv", Selection(("V10",)))
+        import_catalogue(folder / "one" / "vms.csv", CatalogueFilter(("V10",)))
     with pytest.raises(PlanningError, match="Missing: InstanceType"):
         bad = folder / "bad.csv"
         bad.write_text("a,b\n1,2\n")
-        import_catalogue(bad, Selection())
+        import_catalogue(bad, CatalogueFilter())

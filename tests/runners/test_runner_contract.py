@@ -11,7 +11,7 @@ from batchscale.errors import RunError
 from batchscale.protocol.tasks import Activity, TrialTask
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
-from batchscale.runners.runner import Doing, Done, Job, Loss, Lost
+from batchscale.runners.runner import Doing, Done, Job, LossReason, Lost
 
 STUDY = fake_study()
 
@@ -77,7 +77,7 @@ def test_a_trial_that_raises_is_a_lost_job_with_the_reason_and_the_next_job_runs
         runner.submit(worker, job(1, 2))
         outcomes = collect(runner, 2)
     assert isinstance(outcomes[0], Lost)
-    assert outcomes[0].loss is Loss.ERROR
+    assert outcomes[0].loss is LossReason.ERROR
     assert "this trial cannot be trained" in outcomes[0].reason
     assert isinstance(outcomes[1], Done)
 
@@ -85,7 +85,7 @@ def test_a_trial_that_raises_is_a_lost_job_with_the_reason_and_the_next_job_runs
 def test_out_of_memory_is_told_apart(kind, tmp_path):
     with make_runner(kind, tmp_path, bad_trials="1", mischief="memory") as runner:
         runner.submit(runner.workers[0].worker_id, job(0, 1))
-        assert collect(runner, 1)[0].loss is Loss.OUT_OF_MEMORY
+        assert collect(runner, 1)[0].loss is LossReason.OUT_OF_MEMORY
 
 
 def test_a_lost_job_gives_the_same_answer_when_submitted_again(kind, tmp_path):
@@ -124,7 +124,7 @@ def test_a_job_for_a_worker_that_is_not_there_comes_back_as_not_started(kind, tm
         assert runner.waiting("gone") == 0
         runner.submit("gone", job(0, 1))
         lost = collect(runner, 1)[0]
-        assert (lost.loss, lost.worker_id) == (Loss.NOT_STARTED, "gone")
+        assert (lost.loss, lost.worker_id) == (LossReason.NOT_STARTED, "gone")
         runner.submit(runner.workers[0].worker_id, job(0, 1))
         assert isinstance(collect(runner, 1)[0], Done)
 
@@ -156,7 +156,7 @@ def test_a_killed_worker_is_replaced_and_its_other_jobs_count_as_not_started(tmp
         runner.submit(worker, job(0, 1))
         runner.submit(worker, job(1, 2))
         lost = collect(runner, 2)
-        assert (lost[0].loss, lost[1].loss) == (Loss.DIED, Loss.NOT_STARTED)
+        assert (lost[0].loss, lost[1].loss) == (LossReason.DIED, LossReason.NOT_STARTED)
         assert "SIGKILL" in lost[0].reason
         assert "about to misbehave" in lost[0].reason
         assert [info.worker_id for info in runner.workers] != [worker]

@@ -3,7 +3,7 @@
 import pytest
 
 from batchscale.errors import SpecError
-from batchscale.spec import Source, make_plan, parse_experiment
+from batchscale.spec import ReportSource, make_plan, parse_experiment
 from batchscale.spec.trainer import placeholders, render
 from batchscale.trainers.facts import show_command, trainer_facts
 
@@ -126,7 +126,7 @@ def test_a_script_is_a_part_of_the_experiment_by_what_it_contains(tmp_path):
 
 def test_reports_say_how_they_are_read():
     trainer = read('command = ["sh"]\n[trainer.reports]\njsonl = "{folder}/x"\nnames = { loss = "val/loss" }').trainer
-    assert trainer.reports.source is Source.JSON_LINES and trainer.reports.names == {"loss": "val/loss"}
+    assert trainer.reports.source is ReportSource.JSON_LINES and trainer.reports.names == {"loss": "val/loss"}
 
 
 def test_placeholders_are_found_and_filled():

@@ -9,7 +9,7 @@ from trainer_fakes import environment, expected, make_trainer_plan
 from batchscale.protocol.tasks import TrialTask
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
-from batchscale.runners.runner import TRAINER_ENGINE, Doing, Done, Job, Loss, Lost, Setup, trainer_options
+from batchscale.runners.runner import TRAINER_ENGINE, Doing, Done, Job, LossReason, Lost, Setup, trainer_options
 
 
 @pytest.fixture(params=["inline", "local"])
@@ -50,7 +50,7 @@ def test_every_job_is_answered_once_in_order_and_a_failure_does_not_stop_the_nex
     outcomes = collect(runner, 3)
     assert [progress.trial_id for progress in outcomes[0].progress] == [3, 1]
     assert list(outcomes[0].progress[1].rows) == expected(0.01, (10, 20, 30))
-    assert outcomes[1].loss is Loss.ERROR and "this trial cannot be trained" in outcomes[1].reason
+    assert outcomes[1].loss is LossReason.ERROR and "this trial cannot be trained" in outcomes[1].reason
     assert outcomes[2].progress[0].step == 30
 
 
@@ -58,7 +58,7 @@ def test_a_lost_job_gives_the_same_answer_when_submitted_again(runner_of, tmp_pa
     runner, study = runner_of("mischief=kill", "at=5", f"once={tmp_path}")
     worker = runner.workers[0].worker_id
     runner.submit(worker, job(study, 0, 1))
-    assert collect(runner, 1)[0].loss is Loss.ERROR
+    assert collect(runner, 1)[0].loss is LossReason.ERROR
     runner.submit(worker, job(study, 1, 1))
     assert list(collect(runner, 1)[1].progress[0].rows) == expected(0.01, (10, 20, 30))
 
@@ -66,7 +66,7 @@ def test_a_lost_job_gives_the_same_answer_when_submitted_again(runner_of, tmp_pa
 def test_out_of_memory_is_told_apart(runner_of):
     runner, study = runner_of("mischief=memory", "at=5")
     runner.submit(runner.workers[0].worker_id, job(study, 0, 1))
-    assert collect(runner, 1)[0].loss is Loss.OUT_OF_MEMORY
+    assert collect(runner, 1)[0].loss is LossReason.OUT_OF_MEMORY
 
 
 def test_closing_leaves_no_script(runner_of, tmp_path):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from batchscale.analysis.answers import ANALYSIS_SCHEMA as ANALYSIS_SCHEMA
     from batchscale.analysis.answers import Analysis as Analysis
-    from batchscale.analysis.answers import Options as Options
+    from batchscale.analysis.answers import AnalysisOptions as AnalysisOptions
     from batchscale.analysis.answers import analyze as analyze
     from batchscale.analysis.answers import analyze_points as analyze_points
     from batchscale.analysis.answers import select_workload as select_workload
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from batchscale.analysis.curve_file import read_curve as read_curve
     from batchscale.analysis.estimates import Estimate as Estimate
     from batchscale.analysis.facts import CurveFacts as CurveFacts
-    from batchscale.analysis.facts import Ending as Ending
+    from batchscale.analysis.facts import FallEnding as FallEnding
     from batchscale.analysis.facts import PointFacts as PointFacts
     from batchscale.analysis.goals import SENSITIVITY_SCHEMA as SENSITIVITY_SCHEMA
     from batchscale.analysis.goals import GoalSuggestion as GoalSuggestion
@@ -92,7 +92,7 @@ _PUBLIC = {
     "COMPARISON_SCHEMA": "comparison",
     "Comparison": "comparison",
     "CurveFacts": "facts",
-    "Ending": "facts",
+    "FallEnding": "facts",
     "Estimate": "estimates",
     "FEWEST_POINTS": "scaling",
     "Family": "scaling",
@@ -106,7 +106,7 @@ _PUBLIC = {
     "MEANING": "intervals",
     "NORMALISED_SCHEMA": "comparison",
     "NoiseSource": "noise",
-    "Options": "answers",
+    "AnalysisOptions": "answers",
     "Outcome": "outcomes",
     "PAPER_TRAIN_EXAMPLES": "budgets",
     "PointFacts": "facts",

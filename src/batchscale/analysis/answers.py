@@ -51,7 +51,7 @@ ANALYSIS_SCHEMA: Mapping[str, type[pl.DataType]] = {
 
 
 @dataclass(frozen=True)
-class Options:
+class AnalysisOptions:
     """How a curve is judged."""
 
     baseline: Baseline = Baseline.ROBUST
@@ -83,14 +83,14 @@ class Analysis:
     doubts: tuple[str, ...]
 
 
-def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Options | None = None) -> Analysis:
+def analyze(records: Records, workload: WorkloadName, goal: Goal, options: AnalysisOptions | None = None) -> Analysis:
     """The curve of one workload with everything known about it.
 
     Raises:
         AnalysisError: the workload has no COMPLETE trial.
         UnknownNameError: there is no such workload, or it lacks the goal's metric.
     """
-    chosen = options or Options()
+    chosen = options or AnalysisOptions()
     selected = select_workload(records, workload)
     check_complete(selected, workload)
     outcomes = trial_outcomes(selected, goal)
@@ -113,13 +113,13 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Optio
     return _answer(Analysis(workload, goal, ordered, tuple(points), found, refusal, None, None, facts, doubts))
 
 
-def analyze_points(rows: pl.DataFrame, options: Options | None = None) -> Analysis:
+def analyze_points(rows: pl.DataFrame, options: AnalysisOptions | None = None) -> Analysis:
     """The fit and the regimes of bare points (columns ``batch_size``, ``steps``; null where the goal was not reached).
 
     A batch size may stand in several rows, one per run: its point is their geometric mean, and the spread of the runs
     gives the intervals. The curve of the answer has the columns batch_size, steps, steps_low, steps_high and runs.
     """
-    chosen = options or Options()
+    chosen = options or AnalysisOptions()
     reached = rows.drop_nulls("steps").filter(pl.col("steps") > 0)
     groups = [
         (int(key[0]), group["steps"].to_numpy().astype(np.float64))
@@ -226,7 +226,7 @@ def _with_intervals(results: pl.DataFrame, points: list[StudyPoint], resampling:
     return results.join(intervals, on="batch_size", how="left", maintain_order="left")
 
 
-def _try_regimes(curve: pl.DataFrame, options: Options) -> tuple[Regimes | None, str | None]:
+def _try_regimes(curve: pl.DataFrame, options: AnalysisOptions) -> tuple[Regimes | None, str | None]:
     usable = curve.filter(pl.col("steps") > 0)
     try:
         return find_regimes(usable, baseline=options.baseline, thresholds=options.thresholds), None
@@ -235,7 +235,7 @@ def _try_regimes(curve: pl.DataFrame, options: Options) -> tuple[Regimes | None,
 
 
 def _study_facts(
-    curve: pl.DataFrame, points: list[StudyPoint], found: Regimes, doubts: tuple[str, ...], options: Options
+    curve: pl.DataFrame, points: list[StudyPoint], found: Regimes, doubts: tuple[str, ...], options: AnalysisOptions
 ) -> CurveFacts:
     measured = curve.filter(pl.col("steps") > 0).sort("batch_size")
     sizes, steps = _arrays(measured)

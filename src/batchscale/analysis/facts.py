@@ -29,7 +29,7 @@ from batchscale.analysis.region import FEWEST_SIZES, Region, allowed_laws
 COARSE = 0.2  # a spacing of evaluations beyond this share of the steps is a reason for doubt
 
 
-class Ending(StrEnum):
+class FallEnding(StrEnum):
     """Whether the points show that steps have stopped to fall, that they still fall, or neither."""
 
     REACHED = "reached"
@@ -87,7 +87,7 @@ class CurveFacts:
     fall: Estimate
     measured_fall: float
     useful: Estimate
-    ending: Ending
+    ending: FallEnding
     critical: Estimate
     fastest: int
     noise: NoiseSource | None
@@ -153,12 +153,12 @@ def curve_facts(evidence: Evidence, found: Regimes, thresholds: Thresholds, leve
     points = _points(evidence, region)
     blurred = any(point.is_coarse for point in points if point.batch_size >= candidate)
     ending = _ending(candidate, sizes, fall, thresholds, blurred)
-    if ending is Ending.FALLING and steps[-1] > steps.min():
-        ending = Ending.OPEN  # a smaller size that needs fewer steps speaks against the law's fall
+    if ending is FallEnding.FALLING and steps[-1] > steps.min():
+        ending = FallEnding.OPEN  # a smaller size that needs fewer steps speaks against the law's fall
     fewest = baseline_examples(sizes, steps, Baseline.ROBUST)
     cheapest = fewest_examples(sizes, steps)
     end = perfect_scaling_end(sizes, steps, fewest, thresholds.perfect)
-    if ending is Ending.REACHED:
+    if ending is FallEnding.REACHED:
         # Where nothing more is gained, nothing falls in proportion: tolerances of both sides must not overlap.
         end = max(min(end, candidate), float(sizes[cheapest]))
     return CurveFacts(
@@ -224,26 +224,28 @@ def _fall(region: Region | None, sizes: Array, measured: float) -> Estimate:
     return Estimate(value, min(float(falls.min()), measured, value), max(float(falls.max()), measured, value))
 
 
-def _ending(candidate: float, sizes: Array, fall: Estimate, thresholds: Thresholds, blurred: bool) -> Ending:
+def _ending(candidate: float, sizes: Array, fall: Estimate, thresholds: Thresholds, blurred: bool) -> FallEnding:
     """What the fall says; points that the evaluation plan leaves open (``blurred``) show no end."""
     if blurred:
-        return Ending.OPEN
+        return FallEnding.OPEN
     if candidate * FAR_ENOUGH <= sizes[-1]:
-        return Ending.REACHED
+        return FallEnding.REACHED
     if fall.high is not None and fall.high <= thresholds.falling:
-        return Ending.REACHED
+        return FallEnding.REACHED
     if fall.low is not None and fall.low > thresholds.falling:
-        return Ending.FALLING
-    return Ending.OPEN
+        return FallEnding.FALLING
+    return FallEnding.OPEN
 
 
-def _useful(region: Region | None, sizes: Array, candidate: float, ending: Ending, thresholds: Thresholds) -> Estimate:
+def _useful(
+    region: Region | None, sizes: Array, candidate: float, ending: FallEnding, thresholds: Thresholds
+) -> Estimate:
     if region is None:
         return Estimate(candidate)
     logs = region.log_steps(sizes)
     within = logs <= logs[:, -1:] + math.log1p(thresholds.useful)  # steps of a law only fall
     ends = sizes[np.argmax(within, axis=1)]
-    high = float(ends.max()) if ending is Ending.REACHED else None
+    high = float(ends.max()) if ending is FallEnding.REACHED else None
     return holding(candidate, float(ends.min()), high)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from batchscale.analysis.answers import Analysis
 from batchscale.analysis.estimates import Estimate
-from batchscale.analysis.facts import CurveFacts, Ending
+from batchscale.analysis.facts import CurveFacts, FallEnding
 from batchscale.analysis.noise import ASSUMED, NoiseSource
 from batchscale.analysis.wording import number, percent, size_text, span, times
 
@@ -88,12 +88,12 @@ def useful_sentence(facts: CurveFacts) -> str:
     """Whether a batch beyond some size still saves steps."""
     fall, useful = facts.fall, facts.useful
     share, size = percent(facts.thresholds.useful), size_text(useful.value)
-    if facts.ending is Ending.REACHED:
+    if facts.ending is FallEnding.REACHED:
         return (
             f"At batch size {size}{_span(useful, size_text)} steps are within {share} of the fewest measured at any "
             "size: more data parallelism saves no more than that."
         )
-    if facts.ending is Ending.FALLING:
+    if facts.ending is FallEnding.FALLING:
         return (
             f"Steps still fell at the largest batch size measured, {facts.largest:,}: by {_fall(facts)} in the last "
             "doubling. Larger sizes may train faster still; measure them before you decide against more hardware."

@@ -29,14 +29,14 @@ def analyze(
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object (a list for several workloads).")] = False,
 ) -> None:
     """Show steps to result against batch size with intervals, the three regimes, and what to do."""
-    from batchscale.analysis import Options, Resampling, Thresholds
+    from batchscale.analysis import AnalysisOptions, Resampling, Thresholds
     from batchscale.analysis import analyze as analyze_workload
     from batchscale.analysis.as_json import analysis_json
     from batchscale.cli.choices import choose_goal, choose_workloads, open_records, parse_baseline
     from batchscale.cli.output import print_json
     from batchscale.errors import AnalysisError
 
-    options = Options(parse_baseline(baseline), Thresholds(perfect=tau, useful=useful), Resampling(seed=seed))
+    options = AnalysisOptions(parse_baseline(baseline), Thresholds(perfect=tau, useful=useful), Resampling(seed=seed))
     records = open_records(path)
     chosen = choose_workloads(records, workload)
     goals = [choose_goal(records, name, goal) for name in chosen]

@@ -8,7 +8,7 @@ import typer
 from batchscale.cli.choices import WORKLOAD_HELP
 
 if TYPE_CHECKING:
-    from batchscale.analysis import Analysis, Options
+    from batchscale.analysis import Analysis, AnalysisOptions
 
 
 def compare(
@@ -25,13 +25,13 @@ def compare(
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Compare how far curves scale: ratios of critical batch sizes with intervals, and a sentence for each."""
-    from batchscale.analysis import Options
+    from batchscale.analysis import AnalysisOptions
     from batchscale.analysis import compare as compare_curves
     from batchscale.analysis.as_json import VERSION
     from batchscale.cli.choices import parse_baseline
     from batchscale.cli.output import print_json
 
-    options = Options(parse_baseline(baseline))
+    options = AnalysisOptions(parse_baseline(baseline))
     answers: dict[str, Analysis] = {}
     for path in paths:
         for name, answer in _answers(path, goal, workload, options):
@@ -53,7 +53,9 @@ def compare(
         typer.echo(sentence)
 
 
-def _answers(path: Path, goal: str | None, workload: str | None, options: "Options") -> "list[tuple[str, Analysis]]":
+def _answers(
+    path: Path, goal: str | None, workload: str | None, options: "AnalysisOptions"
+) -> "list[tuple[str, Analysis]]":
     from batchscale.analysis import analyze, analyze_points, read_curve
     from batchscale.cli.choices import choose_goal, choose_workloads, open_records
 

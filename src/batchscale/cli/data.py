@@ -69,7 +69,7 @@ def data_get(
     """Get a data set: download it, or take files you already have. Interrupted downloads continue."""
     from batchscale.errors import SpecError
     from batchscale.workloads.datasets.files.download import Patience
-    from batchscale.workloads.datasets.files.fetch import Fetch, fetch_dataset
+    from batchscale.workloads.datasets.files.fetch import FileFetch, fetch_dataset
     from batchscale.workloads.datasets.files.locations import default_data_dir
     from batchscale.workloads.datasets.files.take import take_files
     from batchscale.workloads.datasets.presence import files_of
@@ -90,7 +90,7 @@ def data_get(
         typer.echo("Already there.", err=True)
     else:
         with _progress_bars() as progress:
-            path = fetch_dataset(Fetch(files.origin, place, tuple(url or ()), Patience(stall_s=stall), progress))
+            path = fetch_dataset(FileFetch(files.origin, place, tuple(url or ()), Patience(stall_s=stall), progress))
         verified = True
     if as_json:
         print_json({"version": VERSION, "name": name, "path": str(path), "verified": verified})

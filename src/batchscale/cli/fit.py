@@ -27,14 +27,14 @@ def fit(
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Fit steps = S_min (1 + B_crit/B), and its sharper family, to the points of a curve."""
-    from batchscale.analysis import Options, Thresholds, analyze_points, read_curve
+    from batchscale.analysis import AnalysisOptions, Thresholds, analyze_points, read_curve
     from batchscale.analysis.as_json import fit_json
     from batchscale.analysis.scaling import FEWEST_POINTS
     from batchscale.cli.choices import parse_baseline
     from batchscale.cli.output import print_json
     from batchscale.errors import AnalysisError
 
-    options = Options(parse_baseline(baseline), Thresholds(perfect=tau, useful=useful))
+    options = AnalysisOptions(parse_baseline(baseline), Thresholds(perfect=tau, useful=useful))
     rows = read_curve(path)
     sizes = rows.drop_nulls("steps")["batch_size"].n_unique()
     if sizes < FEWEST_POINTS:

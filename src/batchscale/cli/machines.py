@@ -46,9 +46,9 @@ def machines(
         raise PlanningError("Machines are of one file, or imported from a catalogue. Found both.")
     notes: tuple[str, ...] = ()
     if catalogue is not None:
-        from batchscale.planning.catalogue import Selection, import_catalogue
+        from batchscale.planning.catalogue import CatalogueFilter, import_catalogue
 
-        chosen = Selection(tuple(accelerator or ()), region, host, spot, max_hosts)
+        chosen = CatalogueFilter(tuple(accelerator or ()), region, host, spot, max_hosts)
         found, notes = import_catalogue(catalogue, chosen)
     else:
         found = read_machines(path) if path is not None else read_price_list(max_hosts)

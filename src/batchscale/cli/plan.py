@@ -8,7 +8,7 @@ import typer
 from batchscale.errors import PlanningError, one_line
 
 if TYPE_CHECKING:
-    from batchscale.planning import Plan
+    from batchscale.planning import MachinePlan
 
 COLUMNS = (
     "machine",
@@ -144,7 +144,7 @@ def plan(
         _print_plan(found, top)
 
 
-def _draw(found: "Plan", chart: Path | None, step_time_chart: Path | None) -> None:
+def _draw(found: "MachinePlan", chart: Path | None, step_time_chart: Path | None) -> None:
     if chart is None and step_time_chart is None:
         return
     from batchscale.figures import plan_frame, plot_plan, plot_step_time, step_time_frame, write_chart
@@ -166,7 +166,7 @@ def _check_job(job: str | None, out: Path | None, pick: str) -> None:
         raise PlanningError("--job FORMAT and --out DIR come together: what to write, and where. Found one of them.")
 
 
-def _print_plan(found: "Plan", top: int) -> None:
+def _print_plan(found: "MachinePlan", top: int) -> None:
     import polars as pl
 
     from batchscale.cli.output import print_table

@@ -10,7 +10,7 @@ import typer
 from batchscale.errors import PlanningError, one_line
 
 if TYPE_CHECKING:
-    from batchscale.planning import Curve, Machine, Plan, Runs, SearchCost, StepTime, Wishes
+    from batchscale.planning import Curve, Machine, MachinePlan, Runs, SearchCost, StepTime, Wishes
     from batchscale.records.frames import Records
     from batchscale.spec import WorkloadName
 
@@ -37,7 +37,7 @@ class Request:
     search_machine: str | None = None
 
 
-def build_plan(request: Request, wishes: "Wishes") -> "Plan":
+def build_plan(request: Request, wishes: "Wishes") -> "MachinePlan":
     """The plan of a request."""
     from batchscale.planning import make_plan, plan_from_runs
 

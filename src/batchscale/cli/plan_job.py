@@ -9,7 +9,7 @@ from batchscale.errors import PlanningError, one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from batchscale.planning import Plan
+    from batchscale.planning import MachinePlan
     from batchscale.planning.answers import Choice
     from batchscale.spec import Experiment
 
@@ -30,7 +30,7 @@ class JobRequest:
     settings: tuple[str, ...] = ()
 
 
-def write_plan_job(plan: "Plan", request: JobRequest) -> tuple[Path, ...]:
+def write_plan_job(plan: "MachinePlan", request: JobRequest) -> tuple[Path, ...]:
     """Writes the files; nothing is written where one of them cannot be made."""
     from batchscale import __version__
     from batchscale.planning.jobs import (
@@ -72,7 +72,7 @@ def train_options() -> set[str]:
     return {option for parameter in typer.main.get_command(app).params for option in parameter.opts}
 
 
-def _picked(plan: "Plan", pick: str) -> "Choice":
+def _picked(plan: "MachinePlan", pick: str) -> "Choice":
     answers = plan.answers
     found = {
         "fastest": answers.fastest,
@@ -111,7 +111,7 @@ def _require_learning_rate(known: "Mapping[str, str]", experiment: "Experiment |
         )
 
 
-def _target(plan: "Plan", experiment: Path | None, found: "Experiment | None") -> tuple[str, dict[str, str]]:
+def _target(plan: "MachinePlan", experiment: Path | None, found: "Experiment | None") -> tuple[str, dict[str, str]]:
     """What is trained, and the files that must lie beside the job for it."""
     if experiment is None or found is None:
         if plan.workload is None:

@@ -20,7 +20,7 @@ from batchscale.machine import DISK_FULL
 from batchscale.protocol.study_facts import DamagedStudyError
 from batchscale.protocol.study_run import StudyRun
 from batchscale.protocol.tasks import TrialTask
-from batchscale.runners.runner import Doing, Done, Event, Job, Loss, Lost, Runner
+from batchscale.runners.runner import Doing, Done, Event, Job, LossReason, Lost, Runner
 
 QUEUE = 2
 """How many jobs a worker has at once: it starts the next while the driver takes in the last."""
@@ -62,7 +62,7 @@ class DriverSettings:
 class Failures:
     """What went wrong that is not the trials' fault, counted apart from their outcomes."""
 
-    counts: Counter[Loss] = field(default_factory=Counter)
+    counts: Counter[LossReason] = field(default_factory=Counter)
     last: str = ""
     given_up: int = 0
 
@@ -181,7 +181,7 @@ class Driver:
             steps += max(0, progress.step - max(0, task.from_step))
             self._steps[run.batch_size, task.trial_id] = progress.step
             if progress.failure:
-                self.failures.counts[Loss.ERROR] += 1
+                self.failures.counts[LossReason.ERROR] += 1
                 self.failures.last = progress.failure
             if run.learn(progress, done.seconds / len(job.tasks), done.hardware):
                 self._tries.pop((run.batch_size, task.trial_id), None)
@@ -193,7 +193,7 @@ class Driver:
             run.set_population(done.population, done.progress[0].framework)
 
     def _count_loss(self, job: Job, run: StudyRun, lost: Lost) -> None:
-        if lost.loss is Loss.REFUSED:
+        if lost.loss is LossReason.REFUSED:
             raise RunError(lost.reason)
         for task in job.tasks:
             run.state.release(task.trial_id)
@@ -201,11 +201,11 @@ class Driver:
             return  # a worker that is ended in the middle of a job is no failure
         self.failures.counts[lost.loss] += 1
         self.failures.last = lost.reason
-        if lost.loss is Loss.DISK_FULL:
+        if lost.loss is LossReason.DISK_FULL:
             self._full_until = time.monotonic() + FULL_DISK_S
-        elif lost.loss is not Loss.NOT_STARTED and len(job.tasks) > 1:
+        elif lost.loss is not LossReason.NOT_STARTED and len(job.tasks) > 1:
             self.dispatch.suspect(run.batch_size, [task.trial_id for task in job.tasks])
-        elif lost.loss is not Loss.NOT_STARTED:
+        elif lost.loss is not LossReason.NOT_STARTED:
             self._count_try(run, job.tasks[0].trial_id, lost.reason)
 
     def _count_try(self, run: StudyRun, trial_id: int, reason: str) -> None:

@@ -7,9 +7,9 @@ from batchscale.planning.curve_input import analysis_curve, read_analysis_json, 
 from batchscale.planning.evaluate import PLAN_SCHEMA, RunCosts, evaluate
 from batchscale.planning.machines import Machine, read_machines
 from batchscale.planning.of_records import plan_records, step_models_of_records
-from batchscale.planning.plan import Plan, SearchCost, Wishes, make_plan, plan_from_runs
+from batchscale.planning.plan import MachinePlan, SearchCost, Wishes, make_plan, plan_from_runs
 from batchscale.planning.price_list import read_price_list
-from batchscale.planning.runs import Run, Runs, read_runs, runs_curve, runs_step_times
+from batchscale.planning.runs import FinishedRun, Runs, read_runs, runs_curve, runs_step_times
 from batchscale.planning.step_model import StepModel, fit_step_model
 from batchscale.planning.step_times import StepTime, read_step_times, records_step_times
 from batchscale.planning.words import plan_sentences
@@ -20,9 +20,9 @@ __all__ = [
     "Answers",
     "Curve",
     "CurvePoint",
+    "FinishedRun",
     "Machine",
-    "Plan",
-    "Run",
+    "MachinePlan",
     "RunCosts",
     "Runs",
     "SearchCost",

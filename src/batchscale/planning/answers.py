@@ -33,7 +33,7 @@ class PriceMargin:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class NextMeasurement:
     """One more measurement that would tell configurations apart: what, and how the interval would change.
 
     ``kind`` is "run" or "step time". ``before`` and ``after`` are half widths of the interval of the time as factors.
@@ -63,7 +63,7 @@ class Answers:
     as_fast: tuple[Choice, ...]
     as_cheap: tuple[Choice, ...]
     price_margin: PriceMargin | None
-    next_measurement: Measurement | None
+    next_measurement: NextMeasurement | None
 
 
 def find_answers(plan: pl.DataFrame, budget: float | None = None, deadline_s: float | None = None) -> Answers:
@@ -135,7 +135,7 @@ def _hourly_part(choice: Choice) -> float:
     return float(choice["price_per_hour"] * choice[f"{TIME}_s"] / 3600)
 
 
-def _next_measurement(fastest: Choice, as_fast: Sequence[Choice]) -> Measurement | None:
+def _next_measurement(fastest: Choice, as_fast: Sequence[Choice]) -> NextMeasurement | None:
     """The widest cause of doubt between the fastest and its nearest rival, and what one more measurement does to it."""
     if not as_fast:
         return None
@@ -147,7 +147,7 @@ def _next_measurement(fastest: Choice, as_fast: Sequence[Choice]) -> Measurement
     narrowed = _narrower(kind, choice, width)
     after = None if narrowed is None else math.hypot(narrowed, *rest)
     settles = after is not None and _are_apart(choice, as_fast[0] if choice is fastest else fastest, after)
-    return Measurement(
+    return NextMeasurement(
         kind, choice, math.exp(math.hypot(width, *rest)), None if after is None else math.exp(after), settles
     )
 

@@ -4,14 +4,14 @@ import math
 from typing import Any
 
 from batchscale.planning.answers import Answers, Choice
-from batchscale.planning.plan import Plan
+from batchscale.planning.plan import MachinePlan
 from batchscale.planning.step_model import StepModel
 from batchscale.planning.words import left_out_sentences, plan_sentences
 
 VERSION = 1  # of the object that plan prints
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
+def plan_json(plan: MachinePlan) -> dict[str, Any]:
     """The object that ``batchscale plan --json`` prints."""
     search = plan.search
     return {

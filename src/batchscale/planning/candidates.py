@@ -15,8 +15,8 @@ import polars as pl
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.curve import Curve, CurvePoint
 from batchscale.planning.machines import Machine
-from batchscale.planning.runs import Run, Runs, grouped, pooled_step_time, recipe_point, unreached_words
-from batchscale.planning.step_form import Array, Layout
+from batchscale.planning.runs import FinishedRun, Runs, grouped, pooled_step_time, recipe_point, unreached_words
+from batchscale.planning.step_form import FloatArray, Layout
 from batchscale.planning.step_model import MEASURED, StepModel
 from batchscale.planning.step_times import StepTime, device_key
 
@@ -85,7 +85,7 @@ def measured_candidates(runs: Runs) -> Candidates:
     return Candidates(pl.DataFrame(rows, schema=CANDIDATE_SCHEMA), tuple(left_out))
 
 
-def _alone(runs: Iterable[Run]) -> dict[tuple[str, int], float]:
+def _alone(runs: Iterable[FinishedRun]) -> dict[tuple[str, int], float]:
     """Step times of one device, by device and batch."""
     single = grouped(
         (run for run in runs if run.hosts * run.devices_per_host == 1 and run.seconds is not None),
@@ -94,12 +94,12 @@ def _alone(runs: Iterable[Run]) -> dict[tuple[str, int], float]:
     return {key: pooled_step_time(group)[0] for key, group in single.items()}
 
 
-def _size_words(run: Run) -> str:
+def _size_words(run: FinishedRun) -> str:
     return f"{run.hosts} host{'s' if run.hosts > 1 else ''} × {run.devices_per_host}"
 
 
 def _measured_row(
-    group: Sequence[Run], point: CurvePoint, unit: str, alone: Mapping[tuple[str, int], float]
+    group: Sequence[FinishedRun], point: CurvePoint, unit: str, alone: Mapping[tuple[str, int], float]
 ) -> dict[str, object]:
     first = group[0]
     step_time, low, high = pooled_step_time(group)
@@ -255,7 +255,7 @@ def _cast(name: str, kind: type[pl.DataType]) -> pl.Expr:
     return typed.fill_nan(None) if kind == pl.Float64 else typed
 
 
-def _measured_alone(own: Sequence[StepTime], share: Array, modelled: Array) -> Array:
+def _measured_alone(own: Sequence[StepTime], share: FloatArray, modelled: FloatArray) -> FloatArray:
     measured = {one.batch_size: one.step_time_s for one in own if one.devices == 1}
     return np.array([measured.get(int(m), value) for m, value in zip(share, modelled, strict=True)], dtype=np.float64)
 

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from batchscale.errors import PlanningError, one_line, suggest_names
-from batchscale.planning.csv_rows import Row, read_csv_rows
+from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.machines import Machine
 from batchscale.planning.step_times import device_key
 
@@ -19,7 +19,7 @@ MAX_FILES = 200
 
 
 @dataclass(frozen=True)
-class Selection:
+class CatalogueFilter:
     """Which rows become machines.
 
     ``host`` is the instance type to which accelerators are attached where they are priced apart. ``spot`` takes the
@@ -33,7 +33,7 @@ class Selection:
     max_hosts: int = 1
 
 
-def import_catalogue(path: Path, selection: Selection) -> tuple[tuple[Machine, ...], tuple[str, ...]]:
+def import_catalogue(path: Path, selection: CatalogueFilter) -> tuple[tuple[Machine, ...], tuple[str, ...]]:
     """The machines of a catalogue file, or of all files of a folder, and notes on what was left out.
 
     One machine per instance type: where several regions are left, the cheapest is taken, and it says which.
@@ -64,7 +64,7 @@ def _files(path: Path) -> list[Path]:
     return [path]
 
 
-def _from_file(path: Path, selection: Selection) -> tuple[list[Machine], list[str]]:
+def _from_file(path: Path, selection: CatalogueFilter) -> tuple[list[Machine], list[str]]:
     rows = read_csv_rows(path, "a catalogue of prices", COLUMNS).rows
     price = "SpotPrice" if selection.spot else "Price"
     wanted = {device_key(name) for name in selection.accelerators}
@@ -102,18 +102,18 @@ class _Source:
     date: date
 
 
-def _is_wanted(row: Row, wanted: set[str]) -> bool:
+def _is_wanted(row: CsvRow, wanted: set[str]) -> bool:
     return not wanted or device_key(row.text("AcceleratorName")) in wanted
 
 
-def _apart(row: Row, selection: Selection) -> str:
+def _apart(row: CsvRow, selection: CatalogueFilter) -> str:
     name, region = one_line(row.text("AcceleratorName"), 40), one_line(row.text("Region"), 40)
     if selection.host is None:
         return f"{name} in {region} is priced without its host; name the host with --host to have both counted."
     return f"{name} in {region}: the catalogue has no price of a host {one_line(selection.host, 40)} there."
 
 
-def _machine(row: Row, host: Row | None, selection: Selection, source: _Source) -> Machine:
+def _machine(row: CsvRow, host: CsvRow | None, selection: CatalogueFilter, source: _Source) -> Machine:
     column = "SpotPrice" if selection.spot else "Price"
     count = row.whole("AcceleratorCount") or 1
     price = row.number(column)

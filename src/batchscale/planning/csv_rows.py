@@ -14,7 +14,7 @@ MAX_VALUE = 2.0**53
 
 
 @dataclass(frozen=True)
-class Row:
+class CsvRow:
     """One line of a file: cells by column, stripped."""
 
     where: str
@@ -75,7 +75,7 @@ class CsvFile:
 
     where: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[CsvRow, ...]
 
 
 def read_csv_rows(path: Path, what: str, needed: tuple[str, ...], aliases: Mapping[str, str] | None = None) -> CsvFile:
@@ -105,7 +105,7 @@ def read_csv_rows(path: Path, what: str, needed: tuple[str, ...], aliases: Mappi
             continue
         if len(cells) != len(columns):
             raise PlanningError(f"{where}, line {line}: a row has {len(columns)} cells. Found {len(cells)}.")
-        rows.append(Row(where, line, {name: cell.strip() for name, cell in zip(columns, cells, strict=True)}))
+        rows.append(CsvRow(where, line, {name: cell.strip() for name, cell in zip(columns, cells, strict=True)}))
     if not rows:
         raise PlanningError(f"{where}: {what} has at least one row below its header. Found none.")
     return CsvFile(where, tuple(columns), tuple(rows))

@@ -9,7 +9,7 @@ from typing import Any
 
 from batchscale.analysis import ANALYSIS_SCHEMA, Analysis
 from batchscale.errors import PlanningError, one_line
-from batchscale.planning.csv_rows import Row, read_csv_rows
+from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.curve import Curve, CurvePoint
 from batchscale.planning.runs import is_runs_file
 from batchscale.planning.step_times import ALIASES
@@ -90,7 +90,7 @@ def with_give_up(curve: Curve, steps: float) -> Curve:
     return Curve(tuple(kept), curve.workload, curve.goal, tuple(lost))
 
 
-def _csv_point(row: Row) -> CurvePoint:
+def _csv_point(row: CsvRow) -> CurvePoint:
     steps = row.number("steps")
     assert steps is not None
     try:

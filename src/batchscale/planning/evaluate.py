@@ -13,14 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from batchscale.errors import PlanningError
 from batchscale.planning.candidates import CANDIDATE_SCHEMA
 from batchscale.planning.curve import rate_interval
+from batchscale.planning.step_form import FloatArray
 from batchscale.planning.step_model import MEASURED
-
-Array = NDArray[np.float64]
 
 PLAN_SCHEMA: Mapping[str, type[pl.DataType]] = {
     **CANDIDATE_SCHEMA,
@@ -60,7 +58,7 @@ class RunCosts:
         if self.evaluation_s and self.evaluate_every is None:
             raise PlanningError("The time of one evaluation counts with the steps between two; give --evaluate-every.")
 
-    def seconds(self, steps: Array) -> Array:
+    def seconds(self, steps: FloatArray) -> FloatArray:
         """The seconds of all evaluations of a run of so many steps."""
         return np.asarray(steps * (self.evaluation_s / self.evaluate_every if self.evaluate_every else 0.0))
 
@@ -69,11 +67,11 @@ class RunCosts:
 class _Three:
     """A number and the ends of its interval; NaN where there is no end."""
 
-    low: Array
-    middle: Array
-    high: Array
+    low: FloatArray
+    middle: FloatArray
+    high: FloatArray
 
-    def map(self, change: "Array | float") -> "_Three":
+    def map(self, change: "FloatArray | float") -> "_Three":
         return _Three(self.low * change, self.middle * change, self.high * change)
 
     def plus(self, other: "_Three") -> "_Three":
@@ -136,7 +134,7 @@ def front_of(ordered: pl.DataFrame) -> pl.Series:
     return pl.Series("on_front", cost < before, dtype=pl.Boolean)
 
 
-def _successful(column: Mapping[str, Array], costs: RunCosts) -> _Three:
+def _successful(column: Mapping[str, FloatArray], costs: RunCosts) -> _Three:
     work = column["steps"] * column["step_time_s"] + costs.seconds(column["steps"])
     steps_down = np.log(column["steps"] / column["steps_low"])
     steps_up = np.log(column["steps_high"] / column["steps"])
@@ -145,7 +143,7 @@ def _successful(column: Mapping[str, Array], costs: RunCosts) -> _Three:
     return _Three(work * shrink, work, work * grow).plus(_same(column["startup_s"]))
 
 
-def _step_widths(column: Mapping[str, Array]) -> tuple[Array, Array]:
+def _step_widths(column: Mapping[str, FloatArray]) -> tuple[FloatArray, FloatArray]:
     """How far the step time may be off, in logarithms.
 
     One measurement without repetitions adds nothing; a model that cannot say how sure it is leaves no interval.
@@ -157,14 +155,14 @@ def _step_widths(column: Mapping[str, Array]) -> tuple[Array, Array]:
     return np.asarray(down), np.asarray(up)
 
 
-def _failed(column: Mapping[str, Array], costs: RunCosts) -> _Three:
+def _failed(column: Mapping[str, FloatArray], costs: RunCosts) -> _Three:
     steps = np.where(np.isnan(column["give_up"]), 0.0, column["give_up"])
     work = steps * column["step_time_s"] + costs.seconds(steps)
     down, up = _step_widths(column)
     return _Three(work * np.exp(-down), work, work * np.exp(up)).plus(_same(column["startup_s"]))
 
 
-def _failures(column: Mapping[str, Array]) -> tuple[Array, Array, _Three]:
+def _failures(column: Mapping[str, FloatArray]) -> tuple[FloatArray, FloatArray, _Three]:
     """Success rates, their lower ends, and expected failed runs before the one that succeeds.
 
     Where no run has failed none is expected, however few there were; the lower end of the rate says how few.
@@ -185,11 +183,11 @@ def _times(a: _Three, b: _Three) -> _Three:
     return _Three(a.low * b.low, a.middle * b.middle, a.high * b.high)
 
 
-def _same(values: Array) -> _Three:
+def _same(values: FloatArray) -> _Three:
     return _Three(values, values, values)
 
 
-def _plus_fixed(cost: _Three, fixed: Array) -> _Three:
+def _plus_fixed(cost: _Three, fixed: FloatArray) -> _Three:
     return cost.plus(_same(fixed))
 
 

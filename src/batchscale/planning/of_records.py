@@ -7,7 +7,7 @@ from batchscale.analysis import analyze
 from batchscale.errors import PlanningError
 from batchscale.planning.curve_input import analysis_curve
 from batchscale.planning.machines import read_machines
-from batchscale.planning.plan import Plan, Wishes, fit_models, make_plan
+from batchscale.planning.plan import MachinePlan, Wishes, fit_models, make_plan
 from batchscale.planning.step_model import StepModel
 from batchscale.planning.step_times import StepTime, device_key, read_step_times, records_step_times
 from batchscale.records.frames import Records
@@ -16,7 +16,7 @@ from batchscale.spec import Goal, WorkloadName
 
 def plan_records(
     records: Records, workload: WorkloadName, goal: Goal, machines: Path, step_times: Sequence[Path] = ()
-) -> Plan:
+) -> MachinePlan:
     """The plan of a workload on the machines of a file that have a device whose step times are known."""
     times = _step_times(records, workload, step_times)
     timed = {device_key(one.device) for one in times}

@@ -35,7 +35,7 @@ class SearchCost:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MachinePlan:
     """A frame of ``PLAN_SCHEMA`` by expected time, the answers, and all that they rest on.
 
     ``by_device`` has the answers among the machines of each kind of device, where there are several kinds.
@@ -53,7 +53,7 @@ class Plan:
     wishes: Wishes = field(default_factory=Wishes)
 
 
-def plan_from_runs(runs: Runs, wishes: Wishes | None = None, give_up: float | None = None) -> Plan:
+def plan_from_runs(runs: Runs, wishes: Wishes | None = None, give_up: float | None = None) -> MachinePlan:
     """The plan that runs make alone: each configuration as it was measured, failed runs paid for.
 
     Raises:
@@ -63,7 +63,7 @@ def plan_from_runs(runs: Runs, wishes: Wishes | None = None, give_up: float | No
     kept = runs if give_up is None else Runs(give_up_at(runs.runs, give_up), runs.unit)
     candidates = measured_candidates(kept)
     models = fit_models(runs_step_times(runs))
-    return _finish(candidates, asked, CurveFacts(), tuple(models.values()))
+    return _finish(candidates, asked, CurveNote(), tuple(models.values()))
 
 
 def make_plan(
@@ -72,7 +72,7 @@ def make_plan(
     machines: Sequence[Machine],
     wishes: Wishes | None = None,
     models: Mapping[str, StepModel] | None = None,
-) -> Plan:
+) -> MachinePlan:
     """The plan of a curve on machines whose step times were measured, or follow from those that were.
 
     ``models`` are those of ``fit_models`` for these step times, where a caller plans with them more than once.
@@ -88,7 +88,7 @@ def make_plan(
     merged = merge_step_times(times)
     fitted = models or fit_models(merged)
     candidates = make_candidates(curve, merged, fitted, machines, unit)
-    facts = CurveFacts(curve.workload, curve.goal, curve.unreached)
+    facts = CurveNote(curve.workload, curve.goal, curve.unreached)
     return _finish(candidates, wishes or Wishes(), facts, tuple(fitted.values()))
 
 
@@ -101,7 +101,7 @@ def fit_models(times: Iterable[StepTime]) -> dict[str, StepModel]:
 
 
 @dataclass(frozen=True)
-class CurveFacts:
+class CurveNote:
     """What a plan says of its curve."""
 
     workload: str | None = None
@@ -109,7 +109,7 @@ class CurveFacts:
     unreached: tuple[str, ...] = ()
 
 
-def _finish(candidates: Candidates, wishes: Wishes, facts: CurveFacts, models: tuple[StepModel, ...]) -> Plan:
+def _finish(candidates: Candidates, wishes: Wishes, facts: CurveNote, models: tuple[StepModel, ...]) -> MachinePlan:
     left_out = [*facts.unreached, *candidates.left_out]
     chosen = _of_devices(candidates.frame, wishes.devices)
     if chosen.is_empty():
@@ -129,7 +129,7 @@ def _finish(candidates: Candidates, wishes: Wishes, facts: CurveFacts, models: t
         for device in devices
         if len(devices) > 1
     }
-    return Plan(
+    return MachinePlan(
         table=table,
         answers=answers,
         by_device=by_device,

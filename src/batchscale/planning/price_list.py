@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 
 from batchscale.errors import PlanningError
-from batchscale.planning.csv_rows import Row, read_csv_rows
+from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.machines import Machine, MachineTable, check_names
 
 PRICE_LIST = Path(__file__).with_name("prices.csv")
@@ -34,7 +34,7 @@ def read_price_list(max_hosts: int = 1) -> tuple[Machine, ...]:
     return machines
 
 
-def _machine(row: Row) -> Machine:
+def _machine(row: CsvRow) -> Machine:
     table = MachineTable(
         name=row.text("name"),
         device=row.text("device"),

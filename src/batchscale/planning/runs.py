@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from batchscale.errors import PlanningError, one_line, suggest_names
-from batchscale.planning.csv_rows import CsvFile, Row, read_csv_rows
+from batchscale.planning.csv_rows import CsvFile, CsvRow, read_csv_rows
 from batchscale.planning.curve import Curve, CurvePoint, mean_interval
 from batchscale.planning.machines import Machine
 from batchscale.planning.step_times import ALIASES, StepTime
@@ -23,7 +23,7 @@ _Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True)
-class Run:
+class FinishedRun:
     """One training run: how far it went, and where, as far as the file says.
 
     ``seconds`` and ``cost`` are of the whole run, whatever it did besides steps.
@@ -55,7 +55,7 @@ class Run:
 class Runs:
     """The runs of a file; ``unit`` is that of their costs."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[FinishedRun, ...]
     unit: str | None = None
 
     @property
@@ -101,7 +101,7 @@ def _cost_column(file: CsvFile) -> tuple[str | None, str | None]:
     return found[0], "ML units" if found[0] == "ml_units" else found[0].removeprefix("cost_").upper()
 
 
-def _run(row: Row, names: Sequence[str], cost: str | None) -> Run:
+def _run(row: CsvRow, names: Sequence[str], cost: str | None) -> FinishedRun:
     steps, give_up = row.number("steps"), row.number("give_up")
     reached = row.flag("reached")
     if reached is None:
@@ -114,7 +114,7 @@ def _run(row: Row, names: Sequence[str], cost: str | None) -> Run:
     seconds, step_time = row.number("seconds"), row.number("step_time_s")
     if seconds is None and step_time is not None:
         seconds = step_time * far
-    return Run(
+    return FinishedRun(
         batch_size=row.required("batch_size"),
         steps=far,
         reached=reached,
@@ -128,7 +128,7 @@ def _run(row: Row, names: Sequence[str], cost: str | None) -> Run:
     )
 
 
-def give_up_at(runs: Iterable[Run], steps: float) -> tuple[Run, ...]:
+def give_up_at(runs: Iterable[FinishedRun], steps: float) -> tuple[FinishedRun, ...]:
     """The runs as they would have been, had each been given up at this step.
 
     One that ended before it without reaching the goal does not say what it would have done, and is left out.
@@ -151,15 +151,15 @@ def give_up_at(runs: Iterable[Run], steps: float) -> tuple[Run, ...]:
     return tuple(kept)
 
 
-def grouped(runs: Iterable[Run], key: Callable[[Run], _Key]) -> dict[_Key, list[Run]]:
+def grouped(runs: Iterable[FinishedRun], key: Callable[[FinishedRun], _Key]) -> dict[_Key, list[FinishedRun]]:
     """Runs by key, in the order of their first runs."""
-    groups: dict[_Key, list[Run]] = {}
+    groups: dict[_Key, list[FinishedRun]] = {}
     for run in runs:
         groups.setdefault(key(run), []).append(run)
     return groups
 
 
-def recipe_point(runs: Sequence[Run]) -> CurvePoint | None:
+def recipe_point(runs: Sequence[FinishedRun]) -> CurvePoint | None:
     """The point of a curve that runs of one recipe make; None if none of them reached the goal."""
     reached = [run.steps for run in runs if run.reached]
     if not reached:
@@ -182,7 +182,7 @@ def runs_curve(runs: Runs, workload: str | None = None) -> Curve:
     return Curve(tuple(points), workload, None, tuple(unreached))
 
 
-def unreached_words(runs: Sequence[Run]) -> str:
+def unreached_words(runs: Sequence[FinishedRun]) -> str:
     """That no run of a recipe reached the goal."""
     with_ = f" with {runs[0].metaparameters}" if runs[0].metaparameters else ""
     far = max(run.steps for run in runs)
@@ -196,13 +196,13 @@ def runs_step_times(runs: Runs) -> tuple[StepTime, ...]:
     return tuple(_step_time(group) for group in groups.values())
 
 
-def _step_time(group: Sequence[Run]) -> StepTime:
+def _step_time(group: Sequence[FinishedRun]) -> StepTime:
     pooled, low, high = pooled_step_time(group)
     first = group[0]
     return StepTime(first.device or "", first.hosts, first.devices_per_host, first.batch_size, pooled, low, high)
 
 
-def pooled_step_time(runs: Sequence[Run]) -> tuple[float, float | None, float | None]:
+def pooled_step_time(runs: Sequence[FinishedRun]) -> tuple[float, float | None, float | None]:
     """All seconds by all steps of some runs, and the interval of their mean step time."""
     seconds = [run.seconds or math.nan for run in runs]
     pooled = sum(seconds) / sum(run.steps for run in runs)

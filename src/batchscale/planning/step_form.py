@@ -17,7 +17,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 
 class Overlap(StrEnum):
@@ -40,9 +40,9 @@ class Tier(StrEnum):
 class Layout:
     """What a step time depends on, for many configurations: hosts, devices over all hosts, examples per device."""
 
-    hosts: Array
-    devices: Array
-    share: Array
+    hosts: FloatArray
+    devices: FloatArray
+    share: FloatArray
 
     def __len__(self) -> int:
         return len(self.share)
@@ -83,13 +83,13 @@ class Form:
         """The number of parameters."""
         return len(self.names)
 
-    def columns(self, at: Layout) -> Array:
+    def columns(self, at: Layout) -> FloatArray:
         """What each time parameter is multiplied with: a row per configuration."""
         ones = np.ones(len(at))
         columns = [ones, at.share] if self.per_example else [ones]
         return np.stack([*columns, *(_column(term, at) for term in self.terms)], axis=1)
 
-    def times(self, parameters: Array, at: Layout) -> Array:
+    def times(self, parameters: FloatArray, at: Layout) -> FloatArray:
         """The step times of configurations, from the logarithms of the parameters."""
         compute_count = 2 if self.per_example else 1
         count = compute_count + len(self.terms)
@@ -106,7 +106,7 @@ class Form:
         return np.asarray(larger * (1 + (smaller / larger) ** power) ** (1 / power))
 
 
-def _column(term: str, at: Layout) -> Array:
+def _column(term: str, at: Layout) -> FloatArray:
     several = at.devices > 1
     where = several
     if "within" in term:

@@ -15,7 +15,7 @@ from scipy.stats import t
 
 from batchscale.errors import PlanningError
 from batchscale.planning.curve import LEVEL
-from batchscale.planning.step_form import Array, Form, Layout, Overlap, Tier, possible_forms
+from batchscale.planning.step_form import FloatArray, Form, Layout, Overlap, Tier, possible_forms
 from batchscale.planning.step_times import StepTime, merge_step_times
 
 FEWEST_SPARE = 3  # points beyond the parameters, for an AICc
@@ -56,12 +56,12 @@ class StepModel:
 
     device: str
     form: Form
-    values: Array
+    values: FloatArray
     times: tuple[StepTime, ...]
-    residuals: Array
-    left_out: Array
+    residuals: FloatArray
+    left_out: FloatArray
     aicc: float | None
-    covariance: Array | None
+    covariance: FloatArray | None
     spread: float | None
 
     @property
@@ -93,7 +93,7 @@ class StepModel:
         share = _largest_shares(self.form, self.values, layout_of(self.times))
         return [float(e) if s > NEGLIGIBLE else None for e, s in zip(errors, share, strict=True)]
 
-    def predict(self, at: Layout) -> tuple[Array, Array]:
+    def predict(self, at: Layout) -> tuple[FloatArray, FloatArray]:
         """Step times and the half widths of their 90 % intervals in logarithms (NaN where nothing says how sure).
 
         A place of a kind that was never measured (several hosts, or another share of the batch where only one was
@@ -107,7 +107,7 @@ class StepModel:
         variance = self.spread**2 * (1 + np.einsum("ij,jk,ik->i", slopes, self.covariance, slopes))
         return times, float(t.ppf((1 + LEVEL) / 2, self.freedom)) * np.sqrt(variance)
 
-    def line(self, hosts: int, devices_per_host: int, shares: Array) -> Array:
+    def line(self, hosts: int, devices_per_host: int, shares: FloatArray) -> FloatArray:
         """The step times of one layout at several shares of a batch."""
         ones = np.ones(len(shares))
         return self.predict(Layout(hosts * ones, hosts * devices_per_host * ones, shares))[0]
@@ -174,13 +174,13 @@ def _plainest(forms: Sequence[Form]) -> Form:
     return max(plain, key=lambda form: form.size, default=Form((), Overlap.SUM, per_example=False))
 
 
-def _fit(form: Form, at: Layout, seconds: Array) -> tuple[Array, float]:
+def _fit(form: Form, at: Layout, seconds: FloatArray) -> tuple[FloatArray, float]:
     """Logarithms of the best parameters and the sum of squared errors of log step times."""
 
-    def errors(parameters: Array) -> Array:
+    def errors(parameters: FloatArray) -> FloatArray:
         return np.asarray(np.log(form.times(parameters, at)) - np.log(seconds))
 
-    best: tuple[Array, float] | None = None
+    best: tuple[FloatArray, float] | None = None
     for start in _starts(form, at, seconds):
         found = least_squares(errors, start, method="lm", max_nfev=2000)
         if best is None or 2 * found.cost < best[1]:
@@ -189,7 +189,7 @@ def _fit(form: Form, at: Layout, seconds: Array) -> tuple[Array, float]:
     return best
 
 
-def _starts(form: Form, at: Layout, seconds: Array) -> list[Array]:
+def _starts(form: Form, at: Layout, seconds: FloatArray) -> list[FloatArray]:
     """Where the search begins: the sum's least squares, which have one solution, and shifts of it."""
     weighted = form.columns(at) / seconds[:, None]
     solution, _ = nnls(weighted, np.ones(len(at)))
@@ -212,7 +212,7 @@ def _aicc(error: float, count: int, parameters: int) -> float:
     return count * math.log(max(error, 1e-300) / count) + 2 * free + 2 * free * (free + 1) / (count - free - 1)
 
 
-def _leave_one_out(form: Form, at: Layout, seconds: Array) -> Array:
+def _leave_one_out(form: Form, at: Layout, seconds: FloatArray) -> FloatArray:
     found = np.full(len(at), math.nan)
     for i in range(len(at)):
         others = np.arange(len(at)) != i
@@ -226,8 +226,8 @@ def _leave_one_out(form: Form, at: Layout, seconds: Array) -> Array:
 
 
 def _uncertainty(
-    form: Form, values: Array, at: Layout, error: float, left_out: Array
-) -> tuple[float | None, Array | None]:
+    form: Form, values: FloatArray, at: Layout, error: float, left_out: FloatArray
+) -> tuple[float | None, FloatArray | None]:
     freedom = len(at) - form.size
     if freedom < 1:
         return None, None
@@ -238,7 +238,7 @@ def _uncertainty(
     return max(math.sqrt(error / freedom), outside), np.asarray(np.linalg.pinv(slopes.T @ slopes), dtype=np.float64)
 
 
-def _slopes(form: Form, values: Array, at: Layout) -> Array:
+def _slopes(form: Form, values: FloatArray, at: Layout) -> FloatArray:
     """The derivatives of log step times by the logarithms of the parameters, by central differences."""
     small = 1e-5
     columns = []
@@ -250,6 +250,6 @@ def _slopes(form: Form, values: Array, at: Layout) -> Array:
     return np.stack(columns, axis=1)
 
 
-def _largest_shares(form: Form, values: Array, at: Layout) -> Array:
+def _largest_shares(form: Form, values: FloatArray, at: Layout) -> FloatArray:
     """The largest share of a step time that each parameter answers for."""
     return np.asarray(np.abs(_slopes(form, values, at)).max(axis=0))

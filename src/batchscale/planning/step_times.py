@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from batchscale.errors import PlanningError, one_line
-from batchscale.planning.csv_rows import Row, read_csv_rows
+from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.curve import mean_interval
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
@@ -86,7 +86,7 @@ def read_step_times(path: Path) -> tuple[StepTime, ...]:
     return tuple(_from_row(row) for row in file.rows)
 
 
-def _from_row(row: Row) -> StepTime:
+def _from_row(row: CsvRow) -> StepTime:
     seconds = row.number("step_time_s")
     if seconds is None or not row.text("device"):
         raise PlanningError(f"{row.place}: device and step_time_s are needed in every row. Found an empty cell.")

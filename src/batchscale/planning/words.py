@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from batchscale.planning.answers import Answers, Choice, Measurement, PriceMargin
-from batchscale.planning.plan import Plan
+from batchscale.planning.answers import Answers, Choice, NextMeasurement, PriceMargin
+from batchscale.planning.plan import MachinePlan
 from batchscale.planning.step_model import EXTRAPOLATED, INTERPOLATED, StepModel
 
 OVERLAPS_SHOWN = 4
@@ -75,7 +75,7 @@ def choice_words(choice: Choice, unit: str) -> str:
     )
 
 
-def plan_sentences(plan: Plan) -> list[str]:
+def plan_sentences(plan: MachinePlan) -> list[str]:
     """The whole answer, most wanted first."""
     sentences = []
     for device, answers in plan.by_device.items():
@@ -118,7 +118,7 @@ def twice_sentence(answers: Answers, unit: str) -> str:
     return f"Doubling the money from there buys {share_words(saved)} less time: {choice_words(twice, unit)}."
 
 
-def wish_sentences(plan: Plan) -> list[str]:
+def wish_sentences(plan: MachinePlan) -> list[str]:
     """The answers to a budget and a deadline."""
     wishes, answers, unit = plan.wishes, plan.answers, plan.unit
     found = []
@@ -148,7 +148,7 @@ def _late(choice: Choice, deadline_s: float) -> str:
     return "" if high is None or high <= deadline_s else " Its interval reaches beyond the deadline."
 
 
-def overlap_sentences(plan: Plan) -> list[str]:
+def overlap_sentences(plan: MachinePlan) -> list[str]:
     """Which configurations cannot be told from the best."""
     found = []
     for others, word in ((plan.answers.as_fast, "fastest"), (plan.answers.as_cheap, "cheapest")):
@@ -164,7 +164,7 @@ def _short(choice: Choice) -> str:
     return f"{place_words(choice)} with a batch of {choice['batch_size']:,}{settings}"
 
 
-def measurement_sentence(found: Measurement) -> str:
+def measurement_sentence(found: NextMeasurement) -> str:
     """What one more measurement would do."""
     choice = found.choice
     if found.kind == "step time":
@@ -216,7 +216,7 @@ def model_sentences(model: StepModel) -> list[str]:
     return found
 
 
-def left_out_sentences(plan: Plan) -> list[str]:
+def left_out_sentences(plan: MachinePlan) -> list[str]:
     """What was not considered, and why."""
     return [f"Left out: {text}." for text in plan.left_out]
 

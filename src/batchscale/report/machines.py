@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from batchscale.errors import BatchscaleError
 from batchscale.figures import Look, PanelSize, plan_frame, plot_plan, plot_step_time, step_time_frame
-from batchscale.planning import Plan, plan_records, plan_sentences
+from batchscale.planning import MachinePlan, plan_records, plan_sentences
 from batchscale.planning.words import duration_words, left_out_sentences, model_sentences
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
@@ -70,7 +70,7 @@ def _make_part(records: Records, workload: WorkloadName, goal: Goal, files: Plan
     )
 
 
-def _rows(plan: Plan) -> tuple[tuple[str, ...], ...]:
+def _rows(plan: MachinePlan) -> tuple[tuple[str, ...], ...]:
     return tuple(
         (
             str(choice["machine"]),

@@ -48,7 +48,7 @@ from batchscale.report.drawing import draw
 from batchscale.report.endings import ending_sentence
 from batchscale.report.experiment import experiment_files
 from batchscale.report.facts import RunFacts, gather_facts
-from batchscale.report.words import Answer, answer_words, number, span_words
+from batchscale.report.words import ReportAnswer, answer_words, number, span_words
 from batchscale.spec import Goal, WorkloadName
 
 NARROW = PanelSize(290, 250)
@@ -58,7 +58,7 @@ DRAWN_TRIALS = 120  # of a study in the drawing of its search space
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """A heading per column, cells as text, and which columns hold numbers."""
 
     columns: tuple[str, ...]
@@ -75,11 +75,11 @@ class Section:
     title: str
     goal: Goal | None
     goal_words: str
-    answer: Answer
+    answer: ReportAnswer
     curve: Markup | None
     curve_narrow: Markup | None
-    points: Table | None
-    metaparameters: Table | None
+    points: ReportTable | None
+    metaparameters: ReportTable | None
     metaparameter_charts: tuple[Markup, ...]
     heuristics: str | None
     endings: str
@@ -129,7 +129,7 @@ def make_section(records: Records, workload: WorkloadName, goal: Goal | None, an
 
 def _empty(workload: WorkloadName, goal: Goal | None, anchor: str, facts: RunFacts, why: str) -> Section:
     return Section(
-        anchor, workload, workload_label(workload), goal, goal_label(goal) if goal else "no goal", Answer((why,)),
+        anchor, workload, workload_label(workload), goal, goal_label(goal) if goal else "no goal", ReportAnswer((why,)),
         None, None, None, None, (), None, "", (), "", (), (why,), facts,
     )  # fmt: skip
 
@@ -216,7 +216,7 @@ def thin_space(frame: pl.DataFrame, limit: int = DRAWN_TRIALS) -> pl.DataFrame:
     return frame.filter(kept)
 
 
-def _points_table(found: Analysis) -> Table:
+def _points_table(found: Analysis) -> ReportTable:
     curve = found.curve.sort("batch_size")
     epochs = not curve["epochs"].is_null().all()
     columns = ["batch size", "steps to result", "90 % interval", "examples"]
@@ -231,10 +231,10 @@ def _points_table(found: Analysis) -> Table:
         cells += [f"{row['reached']:,} of {row['trials']:,}", f"{row['infeasible']:,}"]
         cells += [point_flags(row) or ""] if flagged else []
         rows.append(tuple(cells))
-    return Table(tuple(columns), tuple(rows), frozenset(range(len(columns) - flagged)))
+    return ReportTable(tuple(columns), tuple(rows), frozenset(range(len(columns) - flagged)))
 
 
-def _metaparameter_table(found: Analysis) -> Table | None:
+def _metaparameter_table(found: Analysis) -> ReportTable | None:
     from batchscale.analysis import ANALYSIS_SCHEMA
 
     curve = add_effective_learning_rate(found.curve.sort("batch_size").drop_nulls("steps"))
@@ -248,7 +248,7 @@ def _metaparameter_table(found: Analysis) -> Table | None:
         for row in curve.iter_rows(named=True)
     ]
     columns = ("batch size", "trial", *(metaparameter_label(name) for name in names))
-    return Table(columns, tuple(rows), frozenset(range(len(columns))))
+    return ReportTable(columns, tuple(rows), frozenset(range(len(columns))))
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:

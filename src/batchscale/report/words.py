@@ -9,18 +9,18 @@ from batchscale.figures import none_reached
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReportAnswer:
     """The answer in sentences, the most important first."""
 
     sentences: tuple[str, ...]
 
 
-def answer_words(found: Analysis) -> Answer:
+def answer_words(found: Analysis) -> ReportAnswer:
     """What was found, in plain words with numbers and their intervals."""
     reached = found.curve.drop_nulls("steps").sort("batch_size")
     if reached.is_empty():
         trials = int(found.curve["trials"].sum() or 0)
-        return Answer(
+        return ReportAnswer(
             (
                 f"Nobody knows yet: {none_reached(trials)} the goal.",
                 "Choose a goal that is easier to reach, train longer, or search other metaparameters.",
@@ -28,13 +28,13 @@ def answer_words(found: Analysis) -> Answer:
         )
     if found.regimes is None:
         size, steps = reached["batch_size"][0], reached["steps"][0]
-        return Answer(
+        return ReportAnswer(
             (
                 f"At batch size {size:,} the goal takes {steps:,} steps.",
                 "One point does not show how training scales: measure more batch sizes.",
             )
         )
-    return Answer((*answer_sentences(found), _gain_sentence(reached)))
+    return ReportAnswer((*answer_sentences(found), _gain_sentence(reached)))
 
 
 def number(value: float | None) -> str:

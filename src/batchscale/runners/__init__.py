@@ -14,7 +14,7 @@ _PUBLIC = {
     "Job": "runner",
     "LocalRunner": "local",
     "LocalSettings": "local",
-    "Loss": "runner",
+    "LossReason": "runner",
     "Lost": "runner",
     "Runner": "runner",
     "Setup": "runner",

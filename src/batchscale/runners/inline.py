@@ -10,7 +10,7 @@ from batchscale.errors import RunError
 from batchscale.machine import name_host
 from batchscale.runners.environment import computing_like_a_worker
 from batchscale.runners.host import EngineHost
-from batchscale.runners.runner import Event, Job, Loss, Lost, Runner, Setup, WorkerInfo
+from batchscale.runners.runner import Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
 from batchscale.runners.worker import explain_error
 
 WORKER_ID = "inline"
@@ -49,7 +49,7 @@ class InlineRunner(Runner):
         if worker_id == WORKER_ID:
             self._jobs.append(job)
         else:
-            self._events.append(Lost(job.job_id, worker_id, Loss.NOT_STARTED, "There is no such worker."))
+            self._events.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, "There is no such worker."))
 
     def wait(self, timeout_s: float) -> list[Event]:  # noqa: ARG002 - the interface has it
         """The answer to the next job, which runs now."""

@@ -21,8 +21,8 @@ from batchscale.errors import RunError
 from batchscale.machine import count_oom_kills, name_host
 from batchscale.runners.death import describe_death
 from batchscale.runners.environment import worker_environment
-from batchscale.runners.messages import Answer, Begin, Forget, Kept, Raised, Ready, Retire, Shelve, Started, Stop
-from batchscale.runners.runner import Doing, Event, Job, Loss, Lost, Runner, Setup, WorkerInfo
+from batchscale.runners.messages import Answered, Begin, Forget, Kept, Raised, Ready, Retire, Shelve, Started, Stop
+from batchscale.runners.runner import Doing, Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
 
 MAX_DEATHS_AT_START = 3
 
@@ -104,7 +104,7 @@ class LocalRunner(Runner):
             raise RunError("A closed runner takes no jobs.")
         worker = self._workers.get(worker_id)
         if worker is None:
-            self._not_started.append(Lost(job.job_id, worker_id, Loss.NOT_STARTED, "The worker is gone."))
+            self._not_started.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, "The worker is gone."))
             return
         worker.jobs.append(job)
         self._send(worker, job)
@@ -199,7 +199,7 @@ class LocalRunner(Runner):
             return [message]
         elif isinstance(message, Kept):
             worker.kept = True
-        elif isinstance(message, Answer):
+        elif isinstance(message, Answered):
             self._pop(worker, message.done.job_id)
             worker.trials += len(message.done.progress)
             limit = self._settings.recycle_above_bytes
@@ -209,7 +209,7 @@ class LocalRunner(Runner):
             return [message.done]
         elif isinstance(message, Raised):
             self._pop(worker, message.job_id)
-            if message.loss is Loss.OUT_OF_MEMORY and self._lower_limit():
+            if message.loss is LossReason.OUT_OF_MEMORY and self._lower_limit():
                 self._retire(worker)
             return [Lost(message.job_id, worker.info.worker_id, message.loss, message.reason)]
         return []
@@ -229,14 +229,19 @@ class LocalRunner(Runner):
         worker.pipe.close()
         worker.process.kill()
         code = worker.process.wait()
-        loss, reason = Loss.DIED, describe_death(code, worker.log)
+        loss, reason = LossReason.DIED, describe_death(code, worker.log)
         kills = count_oom_kills()
         if kills > self._oom_kills and code == -signal.SIGKILL:
-            loss, reason = Loss.OUT_OF_MEMORY, f"{reason} The system reported that it was out of memory."
+            loss, reason = LossReason.OUT_OF_MEMORY, f"{reason} The system reported that it was out of memory."
             self._lower_limit()
         self._oom_kills = kills
         lost: list[Event] = [
-            Lost(job.job_id, worker.info.worker_id, loss if job.job_id == worker.started else Loss.NOT_STARTED, reason)
+            Lost(
+                job.job_id,
+                worker.info.worker_id,
+                loss if job.job_id == worker.started else LossReason.NOT_STARTED,
+                reason,
+            )
             for job in worker.jobs
         ]
         if not worker.retiring and not self._stopping:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from batchscale.runners.runner import Doing, Done, Loss, Setup
+from batchscale.runners.runner import Doing, Done, LossReason, Setup
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answered:
     """A finished job, and the memory that the worker's process holds."""
 
     done: Done
@@ -65,7 +65,7 @@ class Raised:
     """A job that raised."""
 
     job_id: int
-    loss: Loss
+    loss: LossReason
     reason: str
 
 
@@ -74,4 +74,4 @@ class Kept:
     """The answer to `Stop`: nothing that is worth a checkpoint is without one."""
 
 
-Reply = Ready | Started | Doing | Answer | Raised | Kept
+Reply = Ready | Started | Doing | Answered | Raised | Kept

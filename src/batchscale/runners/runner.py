@@ -77,7 +77,7 @@ class Done:
     hardware: Hardware | None = None
 
 
-class Loss(StrEnum):
+class LossReason(StrEnum):
     """Why a job was lost."""
 
     DIED = "died"
@@ -99,7 +99,7 @@ class Lost:
 
     job_id: int
     worker_id: str
-    loss: Loss
+    loss: LossReason
     reason: str
 
 

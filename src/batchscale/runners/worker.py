@@ -18,29 +18,41 @@ import psutil
 from batchscale.errors import BatchscaleError, TrialFailedError
 from batchscale.machine import DISK_FULL
 from batchscale.runners.host import EngineHost
-from batchscale.runners.messages import Answer, Begin, Forget, Kept, Raised, Ready, Reply, Retire, Shelve, Started, Stop
-from batchscale.runners.runner import Job, Loss
+from batchscale.runners.messages import (
+    Answered,
+    Begin,
+    Forget,
+    Kept,
+    Raised,
+    Ready,
+    Reply,
+    Retire,
+    Shelve,
+    Started,
+    Stop,
+)
+from batchscale.runners.runner import Job, LossReason
 
 MAX_REASON = 2000
 _FULL_WORDS = tuple(os.strerror(number) for number in DISK_FULL)
 _LEFT_TO_THE_DRIVER = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
-def explain_error(error: BaseException) -> tuple[Loss, str]:
+def explain_error(error: BaseException) -> tuple[LossReason, str]:
     """What an exception of a trial means for its job, and the words for it."""
     text = f"{type(error).__name__}: {error}"
     full = isinstance(error, OSError) and error.errno in DISK_FULL
     if full or any(words in text for words in _FULL_WORDS):  # before memory: the checkpoint library says both alike
-        return Loss.DISK_FULL, text[:MAX_REASON]
+        return LossReason.DISK_FULL, text[:MAX_REASON]
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
-        return Loss.OUT_OF_MEMORY, text[:MAX_REASON]
+        return LossReason.OUT_OF_MEMORY, text[:MAX_REASON]
     if isinstance(error, TrialFailedError):
-        return Loss.ERROR, str(error)[:MAX_REASON]
+        return LossReason.ERROR, str(error)[:MAX_REASON]
     if isinstance(error, BatchscaleError):
-        return Loss.REFUSED, str(error)
+        return LossReason.REFUSED, str(error)
     last = traceback.extract_tb(error.__traceback__)[-1:]
     where = "".join(f" ({frame.filename}:{frame.lineno} in {frame.name})" for frame in last)
-    return Loss.ERROR, (text + where)[:MAX_REASON]
+    return LossReason.ERROR, (text + where)[:MAX_REASON]
 
 
 class Worker:
@@ -91,7 +103,7 @@ class Worker:
             traceback.print_exc()
             self._say(Raised(job.job_id, *explain_error(error)))
         else:
-            self._say(Answer(done, self._process.memory_info().rss))
+            self._say(Answered(done, self._process.memory_info().rss))
 
     def _say(self, reply: Reply) -> None:
         try:

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from batchscale.spec.space import ParameterType as ParameterType
     from batchscale.spec.space import Scale as Scale
     from batchscale.spec.space import SearchSpace as SearchSpace
+    from batchscale.spec.trainer import ReportSource as ReportSource
     from batchscale.spec.trainer import ReportsSpec as ReportsSpec
-    from batchscale.spec.trainer import Source as Source
     from batchscale.spec.trainer import TrainerSpec as TrainerSpec
     from batchscale.spec.trainer import check_trainer as check_trainer
     from batchscale.spec.workload_name import WorkloadName as WorkloadName
@@ -75,7 +75,7 @@ _PUBLIC = {
     "Scale": "space",
     "SearchPlan": "experiment",
     "SearchSpace": "space",
-    "Source": "trainer",
+    "ReportSource": "trainer",
     "Spacing": "durations",
     "StopRule": "experiment",
     "Study": "plan",

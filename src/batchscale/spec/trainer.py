@@ -30,7 +30,7 @@ _PER_TRIAL = ("folder", "checkpoint", "trial_id")
 _PARTS = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}]*)\}|(?P<stray>[{}])")
 
 
-class Source(StrEnum):
+class ReportSource(StrEnum):
     """Where measurements come from: the protocol's own file, or what a script prints or writes anyway."""
 
     PROTOCOL = "protocol"
@@ -46,7 +46,7 @@ class ReportsSpec:
     ``names`` maps the script's names of metrics (and of the step) to ours.
     """
 
-    source: Source = Source.PROTOCOL
+    source: ReportSource = ReportSource.PROTOCOL
     text: str = ""
     names: Mapping[str, str] = field(default_factory=dict)
 
@@ -128,7 +128,7 @@ def check_trainer(trainer: TrainerSpec, metaparameters: Iterable[str]) -> None:
     for name, text in trainer.env.items():
         render(text, names, f"trainer.env.{name}")
     reports = trainer.reports
-    if reports.source in (Source.CSV, Source.JSON_LINES):
+    if reports.source in (ReportSource.CSV, ReportSource.JSON_LINES):
         render(reports.text, names, f"trainer.reports.{reports.source}")
         if not set(placeholders(reports.text)) & set(_PER_TRIAL):
             raise SpecError(
@@ -136,7 +136,7 @@ def check_trainer(trainer: TrainerSpec, metaparameters: Iterable[str]) -> None:
                 f"{{{'}, {'.join(_PER_TRIAL)}}}. Found {_quote(reports.text)}."
             )
     named = {name for word in (*trainer.command, *trainer.env.values()) for name in placeholders(word)}
-    if reports.source is not Source.PROTOCOL:
+    if reports.source is not ReportSource.PROTOCOL:
         missing = sorted({"batch_size", *metaparameters} - named)
         if missing:
             raise SpecError(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from batchscale.errors import SpecError
 from batchscale.spec.tables import ExperimentTable, ReportsTable, TrainerTable
-from batchscale.spec.trainer import ReportsSpec, Source, TrainerSpec
+from batchscale.spec.trainer import ReportSource, ReportsSpec, TrainerSpec
 
 _OURS = ("schedule", "file", "dataset_options", "model_options", "optimizer_options")
 
@@ -41,14 +41,18 @@ def to_trainer(table: TrainerTable, folder: Path) -> TrainerSpec:
 def _to_reports(table: ReportsTable) -> ReportsSpec:
     given = {
         source: text
-        for source, text in ((Source.PATTERN, table.pattern), (Source.CSV, table.csv), (Source.JSON_LINES, table.jsonl))
+        for source, text in (
+            (ReportSource.PATTERN, table.pattern),
+            (ReportSource.CSV, table.csv),
+            (ReportSource.JSON_LINES, table.jsonl),
+        )
         if text is not None
     }
     if len(given) != 1:
         found = " and ".join(given) or "none of them"
         raise SpecError(f"reports: give one of pattern, csv and jsonl. Found {found}.")
     source, text = next(iter(given.items()))
-    if source is Source.PATTERN and table.names:
+    if source is ReportSource.PATTERN and table.names:
         raise SpecError("reports: a pattern has our names in its placeholders. Found 'names' as well; remove it.")
     return ReportsSpec(source, text, dict(table.names))
 

@@ -13,6 +13,7 @@ _PUBLIC = {
     "Surroundings": "trial_run",
     "TrainerEngine": "engine",
     "check_trainer_ability": "check",
+    "describe_exit": "failures",
     "show_command": "facts",
     "trainer_facts": "facts",
 }

@@ -3,7 +3,7 @@
 from batchscale.errors import SpecError
 from batchscale.protocol.tasks import TrialTask
 from batchscale.search import to_value
-from batchscale.spec import SPLITS, Experiment, Plan, SearchSpace, Source, WorkloadFacts, check_trainer
+from batchscale.spec import SPLITS, Experiment, Plan, ReportSource, SearchSpace, WorkloadFacts, check_trainer
 from batchscale.spec.trainer import TRIAL_PLACEHOLDERS
 from batchscale.trainers.command import AttemptFiles, fill_values, make_document, render_command, require_program
 from batchscale.trainers.readers import compile_pattern
@@ -25,7 +25,7 @@ def trainer_facts(experiment: Experiment) -> WorkloadFacts:
             f"search: '{clash[0]}' is what every trial has anyway and no metaparameter. Choose another name."
         )
     check_trainer(trainer, names)
-    if trainer.reports.source is Source.PATTERN:
+    if trainer.reports.source is ReportSource.PATTERN:
         found = compile_pattern(trainer.reports.text)[1]
         if goal.metric not in found:
             raise SpecError(

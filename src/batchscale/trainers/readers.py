@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscale.errors import SpecError, one_line
-from batchscale.spec import Goal, ReportsSpec, Source
+from batchscale.spec import Goal, ReportSource, ReportsSpec
 
 MAX_LINE_BYTES = 1_000_000
 MAX_TABLE_BYTES = 64 * 2**20
@@ -174,11 +174,11 @@ class CsvReader(_Merging):
 
 def make_reader(reports: ReportsSpec, path: Path, goal: Goal) -> Reader:
     """The reader of an attempt; ``path`` is the file that it reads."""
-    if reports.source is Source.PATTERN:
+    if reports.source is ReportSource.PATTERN:
         return PatternReader(path, reports.text)
-    if reports.source is Source.CSV:
+    if reports.source is ReportSource.CSV:
         return CsvReader(path, reports.names, goal)
-    if reports.source is Source.JSON_LINES:
+    if reports.source is ReportSource.JSON_LINES:
         return JsonLinesReader(path, reports.names, goal)
     return ProtocolReader(path)
 

@@ -16,8 +16,6 @@ METRIC = re.compile(r"(?:train|val|test)/[A-Za-z][A-Za-z0-9_]*")
 MAX_METRICS = 1000
 MAX_FACT = 200
 
-Row = tuple[int, dict[str, float]]
-
 
 class ReportFault(Exception):  # noqa: N818 - a fault of what was reported, in words for the user
     """A report that breaks a rule of the protocol."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.protocol.tasks import TrialTask
-from batchscale.spec import Goal, Source, Study, TrainerSpec
+from batchscale.spec import Goal, ReportSource, Study, TrainerSpec
 from batchscale.spec.trainer import render
 from batchscale.trainers.command import AttemptFiles, fill_values, make_document, make_environment, render_command
 from batchscale.trainers.folder import TrialFolder, write_json
@@ -202,7 +202,7 @@ class TrialRun:
     @property
     def _is_deaf(self) -> bool:
         """Whether the script is one that only prints, and would not notice if it were asked."""
-        return self.around.trainer.reports.source is not Source.PROTOCOL
+        return self.around.trainer.reports.source is not ReportSource.PROTOCOL
 
     def _start(self, task: TrialTask, goal: Goal | None) -> None:
         around, trainer = self.around, self.around.trainer
@@ -218,7 +218,7 @@ class TrialRun:
         document = make_document(around.study, task, goal, files, **facts)
         write_json(files.document, document)
         values = fill_values(document, files.document)
-        pattern = compile_pattern(trainer.reports.text)[0] if trainer.reports.source is Source.PATTERN else None
+        pattern = compile_pattern(trainer.reports.text)[0] if trainer.reports.source is ReportSource.PATTERN else None
         launch = Launch(
             command=render_command(trainer, values),
             folder=trainer.folder,
@@ -240,8 +240,8 @@ class TrialRun:
     def _make_reader(self, files: AttemptFiles, task: TrialTask, anew: bool = False) -> Reader:
         """The reader of an attempt; ``anew`` takes away a table that an earlier attempt left at the same place."""
         reports = self.around.trainer.reports
-        path = files.printed if reports.source is Source.PATTERN else files.reports
-        if reports.source in (Source.CSV, Source.JSON_LINES):
+        path = files.printed if reports.source is ReportSource.PATTERN else files.reports
+        if reports.source in (ReportSource.CSV, ReportSource.JSON_LINES):
             document = make_document(self.around.study, task, None, files, device=self.around.device)
             text = render(reports.text, fill_values(document, files.document), "trainer.reports")
             path = self.around.trainer.folder / text

@@ -7,12 +7,15 @@ import importlib
 from typing import Any
 
 _PUBLIC = {
+    "Agreement": "agreement",
+    "Alone": "agreement",
     "Effort": "calibration",
     "EngineSettings": "settings",
     "OutOfMemoryError": "calibration",
     "StepTiming": "calibration",
     "StudyEngine": "study_engine",
     "describe_hardware": "hardware",
+    "joined": "processes",
     "profiled": "profiling",
     "time_steps": "calibration",
 }

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import Analysis, Baseline, Options, analyze
+from batchscale.analysis import Analysis, AnalysisOptions, Baseline, analyze
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, size_axis
 from batchscale.figures.edges import AT_EDGE
@@ -53,7 +53,7 @@ def curve_frame(records: Records, goal: Goal, *, baseline: Baseline = Baseline.R
     frames = []
     for name in records.workloads:
         try:
-            frames.append(analysis_frame(analyze(records, name, goal, Options(baseline))))
+            frames.append(analysis_frame(analyze(records, name, goal, AnalysisOptions(baseline))))
         except BatchscaleError as error:
             known = {"panel": workload_label(name), "goal": str(goal), **workload_values(name)}
             frames.append(note_frame(CURVE_DETAIL_SCHEMA, str(error), **known))

@@ -12,7 +12,7 @@ from batchscale.figures.layout import WIDE, Chart, Drawn, Look, draw_panels, inl
 from batchscale.figures.names import workload_label
 from batchscale.figures.notes import missing_words, panel_notes, rows_or_note
 from batchscale.figures.theme import Theme, series_colours
-from batchscale.planning import Plan, plan_records
+from batchscale.planning import MachinePlan, plan_records
 
 LOOK = Look(columns=1, size=WIDE)
 MOST_POINTS = 1500
@@ -37,7 +37,7 @@ PLAN_CHART_SCHEMA: Mapping[str, type[pl.DataType]] = {
 }
 
 
-def plan_frame(plan: Plan, panel: str = "plan") -> pl.DataFrame:
+def plan_frame(plan: MachinePlan, panel: str = "plan") -> pl.DataFrame:
     """The configurations of a plan as points: a frame of ``PLAN_CHART_SCHEMA``; of very many, the fastest and front."""
     table = plan.table.with_row_index("place")
     shown = table.filter((pl.col("place") < MOST_POINTS) | pl.col("on_front"))

@@ -1,12 +1,12 @@
 """Job files: what starts a chosen configuration on SLURM, Kubernetes, SkyPilot, Vertex AI, or by hand."""
 
 from batchscale.planning.jobs.command import TrainCommand
-from batchscale.planning.jobs.job import Job, choice_metaparameters, give_up_steps, make_job
+from batchscale.planning.jobs.job import JobLaunch, choice_metaparameters, give_up_steps, make_job
 from batchscale.planning.jobs.write import FORMATS, check_format, job_files, write_job
 
 __all__ = [
     "FORMATS",
-    "Job",
+    "JobLaunch",
     "TrainCommand",
     "check_format",
     "choice_metaparameters",

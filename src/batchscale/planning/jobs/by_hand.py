@@ -3,11 +3,11 @@
 import json
 import shlex
 
-from batchscale.planning.jobs.job import Job
+from batchscale.planning.jobs.job import JobLaunch
 from batchscale.planning.jobs.scripts import LAUNCHER, tf_config, tf_config_text
 
 
-def tf_config_files(job: Job) -> dict[str, str]:
+def tf_config_files(job: JobLaunch) -> dict[str, str]:
     """A TF_CONFIG and a script for every host, by file name."""
     files = {}
     for i in range(job.hosts):
@@ -18,7 +18,7 @@ def tf_config_files(job: Job) -> dict[str, str]:
     return files
 
 
-def command_lines(job: Job) -> str:
+def command_lines(job: JobLaunch) -> str:
     """The lines to type, one per host."""
     lines = ["# In this folder, on every host; the records folder is one that all hosts see."]
     for i, address in enumerate(job.host_addresses):

@@ -15,7 +15,7 @@ HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
-class Job:
+class JobLaunch:
     """A job of ``hosts`` hosts, each of which runs the command once.
 
     Attributes:
@@ -66,10 +66,10 @@ class Job:
         return self.addresses or tuple(f"host-{i}" for i in range(self.hosts))
 
 
-def make_job(choice: Choice, command: TrainCommand, **settings: object) -> Job:
+def make_job(choice: Choice, command: TrainCommand, **settings: object) -> JobLaunch:
     """The job of a plan's configuration. Its limit is twice the upper end of its time, and ten minutes at least."""
     high = choice["expected_time_high_s"] or choice["expected_time_s"]
-    job = Job(
+    job = JobLaunch(
         name=job_name(f"{choice['device']}-{choice['hosts']}x{choice['devices_per_host']}-b{choice['batch_size']}"),
         command=command,
         hosts=choice["hosts"],

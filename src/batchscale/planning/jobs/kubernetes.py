@@ -8,7 +8,7 @@ import json
 import textwrap
 
 from batchscale.planning.jobs.accelerators import kubernetes_resource
-from batchscale.planning.jobs.job import PORT, Job
+from batchscale.planning.jobs.job import PORT, JobLaunch
 from batchscale.planning.jobs.scripts import LAUNCHER, tf_config_in_shell
 
 CLAIM = "batchscale-records"
@@ -86,21 +86,21 @@ spec:
 RESTARTS = 20
 
 
-def kubernetes_manifest(job: Job) -> str:
+def kubernetes_manifest(job: JobLaunch) -> str:
     """The text of ``job.yaml``: the service that gives pods their names, and the Job."""
     addresses = [f"{job.name}-{i}.{job.name}" for i in range(job.hosts)]
     service = _SERVICE.format(name=job.name, port=PORT) if job.hosts > 1 else ""
     return service + _JOB.format(name=job.name, spec=textwrap.indent(_job_spec(job, addresses, RESTARTS), "  "))
 
 
-def jobset_manifest(job: Job) -> str:
+def jobset_manifest(job: JobLaunch) -> str:
     """The text of ``jobset.yaml``: all pods are started again together when one fails."""
     addresses = [f"{job.name}-hosts-0-{i}.{job.name}" for i in range(job.hosts)]
     spec = textwrap.indent(_job_spec(job, addresses, 0), " " * 10)
     return _JOBSET.format(name=job.name, restarts=RESTARTS, spec=spec)
 
 
-def _job_spec(job: Job, addresses: list[str], backoff: int) -> str:
+def _job_spec(job: JobLaunch, addresses: list[str], backoff: int) -> str:
     cluster = [tf_config_in_shell(addresses, "$JOB_COMPLETION_INDEX")] if job.hosts > 1 else []
     script = "\n".join([*cluster, f"exec sh /work/{LAUNCHER}"])
     limit = "" if job.limit_s is None else f"activeDeadlineSeconds: {int(job.limit_s)}\n"
@@ -117,7 +117,7 @@ def _job_spec(job: Job, addresses: list[str], backoff: int) -> str:
     )
 
 
-def _resources(job: Job) -> str:
+def _resources(job: JobLaunch) -> str:
     name = kubernetes_resource(job.device)
     if name is None:
         return ""

@@ -8,7 +8,7 @@ import json
 import shlex
 from collections.abc import Sequence
 
-from batchscale.planning.jobs.job import PORT, Job
+from batchscale.planning.jobs.job import PORT, JobLaunch
 
 LAUNCHER = "train.sh"
 DOCKERFILE = "Dockerfile"
@@ -45,7 +45,7 @@ ENTRYPOINT ["sh", "/work/{launcher}"]
 """
 
 
-def launcher(job: Job) -> str:
+def launcher(job: JobLaunch) -> str:
     """The script that each host runs."""
     from batchscale.planning.jobs.command import OUT, RESUME
 
@@ -58,7 +58,7 @@ def launcher(job: Job) -> str:
     )
 
 
-def dockerfile(job: Job, package: str) -> str:
+def dockerfile(job: JobLaunch, package: str) -> str:
     """The Dockerfile of the image; its base is a build argument."""
     return _DOCKERFILE.format(image=job.image, package=package, launcher=LAUNCHER)
 

@@ -4,7 +4,7 @@ import json
 import textwrap
 
 from batchscale.planning.jobs.accelerators import is_processor, skypilot_name
-from batchscale.planning.jobs.job import PORT, Job
+from batchscale.planning.jobs.job import PORT, JobLaunch
 from batchscale.planning.jobs.scripts import LAUNCHER
 
 _TASK = """\
@@ -32,7 +32,7 @@ export TF_CONFIG="{{\\"cluster\\": {{\\"chief\\": [$chief], \\"worker\\": [$work
 """
 
 
-def skypilot_task(job: Job) -> str:
+def skypilot_task(job: JobLaunch) -> str:
     """The text of ``task.yaml``."""
     cluster = [_CLUSTER.format(port=PORT).rstrip()] if job.hosts > 1 else []
     return _TASK.format(
@@ -44,7 +44,7 @@ def skypilot_task(job: Job) -> str:
     )
 
 
-def _resources(job: Job) -> list[str]:
+def _resources(job: JobLaunch) -> list[str]:
     lines = [f"image_id: {json.dumps('docker:' + job.image)}"]
     if not is_processor(job.device):
         lines.append(f"accelerators: {json.dumps(f'{skypilot_name(job.device)}:{job.devices_per_host}')}")

@@ -3,7 +3,7 @@
 import math
 
 from batchscale.planning.jobs.accelerators import is_processor
-from batchscale.planning.jobs.job import Job
+from batchscale.planning.jobs.job import JobLaunch
 from batchscale.planning.jobs.scripts import LAUNCHER
 
 _SCRIPT = """\
@@ -28,7 +28,7 @@ exit "$code"
 """
 
 
-def slurm_script(job: Job) -> str:
+def slurm_script(job: JobLaunch) -> str:
     """The text of ``job.sbatch``."""
     gpus = "" if is_processor(job.device) else f"#SBATCH --gpus-per-node={job.devices_per_host}\n"
     minutes = None if job.limit_s is None else math.ceil(job.limit_s / 60)

@@ -6,12 +6,12 @@ from typing import Any
 
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.jobs.accelerators import is_processor, vertex_name
-from batchscale.planning.jobs.job import Job
+from batchscale.planning.jobs.job import JobLaunch
 
 MACHINE_TYPE = re.compile(r"\b[a-z][0-9][a-z]?-[a-z]+-[0-9]+[a-z]?\b")
 
 
-def vertex_job(job: Job) -> dict[str, Any]:
+def vertex_job(job: JobLaunch) -> dict[str, Any]:
     """The CustomJob as an object, in the API's own names."""
     pools = [_pool(job, 1)]
     if job.hosts > 1:
@@ -24,12 +24,12 @@ def vertex_job(job: Job) -> dict[str, Any]:
     return {"displayName": job.name, "jobSpec": {"workerPoolSpecs": pools, "scheduling": scheduling}}
 
 
-def vertex_text(job: Job) -> str:
+def vertex_text(job: JobLaunch) -> str:
     """The text of ``custom_job.json``."""
     return json.dumps(vertex_job(job), indent=2) + "\n"
 
 
-def _pool(job: Job, replicas: int) -> dict[str, Any]:
+def _pool(job: JobLaunch, replicas: int) -> dict[str, Any]:
     machine: dict[str, Any] = {"machineType": machine_type(job.machine)}
     if not is_processor(job.device):
         machine |= {"acceleratorType": vertex_name(job.device), "acceleratorCount": job.devices_per_host}

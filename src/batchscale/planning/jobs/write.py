@@ -6,7 +6,7 @@ from pathlib import Path
 from batchscale.errors import PlanningError, one_line, suggest_names
 from batchscale.planning.jobs.by_hand import command_lines, tf_config_files
 from batchscale.planning.jobs.command import check_options
-from batchscale.planning.jobs.job import Job
+from batchscale.planning.jobs.job import JobLaunch
 from batchscale.planning.jobs.kubernetes import jobset_manifest, kubernetes_manifest
 from batchscale.planning.jobs.scripts import DOCKERFILE, LAUNCHER, dockerfile, launcher
 from batchscale.planning.jobs.skypilot import skypilot_task
@@ -15,7 +15,7 @@ from batchscale.planning.jobs.vertex import vertex_text
 from batchscale.records.durable import make_folders, replace_file, storing
 from batchscale.records.filesystem import FileSystem
 
-FORMATS: Mapping[str, Callable[[Job], dict[str, str]]] = {
+FORMATS: Mapping[str, Callable[[JobLaunch], dict[str, str]]] = {
     "slurm": lambda job: {"job.sbatch": slurm_script(job)},
     "kubernetes": lambda job: {"job.yaml": kubernetes_manifest(job)},
     "jobset": lambda job: {"jobset.yaml": jobset_manifest(job)},
@@ -32,7 +32,7 @@ def check_format(name: str) -> None:
         raise PlanningError(f"--job: no format is called '{one_line(name)}'; {suggest_names(name, FORMATS)}")
 
 
-def job_files(job: Job, format_: str, known_options: Collection[str], package: str) -> dict[str, str]:
+def job_files(job: JobLaunch, format_: str, known_options: Collection[str], package: str) -> dict[str, str]:
     """The texts of all files of a job, by name.
 
     Args:

@@ -48,14 +48,14 @@ class Passed:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Member:
     """One step through a source: what was found, and the position to go on from."""
 
     found: RecordFile | Passed
     next_position: int
 
 
-def iter_archive(stream: ArchiveStream) -> Iterator[Entry]:
+def iter_archive(stream: ArchiveStream) -> Iterator[Member]:
     """Every member from the stream's position on.
 
     Raises:
@@ -71,7 +71,7 @@ def iter_archive(stream: ArchiveStream) -> Iterator[Entry]:
             count += 1
             if count > stream.limits.members:
                 raise RecordsError(f"{stream.path}: an archive has at most {stream.limits.members:,} members.")
-            yield Entry(_read_member(stream, member), archive.offset)
+            yield Member(_read_member(stream, member), archive.offset)
     except tarfile.ReadError as error:
         if start == 0 and stream.tell() <= _BLOCK:
             raise RecordsError(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, final
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.archive.members import Entry, Passed, RecordFile, iter_archive
+from batchscale.records.archive.members import Member, Passed, RecordFile, iter_archive
 from batchscale.records.archive.stream import ArchiveLimits, ArchiveStream
 from batchscale.records.tree.folders import StudyFolder, iter_studies, name_folder, read_file
 from batchscale.records.tree.layout import MAX_CSV_BYTES, MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
@@ -33,7 +33,7 @@ class Source(ABC):
     has_root: bool
 
     @abstractmethod
-    def entries(self, position: int) -> Iterator[Entry]:
+    def entries(self, position: int) -> Iterator[Member]:
         """Every file from a position on that an earlier entry named; 0 is the start."""
 
     @abstractmethod
@@ -71,7 +71,7 @@ class ArchiveSource(Source):
         }
         self.fingerprint = self.facts
 
-    def entries(self, position: int) -> Iterator[Entry]:
+    def entries(self, position: int) -> Iterator[Member]:
         """Every member from the position on."""
         with ArchiveStream(self.path, self.limits) as stream:
             self._stream = stream
@@ -104,7 +104,7 @@ class TreeSource(Source):
         self.facts = {"kind": "tree", "name": path.absolute().name, "sha256": None}
         self.fingerprint = {"kind": "tree", "path": str(path.absolute()), "state": digest.hexdigest()}
 
-    def entries(self, position: int) -> Iterator[Entry]:
+    def entries(self, position: int) -> Iterator[Member]:
         """Every file of the layout behind the first ``position`` ones."""
         self._done = 0
         for study in iter_studies(self.path):
@@ -125,13 +125,13 @@ class TreeSource(Source):
                 yield study.path / str(trial_id) / TRIAL_FILE
                 yield study.path / str(trial_id) / MEASUREMENTS_FILE
 
-    def _study_entries(self, study: StudyFolder, position: int) -> Iterator[Entry]:
+    def _study_entries(self, study: StudyFolder, position: int) -> Iterator[Member]:
         try:
             text = read_file(study.path / STUDY_FILE)
             workload, size = name_folder(study, text)
         except RecordsError as error:
             self._done += 1 + 2 * len(study.trial_ids)
-            yield Entry(Passed(f"{error} The study is left out."), self._done)
+            yield Member(Passed(f"{error} The study is left out."), self._done)
             return
         names: list[tuple[int | None, str]] = [(None, STUDY_FILE)]
         names += [(trial_id, name) for trial_id in study.trial_ids for name in (TRIAL_FILE, MEASUREMENTS_FILE)]
@@ -146,7 +146,7 @@ class TreeSource(Source):
                 found = RecordFile(str(workload), size, trial_id, name, data)
             except RecordsError as error:
                 found = Passed(str(error))
-            yield Entry(found, self._done)
+            yield Member(found, self._done)
 
 
 def _verified_checksum(path: Path, verify: str | None) -> str:

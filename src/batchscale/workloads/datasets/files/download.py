@@ -22,7 +22,7 @@ _CHUNK = 1 << 18
 _LEAST_GAIN = 1 << 16  # a connection that brings less counts as one that brings nothing
 _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 _BROKEN = (OSError, http.client.HTTPException)  # URLError and time-outs are OSErrors; see _is_local
-Progress = Callable[[int, int | None], None]
+DownloadProgress = Callable[[int, int | None], None]
 """Told the bytes so far and the bytes in all, if the server says."""
 
 
@@ -43,7 +43,7 @@ def download(
     check: Callable[[Path], None],
     *,
     limit: int,
-    progress: Progress,
+    progress: DownloadProgress,
     patience: Patience = PATIENCE,
 ) -> Path:
     """The path of a checked file in ``folder`` from the first mirror that gives it.
@@ -72,7 +72,7 @@ def download(
     raise DataError("No mirror gave the file:\n  " + "\n  ".join(failures or ["no address is known"]))
 
 
-def _fetch(url: str, part: Path, limit: int, progress: Progress, patience: Patience) -> None:
+def _fetch(url: str, part: Path, limit: int, progress: DownloadProgress, patience: Patience) -> None:
     """Fill ``part`` from where it ends, over as many connections as bring something new."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise DataError("an address starts with http:// or https://; for files on this machine use --from")
@@ -96,7 +96,7 @@ def _fetch(url: str, part: Path, limit: int, progress: Progress, patience: Patie
             raise ConnectionError(f"hardly a byte came in {barren} attempts ({one_line(reason)})") from reason
 
 
-def _receive(url: str, part: Path, limit: int, progress: Progress, stall_s: float) -> bool:
+def _receive(url: str, part: Path, limit: int, progress: DownloadProgress, stall_s: float) -> bool:
     """One connection. Whether the file is complete afterwards."""
     start = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": f"batchscale/{__version__}", "Accept-Encoding": "identity"}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from batchscale.errors import DataError, one_line
 from batchscale.workloads.datasets.files.archives import extract_all, iter_members
-from batchscale.workloads.datasets.files.download import PATIENCE, Patience, Progress, download
+from batchscale.workloads.datasets.files.download import PATIENCE, DownloadProgress, Patience, download
 from batchscale.workloads.datasets.files.locations import default_data_dir
 from batchscale.workloads.datasets.files.origin import Download, OfficialFile, Origin
 from batchscale.workloads.datasets.files.verify import check_content, check_file
@@ -23,22 +23,22 @@ UNPACKED_LIMIT = 2**40
 _DOWNLOAD_SLACK = 2**20
 
 
-def _silent(name: str) -> Progress:  # noqa: ARG001
+def _silent(name: str) -> DownloadProgress:  # noqa: ARG001
     return lambda done, total: None  # noqa: ARG005
 
 
 @dataclass(frozen=True)
-class Fetch:
+class FileFetch:
     """What to get and how: ``urls`` replace the mirrors, ``progress`` gives a listener for each file's name."""
 
     origin: Origin
     data_dir: Path = field(default_factory=default_data_dir)
     urls: Sequence[str] = ()
     patience: Patience = PATIENCE
-    progress: Callable[[str], Progress] = _silent
+    progress: Callable[[str], DownloadProgress] = _silent
 
 
-def fetch_dataset(fetch: Fetch) -> Path:
+def fetch_dataset(fetch: FileFetch) -> Path:
     """Download, verify and put in place the files of a data set; returns their folder.
 
     A download that was cut continues at the next call. Files of the final folder appear only when all are right.
@@ -56,7 +56,7 @@ def fetch_dataset(fetch: Fetch) -> Path:
         return publish(stage, fetch.data_dir / origin.folder)
 
 
-def _fetch_one(fetch: Fetch, item: Download, parts: Path, stage: Path) -> None:
+def _fetch_one(fetch: FileFetch, item: Download, parts: Path, stage: Path) -> None:
     if item.contents and all(_is_official(stage / _kept_name(item, file), file) for file in item.contents):
         return  # finished by an earlier call that was cut later
     mirrors = [url + item.name if url.endswith("/") else url for url in fetch.urls] or item.mirrors
