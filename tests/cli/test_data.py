@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from batchscale.cli.app import make_app
 from batchscale.errors import DataError, SpecError, UnknownNameError
 from batchscale.workloads.datasets import dataset_names
+from batchscale.workloads.datasets.presence import find_dataset
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +73,16 @@ def test_a_users_mistake_is_one_paragraph_and_exit_code_2(tmp_path):
     assert "Missing: train-labels-idx1-ubyte" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "data" / "mnist").exists()
+
+
+def test_ten_images_are_not_imagenet(tmp_path):
+    for number in range(10):
+        folder = tmp_path / "few" / "train" / f"n0000000{number}"
+        folder.mkdir(parents=True)
+        (folder / "image.JPEG").write_bytes(b"\xff\xd8")
+    result = run("data", "get", "imagenet", "--from", str(tmp_path / "few"), "--data-dir", str(tmp_path / "data"))
+    assert isinstance(result.exception, DataError)
+    assert "1,000 classes" in str(result.exception) and "option path" in str(result.exception)
+    (tmp_path / "data").mkdir(exist_ok=True)
+    (tmp_path / "data" / "imagenet").symlink_to(tmp_path / "few")
+    assert find_dataset("imagenet", tmp_path / "data").path is None

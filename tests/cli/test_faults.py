@@ -1,5 +1,8 @@
 """What the command line does when the system refuses: one paragraph and exit code 2, never a traceback."""
 
+import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -121,3 +124,44 @@ def test_an_import_that_fills_the_disk_says_so_and_the_next_one_goes_on(tmp_path
         resize(disk, 2_000)
         assert run_main(monkeypatch, "import", RECORDS, "--out", disk / "table") == 0
         assert run_main(monkeypatch, "check", disk / "table") == 0
+
+
+def test_analyze_right_after_the_start_says_that_there_is_no_trial_yet(tmp_path, monkeypatch, capsys):
+    shutil.copytree(RECORDS, tmp_path / "begun")
+    for metadata in list((tmp_path / "begun").rglob("metadata.json")):
+        shutil.rmtree(metadata.parent)
+    assert run_main(monkeypatch, "analyze", tmp_path / "begun") == 2
+    assert "has no trial yet" in capsys.readouterr().err
+
+
+def test_a_figure_of_a_metaparameter_that_nobody_searched_names_those_that_are(tmp_path, monkeypatch, capsys):
+    words = ["figure", "metaparameter", RECORDS, "--metaparameter", "beta3", "--out", tmp_path / "f.svg"]
+    assert run_main(monkeypatch, *words) == 2
+    errors = capsys.readouterr().err
+    assert "beta3" in errors and "learning_rate" in errors
+    assert not (tmp_path / "f.svg").exists()
+
+
+def test_thousands_of_parameters_in_one_trial_are_refused_at_once(tmp_path, monkeypatch, capsys):
+    shutil.copytree(RECORDS, tmp_path / "tree")
+    path = next((tmp_path / "tree").rglob("4/2/metadata.json"))
+    data = json.loads(path.read_text())
+    data["parameters"] |= {f"p{number}": 0.5 for number in range(5000)}
+    path.write_text(json.dumps(data))
+    assert run_main(monkeypatch, "check", tmp_path / "tree") == 1
+    assert "too-many-parameters" in capsys.readouterr().out
+    assert run_main(monkeypatch, "analyze", tmp_path / "tree") == 0
+    assert "at most 100 parameters" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("cell", "new", "rule"), [(r"^\d+,", f"{2**62},", "bad-step"), (r",[^,\n]+$", ",1e400", "non-numeric")]
+)
+def test_numbers_that_nothing_can_hold_are_faults_of_a_tree(tmp_path, monkeypatch, capsys, cell, new, rule):
+    shutil.copytree(RECORDS, tmp_path / "tree")
+    path = next((tmp_path / "tree").rglob("4/2/measurements.csv"))
+    *lines, last = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines, re.sub(cell, new, last, count=1)]))
+    assert run_main(monkeypatch, "check", tmp_path / "tree") == 1
+    assert f" {rule}: " in capsys.readouterr().out
+    assert run_main(monkeypatch, "import", tmp_path / "tree", "--out", tmp_path / "table") == 2

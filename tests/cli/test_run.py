@@ -197,3 +197,39 @@ def test_a_quiet_run_prints_a_curve_that_fit_reads_and_json_is_one_object(tmp_pa
     )
     watched = [json.loads(line) for line in invoke("status", out, "--watch", "--json").stdout.splitlines()]
     assert [found["state"] for found in watched] == ["finished"]
+
+
+DIVERGING = """
+goal = "val/loss < 0.05"
+batch_sizes = [16]
+trials = 2
+workload = "noisy_quadratic/quadratic/sgd"
+[budget]
+steps = 400
+[search]
+repeats = 0
+max_attempts = 3
+[search.space.learning_rate]
+scale = "LOG_SCALE"
+min_value = 1e3
+max_value = 1e4
+"""
+
+
+def test_a_run_whose_trials_all_diverged_says_that_the_space_is_wrong(tmp_path):
+    file = tmp_path / "experiment.toml"
+    file.write_text(DIVERGING)
+    result = invoke("run", file, "--out", tmp_path / "out", "--runner", "inline", "-q")
+    assert isinstance(result.exception, BatchscaleError), result.output
+    assert "At batch size 16 all 3 trials diverged" in str(result.exception)
+    assert "learning_rate 1000 to 10000" in str(result.exception)
+    assert len(list((tmp_path / "out").rglob("metadata.json"))) == 3
+
+
+def test_one_batch_size_that_diverges_is_named_and_the_others_count(tmp_path):
+    file = tmp_path / "experiment.toml"
+    more = '\n[search.per_batch_size.4.learning_rate]\nscale = "LOG_SCALE"\nmin_value = 0.01\nmax_value = 0.1\n'
+    file.write_text(DIVERGING.replace("[16]", "[4, 16]") + more)
+    result = invoke("run", file, "--out", tmp_path / "out", "--runner", "inline", "-q")
+    assert result.exit_code == 0, result.output
+    assert "At batch size 16 all 3 trials diverged" in result.stderr

@@ -84,9 +84,9 @@ model = "quadratic"
 optimizer = "momentum"
 dataset_options = { dimension = 1000 }
 [budget]
-steps = 60000
+steps = 90000
 [evaluation]
-every = 50
+every = 75
 [search]
 repeats = 0
 """
@@ -137,7 +137,7 @@ def test_a_disk_filled_and_freed_ten_times_during_a_run_leaves_the_records_of_on
             time.sleep(chance.uniform(1.0, 8.0))
             filler.unlink()
             times += 1
-            time.sleep(chance.uniform(2.0, 6.0))
+            time.sleep(chance.uniform(0.5, 2.0))
         _, words = driver.communicate(timeout=1800)
         assert driver.returncode == 0, words
         shutil.copytree(root, tmp_path / "parts")

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shutil
 import signal
 import threading
 import time
@@ -598,6 +599,47 @@ def test_a_damaged_study_waits_untouched_while_the_others_run(tmp_path, damage):
         run_fake(tmp_path, trials=4)
     assert {p: p.read_bytes() for p in study.rglob("*") if p.is_file()} == before
     assert len([size for size, _ in read_trial_steps(tmp_path) if size == 1]) == 4
+
+
+@pytest.mark.parametrize("damage", ["hash", "lock", "working", "study", "stage", "journal"])
+def test_a_study_that_cannot_be_opened_is_named_and_left_alone_while_the_others_finish(tmp_path, damage):
+    run_fake(tmp_path, trials=3)
+    study = tmp_path / "fake" / "model" / "sgd" / "8"
+    working = next(path for path in (tmp_path / ".batchscale").rglob("lock") if path.parent.name == "8").parent
+    if damage == "hash":
+        data = json.loads((study / "study.json").read_text())
+        data["batchscale"]["spec_hash"] = "0123456789abcdef"
+        (study / "study.json").write_text(json.dumps(data))
+    elif damage == "working":
+        shutil.rmtree(working)
+        working.write_text("in the way")
+    elif damage == "study":
+        shutil.rmtree(study)
+        study.write_text("in the way")
+    else:
+        path = working / {"lock": "lock", "stage": "study.json.new", "journal": "journal-4"}[damage]
+        path.unlink(missing_ok=True)
+        path.mkdir()
+        (path / "inside").touch()
+    before = {p: p.read_bytes() for p in study.rglob("*") if p.is_file()}
+    with pytest.raises(RunError, match=r"/8(.|\n)*All other studies are finished"):
+        run_fake(tmp_path, trials=4)
+    assert {p: p.read_bytes() for p in study.rglob("*") if p.is_file()} == before
+    assert len([size for size, _ in read_trial_steps(tmp_path) if size == 1]) == 4
+
+
+def test_a_study_whose_folder_vanishes_during_a_run_is_named_and_the_others_finish(tmp_path, monkeypatch):
+    real = StudyWriter.commit
+
+    def commit(self, trial, measurements=None):
+        if self.folder.name == "8" and trial.trial_id == 3:
+            shutil.rmtree(self.folder)
+        real(self, trial, measurements)
+
+    monkeypatch.setattr(StudyWriter, "commit", commit)
+    with pytest.raises(RunError, match=r"/8(.|\n)*run again(.|\n)*All other studies are finished"):
+        run_fake(tmp_path)
+    assert len([size for size, _ in read_trial_steps(tmp_path) if size == 1]) == 6
 
 
 def test_a_trial_that_fails_while_it_trains_longer_is_incomplete_and_can_be_tried_again(tmp_path):

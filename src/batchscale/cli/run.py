@@ -67,6 +67,7 @@ def run(
         settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states)
         outcome = run_shown(plan, out, settings, quiet, stop)
     report_outcome(outcome, out, f"batchscale run {file} --out {out}", quiet=quiet or json_)
+    _require_trainable(outcome, plan)
     from batchscale.cli.closing import closing_json, print_closing, print_curve
 
     if json_:
@@ -111,6 +112,34 @@ def _check(file: Path, data_dir: Path | None, stop: "StopFlag") -> "Plan":
     except KeyboardInterrupt:
         typer.echo("Stopped before anything was run; the same command starts again.", err=True)
         raise typer.Exit(REQUEUE) from None
+
+
+def _require_trainable(outcome: "RunOutcome", plan: "Plan") -> None:
+    """Say which studies have no trial that did not diverge; if none has any, the run has found nothing.
+
+    Raises:
+        RunError: there is no COMPLETE trial at all.
+    """
+    from batchscale.errors import RunError
+
+    diverged = [study for study in outcome.snapshot.studies if study.infeasible and not study.complete]
+    if not diverged:
+        return
+    ranges = {study.batch_size: study.space for study in plan.studies}
+    searched = ", ".join(
+        f"{config.name} {config.min_value:g} to {config.max_value:g}" for config in ranges[diverged[0].batch_size]
+    )
+    sizes = ", ".join(f"{study.batch_size:,}" for study in diverged)
+    trials = sum(study.infeasible for study in diverged)
+    text = (
+        f"At batch size {sizes} all {trials:,} trials diverged (INFEASIBLE): a search space holds values that train. "
+        f"Found {searched or 'fixed values only'}; lower learning_rate first, in [search.space], and run into another "
+        "--out."
+    )
+    if any(study.complete for study in outcome.snapshot.studies):
+        typer.echo(text, err=True)
+    else:
+        raise RunError(f"{text} What was recorded is kept.")
 
 
 def _note_states(out: Path) -> str:

@@ -3,6 +3,7 @@
 A run pauses before the disk is full, and goes on when there is room again.
 """
 
+import errno
 import shutil
 import time
 from collections.abc import Callable
@@ -19,6 +20,11 @@ TRIAL_BYTES = 3 * 4096
 """A trial's folder and its two files, as a file system counts them."""
 
 CHECK_EVERY_S = 2.0
+
+OF_ONE_STUDY = frozenset(
+    (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.ENOENT, errno.EACCES, errno.EPERM)
+)
+"""Refusals that are about single files or folders, such as a folder where a file should be: other studies can go on."""
 
 
 def free_bytes(path: Path) -> int:

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from batchscale.driver.disk import DiskGuard
+from batchscale.driver.disk import OF_ONE_STUDY, DiskGuard
 from batchscale.driver.dispatch import STRETCH_S, Assignment, Dispatch
 from batchscale.driver.signals import StopFlag
 from batchscale.driver.watch import Watch
-from batchscale.errors import RunError, StorageError
+from batchscale.errors import RecordsError, RunError, StorageError
 from batchscale.machine import DISK_FULL
 from batchscale.protocol.study_facts import DamagedStudyError
 from batchscale.protocol.study_run import StudyRun
@@ -260,12 +260,15 @@ class Driver:
         """A full disk is a pause: the same writing is done again when there is room. A damaged study is set aside."""
         try:
             yield
-        except DamagedStudyError as error:
+        except (DamagedStudyError, RecordsError) as error:
             run.set_aside(str(error))
         except StorageError as error:
-            if error.errno not in DISK_FULL:
+            if error.errno in OF_ONE_STUDY:
+                run.set_aside(f"{error} Look at the study and run again.")
+            elif error.errno in DISK_FULL:
+                self.paused = str(error)
+            else:
                 raise
-            self.paused = str(error)
 
     def _report_now_and_then(self) -> None:
         now = time.monotonic()

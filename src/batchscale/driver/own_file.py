@@ -17,6 +17,8 @@ from batchscale.errors import SpecError, one_line
 from batchscale.spec import Experiment, WorkloadFacts, declare_bounds
 from batchscale.trainers.failures import describe_exit
 
+# not `-m`: then question and answer would be classes of two modules
+CHILD = "import sys; from batchscale.driver.own_file_probe import main; main(int(sys.argv[1]))"
 LOOK_EVERY_S = 0.1
 LAST_LINES = 15
 MAX_TAIL_BYTES = 20_000
@@ -43,7 +45,7 @@ def find_own_facts(
 
 def _ask(question: Question, output: IO[bytes], should_stop: Callable[[], bool]) -> Answer | Refusal:
     ours, theirs = Pipe()
-    words = [sys.executable, "-m", "batchscale.driver.own_file_probe", str(theirs.fileno())]
+    words = [sys.executable, "-c", CHILD, str(theirs.fileno())]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     child = subprocess.Popen(
         words,

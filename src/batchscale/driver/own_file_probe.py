@@ -1,4 +1,4 @@
-"""The process that loads a user's own file and probes its workload: ``python -m batchscale.driver.own_file_probe FD``.
+"""The process that loads a user's own file and probes its workload, seen from inside: ``main`` is all it does.
 
 Whatever that file does to its process (exit, crash, hang, threads that never end), it does it here. One question comes
 through the pipe with this file descriptor, one answer goes back, and the process leaves without waiting for anybody.
@@ -88,10 +88,3 @@ def main(handle: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # no waiting for threads of the user's own
-
-
-if __name__ == "__main__":
-    # the classes of question and answer belong to the module under its own name, not to __main__
-    from batchscale.driver import own_file_probe
-
-    own_file_probe.main(int(sys.argv[1]))

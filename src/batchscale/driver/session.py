@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from batchscale.driver.disk import DiskGuard, require_room
+from batchscale.driver.disk import OF_ONE_STUDY, DiskGuard, require_room
 from batchscale.driver.dispatch import STRETCH_S
 from batchscale.driver.driver import Driver, DriverSettings, Result
 from batchscale.driver.signals import StopFlag
 from batchscale.driver.snapshot import Snapshot, mark_unfinished, write_snapshot
 from batchscale.driver.take_snapshot import take_snapshot
-from batchscale.errors import RunError, StorageError, StudyLockedError
+from batchscale.errors import RecordsError, RunError, StorageError, StudyLockedError
 from batchscale.machine import DISK_FULL
 from batchscale.protocol.identity import check_folder, is_asked_for, read_asked, write_asked
 from batchscale.protocol.resuming import open_study_run
@@ -35,6 +35,7 @@ from batchscale.spec import Plan
 
 RUNNERS = ("local", "inline")
 LOCK_TRIES = 6
+LOOK_AT_STUDY = "Put the study back from a copy, or move it out of the tree, and run again."
 WANTED_FILES = 16384
 
 
@@ -145,10 +146,12 @@ def _settle(runs: list[StudyRun]) -> None:
                 run.write_due(until=float("inf"))
             if not run.done:
                 run.reopen()
-        except DamagedStudyError as error:
+        except (DamagedStudyError, RecordsError) as error:
             run.set_aside(str(error))
         except StorageError as error:
-            if error.errno not in DISK_FULL:  # then the driver pauses and writes it later
+            if error.errno in OF_ONE_STUDY:
+                run.set_aside(f"{error} {LOOK_AT_STUDY}")
+            elif error.errno not in DISK_FULL:  # then the driver pauses and writes it later
                 raise
 
 
@@ -179,6 +182,11 @@ def _opened(root: Path, plan: Plan, settings: RunSettings) -> Iterator[tuple[lis
                 run = open_study_run(root, study, plan.experiment, settings.retry_incomplete)
             except DamagedStudyError as error:
                 damaged.append(str(error))
+                continue
+            except StorageError as error:
+                if error.errno not in OF_ONE_STUDY:
+                    raise
+                damaged.append(f"{error} {LOOK_AT_STUDY}")
                 continue
             stack.callback(run.close)
             runs.append(run)

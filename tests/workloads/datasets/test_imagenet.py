@@ -120,7 +120,7 @@ def test_facts_without_files_are_the_published_ones():
 
 def test_a_small_folder_is_not_taken_for_imagenet_unless_it_is_named(tmp_path):
     write_train(tmp_path / "imagenet" / "train")
-    with pytest.raises(DataError, match=r"1,281,167 training images of 1,000 classes.*holds 120 of 4.*option path"):
+    with pytest.raises(DataError, match=r"none of the places(.|\n)*1,000 classes(.|\n)*option path"):
         load_dataset("imagenet", {}, tmp_path)
 
 

@@ -21,8 +21,8 @@ from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
 from batchscale.workloads.datasets.images.encoded import ClassedImages, Selection, label_images
 from batchscale.workloads.datasets.images.fixed_order import fixed_choice, fixed_order
 from batchscale.workloads.datasets.images.folder import (
+    count_wnid_folders,
     has_class_folders,
-    has_wnid_folders,
     read_train_folder,
     read_val_folder,
 )
@@ -40,8 +40,8 @@ HALF_IMAGES, HALF_CLASSES = "imagenet_subsets/imagenet_half_images", "imagenet_s
 
 
 def has_imagenet_files(folder: Path) -> bool:
-    """Whether ImageNet, or something laid out like it, is in the folder: images or Parquet."""
-    return has_wnid_folders(folder) or bool(find_parquet(folder, "train"))
+    """Whether ImageNet is in the folder, as far as that is seen at once: all its classes, or Parquet files."""
+    return count_wnid_folders(folder) == NUM_CLASSES or bool(find_parquet(folder, "train"))
 
 
 def read_imagenet_splits(name: str, folder: Path | None, options: ImageNetOptions) -> tuple[dict[str, Selection], int]:
@@ -145,7 +145,8 @@ IMAGENET_FILES = DatasetFiles(
         (),
         "non-commercial research; you must agree to the terms of image-net.org",
         "get ILSVRC 2012 from https://image-net.org, then run `batchscale data get imagenet --from FOLDER` "
-        "with the folder that holds train/ and val/",
+        "with the folder that holds train/, a folder for each of the 1,000 classes, and val/ (a part of it, or other "
+        "images in class folders, are named by the data set's option path)",
     ),
     has_imagenet_files,
 )

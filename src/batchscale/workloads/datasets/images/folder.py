@@ -18,10 +18,10 @@ _WNID = re.compile(r"n\d{8}")
 _INNER = ("", "ILSVRC/Data/CLS-LOC", "Data/CLS-LOC")
 
 
-def has_wnid_folders(root: Path) -> bool:
-    """Whether training images in folders named after WordNet ids are there, which is ImageNet's layout."""
+def count_wnid_folders(root: Path) -> int:
+    """How many folders of training images are named after WordNet ids, which is ImageNet's layout."""
     train = _train_folder(root)
-    return train is not None and any(_WNID.fullmatch(path.name) for path in train.iterdir() if path.is_dir())
+    return 0 if train is None else sum(path.is_dir() for path in train.iterdir() if _WNID.fullmatch(path.name))
 
 
 def has_class_folders(root: Path) -> bool:
