@@ -1,5 +1,6 @@
 """``batchscale quickstart`` as a user runs it, on the workload without data."""
 
+import json
 import re
 import subprocess
 import sys
@@ -11,8 +12,8 @@ from batchscale.cli.app import make_app
 from batchscale.errors import UnknownNameError
 
 
-def quickstart(tmp_path) -> str:
-    words = [sys.executable, "-m", "batchscale", "quickstart", "--workload", "noisy_quadratic", "--workers", "2"]
+def quickstart(tmp_path, *more: str) -> str:
+    words = [sys.executable, "-m", "batchscale", "quickstart", "--workload", "noisy_quadratic", "--workers", "2", *more]
     return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
 
@@ -31,6 +32,8 @@ def test_the_quickstart_ends_with_curve_regimes_and_report_and_does_nothing_twic
     again = quickstart(tmp_path)
     assert re.findall(r"^ *[\d,]+ +[\d,]+ .*$", again, re.MULTILINE) == table
     assert {path: path.read_bytes() for path in before} == before
+    told = json.loads(quickstart(tmp_path, "--json"))
+    assert (told["version"], len(told["curve"]) >= 6, told["report"].endswith("report.html")) == (1, True, True)
 
 
 def test_an_unknown_workload_is_refused():

@@ -135,6 +135,19 @@ def test_records_commands_print_what_the_page_says(tree, tmp_path):
     check_object(json.loads(printed("export", tmp_path / "t", "--out", tmp_path / "x")), PAGE["export"], "export")
 
 
+def test_getting_data_prints_what_the_page_says(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.txt").write_text("One sentence.\n")
+    words = ["data", "get", "common_crawl", "--from", tmp_path / "mine", "--data-dir", tmp_path / "data"]
+    check_object(json.loads(printed(*words)), PAGE["data get"], "data get")
+
+
+@pytest.mark.slow
+def test_timing_prints_what_the_page_says(tmp_path):
+    words = ["calibrate", "digits/fc_64/sgd", "--batch-sizes", "8", "--repetitions", "3", "--seconds", "0.05"]
+    check_object(json.loads(printed(*words, "--out", tmp_path / "t.csv")), PAGE["calibrate"], "calibrate")
+
+
 def test_measuring_prints_what_the_page_says(tmp_path):
     file, out = tmp_path / "experiment.toml", tmp_path / "out"
     file.write_text(EXPERIMENT)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from batchscale.figures.axes import size_axis as size_axis
     from batchscale.figures.default_goal import common_goal as common_goal
     from batchscale.figures.default_goal import find_goal as find_goal
+    from batchscale.figures.default_goal import published_goal as published_goal
     from batchscale.figures.export import chart_page as chart_page
     from batchscale.figures.export import chart_spec as chart_spec
     from batchscale.figures.export import chart_svg as chart_svg
