@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from batchscale.cli import clusters
 from batchscale.cli.live import make_display
 from batchscale.words import duration
 
@@ -36,6 +37,7 @@ def run(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Worker processes. Default: one per accelerator, else per core.")
     ] = None,
+    cluster: Annotated[str, typer.Option(help=clusters.HELP)] = "none",
     data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
     retries: Annotated[int, typer.Option(min=0, help="How often a trial is tried again when its worker fails.")] = 3,
     retry_incomplete: Annotated[
@@ -63,10 +65,20 @@ def run(
         from batchscale.driver.session import RunSettings
         from batchscale.spec import read_experiment
 
-        plan = make_checked_plan(read_experiment(file), data_dir)
-        _note_retraining(plan, quiet or json_)
-        settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states)
-        outcome = run_shown(plan, out, settings, quiet, stop)
+        experiment = read_experiment(file)
+        with clusters.together_for(clusters.look_up(cluster), experiment) as peers:
+            plan = make_checked_plan(experiment, data_dir)
+            settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states, peers)
+            if peers is not None and not peers.is_chief:
+                outcome = None
+                followed = _follow(plan, settings, stop)
+            else:
+                _note_retraining(plan, quiet or json_)
+                outcome = run_shown(plan, out, settings, quiet, stop)
+                if peers is not None:
+                    peers.share("result", str(outcome.result).encode())
+    if outcome is None:  # the chief says how the run ended
+        raise typer.Exit(followed)
     report_outcome(outcome, out, f"batchscale run {file} --out {out}", quiet=quiet or json_)
     from batchscale.cli.closing import closing_json, print_closing, print_curve
 
@@ -91,6 +103,17 @@ def _note_retraining(plan: "Plan", quiet: bool) -> None:
             "again from its seed.",
             err=True,
         )
+
+
+def _follow(plan: "Plan", settings: "RunSettings", stop: "StopFlag") -> int:
+    """Train with the chief of a cluster, which says everything else; the exit code."""
+    from batchscale.driver.driver import Result
+    from batchscale.driver.session import follow_run
+    from batchscale.driver.signals import REQUEUE
+
+    follow_run(plan, settings, stop)
+    assert settings.peers is not None
+    return REQUEUE if settings.peers.share("result", b"").decode() == Result.STOPPED else 0
 
 
 def _note_states(out: Path) -> str:
