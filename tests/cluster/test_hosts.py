@@ -139,6 +139,39 @@ def test_a_killed_host_ends_all_and_the_trial_goes_on_with_another_number_of_hos
     np.testing.assert_array_equal(measured(tmp_path), measured(alone / "exact"))
 
 
+EXPERIMENT = """
+goal = "val/classification_error < 0.01"
+batch_sizes = [16, 64]
+trials = 2
+workload = "digits/fc_32/sgd"
+budget.steps = 60
+evaluation.every = 20
+search.repeats = 0
+run.exact = true
+"""
+
+
+@pytest.mark.timeout(400)
+def test_a_whole_run_over_two_hosts_has_the_records_of_one(tmp_path):
+    (tmp_path / "e.toml").write_text(EXPERIMENT)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    for name, count in (("two", 2), ("one", 1)):
+        names = [f"127.0.0.1:{port}" for port in free_ports(count)]
+        processes = []
+        for place in range(count):
+            cluster = json.dumps({"processes": names, "process": place, "join_s": 120}) if count > 1 else "none"
+            command = [sys.executable, "-m", "batchscale", "run", "e.toml", "--runner", "inline", "--cluster", cluster]
+            command += ["--out", f"{name}-{place}", "--quiet"]
+            processes.append(subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}))
+        assert [process.wait(300) for process in processes] == [0] * count
+    assert not (tmp_path / "two-1").exists()
+    tables = sorted((tmp_path / "one-0").rglob("measurements.csv"))
+    assert len(tables) == 4
+    for table in tables:
+        other = tmp_path / "two-0" / table.relative_to(tmp_path / "one-0")
+        assert other.read_bytes() == table.read_bytes()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_four_hosts_with_exact_sums_have_the_bits_of_one(alone, tmp_path):

@@ -77,11 +77,13 @@ def test_any_number_of_devices_gives_the_state_and_measurements_of_one(found):
 
 @pytest.mark.timeout(600)
 def test_exact_sums_have_the_same_bits_on_any_number_of_devices(found):
-    one = without_count(plain(found, exact=True))
     assert_close(plain(found, exact=True), plain(found))
-    for devices in (*NUMBERS[1:], 3):
+    two = without_count(plain(found, devices=2, exact=True))
+    # one device has the same, but for models that XLA compiles in another way when there are no others (decision 0120)
+    alone = (1,) if next(iter(found)).model in NAMES else ()
+    for devices in (*alone, *NUMBERS[2:], 3):
         other = plain(found, devices=devices, exact=True)
-        for name, value in one.items():
+        for name, value in two.items():
             np.testing.assert_array_equal(other[name], value, err_msg=f"{devices} devices, {name}")
 
 

@@ -5,21 +5,39 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from batchscale.errors import BatchscaleError
+from batchscale.errors import BatchscaleError, RunError
 
 if TYPE_CHECKING:
     from batchscale.cluster import Cluster, Peers
+    from batchscale.spec import Experiment
 
-HELP = "The hosts that train it together: a JSON or TOML file or text; default: what the environment says; or 'none'."
+HELP = "The hosts that train together: a JSON or TOML file or text; auto: as the environment says; none: no others."
 
 
-def look_up(text: str | None) -> "Cluster | None":
-    """The cluster of ``--cluster``, or else of the environment; None for a single process."""
+def look_up(text: str) -> "Cluster | None":
+    """The cluster of ``--cluster``: described there, found in the environment, or None for a single process."""
     from batchscale.cluster import find_cluster, read_cluster
 
     if text == "none":
         return None
-    return find_cluster(os.environ) if text is None else read_cluster(text)
+    return find_cluster(os.environ) if text == "auto" else read_cluster(text)
+
+
+def together_for(
+    cluster: "Cluster | None", experiment: "Experiment"
+) -> "contextlib.AbstractContextManager[Peers | None]":
+    """The hosts that run a whole experiment: they have the same file, and each trial is trained by all of them."""
+    from batchscale.protocol.identity import normalise
+    from batchscale.runners.environment import check_devices, offer_devices
+
+    if cluster is None:
+        return contextlib.nullcontext()
+    if experiment.trainer is not None:
+        raise RunError("--cluster is for our own engine; a script of your own starts its own processes.")
+    num_devices = check_devices(experiment.run.devices_per_trial)
+    offer_devices(num_devices)
+    facts = {"devices_per_trial": num_devices, "run.exact": experiment.run.exact}
+    return together(cluster, normalise(experiment) | facts)
 
 
 @contextlib.contextmanager

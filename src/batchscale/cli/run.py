@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from batchscale.cli import clusters
 from batchscale.cli.live import make_display
 from batchscale.words import duration
 
 if TYPE_CHECKING:
     from batchscale.driver.session import RunOutcome, RunSettings
     from batchscale.driver.signals import StopFlag
-    from batchscale.spec import Plan
+    from batchscale.spec import Experiment, Plan
 
 SHOWN_STATES_BYTES = 100e6
 
@@ -36,6 +37,7 @@ def run(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Worker processes. Default: one per accelerator, else per core.")
     ] = None,
+    cluster: Annotated[str, typer.Option(help=clusters.HELP)] = "none",
     data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
     retries: Annotated[int, typer.Option(min=0, help="How often a trial is tried again when its worker fails.")] = 3,
     retry_incomplete: Annotated[
@@ -60,12 +62,23 @@ def run(
 
     with StopFlag() as stop:  # from the very start: loading and checking take a second or two
         from batchscale.driver.session import RunSettings
+        from batchscale.spec import read_experiment
 
-        plan = _check(file, data_dir, stop)
-        note_cache(plan.experiment.trainer is None)
-        _note_retraining(plan, quiet or json_)
-        settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states)
-        outcome = run_shown(plan, out, settings, quiet, stop)
+        experiment = read_experiment(file)
+        with clusters.together_for(clusters.look_up(cluster), experiment) as peers:
+            plan = _check(experiment, data_dir, stop)
+            settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states, peers)
+            if peers is not None and not peers.is_chief:
+                outcome = None
+                followed = _follow(plan, settings, stop)
+            else:
+                note_cache(plan.experiment.trainer is None)
+                _note_retraining(plan, quiet or json_)
+                outcome = run_shown(plan, out, settings, quiet, stop)
+                if peers is not None:
+                    peers.share("result", str(outcome.result).encode())
+    if outcome is None:  # the chief says how the run ended
+        raise typer.Exit(followed)
     report_outcome(outcome, out, f"batchscale run {file} --out {out}", quiet=quiet or json_)
     _require_trainable(outcome, plan)
     from batchscale.cli.closing import closing_json, print_closing, print_curve
@@ -102,13 +115,12 @@ def note_cache(needed: bool = True) -> None:
         typer.echo(f"Note: {problem}", err=True)
 
 
-def _check(file: Path, data_dir: Path | None, stop: "StopFlag") -> "Plan":
+def _check(experiment: "Experiment", data_dir: Path | None, stop: "StopFlag") -> "Plan":
     from batchscale.driver.preflight import make_checked_plan
     from batchscale.driver.signals import REQUEUE
-    from batchscale.spec import read_experiment
 
     try:
-        return make_checked_plan(read_experiment(file), data_dir, lambda: stop.is_set)
+        return make_checked_plan(experiment, data_dir, lambda: stop.is_set)
     except KeyboardInterrupt:
         typer.echo("Stopped before anything was run; the same command starts again.", err=True)
         raise typer.Exit(REQUEUE) from None
@@ -140,6 +152,17 @@ def _require_trainable(outcome: "RunOutcome", plan: "Plan") -> None:
         typer.echo(text, err=True)
     else:
         raise RunError(f"{text} What was recorded is kept.")
+
+
+def _follow(plan: "Plan", settings: "RunSettings", stop: "StopFlag") -> int:
+    """Train with the chief of a cluster, which says everything else; the exit code."""
+    from batchscale.driver.driver import Result
+    from batchscale.driver.session import follow_run
+    from batchscale.driver.signals import REQUEUE
+
+    follow_run(plan, settings, stop)
+    assert settings.peers is not None
+    return REQUEUE if settings.peers.share("result", b"").decode() == Result.STOPPED else 0
 
 
 def _note_states(out: Path) -> str:

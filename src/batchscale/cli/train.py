@@ -46,7 +46,7 @@ def train(
     checkpoint_every: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="How often the state is saved in --out, to go on from.")
     ] = 60.0,
-    cluster: Annotated[str | None, typer.Option(help=clusters.HELP, show_default=False)] = None,
+    cluster: Annotated[str, typer.Option(help=clusters.HELP)] = "auto",
     data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
     profile: Annotated[Path | None, typer.Option(help="Write a JAX trace of the training to this folder.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on a line per measurement.")] = False,

@@ -51,6 +51,11 @@ class Peers:
         """Whether this process decides and writes."""
         return self.cluster.is_chief
 
+    @property
+    def ended(self) -> bool:
+        """Whether one of the processes could not go on: nobody listens any more."""
+        return self._ending.locked()
+
     def gather(self, tag: str, mine: bytes) -> list[bytes]:
         """What every process gives here, in their order, on all of them. ``tag`` names the place in the program."""
         if not self.is_chief:

@@ -7,11 +7,13 @@ import contextlib
 import math
 import os
 import resource
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from batchscale.cluster import Peers
 from batchscale.driver.disk import OF_ONE_STUDY, DiskGuard, require_room
 from batchscale.driver.dispatch import STRETCH_S
 from batchscale.driver.driver import Driver, DriverSettings, Result
@@ -27,6 +29,7 @@ from batchscale.protocol.study_run import StudyRun
 from batchscale.records.durable import make_folders, storing
 from batchscale.records.filesystem import REAL
 from batchscale.records.run_paths import RunPaths
+from batchscale.runners.cluster import follow, share_host
 from batchscale.runners.environment import check_devices, default_workers, memory_limit
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
@@ -43,7 +46,8 @@ WANTED_FILES = 16384
 class RunSettings:
     """How a run is carried out; nothing here changes its records.
 
-    ``keep_states_gb`` is what the last states of ended trials may take, shared evenly by the studies.
+    ``keep_states_gb`` is what the last states of ended trials may take, shared evenly by the studies. ``peers`` are the
+    other hosts of a cluster, of which this process is the chief.
     """
 
     runner: str = "local"
@@ -52,6 +56,7 @@ class RunSettings:
     retries: int = 3
     retry_incomplete: bool = False
     keep_states_gb: float = 4.0
+    peers: Peers | None = None
     engine: str = TRAINING_ENGINE
     engine_options: dict[str, str] = field(default_factory=dict)
 
@@ -166,9 +171,24 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
         workers = settings.workers or plan.experiment.trainer.workers or default_workers()
         engine, options = TRAINER_ENGINE, trainer_options(os.environ, workers) | options
     setup = Setup(plan.experiment, settings.data_dir, checkpoints, engine, shelf_bytes, options, num_devices)
+    if settings.peers is not None:
+        return InlineRunner(setup, lambda: flag.is_set, share_host(settings.peers, lambda: _stop_soon(flag)))
     if settings.runner == "inline" or all(run.done for run in runs):
         return InlineRunner(setup, lambda: flag.is_set)
     return LocalRunner(setup, LocalSettings(workers, paths.logs, recycle_above_bytes=memory_limit(workers)))
+
+
+def _stop_soon(flag: StopFlag) -> None:
+    """Another host was asked to stop: so is this one."""
+    if not flag.is_set:
+        flag.set(signal.SIGTERM)
+
+
+def follow_run(plan: Plan, settings: RunSettings, flag: StopFlag) -> None:
+    """Train what the chief trains, as another host of its cluster; nothing is written here."""
+    assert settings.peers is not None
+    num_devices = check_devices(plan.experiment.run.devices_per_trial)
+    follow(settings.peers, Setup(plan.experiment, settings.data_dir, num_devices=num_devices), lambda: flag.is_set)
 
 
 @contextlib.contextmanager

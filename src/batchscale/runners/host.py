@@ -89,6 +89,7 @@ class EngineHost:
         worker_id: str,
         should_stop: Callable[[], bool],
         tell: Callable[[Doing], None] = lambda _doing: None,
+        make_engine: MakeEngine | None = None,
     ) -> None:
         self._setup = setup
         self._worker_id = worker_id
@@ -96,7 +97,7 @@ class EngineHost:
         self._told_at = -TELL_EVERY_S
         self._trial_ids: tuple[int, ...] = ()
         self._should_stop = should_stop
-        self._make_engine = find_engine(setup.engine)
+        self._make_engine = make_engine or find_engine(setup.engine)
         self._engines: dict[int, Engine] = {}  # by batch size: an experiment has one study each
         self._unsaved_s: dict[tuple[int, int], float] = {}
         self._hardware = Hardware(name_processor(), "cpu", num_devices=1, num_hosts=1)

@@ -15,12 +15,20 @@ from batchscale.runners.worker import explain_error
 
 WORKER_ID = "inline"
 
+MakeHost = Callable[..., EngineHost]
+"""Makes the host of engines from a setup, a worker's id, a question whether to stop, and a listener (``tell``)."""
+
 
 @final
 class InlineRunner(Runner):
     """Runs one job per call to `wait`, while the caller waits. Until it is closed, the process computes as a worker."""
 
-    def __init__(self, setup: Setup, should_stop: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        should_stop: Callable[[], bool] = lambda: False,
+        make_host: MakeHost = EngineHost,
+    ) -> None:
         self._stop = threading.Event()
         self._events: list[Event] = []
         self._jobs: deque[Job] = deque()
@@ -28,7 +36,7 @@ class InlineRunner(Runner):
         self._num_devices = setup.num_devices
         with ExitStack() as stack:
             stack.enter_context(computing_like_a_worker(setup.num_devices))  # before the engine is loaded
-            self._host = EngineHost(
+            self._host = make_host(
                 setup, WORKER_ID, lambda: self._stop.is_set() or should_stop(), tell=self._events.append
             )
             self._environment = stack.pop_all()

@@ -6,12 +6,13 @@ from pathlib import Path
 from batchscale.runners.host import Engine
 from batchscale.runners.runner import Setup
 from batchscale.spec import Study, WorkloadSpec
+from batchscale.training.agreement import Agreement
 from batchscale.training.study_engine import EngineSettings, StudyEngine
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.workload import Workload
 
 
-def make_engine(setup: Setup, study: Study, population: int | None) -> Engine:
+def make_engine(setup: Setup, study: Study, population: int | None, agreement: Agreement | None = None) -> Engine:
     """The engine of a study; the workload's data is read once per process."""
     checkpoints = setup.checkpoint_dir / str(study.batch_size) if setup.checkpoint_dir else None
     settings = EngineSettings(
@@ -22,7 +23,7 @@ def make_engine(setup: Setup, study: Study, population: int | None) -> Engine:
         exact=setup.experiment.run.exact,
     )
     workload = _load(_Key(setup.experiment.workload, setup.data_dir))
-    return StudyEngine(workload, study, setup.experiment.evaluation, settings)
+    return StudyEngine(workload, study, setup.experiment.evaluation, settings, agreement)
 
 
 class _Key:

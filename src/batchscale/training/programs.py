@@ -51,7 +51,8 @@ class Programs:
         self.names = _used_names(workload, study)
         self.template = self.init(0, {name: workload.defaults[name] or 0.5 for name in self.names})
         self._example_bytes = example_bytes(workload, self._probe)
-        self.slots = settings.population or self._choose_slots(study)
+        # exact sums are those of a trial alone: mapped over a population, products are taken in other ways
+        self.slots = 1 if self.devices.exact else settings.population or self._choose_slots(study)
         self._config = self._configure(study.batch_size, self.slots)
         self._feed = None
         if self._fed is not None:
@@ -133,7 +134,7 @@ class Programs:
 
     def _choose_slots(self, study: Study) -> int:
         """The population size by measuring, or as it was measured before; sets that are fed are trained one by one."""
-        if self._fed is not None:
+        if self._fed is not None or self.devices.num_hosts > 1:  # hosts would measure different times
             return 1
         template = jax.tree.map(np.asarray, self.template)
         member_bytes = 3 * sum(leaf.nbytes for leaf in jax.tree.leaves(template))

@@ -30,7 +30,8 @@ class ShardedGradients:
         zeros = self._sums.zeros(state)
         _, unravel = ravel_pytree(zeros)
         one = partial(self._one_shard, state, fetch, key)
-        flat = self._add_in_order(one) if self._shards.exact else add_up(one(jax.lax.axis_index(AXIS)))
+        nothing = jnp.minimum(state.step, 0)
+        flat = self._add_in_order(one, nothing) if self._shards.exact else add_up(one(jax.lax.axis_index(AXIS)))
         return mean_of_sums(unravel(flat))
 
     def _one_shard(self, state: TrialState, fetch: Fetch, key: jax.Array, shard: jax.Array) -> jax.Array:
@@ -49,20 +50,20 @@ class ShardedGradients:
         flat: jax.Array = jax.lax.switch(which, [partial(sums_of, count) for count in sizes], start)
         return flat
 
-    def _add_in_order(self, one_shard: Any) -> jax.Array:
+    def _add_in_order(self, one_shard: Any, nothing: jax.Array) -> jax.Array:
         """Every shard's sums on every device, added in the order of the shards.
 
-        The loop's length is hidden from the compiler. It would open a loop of one round and compile its body into
-        what stands around, in other ways than the body of a longer one.
+        The loop's length, and on one device its start, are hidden from the compiler behind a zero that it does not
+        know: it would open a loop of one round, or fold what follows from a known start, and round in other ways.
         """
         here = self._shards.per_device
-        first = jax.lax.axis_index(AXIS) * here
+        first = jax.lax.axis_index(AXIS) * here + nothing
         length = jax.eval_shape(one_shard, first).shape[0]
 
         def fill(i: jax.Array, rows: jax.Array) -> jax.Array:
             return rows.at[i].set(one_shard(first + i))
 
-        rounds = hide(jnp.int32(here))
+        rounds = here + nothing
         rows = jax.lax.fori_loop(0, rounds, fill, jnp.zeros((here, length), jnp.float32))
         everywhere = hide(gather(rows))
         total: jax.Array = everywhere[0]
