@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 from build_records import NAME
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchscale.analysis import improvements as module
@@ -38,6 +38,7 @@ def first_steps(rows, goal):
     return found
 
 
+@settings(deadline=None)
 @given(rows=ROWS, value=st.sampled_from([0.1, 0.0, 0.15, -0.5]), maximize=st.booleans(), at_once=st.integers(1, 9))
 def test_the_first_step_beyond_any_goal_is_that_of_all_measurements(rows, value, maximize, at_once):
     unique = list({row[:3]: row for row in rows}.values())  # a trial has one measurement a step, in any order
