@@ -65,9 +65,12 @@ def known_examples(records: Records, given: int | Mapping[str, int] | None) -> i
     """The sizes of training splits by data set: as given, or else as the runs recorded them."""
     if isinstance(given, int):
         return given
-    sizes = records.studies.select("dataset", size=pl.col(FACTS).struct.field("num_train_examples")).drop_nulls()
-    recorded = sizes.unique().group_by("dataset").agg(pl.col("size")).rows()
-    return {dataset: found[0] for dataset, found in recorded if len(found) == 1} | dict(given or {})
+    sizes = records.studies[FACTS].struct.field("num_train_examples")
+    recorded: dict[str, set[int]] = {}
+    if sizes.null_count() < len(sizes):
+        for dataset, size in zip(records.studies["dataset"], sizes, strict=True):
+            recorded.setdefault(dataset, set()).update([] if size is None else [size])
+    return {dataset: found.pop() for dataset, found in recorded.items() if len(found) == 1} | dict(given or {})
 
 
 def budget_steps(

@@ -1,20 +1,20 @@
 """How every trial ended with respect to a goal, and how many ended which way.
 
 Everything that counts trials or picks a winner starts from the one frame made here. Only the metric of the goal is
-read, and only the measurements that reach the goal leave the scan, so that an archive of 71.6 million measurements
-costs a filter per workload.
+read, once per open records (``improvements``): every further goal on it is a search in memory.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
+import numpy as np
 import polars as pl
 
 from batchscale.analysis.budgets import budget_steps
-from batchscale.analysis.metrics import check_metric
-from batchscale.records.frames import STUDY_COLUMNS, Records
+from batchscale.analysis.improvements import find_improvements
+from batchscale.records.frames import STUDY_COLUMNS, TRIAL_SCHEMA, Records
 from batchscale.records.model import Status
-from batchscale.records.precision import widen
 from batchscale.spec import Budget, Goal, WorkloadName
 
 
@@ -40,6 +40,10 @@ TRIAL_OUTCOME_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "last_step": pl.Int64,  # steps the trial was trained: where it is censored if it did not reach the goal
 }
 # behind these columns: one Float64 column per metaparameter
+
+_KINDS = tuple(Outcome)
+
+Array = np.ndarray[Any, Any]
 
 STUDY_OUTCOME_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "dataset": pl.String,
@@ -75,23 +79,12 @@ def trial_outcomes(
         A frame of ``TRIAL_OUTCOME_SCHEMA`` and the metaparameters, sorted by workload, batch size, goal and trial id.
         A trial that diverged is ``infeasible`` even if it passed the goal before, as in the paper.
     """
-    wanted = [goals] if isinstance(goals, Goal) else list(goals)
-    frames = [_outcomes_of(records, name, wanted) for name in records.workloads]
-    if not frames or not wanted:
+    wanted = [goals] if isinstance(goals, Goal) else list(dict.fromkeys(goals))
+    if not wanted or not records.workloads:
         return _empty_outcomes(records)
-    joined = pl.concat(frames)
-    if budget is not None:
-        limits = budget_steps(records, budget, num_train_examples).select(*STUDY_COLUMNS, "limit")
-        joined = (
-            joined.join(limits, on=STUDY_COLUMNS, how="left")
-            .with_columns(
-                pl.when(pl.col("steps_to_goal") <= pl.col("limit")).then("steps_to_goal").alias("steps_to_goal")
-            )
-            .drop("limit")
-        )
-    return joined.with_columns(_outcome().alias("outcome")).select(
-        *TRIAL_OUTCOME_SCHEMA, *(name for name in joined.columns if name in records.metaparameters)
-    )
+    limits = None if budget is None else budget_steps(records, budget, num_train_examples)
+    frames = [_outcomes_of(records.workload(name), name, wanted, limits) for name in records.workloads]
+    return frames[0] if len(frames) == 1 else pl.concat(frames)
 
 
 def study_outcomes(outcomes: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
@@ -111,80 +104,50 @@ def study_outcomes(outcomes: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFra
     )
 
 
-def _outcomes_of(records: Records, workload: WorkloadName, goals: list[Goal]) -> pl.DataFrame:
-    selected = records.workload(workload).trials
-    texts = pl.DataFrame({"goal": list(dict.fromkeys(str(goal) for goal in goals))}, schema={"goal": pl.String})
-    firsts = pl.concat([_first_steps(records, workload, group) for group in _by_metric(goals)])
-    rows = selected.rename({"steps": "last_step"}).join(texts, how="cross", maintain_order="left_right")
-    joined = rows.join(firsts, on=["batch_size", "trial_id", "goal"], how="left", maintain_order="left")
-    columns = [name for name in TRIAL_OUTCOME_SCHEMA if name != "outcome"]
-    ordered = joined.select(*columns, *records.metaparameters)
-    rank = {text: i for i, text in enumerate(texts["goal"])}
-    order = pl.col("goal").replace_strict(rank, return_dtype=pl.Int64)
-    return ordered.sort("batch_size", order, "trial_id")
+def _outcomes_of(
+    selected: Records, workload: WorkloadName, goals: list[Goal], limits: pl.DataFrame | None
+) -> pl.DataFrame:
+    """The outcomes of one workload's trials, by batch size, goal as given, and trial id."""
+    rows = selected.kept.get("trials", lambda: _sorted_trials(selected))
+    last = None if limits is None else rows.join(limits, on=STUDY_COLUMNS, how="left", maintain_order="left")["limit"]
+    parts = []
+    for goal in goals:
+        steps = _steps_to_goal(selected, workload, goal, rows)
+        if last is not None:
+            steps[~(steps <= last.to_numpy())] = -1  # a limit that is null is passed by all
+        parts.append(_with_outcome(rows, goal, steps))
+    if len(parts) == 1:
+        return parts[0]
+    numbers = pl.Series("number", np.repeat(np.arange(len(parts)), rows.height))
+    return pl.concat(parts).with_columns(numbers).sort("batch_size", "number", "trial_id").drop("number")
 
 
-def _by_metric(goals: list[Goal]) -> list[list[Goal]]:
-    groups: dict[tuple[str, bool], list[Goal]] = {}
-    for goal in dict.fromkeys(goals):
-        groups.setdefault((goal.metric, goal.maximize), []).append(goal)
-    return list(groups.values())
+def _sorted_trials(selected: Records) -> pl.DataFrame:
+    """The columns of outcomes that depend on no goal."""
+    columns = [name for name in TRIAL_OUTCOME_SCHEMA if name in TRIAL_SCHEMA]
+    rows = selected.trials.select(*columns, pl.col("steps").alias("last_step"), *selected.metaparameters)
+    return rows.sort("batch_size", "trial_id")
 
 
-def _first_steps(records: Records, workload: WorkloadName, goals: list[Goal]) -> pl.DataFrame:
-    """The first step beyond each goal of one metric, per trial of any status that gets there."""
-    metric = goals[0].metric
-    frame = records.sources[workload]()
-    kind = check_metric(frame, metric, workload)
-    loosest = min(goals, key=lambda goal: goal.value if goal.maximize else -goal.value)
-    names = [f"goal_{i}" for i in range(len(goals))]
-    firsts = (
-        frame.select("batch_size", "trial_id", "step", pl.col(metric).alias("value"))
-        .filter(_reaches(loosest, kind))
-        .group_by("batch_size", "trial_id")
-        .agg(
-            pl.col("step").filter(_reaches(goal, kind)).min().alias(name)
-            for goal, name in zip(goals, names, strict=True)
-        )
-        .collect()
-    )
-    parts = [
-        firsts.select(
-            "batch_size",
-            "trial_id",
-            pl.lit(str(goal)).alias("goal"),
-            pl.col(name).cast(pl.Int64).alias("steps_to_goal"),
-        )
-        for goal, name in zip(goals, names, strict=True)
-    ]
-    return pl.concat(parts)
+def _steps_to_goal(selected: Records, workload: WorkloadName, goal: Goal, rows: pl.DataFrame) -> Array:
+    """The first step beyond the goal of every row's trial, -1 where there is none."""
+    metric = (goal.metric, goal.maximize)
+    improvements = find_improvements(selected, workload, *metric)
+    places = selected.kept.get(metric, lambda: improvements.places(rows))
+    return improvements.first_steps(goal)[places]
 
 
-def _reaches(goal: Goal, kind: pl.DataType) -> pl.Expr:
-    value = pl.col("value")
-    if kind != pl.Float32:
-        limit = pl.lit(goal.value)
-        # Polars orders NaN above every number, so only a maximised metric needs the second test.
-        return (value > limit) & value.is_not_nan() if goal.maximize else value < limit
-    # A float32 column holds numbers of six digits. Compared in its own precision it gives what its texts would give,
-    # and only a value that rounds to the same float32 as the goal needs its digits to tell.
-    limit = pl.lit(goal.value, dtype=pl.Float32)
-    tie = widen(pl.Series([goal.value], dtype=pl.Float32)).item()
-    if goal.maximize:
-        return ((value >= limit) if tie > goal.value else (value > limit)) & value.is_not_nan()
-    return value <= limit if tie < goal.value else value < limit
-
-
-def _outcome() -> pl.Expr:
-    return (
-        pl.when(pl.col("status") == Status.INFEASIBLE.value)
-        .then(pl.lit(Outcome.INFEASIBLE.value))
-        .when(pl.col("status") == Status.INCOMPLETE.value)
-        .then(pl.lit(Outcome.INCOMPLETE.value))
-        .when(pl.col("steps_to_goal").is_not_null())
-        .then(pl.lit(Outcome.REACHED.value))
-        .otherwise(pl.lit(Outcome.NOT_REACHED.value))
-    )
+def _with_outcome(rows: pl.DataFrame, goal: Goal, steps: Array) -> pl.DataFrame:
+    never = steps < 0
+    kinds = np.where(never, _KINDS.index(Outcome.NOT_REACHED), _KINDS.index(Outcome.REACHED))
+    for status, outcome in ((Status.INCOMPLETE, Outcome.INCOMPLETE), (Status.INFEASIBLE, Outcome.INFEASIBLE)):
+        kinds[(rows["status"] == status.value).to_numpy()] = _KINDS.index(outcome)
+    columns = {column.name: column for column in rows.get_columns()}
+    columns["goal"] = pl.Series("goal", [str(goal)]).new_from_index(0, rows.height)
+    columns["outcome"] = pl.Series("outcome", [kind.value for kind in _KINDS])[kinds]
+    columns["steps_to_goal"] = pl.Series("steps_to_goal", steps).set(pl.Series(never), None)
+    others = [name for name in columns if name not in TRIAL_OUTCOME_SCHEMA]
+    return pl.DataFrame([columns[name] for name in (*TRIAL_OUTCOME_SCHEMA, *others)])
 
 
 def _empty_outcomes(records: Records) -> pl.DataFrame:

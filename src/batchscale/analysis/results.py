@@ -5,19 +5,22 @@ ties to the lower trial id. Owns the frame that curves, fits, regimes and charts
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import polars as pl
 
 from batchscale.analysis.budgets import known_examples, train_examples
+from batchscale.analysis.groups import group_outcomes
 from batchscale.analysis.outcomes import (
     STUDY_OUTCOME_SCHEMA,
     TRIAL_OUTCOME_SCHEMA,
     Outcome,
-    study_outcomes,
     trial_outcomes,
 )
 from batchscale.errors import AnalysisError, suggest_names
 from batchscale.records.frames import STUDY_COLUMNS, WORKLOAD_COLUMNS, Records
+from batchscale.records.model import Status
 from batchscale.spec import Budget, Goal
 
 RESULT_SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -27,6 +30,8 @@ RESULT_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "examples": pl.Int64,  # steps * batch_size
     "epochs": pl.Float64,  # examples / training examples; null where their number is not known
 }
+Array = np.ndarray[Any, Any]
+
 # behind these columns: ``by``, then one Float64 column per metaparameter of the winning trial
 
 
@@ -64,24 +69,39 @@ def results_of(
     for name in by:
         if name not in metaparameters:
             raise AnalysisError(f"by: '{name}' is no metaparameter here; {suggest_names(name, metaparameters)}")
-    keys = [*STUDY_COLUMNS, "goal", *by]
-    winners = (
-        outcomes.filter(pl.col("outcome") == Outcome.REACHED.value)
-        .sort("steps_to_goal", "trial_id")
-        .unique(keys, keep="first", maintain_order=True)
-        .select(*keys, pl.col("steps_to_goal").alias("steps"), "trial_id", *(m for m in metaparameters if m not in by))
-    )
-    # The order of goals as asked for, not of their texts.
-    goals = outcomes["goal"].unique(maintain_order=True).to_list()
-    order = pl.col("goal").replace_strict(
-        {goal: i for i, goal in enumerate(goals)}, default=None, return_dtype=pl.Int64
-    )
-    results = study_outcomes(outcomes, by).join(winners, on=keys, how="left", nulls_equal=True)
-    sizes = {name: train_examples(name, num_train_examples) for name in results["dataset"].unique()}
-    size = pl.col("dataset").replace_strict(sizes, default=None, return_dtype=pl.Float64)
-    return (
-        results.with_columns((pl.col("steps") * pl.col("batch_size")).alias("examples"))
-        .with_columns((pl.col("examples") / size).alias("epochs"))
-        .select(*RESULT_SCHEMA, *by, *(m for m in metaparameters if m not in by))
-        .sort(*WORKLOAD_COLUMNS, order, *by, "batch_size")
-    )
+    groups = group_outcomes(outcomes, [*STUDY_COLUMNS, "goal", *by])
+    winners, reached = groups.winners()
+    heads, best = groups.rows[groups.starts], groups.rows[winners]
+    counts = {
+        "trials": groups.count("status", Status.COMPLETE),
+        "reached": groups.count("outcome", Outcome.REACHED),
+        "infeasible": groups.count("outcome", Outcome.INFEASIBLE),
+        "incomplete": groups.count("outcome", Outcome.INCOMPLETE),
+    }
+    others = [name for name in metaparameters if name not in by]
+    columns = {name: heads[name] for name in groups.keys}
+    columns |= {name: pl.Series(values) for name, values in counts.items()}
+    share = counts["reached"] / np.maximum(counts["trials"], 1)
+    columns["share_reached"] = _where(counts["trials"] > 0, pl.Series(share))
+    columns["steps"] = _where(reached, best["steps_to_goal"])
+    columns |= {name: _where(reached, best[name]) for name in ("trial_id", *others)}
+    columns["examples"] = columns["steps"] * columns["batch_size"]
+    sizes = [train_examples(name, num_train_examples) for name in heads["dataset"].to_list()]
+    columns["epochs"] = columns["examples"] / pl.Series(sizes, dtype=pl.Float64)
+    frame = pl.DataFrame([columns[name].alias(name) for name in (*RESULT_SCHEMA, *by, *others)])
+    return _sorted(frame, outcomes["goal"].unique(maintain_order=True).to_list(), by)
+
+
+def _where(there: Array, values: pl.Series) -> pl.Series:
+    """The values, null elsewhere."""
+    return values if there.all() else values.set(pl.Series(~there), None)
+
+
+def _sorted(frame: pl.DataFrame, goals: list[str], by: Sequence[str]) -> pl.DataFrame:
+    """The results by workload, goal, ``by`` and batch size; goals in the order asked for, not of their texts."""
+    rows = zip(*(frame[name].to_list() for name in (*WORKLOAD_COLUMNS, "goal", *by, "batch_size")), strict=True)
+    ranks = {goal: rank for rank, goal in enumerate(goals)}
+    # Values of metaparameters may be null, which comes first.
+    keys = [(*row[:3], ranks[row[3]], *((value is not None, value) for value in row[4:])) for row in rows]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    return frame if order == list(range(len(keys))) else frame[order]

@@ -136,14 +136,19 @@ class FileSystem:
         """The path with every link followed."""
         return path.resolve(strict=True)
 
-    def read(self, path: Path, limit: int) -> bytes:
+    def read(self, path: Path | str, limit: int) -> bytes:
         """The bytes of a regular file; more than ``limit`` of them are refused, not read."""
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a named pipe must not make us wait
         try:
             state = os.fstat(handle)
             if not stat.S_ISREG(state.st_mode):
                 raise NotAFileError(f"{path}: a file of records is a regular file. Found a folder, pipe or device.")
-            chunks, size = [], 0
+            if state.st_size > limit:
+                raise FileTooLargeError(path, state.st_size, limit)
+            first = os.read(handle, state.st_size + 1)
+            if len(first) == state.st_size:
+                return first  # the usual case: there was no byte more to give
+            chunks, size = [first], len(first)
             while chunk := os.read(handle, min(limit + 1 - size, 1 << 24)):
                 chunks.append(chunk)
                 size += len(chunk)

@@ -3,11 +3,13 @@
 One object, three frames with declared schemas. A tree, a table and an archive all become this.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 
 import polars as pl
 
 from batchscale.records.facts.columns import FACTS, STUDY_FACTS, TRIAL_FACTS
+from batchscale.records.kept import Kept
 from batchscale.records.model import Status
 from batchscale.records.precision import widen_metrics
 from batchscale.spec import WorkloadName
@@ -56,7 +58,9 @@ class Records:
     differ between workloads.
 
     ``sources`` give a workload's measurements as they are stored, with every trial: the fastest frame to filter, its
-    metrics possibly in float32. ``measurements_of`` has the selected trials, in float64.
+    metrics possibly in float32. ``measurements_of`` has the selected trials, in float64. Records never change: what
+    was selected or worked out once is given again. ``kept`` has what depends on this selection, ``sources_kept`` what
+    depends on the measurements alone and serves every selection.
     """
 
     def __init__(
@@ -64,10 +68,15 @@ class Records:
         studies: pl.DataFrame,
         trials: pl.DataFrame | pl.LazyFrame,
         sources: Mapping[WorkloadName, Callable[[], pl.LazyFrame]],
+        sources_kept: Kept | None = None,
     ) -> None:
         self.studies = studies
         self.sources = sources
+        self.kept = Kept()
+        self.sources_kept = sources_kept or Kept()
         self._trials = trials
+        self._workloads: dict[tuple[str, str, str], Records] = {}
+        self._first: dict[int, Records] = {}
 
     def __repr__(self) -> str:
         return f"Records({len(self.workloads)} workloads, {self.studies.height} studies)"
@@ -82,18 +91,27 @@ class Records:
     @property
     def workloads(self) -> list[WorkloadName]:
         """The workloads that have a study here, in order of their names."""
+        return list(self._names)
+
+    @functools.cached_property
+    def _names(self) -> tuple[WorkloadName, ...]:
         rows = self.studies.select(WORKLOAD_COLUMNS).unique().rows()
-        return sorted(WorkloadName(*row) for row in rows)
+        return tuple(sorted(WorkloadName(*row) for row in rows))
 
     @property
     def metaparameters(self) -> list[str]:
         """The names of the metaparameter columns of ``trials``."""
-        return [name for name in self._trials.lazy().collect_schema() if name not in TRIAL_SCHEMA]
+        return [name for name in self._trial_columns if name not in TRIAL_SCHEMA]
+
+    @functools.cached_property
+    def _trial_columns(self) -> tuple[str, ...]:
+        return tuple(self._trials.lazy().collect_schema())
 
     def measurements_of(self, workload: WorkloadName) -> pl.LazyFrame:
         """The measurements of the workload's studies and trials that are still selected."""
         frame = self.sources[workload]()
-        selected = self._trials.lazy().filter(_is_workload(workload)).select("batch_size", "trial_id")
+        here = _is_workload(workload.dataset, workload.model, workload.optimizer)
+        selected = self._trials.lazy().filter(here).select("batch_size", "trial_id")
         return widen_metrics(frame.join(selected, on=["batch_size", "trial_id"], how="semi", maintain_order="left"))
 
     @property
@@ -122,30 +140,44 @@ class Records:
         status: str | Iterable[str] | None = None,
     ) -> "Records":
         """The records of these workloads, batch sizes and (for trials) statuses only."""
+        if dataset is not None and model is not None and optimizer is not None:
+            chosen = self._workload(dataset, model, optimizer)
+            return chosen.filter(batch_size=batch_size, status=status)
         studies, trials = self.studies, self._trials
         for column, wanted in (("dataset", dataset), ("model", model), ("optimizer", optimizer)):
             if wanted is not None:
                 studies, trials = studies.filter(pl.col(column) == wanted), trials.filter(pl.col(column) == wanted)
         if batch_size is not None:
             sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
-            chosen = pl.col("batch_size").is_in(sizes)
-            studies, trials = studies.filter(chosen), trials.filter(chosen)
+            here = pl.col("batch_size").is_in(sizes)
+            studies, trials = studies.filter(here), trials.filter(here)
         if status is not None:
             trials = trials.filter(pl.col("status").is_in([status] if isinstance(status, str) else list(status)))
-        return Records(studies, trials, self.sources)
+        if studies is self.studies and trials is self._trials:
+            return self
+        return Records(studies, trials, self.sources, self.sources_kept)
 
     def workload(self, name: WorkloadName) -> "Records":
         """The records of one workload."""
-        return self.filter(dataset=name.dataset, model=name.model, optimizer=name.optimizer)
+        return self._workload(name.dataset, name.model, name.optimizer)
+
+    def _workload(self, dataset: str, model: str, optimizer: str) -> "Records":
+        if (dataset, model, optimizer) not in self._workloads:
+            here = _is_workload(dataset, model, optimizer)
+            chosen = Records(self.studies.filter(here), self._trials.filter(here), self.sources, self.sources_kept)
+            self._workloads[dataset, model, optimizer] = chosen
+        return self._workloads[dataset, model, optimizer]
 
     def first_trials(self, count: int) -> "Records":
         """The first ``count`` COMPLETE trials of each study by trial id, as the published notebook selects them."""
-        complete = self._trials.filter(pl.col("status") == Status.COMPLETE.value)
-        rank = pl.col("trial_id").rank("ordinal").over(STUDY_COLUMNS)
-        return Records(self.studies, complete.filter(rank <= count), self.sources)
+        if count not in self._first:
+            # The trials of one workload are few: read once, they serve every question that follows.
+            trials = self.trials if len(self._names) == 1 else self._trials
+            complete = trials.filter(pl.col("status") == Status.COMPLETE.value)
+            rank = pl.col("trial_id").rank("ordinal").over(STUDY_COLUMNS)
+            self._first[count] = Records(self.studies, complete.filter(rank <= count), self.sources, self.sources_kept)
+        return self._first[count]
 
 
-def _is_workload(name: WorkloadName) -> pl.Expr:
-    return (
-        (pl.col("dataset") == name.dataset) & (pl.col("model") == name.model) & (pl.col("optimizer") == name.optimizer)
-    )
+def _is_workload(dataset: str, model: str, optimizer: str) -> pl.Expr:
+    return (pl.col("dataset") == dataset) & (pl.col("model") == model) & (pl.col("optimizer") == optimizer)

@@ -20,6 +20,8 @@ TRIAL_KEYS = ("parameters", "status", "steps", "trial_id")
 TRIAL_COLUMNS = ("dataset", "model", "optimizer", "batch_size", "trial_id", "status", "steps", "facts", "extra")
 MAX_WHOLE = 2**53
 
+_KNOWN_TRIAL_KEYS = frozenset((*TRIAL_KEYS, OWN_KEY))
+
 
 class Status(StrEnum):
     """How a trial ended. All three are results."""
@@ -27,6 +29,9 @@ class Status(StrEnum):
     COMPLETE = "COMPLETE"
     INCOMPLETE = "INCOMPLETE"
     INFEASIBLE = "INFEASIBLE"
+
+
+_STATUSES = {status.value: status for status in Status}
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ def parse_trial(text: bytes | str, where: str) -> TrialRecord:
     """A ``metadata.json``; ``where`` is its path for messages."""
     data = _parse_object(text, where)
     _require(data, TRIAL_KEYS, where)
-    if data["status"] not in list(Status):
+    if not isinstance(data["status"], str) or data["status"] not in _STATUSES:
         raise RecordsError(f"{where}: status is one of {', '.join(Status)}. Found {one_line(repr(data['status']))}.")
     parameters = data["parameters"]
     if not isinstance(parameters, dict):
@@ -129,11 +134,11 @@ def parse_trial(text: bytes | str, where: str) -> TrialRecord:
             )
     return TrialRecord(
         trial_id=_whole(data["trial_id"], "trial_id", where),
-        status=Status(data["status"]),
+        status=_STATUSES[data["status"]],
         steps=_whole(data["steps"], "steps", where),
         parameters=parameters,
         facts=TrialFacts.from_json(data[OWN_KEY], where) if OWN_KEY in data else None,
-        extra={key: value for key, value in data.items() if key not in (*TRIAL_KEYS, OWN_KEY)},
+        extra={key: value for key, value in data.items() if key not in _KNOWN_TRIAL_KEYS},
     )
 
 

@@ -5,21 +5,21 @@ Owns decompression and the limits on sizes. Knows nothing of tar members (``arch
 
 import bz2
 import gzip
-import importlib.util
 import lzma
 import os
 import queue
 import threading
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from batchscale.errors import RecordsError
+from batchscale.records.archive.bzip2 import UnusualBzip2Error, iter_decompressed
 
 CHUNK = 2**20
 _QUEUED_CHUNKS = 16
-_CORES_FOR_RAPIDGZIP = 4  # it needs about twice the processor time of the standard library, on any number of cores
 
 _MAGIC = {b"BZh": "bz2", b"\x1f\x8b": "gz", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 
@@ -140,20 +140,31 @@ class ArchiveStream:
 
     def _decompress(self) -> None:
         try:
-            if self.kind == "bz2" and (cores := _count_cores()) >= _CORES_FOR_RAPIDGZIP and _has_rapidgzip():
-                self._decompress_in_parallel(cores)
+            if self.kind == "bz2" and (cores := _count_cores()) > 1:
+                self._decompress_on_cores(cores)
             else:
                 self._pump(_open(self.kind, self._raw))
         except Exception as error:  # noqa: BLE001 - every library has its own kinds; the reader's thread raises it
             self._chunks.put(error)
 
-    def _decompress_in_parallel(self, cores: int) -> None:
-        import rapidgzip
-
+    def _decompress_on_cores(self, cores: int) -> None:
         try:
-            self._pump(rapidgzip.IndexedBzip2File(str(self.path), parallelization=cores))
-        except Exception:  # noqa: BLE001 - it says nothing about what is sound before the damage: the library knows
+            with closing(iter_decompressed(self._raw.fileno(), self.size, cores)) as blocks:
+                for block, end in blocks:
+                    self._raw.seek(end)  # tells how far we are
+                    for start in range(0, len(block), CHUNK):
+                        if self._stop.is_set():
+                            return
+                        self._put(block[start : start + CHUNK])
+            self._chunks.put(b"")
+        except UnusualBzip2Error:
+            # Nothing is known of what is sound behind this place: the standard library knows, and says what is wrong.
+            self._raw.seek(0)
             self._pump(_open(self.kind, self._raw), skip=self._produced)
+
+    def _put(self, chunk: bytes) -> None:
+        self._produced += len(chunk)
+        self._chunks.put(chunk)
 
     def _pump(self, file: Any, skip: int = 0) -> None:
         """Decompress to the end; ``read1`` gives what is sound before it fails."""
@@ -164,8 +175,7 @@ class ArchiveStream:
                 passed = min(skip, len(chunk))
                 skip -= passed
                 if passed < len(chunk) or not chunk:
-                    self._produced += len(chunk) - passed
-                    self._chunks.put(chunk[passed:])
+                    self._put(chunk[passed:])
                 if not chunk:
                     return
 
@@ -179,10 +189,6 @@ def detect_compression(path: Path) -> str | None:
 
 def _count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _has_rapidgzip() -> bool:
-    return importlib.util.find_spec("rapidgzip") is not None
 
 
 def _open(kind: str | None, raw: BinaryIO) -> Any:

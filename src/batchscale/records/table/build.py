@@ -5,18 +5,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from batchscale.errors import RecordsError, one_line
 from batchscale.records.assemble import make_studies_frame
 from batchscale.records.facts.columns import FACTS
-from batchscale.records.frames import MEASUREMENT_SCHEMA, STUDY_COLUMNS, TRIAL_SCHEMA, WORKLOAD_COLUMNS
+from batchscale.records.frames import STUDY_COLUMNS, TRIAL_SCHEMA, WORKLOAD_COLUMNS
 from batchscale.records.model import StudyRecord, parse_study
 from batchscale.records.precision import widen
 from batchscale.records.rules import Fault
 from batchscale.records.table.files import ORIGINAL_SCHEMA, ORIGINALS, STUDIES, TRIALS, measurements_path
 from batchscale.records.table.parts import KEY_SCHEMA, PARAMETER_PREFIX, Part, check_width, study_path
+from batchscale.records.tree.blocks import Block, join_blocks
 from batchscale.records.tree.checksum import checksum_fault
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, TRIAL_FILE
 from batchscale.spec import WorkloadName
@@ -165,25 +165,39 @@ def write_small_tables(frames: TableFrames, target: Path) -> None:
     )
 
 
-def write_measurements(frames: TableFrames, folder: str, parts: Sequence[Part], target: Path) -> int:
-    """The measurements of one workload in one file, sorted; gives the number of rows."""
-    valid = frames.trials.filter(pl.col("folder") == folder).select("batch_size", "trial_id", "header")
+def write_measurements(frames: TableFrames, folder: str, parts: Sequence[Part], target: Path) -> None:
+    """The measurements of one workload in one file, sorted."""
+    valid = frames.trials.filter(pl.col("folder") == folder).select("batch_size", "trial_id", "rows", "header")
     columns = _column_order(valid["header"].unique(maintain_order=True).to_list())
     check_width(columns, f"metrics of {folder}")
-    files = [part.path / part.measurements[folder] for part in parts if folder in part.measurements]
-    kinds = _kinds(files, columns)
+    used = [part for part in parts if folder in part.measurements]
+    kinds = _kinds([part.path / part.measurements[folder] for part in used], columns)
     path = target / measurements_path(frames.names[folder])
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")  # what stands under the name itself is whole: a later import keeps it
-    groups = _groups(files, valid, sum(8 if kind == pl.Float64 else 4 for kind in kinds.values()) + 24)
+    groups = _groups(valid, sum(8 if kind == pl.Float64 else 4 for kind in kinds.values()) + 24)
     if len(groups) == 1:
-        _ordered(files, kinds, valid).write_parquet(
+        _ordered(used, folder, kinds, groups[0]).write_parquet(
             new, compression="zstd", compression_level=1, row_group_size=ROW_GROUP
         )
     else:
-        _write_in_groups(files, kinds, groups, new)
+        _write_in_groups(used, folder, kinds, groups, new)
     new.replace(path)
-    return int(pl.scan_parquet(path, hive_partitioning=False).select(pl.len()).collect().item())
+
+
+def _write_in_groups(
+    parts: Sequence[Part], folder: str, kinds: dict[str, pl.DataType], groups: list[set[tuple[int, int]]], path: Path
+) -> None:
+    pieces = []
+    for number, wanted in enumerate(groups):
+        pieces.append(path.with_name(f"{path.name}.{number}"))
+        ordered = _ordered(parts, folder, kinds, wanted)
+        ordered.write_parquet(pieces[-1], compression="lz4", row_group_size=ROW_GROUP)
+    pl.scan_parquet(pieces, hive_partitioning=False).sink_parquet(
+        path, compression="zstd", compression_level=1, row_group_size=ROW_GROUP, maintain_order=True
+    )
+    for piece in pieces:
+        piece.unlink()
 
 
 def _column_order(headers: list[str]) -> list[str]:
@@ -200,40 +214,28 @@ def _kinds(files: list[Path], columns: list[str]) -> dict[str, pl.DataType]:
     return kinds
 
 
-def _groups(files: list[Path], valid: pl.DataFrame, row_bytes: int) -> list[pl.DataFrame]:
+def _groups(valid: pl.DataFrame, row_bytes: int) -> list[set[tuple[int, int]]]:
     """The trials, cut into runs of studies whose measurements fit into memory together."""
-    if not files or not valid.height:
-        return [valid]
-    scans = [pl.scan_parquet(file).group_by("batch_size").len() for file in files]
-    counts = pl.concat(scans).group_by("batch_size").agg(pl.col("len").sum()).sort("batch_size").collect()
-    total = (pl.col("len").cum_sum() * row_bytes) // IN_MEMORY_BYTES
-    numbered = valid.join(counts.select("batch_size", total.alias("group")), on="batch_size", how="left")
-    return numbered.sort("group", "batch_size", "trial_id").partition_by(
-        "group", include_key=False, maintain_order=True
-    )
+    counts = valid.group_by("batch_size").agg(pl.col("rows").sum()).sort("batch_size")
+    total = (pl.col("rows").cum_sum() * row_bytes) // IN_MEMORY_BYTES
+    group = dict(counts.select("batch_size", total.alias("group")).rows())
+    groups: dict[int, set[tuple[int, int]]] = {}
+    for size, trial in valid.select("batch_size", "trial_id").sort("batch_size", "trial_id").rows():
+        groups.setdefault(group[size], set()).add((size, trial))
+    return list(groups.values()) or [set()]
 
 
-def _ordered(files: list[Path], kinds: dict[str, pl.DataType], valid: pl.DataFrame) -> pl.DataFrame:
+def _ordered(
+    parts: Sequence[Part], folder: str, kinds: dict[str, pl.DataType], wanted: set[tuple[int, int]]
+) -> pl.DataFrame:
     """The rows of these trials by batch size, trial id and step: whole trials are moved, each is sorted in itself."""
-    sizes = valid["batch_size"].unique().to_list()
-    frames = [_conform(pl.read_parquet(file), kinds, sizes) for file in files]
-    frame = pl.concat(frames) if frames else pl.DataFrame(schema={**MEASUREMENT_SCHEMA, **kinds})
-    key = frame.select(pl.struct("batch_size", "trial_id").rle_id()).to_series().to_numpy()
-    starts = np.flatnonzero(np.diff(key, prepend=-1)) if len(key) else np.zeros(0, np.int64)
-    runs = frame.select("batch_size", "trial_id")[starts].with_columns(
-        pl.Series("start", starts), pl.Series("rows", np.diff(starts, append=len(key)))
-    )
-    runs = runs.join(valid, on=["batch_size", "trial_id"], how="semi").sort("batch_size", "trial_id")
-    begin, rows = runs["start"].to_numpy(), runs["rows"].to_numpy()
-    index = np.arange(rows.sum()) + np.repeat(begin - (np.cumsum(rows) - rows), rows)
-    if len(index) == frame.height and bool((begin[1:] > begin[:-1]).all()):
-        return frame
-    return frame.select(pl.all().gather(index))
+    blocks = [_conform(part.block(folder).ordered(wanted), kinds) for part in parts]
+    return join_blocks(blocks or [_conform(join_blocks([]), kinds)]).labelled()
 
 
-def _conform(frame: pl.DataFrame, kinds: dict[str, pl.DataType], sizes: list[int]) -> pl.DataFrame:
-    frame = frame.filter(pl.col("batch_size").is_in(sizes))
-    columns = [frame[name] for name in MEASUREMENT_SCHEMA]
+def _conform(block: Block, kinds: dict[str, pl.DataType]) -> Block:
+    frame = block.frame
+    columns = [frame["step"]]
     for name, kind in kinds.items():
         if name not in frame.columns:
             columns.append(pl.Series(name, [None], dtype=kind).new_from_index(0, frame.height))
@@ -241,20 +243,7 @@ def _conform(frame: pl.DataFrame, kinds: dict[str, pl.DataType], sizes: list[int
             columns.append(widen(frame[name]))
         else:
             columns.append(frame[name])
-    return pl.DataFrame(columns)
-
-
-def _write_in_groups(files: list[Path], kinds: dict[str, pl.DataType], groups: list[pl.DataFrame], path: Path) -> None:
-    pieces = []
-    for number, valid in enumerate(groups):
-        piece = path.with_name(f"{path.name}.{number}")
-        _ordered(files, kinds, valid).write_parquet(piece, compression="lz4", row_group_size=ROW_GROUP)
-        pieces.append(piece)
-    pl.scan_parquet(pieces, hive_partitioning=False).sink_parquet(
-        path, compression="zstd", compression_level=1, row_group_size=ROW_GROUP, maintain_order=True
-    )
-    for piece in pieces:
-        piece.unlink()
+    return Block(pl.DataFrame(columns), block.runs)
 
 
 def describe_statuses(trials: pl.DataFrame) -> dict[str, int]:

@@ -4,6 +4,7 @@ A part is a folder that appears whole. The finished table does not depend on whe
 """
 
 import errno
+import functools
 import json
 import os
 import shutil
@@ -21,11 +22,13 @@ from batchscale.records.facts.columns import FACTS, TRIAL_FACTS, trial_facts_row
 from batchscale.records.model import TrialRecord, parse_trial
 from batchscale.records.precision import fits_float32
 from batchscale.records.rules import Fault
+from batchscale.records.tree.blocks import Block
 from batchscale.records.tree.bulk import MeasurementBatch
 from batchscale.records.tree.checksum import measurements_checksum
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK
 
+PART_VERSION = 2  # an import goes on from parts of its own version only
 MAX_PROBLEMS = 10_000
 MAX_COLUMNS = 2_000  # metrics of a workload, metaparameters of a source: more is an attack on memory
 PARAMETER_PREFIX = "parameter:"
@@ -33,7 +36,7 @@ LITTLE_BYTES = 2**20
 """A disk with less room than this is full: no file of a table is written in such small pieces."""
 
 KEY_SCHEMA = {"folder": pl.String, "batch_size": pl.Int64, "trial_id": pl.Int64}
-FILE_SCHEMA = {**KEY_SCHEMA, "header": pl.String, "sha256": pl.String}
+FILE_SCHEMA = {**KEY_SCHEMA, "rows": pl.Int64, "header": pl.String, "sha256": pl.String}
 TRIAL_PART_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     **KEY_SCHEMA,
     "status": pl.String,
@@ -79,14 +82,19 @@ class Part:
     dropped: list[tuple[str, int, int]]
     measurements: dict[str, str]  # file name by folder
 
+    def block(self, folder: str) -> Block:
+        """The measurements of a workload's trials, by batch size and id."""
+        runs = self.files.filter(pl.col("folder") == folder).select("batch_size", "trial_id", "rows").rows()
+        return Block(pl.read_parquet(self.path / self.measurements[folder]), runs)
+
     @property
     def trials(self) -> pl.DataFrame:
         """The trials, a row each."""
         return pl.read_parquet(self.path / "trials.parquet")
 
-    @property
+    @functools.cached_property
     def files(self) -> pl.DataFrame:
-        """The measurement files, a row each."""
+        """The measurement files, a row each, those of a workload by batch size and trial id."""
         return pl.read_parquet(self.path / "files.parquet")
 
 
@@ -104,12 +112,14 @@ def write_part(content: PartContent, path: Path) -> Part:
     new.mkdir(parents=True)
     trials = _trials_frame(content.trials)
     trials.write_parquet(new / "trials.parquet", compression="lz4")
-    _files_frame(content.measurements).write_parquet(new / "files.parquet", compression="lz4")
-    files = {}
+    files, rows = {}, []
     for number, (folder, measured) in enumerate(sorted(content.measurements.items())):
-        frame = _measurements_frame(folder, measured, content)
+        facts_of = {file[:2]: (_header(file[2]), measurements_checksum(file[2])) for file in measured}
+        block = _measurements_block(folder, measured, content)
+        rows += [(folder, *run, *facts_of[run[:2]]) for run in block.runs]
         files[folder] = f"measurements-{number}.parquet"
-        frame.write_parquet(new / files[folder], compression="lz4", statistics=False)
+        block.frame.write_parquet(new / files[folder], compression="lz4", statistics=False)
+    pl.DataFrame(rows, schema=FILE_SCHEMA, orient="row").write_parquet(new / "files.parquet", compression="lz4")
     facts = {
         "studies": content.studies,
         "problems": content.problems,
@@ -188,21 +198,12 @@ def _trials_frame(trials: Iterable[tuple[str, int, TrialRecord, str]]) -> pl.Dat
     return pl.DataFrame(rows, schema=schema)
 
 
-def _files_frame(measurements: dict[str, list[tuple[int, int, bytes]]]) -> pl.DataFrame:
-    rows = [
-        (folder, batch_size, trial_id, _header(data), measurements_checksum(data))
-        for folder, files in measurements.items()
-        for batch_size, trial_id, data in files
-    ]
-    return pl.DataFrame(rows, schema=FILE_SCHEMA, orient="row")
-
-
 def _header(data: bytes) -> str:
     line = data.removeprefix(BYTE_ORDER_MARK).partition(b"\n")[0].removesuffix(b"\r")
     return line.decode("utf-8", errors="replace")  # a damaged header is a fault that drops the trial
 
 
-def _measurements_frame(folder: str, files: list[tuple[int, int, bytes]], content: PartContent) -> pl.DataFrame:
+def _measurements_block(folder: str, files: list[tuple[int, int, bytes]], content: PartContent) -> Block:
     def on_faults(batch_size: int, trial_id: int, faults: list[Fault]) -> None:
         more = f" There are {len(faults) - 1} more such places." if len(faults) > 1 else ""
         content.problems.append(f"{folder}/{batch_size}/{trial_id}/{MEASUREMENTS_FILE}: {faults[0]}{more}")
@@ -212,10 +213,11 @@ def _measurements_frame(folder: str, files: list[tuple[int, int, bytes]], conten
     for file in sorted(files, key=lambda file: file[:2]):
         batch.add(*file)
     files.clear()
-    frame = batch.take()
+    block = batch.take()
+    frame = block.frame
     check_width(frame.columns, f"metrics of {folder}")
     narrow = [name for name, kind in frame.schema.items() if kind == pl.Float64 and fits_float32(frame[name])]
-    return frame.with_columns(pl.col(narrow).cast(pl.Float32))
+    return Block(frame.with_columns(pl.col(narrow).cast(pl.Float32)), block.runs)
 
 
 def check_width(names: Iterable[str], what: str) -> None:

@@ -12,7 +12,15 @@ from batchscale.errors import RecordsError
 from batchscale.records.archive.members import RecordFile
 from batchscale.records.archive.stream import DamagedArchiveError
 from batchscale.records.table.files import FORMAT_VERSION
-from batchscale.records.table.parts import MAX_PROBLEMS, Part, PartContent, read_part, sync_folder, write_part
+from batchscale.records.table.parts import (
+    MAX_PROBLEMS,
+    PART_VERSION,
+    Part,
+    PartContent,
+    read_part,
+    sync_folder,
+    write_part,
+)
 from batchscale.records.table.source import Source
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
 
@@ -157,6 +165,7 @@ class SourceReader:
         """Remember the parts and the position behind them; the rename is the commit point."""
         state = {
             "format_version": FORMAT_VERSION,
+            "part_version": PART_VERSION,
             "source": self.source.fingerprint,
             "parts": len(self.parts),
             "position": self.state.position if position is None else position,
@@ -177,7 +186,7 @@ class SourceReader:
         try:
             state = json.loads((self.staging / _STATE).read_bytes())
             fits = state["source"] == self.source.fingerprint and state["format_version"] == FORMAT_VERSION
-            fits = fits and state["keep_going"] <= self.keep_going
+            fits = fits and state["part_version"] == PART_VERSION and state["keep_going"] <= self.keep_going
         except (OSError, ValueError, KeyError, TypeError):
             fits = False
         if not fits:

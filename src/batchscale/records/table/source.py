@@ -1,6 +1,7 @@
 """Where an import reads from: an archive or a records tree, as one stream of files with positions to resume at."""
 
 import hashlib
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -91,12 +92,12 @@ class TreeSource(Source):
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._studies = list(iter_studies(path))
         digest, self._total, self._done = hashlib.sha256(), 0, 0
-        for file in self._files():
-            state = file.stat() if file.exists() else None
-            mark = (state.st_size, state.st_mtime_ns) if state else None
-            digest.update(f"{file.relative_to(path)}\0{mark}\n".encode())
-            self._total += 1
+        for study in self._studies:
+            for _, _, file in _files(study):
+                digest.update(f"{file}\0{_mark(file)}\n".encode(errors="surrogateescape"))
+                self._total += 1
         if not self._total:
             raise RecordsError(
                 f"A records tree holds DATASET/MODEL/OPTIMIZER/BATCH_SIZE/study.json. Found no study in {path}."
@@ -107,7 +108,7 @@ class TreeSource(Source):
     def entries(self, position: int) -> Iterator[Member]:
         """Every file of the layout behind the first ``position`` ones."""
         self._done = 0
-        for study in iter_studies(self.path):
+        for study in self._studies:
             count = 1 + 2 * len(study.trial_ids)
             if self._done + count <= position:
                 self._done += count
@@ -118,13 +119,6 @@ class TreeSource(Source):
         """The share of the files."""
         return self._done / self._total
 
-    def _files(self) -> Iterator[Path]:
-        for study in iter_studies(self.path):
-            yield study.path / STUDY_FILE
-            for trial_id in study.trial_ids:
-                yield study.path / str(trial_id) / TRIAL_FILE
-                yield study.path / str(trial_id) / MEASUREMENTS_FILE
-
     def _study_entries(self, study: StudyFolder, position: int) -> Iterator[Member]:
         try:
             text = read_file(study.path / STUDY_FILE)
@@ -133,20 +127,34 @@ class TreeSource(Source):
             self._done += 1 + 2 * len(study.trial_ids)
             yield Member(Passed(f"{error} The study is left out."), self._done)
             return
-        names: list[tuple[int | None, str]] = [(None, STUDY_FILE)]
-        names += [(trial_id, name) for trial_id in study.trial_ids for name in (TRIAL_FILE, MEASUREMENTS_FILE)]
-        for trial_id, name in names:
+        folder = str(workload)
+        for trial_id, name, path in _files(study):
             self._done += 1
             if self._done <= position:
                 continue
             found: RecordFile | Passed
             try:
-                path = study.path / name if trial_id is None else study.path / str(trial_id) / name
                 data = text if trial_id is None else read_file(path, MAX_CSV_BYTES)
-                found = RecordFile(str(workload), size, trial_id, name, data)
+                found = RecordFile(folder, size, trial_id, name, data)
             except RecordsError as error:
                 found = Passed(str(error))
             yield Member(found, self._done)
+
+
+def _files(study: StudyFolder) -> Iterator[tuple[int | None, str, str]]:
+    """Trial, name and path of every file that a study has or should have; as text, of which there are many."""
+    yield None, STUDY_FILE, f"{study.path}/{STUDY_FILE}"
+    for trial_id in study.trial_ids:
+        for name in (TRIAL_FILE, MEASUREMENTS_FILE):
+            yield trial_id, name, f"{study.path}/{trial_id}/{name}"
+
+
+def _mark(path: str) -> tuple[int, int] | None:
+    try:
+        state = os.stat(path)  # noqa: PTH116 - a Path for each of half a million files takes as long as reading them
+    except OSError:
+        return None
+    return state.st_size, state.st_mtime_ns
 
 
 def _verified_checksum(path: Path, verify: str | None) -> str:

@@ -3,6 +3,7 @@
 Links are followed only inside the tree: one that leads outside is refused, one that leads to a folder above itself too.
 """
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ class StudyFolder:
         """Whether the ``study.json`` is there."""
         return any(entry.name == STUDY_FILE for entry in self.entries)
 
-    @property
+    @functools.cached_property
     def trial_ids(self) -> list[int]:
         """The ids that the trials' folders are named by, growing."""
         numbers = (folder_number(entry.name) for entry in self.entries if entry.is_dir)
@@ -177,7 +178,7 @@ def name_folder(study: StudyFolder, text: bytes) -> tuple[WorkloadName, int]:
     return name, size
 
 
-def read_file(path: Path, limit: int = MAX_JSON_BYTES, fs: FileSystem = REAL) -> bytes:
+def read_file(path: Path | str, limit: int = MAX_JSON_BYTES, fs: FileSystem = REAL) -> bytes:
     """The bytes of a file of the tree, with a message that a user understands when there are none."""
     try:
         return fs.read(path, limit)

@@ -1,0 +1,127 @@
+"""The measurements that were the best of their trial so far: all that any goal's steps to result depends on.
+
+A measurement first passes a goal where the best so far passes it, and the best so far only changes at these rows. They
+are a small part of the measurements; found once per open records, metric and direction, they answer every goal by one
+comparison of arrays.
+"""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from batchscale.analysis.metrics import check_metric
+from batchscale.records.frames import Records
+from batchscale.records.precision import widen
+from batchscale.spec import Goal, WorkloadName
+
+_ROWS_AT_ONCE = 1_000_000  # bounds the memory for any workload
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Improvements:
+    """Rows sorted by batch size, trial id and step, in which every trial's values only get better."""
+
+    sizes: Array
+    trial_ids: Array
+    steps: Array
+    values: Array  # float32 or float64, as stored; no NaN
+    maximize: bool
+
+    @functools.cached_property
+    def _starts(self) -> Array:
+        """The first row of every trial."""
+        changed = (np.diff(self.sizes) != 0) | (np.diff(self.trial_ids) != 0)
+        return np.flatnonzero(np.concatenate((np.ones(min(len(self.sizes), 1), bool), changed)))
+
+    def first_steps(self, goal: Goal) -> Array:
+        """The first step beyond the goal of every trial, of any status; -1 where none is, and once more at the end."""
+        first = np.full(len(self._starts) + 1, -1)
+        if len(self._starts):
+            passed = self._passed(goal)
+            counts = np.add.reduceat(passed, self._starts, dtype=np.intp)
+            ends = np.append(self._starts[1:], len(passed))
+            there = np.flatnonzero(counts)
+            first[there] = self.steps[(ends - counts)[there]]  # those that pass are the last ones of a trial
+        return first
+
+    def places(self, trials: pl.DataFrame) -> Array:
+        """Where each row's ``batch_size`` and ``trial_id`` stand in ``first_steps``; the end if not at all."""
+        known = pl.DataFrame({"batch_size": self.sizes[self._starts], "trial_id": self.trial_ids[self._starts]})
+        wanted = trials.select("batch_size", "trial_id")
+        joined = wanted.join(
+            known.with_row_index("place"), on=["batch_size", "trial_id"], how="left", maintain_order="left"
+        )
+        return joined["place"].fill_null(known.height).to_numpy()
+
+    def _passed(self, goal: Goal) -> Array:
+        if self.values.dtype != np.float32:
+            return self.values > goal.value if self.maximize else self.values < goal.value
+        # A float32 column holds numbers of six digits. Compared in its own precision it gives what its texts would
+        # give, and only a value that rounds to the same float32 as the goal needs its digits to tell.
+        with np.errstate(over="ignore"):
+            limit = np.float32(goal.value)
+        tie = widen(pl.Series([limit], dtype=pl.Float32)).item()
+        if self.maximize:
+            return self.values >= limit if tie > goal.value else self.values > limit
+        return self.values <= limit if tie < goal.value else self.values < limit
+
+
+def find_improvements(records: Records, workload: WorkloadName, metric: str, maximize: bool) -> Improvements:
+    """The improvements of a metric over all trials of a workload, kept with the records.
+
+    Raises:
+        UnknownNameError: the workload was not measured by this metric.
+    """
+
+    def find() -> Improvements:
+        frame = records.sources[workload]()
+        check_metric(frame, metric, workload)
+        parts = [_improving(part, maximize) for part in _pieces(frame, metric)]
+        found = parts[0] if len(parts) == 1 else _improving(pl.concat(parts), maximize)
+        sizes, trials, steps, values = (column.to_numpy() for column in found.get_columns())
+        return Improvements(sizes, trials, steps, values, maximize)
+
+    return records.sources_kept.get(("improvements", workload, metric, maximize), find)
+
+
+def _pieces(frame: pl.LazyFrame, metric: str) -> Iterator[pl.DataFrame]:
+    value = pl.col(metric).alias("value")
+    columns = frame.select("batch_size", "trial_id", "step", value)
+    rows = frame.select(pl.len()).collect().item()
+    for start in range(0, max(rows, 1), _ROWS_AT_ONCE):
+        piece = columns.slice(start, _ROWS_AT_ONCE) if rows > _ROWS_AT_ONCE else columns
+        yield piece.filter(pl.col("value").is_not_nan()).collect()  # which leaves out null as well
+
+
+def _improving(frame: pl.DataFrame, maximize: bool) -> pl.DataFrame:
+    """The rows that are better than every earlier one of their trial."""
+    sizes, ids, steps = (frame[name].to_numpy() for name in ("batch_size", "trial_id", "step"))
+    if not _is_sorted(sizes, ids, steps):
+        return _improving(frame.sort("batch_size", "trial_id", "step"), maximize)
+    values = frame["value"].to_numpy()
+    trial = np.cumsum((np.diff(sizes, prepend=sizes[:1]) != 0) | (np.diff(ids, prepend=ids[:1]) != 0))
+    rank = _ranks(-values if maximize else values)
+    # Behind a later trial's larger number stands nothing of an earlier one: one running minimum serves all trials.
+    key = (-trial.astype(np.int64) << 32) + rank
+    best = np.minimum.accumulate(key)
+    better = np.concatenate((np.ones(min(len(key), 1), bool), best[1:] < best[:-1]))
+    return frame.filter(pl.Series(better))
+
+
+def _is_sorted(sizes: Array, ids: Array, steps: Array) -> bool:
+    size, trial, step = np.diff(sizes), np.diff(ids), np.diff(steps)
+    return bool(((size > 0) | ((size == 0) & ((trial > 0) | ((trial == 0) & (step >= 0))))).all())
+
+
+def _ranks(values: Array) -> Array:
+    """Whole numbers below 2³² in the order of the values."""
+    if values.dtype == np.float32:
+        bits = (values + np.float32(0)).view(np.int32).astype(np.int64)  # + 0 makes -0 the equal of 0
+        return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits) + 2**31
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
