@@ -3,7 +3,7 @@
     python benchmarks/archive.py --scale 0.1 --work /tmp/archive
 
 Each measurement runs in a process of its own, so that peak memory is its own; ours and the peer's take turns, and the
-least processor time of each counts, which other work on the machine disturbs least. The pandas way is what the published
+least processor time of each counts, which other work disturbs least. The pandas way is what the published
 reader does: json and read_csv per trial of the unpacked tree, then concat; its warm query has these frames in memory.
 """
 
