@@ -20,6 +20,7 @@ from batchscale.records.archive.bzip2 import UnusualBzip2Error, iter_decompresse
 
 CHUNK = 2**20
 _QUEUED_CHUNKS = 16
+_CORES_FOR_BLOCKS = 3  # of two, one decompresses while the other parses: docs/decisions/0125
 
 _MAGIC = {b"BZh": "bz2", b"\x1f\x8b": "gz", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 
@@ -140,7 +141,7 @@ class ArchiveStream:
 
     def _decompress(self) -> None:
         try:
-            if self.kind == "bz2" and (cores := _count_cores()) > 1:
+            if self.kind == "bz2" and (cores := _count_cores()) >= _CORES_FOR_BLOCKS:
                 self._decompress_on_cores(cores)
             else:
                 self._pump(_open(self.kind, self._raw))
