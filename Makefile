@@ -12,7 +12,7 @@ TWO_PROCESSES := $(ONE_THREAD) $(PYTEST) $(IN_TWO)
 DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-browser test-slow test-torch test-instruction-sets test-slurm test-parsers torture pages docs bench quickstart reproduce clean
+.PHONY: help install check test test-browser test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote torture pages docs bench quickstart reproduce clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,13 @@ $(VENV)/parsers: $(STAMP)
 
 test-parsers: $(VENV)/parsers ## job files as the libraries of SkyPilot and Vertex AI read them
 	BATCHSCALE_PARSERS=$(abspath $(VENV)/parsers) $(PYTEST) -m parsers
+
+# An S3 server from the registry, with a client; they pin what the environment pins otherwise.
+$(VENV)/remote: $(STAMP)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --target $@ 's3fs==2026.9.0' 'moto[server]'
+
+test-remote: $(VENV)/remote ## mirrors on an S3 server, with failures
+	PYTHONPATH=$(abspath $(VENV)/remote) $(PYTEST) -m remote
 
 torture: $(STAMP) ## hundreds of kills, crashes and full disks
 	$(PYTEST) -m torture --timeout 7200

@@ -45,7 +45,6 @@ class Contestant:
 
     def __init__(self, case: Case, batch_size: int) -> None:
         import jax
-        import jax.numpy as jnp
 
         from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study
         from batchscale.training.programs import Programs
@@ -60,7 +59,7 @@ class Contestant:
         self._programs = Programs(workload, study, plan, EngineSettings())
         self.slots = self._programs.slots
         state = self._programs.init(0, {"learning_rate": 1e-3, "momentum": 0.9})
-        self._population = jax.tree.map(lambda leaf: jnp.asarray(np.stack([np.asarray(leaf)] * self.slots)), state)
+        self._population = self._programs.populate(state, self.slots)
         self._until = np.full(self.slots, 2**31 - 1, np.int32)
         self.advance(2)
         params = jax.tree.leaves(state.params)

@@ -10,8 +10,11 @@ from batchscale.cli.live import make_display
 from batchscale.words import duration
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from batchscale.driver.session import RunOutcome, RunSettings
     from batchscale.driver.signals import StopFlag
+    from batchscale.driver.snapshot import Snapshot
     from batchscale.spec import Experiment, Plan
 
 SHOWN_STATES_BYTES = 100e6
@@ -38,6 +41,10 @@ def run(
         int | None, typer.Option(min=1, help="Worker processes. Default: one per accelerator, else per core.")
     ] = None,
     cluster: Annotated[str, typer.Option(help=clusters.HELP)] = "none",
+    mirror: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="A remote path that --out is copied to, and restored from."),
+    ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
     retries: Annotated[int, typer.Option(min=0, help="How often a trial is tried again when its worker fails.")] = 3,
     retry_incomplete: Annotated[
@@ -74,12 +81,13 @@ def run(
             else:
                 note_cache(plan.experiment.trainer is None)
                 _note_retraining(plan, quiet or json_)
-                outcome = run_shown(plan, out, settings, quiet, stop)
+                outcome = _run_mirrored(plan, out, settings, quiet, stop, mirror)
                 if peers is not None:
                     peers.share("result", str(outcome.result).encode())
     if outcome is None:  # the chief says how the run ended
         raise typer.Exit(followed)
-    report_outcome(outcome, out, f"batchscale run {file} --out {out}", quiet=quiet or json_)
+    again = f"batchscale run {file} --out {out}" + (f" --mirror {mirror}" if mirror else "")
+    report_outcome(outcome, out, again, quiet=quiet or json_)
     _require_trainable(outcome, plan)
     from batchscale.cli.closing import closing_json, print_closing, print_curve
 
@@ -154,6 +162,25 @@ def _require_trainable(outcome: "RunOutcome", plan: "Plan") -> None:
         raise RunError(f"{text} What was recorded is kept.")
 
 
+def _run_mirrored(
+    plan: "Plan", out: Path, settings: "RunSettings", quiet: bool, stop: "StopFlag", mirror: str | None
+) -> "RunOutcome":
+    """Run a plan; a mirror is told whenever another trial is recorded."""
+    from batchscale.driver.mirrored import mirrored
+
+    recorded = 0
+    with mirrored(out, mirror, lambda text: typer.echo(text, err=True)) as news:
+
+        def look(snapshot: "Snapshot") -> None:
+            nonlocal recorded
+            count = sum(study.complete + study.infeasible + study.incomplete for study in snapshot.studies)
+            if count != recorded:
+                recorded = count
+                news()
+
+        return run_shown(plan, out, settings, quiet, stop, look)
+
+
 def _follow(plan: "Plan", settings: "RunSettings", stop: "StopFlag") -> int:
     """Train with the chief of a cluster, which says everything else; the exit code."""
     from batchscale.driver.driver import Result
@@ -177,14 +204,24 @@ def _note_states(out: Path) -> str:
 
 
 def run_shown(
-    plan: "Plan", out: Path, settings: "RunSettings", quiet: bool, stop: "StopFlag | None" = None
+    plan: "Plan",
+    out: Path,
+    settings: "RunSettings",
+    quiet: bool,
+    stop: "StopFlag | None" = None,
+    look: "Callable[[Snapshot], None]" = lambda _snapshot: None,
 ) -> "RunOutcome":
-    """Run a plan with a display on standard error."""
+    """Run a plan with a display on standard error; ``look`` sees how it stands as well."""
     from batchscale.driver.session import run_plan
 
     display = make_display(quiet)
+
+    def show(snapshot: "Snapshot") -> None:
+        display.show(snapshot)
+        look(snapshot)
+
     try:
-        return run_plan(plan, out, settings, display.show, stop)
+        return run_plan(plan, out, settings, show, stop)
     finally:
         display.close()
 

@@ -12,6 +12,9 @@ from batchscale.cli.run import note_cache
 from batchscale.errors import RunError, SpecError, one_line, suggest_names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from batchscale.driver.single_trial import Show
     from batchscale.protocol.tasks import Row, TrialProgress
     from batchscale.spec import EvaluationPlan, Goal, WorkloadSpec
     from batchscale.workloads.workload import Workload
@@ -43,6 +46,10 @@ def train(
     exact: Annotated[
         bool, typer.Option("--exact", help="Add gradients in a fixed order: the same bits on any number of devices.")
     ] = False,
+    mirror: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="A remote path that --out is copied to, and restored from."),
+    ] = None,
     checkpoint_every: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="How often the state is saved in --out, to go on from.")
     ] = 60.0,
@@ -52,6 +59,7 @@ def train(
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on a line per measurement.")] = False,
 ) -> None:
     """Train one trial and show its measurements as they are taken."""
+    from batchscale.driver.mirrored import mirrored
     from batchscale.driver.signals import REQUEUE, StopFlag
     from batchscale.driver.single_trial import SingleTrial, train_single
     from batchscale.runners.environment import check_devices, offer_devices
@@ -60,6 +68,8 @@ def train(
     from batchscale.workloads.models.declaration import check_precision
     from batchscale.workloads.registry import get_workload
 
+    if mirror is not None and out is None:
+        raise RunError("--mirror needs --out: the records tree that is copied.")
     if resume and out is None:
         raise RunError("--resume needs --out: the records tree with the trial to go on with.")
     num_devices = check_devices(_parse_devices(devices))
@@ -100,12 +110,27 @@ def train(
             settings=settings,
         )
         screen = Screen(steps, json_, quiet=peers is not None and not peers.is_chief)
-        with profiled(profile), StopFlag() as stop:
-            outcome = train_single(loaded, trial, screen.show, lambda: stop.is_set, peers)
+        writes = peers is None or peers.is_chief
+        with profiled(profile), StopFlag() as stop, mirrored(out if writes else None, mirror, _say) as news:
+            outcome = train_single(loaded, trial, _both(screen.show, news), lambda: stop.is_set, peers)
         screen.close(outcome.stop_reason, outcome.steps)
     if outcome.stop_reason == "stopped":
         typer.echo("Stopped. Give the same command with --resume to go on." if out else "Stopped.", err=True)
         raise typer.Exit(REQUEUE)
+
+
+def _both(show: "Show", news: "Callable[[], None]") -> "Show":
+    """Show a measurement, and tell the mirror that there is one."""
+
+    def shown(row: "Row", progress: "TrialProgress") -> None:
+        show(row, progress)
+        news()
+
+    return shown
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
 
 
 class Screen:

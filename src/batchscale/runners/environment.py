@@ -84,8 +84,10 @@ def with_host_devices(xla_flags: str, num_devices: int) -> str:
 
 def offer_devices(num_devices: int) -> None:
     """Let this process have so many devices, where they are cores; called before JAX has looked for any."""
-    if not count_accelerators():
-        os.environ["XLA_FLAGS"] = with_host_devices(os.environ.get("XLA_FLAGS", ""), num_devices)
+    before = os.environ.get("XLA_FLAGS", "")
+    flags = with_host_devices(before, num_devices)
+    if flags != before and not count_accelerators():
+        os.environ["XLA_FLAGS"] = flags
 
 
 @contextlib.contextmanager

@@ -1,0 +1,86 @@
+"""A remote path (gs://, s3://, whatever fsspec knows) as whole files, with retries and errors in words."""
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from batchscale.errors import StorageError, one_line
+
+T = TypeVar("T")
+TRIES = 4
+FIRST_PAUSE_S = 0.5
+_TIMES = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 2}}
+
+
+class RemoteStore:
+    """Files under one remote path. A file that is put appears whole or not at all, as object stores promise."""
+
+    def __init__(self, url: str, pause: Callable[[float], None] = time.sleep) -> None:
+        self.url = url.rstrip("/")
+        self._pause = pause
+        self._files, self._root = _open(self.url)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file."""
+        self._try("write", name, lambda: self._files.pipe_file(self._path(name), content))
+
+    def get(self, name: str) -> bytes | None:
+        """Read a file; None if there is none."""
+
+        def read() -> bytes | None:
+            try:
+                content: bytes = self._files.cat_file(self._path(name))
+            except FileNotFoundError:
+                return None
+            return content
+
+        return self._try("read", name, read)
+
+    def remove(self, name: str) -> None:
+        """Remove a file; it is no mistake if there is none, or if it stays."""
+        try:
+            self._files.rm_file(self._path(name))
+        except Exception:  # noqa: BLE001 - every library has its own errors; what stays only takes room
+            return
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _try(self, verb: str, name: str, action: Callable[[], T]) -> T:
+        for left in range(TRIES - 1, -1, -1):
+            try:
+                return action()
+            except Exception as error:  # noqa: BLE001 - every library has its own errors
+                if not left or not _may_pass(error):
+                    raise StorageError(
+                        f"{self.url}: cannot {verb} {one_line(name)} ({type(error).__name__}: {one_line(error, 300)}). "
+                        "Look at the address, the network and the credentials."
+                    ) from None
+                self._pause(FIRST_PAUSE_S * 2 ** (TRIES - 1 - left))
+        raise AssertionError
+
+
+def _open(url: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+    except ModuleNotFoundError:
+        raise StorageError(f"{url}: remote paths need fsspec; install 'batchscale[remote]'.") from None
+    options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
+    if url.startswith("file://"):
+        options["auto_mkdir"] = True
+    if url.startswith("s3://"):
+        options["config_kwargs"] = _TIMES
+    try:
+        files, root = fsspec.core.url_to_fs(url, **options)
+    except (ImportError, ValueError) as error:
+        raise StorageError(
+            f"{url}: this path needs a library that is missing ({one_line(error, 300)}); install 'batchscale[remote]'."
+        ) from None
+    return files, str(root).rstrip("/")
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether trying again may help: not where a name, a right or a credential is missing."""
+    if isinstance(error, PermissionError | FileNotFoundError | NotADirectoryError):
+        return False
+    return "Credential" not in type(error).__name__
