@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from batchscale.analysis.comparison import Comparison as Comparison
     from batchscale.analysis.comparison import compare as compare
     from batchscale.analysis.comparison import normalise as normalise
+    from batchscale.analysis.comparison import shared_sizes as shared_sizes
     from batchscale.analysis.curve_file import read_curve as read_curve
     from batchscale.analysis.estimates import Estimate as Estimate
     from batchscale.analysis.facts import CurveFacts as CurveFacts
@@ -148,6 +149,7 @@ _PUBLIC = {
     "read_curve": "curve_file",
     "results_of": "results",
     "select_workload": "answers",
+    "shared_sizes": "comparison",
     "steps_to_result": "results",
     "stored_goal": "answers",
     "study_outcomes": "outcomes",

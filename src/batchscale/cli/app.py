@@ -32,6 +32,7 @@ from batchscale.cli.summary import summary
 from batchscale.cli.train import train
 from batchscale.cli.trainer import make_trainer_app
 from batchscale.cli.validate import validate
+from batchscale.cli.web import web
 from batchscale.cli.workloads import workloads
 from batchscale.errors import BatchscaleError
 
@@ -75,6 +76,7 @@ def make_app() -> typer.Typer:
     app.command("machines")(machines)
     app.command("figure")(figure)
     app.command("report")(report)
+    app.command("web")(web)
     app.add_typer(make_data_app(), name="data")
     app.add_typer(make_trainer_app(), name="trainer")
     app.command("workloads")(workloads)

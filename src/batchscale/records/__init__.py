@@ -44,12 +44,17 @@ if TYPE_CHECKING:
     from batchscale.records.summary import Summary as Summary
     from batchscale.records.summary import summarize as summarize
     from batchscale.records.table.export import export_records as export_records
+    from batchscale.records.table.files import MANIFEST as MANIFEST
+    from batchscale.records.table.files import is_table as is_table
     from batchscale.records.table.import_records import ImportOptions as ImportOptions
     from batchscale.records.table.import_records import ImportSummary as ImportSummary
     from batchscale.records.table.import_records import Progress as Progress
     from batchscale.records.table.import_records import import_records as import_records
     from batchscale.records.table.source import looks_published as looks_published
     from batchscale.records.tree.folders import read_file as read_file
+    from batchscale.records.tree.layout import MAX_DEPTH as MAX_DEPTH
+    from batchscale.records.tree.layout import STUDY_FILE as STUDY_FILE
+    from batchscale.records.tree.layout import WORKING_FOLDER as WORKING_FOLDER
     from batchscale.records.tree.layout import StudyPaths as StudyPaths
     from batchscale.records.tree.layout import folder_number as folder_number
     from batchscale.records.tree.measurements import Measurement as Measurement
@@ -67,6 +72,8 @@ _PUBLIC = {
     "Hardware": "facts",
     "ImportOptions": "table.import_records",
     "ImportSummary": "table.import_records",
+    "MANIFEST": "table.files",
+    "MAX_DEPTH": "tree.layout",
     "MEASUREMENT_SCHEMA": "frames",
     "Measurement": "tree.measurements",
     "MeasurementTable": "tree.measurements",
@@ -77,6 +84,7 @@ _PUBLIC = {
     "Records": "frames",
     "RunPaths": "run_paths",
     "STUDY_COLUMNS": "frames",
+    "STUDY_FILE": "tree.layout",
     "STUDY_SCHEMA": "frames",
     "SearchFacts": "facts",
     "Status": "model",
@@ -91,12 +99,14 @@ _PUBLIC = {
     "TrialFacts": "facts",
     "TrialRecord": "model",
     "Violation": "check.tree",
+    "WORKING_FOLDER": "tree.layout",
     "WORKLOAD_COLUMNS": "frames",
     "check_records": "check.stored",
     "check_tree": "check.tree",
     "export_records": "table.export",
     "folder_number": "tree.layout",
     "import_records": "table.import_records",
+    "is_table": "table.files",
     "looks_published": "table.source",
     "make_folders": "durable",
     "open_study": "tree.open_study",

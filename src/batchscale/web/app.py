@@ -1,0 +1,71 @@
+"""The application: pages behind the gate, and the one place where errors become answers."""
+
+import logging
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+
+from batchscale.errors import BatchscaleError
+from batchscale.web.access import Access
+from batchscale.web.audit import AuditLog
+from batchscale.web.gate import Gate
+from batchscale.web.pages import assets, charts, compare, data, experiment, overview, session
+from batchscale.web.refusals import RefusedError
+from batchscale.web.server_parts import Parts
+from batchscale.web.settings import WebSettings
+
+PAGES = (session, assets, overview, experiment, charts, compare, data)
+
+
+def create_app(settings: WebSettings, access: Access) -> Gate:
+    """The web interface as an ASGI application."""
+    audit = AuditLog(settings.state)
+    parts = Parts(settings, access, audit)
+    app = FastAPI(title="batchscale", docs_url=None, redoc_url=None, openapi_url=None)
+    for page in PAGES:
+        app.include_router(page.make_routes(parts))
+
+    def answer(request: Request, error: Exception) -> Response:
+        refused = _as_refusal(error)
+        if refused.status >= 500:
+            logging.getLogger("batchscale.web").error("%s %s", request.method, request.url.path, exc_info=error)
+        status, headers, body = parts.pages.refuse(request.scope, refused)
+        is_page = any(value.startswith(b"text/html") for key, value in headers if key == b"content-type")
+        kind = HTMLResponse if is_page else PlainTextResponse
+        return kind(body, status, {"location": "/sign-in"} if status == 303 else None)
+
+    for kind in (RefusedError, BatchscaleError, HTTPException, Exception):
+        app.add_exception_handler(kind, answer)
+    return Gate(_quiet(app), settings, access, audit, parts.pages.refuse)
+
+
+def _as_refusal(error: Exception) -> RefusedError:
+    if isinstance(error, RefusedError):
+        return error
+    if isinstance(error, BatchscaleError):
+        return RefusedError(422, str(error))
+    if isinstance(error, HTTPException) and error.status_code < 500:
+        return RefusedError(error.status_code, "There is no such page." if error.status_code == 404 else "Not allowed.")
+    return RefusedError(500, "Something went wrong on the server; its log says what. The records are not touched.")
+
+
+def _quiet(app: FastAPI):  # type: ignore[no-untyped-def]
+    """The application without the error that it raises again after having answered: our log already has it."""
+
+    async def answering(scope, receive, send):  # type: ignore[no-untyped-def]
+        started = False
+
+        async def sending(message):  # type: ignore[no-untyped-def]
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await app(scope, receive, sending)
+        except Exception:
+            if not started or scope["type"] != "http":
+                raise
+
+    return answering

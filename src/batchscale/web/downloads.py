@@ -1,0 +1,106 @@
+"""Records to take away: a zip made while it is sent, and tables as CSV or Parquet.
+
+Only regular files inside the place go into a zip; links are left out, and so are working files of the run.
+"""
+
+import io
+import os
+import stat
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from batchscale.records import FACTS, WORKING_FOLDER, Records
+from batchscale.web.refusals import RefusedError
+
+CHUNK = 1 << 18
+TABLES = ("studies", "trials", "measurements")
+
+
+class _Outbox(io.RawIOBase):
+    """A file that only remembers what was written until it is taken."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        part = bytes(data)  # type: ignore[call-overload]
+        self._parts.append(part)
+        self._size += len(part)
+        return len(part)
+
+    def take(self) -> bytes:
+        taken = b"".join(self._parts)
+        self._parts.clear()
+        return taken
+
+
+def zip_files(root: Path, limit: int) -> Iterator[bytes]:
+    """The regular files below ``root`` as a zip, in pieces; nothing is held but one piece.
+
+    Raises:
+        RefusedError: they are more than ``limit`` bytes; before anything is sent.
+    """
+    files = list(_regular_files(root))
+    size = sum(path.lstat().st_size for path in files)
+    if size > limit:
+        raise RefusedError(413, f"A zip holds at most {limit / 1e9:g} GB. Found {size / 1e9:.1f} GB; copy the folder.")
+    return _zip(root, files)
+
+
+def _zip(root: Path, files: list[Path]) -> Iterator[bytes]:
+    outbox = _Outbox()
+    with zipfile.ZipFile(outbox, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
+        for path in files:
+            try:
+                handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+            except OSError:
+                continue  # gone since, or not a file any more
+            with os.fdopen(handle, "rb") as source:
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
+                    continue
+                name = str(Path(root.name or "records") / path.relative_to(root))
+                with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as member:
+                    while piece := source.read(CHUNK):
+                        member.write(piece)
+                        if ready := outbox.take():
+                            yield ready
+    yield outbox.take()
+
+
+def _regular_files(root: Path) -> Iterator[Path]:
+    for folder, names, files in os.walk(root, followlinks=False):
+        names[:] = sorted(name for name in names if name != WORKING_FOLDER)
+        for name in sorted(files):
+            path = Path(folder, name)
+            if stat.S_ISREG(path.lstat().st_mode):
+                yield path
+
+
+def table_bytes(records: Records, table: str, suffix: str) -> bytes:
+    """One of the tables of records as a file.
+
+    A cell of a CSV that a spreadsheet would take for a formula gets an apostrophe before it.
+    """
+    frame = {"studies": lambda: records.studies, "trials": lambda: records.trials}.get(
+        table, lambda: records.measurements.collect()
+    )()
+    target = io.BytesIO()
+    if suffix == "parquet":
+        frame.write_parquet(target)
+        return target.getvalue()
+    if FACTS in frame.columns:
+        frame = frame.with_columns(pl.col(FACTS).struct.json_encode())
+    texts = [pl.col(name) for name, kind in frame.schema.items() if kind == pl.String]
+    guarded = [
+        pl.when(text.str.contains(r"^[=+\-@\t\r]")).then(pl.concat_str(pl.lit("'"), text)).otherwise(text).name.keep()
+        for text in texts
+    ]
+    frame.with_columns(guarded).write_csv(target)
+    return target.getvalue()

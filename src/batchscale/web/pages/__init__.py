@@ -1,0 +1,1 @@
+"""The pages, one module each: ``make_routes`` gives its routes."""

@@ -1,0 +1,43 @@
+"""What a browser may name: ids by strict patterns, turned into places and rows by looking them up."""
+
+import re
+from typing import Annotated
+
+from fastapi import Path as PathPart
+
+from batchscale.web.overview import Row
+from batchscale.web.places import Place
+from batchscale.web.refusals import RefusedError
+from batchscale.web.server_parts import Parts
+
+KEY_PATTERN = r"^[0-9a-f]{16}-[0-9]{1,4}$"
+KEY = Annotated[str, PathPart(pattern=KEY_PATTERN)]
+MOST_TRIALS = 24
+
+
+def find_place(parts: Parts, key: str) -> tuple[Place, int]:
+    """The place of a key, and the number of the workload."""
+    if not re.fullmatch(KEY_PATTERN, key):
+        raise RefusedError(404, "There are no records of this id, or not any more.")
+    place_id, _, number = key.partition("-")
+    return parts.places.find(place_id), int(number)
+
+
+def find_row(parts: Parts, key: str) -> Row:
+    """The row of the overview that a key names."""
+    place, number = find_place(parts, key)
+    rows = parts.overview.rows_of(place)
+    if number >= len(rows):
+        raise RefusedError(404, "There is no such workload here.")
+    return rows[number]
+
+
+def parse_trials(texts: list[str]) -> tuple[tuple[int, int], ...]:
+    """Trials named as BATCH_SIZE-TRIAL_ID.
+
+    >>> parse_trials(["64-3", "64-3", "x"])
+    ((64, 3),)
+    """
+    found = {text for text in texts[:200] if re.fullmatch(r"[0-9]{1,15}-[0-9]{1,15}", text)}
+    pairs = sorted(tuple(map(int, text.split("-"))) for text in found)
+    return tuple((size, trial) for size, trial in pairs)[:MOST_TRIALS]

@@ -1,0 +1,93 @@
+"""One experiment: its curve, its studies, its trials, and how it stands, live."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from batchscale.analysis import Analysis, analyze, answer_sentences
+from batchscale.errors import BatchscaleError, RecordsError
+from batchscale.records import Records
+from batchscale.web.charts import chart_kinds, require_goal, workload_at
+from batchscale.web.gate import session_cookie
+from batchscale.web.pages.asked import KEY, find_place, parse_trials
+from batchscale.web.places import visible
+from batchscale.web.refusals import RefusedError
+from batchscale.web.server_parts import Parts
+from batchscale.web.trials import TrialWish, trial_page
+
+
+def make_routes(parts: Parts) -> APIRouter:
+    """``/x/KEY`` and what it is made of."""
+    routes = APIRouter()
+
+    @routes.get("/x/{key}")
+    def experiment(
+        request: Request,
+        key: KEY,
+        size: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+        status: Annotated[str, Query(max_length=20)] = "",
+        order: Annotated[str, Query(max_length=100)] = "batch_size",
+        down: bool = False,
+        page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+        kind: Annotated[str, Query(max_length=40)] = "curve",
+        t: Annotated[list[str], Query(max_length=200)] = [],  # noqa: B006 - FastAPI copies it
+    ) -> Response:
+        place, number = find_place(parts, key)
+        wish = TrialWish(size, status, order, down, page)
+        values: dict[str, Any] = {
+            "key": key, "place": place, "standing": parts.standings.look(place.path), "wish": wish,
+            "kinds": chart_kinds(), "kind": kind if kind in chart_kinds() else "curve", "chosen": parse_trials(t),
+        }  # fmt: skip
+        return parts.pages.page(request, "experiment.html", **values, **_read(parts, place.path, number, wish))
+
+    @routes.get("/x/{key}/answer")
+    def answer(request: Request, key: KEY) -> Response:
+        place, number = find_place(parts, key)
+        values = _read(parts, place.path, number, TrialWish())
+        return parts.pages.page(request, "answer.html", key=key, **values)
+
+    @routes.get("/x/{key}/events")
+    async def events(
+        request: Request, key: KEY, last_event_id: Annotated[str | None, Header(max_length=100)] = None
+    ) -> Response:
+        place, _ = find_place(parts, key)
+        if parts.live.is_full:
+            raise RefusedError(503, "Too many pages are watching. The page loads without being live.")
+        cookie = session_cookie(list(request.scope["headers"]), parts.settings.cookie)
+        by_token = request.state.identity.name == "token"
+
+        def is_welcome() -> bool:
+            return by_token or parts.access.find_session(cookie) is not None
+
+        stream = parts.live.stream(place, last_event_id, is_welcome)
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+    return routes
+
+
+def _read(parts: Parts, path: Any, number: int, wish: TrialWish) -> dict[str, Any]:
+    """The answer and the trials, as far as there are any: a run that has only just begun has none."""
+    empty: dict[str, Any] = {"workload": "", "goal": "", "analysis": None, "sentences": (), "trials": None}
+    try:
+        records = parts.shelf.records(path)
+    except RecordsError as error:
+        return empty | {"problem": visible(error, 400), "notices": []}
+    name = workload_at(records, number)
+    chosen = records.workload(name)
+    found = {
+        "workload": visible(name), "trials": trial_page(chosen, wish), "problem": "",
+        "notices": [visible(text, 400) for text in parts.shelf.notices(path)[:20]],
+    }  # fmt: skip
+    try:
+        analysis = parts.shelf.answer(path, f"analysis {number}", lambda all_: _analyze(all_, number))
+    except BatchscaleError as error:
+        return empty | found | {"problem": visible(error, 400)}
+    sentences = answer_sentences(analysis)
+    return empty | found | {"goal": visible(analysis.goal), "analysis": analysis, "sentences": sentences}
+
+
+def _analyze(records: Records, number: int) -> Analysis:
+    name = workload_at(records, number)
+    return analyze(records, name, require_goal(records, name))

@@ -1,0 +1,68 @@
+"""Pages from templates: every value is escaped, every page gets the session's CSRF token and its menu."""
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from batchscale import __version__
+from batchscale.web.gate import Scope
+from batchscale.web.places import visible
+from batchscale.web.refusals import RefusedError
+from batchscale.web.settings import WebSettings
+from batchscale.words import duration
+
+
+class Pages:
+    """Renders the templates of this package."""
+
+    def __init__(self, settings: WebSettings) -> None:
+        self._settings = settings
+        self._environment = Environment(
+            loader=PackageLoader("batchscale.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+            lstrip_blocks=True,
+        )  # fmt: skip
+        self._environment.filters |= {"visible": visible, "number": number, "percent": percent, "duration": duration}
+
+    def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+        """A whole page."""
+        return HTMLResponse(self.text(request.scope, template, **values), status)
+
+    def text(self, scope: Scope, template: str, **values: Any) -> str:
+        """The text of a page for the visitor of ``scope``."""
+        identity = scope.get("state", {}).get("identity")
+        return self._environment.get_template(template).render(
+            identity=identity, csrf=identity.csrf if identity else "", read_only=self._settings.read_only,
+            version=__version__, path=scope["path"], **values,
+        )  # fmt: skip
+
+    def part(self, template: str, **values: Any) -> str:
+        """A part of a page that is the same for all visitors."""
+        return self._environment.get_template(template).render(**values)
+
+    def refuse(self, scope: Scope, refused: RefusedError) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        """The answer of the gate: a page for people, plain text for programs; who is not signed in goes to sign in."""
+        accept = b",".join(value for key, value in scope["headers"] if key == b"accept")
+        if refused.status == 401 and scope["method"] == "GET" and b"text/html" in accept:
+            return 303, [(b"location", b"/sign-in")], b""
+        if b"text/html" in accept:
+            body = self.text(scope, "refused.html", status=refused.status, message=refused.message)
+            return refused.status, [(b"content-type", b"text/html; charset=utf-8")], body.encode()
+        return refused.status, [(b"content-type", b"text/plain; charset=utf-8")], f"{refused.message}\n".encode()
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number for people; empty for none.
+
+    >>> number(1234567), number(39.3738), number(None)
+    ('1,234,567', '39.4', '')
+    """
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1000 else f"{value:.{digits}g}"
+
+
+def percent(share: float | None) -> str:
+    """A share for people; empty for none."""
+    return "" if share is None else f"{share:.0%}"

@@ -1,0 +1,57 @@
+"""What the pages of one server share."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from batchscale.web.access import Access
+from batchscale.web.audit import AuditLog
+from batchscale.web.live import LivePages
+from batchscale.web.overview import Overview
+from batchscale.web.places import Place, Places
+from batchscale.web.rendering import Pages
+from batchscale.web.settings import WebSettings
+from batchscale.web.shelf import Shelf
+from batchscale.web.standing import Standing, Standings
+
+
+@dataclass
+class Parts:
+    """The objects behind the pages, made once for a server."""
+
+    settings: WebSettings
+    access: Access
+    audit: AuditLog
+
+    @cached_property
+    def pages(self) -> Pages:
+        """The templates."""
+        return Pages(self.settings)
+
+    @cached_property
+    def places(self) -> Places:
+        """Where records are."""
+        return Places(self.settings.folders)
+
+    @cached_property
+    def standings(self) -> Standings:
+        """How runs stand."""
+        return Standings()
+
+    @cached_property
+    def shelf(self) -> Shelf:
+        """Opened records."""
+        return Shelf()
+
+    @cached_property
+    def overview(self) -> Overview:
+        """Rows of the first page."""
+        return Overview(self.places, self.standings, self.shelf)
+
+    @cached_property
+    def live(self) -> LivePages:
+        """Event streams."""
+
+        def render(place: Place, standing: Standing) -> str:
+            return self.pages.part("standing.html", place=place, standing=standing)
+
+        return LivePages(self.standings, render, self.settings.limits.streams)

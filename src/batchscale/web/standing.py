@@ -1,0 +1,84 @@
+"""How a place stands: what its run last wrote, whether it is alive, and the curve so far.
+
+One small file is read per place and kept until it changes, so that a thousand places cost a thousand ``stat`` calls.
+"""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from batchscale.driver import SILENT_AFTER_S, Snapshot, is_running, read_snapshot
+from batchscale.records import RunPaths
+
+STATES = ("running", "silent", "stopped", "finished", "records")
+MOST_SIZE = 2**53
+
+
+@dataclass(frozen=True)
+class Standing:
+    """``state`` is one of STATES (``records``: no run ever wrote here); ``stamp`` changes when anything here does."""
+
+    state: str
+    snapshot: Snapshot | None
+    stamp: str
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a process holds the place."""
+        return self.state in ("running", "silent")
+
+    @property
+    def progress(self) -> float | None:
+        """The share that is done, from 0 to 1; None where nothing says so."""
+        if self.snapshot is None or not self.snapshot.studies:
+            return None
+        if self.snapshot.finished:
+            return 1.0
+        shares = [min(1.0, max(0.0, study.share)) for study in self.snapshot.studies]
+        return float(sum(shares) / len(shares))
+
+    @property
+    def points(self) -> tuple[tuple[int, int], ...]:
+        """(batch size, fewest steps so far), where the goal was reached."""
+        if self.snapshot is None:
+            return ()
+        pairs = ((study.batch_size, study.best_steps) for study in self.snapshot.studies)
+        return tuple(sorted((b, s) for b, s in pairs if s is not None and 0 < s < MOST_SIZE and 0 < b < MOST_SIZE))
+
+
+class Standings:
+    """Reads how places stand, each status file once per change."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Path, tuple[int, Snapshot | None]] = {}
+
+    def look(self, root: Path) -> Standing:
+        """How the place at ``root`` stands now."""
+        changed = _changed_at(RunPaths(root).status)
+        kept = self._kept.get(root)
+        if kept is None or kept[0] != changed:
+            kept = (changed, read_snapshot(root) if changed else None)
+            self._kept[root] = kept
+        snapshot, running = kept[1], is_running(root)
+        state = _state(snapshot, running)
+        if snapshot is not None and not running:
+            studies = tuple(replace(study, running=0) for study in snapshot.studies)
+            snapshot = replace(snapshot, studies=studies, time_left_s=None, doing=())
+        return Standing(state, snapshot, f"{changed}-{state}")
+
+
+def _changed_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _state(snapshot: Snapshot | None, running: bool) -> str:
+    if snapshot is None:
+        return "running" if running else "records"
+    if snapshot.finished:
+        return "finished"
+    if not running:
+        return "stopped"
+    return "silent" if abs(time.time() - snapshot.written_at) > SILENT_AFTER_S else "running"

@@ -1,0 +1,75 @@
+"""A server on records that an older version wrote, and clients that are signed in or not."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from batchscale.web.access import Access
+from batchscale.web.app import create_app
+from batchscale.web.gate import Gate
+from batchscale.web.settings import Limits, WebSettings
+
+ORIGIN = "http://127.0.0.1:8765"
+STORED = Path(__file__).parents[1] / "formats" / "format_1"
+
+
+class Site:
+    """One server under test."""
+
+    def __init__(self, tmp: Path, **changes: object) -> None:
+        self.folder = tmp / "records"
+        self.folder.mkdir(exist_ok=True)
+        state = tmp / "state"
+        self.access = Access(state)
+        self.settings = WebSettings((self.folder,), state, **changes)  # type: ignore[arg-type]
+        self.app: Gate = create_app(self.settings, self.access)
+
+    def stranger(self) -> TestClient:
+        return TestClient(self.app, base_url=ORIGIN, follow_redirects=False)
+
+    def visitor(self) -> TestClient:
+        client = self.stranger()
+        answer = client.post("/sign-in", data={"secret": self.access.code}, headers={"origin": ORIGIN})
+        assert answer.status_code == 303, answer.text
+        return client
+
+    def csrf(self, client: TestClient) -> str:
+        identity = self.access.find_session(client.cookies[self.settings.cookie])
+        assert identity is not None
+        return identity.csrf
+
+    def post(self, client: TestClient, path: str, **form: str):
+        return client.post(path, data={"csrf": self.csrf(client), **form}, headers={"origin": ORIGIN})
+
+    def key(self, name: str = "finished") -> str:
+        return next(place.id for place in self.app_places() if place.name == name) + "-0"
+
+    def app_places(self):
+        from batchscale.web.places import Places
+
+        return Places(self.settings.folders).all()
+
+
+@pytest.fixture
+def make_site(tmp_path: Path) -> Callable[..., Site]:
+    def make(**changes: object) -> Site:
+        site = Site(tmp_path, **changes)
+        for name in ("finished", "interrupted"):
+            if not (site.folder / name).exists():
+                shutil.copytree(STORED / name, site.folder / name)
+        return site
+
+    return make
+
+
+@pytest.fixture
+def site(make_site: Callable[..., Site]) -> Site:
+    return make_site()
+
+
+@pytest.fixture
+def few() -> Limits:
+    return Limits(sign_ins=3, actions=3, body_bytes=1000, body_s=0.2)
