@@ -29,7 +29,13 @@ PACKAGES = (
     "training",
 )
 # Modules that are doors of their own: the command's entry point, forms for JSON, wordings, placeholders of a command.
-OWN_DOORS = {("cli", "app"), ("analysis", "as_json"), ("analysis", "wording"), ("spec", "trainer")}
+OWN_DOORS = {
+    ("cli", "app"),
+    ("analysis", "as_json"),
+    ("analysis", "wording"),
+    ("spec", "trainer"),
+    ("records", "mirror"),
+}
 
 
 def pinned(package: str) -> list[str]:

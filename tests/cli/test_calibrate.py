@@ -21,7 +21,7 @@ def run(*arguments):
 def test_step_times_are_printed_and_added_to_the_file(tmp_path):
     out = tmp_path / "steps.csv"
     target = "noisy_quadratic/quadratic/sgd"
-    rows = json.loads(run(target, "--batch-sizes", "4,64", "--out", out, "--json", *QUICK))
+    rows = json.loads(run(target, "--batch-sizes", "4,64", "--out", out, "--json", *QUICK))["step_times"]
     run(target, "--batch-sizes", "16", "--out", out, *QUICK)
     times = read_step_times(out)
     assert [one.batch_size for one in times] == [4, 64, 16]

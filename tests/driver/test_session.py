@@ -332,7 +332,7 @@ def test_a_trial_that_always_fails_is_incomplete_with_the_reason_and_replaced(tm
     trials = {trial_id: t for (_, trial_id), t in read_values(tmp_path).items()}
     assert trials[2]["status"] == "INCOMPLETE"
     assert "SIGKILL" in trials[2]["own"]["failure"]
-    assert "about to misbehave" in trials[2]["own"]["failure"]
+    assert "about to misbehave" in trials[2]["own"]["log_lines"]
     assert sum(t["status"] == "COMPLETE" for t in trials.values()) == 6
     assert outcome.snapshot.given_up == 1
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import batchscale.trial as trial
 
-OPTIONS = dict(pair.split("=", 1) for pair in sys.argv[1:])
+OPTIONS = dict(pair.split("=", 1) for pair in sys.argv[1:] if "=" in pair)
 
 
 def say(words: str) -> None:
@@ -85,4 +85,5 @@ def main() -> None:
     run.save(save)
 
 
-main()
+if __name__ == "__main__":
+    main()

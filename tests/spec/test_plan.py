@@ -101,7 +101,7 @@ def test_a_metaparameter_that_is_fixed_is_not_given_a_range_as_well():
     both = """[search]
     fixed = { momentum = 0.9 }
     space.momentum = { min_value = 0.1, max_value = 0.9 }"""
-    with pytest.raises(SpecError, match="'momentum' is both fixed and searched; remove it"):
+    with pytest.raises(SpecError, match=r"A metaparameter is searched or fixed. Found 'momentum'"):
         plan(rest=both)
 
 

@@ -146,7 +146,7 @@ def test_facts_and_workload_agree():
         ("digits/lstm/sgd", {}, SpecError, "'language'"),
         ("digits/vgg_11/sgd", {}, SpecError, "32×32"),
         ("digits/mlp/sgd", {"width": 3}, UnknownNameError, "widths"),
-        ("digits/mlp/sgd", {"widths": (3, 0)}, SpecError, "above 0"),
+        ("digits/mlp/sgd", {"widths": (3, 0)}, SpecError, "from 1 to"),
         ("digits/mlp/sgd", {"dropout": 1.0}, SpecError, re.escape("[0, 1)")),
         ("digits/mlp/sgd", {"tiny": 1}, SpecError, "true or false"),
         ("digits/mlp/sgd", {"precision": "float16"}, SpecError, "bfloat16"),

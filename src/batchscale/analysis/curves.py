@@ -1,5 +1,7 @@
 """What a curve is to the numeric parts: batch sizes and steps, checked, growing, as arrays."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -7,6 +9,7 @@ from numpy.typing import NDArray
 from batchscale.errors import AnalysisError, one_line
 
 Array = NDArray[np.float64]
+AnyArray = np.ndarray[Any, Any]
 
 
 def curve_points(curve: pl.DataFrame) -> tuple[Array, Array]:

@@ -5,14 +5,12 @@ that is asked again for every goal is answered in numpy.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from batchscale.analysis.curves import AnyArray
 from batchscale.analysis.outcomes import Outcome
-
-Array = np.ndarray[Any, Any]
 
 _MOST = np.iinfo(np.int64).max
 
@@ -23,13 +21,13 @@ class Groups:
 
     rows: pl.DataFrame
     keys: list[str]
-    starts: Array
+    starts: AnyArray
 
-    def count(self, column: str, value: str) -> Array:
+    def count(self, column: str, value: str) -> AnyArray:
         """How many rows of each group have that value."""
         return self._reduce(np.add, (self.rows[column] == str(value)).to_numpy())
 
-    def winners(self) -> tuple[Array, Array]:
+    def winners(self) -> tuple[AnyArray, AnyArray]:
         """The row with the fewest steps to the goal, then the lowest trial id, of each group; and whether one is."""
         best = (self.rows["outcome"] == Outcome.REACHED.value).to_numpy()
         lengths = np.diff(self.starts, append=len(best))
@@ -43,7 +41,7 @@ class Groups:
         winners[group[::-1]], there[group] = rows[::-1], True
         return winners, there
 
-    def _reduce(self, operation: np.ufunc, values: Array) -> Array:
+    def _reduce(self, operation: np.ufunc, values: AnyArray) -> AnyArray:
         if not len(self.starts):
             return np.zeros(0, np.int64)
         return np.asarray(operation.reduceat(values, self.starts, dtype=np.int64))
@@ -59,7 +57,7 @@ def group_outcomes(outcomes: pl.DataFrame, keys: list[str]) -> Groups:
     return Groups(outcomes, keys, starts)
 
 
-def _starts(frame: pl.DataFrame, keys: list[str]) -> Array:
+def _starts(frame: pl.DataFrame, keys: list[str]) -> AnyArray:
     """The rows in which any key differs from the row before."""
     changed = np.ones(frame.height, bool)
     if frame.height:

@@ -8,11 +8,11 @@ comparison of arrays.
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from batchscale.analysis.curves import AnyArray
 from batchscale.analysis.metrics import check_metric
 from batchscale.records.frames import Records
 from batchscale.records.precision import widen
@@ -20,26 +20,24 @@ from batchscale.spec import Goal, WorkloadName
 
 _ROWS_AT_ONCE = 1_000_000  # bounds the memory for any workload
 
-Array = np.ndarray[Any, Any]
-
 
 @dataclass(frozen=True, eq=False)
 class Improvements:
     """Rows sorted by batch size, trial id and step, in which every trial's values only get better."""
 
-    sizes: Array
-    trial_ids: Array
-    steps: Array
-    values: Array  # float32 or float64, as stored; no NaN
+    sizes: AnyArray
+    trial_ids: AnyArray
+    steps: AnyArray
+    values: AnyArray  # float32 or float64, as stored; no NaN
     maximize: bool
 
     @functools.cached_property
-    def _starts(self) -> Array:
+    def _starts(self) -> AnyArray:
         """The first row of every trial."""
         changed = (np.diff(self.sizes) != 0) | (np.diff(self.trial_ids) != 0)
         return np.flatnonzero(np.concatenate((np.ones(min(len(self.sizes), 1), bool), changed)))
 
-    def first_steps(self, goal: Goal) -> Array:
+    def first_steps(self, goal: Goal) -> AnyArray:
         """The first step beyond the goal of every trial, of any status; -1 where none is, and once more at the end."""
         first = np.full(len(self._starts) + 1, -1)
         if len(self._starts):
@@ -50,7 +48,7 @@ class Improvements:
             first[there] = self.steps[(ends - counts)[there]]  # those that pass are the last ones of a trial
         return first
 
-    def places(self, trials: pl.DataFrame) -> Array:
+    def places(self, trials: pl.DataFrame) -> AnyArray:
         """Where each row's ``batch_size`` and ``trial_id`` stand in ``first_steps``; the end if not at all."""
         known = pl.DataFrame({"batch_size": self.sizes[self._starts], "trial_id": self.trial_ids[self._starts]})
         wanted = trials.select("batch_size", "trial_id")
@@ -59,7 +57,7 @@ class Improvements:
         )
         return joined["place"].fill_null(known.height).to_numpy()
 
-    def _passed(self, goal: Goal) -> Array:
+    def _passed(self, goal: Goal) -> AnyArray:
         if self.values.dtype != np.float32:
             return self.values > goal.value if self.maximize else self.values < goal.value
         # A float32 column holds numbers of six digits. Compared in its own precision it gives what its texts would
@@ -114,12 +112,12 @@ def _improving(frame: pl.DataFrame, maximize: bool) -> pl.DataFrame:
     return frame.filter(pl.Series(better))
 
 
-def _is_sorted(sizes: Array, ids: Array, steps: Array) -> bool:
+def _is_sorted(sizes: AnyArray, ids: AnyArray, steps: AnyArray) -> bool:
     size, trial, step = np.diff(sizes), np.diff(ids), np.diff(steps)
     return bool(((size > 0) | ((size == 0) & ((trial > 0) | ((trial == 0) & (step >= 0))))).all())
 
 
-def _ranks(values: Array) -> Array:
+def _ranks(values: AnyArray) -> AnyArray:
     """Whole numbers below 2³² in the order of the values."""
     if values.dtype == np.float32:
         bits = (values + np.float32(0)).view(np.int32).astype(np.int64)  # + 0 makes -0 the equal of 0

@@ -6,12 +6,12 @@ read, once per open records (``improvements``): every further goal on it is a se
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from batchscale.analysis.budgets import budget_steps
+from batchscale.analysis.curves import AnyArray
 from batchscale.analysis.improvements import find_improvements
 from batchscale.records.frames import STUDY_COLUMNS, TRIAL_SCHEMA, Records
 from batchscale.records.model import Status
@@ -43,7 +43,6 @@ TRIAL_OUTCOME_SCHEMA: Mapping[str, type[pl.DataType]] = {
 
 _KINDS = tuple(Outcome)
 
-Array = np.ndarray[Any, Any]
 
 STUDY_OUTCOME_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "dataset": pl.String,
@@ -129,7 +128,7 @@ def _sorted_trials(selected: Records) -> pl.DataFrame:
     return rows.sort("batch_size", "trial_id")
 
 
-def _steps_to_goal(selected: Records, workload: WorkloadName, goal: Goal, rows: pl.DataFrame) -> Array:
+def _steps_to_goal(selected: Records, workload: WorkloadName, goal: Goal, rows: pl.DataFrame) -> AnyArray:
     """The first step beyond the goal of every row's trial, -1 where there is none."""
     metric = (goal.metric, goal.maximize)
     improvements = find_improvements(selected, workload, *metric)
@@ -137,7 +136,7 @@ def _steps_to_goal(selected: Records, workload: WorkloadName, goal: Goal, rows: 
     return improvements.first_steps(goal)[places]
 
 
-def _with_outcome(rows: pl.DataFrame, goal: Goal, steps: Array) -> pl.DataFrame:
+def _with_outcome(rows: pl.DataFrame, goal: Goal, steps: AnyArray) -> pl.DataFrame:
     never = steps < 0
     kinds = np.where(never, _KINDS.index(Outcome.NOT_REACHED), _KINDS.index(Outcome.REACHED))
     for status, outcome in ((Status.INCOMPLETE, Outcome.INCOMPLETE), (Status.INFEASIBLE, Outcome.INFEASIBLE)):

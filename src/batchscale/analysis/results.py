@@ -5,12 +5,12 @@ ties to the lower trial id. Owns the frame that curves, fits, regimes and charts
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from batchscale.analysis.budgets import known_examples, train_examples
+from batchscale.analysis.curves import AnyArray
 from batchscale.analysis.groups import group_outcomes
 from batchscale.analysis.outcomes import (
     STUDY_OUTCOME_SCHEMA,
@@ -30,7 +30,6 @@ RESULT_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "examples": pl.Int64,  # steps * batch_size
     "epochs": pl.Float64,  # examples / training examples; null where their number is not known
 }
-Array = np.ndarray[Any, Any]
 
 # behind these columns: ``by``, then one Float64 column per metaparameter of the winning trial
 
@@ -92,7 +91,7 @@ def results_of(
     return _sorted(frame, outcomes["goal"].unique(maintain_order=True).to_list(), by)
 
 
-def _where(there: Array, values: pl.Series) -> pl.Series:
+def _where(there: AnyArray, values: pl.Series) -> pl.Series:
     """The values, null elsewhere."""
     return values if there.all() else values.set(pl.Series(~there), None)
 

@@ -25,6 +25,7 @@ _PUBLIC = {
     "find_rule": "stop_rules",
     "is_asked_for": "identity",
     "list_rules": "stop_rules",
+    "normalise": "identity",
     "open_study_run": "resuming",
     "read_asked": "identity",
     "write_asked": "identity",

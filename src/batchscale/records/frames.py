@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 import polars as pl
 
 from batchscale.records.facts.columns import FACTS, STUDY_FACTS, TRIAL_FACTS
-from batchscale.records.kept import Kept
+from batchscale.records.kept import KeptFrames
 from batchscale.records.model import Status
 from batchscale.records.precision import widen_metrics
 from batchscale.spec import WorkloadName
@@ -68,12 +68,12 @@ class Records:
         studies: pl.DataFrame,
         trials: pl.DataFrame | pl.LazyFrame,
         sources: Mapping[WorkloadName, Callable[[], pl.LazyFrame]],
-        sources_kept: Kept | None = None,
+        sources_kept: KeptFrames | None = None,
     ) -> None:
         self.studies = studies
         self.sources = sources
-        self.kept = Kept()
-        self.sources_kept = sources_kept or Kept()
+        self.kept = KeptFrames()
+        self.sources_kept = sources_kept or KeptFrames()
         self._trials = trials
         self._workloads: dict[tuple[str, str, str], Records] = {}
         self._first: dict[int, Records] = {}

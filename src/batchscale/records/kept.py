@@ -10,7 +10,7 @@ MOST = 64  # about a megabyte each at the size of the published workloads
 Value = TypeVar("Value")
 
 
-class Kept:
+class KeptFrames:
     """Values by key, the latest used ``most`` of them; shared by every selection of the same records."""
 
     def __init__(self, most: int = MOST) -> None:
@@ -21,7 +21,7 @@ class Kept:
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """The value kept for the key, or the one made now.
 
-        >>> kept = Kept()
+        >>> kept = KeptFrames()
         >>> kept.get("a", lambda: 1), kept.get("a", lambda: 2)
         (1, 1)
         """

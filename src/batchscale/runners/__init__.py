@@ -24,8 +24,10 @@ _PUBLIC = {
     "check_devices": "environment",
     "computing_like_a_worker": "environment",
     "default_workers": "environment",
+    "follow": "cluster",
     "memory_limit": "environment",
     "offer_devices": "environment",
+    "share_host": "cluster",
     "trainer_options": "runner",
 }
 

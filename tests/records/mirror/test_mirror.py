@@ -6,7 +6,7 @@ import pytest
 
 from batchscale.errors import RecordsError, StorageError
 from batchscale.records.mirror import Mirroring, open_mirror
-from batchscale.records.mirror.manifest import Entry, manifest_text
+from batchscale.records.mirror.manifest import MirroredFile, manifest_text
 
 
 @pytest.fixture
@@ -145,8 +145,8 @@ def test_a_damaged_or_incomplete_mirror_is_refused_and_writes_nothing(tree, url,
         b"\xff",
         b'{"version": 1, "files": 3}',
         b'{"version": 9, "files": {}}',
-        manifest_text({"../outside": Entry(1, "0" * 64)}),
-        manifest_text({"/etc/x": Entry(1, "0" * 64)}),
+        manifest_text({"../outside": MirroredFile(1, "0" * 64)}),
+        manifest_text({"/etc/x": MirroredFile(1, "0" * 64)}),
         json.dumps({"version": 1, "files": {"a": [1, "../../x"]}}).encode(),
     ],
 )

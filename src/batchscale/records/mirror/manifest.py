@@ -15,7 +15,7 @@ MAX_FILES = 10_000_000
 
 
 @dataclass(frozen=True)
-class Entry:
+class MirroredFile:
     """A file of the tree: its size, and the hash under which its content is kept."""
 
     size: int
@@ -27,18 +27,18 @@ class Entry:
         return f"objects/{self.sha256[:2]}/{self.sha256}"
 
 
-def describe(content: bytes) -> Entry:
+def describe(content: bytes) -> MirroredFile:
     """The entry of a file with this content."""
-    return Entry(len(content), hashlib.sha256(content).hexdigest())
+    return MirroredFile(len(content), hashlib.sha256(content).hexdigest())
 
 
-def manifest_text(files: Mapping[str, Entry]) -> bytes:
+def manifest_text(files: Mapping[str, MirroredFile]) -> bytes:
     """The manifest as JSON."""
     listed = {name: [entry.size, entry.sha256] for name, entry in sorted(files.items())}
     return json.dumps({"version": VERSION, "files": listed}).encode()
 
 
-def parse_manifest(content: bytes, url: str) -> dict[str, Entry]:
+def parse_manifest(content: bytes, url: str) -> dict[str, MirroredFile]:
     """The files that a manifest lists.
 
     Raises:
@@ -66,8 +66,8 @@ def _checked_name(name: str, url: str) -> str:
     return str(path)
 
 
-def _entry(value: Any) -> Entry:
+def _entry(value: Any) -> MirroredFile:
     size, digest = value
     if not isinstance(size, int) or size < 0 or len(digest) != 64 or set(digest) - set("0123456789abcdef"):
         raise ValueError
-    return Entry(size, digest)
+    return MirroredFile(size, digest)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from batchscale.errors import StorageError
-from batchscale.records.mirror.manifest import MANIFEST, Entry, describe, manifest_text, parse_manifest
+from batchscale.records.mirror.manifest import MANIFEST, MirroredFile, describe, manifest_text, parse_manifest
 from batchscale.records.mirror.restore import restore_tree
 from batchscale.records.mirror.store import RemoteStore
 from batchscale.records.tree.layout import WORKING_FOLDER
@@ -31,8 +31,10 @@ class Mirror:
         self._root = root
         self._store = store
         content = store.get(MANIFEST)
-        self._there: dict[str, Entry] = {} if content is None else parse_manifest(content, store.url)
-        self._seen: dict[str, tuple[int, int, Entry]] = {}  # by name: size and time of change when last looked at
+        self._there: dict[str, MirroredFile] = {} if content is None else parse_manifest(content, store.url)
+        self._seen: dict[
+            str, tuple[int, int, MirroredFile]
+        ] = {}  # by name: size and time of change when last looked at
         self.problem: str | None = None
 
     @property
@@ -41,7 +43,7 @@ class Mirror:
         return not self._there
 
     @property
-    def files(self) -> dict[str, Entry]:
+    def files(self) -> dict[str, MirroredFile]:
         """The files of the last complete state that the mirror has."""
         return dict(self._there)
 
@@ -60,7 +62,7 @@ class Mirror:
         return True
 
     def _sync(self) -> None:
-        now: dict[str, Entry] = {}
+        now: dict[str, MirroredFile] = {}
         known = {entry.sha256 for entry in self._there.values()}
         for name, path in self._list():
             found = self._look(name, path)
@@ -88,7 +90,7 @@ class Mirror:
         for entry in gone:
             self._store.remove(entry.object_name)
 
-    def _look(self, name: str, path: Path) -> tuple[Entry, bytes | None] | None:
+    def _look(self, name: str, path: Path) -> tuple[MirroredFile, bytes | None] | None:
         """A file's entry, and its content if it had to be read; None if it is gone."""
         try:
             facts = path.stat()
@@ -102,7 +104,7 @@ class Mirror:
         self._seen[name] = (facts.st_size, facts.st_mtime_ns, entry)
         return entry, content
 
-    def _read_again(self, name: str, path: Path, entry: Entry) -> bytes | None:
+    def _read_again(self, name: str, path: Path, entry: MirroredFile) -> bytes | None:
         """The content of a file that was looked at before; None if it is another one now, which the next round has."""
         try:
             content = path.read_bytes()

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from batchscale.errors import RecordsError
 from batchscale.records.durable import storing
-from batchscale.records.mirror.manifest import Entry, describe
+from batchscale.records.mirror.manifest import MirroredFile, describe
 from batchscale.records.mirror.store import RemoteStore
 
 
-def restore_tree(root: Path, files: dict[str, Entry], store: RemoteStore) -> int:
+def restore_tree(root: Path, files: dict[str, MirroredFile], store: RemoteStore) -> int:
     """Write the files of a mirror to ``root``, which must be empty or missing; all of them or none. Their number.
 
     Raises:

@@ -16,7 +16,7 @@ from batchscale.records.precision import widen
 from batchscale.records.rules import Fault
 from batchscale.records.table.files import ORIGINAL_SCHEMA, ORIGINALS, STUDIES, TRIALS, measurements_path
 from batchscale.records.table.parts import KEY_SCHEMA, PARAMETER_PREFIX, Part, check_width, study_path
-from batchscale.records.tree.blocks import Block, join_blocks
+from batchscale.records.tree.blocks import CsvBlock, join_blocks
 from batchscale.records.tree.checksum import checksum_fault
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, TRIAL_FILE
 from batchscale.spec import WorkloadName
@@ -233,7 +233,7 @@ def _ordered(
     return join_blocks(blocks or [_conform(join_blocks([]), kinds)]).labelled()
 
 
-def _conform(block: Block, kinds: dict[str, pl.DataType]) -> Block:
+def _conform(block: CsvBlock, kinds: dict[str, pl.DataType]) -> CsvBlock:
     frame = block.frame
     columns = [frame["step"]]
     for name, kind in kinds.items():
@@ -243,7 +243,7 @@ def _conform(block: Block, kinds: dict[str, pl.DataType]) -> Block:
             columns.append(widen(frame[name]))
         else:
             columns.append(frame[name])
-    return Block(pl.DataFrame(columns), block.runs)
+    return CsvBlock(pl.DataFrame(columns), block.runs)
 
 
 def describe_statuses(trials: pl.DataFrame) -> dict[str, int]:

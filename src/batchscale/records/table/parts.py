@@ -22,7 +22,7 @@ from batchscale.records.facts.columns import FACTS, TRIAL_FACTS, trial_facts_row
 from batchscale.records.model import TrialRecord, parse_trial
 from batchscale.records.precision import fits_float32
 from batchscale.records.rules import Fault
-from batchscale.records.tree.blocks import Block
+from batchscale.records.tree.blocks import CsvBlock
 from batchscale.records.tree.bulk import MeasurementBatch
 from batchscale.records.tree.checksum import measurements_checksum
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE
@@ -82,10 +82,10 @@ class Part:
     dropped: list[tuple[str, int, int]]
     measurements: dict[str, str]  # file name by folder
 
-    def block(self, folder: str) -> Block:
+    def block(self, folder: str) -> CsvBlock:
         """The measurements of a workload's trials, by batch size and id."""
         runs = self.files.filter(pl.col("folder") == folder).select("batch_size", "trial_id", "rows").rows()
-        return Block(pl.read_parquet(self.path / self.measurements[folder]), runs)
+        return CsvBlock(pl.read_parquet(self.path / self.measurements[folder]), runs)
 
     @property
     def trials(self) -> pl.DataFrame:
@@ -203,7 +203,7 @@ def _header(data: bytes) -> str:
     return line.decode("utf-8", errors="replace")  # a damaged header is a fault that drops the trial
 
 
-def _measurements_block(folder: str, files: list[tuple[int, int, bytes]], content: PartContent) -> Block:
+def _measurements_block(folder: str, files: list[tuple[int, int, bytes]], content: PartContent) -> CsvBlock:
     def on_faults(batch_size: int, trial_id: int, faults: list[Fault]) -> None:
         more = f" There are {len(faults) - 1} more such places." if len(faults) > 1 else ""
         content.problems.append(f"{folder}/{batch_size}/{trial_id}/{MEASUREMENTS_FILE}: {faults[0]}{more}")
@@ -217,7 +217,7 @@ def _measurements_block(folder: str, files: list[tuple[int, int, bytes]], conten
     frame = block.frame
     check_width(frame.columns, f"metrics of {folder}")
     narrow = [name for name, kind in frame.schema.items() if kind == pl.Float64 and fits_float32(frame[name])]
-    return Block(frame.with_columns(pl.col(narrow).cast(pl.Float32)), block.runs)
+    return CsvBlock(frame.with_columns(pl.col(narrow).cast(pl.Float32)), block.runs)
 
 
 def check_width(names: Iterable[str], what: str) -> None:

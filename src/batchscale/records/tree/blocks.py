@@ -11,15 +11,15 @@ import polars as pl
 
 from batchscale.records.frames import MEASUREMENT_SCHEMA
 
-Run = tuple[int, int, int]  # batch size, trial id, number of rows
+RowRun = tuple[int, int, int]  # batch size, trial id, number of rows
 
 
 @dataclass(frozen=True)
-class Block:
+class CsvBlock:
     """The rows of the trials of ``runs``, one trial behind the other."""
 
     frame: pl.DataFrame
-    runs: Sequence[Run]
+    runs: Sequence[RowRun]
 
     def labelled(self) -> pl.DataFrame:
         """The frame with the columns ``batch_size`` and ``trial_id`` before the others."""
@@ -30,7 +30,7 @@ class Block:
         ]
         return pl.DataFrame([*labels, *self.frame.get_columns()])
 
-    def ordered(self, wanted: set[tuple[int, int]] | None = None) -> "Block":
+    def ordered(self, wanted: set[tuple[int, int]] | None = None) -> "CsvBlock":
         """The trials by batch size and id; only those ``wanted``, if given."""
         starts = np.cumsum([0, *(rows for *_, rows in self.runs)])
         places = sorted(
@@ -44,16 +44,16 @@ class Block:
         runs = [self.runs[place] for place in chosen]
         rows = np.array([rows for *_, rows in runs], dtype=np.int64)
         index = np.arange(rows.sum()) + np.repeat(starts[chosen] - (np.cumsum(rows) - rows), rows)
-        return Block(self.frame.select(pl.all().gather(index)), runs)
+        return CsvBlock(self.frame.select(pl.all().gather(index)), runs)
 
 
-def join_blocks(blocks: Sequence[Block]) -> Block:
+def join_blocks(blocks: Sequence[CsvBlock]) -> CsvBlock:
     """One ordered block; a metric that a block lacks is null there."""
     if not blocks:
-        return Block(pl.DataFrame(schema={"step": MEASUREMENT_SCHEMA["step"]}), [])
+        return CsvBlock(pl.DataFrame(schema={"step": MEASUREMENT_SCHEMA["step"]}), [])
     if len(blocks) == 1:
         return blocks[0].ordered()
     frames = [block.frame for block in blocks]
     same = all(frame.schema == frames[0].schema for frame in frames)
     joined = pl.concat(frames, how="vertical" if same else "diagonal_relaxed")
-    return Block(joined, [run for block in blocks for run in block.runs]).ordered()
+    return CsvBlock(joined, [run for block in blocks for run in block.runs]).ordered()

@@ -13,7 +13,7 @@ from polars.exceptions import PolarsError
 
 from batchscale.records.model import MAX_WHOLE
 from batchscale.records.rules import Fault
-from batchscale.records.tree.blocks import Block, join_blocks
+from batchscale.records.tree.blocks import CsvBlock, join_blocks
 from batchscale.records.tree.layout import MAX_LINE_BYTES
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK, parse_header, parse_measurements
 
@@ -41,7 +41,7 @@ class MeasurementBatch:
     """
 
     on_faults: OnFaults
-    _blocks: list[Block] = field(default_factory=list)
+    _blocks: list[CsvBlock] = field(default_factory=list)
     _waiting: dict[bytes, list[_File]] = field(default_factory=dict)
     _bytes: int = 0
 
@@ -58,7 +58,7 @@ class MeasurementBatch:
         if self._bytes > _JOIN_BYTES:
             self._flush()
 
-    def take(self) -> Block:
+    def take(self) -> CsvBlock:
         """The rows of all files added so far, ordered; the batch is empty afterwards."""
         self._flush()
         blocks, self._blocks = self._blocks, []
@@ -82,7 +82,7 @@ class MeasurementBatch:
         table = parse_measurements(text)
         if table.faults:
             self.on_faults(batch_size, trial_id, table.faults)
-        self._blocks.append(Block(table.to_frame(), [(batch_size, trial_id, len(table.steps))]))
+        self._blocks.append(CsvBlock(table.to_frame(), [(batch_size, trial_id, len(table.steps))]))
 
 
 def read_measurement_files(files: Iterable[tuple[int, int, bytes]], on_faults: OnFaults) -> pl.DataFrame:
@@ -102,7 +102,7 @@ def _is_plain(header: bytes, body: bytes, lines: int) -> bool:
     return not body.translate(None, _PLAIN) and body.count(b",") == lines * header.count(b",")
 
 
-def _parse_joined(header: bytes, files: list[_File]) -> Block | None:
+def _parse_joined(header: bytes, files: list[_File]) -> CsvBlock | None:
     metrics, faults = parse_header(header)
     if faults:
         return None
@@ -110,18 +110,18 @@ def _parse_joined(header: bytes, files: list[_File]) -> Block | None:
     runs = [(file.batch_size, file.trial_id, file.text.count(b"\n", file.start)) for file in files]
     body = b"".join([memoryview(file.text)[file.start :] for file in files])
     if not body:
-        return Block(pl.DataFrame(schema=schema), runs)
+        return CsvBlock(pl.DataFrame(schema=schema), runs)
     if not _is_plain(header, body, sum(rows for *_, rows in runs)):
         return None
     try:
         frame = pl.read_csv(body, has_header=False, schema=schema, quote_char=None)
     except PolarsError:
         return None
-    block = Block(frame, runs)
+    block = CsvBlock(frame, runs)
     return block if _is_sound(block) and not _overflows(frame, body) else None
 
 
-def _is_sound(block: Block) -> bool:
+def _is_sound(block: CsvBlock) -> bool:
     """Whether every line became a row and the steps of each trial grow."""
     ends = np.cumsum([rows for *_, rows in block.runs])
     steps = block.frame["step"]
