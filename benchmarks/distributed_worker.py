@@ -35,11 +35,11 @@ class Trial:
         self.num_parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
         self.advance(1)
 
-    def advance(self, steps: int) -> float:
-        """Seconds of one step."""
-        began = time.perf_counter()
+    def advance(self, steps: int) -> tuple[float, float]:
+        """Seconds of one step, and those of them that this process computed."""
+        began, computed = time.perf_counter(), time.process_time()
         self._population = self._programs.advance(self._population, self._until, steps)
-        return (time.perf_counter() - began) / steps
+        return (time.perf_counter() - began) / steps, (time.process_time() - computed) / steps
 
     def exchange(self, times: int) -> float:
         """Seconds of adding up a gradient's worth of numbers over all devices."""
@@ -80,7 +80,8 @@ def main(core: int, cluster: str) -> None:
                 answer: dict[str, float] = {"parameters": trial.num_parameters}
             else:
                 assert trial is not None
-                answer = {"step": trial.advance(request["steps"])}
+                step, computed = trial.advance(request["steps"])
+                answer = {"step": step, "computed": computed}
                 if request.get("exchange"):
                     answer["exchange"] = trial.exchange(request["steps"])
             sys.stdout.write(json.dumps(answer) + "\n")

@@ -184,3 +184,15 @@ def test_a_metaparameter_is_searched_or_fixed_but_not_both(where):
     both = f"{MINIMAL}[search.fixed]\nlearning_rate = 0.1\n[{where}.learning_rate]\nmin = 0.1\nmax = 1.0\n"
     with pytest.raises(SpecError, match=f"searched or fixed. Found 'learning_rate' in {where} and in search.fixed"):
         parse_experiment(both)
+
+
+@pytest.mark.parametrize(("text", "devices"), [("1", 1), ("4", 4), ('"all"', None)])
+def test_a_run_says_how_many_devices_train_a_trial(text, devices):
+    experiment = parse_experiment(f"{MINIMAL}\n[run]\ndevices_per_trial = {text}\nexact = true")
+    assert (experiment.run.devices_per_trial, experiment.run.exact) == (devices, True)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", '"some"', "1.5", "true"])
+def test_a_number_of_devices_that_is_none_is_refused(text):
+    with pytest.raises(SpecError, match=r"run\.devices_per_trial"):
+        parse_experiment(f"{MINIMAL}\n[run]\ndevices_per_trial = {text}")
