@@ -11,12 +11,12 @@ from batchscale.errors import BatchscaleError
 from batchscale.web.access import Access
 from batchscale.web.audit import AuditLog
 from batchscale.web.gate import Gate
-from batchscale.web.pages import assets, charts, compare, data, experiment, overview, session
+from batchscale.web.pages import assets, charts, compare, control, data, experiment, new, overview, session
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import Parts
 from batchscale.web.settings import WebSettings
 
-PAGES = (session, assets, overview, experiment, charts, compare, data)
+PAGES = (session, assets, overview, experiment, charts, compare, data, new, control)
 
 
 def create_app(settings: WebSettings, access: Access) -> Gate:

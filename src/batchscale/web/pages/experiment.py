@@ -12,7 +12,7 @@ from batchscale.records import Records
 from batchscale.web.charts import chart_kinds, require_goal, workload_at
 from batchscale.web.gate import session_cookie
 from batchscale.web.pages.asked import KEY, find_place, parse_trials
-from batchscale.web.places import visible
+from batchscale.web.places import Place, visible
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import Parts
 from batchscale.web.trials import TrialWish, trial_page
@@ -38,7 +38,8 @@ def make_routes(parts: Parts) -> APIRouter:
         wish = TrialWish(size, status, order, down, page)
         values: dict[str, Any] = {
             "key": key, "place": place, "standing": parts.standings.look(place.path), "wish": wish,
-            "kinds": chart_kinds(), "kind": kind if kind in chart_kinds() else "curve", "chosen": parse_trials(t),
+            "control": _control(parts, place), "kinds": chart_kinds(),
+            "kind": kind if kind in chart_kinds() else "curve", "chosen": parse_trials(t),
         }  # fmt: skip
         return parts.pages.page(request, "experiment.html", **values, **_read(parts, place.path, number, wish))
 
@@ -86,6 +87,17 @@ def _read(parts: Parts, path: Any, number: int, wish: TrialWish) -> dict[str, An
         return empty | found | {"problem": visible(error, 400)}
     sentences = answer_sentences(analysis)
     return empty | found | {"goal": visible(analysis.goal), "analysis": analysis, "sentences": sentences}
+
+
+def _control(parts: Parts, place: Place) -> dict[str, Any]:
+    """What can be done with the run of a place, and what it printed last."""
+    runs = parts.runs
+    started = runs.find(place.path)
+    return {
+        "is_ours": runs.is_ours(place.path), "is_starting": runs.is_starting(place.path),
+        "text": runs.text(place.path), "is_own_file": started is not None and started.is_own_file,
+        "last_words": "\n".join(visible(line, 300) for line in runs.last_words(place.path).splitlines()[-30:]),
+    }  # fmt: skip
 
 
 def _analyze(records: Records, number: int) -> Analysis:
