@@ -3,6 +3,7 @@
 import logging
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
@@ -11,12 +12,12 @@ from batchscale.errors import BatchscaleError
 from batchscale.web.access import Access
 from batchscale.web.audit import AuditLog
 from batchscale.web.gate import Gate
-from batchscale.web.pages import assets, charts, compare, data, experiment, overview, session
+from batchscale.web.pages import assets, charts, compare, control, data, experiment, new, overview, plan, session
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import Parts
 from batchscale.web.settings import WebSettings
 
-PAGES = (session, assets, overview, experiment, charts, compare, data)
+PAGES = (session, assets, overview, experiment, charts, compare, new, control, plan, data)
 
 
 def create_app(settings: WebSettings, access: Access) -> Gate:
@@ -36,7 +37,7 @@ def create_app(settings: WebSettings, access: Access) -> Gate:
         kind = HTMLResponse if is_page else PlainTextResponse
         return kind(body, status, {"location": "/sign-in"} if status == 303 else None)
 
-    for kind in (RefusedError, BatchscaleError, HTTPException, Exception):
+    for kind in (RefusedError, BatchscaleError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer)
     return Gate(_quiet(app), settings, access, audit, parts.pages.refuse)
 
@@ -46,6 +47,8 @@ def _as_refusal(error: Exception) -> RefusedError:
         return error
     if isinstance(error, BatchscaleError):
         return RefusedError(422, str(error))
+    if isinstance(error, RequestValidationError):
+        return RefusedError(422, "This address names something that does not exist, or a value out of its range.")
     if isinstance(error, HTTPException) and error.status_code < 500:
         return RefusedError(error.status_code, "There is no such page." if error.status_code == 404 else "Not allowed.")
     return RefusedError(500, "Something went wrong on the server; its log says what. The records are not touched.")

@@ -11,6 +11,7 @@ from batchscale.figures.layout import PanelSize
 from batchscale.records import Records
 from batchscale.web.charts import require_goal, workload_at
 from batchscale.web.overview import Row
+from batchscale.web.places import Place
 from batchscale.web.shelf import Shelf
 
 SIZE = PanelSize(640, 400)
@@ -19,7 +20,7 @@ TITLE = "Steps to result, each curve to its own goal"
 
 def make_answers(shelf: Shelf, rows: Sequence[Row]) -> dict[str, Analysis]:
     """The analysis of every row, by a name that no two of them share."""
-    return {name: _answer(shelf, row) for name, row in name_rows(rows).items()}
+    return {name: analysis_of(shelf, row.place, row.number) for name, row in name_rows(rows).items()}
 
 
 def name_rows(rows: Sequence[Row]) -> dict[str, Row]:
@@ -31,12 +32,14 @@ def name_rows(rows: Sequence[Row]) -> dict[str, Row]:
     return named
 
 
-def _answer(shelf: Shelf, row: Row) -> Analysis:
+def analysis_of(shelf: Shelf, place: Place, number: int) -> Analysis:
+    """The analysis of one workload of a place, kept until its records change."""
+
     def work(records: Records) -> Analysis:
-        name = workload_at(records, row.number)
+        name = workload_at(records, number)
         return analyze(records, name, require_goal(records, name))
 
-    return shelf.answer(row.place.path, f"analysis {row.number}", work)
+    return shelf.answer(place.path, f"analysis {number}", work)
 
 
 def comparison_chart(shelf: Shelf, rows: Sequence[Row], theme: Theme, *, normalised: bool) -> str:

@@ -9,6 +9,7 @@ from batchscale.web.live import LivePages
 from batchscale.web.overview import Overview
 from batchscale.web.places import Place, Places
 from batchscale.web.rendering import Pages
+from batchscale.web.runs import Runs
 from batchscale.web.settings import WebSettings
 from batchscale.web.shelf import Shelf
 from batchscale.web.standing import Standing, Standings
@@ -41,6 +42,11 @@ class Parts:
     def shelf(self) -> Shelf:
         """Opened records."""
         return Shelf()
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Processes started here."""
+        return Runs(self.settings)
 
     @cached_property
     def overview(self) -> Overview:

@@ -6,13 +6,13 @@ from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from batchscale.analysis import Analysis, analyze, answer_sentences
+from batchscale.analysis import answer_sentences
 from batchscale.errors import BatchscaleError, RecordsError
-from batchscale.records import Records
-from batchscale.web.charts import chart_kinds, require_goal, workload_at
+from batchscale.web.charts import chart_kinds, workload_at
+from batchscale.web.comparison import analysis_of
 from batchscale.web.gate import session_cookie
 from batchscale.web.pages.asked import KEY, find_place, parse_trials
-from batchscale.web.places import visible
+from batchscale.web.places import Place, visible
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import Parts
 from batchscale.web.trials import TrialWish, trial_page
@@ -38,14 +38,15 @@ def make_routes(parts: Parts) -> APIRouter:
         wish = TrialWish(size, status, order, down, page)
         values: dict[str, Any] = {
             "key": key, "place": place, "standing": parts.standings.look(place.path), "wish": wish,
-            "kinds": chart_kinds(), "kind": kind if kind in chart_kinds() else "curve", "chosen": parse_trials(t),
+            "control": _control(parts, place), "kinds": chart_kinds(),
+            "kind": kind if kind in chart_kinds() else "curve", "chosen": parse_trials(t),
         }  # fmt: skip
-        return parts.pages.page(request, "experiment.html", **values, **_read(parts, place.path, number, wish))
+        return parts.pages.page(request, "experiment.html", **values, **_read(parts, place, number, wish))
 
     @routes.get("/x/{key}/answer")
     def answer(request: Request, key: KEY) -> Response:
         place, number = find_place(parts, key)
-        values = _read(parts, place.path, number, TrialWish())
+        values = _read(parts, place, number, TrialWish())
         return parts.pages.page(request, "answer.html", key=key, **values)
 
     @routes.get("/x/{key}/events")
@@ -67,27 +68,33 @@ def make_routes(parts: Parts) -> APIRouter:
     return routes
 
 
-def _read(parts: Parts, path: Any, number: int, wish: TrialWish) -> dict[str, Any]:
+def _read(parts: Parts, place: Place, number: int, wish: TrialWish) -> dict[str, Any]:
     """The answer and the trials, as far as there are any: a run that has only just begun has none."""
     empty: dict[str, Any] = {"workload": "", "goal": "", "analysis": None, "sentences": (), "trials": None}
     try:
-        records = parts.shelf.records(path)
+        records = parts.shelf.records(place.path)
     except RecordsError as error:
         return empty | {"problem": visible(error, 400), "notices": []}
     name = workload_at(records, number)
     chosen = records.workload(name)
     found = {
         "workload": visible(name), "trials": trial_page(chosen, wish), "problem": "",
-        "notices": [visible(text, 400) for text in parts.shelf.notices(path)[:20]],
+        "notices": [visible(text, 400) for text in parts.shelf.notices(place.path)[:20]],
     }  # fmt: skip
     try:
-        analysis = parts.shelf.answer(path, f"analysis {number}", lambda all_: _analyze(all_, number))
+        analysis = analysis_of(parts.shelf, place, number)
     except BatchscaleError as error:
         return empty | found | {"problem": visible(error, 400)}
     sentences = answer_sentences(analysis)
     return empty | found | {"goal": visible(analysis.goal), "analysis": analysis, "sentences": sentences}
 
 
-def _analyze(records: Records, number: int) -> Analysis:
-    name = workload_at(records, number)
-    return analyze(records, name, require_goal(records, name))
+def _control(parts: Parts, place: Place) -> dict[str, Any]:
+    """What can be done with the run of a place, and what it printed last."""
+    runs = parts.runs
+    started = runs.find(place.path)
+    return {
+        "is_ours": runs.is_ours(place.path), "is_starting": runs.is_starting(place.path),
+        "text": runs.text(place.path), "is_own_file": started is not None and started.is_own_file,
+        "last_words": "\n".join(visible(line, 300) for line in runs.last_words(place.path).splitlines()[-30:]),
+    }  # fmt: skip

@@ -1,0 +1,76 @@
+"""The plan of an experiment: machines, deadline and budget at once with the chart and the sentences."""
+
+from typing import Any, Literal
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from batchscale.analysis import Analysis
+from batchscale.errors import BatchscaleError
+from batchscale.figures import find_theme
+from batchscale.planning import StepTime, records_step_times
+from batchscale.planning.jobs import FORMATS, check_format
+from batchscale.web.charts import workload_at
+from batchscale.web.comparison import analysis_of
+from batchscale.web.pages.asked import KEY, find_place
+from batchscale.web.pages.charts import DRAWING_POLICY
+from batchscale.web.places import Place, visible
+from batchscale.web.plans import MOST_MACHINES, PICKS, job_zip, plan_drawing, plan_of, read_wish, sentences
+from batchscale.web.server_parts import Parts
+
+
+def make_routes(parts: Parts) -> APIRouter:
+    """``/x/KEY/plan``, its chart and its job files. Planning changes nothing, so everything is read."""
+    routes = APIRouter()
+
+    @routes.get("/x/{key}/plan")
+    def page(request: Request, key: KEY) -> Response:
+        place, number = find_place(parts, key)
+        values: dict[str, Any] = {"sentences": [], "front": [], "problem": "", "unit": ""}
+        times = _times(parts, place, number)
+        wish = read_wish(request.query_params, times)
+        try:
+            plan = plan_of(analysis_of(parts.shelf, place, number), times, wish)
+            values |= {
+                "sentences": sentences(plan),
+                "front": list(plan.answers.front[:12]),
+                "unit": visible(plan.unit, 20),
+            }
+        except BatchscaleError as error:
+            values["problem"] = visible(error, 500)
+        return parts.pages.page(
+            request, "plan.html", key=key, place=place, wish=wish, query=str(request.url.query), formats=list(FORMATS),
+            picks=PICKS, empty=max(0, min(2, MOST_MACHINES - len(wish.rows))), **values,
+        )  # fmt: skip
+
+    @routes.get("/x/{key}/plan.svg")
+    def chart(request: Request, key: KEY, theme: Literal["light", "dark"] = "light") -> Response:
+        plan = _plan(parts, key, request)
+        headers = {"content-security-policy": DRAWING_POLICY}
+        return Response(plan_drawing(plan, find_theme(theme)), media_type="image/svg+xml", headers=headers)
+
+    @routes.get("/x/{key}/job.zip")
+    def job(
+        request: Request, key: KEY, job: str, pick: Literal["fastest", "cheapest", "budget", "deadline"] = "fastest"
+    ) -> Response:
+        check_format(job)
+        data = job_zip(_plan(parts, key, request), pick, job)
+        headers = {"content-disposition": f'attachment; filename="job-{pick}.zip"'}
+        return Response(data, media_type="application/zip", headers=headers)
+
+    return routes
+
+
+def _times(parts: Parts, place: Place, number: int) -> tuple[StepTime, ...]:
+    def work(records: Any) -> tuple[StepTime, ...]:
+        return tuple(records_step_times(records, workload_at(records, number)))
+
+    return parts.shelf.answer(place.path, f"step times {number}", work)
+
+
+def _plan(parts: Parts, key: str, request: Request) -> Any:
+    place, number = find_place(parts, key)
+    analysis: Analysis = analysis_of(parts.shelf, place, number)
+    times = _times(parts, place, number)
+    return plan_of(analysis, times, read_wish(request.query_params, times))

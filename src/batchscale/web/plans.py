@@ -1,0 +1,150 @@
+"""Plans for the page: machines as an editable table, deadline and budget, the plan, its chart, its job files."""
+
+import io
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from pydantic import ValidationError
+
+from batchscale import __version__
+from batchscale.analysis import Analysis
+from batchscale.errors import PlanningError, one_line
+from batchscale.figures import Look, PanelSize, Theme, chart_svg, plan_frame, plot_plan
+from batchscale.planning import Machine, Plan, StepTime, Wishes, analysis_curve, make_plan, read_price_list
+from batchscale.planning.jobs import (
+    TrainCommand,
+    choice_metaparameters,
+    give_up_steps,
+    job_files,
+    make_job,
+)
+from batchscale.planning.machines import MachineTable
+from batchscale.planning.step_times import device_key
+from batchscale.planning.words import plan_sentences
+
+MOST_MACHINES = 12
+COLUMNS = ("name", "device", "devices", "hosts", "price")
+PICKS = ("fastest", "cheapest", "budget", "deadline")
+
+
+@dataclass(frozen=True)
+class PlanWish:
+    """What the visitor asked for: rows of the table as typed, hours, money."""
+
+    rows: tuple[tuple[str, ...], ...]
+    unit: str = "USD"
+    deadline_h: float | None = None
+    budget: float | None = None
+
+
+def default_rows(times: tuple[StepTime, ...]) -> tuple[tuple[str, ...], ...]:
+    """A row for every kind of device that was timed, with the shipped price where there is one."""
+    rows: list[tuple[str, ...]] = []
+    for device in sorted({one.device for one in times}):
+        listed = [machine for machine in read_price_list() if device_key(machine.device) == device_key(device)]
+        rows += [
+            (one.name, device, str(one.devices_per_host), "1", f"{one.price_per_host_hour:g}") for one in listed[:4]
+        ] or [(device, device, "1", "4", "")]
+    return tuple(rows[:MOST_MACHINES])
+
+
+def read_wish(query: Mapping[str, str], times: tuple[StepTime, ...]) -> PlanWish:
+    """The wish of a query; without a table in it, the default one."""
+    typed = tuple(
+        tuple(query.get(f"{column}{place}", "").strip()[:120] for column in COLUMNS) for place in range(MOST_MACHINES)
+    )
+    rows = tuple(row for row in typed if any(row)) or default_rows(times)
+    return PlanWish(
+        rows, query.get("unit", "USD").strip()[:20] or "USD", _amount(query, "deadline"), _amount(query, "budget")
+    )
+
+
+def plan_of(analysis: Analysis, times: tuple[StepTime, ...], wish: PlanWish) -> Plan:
+    """The plan of a curve.
+
+    Raises:
+        PlanningError: a row is wrong, or nothing can be planned, with the reason.
+    """
+    if not times:
+        raise PlanningError("A plan needs step times, and these records have none. Use 'batchscale plan --step-times'.")
+    deadline_s = None if wish.deadline_h is None else wish.deadline_h * 3600
+    machines = [_machine(row, wish.unit, place) for place, row in enumerate(wish.rows, 1)]
+    if len({machine.name for machine in machines}) < len(machines):
+        raise PlanningError("Every machine has a name of its own. Found one twice.")
+    return make_plan(analysis_curve(analysis), times, machines, Wishes(wish.budget, deadline_s))
+
+
+def plan_drawing(plan: Plan, theme: Theme) -> str:
+    """Time against cost, as SVG."""
+    look = Look(theme=theme, size=PanelSize(620, 400))
+    return chart_svg(plot_plan(plan_frame(plan, plan.workload or "plan"), look))
+
+
+def sentences(plan: Plan) -> list[str]:
+    """The plan in words."""
+    return list(plan_sentences(plan))
+
+
+def job_zip(plan: Plan, pick: str, format_: str) -> bytes:
+    """The job files of one configuration, as a zip.
+
+    Raises:
+        PlanningError: there is no such configuration, or no learning rate is known for it.
+    """
+    answers = plan.answers
+    choice = {
+        "fastest": answers.fastest, "cheapest": answers.cheapest, "budget": answers.within_budget,
+        "deadline": answers.within_deadline,
+    }[pick]  # fmt: skip
+    if choice is None or plan.workload is None:
+        raise PlanningError(f"A job starts a configuration of the plan. Found none that is {pick}.")
+    values = choice_metaparameters(choice["metaparameters"])
+    if "learning_rate" not in values:
+        raise PlanningError("A job needs the learning rate to train with, and this curve does not say it.")
+    command = TrainCommand(plan.workload, choice["batch_size"], give_up_steps(choice), values, plan.goal)
+    files = job_files(make_job(choice, command), format_, train_options(), f"batchscale=={__version__}")
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return target.getvalue()
+
+
+@cache
+def train_options() -> frozenset[str]:
+    """The options of ``batchscale train``, as its own help says: the command line lies above this package."""
+    done = subprocess.run(
+        [sys.executable, "-m", "batchscale", "train", "--help"], capture_output=True, text=True, check=True, timeout=60,
+        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
+    )  # fmt: skip
+    return frozenset(re.findall(r"--[a-z][a-z-]+", done.stdout))
+
+
+def _machine(row: tuple[str, ...], unit: str, place: int) -> Machine:
+    name, device, devices, hosts, price = row
+    try:
+        table = MachineTable(
+            name=name or device, device=device, devices_per_host=int(devices or "1"), max_hosts=int(hosts or "1"),
+            price_per_host_hour=float(price) if price else None, unit=unit,
+        )  # fmt: skip
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the row"
+        raise PlanningError(f"Machine {place}: {where}: {one_line(first['msg'], 200)}.") from None
+    except ValueError:
+        raise PlanningError(f"Machine {place}: devices and hosts are whole numbers, the price is a number.") from None
+    return table.machine()
+
+
+def _amount(query: Mapping[str, str], key: str) -> float | None:
+    try:
+        value = float(query.get(key, ""))
+    except ValueError:
+        return None
+    return value if 0 < value < 1e9 else None

@@ -1,0 +1,124 @@
+"""The whole way in a real browser: sign in, create, start, watch, stop, continue, compare, plan, download."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from batchscale.driver import read_snapshot
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+STORED = Path(__file__).parents[1] / "formats" / "format_1"
+FIELDS = {
+    "workload": "digits/fc_64/nesterov_momentum", "goal": "val/classification_error < 0.1", "batch_sizes": "16, 64, 256",
+    "trials": "6", "finishers": "3", "budget": "20", "at_least_steps": "3000", "learning_rate": "0.003 to 1",
+    "momentum": "0.5 to 0.95",
+}  # fmt: skip
+
+
+@pytest.fixture
+def server(tmp_path: Path):
+    """A real server in a process of its own: its sign-in address, and its folder."""
+    folder = tmp_path / "records"
+    folder.mkdir()
+    shutil.copytree(STORED / "finished", folder / "other")
+    command = [
+        sys.executable,
+        "-m",
+        "batchscale",
+        "web",
+        str(folder),
+        "--port",
+        "0",
+        "--state",
+        str(tmp_path / "state"),
+    ]
+    child = subprocess.Popen([*command, "--workers", "1"], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    address = re.search(r"Open (\S+)", child.stdout.readline())
+    assert address is not None
+    yield address[1], folder
+    child.terminate()
+    child.wait(20)
+    child.stdout.close()
+
+
+@pytest.fixture
+def page(server):
+    """A page that remembers what its console said and whom it asked."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or pytest.fail("These tests need Chromium; `make test-browser` installs it.")
+    home = server[0].partition("/sign-in")[0]
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_context(viewport={"width": 1400, "height": 1000}).new_page()
+        page.set_default_timeout(60_000)
+        page.said, page.foreign = [], []
+        page.on(
+            "console", lambda message: page.said.append(message.text) if message.type in ("error", "warning") else 0
+        )
+        page.on("pageerror", lambda error: page.said.append(str(error)))
+        page.on("request", lambda asked: None if asked.url.startswith(home) else page.foreign.append(asked.url))
+        yield page
+        browser.close()
+
+
+def shoot(page, name: str) -> None:
+    """Screenshots at both widths, for docs/web.md, where BATCHSCALE_PICTURES names a folder; the page must fit both."""
+    for width in (400, 1400):
+        page.set_viewport_size({"width": width, "height": 1000})
+        page.wait_for_timeout(200)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        if "BATCHSCALE_PICTURES" in os.environ:
+            page.screenshot(path=str(Path(os.environ["BATCHSCALE_PICTURES"]) / f"web-{name}-{width}.png"))
+
+
+def test_from_signing_in_to_the_report(server, page, tmp_path):
+    address, folder = server
+    page.goto(address)
+    page.wait_for_selector("text=Experiments")
+    assert "#" not in page.url
+    page.click("nav >> text=New experiment")
+    for name, value in FIELDS.items():
+        page.fill(f"#f-{name}", value)
+    page.wait_for_function("document.getElementById('toml').value.includes('0.003')")
+    page.wait_for_selector("#verdict >> text=The file is valid")
+    shoot(page, "new")
+    page.fill("#name", "mine")
+    page.click("text=Start >> nth=-1")
+    page.wait_for_selector("#standing .state.running")
+    page.wait_for_function("document.querySelectorAll('#standing tbody tr').length === 3")
+    page.reload()
+    page.click("#stop")
+    page.wait_for_function("!document.querySelector('#standing .state.running')")
+    page.wait_for_timeout(1500)
+    page.reload()
+    page.click("#continue")
+    page.wait_for_selector("#standing .state.finished", timeout=240_000)
+    snapshot = read_snapshot(folder / "mine")
+    assert snapshot is not None and snapshot.finished
+    page.reload()
+    page.wait_for_selector("#chart .explored canvas")
+    shoot(page, "experiment")
+    with page.expect_download() as report:
+        page.click("text=Report (HTML)")
+    report.value.save_as(tmp_path / "report.html")
+    assert "How far does training" in (tmp_path / "report.html").read_text()
+    page.click("text=Plan: machines")
+    page.fill("[name=price0]", "2.5")
+    page.fill("[name=price0]", "2.75")
+    page.wait_for_selector("#plan-chart")
+    shoot(page, "plan")
+    page.click("nav >> text=Overview")
+    shoot(page, "overview")
+    for box in page.query_selector_all("input[name=k]"):
+        box.check()
+    page.click("text=Compare the chosen")
+    page.wait_for_selector("figure img")
+    shoot(page, "compare")
+    assert page.said == [] and page.foreign == []

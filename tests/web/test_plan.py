@@ -1,0 +1,60 @@
+"""The plan page: machines as typed, the plan at once, job files to take away."""
+
+import io
+import zipfile
+
+import polars as pl
+import pytest
+
+from batchscale.errors import PlanningError
+from batchscale.web.plans import PlanWish, default_rows, plan_of, read_wish
+
+
+@pytest.fixture
+def analysis():
+    from batchscale.analysis import analyze_points
+
+    sizes = [1, 4, 16, 64, 256]
+    return analyze_points(pl.DataFrame({"batch_size": sizes, "steps": [100 * (1 + 32 / b) for b in sizes]}))
+
+
+def test_without_step_times_the_page_says_so(analysis):
+    with pytest.raises(PlanningError, match="step times"):
+        plan_of(analysis, (), PlanWish(()))
+
+
+def test_a_plan_of_recorded_runs_follows_the_typed_machines(site):
+    client, key = site.visitor(), site.key()
+    assert "price" in client.get(f"/x/{key}/plan").text
+    device = _device(client.get(f"/x/{key}/plan").text)
+    query = {"name0": "mine", "device0": device, "devices0": "1", "hosts0": "2", "price0": "3.5", "deadline": "10"}
+    page = client.get(f"/x/{key}/plan", params=query)
+    assert 'class="problem"' not in page.text, page.text.partition('class="problem"')[2][:400]
+    assert "mine" in page.text and "The front" in page.text
+    assert client.get(f"/x/{key}/plan.svg", params=query).text.startswith("<svg")
+    job = client.get(f"/x/{key}/job.zip", params={**query, "job": "slurm", "pick": "fastest"})
+    with zipfile.ZipFile(io.BytesIO(job.content)) as archive:
+        assert any("batchscale train" in archive.read(name).decode() for name in archive.namelist())
+
+
+def _device(page: str) -> str:
+    return page.partition('name="device0" value="')[2].partition('"')[0]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("price0", "-1"), ("price0", "nan"), ("devices0", "x"), ("hosts0", "9" * 30), ("price0", "")]
+)
+def test_a_wrong_row_is_named(site, field, value):
+    query = {"name0": "m", "device0": "cpu", "devices0": "1", "hosts0": "1", "price0": "1", field: value}
+    page = site.visitor().get(f"/x/{site.key()}/plan", params=query).text
+    assert "Machine 1" in page
+
+
+def test_hostile_rows_are_text(site):
+    page = site.visitor().get(f"/x/{site.key()}/plan", params={"name0": '"><script>', "device0": "<b>"}).text
+    assert "<script>" not in page and "<b>" not in page
+
+
+def test_the_default_table_has_no_made_up_price():
+    assert default_rows(()) == ()
+    assert read_wish({"deadline": "nan", "budget": "-3"}, ()) == PlanWish((), "USD", None, None)
