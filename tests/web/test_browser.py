@@ -15,7 +15,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 STORED = Path(__file__).parents[1] / "formats" / "format_1"
 FIELDS = {
-    "workload": "digits/fc_64/nesterov_momentum", "goal": "val/classification_error < 0.1", "batch_sizes": "16, 64, 256",
+    "workload": "digits/fc_64/nesterov_momentum",
+    "goal": "val/classification_error < 0.1",
+    "batch_sizes": "16, 64, 256",
     "trials": "6", "finishers": "3", "budget": "20", "at_least_steps": "3000", "learning_rate": "0.003 to 1",
     "momentum": "0.5 to 0.95",
 }  # fmt: skip

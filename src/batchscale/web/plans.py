@@ -16,7 +16,7 @@ from batchscale import __version__
 from batchscale.analysis import Analysis
 from batchscale.errors import PlanningError, one_line
 from batchscale.figures import Look, PanelSize, Theme, chart_svg, plan_frame, plot_plan
-from batchscale.planning import Machine, Plan, StepTime, Wishes, analysis_curve, make_plan, read_price_list
+from batchscale.planning import Machine, MachinePlan, StepTime, Wishes, analysis_curve, make_plan, read_price_list
 from batchscale.planning.jobs import (
     TrainCommand,
     choice_metaparameters,
@@ -65,7 +65,7 @@ def read_wish(query: Mapping[str, str], times: tuple[StepTime, ...]) -> PlanWish
     )
 
 
-def plan_of(analysis: Analysis, times: tuple[StepTime, ...], wish: PlanWish) -> Plan:
+def plan_of(analysis: Analysis, times: tuple[StepTime, ...], wish: PlanWish) -> MachinePlan:
     """The plan of a curve.
 
     Raises:
@@ -80,18 +80,18 @@ def plan_of(analysis: Analysis, times: tuple[StepTime, ...], wish: PlanWish) -> 
     return make_plan(analysis_curve(analysis), times, machines, Wishes(wish.budget, deadline_s))
 
 
-def plan_drawing(plan: Plan, theme: Theme) -> str:
+def plan_drawing(plan: MachinePlan, theme: Theme) -> str:
     """Time against cost, as SVG."""
     look = Look(theme=theme, size=PanelSize(620, 400))
     return chart_svg(plot_plan(plan_frame(plan, plan.workload or "plan"), look))
 
 
-def sentences(plan: Plan) -> list[str]:
+def sentences(plan: MachinePlan) -> list[str]:
     """The plan in words."""
     return list(plan_sentences(plan))
 
 
-def job_zip(plan: Plan, pick: str, format_: str) -> bytes:
+def job_zip(plan: MachinePlan, pick: str, format_: str) -> bytes:
     """The job files of one configuration, as a zip.
 
     Raises:
