@@ -57,3 +57,31 @@ def test_mistakes_are_named(tmp_path):
 def test_a_trace_is_written(tmp_path):
     run("--steps", 20, "--profile", tmp_path / "trace")
     assert list((tmp_path / "trace").rglob("*.xplane.pb"))
+
+
+@pytest.mark.parametrize("devices", ["0", "-1", "x", "1.5", "99999999"])
+def test_a_number_of_devices_that_is_none_is_refused(devices):
+    assert "--devices is a whole number of at least 1, or 'all'" in run(
+        "--steps", 4, "--devices", devices, fails=SpecError
+    )
+
+
+def test_more_devices_than_there_are_are_refused(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert "Found 2 (cores); 3 asked for" in run("--steps", 4, "--devices", "3", fails=RunError)
+
+
+def test_a_cluster_that_makes_no_sense_is_refused_before_anything_starts(monkeypatch, tmp_path):
+    assert "'process' is a whole number" in run(
+        "--steps", 4, "--cluster", '{"coordinator": "a:1", "num_processes": 2}', fails=RunError
+    )
+    monkeypatch.setenv(
+        "TF_CONFIG", '{"cluster": {"chief": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}'
+    )
+    assert "Found 'ps'" in run("--steps", 4, "--out", tmp_path / "records", fails=RunError)
+    assert not (tmp_path / "records").exists()
+
+
+def test_a_mirror_needs_a_folder_to_copy():
+    assert "--mirror needs --out" in run("--steps", 4, "--mirror", "s3://bucket/x", fails=RunError)

@@ -114,6 +114,11 @@ def train(
         with profiled(profile), StopFlag() as stop, mirrored(out if writes else None, mirror, _say) as news:
             outcome = train_single(loaded, trial, _both(screen.show, news), lambda: stop.is_set, peers)
         screen.close(outcome.stop_reason, outcome.steps)
+        if outcome.idle_devices and writes:
+            _say(
+                f"{outcome.idle_devices} device(s) had nothing to do: a batch of {batch_size} cannot be cut into so "
+                "many parts, each of whole ghost batches. Ask for fewer devices, or give a larger batch size."
+            )
     if outcome.stop_reason == "stopped":
         typer.echo("Stopped. Give the same command with --resume to go on." if out else "Stopped.", err=True)
         raise typer.Exit(REQUEUE)

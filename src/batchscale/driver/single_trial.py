@@ -40,12 +40,16 @@ class SingleTrial:
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """How the trial ended: ``stop_reason`` is budget, goal, diverged or stopped."""
+    """How the trial ended: ``stop_reason`` is budget, goal, diverged or stopped.
+
+    ``idle_devices`` had nothing to do, because the batch could not be cut into so many parts.
+    """
 
     trial_id: int
     steps: int
     stop_reason: str
     timing: Mapping[str, float]
+    idle_devices: int = 0
 
 
 Show = Callable[[Row, TrialProgress], None]
@@ -89,11 +93,11 @@ def train_single(
         if log:
             engine.save(task.trial_id)
         if search.needs():
-            return TrialOutcome(task.trial_id, step, "stopped", timing)
+            return TrialOutcome(task.trial_id, step, "stopped", timing, engine.idle_devices)
         (ending,) = search.endings()
         if log:
             log.commit(ending, task)
-        return TrialOutcome(task.trial_id, ending.step, ending.reason, timing)
+        return TrialOutcome(task.trial_id, ending.step, ending.reason, timing, engine.idle_devices)
 
 
 def _share_known(log: SingleStudy | None, agreement: Agreement) -> tuple[int, Knowledge]:

@@ -89,6 +89,8 @@ class HostFeed:
         return waiting if waiting is not None else self._reader.submit(self._read, position)
 
     def _read(self, position: Position) -> HostBatch:
+        if not self._rows:  # the batch is so small that this process has none of it
+            return {name: values[:0] for name, values in self._like.items()}
         key = np.array(position.key, np.uint32)
         start = position.examples + self._first
         indices, epochs = host_indices(key, start, self._rows, self._split.num_examples)

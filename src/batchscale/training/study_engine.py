@@ -91,6 +91,11 @@ class StudyEngine:
         return self._programs.slots
 
     @property
+    def idle_devices(self) -> int:
+        """The devices that have no part of a batch: it is too small, or has too few ghost batches."""
+        return self._programs.devices.num_devices - self._programs.busy_devices
+
+    @property
     def hardware(self) -> Hardware:
         """What it trains on."""
         devices = self._programs.devices
