@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -29,10 +32,21 @@ def test_step_times_are_printed_and_added_to_the_file(tmp_path):
     assert all(one.workload == target and one.low <= one.step_time_s <= one.high for one in times)
 
 
-def test_more_devices_than_a_trial_trains_on_are_refused(tmp_path):
-    with pytest.raises(RunError, match="trains a trial on one device"):
-        run("noisy_quadratic/quadratic/sgd", "--batch-sizes", "4", "--devices", 2, "--out", tmp_path / "s.csv")
+def test_more_devices_than_there_are_are_refused(tmp_path):
+    with pytest.raises(RunError, match="Trials are spread over the devices that there are"):
+        run("noisy_quadratic/quadratic/sgd", "--batch-sizes", "4", "--devices", 4096, "--out", tmp_path / "s.csv")
     assert not (tmp_path / "s.csv").exists()
+
+
+@pytest.mark.timeout(240)
+def test_a_step_over_two_devices_is_timed_in_a_process_of_its_own(tmp_path):
+    out = tmp_path / "s.csv"
+    command = [sys.executable, "-m", "batchscale", "calibrate", "digits/fc_64/sgd", "--batch-sizes", "64"]
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    subprocess.run([*command, "--devices", "2", "--out", str(out), *QUICK], check=True, env=environment)
+    (found,) = read_step_times(out)
+    assert (found.hosts, found.devices_per_host, found.batch_size) == (1, 2, 64)
+    assert found.step_time_s > 0
 
 
 def test_batch_sizes_must_come_from_somewhere(tmp_path):

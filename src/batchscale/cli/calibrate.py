@@ -1,6 +1,6 @@
 """``batchscale calibrate``: how long a step takes on this machine, for ``batchscale plan``."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +22,7 @@ def calibrate(
     batch_sizes: Annotated[
         str | None, typer.Option("--batch-sizes", help="Such as 8,64,512. Default: the experiment's.")
     ] = None,
-    devices: Annotated[int, typer.Option(min=1, help="Devices that share the batch.")] = 1,
+    devices: Annotated[int, typer.Option(min=1, help="Devices of this host that share the batch.")] = 1,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The CSV file of step times; rows are added to one that is there.")
     ] = Path("step_times.csv"),
@@ -35,15 +35,13 @@ def calibrate(
     """Time the compiled step of a workload on this machine, warm-up apart, and add it to a file of step times."""
     from batchscale.cli.output import print_json, print_table
     from batchscale.planning.step_file import append_step_times
+    from batchscale.runners.environment import check_devices, offer_devices
     from batchscale.workloads.models.declaration import check_precision
 
     precision = check_precision("--precision", precision)
-    if devices > 1:
-        raise RunError(
-            f"This version trains a trial on one device, so that is what it can time. Found --devices {devices}; time "
-            "several devices with your own trainer and write its step times into the file."
-        )
-    rows = _measure(workload, batch_sizes, (repetitions, seconds), precision, data_dir)
+    num_devices = check_devices(devices)
+    offer_devices(num_devices)
+    rows = _measure(workload, batch_sizes, Timed(repetitions, seconds, precision, num_devices), data_dir)
     append_step_times(out, rows)
     if json_:
         print_json({"version": VERSION, "step_times": rows})
@@ -52,9 +50,17 @@ def calibrate(
     typer.echo(str(out))
 
 
-def _measure(
-    target: str, sizes: str | None, effort: tuple[int, float], precision: str, data_dir: Path | None
-) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Timed:
+    """How a step is timed: so often, for so long, in this precision, on so many devices."""
+
+    repetitions: int
+    seconds: float
+    precision: str
+    devices: int
+
+
+def _measure(target: str, sizes: str | None, timed: Timed, data_dir: Path | None) -> list[dict[str, Any]]:
     from batchscale.cli.plan_inputs import parse_sizes
     from batchscale.spec import WorkloadName, WorkloadSpec, read_experiment
     from batchscale.training.calibration import Effort, OutOfMemoryError, time_steps
@@ -65,29 +71,30 @@ def _measure(
     if experiment is not None and experiment.trainer is not None:
         raise RunError("A trainer of your own times its own steps; write them into the file of step times.")
     spec = WorkloadSpec(WorkloadName.parse(target)) if experiment is None else experiment.workload
-    spec = replace(spec, model_options={**spec.model_options, "precision": precision})
+    spec = replace(spec, model_options={**spec.model_options, "precision": timed.precision})
     loaded = get_workload(spec, data_dir)
     wanted = parse_sizes(sizes)
     if not wanted and experiment is not None:
         wanted = experiment.batch_sizes.resolve(loaded.dataset.num_train_examples)
     if not wanted:
         raise SpecError("calibrate needs --batch-sizes such as 8,64,512 where no experiment file says them.")
-    settings = EngineSettings()
+    settings = EngineSettings(devices=timed.devices)
+    effort = Effort(timed.repetitions, timed.seconds)
     timings: list[StepTiming] = []
     limit = None
     for size in sorted(set(wanted)):
         try:
-            timings.append(time_steps(loaded, size, Effort(*effort), settings))
+            timings.append(time_steps(loaded, size, effort, settings))
         except OutOfMemoryError as error:
             if not timings:
                 raise
             limit = timings[-1].batch_size
             typer.echo(f"Notice: {error}", err=True)
             break
-    return [_row(str(spec.name), timing, precision, limit) for timing in timings]
+    return [_row(str(spec.name), timing, timed, limit) for timing in timings]
 
 
-def _row(workload: str, timing: "StepTiming", precision: str, limit: int | None) -> dict[str, Any]:
+def _row(workload: str, timing: "StepTiming", timed: Timed, limit: int | None) -> dict[str, Any]:
     import datetime
 
     from batchscale import __version__
@@ -100,7 +107,7 @@ def _row(workload: str, timing: "StepTiming", precision: str, limit: int | None)
         "workload": workload,
         "device": describe_hardware().device_kind,
         "hosts": 1,
-        "devices_per_host": 1,
+        "devices_per_host": timed.devices,
         "batch_size": timing.batch_size,
         "step_time_s": mean,
         "step_time_low_s": low,
@@ -108,8 +115,8 @@ def _row(workload: str, timing: "StepTiming", precision: str, limit: int | None)
         "repetitions": len(timing.step_times_s),
         "steps_per_repetition": timing.steps_per_repetition,
         "compile_s": timing.compile_s,
-        "precision": precision,
-        "max_batch_per_device": limit,
+        "precision": timed.precision,
+        "max_batch_per_device": None if limit is None else limit // timed.devices,
         "machine": f"{name_host()}, {count_cores()} cores",
         "code_version": __version__,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
