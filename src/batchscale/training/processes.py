@@ -11,6 +11,8 @@ import jax
 
 from batchscale.cluster import Peers
 
+PARTING_S = 20
+
 PATIENCE = 4
 """JAX waits so many times as long as we do before it ends a process by itself."""
 
@@ -28,7 +30,7 @@ def joined(peers: Peers) -> Iterator[None]:
         cluster_detection_method="deactivate",
         initialization_timeout=patience,
         heartbeat_timeout_seconds=patience,
-        shutdown_timeout_seconds=patience,
+        shutdown_timeout_seconds=PARTING_S,
     )
     try:
         yield
@@ -38,4 +40,5 @@ def joined(peers: Peers) -> Iterator[None]:
         peers.fail(f"its devices failed: {error}")
         raise
     peers.close()
-    jax.distributed.shutdown()  # type: ignore[no-untyped-call]
+    with contextlib.suppress(jax.errors.JaxRuntimeError):  # all is done: whoever dies now is not missed
+        jax.distributed.shutdown()  # type: ignore[no-untyped-call]
