@@ -57,6 +57,7 @@
   if (standing && standing.dataset.events) {
     const stream = new EventSource(standing.dataset.events);
     let curve = null;
+    let alive = !("starting" in standing.dataset); // what is starting still tells how it ended before
     let waiting = null;
     stream.addEventListener("standing", function (event) {
       const told = JSON.parse(event.data);
@@ -66,7 +67,8 @@
         waiting = setTimeout(function () { waiting = null; refresh(); }, 3000);
       }
       curve = told.curve;
-      if (told.state === "finished" || told.state === "stopped") { stream.close(); refresh(); }
+      alive = alive || told.state === "running" || told.state === "silent";
+      if (alive && (told.state === "finished" || told.state === "stopped")) { stream.close(); refresh(); }
     });
     window.addEventListener("pagehide", function () { stream.close(); });
   }
