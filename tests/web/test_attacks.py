@@ -204,6 +204,10 @@ def test_oversized_and_strange_bodies_are_refused(make_site, few):
     )
 
 
+def test_oversized_headers_are_refused(site):
+    assert site.stranger().get("/", headers={"x": "a" * 20_000}).status_code == 431
+
+
 def test_a_body_that_never_comes_is_refused(make_site, few):
     import asyncio
 

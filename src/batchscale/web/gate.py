@@ -24,6 +24,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Refuse = Callable[[Scope, RefusedError], tuple[int, list[tuple[bytes, bytes]], bytes]]
 
+LARGEST_HEADERS = 16 * 1024
 SAFE = ("GET", "HEAD")
 POLICY = "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'"
 HEADERS = {
@@ -100,6 +101,8 @@ class Gate:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     async def _check(self, asked: _Asked, scope: Scope, receive: Receive) -> Receive:
+        if sum(len(key) + len(value) for key, value in asked.headers) > LARGEST_HEADERS:
+            raise RefusedError(431, f"The headers of a request have at most {LARGEST_HEADERS:,} bytes.")
         self._check_host(asked)
         origin = self._check_origin(asked)
         if asked.method not in (*SAFE, "POST"):

@@ -10,9 +10,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from batchscale.errors import RunError
 from batchscale.web.access import Access
 from batchscale.web.app import create_app
+from batchscale.web.gate import LARGEST_HEADERS
 from batchscale.web.settings import WebSettings
 
-LARGEST_HEADERS = 16 * 1024
 MOST_CONNECTIONS = 400
 
 
