@@ -15,7 +15,7 @@ import pytest
 from batchscale.driver import is_running, read_snapshot
 from batchscale.records import RunPaths
 from batchscale.web.refusals import RefusedError
-from batchscale.web.runs import Runs, Started
+from batchscale.web.runs import StartedRun, WebRuns
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -49,7 +49,7 @@ def test_a_run_is_started_stopped_and_continued_to_the_end(make_site):
     answer = site.post(client, "/new/start", name="mine", toml=text)
     assert answer.status_code == 303, answer.text
     page, path = answer.headers["location"], site.folder / "mine"
-    runs = Runs(site.settings)  # a second server: what it knows is on disk
+    runs = WebRuns(site.settings)  # a second server: what it knows is on disk
     started = runs.find(path)
     assert started is not None and os.getsid(started.pid) == started.pid != os.getsid(0)
     assert site.post(client, "/new/start", name="mine", toml=text).status_code == 409
@@ -69,8 +69,8 @@ def test_a_run_is_started_stopped_and_continued_to_the_end(make_site):
     assert len(events) >= 2
 
 
-def runs_of(site) -> Runs:
-    return Runs(site.settings)
+def runs_of(site) -> WebRuns:
+    return WebRuns(site.settings)
 
 
 def _finished(path: Path) -> bool:
@@ -106,20 +106,20 @@ def stranger(tmp_path: Path):
 def test_a_process_that_is_not_ours_is_never_signalled(make_site, stranger):
     root, child = stranger
     site = make_site()
-    runs = Runs(site.settings)
+    runs = WebRuns(site.settings)
     with pytest.raises(RefusedError, match="not started here"):
         runs.stop(root)
     began = psutil.Process(child.pid).create_time()
     for claim in (
-        Started(str(root), "x.toml", child.pid, began - 5),  # the number is used again
-        Started(str(root), "x.toml", os.getpid(), psutil.Process().create_time()),  # not the one that holds the lock
+        StartedRun(str(root), "x.toml", child.pid, began - 5),  # the number is used again
+        StartedRun(str(root), "x.toml", os.getpid(), psutil.Process().create_time()),  # not the one that holds the lock
     ):
         runs._started[str(root)] = claim
         assert not runs.is_ours(root)
         with pytest.raises(RefusedError):
             runs.stop(root)
     assert child.poll() is None
-    runs._started[str(root)] = Started(str(root), "x.toml", child.pid, began)
+    runs._started[str(root)] = StartedRun(str(root), "x.toml", child.pid, began)
     runs.stop(root)
     assert child.wait(20) != 0
 

@@ -14,7 +14,7 @@ from batchscale.web.audit import AuditLog
 from batchscale.web.gate import Gate
 from batchscale.web.pages import assets, charts, compare, control, data, experiment, new, overview, plan, session
 from batchscale.web.refusals import RefusedError
-from batchscale.web.server_parts import Parts
+from batchscale.web.server_parts import ServerParts
 from batchscale.web.settings import WebSettings
 
 PAGES = (session, assets, overview, experiment, charts, compare, new, control, plan, data)
@@ -23,7 +23,7 @@ PAGES = (session, assets, overview, experiment, charts, compare, new, control, p
 def create_app(settings: WebSettings, access: Access) -> Gate:
     """The web interface as an ASGI application."""
     audit = AuditLog(settings.state)
-    parts = Parts(settings, access, audit)
+    parts = ServerParts(settings, access, audit)
     app = FastAPI(title="batchscale", docs_url=None, redoc_url=None, openapi_url=None)
     for page in PAGES:
         app.include_router(page.make_routes(parts))

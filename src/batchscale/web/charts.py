@@ -29,7 +29,7 @@ from batchscale.records import Records
 from batchscale.spec import Budget, Goal, Unit, WorkloadName
 from batchscale.web.places import Place
 from batchscale.web.refusals import RefusedError
-from batchscale.web.shelf import Shelf
+from batchscale.web.shelf import OpenRecords
 
 PNG_SCALE = 2.0
 NEEDS_MACHINES = ("plan",)
@@ -73,12 +73,12 @@ def require_goal(records: Records, name: WorkloadName) -> Goal:
     return goal
 
 
-def chart_frame(shelf: Shelf, place: Place, wish: ChartWish) -> pl.DataFrame:
+def chart_frame(shelf: OpenRecords, place: Place, wish: ChartWish) -> pl.DataFrame:
     """The data behind a chart."""
     return shelf.answer(place.path, wish.data_key, lambda records: _frame(records, wish))
 
 
-def chart_drawing(shelf: Shelf, place: Place, wish: ChartWish) -> str:
+def chart_drawing(shelf: OpenRecords, place: Place, wish: ChartWish) -> str:
     """The chart as SVG."""
 
     def work(_records: Records) -> str:
@@ -89,7 +89,7 @@ def chart_drawing(shelf: Shelf, place: Place, wish: ChartWish) -> str:
     return shelf.answer(place.path, f"{wish.data_key} svg {wish.theme}", work)
 
 
-def chart_picture(shelf: Shelf, place: Place, wish: ChartWish) -> bytes:
+def chart_picture(shelf: OpenRecords, place: Place, wish: ChartWish) -> bytes:
     """The chart as PNG."""
     import vl_convert
 
@@ -98,7 +98,7 @@ def chart_picture(shelf: Shelf, place: Place, wish: ChartWish) -> bytes:
         return bytes(vl_convert.svg_to_png(drawing, scale=PNG_SCALE))
 
 
-def chart_specification(shelf: Shelf, place: Place, wish: ChartWish) -> dict[str, Any]:
+def chart_specification(shelf: OpenRecords, place: Place, wish: ChartWish) -> dict[str, Any]:
     """The chart for the page's script, with panels that can be moved and enlarged."""
     return explorable(chart_spec(_plot(chart_frame(shelf, place, wish), wish)))
 

@@ -10,29 +10,29 @@ from batchscale.figures import CurvePanel, Look, Series, Theme, chart_svg, plot_
 from batchscale.figures.layout import PanelSize
 from batchscale.records import Records
 from batchscale.web.charts import require_goal, workload_at
-from batchscale.web.overview import Row
+from batchscale.web.overview import OverviewRow
 from batchscale.web.places import Place
-from batchscale.web.shelf import Shelf
+from batchscale.web.shelf import OpenRecords
 
 SIZE = PanelSize(640, 400)
 TITLE = "Steps to result, each curve to its own goal"
 
 
-def make_answers(shelf: Shelf, rows: Sequence[Row]) -> dict[str, Analysis]:
+def make_answers(shelf: OpenRecords, rows: Sequence[OverviewRow]) -> dict[str, Analysis]:
     """The analysis of every row, by a name that no two of them share."""
     return {name: analysis_of(shelf, row.place, row.number) for name, row in name_rows(rows).items()}
 
 
-def name_rows(rows: Sequence[Row]) -> dict[str, Row]:
+def name_rows(rows: Sequence[OverviewRow]) -> dict[str, OverviewRow]:
     """Rows by their workloads; those of the same workload by their places as well."""
-    named: dict[str, Row] = {}
+    named: dict[str, OverviewRow] = {}
     for row in rows:
         twice = sum(other.workload == row.workload for other in rows) > 1
         named[f"{row.place.name}: {row.workload}" if twice else row.workload] = row
     return named
 
 
-def analysis_of(shelf: Shelf, place: Place, number: int) -> Analysis:
+def analysis_of(shelf: OpenRecords, place: Place, number: int) -> Analysis:
     """The analysis of one workload of a place, kept until its records change."""
 
     def work(records: Records) -> Analysis:
@@ -42,7 +42,7 @@ def analysis_of(shelf: Shelf, place: Place, number: int) -> Analysis:
     return shelf.answer(place.path, f"analysis {number}", work)
 
 
-def comparison_chart(shelf: Shelf, rows: Sequence[Row], theme: Theme, *, normalised: bool) -> str:
+def comparison_chart(shelf: OpenRecords, rows: Sequence[OverviewRow], theme: Theme, *, normalised: bool) -> str:
     """The curves as SVG, as measured or each over its own steps at the smallest batch size in common."""
     at = _common_size(make_answers(shelf, rows)) if normalised else None
     frames = []

@@ -18,16 +18,16 @@ from batchscale.figures import find_goal
 from batchscale.records import Records
 from batchscale.spec import WorkloadName
 from batchscale.web.places import Place, Places, visible
-from batchscale.web.shelf import Shelf, signature_of
+from batchscale.web.shelf import OpenRecords, signature_of
 from batchscale.web.standing import Standing, Standings
 
 ORDERS = ("name", "workload", "state", "progress", "b_crit")
 READ_AGAIN_S = 60.0
-Points = tuple[tuple[int, int], ...]
+SmallPoints = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Row:
+class OverviewRow:
     """One workload of a place. ``number`` is its rank among the place's workloads; ``problem`` why there is nothing."""
 
     place: Place
@@ -36,7 +36,7 @@ class Row:
     goal: str
     state: str
     progress: float | None
-    points: Points
+    points: SmallPoints
     b_crit: float | None
     trials: int | None
     problem: str = ""
@@ -51,7 +51,7 @@ class Row:
 class Page:
     """Some rows of many; ``waiting`` counts places that are still to be read."""
 
-    rows: list[Row]
+    rows: list[OverviewRow]
     total: int
     number: int
     pages: int
@@ -73,9 +73,9 @@ class Wish:
 class Overview:
     """Keeps rows of places and makes pages of them. Thread-safe."""
 
-    def __init__(self, places: Places, standings: Standings, shelf: Shelf) -> None:
+    def __init__(self, places: Places, standings: Standings, shelf: OpenRecords) -> None:
         self._places, self._standings, self._shelf = places, standings, shelf
-        self._rows: dict[Path, tuple[str, list[Row]]] = {}
+        self._rows: dict[Path, tuple[str, list[OverviewRow]]] = {}
         self._read_at: dict[Path, float] = {}
         self._queue: dict[Path, Place] = {}
         self._lock = threading.Lock()
@@ -95,7 +95,7 @@ class Overview:
         shown = rows[(number - 1) * wish.per_page : number * wish.per_page]
         return Page(shown, len(rows), number, pages, len(self._queue))
 
-    def rows_of(self, place: Place) -> list[Row]:
+    def rows_of(self, place: Place) -> list[OverviewRow]:
         """The rows of one place, as far as they are known."""
         standing = self._standings.look(place.path)
         if standing.snapshot is not None:
@@ -104,10 +104,10 @@ class Overview:
         if kept is None or time.monotonic() - self._read_at.get(place.path, 0.0) > READ_AGAIN_S:
             self._ask(place)
         if kept is None:
-            return [Row(place, 0, "", "", standing.state, None, (), None, None, "reading")]
+            return [OverviewRow(place, 0, "", "", standing.state, None, (), None, None, "reading")]
         return kept[1]
 
-    def _kept(self, place: Place, standing: Standing) -> list[Row]:
+    def _kept(self, place: Place, standing: Standing) -> list[OverviewRow]:
         kept = self._rows.get(place.path)
         if kept is None or kept[0] != standing.stamp:
             kept = (standing.stamp, [_row_of_run(place, standing)])
@@ -132,31 +132,31 @@ class Overview:
                 rows = _rows_of_records(place, self._shelf.records(place.path))
                 stamp = str(signature_of(place.path))
             except (BatchscaleError, OSError, pl.exceptions.PolarsError) as error:
-                rows, stamp = [Row(place, 0, "", "", "records", None, (), None, None, visible(error, 300))], ""
+                rows, stamp = [OverviewRow(place, 0, "", "", "records", None, (), None, None, visible(error, 300))], ""
             with self._lock:
                 self._rows[place.path] = (stamp, rows)
                 self._read_at[place.path] = time.monotonic()
                 self._queue.pop(place.path, None)
 
 
-def _row_of_run(place: Place, standing: Standing) -> Row:
+def _row_of_run(place: Place, standing: Standing) -> OverviewRow:
     snapshot = standing.snapshot
     assert snapshot is not None
     trials = sum(study.complete + study.infeasible + study.incomplete for study in snapshot.studies)
-    return Row(
+    return OverviewRow(
         place, 0, visible(snapshot.workload), visible(snapshot.goal), standing.state, standing.progress,
         standing.points, find_b_crit(standing.points), trials,
     )  # fmt: skip
 
 
-def _rows_of_records(place: Place, records: Records) -> list[Row]:
+def _rows_of_records(place: Place, records: Records) -> list[OverviewRow]:
     return [_row_of_workload(place, number, records, name) for number, name in enumerate(records.workloads)]
 
 
-def _row_of_workload(place: Place, number: int, records: Records, name: WorkloadName) -> Row:
+def _row_of_workload(place: Place, number: int, records: Records, name: WorkloadName) -> OverviewRow:
     chosen = records.workload(name)
     goal = find_goal(records, name)
-    points: Points = ()
+    points: SmallPoints = ()
     problem = "" if goal is not None else "the records name no goal"
     if goal is not None:
         try:
@@ -164,7 +164,7 @@ def _row_of_workload(place: Place, number: int, records: Records, name: Workload
             points = tuple(sorted(found.select("batch_size", "steps").rows()))
         except BatchscaleError as error:
             problem = visible(error, 300)
-    return Row(
+    return OverviewRow(
         place, number, visible(name), visible(goal or ""), "records", None, points, find_b_crit(points),
         chosen.trials.height, problem,
     )  # fmt: skip
@@ -182,7 +182,7 @@ def find_b_crit(points: Sequence[tuple[int, int]]) -> float | None:
         return None
 
 
-def _order(row: Row, order: str) -> tuple[bool, float | str, str]:
+def _order(row: OverviewRow, order: str) -> tuple[bool, float | str, str]:
     """Rows without a value come last, ties in order of names."""
     value: float | str | None = {
         "workload": row.workload, "state": row.state, "progress": row.progress, "b_crit": row.b_crit,

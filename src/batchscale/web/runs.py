@@ -28,7 +28,7 @@ SAME_START_S = 0.02  # the clock of the kernel ticks a hundred times a second
 
 
 @dataclass(frozen=True)
-class Started:
+class StartedRun:
     """One run that was started here. ``file`` is its experiment file; ``began`` the start time of process ``pid``."""
 
     path: str
@@ -38,7 +38,7 @@ class Started:
     is_own_file: bool = False
 
 
-class Runs:
+class WebRuns:
     """The runs of one server. Thread-safe."""
 
     def __init__(self, settings: WebSettings) -> None:
@@ -49,7 +49,7 @@ class Runs:
         self._started = self._load()
         self._children: list[subprocess.Popen[bytes]] = []
 
-    def find(self, path: Path) -> Started | None:
+    def find(self, path: Path) -> StartedRun | None:
         """The latest run that was started here in a folder."""
         return self._started.get(str(path))
 
@@ -152,13 +152,13 @@ class Runs:
             raise RunError(f"The run could not be started: {error}.") from None
         with self._lock:
             self._children.append(child)
-            self._started[str(path)] = Started(str(path), str(file), child.pid, began, is_own_file)
+            self._started[str(path)] = StartedRun(str(path), str(file), child.pid, began, is_own_file)
             self._store()
 
     def _log(self, path: Path) -> Path:
         return self._folder / f"{make_place(path, path.parent).id}.log"
 
-    def _prove(self, path: Path) -> Started | None:
+    def _prove(self, path: Path) -> StartedRun | None:
         started = self.find(path)
         if started is None or not is_running(path) or not _is_alive(started):
             return None
@@ -168,9 +168,9 @@ class Runs:
             return None
         return started if holder == started.pid else None
 
-    def _load(self) -> dict[str, Started]:
+    def _load(self) -> dict[str, StartedRun]:
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-            return {key: Started(**value) for key, value in json.loads(self._list.read_bytes()).items()}
+            return {key: StartedRun(**value) for key, value in json.loads(self._list.read_bytes()).items()}
         return {}
 
     def _store(self) -> None:
@@ -188,7 +188,7 @@ def new_folder(settings: WebSettings, name: str) -> Path:
     return path
 
 
-def _is_alive(started: Started) -> bool:
+def _is_alive(started: StartedRun) -> bool:
     try:
         process = psutil.Process(started.pid)
         is_same = abs(process.create_time() - started.began) < SAME_START_S

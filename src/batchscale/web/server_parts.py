@@ -9,14 +9,14 @@ from batchscale.web.live import LivePages
 from batchscale.web.overview import Overview
 from batchscale.web.places import Place, Places
 from batchscale.web.rendering import Pages
-from batchscale.web.runs import Runs
+from batchscale.web.runs import WebRuns
 from batchscale.web.settings import WebSettings
-from batchscale.web.shelf import Shelf
+from batchscale.web.shelf import OpenRecords
 from batchscale.web.standing import Standing, Standings
 
 
 @dataclass
-class Parts:
+class ServerParts:
     """The objects behind the pages, made once for a server."""
 
     settings: WebSettings
@@ -39,14 +39,14 @@ class Parts:
         return Standings()
 
     @cached_property
-    def shelf(self) -> Shelf:
+    def shelf(self) -> OpenRecords:
         """Opened records."""
-        return Shelf()
+        return OpenRecords()
 
     @cached_property
-    def runs(self) -> Runs:
+    def runs(self) -> WebRuns:
         """Processes started here."""
-        return Runs(self.settings)
+        return WebRuns(self.settings)
 
     @cached_property
     def overview(self) -> Overview:

@@ -32,7 +32,7 @@ class _Opened:
     lock: Any = field(default_factory=threading.RLock)
 
 
-class Shelf:
+class OpenRecords:
     """The records of the latest places, and answers worked out from them."""
 
     def __init__(self) -> None:

@@ -5,17 +5,17 @@ from typing import Annotated
 
 from fastapi import Path as PathPart
 
-from batchscale.web.overview import Row
+from batchscale.web.overview import OverviewRow
 from batchscale.web.places import Place
 from batchscale.web.refusals import RefusedError
-from batchscale.web.server_parts import Parts
+from batchscale.web.server_parts import ServerParts
 
 KEY_PATTERN = r"^[0-9a-f]{16}-[0-9]{1,4}$"
 KEY = Annotated[str, PathPart(pattern=KEY_PATTERN)]
 MOST_TRIALS = 24
 
 
-def find_place(parts: Parts, key: str) -> tuple[Place, int]:
+def find_place(parts: ServerParts, key: str) -> tuple[Place, int]:
     """The place of a key, and the number of the workload."""
     if not re.fullmatch(KEY_PATTERN, key):
         raise RefusedError(404, "There are no records of this id, or not any more.")
@@ -23,7 +23,7 @@ def find_place(parts: Parts, key: str) -> tuple[Place, int]:
     return parts.places.find(place_id), int(number)
 
 
-def find_row(parts: Parts, key: str) -> Row:
+def find_row(parts: ServerParts, key: str) -> OverviewRow:
     """The row of the overview that a key names."""
     place, number = find_place(parts, key)
     rows = parts.overview.rows_of(place)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from batchscale.figures import DARK, LIGHT
 from batchscale.report import style_variables
 from batchscale.web.refusals import RefusedError
-from batchscale.web.server_parts import Parts
+from batchscale.web.server_parts import ServerParts
 
 # Version and hash of what is not ours; a test holds the file to it.
 HTMX_VERSION = "2.0.10"
@@ -26,7 +26,7 @@ OWN = {
 _BUNDLING = threading.Lock()
 
 
-def make_routes(_parts: Parts) -> APIRouter:
+def make_routes(_parts: ServerParts) -> APIRouter:
     """Everything below ``/static/``."""
     routes = APIRouter()
 

@@ -15,12 +15,12 @@ from batchscale.web.charts import (
 )
 from batchscale.web.pages.asked import KEY, find_place, parse_trials
 from batchscale.web.refusals import RefusedError
-from batchscale.web.server_parts import Parts
+from batchscale.web.server_parts import ServerParts
 
 DRAWING_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
 
-def make_routes(parts: Parts) -> APIRouter:
+def make_routes(parts: ServerParts) -> APIRouter:
     """``/x/KEY/chart/KIND.SUFFIX``."""
     routes = APIRouter()
 

@@ -13,18 +13,18 @@ from batchscale.web.comparison import comparison_chart, make_answers
 from batchscale.web.pages.asked import find_row
 from batchscale.web.pages.charts import DRAWING_POLICY
 from batchscale.web.places import visible
-from batchscale.web.server_parts import Parts
+from batchscale.web.server_parts import ServerParts
 
 MOST = 8
-Keys = Annotated[list[str], Query(max_length=MOST)]
+CompareKeys = Annotated[list[str], Query(max_length=MOST)]
 
 
-def make_routes(parts: Parts) -> APIRouter:
+def make_routes(parts: ServerParts) -> APIRouter:
     """``/compare`` and its chart."""
     routes = APIRouter()
 
     @routes.get("/compare")
-    def page(request: Request, k: Keys = [], normalised: bool = False) -> Response:  # noqa: B006 - FastAPI copies it
+    def page(request: Request, k: CompareKeys = [], normalised: bool = False) -> Response:  # noqa: B006 - FastAPI copies it
         rows = [find_row(parts, key) for key in k]
         values: dict[str, Any] = {"rows": rows, "normalised": normalised, "result": None, "problem": "", "best": []}
         if len(rows) > 1:
@@ -36,7 +36,7 @@ def make_routes(parts: Parts) -> APIRouter:
         return parts.pages.page(request, "compare.html", **values)
 
     @routes.get("/compare.svg")
-    def chart(k: Keys, theme: str = "light", normalised: bool = False) -> Response:
+    def chart(k: CompareKeys, theme: str = "light", normalised: bool = False) -> Response:
         rows = [find_row(parts, key) for key in k]
         drawing = comparison_chart(parts.shelf, rows, find_theme(theme), normalised=normalised)
         return Response(drawing, media_type="image/svg+xml", headers={"content-security-policy": DRAWING_POLICY})

@@ -9,10 +9,10 @@ from starlette.responses import RedirectResponse, Response
 from batchscale.web.new_form import check_text, with_trials
 from batchscale.web.pages.asked import KEY, find_place
 from batchscale.web.refusals import RefusedError
-from batchscale.web.server_parts import Parts
+from batchscale.web.server_parts import ServerParts
 
 
-def make_routes(parts: Parts) -> APIRouter:
+def make_routes(parts: ServerParts) -> APIRouter:
     """``/x/KEY/stop`` and ``/x/KEY/continue``."""
     routes = APIRouter()
 

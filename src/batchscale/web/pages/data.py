@@ -10,10 +10,10 @@ from batchscale.report import make_report
 from batchscale.web.charts import workload_at
 from batchscale.web.downloads import table_bytes, zip_files
 from batchscale.web.pages.asked import KEY, find_place
-from batchscale.web.server_parts import Parts
+from batchscale.web.server_parts import ServerParts
 
 
-def make_routes(parts: Parts) -> APIRouter:
+def make_routes(parts: ServerParts) -> APIRouter:
     """``/x/KEY/report.html``, ``/x/KEY/records.zip`` and the tables."""
     routes = APIRouter()
 

@@ -14,11 +14,11 @@ from batchscale.web.gate import session_cookie
 from batchscale.web.pages.asked import KEY, find_place, parse_trials
 from batchscale.web.places import Place, visible
 from batchscale.web.refusals import RefusedError
-from batchscale.web.server_parts import Parts
+from batchscale.web.server_parts import ServerParts
 from batchscale.web.trials import TrialWish, trial_page
 
 
-def make_routes(parts: Parts) -> APIRouter:
+def make_routes(parts: ServerParts) -> APIRouter:
     """``/x/KEY`` and what it is made of."""
     routes = APIRouter()
 
@@ -68,7 +68,7 @@ def make_routes(parts: Parts) -> APIRouter:
     return routes
 
 
-def _read(parts: Parts, place: Place, number: int, wish: TrialWish) -> dict[str, Any]:
+def _read(parts: ServerParts, place: Place, number: int, wish: TrialWish) -> dict[str, Any]:
     """The answer and the trials, as far as there are any: a run that has only just begun has none."""
     empty: dict[str, Any] = {"workload": "", "goal": "", "analysis": None, "sentences": (), "trials": None}
     try:
@@ -89,7 +89,7 @@ def _read(parts: Parts, place: Place, number: int, wish: TrialWish) -> dict[str,
     return empty | found | {"goal": visible(analysis.goal), "analysis": analysis, "sentences": sentences}
 
 
-def _control(parts: Parts, place: Place) -> dict[str, Any]:
+def _control(parts: ServerParts, place: Place) -> dict[str, Any]:
     """What can be done with the run of a place, and what it printed last."""
     runs = parts.runs
     started = runs.find(place.path)

@@ -13,12 +13,12 @@ from batchscale.web.own_files import find_own_file, list_own_files
 from batchscale.web.places import make_place
 from batchscale.web.refusals import RefusedError
 from batchscale.web.runs import new_folder
-from batchscale.web.server_parts import Parts
+from batchscale.web.server_parts import ServerParts
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,50}")
 
 
-def make_routes(parts: Parts) -> APIRouter:
+def make_routes(parts: ServerParts) -> APIRouter:
     """``/new`` and its answers."""
     routes = APIRouter()
 

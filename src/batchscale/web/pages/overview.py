@@ -9,12 +9,12 @@ from starlette.responses import Response
 from batchscale.figures import find_theme
 from batchscale.web.overview import ORDERS, Wish
 from batchscale.web.pages.asked import KEY, find_row
-from batchscale.web.server_parts import Parts
+from batchscale.web.server_parts import ServerParts
 from batchscale.web.small_curve import draw_small_curve
 from batchscale.web.standing import STATES
 
 
-def make_routes(parts: Parts) -> APIRouter:
+def make_routes(parts: ServerParts) -> APIRouter:
     """``/`` and the small pictures."""
     routes = APIRouter()
 

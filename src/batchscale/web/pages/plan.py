@@ -17,10 +17,10 @@ from batchscale.web.pages.asked import KEY, find_place
 from batchscale.web.pages.charts import DRAWING_POLICY
 from batchscale.web.places import Place, visible
 from batchscale.web.plans import MOST_MACHINES, PICKS, job_zip, plan_drawing, plan_of, read_wish, sentences
-from batchscale.web.server_parts import Parts
+from batchscale.web.server_parts import ServerParts
 
 
-def make_routes(parts: Parts) -> APIRouter:
+def make_routes(parts: ServerParts) -> APIRouter:
     """``/x/KEY/plan``, its chart and its job files. Planning changes nothing, so everything is read."""
     routes = APIRouter()
 
@@ -62,14 +62,14 @@ def make_routes(parts: Parts) -> APIRouter:
     return routes
 
 
-def _times(parts: Parts, place: Place, number: int) -> tuple[StepTime, ...]:
+def _times(parts: ServerParts, place: Place, number: int) -> tuple[StepTime, ...]:
     def work(records: Any) -> tuple[StepTime, ...]:
         return tuple(records_step_times(records, workload_at(records, number)))
 
     return parts.shelf.answer(place.path, f"step times {number}", work)
 
 
-def _plan(parts: Parts, key: str, request: Request) -> Any:
+def _plan(parts: ServerParts, key: str, request: Request) -> Any:
     place, number = find_place(parts, key)
     analysis: Analysis = analysis_of(parts.shelf, place, number)
     times = _times(parts, place, number)

@@ -6,10 +6,10 @@ from starlette.responses import RedirectResponse, Response
 
 from batchscale.web.access import SESSION_S
 from batchscale.web.gate import session_cookie
-from batchscale.web.server_parts import Parts
+from batchscale.web.server_parts import ServerParts
 
 
-def make_routes(parts: Parts) -> APIRouter:
+def make_routes(parts: ServerParts) -> APIRouter:
     """``/sign-in`` and ``/sign-out``."""
     routes = APIRouter()
     settings, access = parts.settings, parts.access
