@@ -22,8 +22,11 @@ EXACT_NUMBERS = (1, 2, 3, 8)
 NAMES = ("fc_8", "ghost_fc")
 SLOW_NAMES = ("simple_cnn_base", "resnet_8", "resnet_50", "transformer_base", "lstm")
 ROUNDING = 2e-6
-"""float32 rounds to 6e-8. Sums of some hundred products in another order, over four steps at a small learning rate, and
-an exponential: the microbatches of one device differ from its whole batch by as much."""
+"""float32 rounds to 6e-8. Sums of some hundred products in another order, over four steps at a small learning rate."""
+
+OWN_REORDERING = 4
+"""Where a model loses more digits, one device shows it by itself: its microbatches differ from its whole batch. Devices
+may differ by a few times as much, since they cut the batch in other places."""
 
 
 def cases_of(model):
@@ -33,6 +36,7 @@ def cases_of(model):
     return [
         *(replace(plain, devices=devices) for devices in NUMBERS),
         *(replace(plain, devices=devices, exact=True) for devices in EXACT_NUMBERS),
+        replace(plain, microbatch=accumulated),
         replace(plain, devices=2, microbatch=accumulated),
         replace(plain, devices=4, fed=True),
         replace(plain, devices=2, population=2),
@@ -59,26 +63,28 @@ def without_count(values):
     return {name: value for name, value in values.items() if name != "programs"}
 
 
-def assert_close(found, expected):
-    """Each array within rounding of its own largest value; the loss limit and counts exactly."""
-    assert found.keys() == expected.keys()
+def assert_close(found, **changes):
+    """Each array of a case within rounding of one device's, or within what reordering does there."""
+    reordered = next(values for case, values in found.items() if case.microbatch and case.devices == 1)
+    values, expected = plain(found, **changes), plain(found)
+    assert values.keys() == expected.keys()
     for name, value in without_count(expected).items():
         if value.size:
-            largest = np.abs(value.astype(np.float64)).max()
-            np.testing.assert_allclose(
-                found[name].astype(np.float64), value.astype(np.float64), rtol=0, atol=ROUNDING * largest, err_msg=name
-            )
+            exact = value.astype(np.float64)
+            own = np.abs(reordered[name].astype(np.float64) - exact).max()
+            bound = max(ROUNDING * np.abs(exact).max(), OWN_REORDERING * own)
+            np.testing.assert_allclose(values[name].astype(np.float64), exact, rtol=0, atol=bound, err_msg=name)
 
 
 @pytest.mark.timeout(600)
 def test_any_number_of_devices_gives_the_state_and_measurements_of_one(found):
     for devices in NUMBERS[1:]:
-        assert_close(plain(found, devices=devices), plain(found))
+        assert_close(found, devices=devices)
 
 
 @pytest.mark.timeout(600)
 def test_exact_sums_have_the_same_bits_on_any_number_of_devices(found):
-    assert_close(plain(found, exact=True), plain(found))
+    assert_close(found, exact=True)
     two = without_count(plain(found, devices=2, exact=True))
     # one device has the same, but for models that XLA compiles in another way when there are no others (decision 0120)
     alone = (1,) if next(iter(found)).model in NAMES else ()
@@ -96,7 +102,7 @@ def test_accumulated_fed_and_together_with_other_trials_it_is_the_same(found):
         {"devices": 4, "fed": True},
         {"devices": 2, "population": 2},
     ):
-        assert_close(plain(found, **changes), plain(found))
+        assert_close(found, **changes)
 
 
 def test_shards_hold_every_example_once_in_order_and_whole_ghost_batches():
