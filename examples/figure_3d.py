@@ -20,8 +20,8 @@ import polars as pl
 from batchscale import Goal, WorkloadName, analyze, read_records
 from batchscale.analysis import (
     Analysis,
+    AnalysisOptions,
     Baseline,
-    Options,
     add_effective_learning_rate,
     analyze_points,
     stored_goal,
@@ -66,7 +66,7 @@ def read_answers(paths: Sequence[Path], goal: Goal | None = None) -> dict[Worklo
         for workload in records.workloads:
             wanted = goal or stored_goal(records, workload)
             if wanted is not None:
-                answers[workload] = analyze(records, workload, wanted, Options(Baseline.FIRST))
+                answers[workload] = analyze(records, workload, wanted, AnalysisOptions(Baseline.FIRST))
     return answers
 
 
@@ -205,7 +205,7 @@ def regime_table(answers: dict[WorkloadName, Analysis]) -> Iterator[str]:
         if workload.optimizer == "sgd":
             sizes = answer.curve["batch_size"].to_list()
             points = read_published(workload.model)
-            options = Options(Baseline.FIRST)
+            options = AnalysisOptions(Baseline.FIRST)
             same = analyze_points(points.filter(pl.col("batch_size").is_in(sizes)), options)
             yield _regime_row(f"{workload}, published, at our batch sizes", same)
             yield _regime_row(f"{workload}, published, all points", analyze_points(points, options))

@@ -45,3 +45,9 @@ def _program_folder(parent: Path) -> Path:
     if folder.exists() and sum(path.stat().st_size for path in folder.iterdir()) > MAX_PROGRAM_BYTES:
         shutil.rmtree(folder, ignore_errors=True)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _tables_as_wide_as_they_are(monkeypatch):
+    """Processes that run tests side by side set a width, which tables would be cut to."""
+    monkeypatch.delenv("COLUMNS", raising=False)
