@@ -4,18 +4,27 @@ The chief's driver runs as it does with the inline runner. Whatever its host of 
 are told first, and do the same: their engines meet in every step.
 """
 
-import pickle
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from batchscale.cluster import Peers
-from batchscale.errors import BatchscaleError
+from batchscale.errors import BatchscaleError, RunError, one_line
 from batchscale.runners.host import EngineHost, MakeEngine
 from batchscale.runners.runner import Doing, Done, Job, Setup
 
 _DO = "do"
-_CALLS = ("run", "forget", "shelve", "close")
+
+_CALLS: dict[str, Any] = {
+    "run": tuple[Job],
+    "forget": tuple[int, tuple[int, ...]],
+    "shelve": tuple[int, dict[int, int]],
+    "close": tuple[()],
+}
+"""What the chief may ask of the other hosts, and the kinds of what goes with it: nothing else is taken in."""
 
 
 class StopListener:
@@ -81,7 +90,7 @@ class SharedHost(EngineHost):
 
     def _tell_others(self, call: str, *arguments: object) -> None:
         if not self._peers.ended:
-            self._peers.share(_DO, pickle.dumps((call, arguments)))
+            self._peers.share(_DO, _encode(call, arguments))
 
 
 def share_host(peers: Peers, on_stop: Callable[[], None]) -> Callable[..., EngineHost]:
@@ -90,20 +99,36 @@ def share_host(peers: Peers, on_stop: Callable[[], None]) -> Callable[..., Engin
 
 
 def follow(peers: Peers, setup: Setup, should_stop: Callable[[], bool]) -> None:
-    """Do what the chief does, until it closes its engines.
-
-    Its messages are unpickled: they come over the connection that this process made to the address it was given.
-    """
+    """Do what the chief does, until it closes its engines."""
     host = EngineHost(
         setup, f"process-{peers.cluster.process}", should_stop, make_engine=_engine_maker(peers, _nothing)
     )
     while True:
-        call, arguments = pickle.loads(peers.share(_DO, b""))  # noqa: S301 - from the chief, see above
-        if call not in _CALLS:
-            raise ValueError(f"a host is asked for one of {_CALLS}. Found {call!r}.")
+        call, arguments = _decode(peers.share(_DO, b""))
         getattr(host, call)(*arguments)
         if call == "close":
             return
+
+
+def _encode(call: str, arguments: tuple[object, ...]) -> bytes:
+    kinds: TypeAdapter[Any] = TypeAdapter(_CALLS[call])
+    return json.dumps([call, kinds.dump_python(arguments, mode="json")]).encode()
+
+
+def _decode(message: bytes) -> tuple[str, tuple[Any, ...]]:
+    """The call and its arguments, checked: a message is data, and can be nothing but one of the calls.
+
+    Raises:
+        RunError: it is none of them.
+    """
+    try:
+        call, arguments = json.loads(message)
+        return call, TypeAdapter(_CALLS[call]).validate_python(tuple(arguments))
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"The chief asks for one of {', '.join(_CALLS)}. Found something else ({one_line(error, 200)}): start the "
+            "same version of batchscale on all hosts."
+        ) from None
 
 
 def _engine_maker(peers: Peers, on_stop: Callable[[], None]) -> MakeEngine:
