@@ -141,10 +141,15 @@ def test_sigterm_reaches_a_script_and_its_exit_code_comes_back(tmp_path):
 
 
 def test_two_processes_never_train_the_same_trial(tmp_path):
-    launch = make_launch(tmp_path, "import time; time.sleep(600)")
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True)\ntime.sleep(600)"
+    )
+    launch = make_launch(tmp_path, deaf)  # it does not leave for the one that waits
     first = ScriptProcess(launch)
-    time.sleep(0.3)
+    while "deaf" not in ((tmp_path / "log.txt").read_text() if (tmp_path / "log.txt").exists() else ""):
+        time.sleep(0.05)
     second = ScriptProcess(Launch(**{**vars(launch), "lock_s": 0.2}))
     assert second.wait(10) == 126
     assert "another process is training this trial" in (tmp_path / "log.txt").read_text()
-    assert first.wait(10) == -signal.SIGTERM  # it leaves for the one that waits, which had no patience
+    assert first.poll() is None
+    first.kill()
