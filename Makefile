@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 ONE_THREAD := PJRT_NPROC=1 OMP_NUM_THREADS=1
 IN_TWO := -n 2 --dist worksteal
 TWO_PROCESSES := $(ONE_THREAD) $(PYTEST) $(IN_TWO)
-DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch"
+DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote"
 
 .DEFAULT_GOAL := help
 .PHONY: help install check test test-browser test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote torture pages docs bench quickstart reproduce clean
@@ -34,7 +34,7 @@ test: $(STAMP) ## the default tests, about seven minutes on two cores
 	$(TWO_PROCESSES) $(DEFAULT_TESTS)
 
 test-slow: $(STAMP) ## the long tests as well
-	$(TWO_PROCESSES) -m "not torture and not browser and not slurm and not parsers and not torch"
+	$(TWO_PROCESSES) -m "not torture and not browser and not slurm and not parsers and not torch and not remote"
 
 test-instruction-sets: $(STAMP) ## the default tests once for every set of vector instructions that this machine has
 	$(ONE_THREAD) $(BIN)/python tests/instruction_sets.py $(IN_TWO) $(DEFAULT_TESTS)
