@@ -204,7 +204,7 @@ def test_the_dockerfile_has_its_base_as_a_parameter():
     words = [line.split()[0] for line in lines]
     assert words == ["ARG", "FROM", "ARG", "ARG", "RUN", "WORKDIR", "COPY", "ENV", "VOLUME", "ENTRYPOINT"]
     assert lines[0].startswith("ARG BASE=") and lines[1] == "FROM ${BASE}"
-    assert json.loads(lines[-1].removeprefix("ENTRYPOINT ")) == ["sh", "/work/train.sh"]
+    assert json.loads(lines[-1].removeprefix("ENTRYPOINT ")) == ["sh", "/batchscale/train.sh"]
 
 
 @pytest.mark.parametrize(

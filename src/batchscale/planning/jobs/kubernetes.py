@@ -102,7 +102,7 @@ def jobset_manifest(job: JobLaunch) -> str:
 
 def _job_spec(job: JobLaunch, addresses: list[str], backoff: int) -> str:
     cluster = [tf_config_in_shell(addresses, "$JOB_COMPLETION_INDEX")] if job.hosts > 1 else []
-    script = "\n".join([*cluster, f"exec sh /work/{LAUNCHER}"])
+    script = "\n".join([*cluster, f"exec sh /batchscale/{LAUNCHER}"])
     limit = "" if job.limit_s is None else f"activeDeadlineSeconds: {int(job.limit_s)}\n"
     return _JOB_SPEC.format(
         hosts=job.hosts,

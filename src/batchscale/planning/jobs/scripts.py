@@ -37,11 +37,11 @@ FROM ${{BASE}}
 ARG PACKAGE={package}
 ARG EXTRAS=""
 RUN pip install --no-cache-dir "${{PACKAGE}}" ${{EXTRAS}}
-WORKDIR /work
-COPY . /work
+WORKDIR /batchscale
+COPY . /batchscale
 ENV RECORDS=/records
 VOLUME /records
-ENTRYPOINT ["sh", "/work/{launcher}"]
+ENTRYPOINT ["sh", "/batchscale/{launcher}"]
 """
 
 
