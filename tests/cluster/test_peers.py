@@ -13,7 +13,12 @@ from batchscale.cluster.meeting import host_meeting, join_meeting
 from batchscale.cluster.peers import Peers
 from batchscale.errors import RunError
 
-QUICK = Timeouts(join_s=10.0, lost_after_s=3.0)
+QUICK = Timeouts(join_s=10.0, lost_after_s=2.0)
+
+
+@pytest.fixture(autouse=True)
+def _signs_of_life_come_often(monkeypatch):
+    monkeypatch.setattr("batchscale.cluster.peers.BEAT_S", 0.2)
 
 
 def free_port():
@@ -32,7 +37,7 @@ def meet(cluster, facts=None):
 
 
 def hasty(cluster):
-    return replace(cluster, timeouts=Timeouts(join_s=1.0))
+    return replace(cluster, timeouts=Timeouts(join_s=0.5))
 
 
 class Ended:
@@ -92,7 +97,7 @@ def test_stopping_is_for_all_if_one_wants_it_and_numbers_are_the_chiefs(peers_of
 def test_who_parts_is_not_missed(peers_of):
     peers, ends = peers_of(3)
     on_all(peers, Peers.close)
-    time.sleep(1.5)
+    time.sleep(QUICK.lost_after_s + 0.5)  # whoever were missed would be by then
     assert [end.said for end in ends] == [[], [], []]
 
 
