@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import time
+from pathlib import Path
 
 LOADED = ["jax", "flax.nnx", "optax", "orbax.checkpoint", "pydantic", "typer"]
 FORKED = multiprocessing.get_context("forkserver")
@@ -18,10 +19,10 @@ FORKED.set_forkserver_preload(LOADED)
 
 def run_command(words, log, folder=None):
     """``batchscale WORDS`` in this process, with what it says in a file."""
-    with open(log, "ab") as file:
-        for place in (1, 2):
-            os.dup2(file.fileno(), place)
-    sys.stdout, sys.stderr = (open(place, "w", buffering=1) for place in (1, 2))
+    with Path(log).open("ab") as file:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(file.fileno(), stream.fileno())
+            stream.reconfigure(line_buffering=True)
     sys.argv = ["batchscale", *words]
     if folder is not None:
         os.chdir(folder)
