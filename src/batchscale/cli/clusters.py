@@ -16,11 +16,12 @@ HELP = "The hosts that train together: a JSON or TOML file or text; auto: as the
 
 def look_up(text: str) -> "Cluster | None":
     """The cluster of ``--cluster``: described there, found in the environment, or None for a single process."""
-    from batchscale.cluster import find_cluster, read_cluster
+    from batchscale.cluster import find_cluster, read_cluster, with_token
 
     if text == "none":
         return None
-    return find_cluster(os.environ) if text == "auto" else read_cluster(text)
+    found = find_cluster(os.environ) if text == "auto" else read_cluster(text)
+    return None if found is None else with_token(found, os.environ)
 
 
 def together_for(
