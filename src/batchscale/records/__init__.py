@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from batchscale.records.model import parse_study as parse_study
     from batchscale.records.notes import study_note as study_note
     from batchscale.records.precision import widen as widen
+    from batchscale.records.precision import widen_number as widen_number
     from batchscale.records.read import read_records as read_records
     from batchscale.records.run_paths import RunPaths as RunPaths
     from batchscale.records.summary import Summary as Summary
@@ -121,6 +122,7 @@ _PUBLIC = {
     "study_note": "notes",
     "summarize": "summary",
     "widen": "precision",
+    "widen_number": "precision",
     "write_text_file": "durable",
 }
 
