@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from typing_extensions import TypeAliasType
+
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
 from batchscale.spec.goal import Goal
@@ -16,7 +18,9 @@ from batchscale.spec.space import SearchSpace
 from batchscale.spec.trainer import TrainerSpec
 from batchscale.spec.workload_name import WorkloadName
 
-Option = bool | int | float | str | tuple["Option", ...]
+Option = TypeAliasType("Option", "bool | int | float | str | tuple[Option, ...]")
+"""A named alias: one that holds itself has no end for whoever checks values by it."""
+
 Options = Mapping[str, Option]
 DEFAULT_FILE_TIMEOUT_S = 600.0
 
