@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from protocol_fakes import fake_experiment, fake_setup
+from protocol_fakes import fake_experiment
 
 from batchscale import __version__
 from batchscale.errors import RunError
@@ -15,9 +15,8 @@ from batchscale.spec import TrainerSpec, WorkloadName, WorkloadSpec
 
 
 def setup_with(**changes) -> Setup:
-    setup = fake_setup()
     workload = WorkloadSpec(WorkloadName("noisy_quadratic", "model", "sgd"))
-    return replace(setup, experiment=fake_experiment(**({"workload": workload} | changes)))
+    return Setup(fake_experiment(**({"workload": workload} | changes)))
 
 
 def own_setup(path: Path) -> Setup:

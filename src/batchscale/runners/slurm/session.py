@@ -12,7 +12,7 @@ from batchscale.runners.slurm.worker import PULSE, WORKERS
 MakeScheduler = Callable[[str, Path], Scheduler]
 """Makes the way to SLURM for a session, from the name of its jobs and its folder."""
 
-_LOOK_S = 0.5
+_LOOK_S = (0.05, 1.0)
 _PREFIX = "batchscale-"
 
 
@@ -57,4 +57,4 @@ def end_jobs(scheduler: Scheduler, wait_s: float, ending_s: float | None = None)
             return True
         if waited_s >= wait_s or (ending_s is not None and not states & (RUNNING | WAITING) and waited_s >= ending_s):
             return not states & (RUNNING | WAITING)
-        time.sleep(_LOOK_S)
+        time.sleep(min(max(_LOOK_S[0], waited_s / 2), _LOOK_S[1]))
