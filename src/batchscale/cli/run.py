@@ -35,10 +35,10 @@ def run(
         ),
     ],
     runner: Annotated[
-        str, typer.Option(help="Where trials are trained: local (worker processes) or inline.")
+        str, typer.Option(help="Where trials are trained: local (worker processes), inline, or slurm (jobs).")
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes. Default: one per accelerator, else per core.")
+        int | None, typer.Option(min=1, help="Worker processes, or jobs. Default: one per accelerator, else per core.")
     ] = None,
     cluster: Annotated[str, typer.Option(help=clusters.HELP)] = "none",
     mirror: Annotated[

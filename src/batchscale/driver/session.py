@@ -34,9 +34,10 @@ from batchscale.runners.environment import check_devices, default_workers, memor
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
 from batchscale.runners.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
+from batchscale.runners.slurm.runner import SlurmRunner, SlurmSettings
 from batchscale.spec import Plan
 
-RUNNERS = ("local", "inline")
+RUNNERS = ("local", "inline", "slurm")
 LOCK_TRIES = 6
 LOOK_AT_STUDY = "Put the study back from a copy, or move it out of the tree, and run again."
 WANTED_FILES = 16384
@@ -99,7 +100,7 @@ def run_plan(
         raise RunError(f"A run has at least 1 worker. Found {settings.workers}.")
     if not 0 <= settings.keep_states_gb < math.inf:
         raise RunError(f"--keep-states is a number of gigabytes from 0. Found {settings.keep_states_gb:g}.")
-    check_devices(plan.experiment.run.devices_per_trial, settings.workers)
+    _num_devices(plan, settings)
     check_folder(root, plan)
     _allow_many_files()
     if read_asked(root) is None:
@@ -165,7 +166,9 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
     checkpoints = paths.checkpoints.resolve()
     shelf_bytes = int(settings.keep_states_gb * 1e9 / len(plan.studies))
     engine, options = settings.engine, settings.engine_options
-    num_devices = check_devices(plan.experiment.run.devices_per_trial, settings.workers)
+    num_devices = _num_devices(plan, settings)
+    if settings.runner == "slurm" and not all(run.done for run in runs):
+        return _make_slurm_runner(plan, root, settings, shelf_bytes, num_devices)
     workers = settings.workers or default_workers(num_devices)
     if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
         workers = settings.workers or plan.experiment.trainer.workers or default_workers()
@@ -176,6 +179,34 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
     if settings.runner == "inline" or all(run.done for run in runs):
         return InlineRunner(setup, lambda: flag.is_set)
     return LocalRunner(setup, LocalSettings(workers, paths.logs, recycle_above_bytes=memory_limit(workers)))
+
+
+def _num_devices(plan: Plan, settings: RunSettings) -> int:
+    """How many devices train a trial together, where the workers are."""
+    wanted, slurm = plan.experiment.run.devices_per_trial, plan.experiment.run.slurm
+    if settings.runner != "slurm":
+        return check_devices(wanted, settings.workers)
+    if settings.workers is None:
+        raise RunError("--runner slurm keeps as many jobs in the queue as --workers says. Found none; give a number.")
+    there = slurm.num_gpus or slurm.cpus or 1
+    if wanted is not None and wanted > there:
+        raise RunError(
+            f"run.devices_per_trial is at most what a worker asks of SLURM. Found {wanted} of {there}; "
+            "ask for more gpus (or cpus), or for 'all'."
+        )
+    return wanted or there
+
+
+def _make_slurm_runner(plan: Plan, root: Path, settings: RunSettings, shelf_bytes: int, num_devices: int) -> Runner:
+    assert settings.workers is not None
+    paths = RunPaths(root)
+    engine, options = settings.engine, settings.engine_options
+    if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
+        engine, options = TRAINER_ENGINE, {"workers": "1", **options}
+    checkpoints = paths.checkpoints.resolve()
+    setup = Setup(plan.experiment, settings.data_dir, checkpoints, engine, shelf_bytes, options, num_devices)
+    folder, logs = paths.exchange.resolve(), paths.logs.resolve()
+    return SlurmRunner(setup, SlurmSettings(settings.workers, folder, logs, plan.experiment.run.slurm))
 
 
 def _stop_soon(flag: StopFlag) -> None:

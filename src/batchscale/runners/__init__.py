@@ -17,6 +17,8 @@ _PUBLIC = {
     "Lost": "runner",
     "Runner": "runner",
     "Setup": "runner",
+    "SlurmRunner": "slurm.runner",
+    "SlurmSettings": "slurm.runner",
     "TRAINER_ENGINE": "runner",
     "TRAINING_ENGINE": "runner",
     "WorkerInfo": "runner",

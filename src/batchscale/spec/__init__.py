@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from batchscale.spec.plan import WorkloadFacts as WorkloadFacts
     from batchscale.spec.plan import make_plan as make_plan
     from batchscale.spec.seeds import derive_seed as derive_seed
+    from batchscale.spec.slurm import SlurmOptions as SlurmOptions
     from batchscale.spec.space import MAX_METAPARAMETERS as MAX_METAPARAMETERS
     from batchscale.spec.space import ParameterConfig as ParameterConfig
     from batchscale.spec.space import ParameterType as ParameterType
@@ -77,6 +78,7 @@ _PUBLIC = {
     "SearchPlan": "experiment",
     "SearchSpace": "space",
     "ReportSource": "trainer",
+    "SlurmOptions": "slurm",
     "Spacing": "durations",
     "StopRule": "experiment",
     "Study": "plan",

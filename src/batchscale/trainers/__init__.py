@@ -13,6 +13,7 @@ _PUBLIC = {
     "TrainerEngine": "engine",
     "check_trainer_ability": "check",
     "describe_exit": "failures",
+    "require_program": "command",
     "show_command": "facts",
     "trainer_facts": "facts",
 }
