@@ -81,11 +81,13 @@ class SearchPlan:
 class RunPlan:
     """What each trial is trained on: so many devices of a host (None: all). Changes no result, up to rounding.
 
-    ``exact`` adds gradients in an order that does not depend on the devices.
+    ``exact`` adds gradients in an order that does not depend on the devices. ``hosts_per_trial`` is how many hosts of a
+    cluster train a trial together (None: all).
     """
 
     devices_per_trial: int | None = 1
     exact: bool = False
+    hosts_per_trial: int | None = None
 
 
 DEFAULT_BATCH_SIZES = BatchSizes(tuple(2**power for power in range(11)))

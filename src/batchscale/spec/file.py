@@ -181,7 +181,8 @@ def _to_evaluation(table: EvaluationTable) -> EvaluationPlan:
 
 
 def _to_run(table: RunTable) -> RunPlan:
-    return RunPlan(None if table.devices_per_trial == "all" else table.devices_per_trial, table.exact)
+    devices = None if table.devices_per_trial == "all" else table.devices_per_trial
+    return RunPlan(devices, table.exact, None if table.hosts_per_trial == "all" else table.hosts_per_trial)
 
 
 def _to_search(table: SearchTable) -> SearchPlan:

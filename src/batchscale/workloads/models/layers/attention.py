@@ -1,11 +1,13 @@
 """Causal attention whose compiled form does not depend on how many devices a program has.
 
-The library's softmax divides by its sums. XLA turns such a division into a product with the inverse in some programs and
-not in others, which are those of several devices: exact sums would then differ in their last bit (decision 0131).
+The library's softmax divides by its sums. XLA turns such a division into a product with the inverse in some programs,
+and not in others, which are those of several devices: exact sums would then differ in their last bit (decision 0131).
 """
 
 import jax
 import jax.numpy as jnp
+
+_UNSEEN = -1e38  # far below any score, and finite: a difference of two is a number
 
 
 def softmax(logits: jax.Array) -> jax.Array:
@@ -27,6 +29,6 @@ def attend_backwards(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.
     scores = jnp.einsum("etnc,esnc->ents", query, key, preferred_element_type=jnp.float32) * query.shape[-1] ** -0.5
     positions = jnp.arange(scores.shape[-1])
     seen = positions <= positions[:, None]
-    shares = softmax(jnp.where(seen, scores, jnp.finfo(jnp.float32).min / 2)).astype(key.dtype)
+    shares = softmax(jnp.where(seen, scores, _UNSEEN)).astype(key.dtype)
     found: jax.Array = jnp.einsum("ents,esnc->etnc", shares, value)
     return found
