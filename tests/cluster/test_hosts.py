@@ -102,20 +102,48 @@ run.exact = true
 """
 
 
-@pytest.mark.timeout(400)
-def test_a_whole_run_over_two_hosts_has_the_records_of_one(tmp_path):
-    file = tmp_path / "e.toml"
-    file.write_text(EXPERIMENT)
-    run = ["run", file, "--runner", "inline", "--quiet"]
-    run_here(*run, "--out", tmp_path / "one" / "0")
-    hosts = Hosts(2, tmp_path / "two", run)
-    assert hosts.wait() == [0, 0], hosts.logs()
-    assert not (tmp_path / "two" / "1").exists()
-    tables = sorted((tmp_path / "one").rglob("measurements.csv"))
+def run_words(folder, more=""):
+    file = folder / "e.toml"
+    file.write_text(EXPERIMENT + more)
+    return ["run", file, "--runner", "inline", "--quiet"]
+
+
+def tables_of(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in (folder / "0").rglob("measurements.csv")}
+
+
+@pytest.fixture(scope="module")
+def run_alone(tmp_path_factory):
+    """What a run on one host has measured."""
+    folder = tmp_path_factory.mktemp("run")
+    run_here(*run_words(folder), "--out", folder / "0")
+    tables = tables_of(folder)
     assert len(tables) == 2
-    for table in tables:
-        other = tmp_path / "two" / table.relative_to(tmp_path / "one")
-        assert other.read_bytes() == table.read_bytes()
+    return tables
+
+
+@pytest.mark.timeout(400)
+def test_a_whole_run_over_two_hosts_has_the_records_of_one(run_alone, tmp_path):
+    hosts = Hosts(2, tmp_path, run_words(tmp_path))
+    assert hosts.wait() == [0, 0], hosts.logs()
+    assert not (tmp_path / "1").exists()
+    assert tables_of(tmp_path) == run_alone
+
+
+def groups_that_trained(folder):
+    """By trial, on how many hosts."""
+    files = (folder / "0" / STUDY).glob("*/metadata.json")
+    return [json.loads(file.read_text())["batchscale"]["hardware"]["num_hosts"] for file in files]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("count", "size"), [(2, 1), pytest.param(4, 2, marks=pytest.mark.slow)])
+def test_groups_of_hosts_train_a_trial_each_and_have_the_records_of_one(run_alone, tmp_path, count, size):
+    hosts = Hosts(count, tmp_path, run_words(tmp_path, f"run.hosts_per_trial = {size}\n"))
+    assert hosts.wait() == [0] * count, hosts.logs()
+    assert not any((tmp_path / str(place)).exists() for place in range(1, count))
+    assert tables_of(tmp_path) == run_alone
+    assert groups_that_trained(tmp_path) == [size, size]
 
 
 @pytest.mark.slow

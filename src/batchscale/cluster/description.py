@@ -99,6 +99,15 @@ def split_address(address: str, source: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def join_address(host: str, port: int) -> str:
+    """The address that `split_address` takes apart.
+
+    >>> join_address("host-a", 9000), join_address("::1", 9000)
+    ('host-a:9000', '[::1]:9000')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def read_cluster(text: str) -> Cluster | None:
     """The cluster that ``--cluster`` describes: a file of JSON or TOML, or the text itself; None for a single process.
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from batchscale.cluster.description import Cluster, split_address
+from batchscale.cluster.description import Cluster, join_address, split_address
 from batchscale.cluster.frames import MAX_HELLO_BYTES, Channel, Frame, Kind
 from batchscale.cluster.secret import is_signed, make_nonce, sign
 from batchscale.errors import RunError, one_line
@@ -79,7 +79,7 @@ def host_meeting(cluster: Cluster, facts: Facts) -> Meeting:
                 one.channel.close()
             raise
         bound = listener.getsockname()[0]
-    coordinator = _join_host(bound, _free_port(bound))
+    coordinator = join_address(bound, free_port(bound))
     for one in joined.values():
         told = {"coordinator": coordinator, "proof": sign(cluster.token, "chief", one.nonce, coordinator.encode())}
         _tell(one.channel, Frame(Kind.GO, json.dumps(told).encode()))
@@ -116,7 +116,7 @@ def join_meeting(cluster: Cluster, facts: Facts) -> Meeting:
         raise RunError(f"{cluster.name(0)} says: {one_line(answer.payload.decode(errors='replace'), 1000)}")
     coordinator = _check_go(cluster, answer, nonce.encode())
     # the chief may know itself by another address than we do
-    return Meeting({0: channel}, _join_host(host, int(coordinator.rpartition(":")[2])))
+    return Meeting({0: channel}, join_address(host, int(coordinator.rpartition(":")[2])))
 
 
 def _check_go(cluster: Cluster, answer: Frame, nonce: bytes) -> str:
@@ -211,13 +211,8 @@ def _tell(channel: Channel, frame: Frame) -> None:
         return  # it has gone: whoever watches it finds out
 
 
-def _free_port(host: str) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
+def free_port(host: str) -> int:
+    """A port of this host that nobody listens at."""
+    with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         port: int = probe.getsockname()[1]
     return port
-
-
-def _join_host(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
