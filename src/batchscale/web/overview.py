@@ -49,13 +49,14 @@ class OverviewRow:
 
 @dataclass(frozen=True)
 class Page:
-    """Some rows of many; ``waiting`` counts places that are still to be read."""
+    """Some rows of many; ``waiting`` counts places still to be read, ``is_moving`` says that some row is of a run."""
 
     rows: list[OverviewRow]
     total: int
     number: int
     pages: int
     waiting: int
+    is_moving: bool
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Overview:
         pages = max(1, -(-len(rows) // wish.per_page))
         number = min(max(1, wish.page), pages)
         shown = rows[(number - 1) * wish.per_page : number * wish.per_page]
-        return Page(shown, len(rows), number, pages, len(self._queue))
+        return Page(shown, len(rows), number, pages, len(self._queue), any(row.state == "running" for row in shown))
 
     def rows_of(self, place: Place) -> list[OverviewRow]:
         """The rows of one place, as far as they are known."""
