@@ -52,7 +52,7 @@ class ServerParts:
     @cached_property
     def overview(self) -> Overview:
         """Rows of the first page."""
-        return Overview(self.places, self.standings, self.shelf)
+        return Overview(self.places, self.standings, self.settings.state / "overview.json")
 
     @cached_property
     def live(self) -> LivePages:
