@@ -17,6 +17,7 @@ _PUBLIC = {
     "Snapshot": "snapshot",
     "StopFlag": "signals",
     "StudySnapshot": "snapshot",
+    "WATERMARK_BYTES": "disk",
     "WorkerSnapshot": "snapshot",
     "find_facts": "preflight",
     "follow_run": "session",
