@@ -24,16 +24,19 @@ def normalised_below_nyquist(distribution: jax.Array, f0_hz: jax.Array, sample_r
     return kept / jnp.where(total > 0, total, 1.0)
 
 
-def oscillate(f0_hz: jax.Array, amplitudes: jax.Array, hop: int, sample_rate: int) -> jax.Array:
+def oscillate(
+    f0_hz: jax.Array, amplitudes: jax.Array, hop: int, sample_rate: int, start: jax.Array | float = 0.0
+) -> jax.Array:
     """The sum of the harmonics of ``f0_hz`` (batch, frames) with ``amplitudes`` (batch, frames, harmonics).
 
     Between frames the frequency is interpolated linearly and amplitudes along a raised cosine, as overlapping Hann
-    windows would; a harmonic that lies above half the sample rate is silent at that sample.
+    windows would; a harmonic that lies above half the sample rate is silent at that sample. ``start`` is the phase of
+    the first sample in cycles.
     """
     numbers = jnp.arange(1, amplitudes.shape[-1] + 1, dtype=jnp.float32)
     places = jnp.arange(hop, dtype=jnp.float32) / hop
     cycles = _between(f0_hz, places) / sample_rate
-    phases = _phases(cycles)
+    phases = start + _phases(cycles)
     # (batch, frames, hop, harmonics); no parameter has a part in it, so that the backward pass stops here
     waves = jnp.sin(2 * jnp.pi * ((phases[..., None] * numbers) % 1.0))
     waves = jnp.where(cycles[..., None] * numbers < 0.5, waves, 0.0)

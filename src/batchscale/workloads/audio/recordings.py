@@ -4,6 +4,7 @@ What soundfile reads is read: wav, flac, ogg, mp3 and its other formats. What a 
 where memory depends on it: samples are counted as they come.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ def seconds_of(path: Path) -> float:
     import soundfile
 
     try:
-        return float(soundfile.info(str(path)).duration)
+        return float(soundfile.info(os.fsencode(path)).duration)
     except (RuntimeError, OSError, ValueError, ZeroDivisionError):
         return 0.0
 
@@ -78,7 +79,8 @@ def stream_mono(path: Path, sample_rate: int = SAMPLE_RATE) -> Iterator[Samples]
     import soxr
 
     try:
-        with soundfile.SoundFile(str(path)) as file:
+        # as bytes: names need not be text
+        with soundfile.SoundFile(os.fsencode(path)) as file:
             rate, channels = int(file.samplerate), int(file.channels)
             if not 0 < channels <= MAX_CHANNELS or not 1_000 <= rate <= 1_000_000:
                 raise BadRecordingError(
