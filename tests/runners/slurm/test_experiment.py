@@ -150,6 +150,7 @@ def test_begun_locally_continued_on_slurm_and_finished_locally(small_cluster, tm
         assert run.process.wait(60) == 75, run.log.read_text()[-3000:]
         assert time.monotonic() - started < 20
         assert "nothing is lost" in run.log.read_text()
+        assert ("--runner slurm --workers 2" in run.log.read_text()) == (runner == "slurm")
         assert tasks() == []
         assert worker_processes(run.out) == []
         status = subprocess.run(
