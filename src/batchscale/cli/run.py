@@ -87,6 +87,7 @@ def run(
     if outcome is None:  # the chief says how the run ended
         raise typer.Exit(followed)
     again = f"batchscale run {file} --out {out}" + (f" --mirror {mirror}" if mirror else "")
+    again += f" --runner {runner} --workers {workers}" if runner == "slurm" else ""
     report_outcome(outcome, out, again, quiet=quiet or json_)
     _require_trainable(outcome, plan)
     from batchscale.cli.closing import closing_json, print_closing, print_curve
