@@ -5,6 +5,7 @@ import time
 
 import psutil
 import pytest
+from group_fakes import make_group_runner
 from protocol_fakes import fake_setup, fake_study
 
 from batchscale.errors import RunError
@@ -20,6 +21,8 @@ def make_runner(kind: str, tmp_path, workers: int = 1, **options):
     setup = fake_setup(**options)
     if kind == "inline":
         return InlineRunner(setup)
+    if kind == "groups":
+        return make_group_runner(setup)
     return LocalRunner(setup, LocalSettings(workers, tmp_path / "logs"))
 
 
@@ -40,7 +43,7 @@ def collect(runner, count: int, timeout_s: float = 20.0):
     return {outcome.job_id: outcome for outcome in outcomes}
 
 
-@pytest.fixture(params=["inline", "local"])
+@pytest.fixture(params=["inline", "local", "groups"])
 def kind(request):
     return request.param
 
