@@ -14,6 +14,7 @@ from batchscale.web.gate import LARGEST_HEADERS
 from batchscale.web.settings import WebSettings
 
 MOST_CONNECTIONS = 400
+BACKLOG = 512
 
 
 def bind(settings: WebSettings) -> socket.socket:
@@ -27,6 +28,7 @@ def bind(settings: WebSettings) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
+        listener.listen(BACKLOG)  # from now on who comes early waits, and is not refused
     except OSError as error:
         listener.close()
         raise RunError(
