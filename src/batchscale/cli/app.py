@@ -11,6 +11,7 @@ import typer
 
 from batchscale import __version__
 from batchscale.cli.analyze import analyze
+from batchscale.cli.audio import make_audio_app
 from batchscale.cli.calibrate import calibrate
 from batchscale.cli.check import check
 from batchscale.cli.compare import compare
@@ -78,6 +79,7 @@ def make_app() -> typer.Typer:
     app.command("report")(report)
     app.command("web")(web)
     app.add_typer(make_data_app(), name="data")
+    app.add_typer(make_audio_app(), name="audio")
     app.add_typer(make_trainer_app(), name="trainer")
     app.command("workloads")(workloads)
     app.command("import")(import_)
