@@ -84,8 +84,9 @@ def find_improvements(records: Records, workload: WorkloadName, metric: str, max
         frame = records.sources[workload]()
         check_metric(frame, metric, workload)
         parts = [_improving(part, maximize) for part in _pieces(frame, metric)]
-        found = parts[0] if len(parts) == 1 else _improving(_Rows(*map(np.concatenate, zip(*parts, strict=True))), maximize)
-        return Improvements(*found, maximize)
+        if len(parts) > 1:
+            parts = [_improving(_Rows(*map(np.concatenate, zip(*parts, strict=True))), maximize)]
+        return Improvements(*parts[0], maximize)
 
     return records.sources_kept.get(("improvements", workload, metric, maximize), find)
 
