@@ -12,9 +12,11 @@ _PUBLIC = {
     "Pool": "pool",
     "Surroundings": "trial_run",
     "TrainerEngine": "engine",
+    "TrainerTiming": "calibration",
     "check_trainer_ability": "check",
     "describe_exit": "failures",
     "show_command": "facts",
+    "time_trainer": "calibration",
     "trainer_facts": "facts",
 }
 
