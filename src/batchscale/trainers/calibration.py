@@ -66,7 +66,8 @@ def time_trainer(
         engine = TrainerEngine(around, Pool(max_paused=0))
 
         def enough() -> bool:
-            heard[:] = max(heard, engine.trial(1).heard.stamps, key=len)
+            said = engine.trial(1).heard.stamps
+            heard[:] = said if len(said) > len(heard) else heard
             stamps = apart(heard)
             return len(stamps) > repetitions and stamps[-1].at - stamps[0].at >= repetitions * seconds
 
@@ -83,7 +84,7 @@ def time_trainer(
         raise RunError(
             f"A trainer's step is timed between at least {FEWEST + 1} measurements that come apart. Found "
             f"{len(stamps)} at batch size {study.batch_size}: {why}. Give it a larger budget, more evaluations, or a "
-            "search space that does not diverge in its middle; or let it report train_s, the seconds that it has trained."
+            "search space that does not diverge in its middle; or let it report train_s, the seconds it trained."
         )
     times, steps = _repetitions(stamps, repetitions)
     told = all(stamp.train_s is not None for stamp in heard)
