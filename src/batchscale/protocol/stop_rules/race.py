@@ -5,6 +5,7 @@ Trials are trained in rounds, the promising ones first, so that the race is over
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import final
 
 from batchscale.protocol.knowledge import Knowledge
@@ -25,8 +26,7 @@ class RaceRule(Rule):
 
     def finish(self, goal_steps: Iterable[int], train_steps: int, finishers: int) -> int:
         """The step at which the last of the wanted finishers reaches the goal, at most the budget."""
-        ordered = sorted(goal_steps)
-        return min(ordered[finishers - 1], train_steps) if len(ordered) >= finishers else train_steps
+        return min(next(islice(goal_steps, finishers - 1, None), train_steps), train_steps)
 
     def order(
         self, needs: Sequence[Need], points: Sequence[Knowledge], steps: tuple[int, ...], busy: Container[int]
@@ -54,6 +54,10 @@ class RaceRule(Rule):
         if all(need.point in busy for need in behind):
             for need in sorted(ahead, key=promise):
                 yield Need(need.point, min(following, need.until))
+
+    def keeps_order(self, first: Need, step: int) -> bool:
+        """A trial that came to the end of the round waits there for the others, which are still offered."""
+        return step == first.until
 
 
 def round_ends(steps: tuple[int, ...]) -> tuple[int, ...]:

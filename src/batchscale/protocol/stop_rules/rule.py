@@ -22,6 +22,9 @@ class Rule(ABC):
     ends_at_goal: ClassVar[bool]
     """Whether a trial ends at its first measurement that reaches the goal."""
 
+    looks_at_goals: ClassVar[bool] = True
+    """Whether `finish` depends on the goal steps; a rule that says no is given none, which saves work."""
+
     ends_together: ClassVar[bool] = False
     """Whether a trial's end depends on the others: then trials are recorded when their search is decided."""
 
@@ -33,10 +36,15 @@ class Rule(ABC):
         """The step beyond which no trial of the search is trained.
 
         Args:
-            goal_steps: where the study's trials reach the goal, later than any budget for those that do not.
+            goal_steps: where the study's trials reach the goal, growing; later than any budget for those that do not.
             train_steps: the step budget.
             finishers: how many trials shall have reached the goal.
         """
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether trials are trained in the order of their points, as `order` does where a rule has none of its own."""
+        return type(self).order is Rule.order
 
     def order(
         self,
@@ -57,3 +65,10 @@ class Rule(ABC):
             (need for need in needs if need.point not in busy),
             key=lambda need: (need.point >= len(points) or points[need.point].step < 0, need.point),
         )
+
+    def keeps_order(self, first: Need, step: int) -> bool:  # noqa: ARG002 - rules with an order of their own need them
+        """Whether an order, whose first need is this, still holds when a trial comes back at this step, still needed.
+
+        It may always say no: then the order is worked out again.
+        """
+        return False
