@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 
-from batchscale.protocol.needs import Need, Offer
+from batchscale.protocol.needs import Need
 from batchscale.protocol.study_state import StudyState
 
 JOB_S = 0.5
@@ -166,11 +166,10 @@ class Dispatch:
             state = self._states[batch_size]
             if state.memory.population is None and self._openers[batch_size] - {worker}:
                 continue  # whoever opened it first settles how many are trained together
-            needs = self._own_needs(state, worker, workers)
-            if not needs and state.ready().listed:
-                needs = self._stolen_needs(state, worker)
-            if needs:
-                return Assignment(state, self._cut(state, needs, workers))
+            own = self._own_needs(state, worker)
+            first = next(own, None) or self._stolen_need(state, worker)
+            if first is not None:
+                return Assignment(state, self._cut(state, chain((first,), own), workers))
         return None
 
     def _by_time(self, studies: set[int]) -> Iterator[int]:
@@ -189,27 +188,25 @@ class Dispatch:
         trial_id = state.trial_id(need.point)
         return None if trial_id is None else self._holders.get((state.study.batch_size, trial_id))
 
-    def _own_needs(self, state: StudyState, worker: str, workers: int) -> Offer:
-        """The needs that no other worker holds; no more of them than a job takes where that is known beforehand."""
-        offer, population = state.ready(), self._paces[state.study.batch_size].population
-        free = (need for need in offer.listed if self._holder(state, need) in (None, worker))
-        few = len(offer) <= workers * population and not self._alone[state.study.batch_size]
-        listed = list(islice(free, population)) if few else list(free)
-        return Offer(listed, offer.fresh, offer.until)
+    def _own_needs(self, state: StudyState, worker: str) -> Iterator[Need]:
+        """The needs that no other worker holds, found one by one: a job takes few of them."""
+        return (need for need in state.ready() if self._holder(state, need) in (None, worker))
 
-    def _stolen_needs(self, state: StudyState, worker: str) -> Offer:
+    def _stolen_need(self, state: StudyState, worker: str) -> Need | None:
         """A trial that another worker holds, if that one has others to do: training it anew beats standing idle."""
         held = [need for need in state.ready() if self._holder(state, need) not in (None, worker)]
-        return Offer([min(held, key=lambda need: state.current.step_of(need.point))] if len(held) >= 2 else [])
+        return min(held, key=lambda need: state.current.step_of(need.point)) if len(held) >= 2 else None
 
-    def _cut(self, state: StudyState, needs: Offer, workers: int) -> tuple[Need, ...]:
+    def _cut(self, state: StudyState, needs: Iterator[Need], workers: int) -> tuple[Need, ...]:
         """As many of the needs as make a job, each no further than a stretch."""
         pace = self._paces[state.study.batch_size]
         if self._alone[state.study.batch_size]:
-            for need in needs:
+            listed = list(needs)
+            for need in listed:
                 if self._is_alone(state, need):
                     return (self._bound(state, need, pace),)
-        share = max(pace.population, math.ceil(len(needs) / max(1, workers)))
+            needs = iter(listed)
+        share = max(pace.population, math.ceil(len(state.ready()) / max(1, workers)))
         if pace.step_s is None:
             return tuple(self._bound(state, need, pace) for need in islice(needs, min(FIRST_TRIALS, share)))
         chosen: list[Need] = []

@@ -10,10 +10,19 @@ Promises that every rule keeps, so that the result of a search never depends on 
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Iterator, Sequence
+from enum import Enum
 from typing import ClassVar
 
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Need
+
+
+class Rejoins(Enum):
+    """Where a trial belongs that was trained: among the needs on offer, not among them, or that must be worked out."""
+
+    OFFER = 1
+    LATER = 2
+    UNKNOWN = 3
 
 
 class Rule(ABC):
@@ -66,9 +75,16 @@ class Rule(ABC):
             key=lambda need: (need.point >= len(points) or points[need.point].step < 0, need.point),
         )
 
-    def keeps_order(self, first: Need, step: int) -> bool:  # noqa: ARG002 - rules with an order of their own need them
-        """Whether an order, whose first need is this, still holds when a trial comes back at this step, still needed.
+    def rank(self, point: int, known: Knowledge) -> tuple[float, int]:
+        """The place of a point among those that `order` gives: they come by growing ranks, no two the same."""
+        return (known.step < 0, point)
 
-        It may always say no: then the order is worked out again.
+    def rejoins(self, until: int, step: int, steps: tuple[int, ...]) -> Rejoins:  # noqa: ARG002
+        """Where a trial comes back to that is still needed, without a look at all others.
+
+        Args:
+            until: how far the first of the needs on offer is to come.
+            step: how far the trial came.
+            steps: the evaluation steps.
         """
-        return False
+        return Rejoins.UNKNOWN
