@@ -10,6 +10,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -43,6 +44,7 @@ RUNNERS = ("local", "inline", "slurm")
 LOCK_TRIES = 6
 LOOK_AT_STUDY = "Put the study back from a copy, or move it out of the tree, and run again."
 WANTED_FILES = 16384
+OPENING_THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class RunSettings:
     """How a run is carried out; nothing here changes its records.
 
     ``keep_states_gb`` is what the last states of ended trials may take, shared evenly by the studies. ``peers`` are the
-    other hosts of a cluster, and ``group`` those that train a trial together with this one.
+    other hosts of a cluster, and ``group`` those that train a trial together with this one. ``make_runner`` makes a
+    runner of the caller's own, in place of the named one.
     """
 
     runner: str = "local"
@@ -63,6 +66,7 @@ class RunSettings:
     group: Group | None = None
     engine: str = TRAINING_ENGINE
     engine_options: dict[str, str] = field(default_factory=dict)
+    make_runner: Callable[[Setup], Runner] | None = None
 
 
 @dataclass(frozen=True)
@@ -183,6 +187,8 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
         return InlineRunner(setup, lambda: flag.is_set, share_host(settings.peers, lambda: _stop_soon(flag)))
     if settings.runner == "inline" or all(run.done for run in runs):
         return InlineRunner(setup, lambda: flag.is_set)
+    if settings.make_runner is not None:
+        return settings.make_runner(setup)
     return LocalRunner(setup, LocalSettings(workers, paths.logs, recycle_above_bytes=memory_limit(workers)))
 
 
@@ -239,9 +245,9 @@ def _opened(root: Path, plan: Plan, settings: RunSettings) -> Iterator[tuple[lis
     with contextlib.ExitStack() as stack:
         runs: list[StudyRun] = []
         damaged: list[str] = []
-        for study in plan.studies:
+        for opening in stack.enter_context(_opening(root, plan, settings)):
             try:
-                run = open_study_run(root, study, plan.experiment, settings.retry_incomplete)
+                run = opening.result()
             except DamagedStudyError as error:
                 damaged.append(str(error))
                 continue
@@ -250,11 +256,26 @@ def _opened(root: Path, plan: Plan, settings: RunSettings) -> Iterator[tuple[lis
                     raise
                 damaged.append(f"{error} {LOOK_AT_STUDY}")
                 continue
-            stack.callback(run.close)
             runs.append(run)
         if not runs:
             raise RunError("\n".join(damaged))
         yield runs, damaged
+
+
+@contextlib.contextmanager
+def _opening(root: Path, plan: Plan, settings: RunSettings) -> Iterator[list[Future[StudyRun]]]:
+    """The studies being opened, several at once: a disk has most of them ready in the time that one takes."""
+    with ThreadPoolExecutor(OPENING_THREADS, thread_name_prefix="opening") as pool:
+        turns = [
+            pool.submit(open_study_run, root, study, plan.experiment, settings.retry_incomplete)
+            for study in plan.studies
+        ]
+        try:
+            yield turns
+        finally:
+            for turn in turns:
+                if not turn.cancel() and turn.exception() is None:
+                    turn.result().close()
 
 
 def _with_notice(show: Callable[[Snapshot], None], notices: list[str]) -> Callable[[Snapshot], None]:
