@@ -72,9 +72,9 @@ def run(
         from batchscale.spec import read_experiment
 
         experiment = read_experiment(file)
-        with clusters.together_for(clusters.look_up(cluster), experiment) as peers:
+        with clusters.together_for(clusters.look_up(cluster), experiment) as (peers, group):
             plan = _check(experiment, data_dir, stop)
-            settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states, peers)
+            settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states, peers, group)
             if peers is not None and not peers.is_chief:
                 outcome = None
                 followed = _follow(plan, settings, stop)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from batchscale.cluster import Peers
+from batchscale.cluster import Group, Peers
 from batchscale.driver.disk import OF_ONE_STUDY, DiskGuard, require_room
 from batchscale.driver.dispatch import STRETCH_S
 from batchscale.driver.driver import Driver, DriverSettings, Result
@@ -30,7 +30,9 @@ from batchscale.records.durable import make_folders, storing
 from batchscale.records.filesystem import REAL
 from batchscale.records.run_paths import RunPaths
 from batchscale.runners.cluster import follow, share_host
-from batchscale.runners.environment import check_devices, default_workers, memory_limit
+from batchscale.runners.environment import check_devices, computing_like_a_worker, default_workers, memory_limit
+from batchscale.runners.group_lead import lead_group
+from batchscale.runners.groups import GroupRunner
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
 from batchscale.runners.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
@@ -48,7 +50,7 @@ class RunSettings:
     """How a run is carried out; nothing here changes its records.
 
     ``keep_states_gb`` is what the last states of ended trials may take, shared evenly by the studies. ``peers`` are the
-    other hosts of a cluster, of which this process is the chief.
+    other hosts of a cluster, and ``group`` those that train a trial together with this one.
     """
 
     runner: str = "local"
@@ -58,6 +60,7 @@ class RunSettings:
     retry_incomplete: bool = False
     keep_states_gb: float = 4.0
     peers: Peers | None = None
+    group: Group | None = None
     engine: str = TRAINING_ENGINE
     engine_options: dict[str, str] = field(default_factory=dict)
 
@@ -174,6 +177,8 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
         workers = settings.workers or plan.experiment.trainer.workers or default_workers()
         engine, options = TRAINER_ENGINE, trainer_options(os.environ, workers) | options
     setup = Setup(plan.experiment, settings.data_dir, checkpoints, engine, shelf_bytes, options, num_devices)
+    if settings.peers is not None and settings.group is not None:
+        return GroupRunner(settings.peers, settings.group, setup, lambda: flag.is_set, lambda: _stop_soon(flag))
     if settings.peers is not None:
         return InlineRunner(setup, lambda: flag.is_set, share_host(settings.peers, lambda: _stop_soon(flag)))
     if settings.runner == "inline" or all(run.done for run in runs):
@@ -219,7 +224,13 @@ def follow_run(plan: Plan, settings: RunSettings, flag: StopFlag) -> None:
     """Train what the chief trains, as another host of its cluster; nothing is written here."""
     assert settings.peers is not None
     num_devices = check_devices(plan.experiment.run.devices_per_trial)
-    follow(settings.peers, Setup(plan.experiment, settings.data_dir, num_devices=num_devices), lambda: flag.is_set)
+    setup = Setup(plan.experiment, settings.data_dir, num_devices=num_devices)
+    group = settings.group
+    if group is not None and group.is_led_here:
+        lead_group(settings.peers, group, setup, lambda: flag.is_set)
+    else:
+        with computing_like_a_worker(num_devices):  # as the chief does: each host updates its own copy of a state
+            follow(settings.peers if group is None or group.peers is None else group.peers, setup, lambda: flag.is_set)
 
 
 @contextlib.contextmanager

@@ -86,11 +86,13 @@ class SearchPlan:
 class RunPlan:
     """What each trial is trained on: so many devices of a host (None: all). Changes no result, up to rounding.
 
-    ``exact`` adds gradients in an order that does not depend on the devices. ``slurm`` is what workers ask of SLURM.
+    ``exact`` adds gradients in an order that does not depend on the devices. ``hosts_per_trial`` is how many hosts of a
+    cluster train a trial together (None: all). ``slurm`` is what workers ask of SLURM.
     """
 
     devices_per_trial: int | None = 1
     exact: bool = False
+    hosts_per_trial: int | None = None
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
 
 

@@ -184,7 +184,8 @@ def _to_evaluation(table: EvaluationTable) -> EvaluationPlan:
 
 def _to_run(table: RunTable) -> RunPlan:
     devices = None if table.devices_per_trial == "all" else table.devices_per_trial
-    return RunPlan(devices, table.exact, _to_slurm(table.slurm))
+    hosts = None if table.hosts_per_trial == "all" else table.hosts_per_trial
+    return RunPlan(devices, table.exact, hosts, _to_slurm(table.slurm))
 
 
 def _to_slurm(table: SlurmTable) -> SlurmOptions:

@@ -188,6 +188,8 @@ class RunTable(_Table):
 
     devices_per_trial: Annotated[int, Field(ge=1, le=100_000)] | Literal["all"] = 1
     """The devices of one host that train a trial together. One trial per device is the cheapest parallelism."""
+    hosts_per_trial: Annotated[int, Field(ge=1, le=100_000)] | Literal["all"] = "all"
+    """The hosts of a cluster that train a trial together: other groups of as many train other trials meanwhile."""
     exact: bool = False
     """Whether gradients are added in a fixed order, for the same bits on any number of devices; costs time."""
     slurm: SlurmTable = SlurmTable()
