@@ -65,11 +65,14 @@ $(VENV)/parsers: $(STAMP)
 test-parsers: $(VENV)/parsers ## job files as the libraries of SkyPilot and Vertex AI read them
 	BATCHSCALE_PARSERS=$(abspath $(VENV)/parsers) $(PYTEST) -m parsers
 
-# An S3 server from the registry, with a client; they pin what the environment pins otherwise.
-$(VENV)/remote: $(STAMP)
-	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --target $@ 's3fs==2026.9.0' 'moto[server]'
+# An S3 server and an emulator of Google's storage from the registry, with clients; they pin what the environment pins
+# otherwise.
+$(VENV)/remote/.installed: $(STAMP)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --upgrade --target $(VENV)/remote \
+	    's3fs==2026.9.0' 'moto[server]' 'gcsfs==2026.10.1' 'gcp-storage-emulator==2026.7.19'
+	@touch $@
 
-test-remote: $(VENV)/remote ## mirrors on an S3 server, with failures
+test-remote: $(VENV)/remote/.installed ## mirrors on an S3 server and on Google's storage, with failures
 	PYTHONPATH=$(abspath $(VENV)/remote) $(PYTEST) -m remote
 
 torture: $(STAMP) ## hundreds of kills, crashes and full disks
