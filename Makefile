@@ -53,10 +53,10 @@ test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed i
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
 	$(PYTEST) -m browser
 
-test-slurm: $(STAMP) ## job files on a small SLURM, which is installed if it is missing (Debian, root)
+test-slurm: $(STAMP) ## job files and runs on a small SLURM, which is installed if it is missing (Debian, root)
 	@command -v slurmctld >/dev/null || (apt-get update -qq && \
 	    apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge)
-	$(PYTEST) -m slurm
+	$(PYTEST) -m "slurm and not torture" --timeout 1800
 
 # These libraries are large and pin much: they get a folder of their own, beside the environment and not in it.
 $(VENV)/parsers: $(STAMP)

@@ -35,10 +35,10 @@ def run(
         ),
     ],
     runner: Annotated[
-        str, typer.Option(help="Where trials are trained: local (worker processes) or inline.")
+        str, typer.Option(help="Where trials are trained: local (worker processes), inline, or slurm (jobs).")
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes. Default: one per accelerator, else per core.")
+        int | None, typer.Option(min=1, help="Worker processes, or jobs. Default: one per accelerator, else per core.")
     ] = None,
     cluster: Annotated[str, typer.Option(help=clusters.HELP)] = "none",
     mirror: Annotated[
@@ -72,9 +72,9 @@ def run(
         from batchscale.spec import read_experiment
 
         experiment = read_experiment(file)
-        with clusters.together_for(clusters.look_up(cluster), experiment) as peers:
+        with clusters.together_for(clusters.look_up(cluster), experiment) as (peers, group):
             plan = _check(experiment, data_dir, stop)
-            settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states, peers)
+            settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states, peers, group)
             if peers is not None and not peers.is_chief:
                 outcome = None
                 followed = _follow(plan, settings, stop)
@@ -87,6 +87,7 @@ def run(
     if outcome is None:  # the chief says how the run ended
         raise typer.Exit(followed)
     again = f"batchscale run {file} --out {out}" + (f" --mirror {mirror}" if mirror else "")
+    again += f" --runner {runner} --workers {workers}" if runner == "slurm" else ""
     report_outcome(outcome, out, again, quiet=quiet or json_)
     _require_trainable(outcome, plan)
     from batchscale.cli.closing import closing_json, print_closing, print_curve

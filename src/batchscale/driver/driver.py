@@ -186,7 +186,7 @@ class Driver:
             if run.learn(progress, done.seconds / len(job.tasks), done.hardware):
                 self._tries.pop((run.batch_size, task.trial_id), None)
                 self.dispatch.trust(run.batch_size, task.trial_id)
-            elif not self._stop.is_set:
+            elif not self._stop.is_set and not done.cut_short:
                 self._count_try(run, task.trial_id, "The trial made no progress.")
         self.dispatch.note_cost(run.batch_size, done.seconds, steps, done.population)
         with self._guarding(run):
@@ -203,9 +203,9 @@ class Driver:
         self.failures.last = lost.reason
         if lost.loss is LossReason.DISK_FULL:
             self._full_until = time.monotonic() + FULL_DISK_S
-        elif lost.loss is not LossReason.NOT_STARTED and len(job.tasks) > 1:
+        elif lost.loss.is_fault and len(job.tasks) > 1:
             self.dispatch.suspect(run.batch_size, [task.trial_id for task in job.tasks])
-        elif lost.loss is not LossReason.NOT_STARTED:
+        elif lost.loss.is_fault:
             self._count_try(run, job.tasks[0].trial_id, lost.reason)
 
     def _count_try(self, run: StudyRun, trial_id: int, reason: str) -> None:
