@@ -22,6 +22,8 @@ from batchscale.planning.jobs.vertex import vertex_job
 from .job_samples import ALL_OPTIONS, make_job
 
 KUBERNETES = "1.33"
+
+
 def manifests(text):
     return list(yaml.safe_load_all(text))
 
