@@ -33,10 +33,12 @@ from batchscale.runners.cluster import follow, share_host
 from batchscale.runners.environment import check_devices, default_workers, memory_limit
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
+from batchscale.runners.ray.link import check_ray
+from batchscale.runners.ray.runner import RayRunner, RaySettings
 from batchscale.runners.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
 from batchscale.spec import Plan
 
-RUNNERS = ("local", "inline")
+RUNNERS = ("local", "inline", "ray")
 LOCK_TRIES = 6
 LOOK_AT_STUDY = "Put the study back from a copy, or move it out of the tree, and run again."
 WANTED_FILES = 16384
@@ -47,7 +49,8 @@ class RunSettings:
     """How a run is carried out; nothing here changes its records.
 
     ``keep_states_gb`` is what the last states of ended trials may take, shared evenly by the studies. ``peers`` are the
-    other hosts of a cluster, of which this process is the chief.
+    other hosts of a cluster, of which this process is the chief. ``ray_address`` is the Ray cluster of the runner 'ray';
+    without one a local cluster lasts as long as the run.
     """
 
     runner: str = "local"
@@ -57,6 +60,7 @@ class RunSettings:
     retry_incomplete: bool = False
     keep_states_gb: float = 4.0
     peers: Peers | None = None
+    ray_address: str | None = None
     engine: str = TRAINING_ENGINE
     engine_options: dict[str, str] = field(default_factory=dict)
 
@@ -99,7 +103,10 @@ def run_plan(
         raise RunError(f"A run has at least 1 worker. Found {settings.workers}.")
     if not 0 <= settings.keep_states_gb < math.inf:
         raise RunError(f"--keep-states is a number of gigabytes from 0. Found {settings.keep_states_gb:g}.")
-    check_devices(plan.experiment.run.devices_per_trial, settings.workers)
+    if settings.runner == "ray":
+        check_ray(plan.experiment)
+    else:
+        check_devices(plan.experiment.run.devices_per_trial, settings.workers)
     check_folder(root, plan)
     _allow_many_files()
     if read_asked(root) is None:
@@ -165,16 +172,23 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
     checkpoints = paths.checkpoints.resolve()
     shelf_bytes = int(settings.keep_states_gb * 1e9 / len(plan.studies))
     engine, options = settings.engine, settings.engine_options
-    num_devices = check_devices(plan.experiment.run.devices_per_trial, settings.workers)
-    workers = settings.workers or default_workers(num_devices)
+    if settings.runner == "ray":
+        num_devices = plan.experiment.run.devices_per_trial or 1
+    else:
+        num_devices = check_devices(plan.experiment.run.devices_per_trial, settings.workers)
+    asked = settings.workers
     if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
-        workers = settings.workers or plan.experiment.trainer.workers or default_workers()
+        asked = asked or plan.experiment.trainer.workers
+    workers = asked or default_workers(num_devices)
+    if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
         engine, options = TRAINER_ENGINE, trainer_options(os.environ, workers) | options
     setup = Setup(plan.experiment, settings.data_dir, checkpoints, engine, shelf_bytes, options, num_devices)
     if settings.peers is not None:
         return InlineRunner(setup, lambda: flag.is_set, share_host(settings.peers, lambda: _stop_soon(flag)))
     if settings.runner == "inline" or all(run.done for run in runs):
         return InlineRunner(setup, lambda: flag.is_set)
+    if settings.runner == "ray":
+        return RayRunner(setup, RaySettings(settings.ray_address, asked))
     return LocalRunner(setup, LocalSettings(workers, paths.logs, recycle_above_bytes=memory_limit(workers)))
 
 

@@ -23,6 +23,7 @@ from batchscale.spec.experiment import (
     Experiment,
     Option,
     Options,
+    RayPlan,
     RunPlan,
     SearchPlan,
     StopRule,
@@ -181,7 +182,8 @@ def _to_evaluation(table: EvaluationTable) -> EvaluationPlan:
 
 
 def _to_run(table: RunTable) -> RunPlan:
-    return RunPlan(None if table.devices_per_trial == "all" else table.devices_per_trial, table.exact)
+    ray = RayPlan(table.ray.num_cpus, table.ray.num_gpus, dict(table.ray.resources))
+    return RunPlan(None if table.devices_per_trial == "all" else table.devices_per_trial, table.exact, ray)
 
 
 def _to_search(table: SearchTable) -> SearchPlan:
