@@ -55,9 +55,7 @@ PROGRESS = TrialProgress(1, (ROW,), 10, 10, {"train": 0.1}, Hardware("cpu", "cpu
 def test_what_the_driver_says_is_what_a_worker_hears(message):
     data = encode_instruction(message)
     assert b"\n" not in data
-    assert repr(decode_instruction(data)) == repr(
-        message
-    )  # by text: a range without an end is NaN, which equals nothing
+    assert repr(decode_instruction(data)) == repr(message)  # by text: an endless range has a NaN
 
 
 @pytest.mark.parametrize(

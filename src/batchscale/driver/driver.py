@@ -203,9 +203,9 @@ class Driver:
         self.failures.last = lost.reason
         if lost.loss is LossReason.DISK_FULL:
             self._full_until = time.monotonic() + FULL_DISK_S
-        elif lost.loss is not LossReason.NOT_STARTED and len(job.tasks) > 1:
+        elif lost.loss.is_fault and len(job.tasks) > 1:
             self.dispatch.suspect(run.batch_size, [task.trial_id for task in job.tasks])
-        elif lost.loss is not LossReason.NOT_STARTED:
+        elif lost.loss.is_fault:
             self._count_try(run, job.tasks[0].trial_id, lost.reason)
 
     def _count_try(self, run: StudyRun, trial_id: int, reason: str) -> None:

@@ -86,15 +86,21 @@ class LossReason(StrEnum):
     REFUSED = "refused"
     DISK_FULL = "disk full"
     NOT_STARTED = "not started"
+    TAKEN_AWAY = "taken away"
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether it may be the trial's own doing, so that it is not tried without end."""
+        return self not in (LossReason.NOT_STARTED, LossReason.TAKEN_AWAY, LossReason.DISK_FULL)
 
 
 @dataclass(frozen=True)
 class Lost:
     """A job that was not finished: its worker died or raised. ``reason`` is for people: signal and last log lines.
 
-    NOT_STARTED means that the worker was lost before it touched this job, which is no failure of its trials; REFUSED
-    that the experiment cannot be trained at all, with a message for the user; DISK_FULL that it should be tried again
-    when there is room.
+    NOT_STARTED means that the worker was lost before it touched this job, and TAKEN_AWAY that a scheduler took its
+    machine: no failures of its trials. REFUSED means that the experiment cannot be trained at all, with a message for
+    the user; DISK_FULL that it should be tried again when there is room.
     """
 
     job_id: int
