@@ -6,6 +6,7 @@ import time
 import psutil
 import pytest
 from protocol_fakes import fake_setup, fake_study
+from ray_cluster import start_runner
 
 from batchscale.errors import RunError
 from batchscale.protocol.tasks import Activity, TrialTask
@@ -20,6 +21,8 @@ def make_runner(kind: str, tmp_path, workers: int = 1, **options):
     setup = fake_setup(**options)
     if kind == "inline":
         return InlineRunner(setup)
+    if kind == "ray":
+        return start_runner(os.environ["TESTED_RAY"], setup, workers)
     return LocalRunner(setup, LocalSettings(workers, tmp_path / "logs"))
 
 
@@ -40,8 +43,10 @@ def collect(runner, count: int, timeout_s: float = 20.0):
     return {outcome.job_id: outcome for outcome in outcomes}
 
 
-@pytest.fixture(params=["inline", "local"])
-def kind(request):
+@pytest.fixture(params=["inline", "local", pytest.param("ray", marks=pytest.mark.ray)])
+def kind(request, monkeypatch):
+    if request.param == "ray":
+        monkeypatch.setenv("TESTED_RAY", request.getfixturevalue("ray_cluster").address)
     return request.param
 
 

@@ -82,9 +82,8 @@ def run(
         experiment = read_experiment(file)
         with clusters.together_for(clusters.look_up(cluster), experiment) as peers:
             plan = _check(experiment, data_dir, stop)
-            settings = RunSettings(
-                runner, workers, data_dir, retries, retry_incomplete, keep_states, peers, find_address(runner, ray_address)
-            )
+            address = find_address(runner, ray_address)
+            settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states, peers, address)
             if peers is not None and not peers.is_chief:
                 outcome = None
                 followed = _follow(plan, settings, stop)
@@ -98,7 +97,8 @@ def run(
     if outcome is None:  # the chief says how the run ended
         raise typer.Exit(followed)
     again = f"batchscale run {file} --out {out}" + (f" --mirror {mirror}" if mirror else "")
-    again += (f" --runner {runner}" if runner != "local" else "") + (f" --ray-address {ray_address}" if ray_address else "")
+    again += f" --runner {runner}" if runner != "local" else ""
+    again += f" --ray-address {ray_address}" if ray_address else ""
     report_outcome(outcome, out, again, quiet=quiet or json_)
     _require_trainable(outcome, plan)
     from batchscale.cli.closing import closing_json, print_closing, print_curve

@@ -49,7 +49,7 @@ class RunSettings:
     """How a run is carried out; nothing here changes its records.
 
     ``keep_states_gb`` is what the last states of ended trials may take, shared evenly by the studies. ``peers`` are the
-    other hosts of a cluster, of which this process is the chief. ``ray_address`` is the Ray cluster of the runner 'ray';
+    other hosts of a cluster, of which this process is the chief. ``ray_address`` is the cluster of the runner 'ray';
     without one a local cluster lasts as long as the run.
     """
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from batchscale import __version__
 from batchscale.errors import BatchscaleError, RunError, one_line
 from batchscale.machine import name_host
-from batchscale.runners.runner import Setup
+from batchscale.runners.runner import TRAINING_ENGINE, Setup
 from batchscale.spec import Experiment
 from batchscale.trainers.command import require_program
 from batchscale.workloads.datasets.presence import find_dataset
@@ -150,7 +150,7 @@ def _check_data(setup: Setup) -> None:
     Where the driver's ``--data-dir`` is no folder here, the node's own places are searched all the same.
     """
     experiment = setup.experiment
-    if experiment.trainer is not None or experiment.workload.file is not None:
+    if setup.engine != TRAINING_ENGINE or experiment.workload.file is not None:
         return  # a script and a user's own file look after their data
     name = experiment.workload.name.dataset
     found = find_dataset(name, setup.data_dir, experiment.workload.dataset_options)

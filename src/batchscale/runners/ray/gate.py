@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
 from importlib import metadata
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -61,7 +60,7 @@ class Gate:
         log = tempfile.TemporaryFile()  # noqa: SIM115 - without a name: it is gone when the last process is
         words = [sys.executable, "-u", "-m", WORKER, str(theirs.fileno()), str(place), str(num_devices)]
         with theirs:
-            process = subprocess.Popen(  # noqa: ASYNC220 - it starts in a moment, and nobody else waits here
+            process = subprocess.Popen(
                 words,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -74,11 +73,15 @@ class Gate:
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._listen, args=(loop, process, log.fileno()), daemon=True).start()
         self._log = log
+        self._pass_on()
         return process.pid
 
     async def tell(self, number: int, message: bytes) -> None:
         """Pass a message on to the worker, each after the one with the number before: calls may overtake each other."""
         self._unsaid[number] = message
+        self._pass_on()
+
+    def _pass_on(self) -> None:
         while self._connection is not None and self._said in self._unsaid:
             data = self._unsaid.pop(self._said)
             self._said += 1
@@ -113,9 +116,3 @@ class Gate:
     def _end(self, words: str) -> None:
         self._ended = words
         self._urgent.set()
-
-
-def is_look(found: object) -> bool:
-    """Whether this is what `Gate.look` says: what comes from another machine is checked."""
-    kinds = {"node": str, "host": str, "version": str, "sees": bool, "pid": int}
-    return isinstance(found, Mapping) and {name: type(value) for name, value in found.items()} == kinds

@@ -8,6 +8,7 @@ cluster outlives its run.
 import contextlib
 import ctypes
 import json
+import logging
 import os
 import shutil
 import signal
@@ -44,7 +45,7 @@ def start(folder: Path, num_cpus: int, num_gpus: int) -> str:
         include_dashboard=False,
         log_to_driver=False,
         object_store_memory=OBJECT_STORE_BYTES,
-        logging_level="error",
+        logging_level=logging.ERROR,
         _node_ip_address="127.0.0.1",
         _temp_dir=str(folder / "r"),
     )

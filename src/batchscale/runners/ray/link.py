@@ -63,18 +63,13 @@ class ClusterLink:
                 self._ours = True
                 try:
                     ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - each kind of address fails in its own way
                     raise RunError(
                         f"--ray-address is a cluster that answers: 'auto', HOST:PORT or ray://HOST:PORT. Found "
                         f"{one_line(address)}: {one_line(f'{type(error).__name__}: {error}', 400)}."
                     ) from None
         self.is_up = True
         return ray
-
-    def kill(self) -> None:
-        """End what was started for this link, from any thread."""
-        if self.local is not None:
-            self.local.kill()
 
     def close(self) -> None:
         """Hang up, and end a local cluster."""

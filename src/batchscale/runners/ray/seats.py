@@ -13,9 +13,10 @@ from batchscale.runners.runner import Event, Job, LossReason, Lost, WorkerInfo
 
 
 class Stage(Enum):
-    """How far a seat is: placed by Ray, beginning on its node, or at work."""
+    """How far a seat is: placed by Ray, its process started, beginning there, or at work."""
 
     PLACING = auto()
+    STARTING = auto()
     BEGINNING = auto()
     READY = auto()
 
@@ -29,7 +30,7 @@ class Seat:
     stage: Stage = Stage.PLACING
     node: str = ""
     place: int = 0
-    process: int = 0
+    pid: int = 0
     jobs: deque[Job] = field(default_factory=deque)
     started: int | None = None
     trials: int = 0
