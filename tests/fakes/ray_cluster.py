@@ -29,7 +29,11 @@ class SmallCluster:
         set_variables()
         from ray.cluster_utils import Cluster
 
-        quickly = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+        quickly = {
+            "health_check_initial_delay_ms": 0,
+            "health_check_period_ms": 500,
+            "health_check_failure_threshold": 4,
+        }
         self._cluster = Cluster(
             initialize_head=True,
             head_node_args={"num_cpus": 0, "include_dashboard": False, "_system_config": quickly, **SMALL},
