@@ -1,4 +1,4 @@
-"""A run without an address: its own cluster, reachable from this machine alone and gone with the run, however it ends."""
+"""A run without an address: a cluster of its own, reachable from this machine alone and gone with the run."""
 
 import os
 import shutil

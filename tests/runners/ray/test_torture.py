@@ -1,5 +1,6 @@
 """SIGKILLs of actors, drivers and whole nodes at random moments, against an uninterrupted local run."""
 
+import contextlib
 import os
 import random
 import subprocess
@@ -27,8 +28,12 @@ def drive(out: Path, *words: str) -> subprocess.Popen:
 
 
 def actors_of(node) -> list[psutil.Process]:
-    raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
-    return [child for child in raylet.children() if child.cmdline()[:1] == ["ray::Gate"]]
+    found = []
+    with contextlib.suppress(psutil.NoSuchProcess):  # of which zombies are a kind
+        for child in psutil.Process(node.all_processes["raylet"][0].process.pid).children():
+            if child.status() != psutil.STATUS_ZOMBIE and child.cmdline()[:1] == ["ray::Gate"]:
+                found.append(child)
+    return found
 
 
 def torture(cluster, folder: Path, kills: dict[str, int]) -> tuple[int, dict[str, int]]:
@@ -70,6 +75,7 @@ def torture(cluster, folder: Path, kills: dict[str, int]) -> tuple[int, dict[str
             driver.wait()
             driver, since = drive(out, *words), time.time()
         hit[left.pop()] += 1
+        (folder / "kills.log").write_text(f"{hit} in {rounds + 1} runs\n")
     assert driver.wait(timeout=600) == 0, out.with_suffix(".log").read_text()[-3000:]
     return rounds, hit
 

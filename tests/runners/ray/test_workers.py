@@ -122,9 +122,7 @@ def test_workers_that_cannot_start_end_the_run_with_their_last_lines(ray_runner)
 
 def test_a_node_with_another_version_is_left_out_with_one_message(ray_runner, monkeypatch):
     monkeypatch.setattr(papers, "__version__", "99.0")
-    with pytest.raises(
-        RunError, match=r"Node \S+ cannot train .* must have batchscale 99\.0\. Found version"):
-    ):
+    with pytest.raises(RunError, match=r"Node \S+ cannot train .* must have batchscale 99\.0\. Found version"):
         ray_runner(fake_setup(), workers=2)
 
 
