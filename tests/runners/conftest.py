@@ -7,6 +7,21 @@ import pytest
 # worker processes import the fakes by name, from the path that the driver has
 sys.path.insert(0, str(Path(__file__).parents[1] / "fakes"))
 
+from small_slurm import small_slurm
+
+
+@pytest.fixture(scope="session")
+def cluster_environment(tmp_path_factory):
+    with small_slurm(tmp_path_factory.mktemp("slurm")) as environment:
+        yield environment
+
+
+@pytest.fixture
+def small_cluster(cluster_environment, monkeypatch):
+    """A real SLURM of two nodes on this machine, which this process talks to."""
+    monkeypatch.setenv("SLURM_CONF", cluster_environment["SLURM_CONF"])
+    return cluster_environment
+
 
 @pytest.fixture(scope="session")
 def ray_cluster():

@@ -5,19 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from protocol_fakes import fake_experiment, fake_setup
+from protocol_fakes import fake_experiment
 
 from batchscale import __version__
 from batchscale.errors import RunError
 from batchscale.runners.arrival import Luggage, arrive, make_absolute, pack_luggage
-from batchscale.runners.runner import TRAINING_ENGINE, Setup
+from batchscale.runners.runner import Setup
 from batchscale.spec import TrainerSpec, WorkloadName, WorkloadSpec
 
 
 def setup_with(**changes) -> Setup:
-    setup = fake_setup()
     workload = WorkloadSpec(WorkloadName("noisy_quadratic", "model", "sgd"))
-    return replace(setup, engine=TRAINING_ENGINE, experiment=fake_experiment(**({"workload": workload} | changes)))
+    return Setup(fake_experiment(**({"workload": workload} | changes)))
 
 
 def own_setup(path: Path) -> Setup:

@@ -4,6 +4,7 @@
 state and its measurements to ``OUT/CASE.npz``.
 """
 
+import contextlib
 import os
 import sys
 from dataclasses import dataclass
@@ -67,13 +68,21 @@ def make_engine(case: Case, checkpoint_dir: Path | None = None):
         microbatch=case.microbatch,
         checkpoint_dir=checkpoint_dir,
     )
-    if case.fed:
-        import batchscale.training.placement as placement
+    with as_if_nothing_fitted() if case.fed else contextlib.nullcontext():
+        return StudyEngine(workload, study, EvaluationPlan(examples={"train": 0, "val": "all"}), settings)
 
-        placement.nbytes = lambda _tree: 2**60  # as if it did not fit
-    return StudyEngine(
-        workload, study, EvaluationPlan(examples=dict.fromkeys(workload.dataset.splits, "all")), settings
-    )
+
+@contextlib.contextmanager
+def as_if_nothing_fitted():
+    """Inside, every training set is too large for a device."""
+    from batchscale.training import placement
+
+    measure = placement.nbytes
+    placement.nbytes = lambda _tree: 2**60
+    try:
+        yield
+    finally:
+        placement.nbytes = measure
 
 
 def train(engine, until: int = STEPS):
@@ -96,11 +105,8 @@ def main(out: str, *names: str) -> None:
     sys.path.insert(0, str(HERE))
     import numpy as np
 
-    from batchscale.training.compilation import compile_count
-
     for name in names:
-        case = Case.parse(name)
-        np.savez(Path(out) / f"{name}.npz", **train(make_engine(case)), programs=compile_count().programs)
+        np.savez(Path(out) / f"{name}.npz", **train(make_engine(Case.parse(name))))
 
 
 if __name__ == "__main__":

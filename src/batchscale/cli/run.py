@@ -36,7 +36,10 @@ def run(
         ),
     ],
     runner: Annotated[
-        str, typer.Option(help="Where trials are trained: local (worker processes), inline, or ray (a Ray cluster).")
+        str,
+        typer.Option(
+            help="Where trials are trained: local (worker processes), inline, ray (a Ray cluster) or slurm (jobs)."
+        ),
     ] = "local",
     ray_address: Annotated[
         str | None,
@@ -46,7 +49,7 @@ def run(
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes. Default: one per accelerator, else per core.")
+        int | None, typer.Option(min=1, help="Worker processes, or jobs. Default: one per accelerator, else per core.")
     ] = None,
     cluster: Annotated[str, typer.Option(help=clusters.HELP)] = "none",
     mirror: Annotated[
@@ -80,10 +83,12 @@ def run(
         from batchscale.spec import read_experiment
 
         experiment = read_experiment(file)
-        with clusters.together_for(clusters.look_up(cluster), experiment) as peers:
+        with clusters.together_for(clusters.look_up(cluster), experiment) as (peers, group):
             plan = _check(experiment, data_dir, stop)
             address = find_address(runner, ray_address)
-            settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states, peers, address)
+            settings = RunSettings(
+                runner, workers, data_dir, retries, retry_incomplete, keep_states, peers, group, address
+            )
             if peers is not None and not peers.is_chief:
                 outcome = None
                 followed = _follow(plan, settings, stop)

@@ -186,7 +186,7 @@ class Driver:
             if run.learn(progress, done.seconds / len(job.tasks), done.hardware):
                 self._tries.pop((run.batch_size, task.trial_id), None)
                 self.dispatch.trust(run.batch_size, task.trial_id)
-            elif not self._stop.is_set:
+            elif not self._stop.is_set and not done.cut_short:
                 self._count_try(run, task.trial_id, "The trial made no progress.")
         self.dispatch.note_cost(run.batch_size, done.seconds, steps, done.population)
         with self._guarding(run):

@@ -37,6 +37,15 @@ def widen(values: pl.Series) -> pl.Series:
     return pl.Series(values.name, _decimals(values.to_numpy()))
 
 
+def widen_number(value: np.float32) -> float:
+    """The same for one number.
+
+    >>> widen_number(np.float32(0.1))
+    0.1
+    """
+    return float(_decimals(np.array([value]))[0])
+
+
 def widen_metrics(frame: pl.LazyFrame) -> pl.LazyFrame:
     """The frame with every float32 column widened; columns that a query does not use cost nothing."""
     narrow = [name for name, kind in frame.collect_schema().items() if kind == pl.Float32]

@@ -57,8 +57,9 @@ class SharedHost(EngineHost):
         worker_id: str,
         should_stop: Callable[[], bool],
         tell: Callable[[Doing], None],
+        make_engine: MakeEngine | None = None,
     ) -> None:
-        super().__init__(setup, worker_id, should_stop, tell, _engine_maker(peers, on_stop))
+        super().__init__(setup, worker_id, should_stop, tell, make_engine or engine_maker(peers, on_stop))
         self._peers = peers
 
     def run(self, job: Job) -> Done:
@@ -101,9 +102,7 @@ def share_host(peers: Peers, on_stop: Callable[[], None]) -> Callable[..., Engin
 
 def follow(peers: Peers, setup: Setup, should_stop: Callable[[], bool]) -> None:
     """Do what the chief does, until it closes its engines."""
-    host = EngineHost(
-        setup, f"process-{peers.cluster.process}", should_stop, make_engine=_engine_maker(peers, _nothing)
-    )
+    host = EngineHost(setup, f"process-{peers.cluster.process}", should_stop, make_engine=engine_maker(peers, _nothing))
     while True:
         call, arguments = CALLS.decode(peers.share(_DO, b""))
         getattr(host, call)(*arguments)
@@ -111,7 +110,8 @@ def follow(peers: Peers, setup: Setup, should_stop: Callable[[], bool]) -> None:
             return
 
 
-def _engine_maker(peers: Peers, on_stop: Callable[[], None]) -> MakeEngine:
+def engine_maker(peers: Peers, on_stop: Callable[[], None]) -> MakeEngine:
+    """What makes the engines of processes that train together."""
     from batchscale.runners.training_host import make_engine
 
     return partial(make_engine, agreement=StopListener(peers, on_stop))

@@ -62,9 +62,9 @@ class Codec:
 
 
 _ASKED = (Begin, Job, Forget, Shelve, Stop, Retire)
-_REPLIES = (Ready, Refused, Started, Doing, Answered, Raised, Kept)
+REPLIES = (Ready, Refused, Started, Doing, Answered, Raised, Kept)
 _TO_WORKER = Codec({kind.__name__: kind for kind in _ASKED}, "A driver's message is")
-_TO_DRIVER = Codec({kind.__name__: kind for kind in _REPLIES}, "A worker's reply is")
+_TO_DRIVER = Codec({kind.__name__: kind for kind in REPLIES}, "A worker's reply is")
 
 
 def encode_instruction(message: Instruction) -> bytes:

@@ -43,6 +43,14 @@ class Retire:
 
 
 @dataclass(frozen=True)
+class Leave:
+    """The machine is about to be taken away: end the running job, drop those that wait, keep states, and exit.
+
+    No driver says this: a worker tells it itself when its scheduler does.
+    """
+
+
+@dataclass(frozen=True)
 class Ready:
     """The worker has begun. ``host`` is the machine that it runs on, where the driver does not know."""
 
@@ -86,5 +94,5 @@ class Kept:
     """The answer to `Stop`: nothing that is worth a checkpoint is without one."""
 
 
-Instruction = Begin | Job | Forget | Shelve | Stop | Retire
+Instruction = Begin | Job | Forget | Shelve | Stop | Retire | Leave
 Reply = Ready | Refused | Started | Doing | Answered | Raised | Kept

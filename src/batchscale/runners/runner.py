@@ -67,7 +67,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """A job's answer: its trials' progress, and how the worker is."""
+    """A job's answer: its trials' progress, and how the worker is.
+
+    ``cut_short`` says that it was asked to end early: trials that came no further are no failures.
+    """
 
     job_id: int
     worker_id: str
@@ -75,6 +78,7 @@ class Done:
     seconds: float
     population: int = 1
     hardware: Hardware | None = None
+    cut_short: bool = False
 
 
 class LossReason(StrEnum):

@@ -30,6 +30,7 @@ from batchscale.runners.messages import (
     Forget,
     Instruction,
     Kept,
+    Leave,
     Raised,
     Ready,
     Refused,
@@ -80,6 +81,7 @@ class Worker:
         self._line = line
         self._node = node or name_host()
         self._stop = threading.Event()
+        self._leaving = threading.Event()
         self._queue: queue.SimpleQueue[Instruction] = queue.SimpleQueue()
         self._process = psutil.Process()
 
@@ -98,7 +100,8 @@ class Worker:
         while True:
             message = self._queue.get()
             if isinstance(message, Job):
-                self._run(host, message)
+                if not self._leaving.is_set():
+                    self._run(host, message)
             elif isinstance(message, Forget):
                 host.forget(message.batch_size, message.trial_ids)
             elif isinstance(message, Shelve):
@@ -106,7 +109,7 @@ class Worker:
             else:
                 host.keep()
                 self._say(Kept())
-                if isinstance(message, Retire):
+                if isinstance(message, Retire | Leave):
                     return
 
     def _arrive(self, begin: Begin) -> Begin:
@@ -125,7 +128,9 @@ class Worker:
                 message = self._line.recv()
             except (EOFError, OSError):
                 os._exit(0)  # the driver is gone: nothing here is needed any more
-            if isinstance(message, Stop):
+            if isinstance(message, Leave):
+                self._leaving.set()
+            if isinstance(message, Stop | Leave):
                 self._stop.set()
             self._queue.put(message)
 

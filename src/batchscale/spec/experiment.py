@@ -14,6 +14,7 @@ from typing_extensions import TypeAliasType
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
 from batchscale.spec.goal import Goal
+from batchscale.spec.slurm import SlurmOptions
 from batchscale.spec.space import SearchSpace
 from batchscale.spec.trainer import TrainerSpec
 from batchscale.spec.workload_name import WorkloadName
@@ -97,11 +98,14 @@ class RayPlan:
 class RunPlan:
     """What each trial is trained on: so many devices of a host (None: all). Changes no result, up to rounding.
 
-    ``exact`` adds gradients in an order that does not depend on the devices. ``ray`` is what a worker takes there.
+    ``exact`` adds gradients in an order that does not depend on the devices. ``hosts_per_trial`` is how many hosts of a
+    cluster train a trial together (None: all). ``slurm`` is what workers ask of SLURM, ``ray`` what they take of nodes.
     """
 
     devices_per_trial: int | None = 1
     exact: bool = False
+    hosts_per_trial: int | None = None
+    slurm: SlurmOptions = field(default_factory=SlurmOptions)
     ray: RayPlan = field(default_factory=RayPlan)
 
 

@@ -7,7 +7,7 @@ from batchscale.spec.tables import ExperimentTable, ReportsTable, TrainerTable
 from batchscale.spec.trainer import ReportSource, ReportsSpec, TrainerSpec
 
 _OURS = ("schedule", "file", "dataset_options", "model_options", "optimizer_options")
-_WHERE = {"ray"}
+_WHERE = {"ray", "slurm"}
 """Tables of [run] that say where workers are, whatever they train with."""
 
 

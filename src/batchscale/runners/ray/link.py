@@ -23,14 +23,19 @@ def require_ray() -> None:
         raise RunError("The runner 'ray' needs the library. It is not installed: pip install 'batchscale[ray]'.")
 
 
-def check_ray(experiment: Experiment) -> None:
-    """Raises RunError if the experiment cannot be run on a Ray cluster from here."""
+def check_ray(experiment: Experiment) -> int:
+    """How many devices train a trial together on a Ray cluster.
+
+    Raises:
+        RunError: the library is not installed, or the file leaves the number to the machine.
+    """
     require_ray()
     if experiment.run.devices_per_trial is None:
         raise RunError(
             "With --runner ray the devices of a trial are a number, because nodes differ. Found "
             "run.devices_per_trial = 'all'; give the number."
         )
+    return experiment.run.devices_per_trial
 
 
 class ClusterLink:

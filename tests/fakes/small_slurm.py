@@ -8,6 +8,9 @@ import subprocess
 import time
 from pathlib import Path
 
+from batchscale.runners.slurm.line import Rhythm
+from batchscale.runners.slurm.runner import SlurmRunner, SlurmSettings
+
 CONFIG = """\
 ClusterName=small
 SlurmctldHost={host}(127.0.0.1)
@@ -15,7 +18,7 @@ SlurmctldPort={port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
 CredType=cred/munge
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
@@ -45,6 +48,9 @@ def free_ports(count):
         for one in found:
             one.bind(("127.0.0.1", 0))
         return [one.getsockname()[1] for one in found]
+
+
+# With credentials of 5 s a task that is put in the queue again waits for seconds there, not for two minutes.
 
 
 @contextlib.contextmanager
@@ -91,3 +97,8 @@ def _wait(environment):
             return
         time.sleep(1)
     raise RuntimeError(f"SLURM did not come up: {answer.stdout} {answer.stderr}")
+
+
+def real_slurm_runner(setup, folder: Path, workers: int = 1, **changes) -> SlurmRunner:
+    settings = {"rhythm": Rhythm(0.5, 10.0, 60.0), "look_every_s": 1.0} | changes
+    return SlurmRunner(setup, SlurmSettings(workers, folder / "exchange", folder / "logs", **settings))
