@@ -66,13 +66,15 @@ def small_slurm(folder: Path):
     config = folder / "slurm.conf"
     text = CONFIG.format(host=socket.gethostname(), folder=folder, port=port, first=first, second=second)
     config.write_text(text)
+    hosts = folder / "hosts"  # nodes find each other by name, as those of a real cluster do
+    hosts.write_text(Path("/etc/hosts").read_text() + "127.0.0.1 n1 n2\n")
     environment = {**os.environ, "SLURM_CONF": str(config)}
     commands = [
         ["munged", "-F", "--force", f"--key-file={key}", f"--socket={folder}/munge.socket",
          f"--pid-file={folder}/munged.pid", f"--log-file={folder}/munged.log", f"--seed-file={folder}/munge.seed"],
         ["slurmctld", "-D", "-f", str(config)],
-        ["slurmd", "-D", "-N", "n1", "-f", str(config)],
-        ["slurmd", "-D", "-N", "n2", "-f", str(config)],
+        *(["unshare", "--mount", "sh", "-c", 'mount --bind "$1" /etc/hosts && shift && exec "$@"', "sh", str(hosts),
+           "slurmd", "-D", "-N", node, "-f", str(config)] for node in ("n1", "n2")),
     ]  # fmt: skip
     started = []
     try:

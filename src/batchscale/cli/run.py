@@ -103,6 +103,7 @@ def run(
         raise typer.Exit(followed)
     again = f"batchscale run {file} --out {out}" + (f" --mirror {mirror}" if mirror else "")
     again += f" --runner {runner}" if runner != "local" else ""
+    again += f" --workers {workers}" if runner == "slurm" else ""
     again += f" --ray-address {ray_address}" if ray_address else ""
     report_outcome(outcome, out, again, quiet=quiet or json_)
     _require_trainable(outcome, plan)

@@ -34,7 +34,8 @@ at_least_steps = 150
 repeats = 1
 """
 LONGER = EXPERIMENT.replace('"race"', '"budget"').replace("epochs = 6", "epochs = 60").replace("= 150", "= 3000")
-ONE_MINUTE = "[run.slurm]\ntime = 1\nsave_s = 10\n"
+LONGEST = LONGER.replace("= 3000", "= 30000")
+TWO_MINUTES = "[run.slurm]\ntime = 2\nsave_s = 10\n"
 
 
 class Run:
@@ -113,7 +114,7 @@ def local(tmp_path):
 
 @pytest.mark.timeout(1800)
 def test_cancelled_out_of_time_and_on_a_drained_node_the_records_are_the_same(small_cluster, tmp_path, local):
-    run = Run(tmp_path, "slurm", text=LONGER + ONE_MINUTE)
+    run = Run(tmp_path, "slurm", text=LONGEST + TWO_MINUTES)
     assert run.await_training()
     first = tasks("%F_%K", "-t", "RUNNING")
     assert len(first) == 2
@@ -135,7 +136,7 @@ def test_cancelled_out_of_time_and_on_a_drained_node_the_records_are_the_same(sm
     assert tasks() == []
     assert list((run.out / ".batchscale" / "exchange").iterdir()) == []
     assert read_snapshot(run.out).given_up == 0
-    local("slurm", text=LONGER)
+    local("slurm", text=LONGEST)
 
 
 @pytest.mark.timeout(1200)
@@ -149,6 +150,7 @@ def test_begun_locally_continued_on_slurm_and_finished_locally(small_cluster, tm
         assert run.process.wait(60) == 75, run.log.read_text()[-3000:]
         assert time.monotonic() - started < 20
         assert "nothing is lost" in run.log.read_text()
+        assert ("--runner slurm --workers 2" in run.log.read_text()) == (runner == "slurm")
         assert tasks() == []
         assert worker_processes(run.out) == []
         status = subprocess.run(

@@ -37,13 +37,17 @@ class ArrayPlaces:
         task = next((task for task in view.tasks if task.key == key), None)
         if task is None or task.restarts > restarts:
             return False, task
+        return self._may_run(task, view), task
+
+    def _may_run(self, task: QueuedTask, view: QueueView) -> bool:
+        """Whether it runs, or is ending: one that is put in the queue again ends first."""
         if task.state in ENDING:
-            return view.asked_at - self._ending_since[key] < ENDING_S, task
-        return task.state in RUNNING, task
+            return view.asked_at - self._ending_since[task.key] < ENDING_S
+        return task.state in RUNNING
 
     def refill(self, view: QueueView, pause_s: float) -> None:
         """Submit what is missing, but not more often than this."""
-        taken = {task.key.place for task in view.tasks if task.state in RUNNING | WAITING}
+        taken = {task.key.place for task in view.tasks if task.state in WAITING or self._may_run(task, view)}
         missing = [place for place in range(self._count) if place not in taken]
         now = time.monotonic()
         if missing and view.orders >= self._office.given and now >= self._submit_at:
