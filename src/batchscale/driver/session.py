@@ -36,11 +36,13 @@ from batchscale.runners.group_lead import lead_group
 from batchscale.runners.groups import GroupRunner
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
+from batchscale.runners.ray.link import check_ray
+from batchscale.runners.ray.runner import RayRunner, RaySettings
 from batchscale.runners.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
 from batchscale.runners.slurm.runner import SlurmRunner, SlurmSettings
 from batchscale.spec import Plan
 
-RUNNERS = ("local", "inline", "slurm")
+RUNNERS = ("local", "inline", "ray", "slurm")
 LOCK_TRIES = 6
 LOOK_AT_STUDY = "Put the study back from a copy, or move it out of the tree, and run again."
 WANTED_FILES = 16384
@@ -52,8 +54,9 @@ class RunSettings:
     """How a run is carried out; nothing here changes its records.
 
     ``keep_states_gb`` is what the last states of ended trials may take, shared evenly by the studies. ``peers`` are the
-    other hosts of a cluster, and ``group`` those that train a trial together with this one. ``make_runner`` makes a
-    runner of the caller's own, in place of the named one.
+    other hosts of a cluster, and ``group`` those that train a trial together with this one. ``ray_address`` is the
+    cluster of the runner 'ray'; without one a local cluster lasts as long as the run. ``make_runner`` makes a runner of
+    the caller's own, in place of the named one.
     """
 
     runner: str = "local"
@@ -64,6 +67,7 @@ class RunSettings:
     keep_states_gb: float = 4.0
     peers: Peers | None = None
     group: Group | None = None
+    ray_address: str | None = None
     engine: str = TRAINING_ENGINE
     engine_options: dict[str, str] = field(default_factory=dict)
     make_runner: Callable[[Setup], Runner] | None = None
@@ -176,9 +180,11 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
     num_devices = _num_devices(plan, settings)
     if settings.runner == "slurm" and not all(run.done for run in runs):
         return _make_slurm_runner(plan, root, settings, shelf_bytes, num_devices)
-    workers = settings.workers or default_workers(num_devices)
+    asked = settings.workers
     if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
-        workers = settings.workers or plan.experiment.trainer.workers or default_workers()
+        asked = asked or plan.experiment.trainer.workers
+    workers = asked or default_workers(num_devices)
+    if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
         engine, options = TRAINER_ENGINE, trainer_options(os.environ, workers) | options
     setup = Setup(plan.experiment, settings.data_dir, checkpoints, engine, shelf_bytes, options, num_devices)
     if settings.peers is not None and settings.group is not None:
@@ -189,12 +195,16 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
         return InlineRunner(setup, lambda: flag.is_set)
     if settings.make_runner is not None:
         return settings.make_runner(setup)
+    if settings.runner == "ray":
+        return RayRunner(setup, RaySettings(settings.ray_address, asked))
     return LocalRunner(setup, LocalSettings(workers, paths.logs, recycle_above_bytes=memory_limit(workers)))
 
 
 def _num_devices(plan: Plan, settings: RunSettings) -> int:
     """How many devices train a trial together, where the workers are."""
     wanted, slurm = plan.experiment.run.devices_per_trial, plan.experiment.run.slurm
+    if settings.runner == "ray":
+        return check_ray(plan.experiment)
     if settings.runner != "slurm":
         return check_devices(wanted, settings.workers)
     if settings.workers is None:
