@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from batchscale.cluster import Peers
@@ -32,10 +33,11 @@ from batchscale.records.filesystem import REAL
 from batchscale.records.run_paths import RunPaths
 from batchscale.runners.cluster import follow, share_host
 from batchscale.runners.environment import check_devices, default_workers, memory_limit
+from batchscale.runners.host import Engine, EngineHost, find_engine
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
 from batchscale.runners.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
-from batchscale.spec import Plan
+from batchscale.spec import Plan, Study
 
 RUNNERS = ("local", "inline")
 LOCK_TRIES = 6
@@ -177,11 +179,17 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
     setup = Setup(plan.experiment, settings.data_dir, checkpoints, engine, shelf_bytes, options, num_devices)
     if settings.peers is not None:
         return InlineRunner(setup, lambda: flag.is_set, share_host(settings.peers, lambda: _stop_soon(flag)))
-    if settings.runner == "inline" or all(run.done for run in runs):
+    if all(run.done for run in runs):  # nothing is trained: the engine, which takes seconds to load, is left alone
+        return InlineRunner(setup, lambda: flag.is_set, partial(EngineHost, make_engine=_load_engine))
+    if settings.runner == "inline":
         return InlineRunner(setup, lambda: flag.is_set)
     if settings.make_runner is not None:
         return settings.make_runner(setup)
     return LocalRunner(setup, LocalSettings(workers, paths.logs, recycle_above_bytes=memory_limit(workers)))
+
+
+def _load_engine(setup: Setup, study: Study, population: int | None) -> Engine:
+    return find_engine(setup.engine)(setup, study, population)
 
 
 def _stop_soon(flag: StopFlag) -> None:
