@@ -7,6 +7,7 @@ import typer
 
 from batchscale.cli import clusters
 from batchscale.cli.live import make_display
+from batchscale.cli.ray_options import find_address, note_ray
 from batchscale.words import duration
 
 if TYPE_CHECKING:
@@ -35,10 +36,20 @@ def run(
         ),
     ],
     runner: Annotated[
-        str, typer.Option(help="Where trials are trained: local (worker processes) or inline.")
+        str,
+        typer.Option(
+            help="Where trials are trained: local (worker processes), inline, ray (a Ray cluster) or slurm (jobs)."
+        ),
     ] = "local",
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="The Ray cluster: auto, HOST:PORT or ray://HOST:PORT. Default: a local one, while the run lasts.",
+        ),
+    ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes. Default: one per accelerator, else per core.")
+        int | None, typer.Option(min=1, help="Worker processes, or jobs. Default: one per accelerator, else per core.")
     ] = None,
     cluster: Annotated[str, typer.Option(help=clusters.HELP)] = "none",
     mirror: Annotated[
@@ -74,19 +85,26 @@ def run(
         experiment = read_experiment(file)
         with clusters.together_for(clusters.look_up(cluster), experiment) as (peers, group):
             plan = _check(experiment, data_dir, stop)
-            settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states, peers, group)
+            address = find_address(runner, ray_address)
+            settings = RunSettings(
+                runner, workers, data_dir, retries, retry_incomplete, keep_states, peers, group, address
+            )
             if peers is not None and not peers.is_chief:
                 outcome = None
                 followed = _follow(plan, settings, stop)
             else:
                 note_cache(plan.experiment.trainer is None)
                 _note_retraining(plan, quiet or json_)
+                note_ray(settings, out, quiet or json_)
                 outcome = _run_mirrored(plan, out, settings, quiet, stop, mirror)
                 if peers is not None:
                     peers.share("result", str(outcome.result).encode())
     if outcome is None:  # the chief says how the run ended
         raise typer.Exit(followed)
     again = f"batchscale run {file} --out {out}" + (f" --mirror {mirror}" if mirror else "")
+    again += f" --runner {runner}" if runner != "local" else ""
+    again += f" --workers {workers}" if runner == "slurm" else ""
+    again += f" --ray-address {ray_address}" if ray_address else ""
     report_outcome(outcome, out, again, quiet=quiet or json_)
     _require_trainable(outcome, plan)
     from batchscale.cli.closing import closing_json, print_closing, print_curve

@@ -10,6 +10,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -35,13 +36,17 @@ from batchscale.runners.group_lead import lead_group
 from batchscale.runners.groups import GroupRunner
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
+from batchscale.runners.ray.link import check_ray
+from batchscale.runners.ray.runner import RayRunner, RaySettings
 from batchscale.runners.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
+from batchscale.runners.slurm.runner import SlurmRunner, SlurmSettings
 from batchscale.spec import Plan
 
-RUNNERS = ("local", "inline")
+RUNNERS = ("local", "inline", "ray", "slurm")
 LOCK_TRIES = 6
 LOOK_AT_STUDY = "Put the study back from a copy, or move it out of the tree, and run again."
 WANTED_FILES = 16384
+OPENING_THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,9 @@ class RunSettings:
     """How a run is carried out; nothing here changes its records.
 
     ``keep_states_gb`` is what the last states of ended trials may take, shared evenly by the studies. ``peers`` are the
-    other hosts of a cluster, and ``group`` those that train a trial together with this one.
+    other hosts of a cluster, and ``group`` those that train a trial together with this one. ``ray_address`` is the
+    cluster of the runner 'ray'; without one a local cluster lasts as long as the run. ``make_runner`` makes a runner of
+    the caller's own, in place of the named one.
     """
 
     runner: str = "local"
@@ -60,8 +67,10 @@ class RunSettings:
     keep_states_gb: float = 4.0
     peers: Peers | None = None
     group: Group | None = None
+    ray_address: str | None = None
     engine: str = TRAINING_ENGINE
     engine_options: dict[str, str] = field(default_factory=dict)
+    make_runner: Callable[[Setup], Runner] | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +111,7 @@ def run_plan(
         raise RunError(f"A run has at least 1 worker. Found {settings.workers}.")
     if not 0 <= settings.keep_states_gb < math.inf:
         raise RunError(f"--keep-states is a number of gigabytes from 0. Found {settings.keep_states_gb:g}.")
-    check_devices(plan.experiment.run.devices_per_trial, settings.workers)
+    _num_devices(plan, settings)
     check_folder(root, plan)
     _allow_many_files()
     if read_asked(root) is None:
@@ -168,10 +177,14 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
     checkpoints = paths.checkpoints.resolve()
     shelf_bytes = int(settings.keep_states_gb * 1e9 / len(plan.studies))
     engine, options = settings.engine, settings.engine_options
-    num_devices = check_devices(plan.experiment.run.devices_per_trial, settings.workers)
-    workers = settings.workers or default_workers(num_devices)
+    num_devices = _num_devices(plan, settings)
+    if settings.runner == "slurm" and not all(run.done for run in runs):
+        return _make_slurm_runner(plan, root, settings, shelf_bytes, num_devices)
+    asked = settings.workers
     if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
-        workers = settings.workers or plan.experiment.trainer.workers or default_workers()
+        asked = asked or plan.experiment.trainer.workers
+    workers = asked or default_workers(num_devices)
+    if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
         engine, options = TRAINER_ENGINE, trainer_options(os.environ, workers) | options
     setup = Setup(plan.experiment, settings.data_dir, checkpoints, engine, shelf_bytes, options, num_devices)
     if settings.peers is not None and settings.group is not None:
@@ -180,7 +193,41 @@ def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSett
         return InlineRunner(setup, lambda: flag.is_set, share_host(settings.peers, lambda: _stop_soon(flag)))
     if settings.runner == "inline" or all(run.done for run in runs):
         return InlineRunner(setup, lambda: flag.is_set)
+    if settings.make_runner is not None:
+        return settings.make_runner(setup)
+    if settings.runner == "ray":
+        return RayRunner(setup, RaySettings(settings.ray_address, asked))
     return LocalRunner(setup, LocalSettings(workers, paths.logs, recycle_above_bytes=memory_limit(workers)))
+
+
+def _num_devices(plan: Plan, settings: RunSettings) -> int:
+    """How many devices train a trial together, where the workers are."""
+    wanted, slurm = plan.experiment.run.devices_per_trial, plan.experiment.run.slurm
+    if settings.runner == "ray":
+        return check_ray(plan.experiment)
+    if settings.runner != "slurm":
+        return check_devices(wanted, settings.workers)
+    if settings.workers is None:
+        raise RunError("--runner slurm keeps as many jobs in the queue as --workers says. Found none; give a number.")
+    there = slurm.num_gpus or slurm.cpus or 1
+    if wanted is not None and wanted > there:
+        raise RunError(
+            f"run.devices_per_trial is at most what a worker asks of SLURM. Found {wanted} of {there}; "
+            "ask for more gpus (or cpus), or for 'all'."
+        )
+    return wanted or there
+
+
+def _make_slurm_runner(plan: Plan, root: Path, settings: RunSettings, shelf_bytes: int, num_devices: int) -> Runner:
+    assert settings.workers is not None
+    paths = RunPaths(root)
+    engine, options = settings.engine, settings.engine_options
+    if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
+        engine, options = TRAINER_ENGINE, {"workers": "1", **options}
+    checkpoints = paths.checkpoints.resolve()
+    setup = Setup(plan.experiment, settings.data_dir, checkpoints, engine, shelf_bytes, options, num_devices)
+    folder, logs = paths.exchange.resolve(), paths.logs.resolve()
+    return SlurmRunner(setup, SlurmSettings(settings.workers, folder, logs, plan.experiment.run.slurm))
 
 
 def _stop_soon(flag: StopFlag) -> None:
@@ -208,9 +255,9 @@ def _opened(root: Path, plan: Plan, settings: RunSettings) -> Iterator[tuple[lis
     with contextlib.ExitStack() as stack:
         runs: list[StudyRun] = []
         damaged: list[str] = []
-        for study in plan.studies:
+        for opening in stack.enter_context(_opening(root, plan, settings)):
             try:
-                run = open_study_run(root, study, plan.experiment, settings.retry_incomplete)
+                run = opening.result()
             except DamagedStudyError as error:
                 damaged.append(str(error))
                 continue
@@ -219,11 +266,26 @@ def _opened(root: Path, plan: Plan, settings: RunSettings) -> Iterator[tuple[lis
                     raise
                 damaged.append(f"{error} {LOOK_AT_STUDY}")
                 continue
-            stack.callback(run.close)
             runs.append(run)
         if not runs:
             raise RunError("\n".join(damaged))
         yield runs, damaged
+
+
+@contextlib.contextmanager
+def _opening(root: Path, plan: Plan, settings: RunSettings) -> Iterator[list[Future[StudyRun]]]:
+    """The studies being opened, several at once: a disk has most of them ready in the time that one takes."""
+    with ThreadPoolExecutor(OPENING_THREADS, thread_name_prefix="opening") as pool:
+        turns = [
+            pool.submit(open_study_run, root, study, plan.experiment, settings.retry_incomplete)
+            for study in plan.studies
+        ]
+        try:
+            yield turns
+        finally:
+            for turn in turns:
+                if not turn.cancel() and turn.exception() is None:
+                    turn.result().close()
 
 
 def _with_notice(show: Callable[[Snapshot], None], notices: list[str]) -> Callable[[Snapshot], None]:

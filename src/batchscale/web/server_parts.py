@@ -9,9 +9,10 @@ from batchscale.web.live import LivePages
 from batchscale.web.overview import Overview
 from batchscale.web.places import Place, Places
 from batchscale.web.rendering import Pages
+from batchscale.web.room import find_room
 from batchscale.web.runs import WebRuns
 from batchscale.web.settings import WebSettings
-from batchscale.web.shelf import OpenRecords
+from batchscale.web.shelf import WORK_ERRORS, OpenRecords
 from batchscale.web.standing import Standing, Standings
 
 
@@ -51,13 +52,19 @@ class ServerParts:
     @cached_property
     def overview(self) -> Overview:
         """Rows of the first page."""
-        return Overview(self.places, self.standings, self.shelf)
+        return Overview(self.places, self.standings, self.settings.state / "overview.json")
 
     @cached_property
     def live(self) -> LivePages:
         """Event streams."""
 
         def render(place: Place, standing: Standing) -> str:
-            return self.pages.part("standing.html", place=place, standing=standing)
+            return self.pages.part("standing.html", standing=standing, disk=find_room(place.path))
 
-        return LivePages(self.standings, render, self.settings.limits.streams)
+        def version(place: Place) -> object:
+            try:
+                return self.shelf.version(place.path)
+            except WORK_ERRORS:  # a run that has only just begun has no records
+                return ""
+
+        return LivePages(self.standings, render, self.settings.limits.streams, version)
