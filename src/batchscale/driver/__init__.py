@@ -19,6 +19,7 @@ _PUBLIC = {
     "StudySnapshot": "snapshot",
     "WATERMARK_BYTES": "disk",
     "WorkerSnapshot": "snapshot",
+    "export_instrument": "instruments",
     "find_facts": "preflight",
     "follow_run": "place_runner",
     "is_running": "snapshot",
