@@ -57,8 +57,7 @@ def test_a_command_loads_neither_the_others_nor_libraries_that_it_does_not_need(
         "import contextlib, sys\nfrom batchscale.cli.app import main\n"
         f"sys.argv = ['batchscale', 'analyze', {str(MNIST)!r}]\n"
         "with contextlib.suppress(SystemExit):\n    main()\n"
-        "assert not {'batchscale.cli.run', 'batchscale.cli.plan'} & set(sys.modules)\n"
-        "assert 'numpy.ma' not in sys.modules"
+        "assert not {'batchscale.cli.run', 'batchscale.cli.plan', 'numpy.ma'} & set(sys.modules)"
     )
     assert loaded_by(code) & HEAVY == {"polars", "numpy", "pydantic"}  # the last by Typer, for its own parameters
 

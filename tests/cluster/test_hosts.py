@@ -95,7 +95,6 @@ goal = "val/classification_error < 0.01"
 batch_sizes = [50]
 trials = 2
 workload = "digits/linear/nesterov_momentum"
-budget.steps = {STEPS // 10}
 evaluation.every = {EVERY}
 search.repeats = 0
 run.exact = true
@@ -104,7 +103,7 @@ run.exact = true
 
 def run_words(folder, more=""):
     file = folder / "e.toml"
-    file.write_text(EXPERIMENT + more)
+    file.write_text(EXPERIMENT + (more if "budget" in more else f"budget.steps = {STEPS // 10}\n{more}"))
     return ["run", file, "--runner", "inline", "--quiet"]
 
 
@@ -144,6 +143,27 @@ def test_groups_of_hosts_train_a_trial_each_and_have_the_records_of_one(run_alon
     assert not any((tmp_path / str(place)).exists() for place in range(1, count))
     assert tables_of(tmp_path) == run_alone
     assert groups_that_trained(tmp_path) == [size, size]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("killed", [0, 2, 3])
+def test_a_lost_host_ends_all_groups_which_name_it_and_the_run_goes_on(tmp_path, killed):
+    more = f"budget.steps = {10 * STEPS}\nrun.hosts_per_trial = 2\n"
+    words = [run_words(tmp_path / name, more) for name in ("one", "four") if not (tmp_path / name).mkdir()]
+    run_here(*words[0], "--out", tmp_path / "one" / "0")
+    hosts = Hosts(4, tmp_path / "four", words[1])
+    until = time.monotonic() + 300
+    while not any((tmp_path / "four" / "0").rglob("journal-*")):  # a first trial has measurements
+        assert time.monotonic() < until, hosts.logs()
+        time.sleep(0.05)
+    hosts.signal(killed, signal.SIGKILL)
+    assert [hosts.wait_for(place, 60) for place in range(4) if place != killed] == [75] * 3, hosts.logs()
+    assert all(f"process {killed} (" in log for place, log in enumerate(hosts.logs()) if place != killed)
+    hosts.end()
+    again = Hosts(4, tmp_path / "four", words[1])
+    assert again.wait() == [0] * 4, again.logs()
+    assert tables_of(tmp_path / "four") == tables_of(tmp_path / "one")
 
 
 @pytest.mark.slow

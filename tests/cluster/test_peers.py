@@ -6,6 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -104,6 +105,22 @@ def test_who_parts_is_not_missed(peers_of):
     on_all(peers, Peers.close)
     time.sleep(QUICK.lost_after_s + 0.5)  # whoever were missed would be by then
     assert [end.said for end in ends] == [[], [], []]
+
+
+def test_nobody_is_missed_who_closes_at_once_after_parting(peers_of):
+    peers, ends = peers_of(2)
+    taken = threading.Event()
+    get = peers[1]._inbox[0].get
+    # the other is slow to take in the chief's farewell, and the chief's connection closes meanwhile
+    peers[1]._inbox[0] = SimpleNamespace(put=peers[1]._inbox[0].put, get=lambda: (taken.wait(5), get())[1])
+    with ThreadPoolExecutor(2) as pool:
+        closing = [pool.submit(one.close) for one in peers]
+        closing[0].result()
+        *_, listener = (thread for thread in threading.enumerate() if thread.name == "peer-0")
+        listener.join(5)
+        taken.set()
+        closing[1].result()
+    assert [end.said for end in ends] == [[], []]
 
 
 def test_a_process_that_dies_is_noticed_at_once_by_all_and_named(peers_of):

@@ -7,6 +7,7 @@ import time
 import psutil
 import pytest
 from fake_slurm import fake_slurm, fake_slurm_runner
+from group_fakes import make_group_runner
 from protocol_fakes import fake_setup, fake_study
 from ray_cluster import start_runner
 from small_slurm import is_there, real_slurm_runner
@@ -24,6 +25,8 @@ def make_runner(kind: str, tmp_path, workers: int = 1, **options):
     setup = fake_setup(**options)
     if kind == "inline":
         return InlineRunner(setup)
+    if kind == "groups":
+        return make_group_runner(setup)
     if kind == "local":
         return LocalRunner(setup, LocalSettings(workers, tmp_path / "logs"))
     if kind == "ray":
@@ -76,7 +79,7 @@ SLURM = pytest.param(
 RAY = pytest.param("ray", marks=pytest.mark.ray)
 
 
-@pytest.fixture(params=["inline", "local", "fake slurm", SLURM, RAY])
+@pytest.fixture(params=["inline", "local", "groups", "fake slurm", SLURM, RAY])
 def kind(request, monkeypatch):
     if request.param == "ray":
         monkeypatch.setenv("TESTED_RAY", request.getfixturevalue("ray_cluster").address)

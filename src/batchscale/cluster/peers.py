@@ -20,6 +20,7 @@ from batchscale.cluster.meeting import Facts, Meeting, host_meeting, join_meetin
 
 REQUEUE = 75
 BEAT_S = 1.0
+_BYE = "bye"
 
 
 def leave(message: str, code: int) -> None:
@@ -128,9 +129,9 @@ class Peers:
                 self._inbox[place].get()
             self._closing.set()
             for place in self._channels:
-                self._send(place, Frame(Kind.WHOLE, pack_parts([]), "bye"))
+                self._send(place, Frame(Kind.WHOLE, pack_parts([]), _BYE))
         else:
-            self._send(0, Frame(Kind.PART, b"", "bye"))
+            self._send(0, Frame(Kind.PART, b"", _BYE))
             self._inbox[0].get()
             self._closing.set()
         for channel in self._channels.values():
@@ -161,6 +162,8 @@ class Peers:
             except (EOFError, OSError, ValueError):
                 self._lose(place, "closed its connection: it has ended or was killed")
                 return
+            if frame.kind is Kind.WHOLE and frame.tag == _BYE:
+                self._closing.set()  # here, before the chief's connection is seen to close
             if frame.kind in (Kind.PART, Kind.WHOLE):
                 self._inbox[place].put(frame)
             elif frame.kind is Kind.MAIL and self.is_chief:

@@ -18,7 +18,7 @@ from batchscale.runners.environment import computing_like_a_worker
 from batchscale.runners.group_messages import FoundState, KeepState, WantState, WishToStop, decode, encode
 from batchscale.runners.host import EngineHost
 from batchscale.runners.messages import Answered, Forget, Kept, Raised, Retire, Shelve, Stop
-from batchscale.runners.runner import Job, Setup
+from batchscale.runners.runner import TRAINING_ENGINE, Job, Setup
 from batchscale.runners.worker import explain_error
 
 LOOK_EVERY_S = 0.5
@@ -61,16 +61,16 @@ class GroupLead:
                 return
 
     def _make_host(self, group: Group, setup: Setup) -> EngineHost:
-        from batchscale.runners.training_host import make_engine
-
         name = f"group-{group.number}"
-        make_post = partial(_Post, self._say, self._found)
+        if setup.engine != TRAINING_ENGINE:
+            return EngineHost(setup, name, self._should_stop, self._say)
+        from batchscale.runners.training_host import make_engine  # brings JAX
+
+        made = partial(make_engine, make_post=partial(_Post, self._say, self._found))
         if group.peers is None:
-            made = partial(make_engine, make_post=make_post)
             return EngineHost(setup, name, self._should_stop, self._say, made)
-        heard = StopListener(group.peers, self._wish)
-        made = partial(make_engine, agreement=heard, make_post=make_post)
-        return SharedHost(group.peers, self._wish, setup, name, self._should_stop, self._say, made)
+        together = partial(made, agreement=StopListener(group.peers, self._wish))
+        return SharedHost(group.peers, self._wish, setup, name, self._should_stop, self._say, together)
 
     def _listen(self) -> None:
         while True:

@@ -4,6 +4,7 @@ Those of `messages` are used as they are; here are the ones that only hosts with
 """
 
 import json
+import struct
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,10 +59,8 @@ _KINDS: dict[str, Any] = {
 def encode(message: object) -> bytes:
     """A message as bytes."""
     name = type(message).__name__
-    values = TypeAdapter(_KINDS[name]).dump_python(message)
-    data = values.pop("data", b"")
-    plain = TypeAdapter(Any).dump_python(values, mode="json")
-    return pack_parts([json.dumps([name, plain]).encode(), data])
+    values = TypeAdapter(_KINDS[name]).dump_python(message, mode="json", exclude={"data"})
+    return pack_parts([json.dumps([name, values]).encode(), getattr(message, "data", b"")])
 
 
 def decode(payload: bytes) -> Any:
@@ -76,7 +75,7 @@ def decode(payload: bytes) -> Any:
         if name in (KeepState.__name__, FoundState.__name__):
             values["data"] = data
         return TypeAdapter(_KINDS[name]).validate_python(values)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, struct.error) as error:
         raise RunError(
             f"Groups of hosts exchange {', '.join(_KINDS)}. Found something else ({one_line(error, 200)}): start the "
             "same version of batchscale on all hosts."

@@ -32,6 +32,9 @@ def create_app(settings: WebSettings, access: Access) -> Gate:
         refused = _as_refusal(error)
         if refused.status >= 500:
             logging.getLogger("batchscale.web").error("%s %s", request.method, request.url.path, exc_info=error)
+        if request.method == "POST":
+            who = getattr(request.state, "identity", None)
+            audit.add(who.name if who else "stranger", f"POST {request.url.path}", f"{refused.status}", refused.message)
         status, headers, body = parts.pages.refuse(request.scope, refused)
         is_page = any(value.startswith(b"text/html") for key, value in headers if key == b"content-type")
         kind = HTMLResponse if is_page else PlainTextResponse

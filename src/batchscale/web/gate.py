@@ -103,6 +103,8 @@ class Gate:
     async def _check(self, asked: _Asked, scope: Scope, receive: Receive) -> Receive:
         if sum(len(key) + len(value) for key, value in asked.headers) > LARGEST_HEADERS:
             raise RefusedError(431, f"The headers of a request have at most {LARGEST_HEADERS:,} bytes.")
+        if {b"content-length", b"transfer-encoding"} <= {key for key, _ in asked.headers}:
+            raise RefusedError(400, "A request says in one way how long it is. Found two.")
         self._check_host(asked)
         origin = self._check_origin(asked)
         if asked.method not in (*SAFE, "POST"):
@@ -113,6 +115,7 @@ class Gate:
         if identity is None and not asked.is_public:
             raise RefusedError(401, "Sign in first: with the one-time code that the server printed, or the token.")
         if asked.method in SAFE:
+            _check_embedding(asked)
             return receive
         body = await self._read_body(asked, receive)
         form = self._parse(asked, body)
@@ -197,6 +200,13 @@ class Gate:
         except ValueError:
             raise RefusedError(400, "The form is damaged or has too many fields.") from None
         return dict(pairs)
+
+
+def _check_embedding(asked: _Asked) -> None:
+    """Refuse what other sites and other local ports embed: cookies do not keep ports apart."""
+    site = asked.header(b"sec-fetch-site")
+    if site in ("cross-site", "same-site") and asked.header(b"sec-fetch-mode") != "navigate":
+        raise RefusedError(403, "Only pages of this server may use its parts. The request comes from another site.")
 
 
 def session_cookie(headers: list[tuple[bytes, bytes]], name: str) -> str | None:
