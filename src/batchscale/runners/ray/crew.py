@@ -48,7 +48,7 @@ class Crew:
         self._nodes = read_nodes(ray.nodes())
         self.demand: Demand = choose_demand(papers.setup.experiment.run.ray, papers.setup.num_devices, self._nodes)
         ray.cloudpickle.register_pickle_by_value(gate)  # so that a node without batchscale can say so
-        self._gate = ray.remote(gate.Gate)
+        self._gate = ray.remote(gate.NodeGate)
         self.seats: dict[str, Seat] = {}
         self.asked: dict[Any, Seat] = {}
         self._number = 0
