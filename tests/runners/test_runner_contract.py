@@ -9,6 +9,7 @@ import pytest
 from fake_slurm import fake_slurm, fake_slurm_runner
 from group_fakes import make_group_runner
 from protocol_fakes import fake_setup, fake_study
+from ray_cluster import start_runner
 from small_slurm import is_there, real_slurm_runner
 
 from batchscale.errors import RunError
@@ -28,6 +29,8 @@ def make_runner(kind: str, tmp_path, workers: int = 1, **options):
         return make_group_runner(setup)
     if kind == "local":
         return LocalRunner(setup, LocalSettings(workers, tmp_path / "logs"))
+    if kind == "ray":
+        return start_runner(os.environ["TESTED_RAY"], setup, workers)
     if kind == "slurm":
         return with_workers(real_slurm_runner(setup, tmp_path, workers), workers)
     slurm = CLUSTERS.enter_context(fake_slurm(tmp_path))
@@ -73,8 +76,13 @@ SLURM = pytest.param(
 )
 
 
-@pytest.fixture(params=["inline", "local", "groups", "fake slurm", SLURM])
-def kind(request):
+RAY = pytest.param("ray", marks=pytest.mark.ray)
+
+
+@pytest.fixture(params=["inline", "local", "groups", "fake slurm", SLURM, RAY])
+def kind(request, monkeypatch):
+    if request.param == "ray":
+        monkeypatch.setenv("TESTED_RAY", request.getfixturevalue("ray_cluster").address)
     if request.param == "slurm":
         request.getfixturevalue("small_cluster")
     return request.param

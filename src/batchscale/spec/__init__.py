@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from batchscale.spec.experiment import Experiment as Experiment
     from batchscale.spec.experiment import Option as Option
     from batchscale.spec.experiment import Options as Options
+    from batchscale.spec.experiment import RayPlan as RayPlan
     from batchscale.spec.experiment import RunPlan as RunPlan
     from batchscale.spec.experiment import SearchPlan as SearchPlan
     from batchscale.spec.experiment import StopRule as StopRule
@@ -72,6 +73,7 @@ _PUBLIC = {
     "ParameterType": "space",
     "Plan": "plan",
     "ReportsSpec": "trainer",
+    "RayPlan": "experiment",
     "RunPlan": "experiment",
     "SPLITS": "goal",
     "Scale": "space",

@@ -23,6 +23,7 @@ from batchscale.spec.experiment import (
     Experiment,
     Option,
     Options,
+    RayPlan,
     RunPlan,
     SearchPlan,
     StopRule,
@@ -185,7 +186,8 @@ def _to_evaluation(table: EvaluationTable) -> EvaluationPlan:
 def _to_run(table: RunTable) -> RunPlan:
     devices = None if table.devices_per_trial == "all" else table.devices_per_trial
     hosts = None if table.hosts_per_trial == "all" else table.hosts_per_trial
-    return RunPlan(devices, table.exact, hosts, _to_slurm(table.slurm))
+    ray = RayPlan(table.ray.num_cpus, table.ray.num_gpus, dict(table.ray.resources))
+    return RunPlan(devices, table.exact, hosts, _to_slurm(table.slurm), ray)
 
 
 def _to_slurm(table: SlurmTable) -> SlurmOptions:

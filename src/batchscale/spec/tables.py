@@ -183,6 +183,17 @@ class SlurmTable(_Table):
     """Other options of sbatch, each one word: `["--constraint=a100", "--exclusive"]`."""
 
 
+class RayTable(_Table):
+    """What each worker takes of its node with `--runner ray`: [Many machines](many-machines.md)."""
+
+    num_cpus: Annotated[float, Field(ge=0, le=100_000, strict=False)] | None = None
+    """Cores. Left out: one for each device of a trial; 1 where accelerators or resources are taken."""
+    num_gpus: Annotated[float, Field(ge=0, le=100_000, strict=False)] | None = None
+    """GPUs; a part of one lets workers share it. Left out: one for each device of a trial where nodes have GPUs."""
+    resources: dict[Name, Annotated[float, Field(gt=0, le=1e12, strict=False)]] = {}
+    """Other resources that nodes declare, by name: `{ TPU = 4 }`."""
+
+
 class RunTable(_Table):
     """What each trial is trained on: [Several devices and hosts](distributed.md). Changes no result but by rounding."""
 
@@ -194,6 +205,8 @@ class RunTable(_Table):
     """Whether gradients are added in a fixed order, for the same bits on any number of devices; costs time."""
     slurm: SlurmTable = SlurmTable()
     """What each worker asks of SLURM."""
+    ray: RayTable = RayTable()
+    """What each worker takes of its node with `--runner ray`."""
 
 
 class ExperimentTable(_Table):

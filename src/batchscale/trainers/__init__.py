@@ -11,10 +11,12 @@ _PUBLIC = {
     "Pool": "pool",
     "Surroundings": "trial_run",
     "TrainerEngine": "engine",
+    "TrainerTiming": "calibration",
     "check_trainer_ability": "check",
     "describe_exit": "failures",
     "require_program": "command",
     "show_command": "facts",
+    "time_trainer": "calibration",
     "trainer_facts": "facts",
 }
 

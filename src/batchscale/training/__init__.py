@@ -11,6 +11,7 @@ _PUBLIC = {
     "Effort": "calibration",
     "EngineSettings": "settings",
     "OutOfMemoryError": "calibration",
+    "StatePost": "sent_states",
     "StepTiming": "calibration",
     "StudyEngine": "study_engine",
     "describe_hardware": "hardware",
