@@ -22,6 +22,8 @@ from batchscale.planning.jobs.vertex import vertex_job
 from .job_samples import ALL_OPTIONS, make_job
 
 KUBERNETES = "1.33"
+
+
 def manifests(text):
     return list(yaml.safe_load_all(text))
 
@@ -161,6 +163,18 @@ def test_shell_scripts_are_valid(format_):
     for name, text in job_files(make_job(2, 2), format_, ALL_OPTIONS, "batchscale==0.1.0").items():
         if name.endswith((".sh", ".sbatch")):
             subprocess.run(["bash" if name.endswith("sbatch") else "sh", "-n"], input=text.encode(), check=True)
+
+
+def test_with_arguments_the_launcher_is_any_other_command(tmp_path):
+    program = tmp_path / "batchscale"
+    program.write_text('#!/bin/sh\nprintf "[%s]" "$@"\n')
+    program.chmod(0o700)
+    (tmp_path / "train.sh").write_text(launcher(make_job()))
+    command = ["sh", str(tmp_path / "train.sh"), "data", "audio", "a line's folder", "--out", "/records/prepared"]
+    done = subprocess.run(
+        command, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[data][audio][a line's folder][--out][/records/prepared]"
 
 
 def test_the_launcher_starts_and_then_resumes(tmp_path):

@@ -1,6 +1,7 @@
 """A server on records that an older version wrote, and clients that are signed in or not."""
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from batchscale.web.access import Access
 from batchscale.web.app import create_app
 from batchscale.web.gate import Gate
 from batchscale.web.settings import Limits, WebSettings
+
+sys.path[:0] = [str(Path(__file__).parent), *(str(Path(__file__).parents[1] / name) for name in ("analysis", "fakes"))]
 
 ORIGIN = "http://127.0.0.1:8765"
 STORED = Path(__file__).parents[1] / "formats" / "format_1"

@@ -130,6 +130,7 @@ def test_every_task_has_its_metrics_in_the_order_of_the_published_columns():
         Task.MULTILABEL: {"cross_entropy_error": False, "average_precision": True},
         Task.LANGUAGE: {"cross_entropy_error": False},
         Task.REGRESSION: {"squared_error": False, "absolute_error": False},
+        Task.SOUND: {"total_loss": False},
         Task.QUADRATIC: {"loss": False},
     }
     for task in Task:

@@ -40,12 +40,13 @@ COMMANDS = (
     "report",
     "web",
     "data",
+    "audio",
     "trainer",
     "workloads",
     "import",
     "export",
 )
-GROUPS = ("data", "trainer")  # with commands of their own: the module makes them
+GROUPS = ("audio", "data", "trainer")  # with commands of their own: the module makes them
 READING = ("check", "summary", "analyze", "fit", "compare", "suggest", "import", "export")  # start no training
 OBJECTS_BEFORE_COLLECTION = 50_000  # loading libraries makes as many that stay; Python's 700 looks at them 300 times
 

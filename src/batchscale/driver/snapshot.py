@@ -5,6 +5,7 @@ Nothing here is needed to resume. Whether a run is alive is never stored: it is 
 
 import dataclasses
 import fcntl
+import functools
 import json
 import os
 from dataclasses import dataclass, field
@@ -107,7 +108,8 @@ class Snapshot:
 
     def to_json(self) -> dict[str, Any]:
         """The object stored in the status file."""
-        return dataclasses.asdict(self)
+        studies = [{**vars(s), "new_searches": [dataclasses.asdict(n) for n in s.new_searches]} for s in self.studies]
+        return {**vars(self), "studies": studies, "doing": [dict(vars(worker)) for worker in self.doing]}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Snapshot":
@@ -116,9 +118,15 @@ class Snapshot:
         Raises:
             ValueError: it holds something else.
         """
-        from pydantic import TypeAdapter  # here: most runs read none
+        found: Snapshot = _reader().validate_python(data)
+        return found
 
-        return TypeAdapter(cls).validate_python(data)
+
+@functools.cache
+def _reader() -> Any:
+    from pydantic import TypeAdapter  # here: most runs read none; once: making it takes longer than reading with it
+
+    return TypeAdapter(Snapshot)
 
 
 def write_snapshot(root: Path, snapshot: Snapshot) -> None:

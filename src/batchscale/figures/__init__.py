@@ -3,8 +3,9 @@
 The names that other packages use stand here and are loaded when first used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from batchscale.doors import lazy_names
 
 if TYPE_CHECKING:
     from batchscale.figures.axes import log_axis as log_axis
@@ -66,6 +67,9 @@ if TYPE_CHECKING:
     from batchscale.figures.layout import PanelSize as PanelSize
     from batchscale.figures.layout import draw_panels as draw_panels
     from batchscale.figures.layout import inline as inline
+    from batchscale.figures.linked import LinkedQuestion as LinkedQuestion
+    from batchscale.figures.linked import linked_frame as linked_frame
+    from batchscale.figures.linked import plot_linked as plot_linked
     from batchscale.figures.names import count as count
     from batchscale.figures.names import goal_label as goal_label
     from batchscale.figures.names import metaparameter_label as metaparameter_label
@@ -81,6 +85,7 @@ if TYPE_CHECKING:
     from batchscale.figures.series import points_frame as points_frame
     from batchscale.figures.series import series_frame as series_frame
     from batchscale.figures.series import workload_panels as workload_panels
+    from batchscale.figures.smoothing import beside_raw as beside_raw
     from batchscale.figures.theme import DARK as DARK
     from batchscale.figures.theme import LIGHT as LIGHT
     from batchscale.figures.theme import Theme as Theme
@@ -97,6 +102,7 @@ _PUBLIC = {
     "FigureKind": "kind",
     "FigureRequest": "kind",
     "LIGHT": "theme",
+    "LinkedQuestion": "linked",
     "Look": "layout",
     "NORMALISED": "kinds.curves",
     "PAPER_FIGURES": "paper",
@@ -108,6 +114,7 @@ _PUBLIC = {
     "Theme": "theme",
     "TrainingPanel": "kinds.training",
     "analysis_frame": "kinds.curve",
+    "beside_raw": "smoothing",
     "best_of_frame": "kinds.best_of_n",
     "budget_frame": "kinds.budget",
     "chart_page": "export",
@@ -126,6 +133,7 @@ _PUBLIC = {
     "goal_label": "names",
     "inline": "layout",
     "kind_names": "kinds",
+    "linked_frame": "linked",
     "log_axis": "axes",
     "log_range": "axes",
     "log_scale": "axes",
@@ -140,6 +148,7 @@ _PUBLIC = {
     "plot_curves": "kinds.curves",
     "plot_effective": "kinds.effective_learning_rate",
     "plot_expected_steps": "kinds.expected_steps",
+    "plot_linked": "linked",
     "plot_map": "kinds.map",
     "plot_metaparameter": "kinds.metaparameter",
     "plot_plan": "kinds.plan",
@@ -169,10 +178,5 @@ _PUBLIC = {
     "write_whole": "export",
 }
 
-__all__ = list(_PUBLIC)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'batchscale.figures' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"batchscale.figures.{_PUBLIC[name]}"), name)
+__all__ = [*_PUBLIC]
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

@@ -3,8 +3,9 @@
 The names that other layers use are re-exported here and loaded when first used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from batchscale.doors import lazy_names
 
 if TYPE_CHECKING:
     from batchscale.records.check.stored import check_records as check_records
@@ -125,10 +126,5 @@ _PUBLIC = {
     "write_text_file": "durable",
 }
 
-__all__ = list(_PUBLIC)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'batchscale.records' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"batchscale.records.{_PUBLIC[name]}"), name)
+__all__ = [*_PUBLIC]
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

@@ -12,12 +12,25 @@ from batchscale.errors import BatchscaleError
 from batchscale.web.access import Access
 from batchscale.web.audit import AuditLog
 from batchscale.web.gate import Gate
-from batchscale.web.pages import assets, charts, compare, control, data, experiment, new, overview, plan, session
+from batchscale.web.pages import (
+    assets,
+    charts,
+    compare,
+    control,
+    data,
+    experiment,
+    instruments,
+    new,
+    overview,
+    plan,
+    session,
+    sounds,
+)
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
 from batchscale.web.settings import WebSettings
 
-PAGES = (session, assets, overview, experiment, charts, compare, new, control, plan, data)
+PAGES = (session, assets, overview, experiment, charts, compare, new, control, plan, data, instruments, sounds)
 
 
 def create_app(settings: WebSettings, access: Access) -> Gate:
@@ -32,6 +45,9 @@ def create_app(settings: WebSettings, access: Access) -> Gate:
         refused = _as_refusal(error)
         if refused.status >= 500:
             logging.getLogger("batchscale.web").error("%s %s", request.method, request.url.path, exc_info=error)
+        if request.method == "POST":
+            who = getattr(request.state, "identity", None)
+            audit.add(who.name if who else "stranger", f"POST {request.url.path}", f"{refused.status}", refused.message)
         status, headers, body = parts.pages.refuse(request.scope, refused)
         is_page = any(value.startswith(b"text/html") for key, value in headers if key == b"content-type")
         kind = HTMLResponse if is_page else PlainTextResponse

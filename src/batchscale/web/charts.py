@@ -4,6 +4,7 @@ A drawing is shown as an image, in which nothing can run; a specification is emb
 """
 
 import copy
+import json
 import threading
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,9 @@ import polars as pl
 from batchscale.errors import BatchscaleError
 from batchscale.figures import (
     FigureRequest,
-    Theme,
+    Look,
+    PanelSize,
+    beside_raw,
     chart_spec,
     chart_svg,
     find_goal,
@@ -32,19 +35,29 @@ from batchscale.web.refusals import RefusedError
 from batchscale.web.shelf import OpenRecords
 
 PNG_SCALE = 2.0
+CURVE_SIZE = PanelSize(560, 360)
+MARGIN = 105  # what axis, title and padding of a panel take beside its plotting area
 NEEDS_MACHINES = ("plan",)
-_RENDERING = threading.Lock()
+RENDERING = threading.Lock()
+WIDTHS = (300, 340, 380, 460, 600, 760, 920, 1100, 1300)
+_ACCEPTED: dict[tuple[str, int], bool] = {}
 
 
 @dataclass(frozen=True)
 class ChartWish:
-    """Which chart of which workload. ``trials`` are those whose learning curves are drawn, by batch size."""
+    """Which chart of which workload.
+
+    ``trials`` are those whose learning curves are drawn, by batch size; ``smooth`` is the weight of their smoothing;
+    ``width`` the room there is, in points.
+    """
 
     kind: str
     number: int
     theme: str = "light"
     steps: int | None = None
     trials: tuple[tuple[int, int], ...] = ()
+    smooth: float = 0.0
+    width: int | None = None
 
     @property
     def data_key(self) -> str:
@@ -83,10 +96,10 @@ def chart_drawing(shelf: OpenRecords, place: Place, wish: ChartWish) -> str:
 
     def work(_records: Records) -> str:
         chart = _plot(chart_frame(shelf, place, wish), wish)
-        with _RENDERING:
+        with RENDERING:
             return chart_svg(chart)
 
-    return shelf.answer(place.path, f"{wish.data_key} svg {wish.theme}", work)
+    return shelf.answer(place.path, f"{wish.data_key} svg {wish.theme} {wish.smooth:g}", work)
 
 
 def chart_picture(shelf: OpenRecords, place: Place, wish: ChartWish) -> bytes:
@@ -94,29 +107,66 @@ def chart_picture(shelf: OpenRecords, place: Place, wish: ChartWish) -> bytes:
     import vl_convert
 
     drawing = chart_drawing(shelf, place, wish)
-    with _RENDERING:
+    with RENDERING:
         return bytes(vl_convert.svg_to_png(drawing, scale=PNG_SCALE))
 
 
-def chart_specification(shelf: OpenRecords, place: Place, wish: ChartWish) -> dict[str, Any]:
-    """The chart for the page's script, with panels that can be moved and enlarged."""
-    return explorable(chart_spec(_plot(chart_frame(shelf, place, wish), wish)))
+def chart_specification(shelf: OpenRecords, place: Place, wish: ChartWish) -> bytes:
+    """The chart as JSON for the page's script, with panels that can be moved and enlarged."""
+
+    def work(_records: Records) -> bytes:
+        spec = chart_spec(_plot(chart_frame(shelf, place, wish), wish))
+        return json.dumps(explorable(spec, wish.kind)).encode()
+
+    key = f"{wish.data_key} json {wish.theme} {wish.smooth:g} {wish.width}"
+    return shelf.answer(place.path, key, work)
 
 
-def explorable(spec: dict[str, Any]) -> dict[str, Any]:
+def explorable(spec: dict[str, Any], kind: str) -> dict[str, Any]:
     """The specification with axes that follow the pointer, where the renderer's compiler accepts that."""
-    import vl_convert
-
     changed = copy.deepcopy(spec)
-    for place, view in enumerate(_views(changed)):
+    views = _views(changed)
+    for place, view in enumerate(views):
         zoom = {"name": f"zoom_{place}", "select": "interval", "bind": "scales"}
         view["params"] = [*view.get("params", []), zoom]
+    alike = (kind, len(views))  # compiling takes longer than all the rest, and charts of a kind are alike
+    if alike not in _ACCEPTED:
+        _ACCEPTED[alike] = _compiles(changed)
+    return changed if _ACCEPTED[alike] else spec
+
+
+def _compiles(spec: dict[str, Any]) -> bool:
+    import vl_convert
+
     try:
-        with _RENDERING:
-            vl_convert.vegalite_to_vega(changed)
+        with RENDERING:
+            vl_convert.vegalite_to_vega(spec)
     except ValueError:
-        return spec
-    return changed
+        return False
+    return True
+
+
+def nearest_width(width: int | None) -> int | None:
+    """The next of a few widths below, so that what is kept for one visitor serves others.
+
+    >>> nearest_width(1250), nearest_width(10), nearest_width(None)
+    (1100, 300, None)
+    """
+    return None if width is None else max((one for one in WIDTHS if one <= width), default=WIDTHS[0])
+
+
+def fitting(look: Look, width: int | None) -> Look:
+    """The look with as many panels in a row as fit a width, and panels that fit.
+
+    >>> fitting(Look(columns=3), 340).columns, fitting(Look(columns=3), 340).size.width
+    (1, 235)
+    """
+    if width is None:
+        return look
+    columns = max(1, min(look.columns, width // (look.size.width + MARGIN)))
+    narrow = min(look.size.width, width - MARGIN)
+    size = look.size if narrow == look.size.width else PanelSize(narrow, max(180, look.size.height * 4 // 5))
+    return replace(look, columns=columns, size=size)
 
 
 def _views(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -154,7 +204,11 @@ def _panels(name: WorkloadName, goal: Goal, trials: tuple[tuple[int, int], ...])
 
 
 def _plot(frame: pl.DataFrame, wish: ChartWish) -> Chart:
-    theme: Theme = find_theme(wish.theme)
+    kind = find_kind(wish.kind)
+    look = replace(kind.look, theme=find_theme(wish.theme))
+    if wish.kind == "curve" and wish.width is not None and wish.width < CURVE_SIZE.width + MARGIN:
+        look = replace(look, size=CURVE_SIZE)  # what it takes by itself where there is room
+    look = fitting(look, wish.width)
     if wish.trials:
-        return plot_training(frame, replace(find_kind("training").look, theme=theme))
-    return find_kind(wish.kind).plot(frame, theme)
+        return plot_training(beside_raw(frame, wish.smooth), look)
+    return kind.chart(frame, look)

@@ -84,23 +84,26 @@ def _regular_files(root: Path) -> Iterator[Path]:
 
 
 def table_bytes(records: Records, table: str, suffix: str) -> bytes:
-    """One of the tables of records as a file.
-
-    A cell of a CSV that a spreadsheet would take for a formula gets an apostrophe before it.
-    """
+    """One of the tables of records as a file."""
     frame = {"studies": lambda: records.studies, "trials": lambda: records.trials}.get(
         table, lambda: records.measurements.collect()
     )()
-    target = io.BytesIO()
     if suffix == "parquet":
+        target = io.BytesIO()
         frame.write_parquet(target)
         return target.getvalue()
     if FACTS in frame.columns:
         frame = frame.with_columns(pl.col(FACTS).struct.json_encode())
+    return guarded_csv(frame)
+
+
+def guarded_csv(frame: pl.DataFrame) -> bytes:
+    """A frame as CSV; a cell that a spreadsheet would take for a formula gets an apostrophe before it."""
     texts = [pl.col(name) for name, kind in frame.schema.items() if kind == pl.String]
     guarded = [
         pl.when(text.str.contains(r"^[=+\-@\t\r]")).then(pl.concat_str(pl.lit("'"), text)).otherwise(text).name.keep()
         for text in texts
     ]
+    target = io.BytesIO()
     frame.with_columns(guarded).write_csv(target)
     return target.getvalue()

@@ -1,13 +1,14 @@
 """The rows of the overview: every workload of every place, with state, progress, curve and B_crit.
 
-A place that a run has written is told from its status file alone. Others (archives, foreign trees) are read once in
-the background, one after the other, and appear as "reading" until then.
+A place that a run has written is told from its status file alone. Others (tables, archives, foreign trees) are read
+once in the background, one after the other, and appear as "reading" until then; what was read is kept in a file.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -15,15 +16,15 @@ import polars as pl
 from batchscale.analysis import fit_scaling, results_of, trial_outcomes
 from batchscale.errors import BatchscaleError
 from batchscale.figures import find_goal
-from batchscale.records import Records
+from batchscale.records import Records, read_records
 from batchscale.spec import WorkloadName
 from batchscale.web.places import Place, Places, visible
-from batchscale.web.shelf import OpenRecords, signature_of
+from batchscale.web.row_store import KnownRows, KnownWorkload, SmallPoints, read_known, write_known
+from batchscale.web.shelf import signature_of
 from batchscale.web.standing import Standing, Standings
 
 ORDERS = ("name", "workload", "state", "progress", "b_crit")
 READ_AGAIN_S = 60.0
-SmallPoints = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,14 @@ class OverviewRow:
 
 @dataclass(frozen=True)
 class Page:
-    """Some rows of many; ``waiting`` counts places that are still to be read."""
+    """Some rows of many; ``waiting`` counts places still to be read, ``is_moving`` says that some row is of a run."""
 
     rows: list[OverviewRow]
     total: int
     number: int
     pages: int
     waiting: int
+    is_moving: bool
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,13 @@ class Wish:
 class Overview:
     """Keeps rows of places and makes pages of them. Thread-safe."""
 
-    def __init__(self, places: Places, standings: Standings, shelf: OpenRecords) -> None:
-        self._places, self._standings, self._shelf = places, standings, shelf
+    def __init__(self, places: Places, standings: Standings, store: Path | None = None) -> None:
+        self._places, self._standings, self._store = places, standings, store
+        self._known = read_known(store) if store else KnownRows()
         self._rows: dict[Path, tuple[str, list[OverviewRow]]] = {}
         self._read_at: dict[Path, float] = {}
         self._queue: dict[Path, Place] = {}
+        self._unfitted: dict[SmallPoints, None] = {}
         self._lock = threading.Lock()
         self._reader: threading.Thread | None = None
 
@@ -89,23 +93,32 @@ class Overview:
             row for row in rows if all(word in f"{row.place.name} {row.workload} {row.goal}".lower() for word in words)
         ]
         rows = [row for row in rows if wish.state in ("", row.state)]
+        waiting = len(self._queue)
+        if wish.order == "b_crit":
+            rows = [self._with_known_fit(row) for row in rows]
+            waiting += len(self._unfitted)
         rows.sort(key=lambda row: _order(row, wish.order), reverse=wish.down)
         pages = max(1, -(-len(rows) // wish.per_page))
         number = min(max(1, wish.page), pages)
-        shown = rows[(number - 1) * wish.per_page : number * wish.per_page]
-        return Page(shown, len(rows), number, pages, len(self._queue))
+        shown = [self._fitted(row) for row in rows[(number - 1) * wish.per_page : number * wish.per_page]]
+        return Page(shown, len(rows), number, pages, waiting, any(row.state == "running" for row in shown))
 
     def rows_of(self, place: Place) -> list[OverviewRow]:
         """The rows of one place, as far as they are known."""
         standing = self._standings.look(place.path)
         if standing.snapshot is not None:
             return self._kept(place, standing)
-        kept = self._rows.get(place.path)
-        if kept is None or time.monotonic() - self._read_at.get(place.path, 0.0) > READ_AGAIN_S:
+        if time.monotonic() - self._read_at.get(place.path, float("-inf")) > READ_AGAIN_S:
             self._ask(place)
-        if kept is None:
+        known = self._known.places.get(str(place.path))
+        if known is None:
             return [OverviewRow(place, 0, "", "", standing.state, None, (), None, None, "reading")]
-        return kept[1]
+        return [
+            OverviewRow(
+                place, number, one.workload, one.goal, "records", None, one.points, None, one.trials, one.problem
+            )
+            for number, one in enumerate(known[1])
+        ]
 
     def _kept(self, place: Place, standing: Standing) -> list[OverviewRow]:
         kept = self._rows.get(place.path)
@@ -114,29 +127,62 @@ class Overview:
             self._rows[place.path] = kept
         return kept[1]
 
+    def _fitted(self, row: OverviewRow) -> OverviewRow:
+        """The row with its critical batch size, which takes milliseconds: worked out for rows that are shown."""
+        if row.points not in self._known.fits:
+            self._known.fits[row.points] = find_b_crit(row.points)
+        return replace(row, b_crit=self._known.fits[row.points])
+
+    def _with_known_fit(self, row: OverviewRow) -> OverviewRow:
+        if row.points in self._known.fits:
+            return replace(row, b_crit=self._known.fits[row.points])
+        with self._lock:
+            self._unfitted[row.points] = None
+            self._start()
+        return row
+
     def _ask(self, place: Place) -> None:
         with self._lock:
             self._queue[place.path] = place
-            if self._reader is None or not self._reader.is_alive():
-                self._reader = threading.Thread(target=self._read_all, name="overview", daemon=True)
-                self._reader.start()
+            self._start()
+
+    def _start(self) -> None:
+        if self._reader is None or not self._reader.is_alive():
+            self._reader = threading.Thread(target=self._read_all, name="overview", daemon=True)
+            self._reader.start()
 
     def _read_all(self) -> None:
+        changed = False
         while True:
             with self._lock:
-                if not self._queue:
+                place = next(iter(self._queue.values()), None)
+                points = next(iter(self._unfitted), None)
+                if place is None and points is None:
                     self._reader = None
-                    return
-                place = next(iter(self._queue.values()))
-            try:
-                rows = _rows_of_records(place, self._shelf.records(place.path))
-                stamp = str(signature_of(place.path))
-            except (BatchscaleError, OSError, pl.exceptions.PolarsError) as error:
-                rows, stamp = [OverviewRow(place, 0, "", "", "records", None, (), None, None, visible(error, 300))], ""
-            with self._lock:
-                self._rows[place.path] = (stamp, rows)
-                self._read_at[place.path] = time.monotonic()
-                self._queue.pop(place.path, None)
+                    break
+            if place is not None:
+                changed |= self._read(place)
+            elif points is not None:
+                self._known.fits[points] = find_b_crit(points)
+                self._unfitted.pop(points, None)
+                changed = True
+        if changed and self._store:
+            with contextlib.suppress(BatchscaleError, OSError):  # a full disk: it is read again after a restart
+                write_known(self._store, self._known)
+
+    def _read(self, place: Place) -> bool:
+        """Read a place, unless its files are as they were; whether something is new."""
+        key, before = str(place.path), self._known.places.get(str(place.path))
+        try:
+            signature = str(signature_of(place.path))
+            rows = before[1] if before and before[0] == signature else _read_workloads(place.path)
+        except (BatchscaleError, OSError, pl.exceptions.PolarsError) as error:
+            signature, rows = "", [KnownWorkload("", "", (), None, visible(error, 300))]
+        self._known.places[key] = (signature, rows)
+        with self._lock:
+            self._read_at[place.path] = time.monotonic()
+            self._queue.pop(place.path, None)
+        return self._known.places[key] != before
 
 
 def _row_of_run(place: Place, standing: Standing) -> OverviewRow:
@@ -145,15 +191,23 @@ def _row_of_run(place: Place, standing: Standing) -> OverviewRow:
     trials = sum(study.complete + study.infeasible + study.incomplete for study in snapshot.studies)
     return OverviewRow(
         place, 0, visible(snapshot.workload), visible(snapshot.goal), standing.state, standing.progress,
-        standing.points, find_b_crit(standing.points), trials,
+        standing.points, None, trials,
     )  # fmt: skip
 
 
-def _rows_of_records(place: Place, records: Records) -> list[OverviewRow]:
-    return [_row_of_workload(place, number, records, name) for number, name in enumerate(records.workloads)]
+def _row_of_records(place: Place, number: int, one: KnownWorkload) -> OverviewRow:
+    return OverviewRow(
+        place, number, one.workload, one.goal, "records", None, one.points, None, one.trials, one.problem
+    )  # fmt: skip
 
 
-def _row_of_workload(place: Place, number: int, records: Records, name: WorkloadName) -> OverviewRow:
+def _read_workloads(path: Path) -> list[KnownWorkload]:
+    # not through the shelf: a thousand places would push out the few that visitors look at
+    records = read_records(path, lambda _: None)
+    return [_read_workload(records, name) for name in records.workloads]
+
+
+def _read_workload(records: Records, name: WorkloadName) -> KnownWorkload:
     chosen = records.workload(name)
     goal = find_goal(records, name)
     points: SmallPoints = ()
@@ -164,10 +218,7 @@ def _row_of_workload(place: Place, number: int, records: Records, name: Workload
             points = tuple(sorted(found.select("batch_size", "steps").rows()))
         except BatchscaleError as error:
             problem = visible(error, 300)
-    return OverviewRow(
-        place, number, visible(name), visible(goal or ""), "records", None, points, find_b_crit(points),
-        chosen.trials.height, problem,
-    )  # fmt: skip
+    return KnownWorkload(visible(name), visible(goal or ""), points, chosen.trials.height, problem)
 
 
 def find_b_crit(points: Sequence[tuple[int, int]]) -> float | None:

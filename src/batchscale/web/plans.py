@@ -1,6 +1,7 @@
 """Plans for the page: machines as an editable table, deadline and budget, the plan, its chart, its job files."""
 
 import io
+import math
 import os
 import re
 import subprocess
@@ -29,6 +30,7 @@ from batchscale.planning.step_times import device_key
 from batchscale.planning.words import plan_sentences
 
 MOST_MACHINES = 12
+SLIDER_END = 91
 COLUMNS = ("name", "device", "devices", "hosts", "price")
 PICKS = ("fastest", "cheapest", "budget", "deadline")
 
@@ -60,9 +62,22 @@ def read_wish(query: Mapping[str, str], times: tuple[StepTime, ...]) -> PlanWish
         tuple(query.get(f"{column}{place}", "").strip()[:120] for column in COLUMNS) for place in range(MOST_MACHINES)
     )
     rows = tuple(row for row in typed if any(row)) or default_rows(times)
-    return PlanWish(
-        rows, query.get("unit", "USD").strip()[:20] or "USD", _amount(query, "deadline"), _amount(query, "budget")
-    )
+    unit = query.get("unit", "USD").strip()[:20] or "USD"
+    return PlanWish(rows, unit, _slid(query, "deadline"), _slid(query, "budget"))
+
+
+def slider_value(position: int) -> float | None:
+    """The hours or the money that a slider means: from 0.01 to 10,000, each step a sixth more; None at its left end.
+
+    >>> slider_value(0), slider_value(1), round(slider_value(91) or 0)
+    (None, 0.01, 10000)
+    """
+    return None if position <= 0 else float(f"{0.01 * 10 ** ((position - 1) / 15):.3g}")
+
+
+def slider_position(value: float | None) -> int:
+    """Where a slider stands for a value."""
+    return 0 if value is None else min(SLIDER_END, max(1, round(1 + 15 * math.log10(value / 0.01))))
 
 
 def plan_of(analysis: Analysis, times: tuple[StepTime, ...], wish: PlanWish) -> MachinePlan:
@@ -128,10 +143,12 @@ def train_options() -> frozenset[str]:
 
 def _machine(row: tuple[str, ...], unit: str, place: int) -> Machine:
     name, device, devices, hosts, price = row
+    if not price:
+        raise PlanningError(f"Machine {place}: fill in what a host costs for an hour; no price is ever made up.")
     try:
         table = MachineTable(
             name=name or device, device=device, devices_per_host=int(devices or "1"), max_hosts=int(hosts or "1"),
-            price_per_host_hour=float(price) if price else None, unit=unit,
+            price_per_host_hour=float(price), unit=unit,
         )  # fmt: skip
     except ValidationError as error:
         first = error.errors()[0]
@@ -140,6 +157,12 @@ def _machine(row: tuple[str, ...], unit: str, place: int) -> Machine:
     except ValueError:
         raise PlanningError(f"Machine {place}: devices and hosts are whole numbers, the price is a number.") from None
     return table.machine()
+
+
+def _slid(query: Mapping[str, str], key: str) -> float | None:
+    """What a slider says, or else the amount itself."""
+    position = query.get(f"{key}_at", "")
+    return slider_value(min(SLIDER_END, int(position))) if re.fullmatch("[0-9]{1,3}", position) else _amount(query, key)
 
 
 def _amount(query: Mapping[str, str], key: str) -> float | None:

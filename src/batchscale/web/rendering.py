@@ -23,7 +23,10 @@ class Pages:
             loader=PackageLoader("batchscale.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
             lstrip_blocks=True,
         )  # fmt: skip
-        self._environment.filters |= {"visible": visible, "number": number, "percent": percent, "duration": duration}
+        self._environment.filters |= {
+            "visible": visible, "number": number, "percent": percent, "duration": duration,
+            "size": size,
+        }  # fmt: skip
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A whole page."""
@@ -66,3 +69,15 @@ def number(value: float | None, digits: int = 3) -> str:
 def percent(share: float | None) -> str:
     """A share for people; empty for none."""
     return "" if share is None else f"{share:.0%}"
+
+
+def size(count: float) -> str:
+    """Bytes for people.
+
+    >>> size(999), size(79_400_000_000)
+    ('999 B', '79.4 GB')
+    """
+    for unit, power in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= power:
+            return f"{count / power:.3g} {unit}"
+    return f"{count:.0f} B"

@@ -14,6 +14,7 @@ from batchscale.web.gate import LARGEST_HEADERS
 from batchscale.web.settings import WebSettings
 
 MOST_CONNECTIONS = 400
+BACKLOG = 512
 
 
 def bind(settings: WebSettings) -> socket.socket:
@@ -27,6 +28,7 @@ def bind(settings: WebSettings) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
+        listener.listen(BACKLOG)  # from now on who comes early waits, and is not refused
     except OSError as error:
         listener.close()
         raise RunError(
@@ -50,19 +52,38 @@ def serve(settings: WebSettings, access: Access, listener: socket.socket) -> Non
 
 
 def _hurried(seconds: float) -> type[asyncio.Protocol]:
-    """The HTTP protocol for connections that must send the headers of their first request within some seconds."""
+    """The HTTP protocol for connections on which the headers of every request arrive within some seconds."""
 
     class Hurried(H11Protocol):
+        _patience: asyncio.TimerHandle | None = None
+
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            self._wait_for_headers()
+
+        def data_received(self, data: bytes) -> None:
+            if self._patience is None and self._is_between_requests():
+                self._wait_for_headers()  # the first bytes of a further request: the same holds for it
+            super().data_received(data)
+            if self._patience is not None and not self._is_between_requests():
+                self._patience.cancel()
+                self._patience = None
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self._patience is not None:
+                self._patience.cancel()
+            super().connection_lost(exc)
+
+        def _is_between_requests(self) -> bool:
+            cycle = getattr(self, "cycle", None)
+            return cycle is None or bool(cycle.response_complete)
+
+        def _wait_for_headers(self) -> None:
             self._patience = asyncio.get_running_loop().call_later(seconds, self._give_up)
 
         def _give_up(self) -> None:
-            if getattr(self, "cycle", None) is None:  # no request has come as far as its last header
+            self._patience = None
+            if self._is_between_requests() and not self.transport.is_closing():
                 self.transport.close()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._patience.cancel()
-            super().connection_lost(exc)
 
     return Hurried

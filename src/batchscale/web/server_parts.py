@@ -5,13 +5,16 @@ from functools import cached_property
 
 from batchscale.web.access import Access
 from batchscale.web.audit import AuditLog
+from batchscale.web.instruments import WebInstruments
+from batchscale.web.jobs import WebJobs
 from batchscale.web.live import LivePages
 from batchscale.web.overview import Overview
 from batchscale.web.places import Place, Places
 from batchscale.web.rendering import Pages
+from batchscale.web.room import find_room
 from batchscale.web.runs import WebRuns
 from batchscale.web.settings import WebSettings
-from batchscale.web.shelf import OpenRecords
+from batchscale.web.shelf import WORK_ERRORS, OpenRecords
 from batchscale.web.standing import Standing, Standings
 
 
@@ -49,15 +52,31 @@ class ServerParts:
         return WebRuns(self.settings)
 
     @cached_property
+    def jobs(self) -> WebJobs:
+        """Work on instruments."""
+        return WebJobs(self.settings.state)
+
+    @cached_property
+    def instruments(self) -> WebInstruments:
+        """Instruments, in the first folder."""
+        return WebInstruments(self.settings.folders[0])
+
+    @cached_property
     def overview(self) -> Overview:
         """Rows of the first page."""
-        return Overview(self.places, self.standings, self.shelf)
+        return Overview(self.places, self.standings, self.settings.state / "overview.json")
 
     @cached_property
     def live(self) -> LivePages:
         """Event streams."""
 
         def render(place: Place, standing: Standing) -> str:
-            return self.pages.part("standing.html", place=place, standing=standing)
+            return self.pages.part("standing.html", standing=standing, disk=find_room(place.path))
 
-        return LivePages(self.standings, render, self.settings.limits.streams)
+        def version(place: Place) -> object:
+            try:
+                return self.shelf.version(place.path)
+            except WORK_ERRORS:  # a run that has only just begun has no records
+                return ""
+
+        return LivePages(self.standings, render, self.settings.limits.streams, version)

@@ -61,7 +61,7 @@ def workload_facts(spec: WorkloadSpec, data_dir: Path | None = None) -> Workload
         num_train_examples=parts.dataset.num_train_examples,
         defaults=parts.tunables.defaults,
         default_space=parts.tunables.space,
-        splits=SPLITS[:2] if parts.dataset.task is Task.QUADRATIC else SPLITS,
+        splits=SPLITS[:2] if parts.dataset.task in (Task.QUADRATIC, Task.SOUND) else SPLITS,
         num_outputs=parts.dataset.num_outputs,
     )
 

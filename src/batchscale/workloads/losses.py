@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from batchscale.spec import Options
+from batchscale.workloads.audio.spectral_loss import spectral_loss
 from batchscale.workloads.noisy_quadratic import NoisyQuadratic, parse_problem
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.workload import Batch, Loss, LossSum, Metaparameters
@@ -69,6 +70,12 @@ def regression_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) ->
     return _example_sum(squared_error(outputs, batch["labels"]), batch)
 
 
+def sound_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
+    """The multi-scale spectral loss over the examples."""
+    del values
+    return _example_sum(spectral_loss(outputs, batch["labels"]), batch)
+
+
 def _example_sum(errors: jax.Array, batch: Batch) -> LossSum:
     if "mask" not in batch:
         return LossSum(jnp.sum(errors), jnp.asarray(errors.size, jnp.float32))
@@ -98,6 +105,7 @@ _LOSSES: Mapping[Task, Loss] = {
     Task.MULTILABEL: multilabel_loss,
     Task.LANGUAGE: language_loss,
     Task.REGRESSION: regression_loss,
+    Task.SOUND: sound_loss,
 }
 
 

@@ -9,6 +9,7 @@ from batchscale.workloads.models import Shape, find_model, model_names
 
 MNIST, CIFAR, IMAGENET, WORDS = (28, 28, 1), (32, 32, 3), (224, 224, 3), (64,)
 LM1B = 32_000
+FRAMES, SAMPLES = (250, 2), 16_000  # a second of sound
 
 
 def count(name, shape, num_outputs, **options):
@@ -43,6 +44,15 @@ def transformer(width, filters, layers):
     return LM1B * width + layers * (attention + dense(width, filters) + dense(filters, width) + norms)
 
 
+def ddsp(width, layers, harmonics, bands, reverb):
+    """Stacks of normalised layers for pitch and loudness and after the GRU, controls, and the samples of the room."""
+    stack = (layers - 1) * dense(width, width) + layers * 2 * width
+    gru = 3 * (dense(2 * width, width) + dense(width, width))
+    return (
+        3 * stack + 2 * dense(1, width) + gru + dense(3 * width, width) + dense(width, 1 + harmonics + bands) + reverb
+    )
+
+
 COUNTS = {
     "linear": (MNIST, 10, 7_850),
     "mlp": (MNIST, 10, dense(784, 64) + dense(64, 64) + dense(64, 10)),
@@ -72,6 +82,9 @@ COUNTS = {
     "transformer_shallow": (WORDS, LM1B, transformer(512, 2048, 2)),
     "transformer_narrow_and_shallow": (WORDS, LM1B, transformer(256, 1024, 2)),
     "transformer_wide": (WORDS, LM1B, transformer(1024, 4096, 6)),
+    "ddsp": (FRAMES, SAMPLES, ddsp(512, 3, 60, 65, 48_000)),
+    "ddsp_small": (FRAMES, SAMPLES, ddsp(128, 2, 60, 65, 16_000)),
+    "ddsp_tiny": (FRAMES, SAMPLES, ddsp(64, 2, 24, 17, 4_000)),
 }
 
 

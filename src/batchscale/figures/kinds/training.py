@@ -167,7 +167,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
         return missing_words(frame)
     bold = points.drop_nulls("series")
     # A diverging trial would squeeze all others to a line: the axis shows what the bold and the middle of the rest do.
-    low, high = _limits(points, bold)
+    low, high = value_limits(points, bold)
     x = alt.X(
         "step:Q",
         scale=alt.Scale(nice=False, zero=True),
@@ -185,14 +185,15 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
         alt.Chart(inline(shown.filter(pl.col("series").is_null())))
         .mark_line(strokeWidth=0.7, strokeOpacity=0.35, color=theme.poor, aria=False)
         .encode(x=x, y=y, detail="trial_id:N"),
-        *_goal_line(points, theme, y, low, high),
+        *goal_line(points, theme, y, low, high),
     ]
     if not bold.is_empty():
         layers.append(_bold_lines(shown.drop_nulls("series"), theme, x, y))
     return Drawn(layers, panel_notes(frame))
 
 
-def _limits(points: pl.DataFrame, bold: pl.DataFrame) -> tuple[float, float]:
+def value_limits(points: pl.DataFrame, bold: pl.DataFrame) -> tuple[float, float]:
+    """The ends of the axis of values: all of what is bold, and the middle of the rest."""
     shown = pl.concat([points["value"], bold["value"]])
     low = float(shown.min())  # type: ignore[arg-type] # not empty
     ends = [float(points["value"].quantile(0.9) or low)]
@@ -225,7 +226,8 @@ def cut_lines(points: pl.DataFrame, low: float, high: float) -> pl.DataFrame:
     return pl.concat([pairs.with_columns(inside), *crossings]).select(points.columns).sort("trial_id", "step")
 
 
-def _goal_line(points: pl.DataFrame, theme: Theme, y: alt.Y, low: float, high: float) -> list[alt.Chart]:
+def goal_line(points: pl.DataFrame, theme: Theme, y: alt.Y, low: float, high: float) -> list[alt.Chart]:
+    """The goal as a dashed line, where it lies between the ends."""
     goal = points["goal"].drop_nulls()
     if goal.is_empty() or not low <= goal[0] <= high:
         return []

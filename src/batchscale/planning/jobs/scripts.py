@@ -17,7 +17,9 @@ _LAUNCHER = """\
 #!/bin/sh
 # {title}
 # Run it again after any stop: it goes on from the last checkpoint. Exit code 75 asks for that.
+# With arguments it is any other command of batchscale: data audio, audio transfer, web.
 set -eu
+[ $# -eq 0 ] || exec batchscale "$@"
 cd "$(dirname "$0")"
 records="${{RECORDS:-{records}}}"
 set -- {command} {out} "$records"
@@ -33,7 +35,10 @@ _DOCKERFILE = """\
 # BASE is any image with Python 3.11 or later; for GPUs one with the CUDA driver libraries that your JAX needs.
 ARG BASE=python:3.12-slim
 FROM ${{BASE}}
-# EXTRAS are packages beside batchscale, such as "jax[cuda12]"; PACKAGE is what pip installs.
+# EXTRAS are packages beside batchscale, such as "jax[cuda12]"; PACKAGE is what pip installs, with the extras of its own
+# that are wanted: "batchscale[audio,web]" prepares recordings and serves as well.
+# Without arguments a container trains; with arguments it is that command of batchscale, such as
+#   docker run -v "$PWD/line:/line" -v "$PWD/records:/records" {image} data audio /line --out /records/prepared
 ARG PACKAGE={package}
 ARG EXTRAS=""
 RUN pip install --no-cache-dir "${{PACKAGE}}" ${{EXTRAS}}

@@ -4,14 +4,19 @@ import re
 from typing import Annotated
 
 from fastapi import Path as PathPart
+from fastapi import Query
+from starlette.requests import Request
 
 from batchscale.web.overview import OverviewRow
 from batchscale.web.places import Place
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
+from batchscale.web.trials import TrialWish, read_ranges
 
 KEY_PATTERN = r"^[0-9a-f]{16}-[0-9]{1,4}$"
 KEY = Annotated[str, PathPart(pattern=KEY_PATTERN)]
+SMOOTH = Annotated[float, Query(ge=0, le=0.99)]
+RANK = Annotated[int, Query(ge=0, le=99)]
 MOST_TRIALS = 24
 
 
@@ -41,3 +46,19 @@ def parse_trials(texts: list[str]) -> tuple[tuple[int, int], ...]:
     found = {text for text in texts[:200] if re.fullmatch(r"[0-9]{1,15}-[0-9]{1,15}", text)}
     pairs = sorted(tuple(map(int, text.split("-"))) for text in found)
     return tuple((size, trial) for size, trial in pairs)[:MOST_TRIALS]
+
+
+def asked_trials(
+    request: Request,
+    size: Annotated[str, Query(pattern=r"^[0-9]{0,15}$")] = "",
+    status: Annotated[str, Query(max_length=20)] = "",
+    order: Annotated[str, Query(max_length=100)] = "batch_size",
+    down: bool = False,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    smooth: SMOOTH = 0.0,
+    mx: RANK = 0,
+    my: RANK = 1,
+) -> TrialWish:
+    """The trials that a query is about; an empty field of a form means no limit."""
+    ranges = read_ranges(request.query_params)
+    return TrialWish(int(size) if size else None, status, order, down, page, ranges, smooth, (mx, my))

@@ -3,12 +3,16 @@
 import hashlib
 import threading
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
+from pathlib import Path
 
 from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import Response
 
 from batchscale.figures import DARK, LIGHT
+from batchscale.records import write_text_file
 from batchscale.report import style_variables
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
@@ -17,50 +21,71 @@ from batchscale.web.server_parts import ServerParts
 HTMX_VERSION = "2.0.10"
 HTMX_SHA256 = "71ea67185bfa8c98c39d31717c6fce5d852370fcdfd129db4543774d3145c0de"
 
-OWN = {
+KINDS = {
+    "charts.js": "text/javascript",
+    "colours.css": "text/css",
     "web.js": "text/javascript",
     "htmx.min.js": "text/javascript",
     "web.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
-_BUNDLING = threading.Lock()
 
 
-def make_routes(_parts: ServerParts) -> APIRouter:
+def make_routes(parts: ServerParts) -> APIRouter:
     """Everything below ``/static/``."""
     routes = APIRouter()
+    charts = ChartScripts(parts.settings.state)
+    made: dict[str, tuple[bytes, str]] = {}
 
     @routes.get("/static/{name}")
-    def asset(name: str) -> Response:
-        if name == "colours.css":
-            return _asset(colours().encode(), "text/css")
-        if name == "charts.js":
-            with _BUNDLING:
-                return _asset(chart_scripts(), "text/javascript")
-        if name not in OWN:
-            raise RefusedError(404, "There is no such file.")
-        return _asset(own_file(name), OWN[name])
+    def asset(request: Request, name: str) -> Response:
+        if name not in made:
+            if name == "charts.js":
+                made[name] = _with_tag(charts.read())
+            elif name == "colours.css":
+                made[name] = _with_tag(colours().encode())
+            elif name in KINDS:
+                made[name] = _with_tag(own_file(name))
+            else:
+                raise RefusedError(404, "There is no such file.")
+        data, tag = made[name]
+        headers = {"cache-control": "private, max-age=600", "etag": tag}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(data, media_type=f"{KINDS[name]}; charset=utf-8", headers=headers)
 
     return routes
 
 
-def _asset(data: bytes, kind: str) -> Response:
-    headers = {"cache-control": "private, max-age=600", "etag": f'"{hashlib.sha256(data).hexdigest()[:16]}"'}
-    return Response(data, media_type=f"{kind}; charset=utf-8", headers=headers)
+def _with_tag(data: bytes) -> tuple[bytes, str]:
+    return data, f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+
+
+class ChartScripts:
+    """Vega, Vega-Lite and vega-embed as one script, as the renderer of our drawings has them.
+
+    Putting them together takes seconds: it is done once for a version of the renderer and kept beside the token, where
+    nobody else can write.
+    """
+
+    def __init__(self, state: Path) -> None:
+        self._file = state / f"charts-{version('vl-convert-python')}.js"
+        self._lock = threading.Lock()
+
+    def read(self) -> bytes:
+        """The script."""
+        with self._lock:
+            if not self._file.is_file():
+                import vl_convert
+
+                write_text_file(self._file, str(vl_convert.javascript_bundle()))  # type: ignore[call-arg]
+            return self._file.read_bytes()
 
 
 @cache
 def own_file(name: str) -> bytes:
     """A file of this package."""
     return (files("batchscale.web") / "static" / name).read_bytes()
-
-
-@cache
-def chart_scripts() -> bytes:
-    """Vega, Vega-Lite and vega-embed as one script, as the renderer of our drawings has them."""
-    import vl_convert
-
-    return str(vl_convert.javascript_bundle()).encode()  # type: ignore[call-arg]
 
 
 @cache

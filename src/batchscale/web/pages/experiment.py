@@ -2,20 +2,24 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Depends, Header, Query
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from batchscale.analysis import answer_sentences
 from batchscale.errors import BatchscaleError, RecordsError
+from batchscale.records import Records
 from batchscale.web.charts import chart_kinds, workload_at
 from batchscale.web.comparison import analysis_of
 from batchscale.web.gate import session_cookie
-from batchscale.web.pages.asked import KEY, find_place, parse_trials
+from batchscale.web.pages.asked import KEY, asked_trials, find_place, parse_trials
 from batchscale.web.places import Place, visible
 from batchscale.web.refusals import RefusedError
+from batchscale.web.room import find_room
 from batchscale.web.server_parts import ServerParts
 from batchscale.web.trials import TrialWish, trial_page
+
+NO_ANSWER: dict[str, Any] = {"problem": "", "goal": "", "analysis": None, "sentences": ()}
 
 
 def make_routes(parts: ServerParts) -> APIRouter:
@@ -26,28 +30,29 @@ def make_routes(parts: ServerParts) -> APIRouter:
     def experiment(
         request: Request,
         key: KEY,
-        size: Annotated[int | None, Query(ge=1, le=2**53)] = None,
-        status: Annotated[str, Query(max_length=20)] = "",
-        order: Annotated[str, Query(max_length=100)] = "batch_size",
-        down: bool = False,
-        page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+        wish: Annotated[TrialWish, Depends(asked_trials)],
         kind: Annotated[str, Query(max_length=40)] = "curve",
         t: Annotated[list[str], Query(max_length=200)] = [],  # noqa: B006 - FastAPI copies it
     ) -> Response:
         place, number = find_place(parts, key)
-        wish = TrialWish(size, status, order, down, page)
         values: dict[str, Any] = {
             "key": key, "place": place, "standing": parts.standings.look(place.path), "wish": wish,
-            "control": _control(parts, place), "kinds": chart_kinds(),
+            "control": _control(parts, place), "kinds": chart_kinds(), "disk": find_room(place.path),
             "kind": kind if kind in chart_kinds() else "curve", "chosen": parse_trials(t),
         }  # fmt: skip
         return parts.pages.page(request, "experiment.html", **values, **_read(parts, place, number, wish))
 
     @routes.get("/x/{key}/answer")
-    def answer(request: Request, key: KEY) -> Response:
+    def answer(key: KEY) -> Response:
         place, number = find_place(parts, key)
-        values = _read(parts, place, number, TrialWish())
-        return parts.pages.page(request, "answer.html", key=key, **values)
+
+        def work(_records: Records) -> str:
+            return parts.pages.part("answer.html", **_answer(parts, place, number))
+
+        try:
+            return HTMLResponse(parts.shelf.answer(place.path, f"answer {number}", work))
+        except RecordsError as error:
+            return HTMLResponse(parts.pages.part("answer.html", **NO_ANSWER | {"problem": visible(error, 400)}))
 
     @routes.get("/x/{key}/events")
     async def events(
@@ -70,23 +75,25 @@ def make_routes(parts: ServerParts) -> APIRouter:
 
 def _read(parts: ServerParts, place: Place, number: int, wish: TrialWish) -> dict[str, Any]:
     """The answer and the trials, as far as there are any: a run that has only just begun has none."""
-    empty: dict[str, Any] = {"workload": "", "goal": "", "analysis": None, "sentences": (), "trials": None}
     try:
         records = parts.shelf.records(place.path)
     except RecordsError as error:
-        return empty | {"problem": visible(error, 400), "notices": []}
+        return NO_ANSWER | {"workload": "", "trials": None, "notices": [], "problem": visible(error, 400)}
     name = workload_at(records, number)
-    chosen = records.workload(name)
     found = {
-        "workload": visible(name), "trials": trial_page(chosen, wish), "problem": "",
+        "workload": visible(name), "trials": trial_page(records.workload(name), wish),
         "notices": [visible(text, 400) for text in parts.shelf.notices(place.path)[:20]],
     }  # fmt: skip
+    return found | _answer(parts, place, number)
+
+
+def _answer(parts: ServerParts, place: Place, number: int) -> dict[str, Any]:
     try:
         analysis = analysis_of(parts.shelf, place, number)
     except BatchscaleError as error:
-        return empty | found | {"problem": visible(error, 400)}
+        return NO_ANSWER | {"problem": visible(error, 400)}
     sentences = answer_sentences(analysis)
-    return empty | found | {"goal": visible(analysis.goal), "analysis": analysis, "sentences": sentences}
+    return NO_ANSWER | {"goal": visible(analysis.goal), "analysis": analysis, "sentences": sentences}
 
 
 def _control(parts: ServerParts, place: Place) -> dict[str, Any]:

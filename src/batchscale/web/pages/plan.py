@@ -16,7 +16,17 @@ from batchscale.web.comparison import analysis_of
 from batchscale.web.pages.asked import KEY, find_place
 from batchscale.web.pages.charts import DRAWING_POLICY
 from batchscale.web.places import Place, visible
-from batchscale.web.plans import MOST_MACHINES, PICKS, job_zip, plan_drawing, plan_of, read_wish, sentences
+from batchscale.web.plans import (
+    MOST_MACHINES,
+    PICKS,
+    SLIDER_END,
+    job_zip,
+    plan_drawing,
+    plan_of,
+    read_wish,
+    sentences,
+    slider_position,
+)
 from batchscale.web.server_parts import ServerParts
 
 
@@ -41,7 +51,8 @@ def make_routes(parts: ServerParts) -> APIRouter:
             values["problem"] = visible(error, 500)
         return parts.pages.page(
             request, "plan.html", key=key, place=place, wish=wish, query=str(request.url.query), formats=list(FORMATS),
-            picks=PICKS, empty=max(0, min(2, MOST_MACHINES - len(wish.rows))), **values,
+            picks=PICKS, slider_end=SLIDER_END, position=slider_position,
+            empty=max(0, min(2, MOST_MACHINES - len(wish.rows))), **values,
         )  # fmt: skip
 
     @routes.get("/x/{key}/plan.svg")

@@ -26,11 +26,24 @@
     return scripts;
   }
 
-  async function explore(figure) {
+  // Readers without scripts get a drawing; it also stands in where a chart cannot be made.
+  function drawing(figure) {
+    const part = document.createElement("template");
+    part.innerHTML = figure.querySelector("noscript").textContent;
+    return part.content;
+  }
+  function explore(figure) {
+    return embed(figure).catch(function () {
+      if (!figure.querySelector(".explored, picture")) { figure.insertBefore(drawing(figure), figure.firstChild); }
+    });
+  }
+  async function embed(figure) {
+    if (figure.closest("details:not([open])")) { return; }
     const url = new URL(figure.dataset.chart, location.href);
     url.searchParams.set("theme", dark.matches ? "dark" : "light");
+    url.searchParams.set("width", Math.max(100, Math.floor(figure.clientWidth)));
     const answer = await fetch(url);
-    if (!answer.ok) { return; }
+    if (!answer.ok) { throw new Error("no chart"); }
     const spec = await answer.json();
     await chartScripts();
     const place = document.createElement("div");
@@ -41,41 +54,149 @@
     const old = figure.querySelector(".explored");
     figure.insertBefore(place, figure.firstChild);
     place.className = "explored";
-    await window.vegaEmbed(place, spec, options);
+    const made = await window.vegaEmbed(place, spec, options);
     place.setAttribute("role", "img");
-    place.setAttribute("aria-label", figure.querySelector("img").alt);
-    figure.querySelector("picture").hidden = true;
+    place.setAttribute("aria-label", drawing(figure).querySelector("img").alt);
     if (old) { old.remove(); }
+    if (views.has(figure)) { views.get(figure).finalize(); } // else its listeners and its data stay for ever
+    views.set(figure, made);
   }
+  const views = new Map();
   function exploreAll() {
-    for (const figure of document.querySelectorAll("figure[data-chart]")) { explore(figure).catch(function () {}); }
+    for (const figure of document.querySelectorAll("figure[data-chart]")) { explore(figure); }
   }
   exploreAll();
   dark.addEventListener("change", exploreAll);
+  for (const details of document.querySelectorAll("details")) {
+    details.addEventListener("toggle", function () {
+      for (const figure of details.querySelectorAll("figure[data-chart]")) {
+        if (details.open && !views.has(figure)) { explore(figure); }
+      }
+    });
+  }
+  let wide = innerWidth;
+  let resized = null;
+  addEventListener("resize", function () {
+    clearTimeout(resized);
+    resized = setTimeout(function () { if (innerWidth !== wide) { wide = innerWidth; exploreAll(); } }, 400);
+  });
+
+  // New content where the reader is: what was scrolled stays so, and the focus stays where it was.
+  function replaceContent(place, html) {
+    const label = function (part) { return part.getAttribute("aria-label"); };
+    const scrolled = new Map();
+    for (const part of place.querySelectorAll(".scroll")) { scrolled.set(label(part), part.scrollLeft); }
+    const focused = place.contains(document.activeElement) ? label(document.activeElement) : null;
+    place.innerHTML = html; // made and escaped by our own templates
+    for (const part of place.querySelectorAll(".scroll")) {
+      part.scrollLeft = scrolled.get(label(part)) || 0;
+      if (focused !== null && label(part) === focused) { part.focus({ preventScroll: true }); }
+    }
+  }
 
   const standing = document.getElementById("standing");
   if (standing && standing.dataset.events) {
-    const stream = new EventSource(standing.dataset.events);
+    const lost = document.getElementById("lost");
+    const told = document.getElementById("told");
+    let stream = null;
     let curve = null;
+    let state = null;
     let alive = !("starting" in standing.dataset); // what is starting still tells how it ended before
     let waiting = null;
-    stream.addEventListener("standing", function (event) {
-      const told = JSON.parse(event.data);
-      standing.innerHTML = told.html; // made and escaped by our own template
-      document.body.dataset.state = told.state;
-      if (curve !== null && told.curve !== curve && waiting === null) {
-        waiting = setTimeout(function () { waiting = null; refresh(); }, 3000);
+    const hear = function (event) {
+      const news = JSON.parse(event.data);
+      lost.hidden = true;
+      replaceContent(standing, news.html);
+      document.body.dataset.state = news.state;
+      if (state !== news.state) { told.textContent = "The run is " + news.state + "."; } // not every step is read aloud
+      state = news.state;
+      if (curve !== null && news.curve !== curve && waiting === null) {
+        waiting = setTimeout(function () { waiting = null; refresh(); }, 200 + 1800 * Math.random()); // not all at once
       }
-      curve = told.curve;
-      alive = alive || told.state === "running" || told.state === "silent";
-      if (alive && (told.state === "finished" || told.state === "stopped")) { stream.close(); refresh(); }
-    });
+      curve = news.curve;
+      alive = alive || news.state === "running" || news.state === "silent";
+      if (alive && (news.state === "finished" || news.state === "stopped")) { stream.close(); refresh(); }
+    };
+    const connect = function () {
+      stream = new EventSource(standing.dataset.events);
+      stream.addEventListener("standing", hear);
+      stream.addEventListener("open", function () { lost.hidden = true; });
+      stream.addEventListener("error", function () {
+        lost.hidden = false;
+        if (stream.readyState === EventSource.CLOSED) { setTimeout(connect, 5000); } // refused, for the moment
+      });
+    };
+    connect();
     window.addEventListener("pagehide", function () { stream.close(); });
   }
   async function refresh() {
     const answer = await fetch(standing.dataset.answer);
-    if (answer.ok) { document.getElementById("answer").innerHTML = await answer.text(); }
-    if (document.querySelector("figure[data-chart]")) { exploreAll(); } else { location.reload(); }
+    if (answer.ok) { replaceContent(document.getElementById("answer"), await answer.text()); }
+    const figure = document.getElementById("chart");
+    if (figure) { explore(figure); } else { location.reload(); }
+  }
+
+  // Rows that move are asked for again, unless the reader is choosing among them.
+  async function rowsAgain() {
+    const rows = document.getElementById("rows");
+    if (!rows || !rows.dataset.again) { return; }
+    if (!document.hidden && !rows.querySelector("input:checked") && !rows.contains(document.activeElement)) {
+      const answer = await fetch(location.href).catch(function () { return { ok: false }; });
+      if (answer.ok) {
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const fresh = page.getElementById("rows");
+        if (fresh) { rows.replaceWith(document.adoptNode(fresh)); }
+      }
+    }
+    laterRows();
+  }
+  function laterRows() {
+    const rows = document.getElementById("rows");
+    if (rows && rows.dataset.again) { setTimeout(rowsAgain, 1000 * Number(rows.dataset.again)); }
+  }
+  laterRows();
+
+  // Recordings go to the server one after the other, as they are.
+  async function send(file, address, line) {
+    for (;;) {
+      line.textContent = file.name + ": uploading";
+      const answer = await fetch(address, {
+        method: "POST", body: file,
+        headers: { "X-CSRF-Token": csrf, "Content-Type": "application/octet-stream", "X-File-Name": encodeURIComponent(file.name), "Accept": "text/plain" },
+      });
+      if (answer.status !== 429) {
+        line.textContent = file.name + (answer.ok ? ": here" : ": " + (await answer.text()));
+        return answer.ok;
+      }
+      line.textContent = file.name + ": waiting";
+      await new Promise(function (resolve) { setTimeout(resolve, 2000); });
+    }
+  }
+  for (const input of document.querySelectorAll("input[data-upload]")) {
+    input.addEventListener("change", async function () {
+      const list = input.parentElement.nextElementSibling;
+      let all = true;
+      for (const file of input.files) {
+        const line = list.appendChild(document.createElement("li"));
+        const is_here = await send(file, input.dataset.upload, line).catch(function () { line.textContent = file.name + ": cut off"; return false; });
+        all = all && is_here;
+      }
+      if (all && input.files.length > 0) { location.reload(); }
+    });
+  }
+  const work = document.getElementById("standing-of-job");
+  if (work && work.dataset.again) {
+    const look = async function () {
+      const answer = await fetch(work.dataset.again).catch(function () { return { ok: false }; });
+      if (answer.ok) {
+        const html = await answer.text();
+        const playing = Array.from(work.querySelectorAll("audio")).some(function (sound) { return !sound.paused; });
+        if (!playing && html !== work.dataset.seen) { work.innerHTML = html; work.dataset.seen = html; } // our own template
+        if (!html.includes("state running")) { if (!playing) { location.reload(); return; } }
+      }
+      setTimeout(look, 2000);
+    };
+    setTimeout(look, 1500);
   }
 
   // A file that is chosen is put into the text; nothing but text is ever sent.

@@ -7,7 +7,7 @@ numpy need not know Flax.
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from flax import nnx
 from batchscale.workloads.random_bits import key_words
 from batchscale.workloads.workload import Model, ModelState, Params
 
+Module = TypeVar("Module", bound=nnx.Module)
 MakeModule = Callable[[nnx.Rngs], nnx.Module]
 
 
@@ -74,6 +75,20 @@ def make_model(
         return outputs, _text_keys(nnx.to_pure_dict(changed)) if train else state
 
     return Model(name, init, apply, microbatch_multiple)
+
+
+def with_parameters(shapes: Module, params: Params) -> Module:
+    """A module that is known by its shapes, with these parameters, for those who call more than its forward pass.
+
+    Raises:
+        KeyError, ValueError, TypeError: the parameters are another module's.
+    """
+    definition, wanted, streams, others = _split(shapes)
+    given = _flax_keys(params)
+    if jax.tree.map(jnp.shape, given) != jax.tree.map(jnp.shape, nnx.to_pure_dict(wanted)):
+        raise ValueError("the parameters have other names or shapes")
+    merged: Module = nnx.merge(definition, given, streams, others)
+    return merged
 
 
 def _split(module: nnx.Module) -> tuple[Any, Any, Any, Any]:

@@ -1,0 +1,102 @@
+"""An instrument plays frames of pitch and loudness: any length, in bounded memory.
+
+The networks see the whole line at once; sound is then made in blocks, whose phases go on, and the room is added last.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.signal
+from flax import nnx
+from numpy.typing import NDArray
+
+from batchscale.errors import DataError
+from batchscale.workloads.audio.features import FRAMES_PER_S, HOP
+from batchscale.workloads.audio.filtered_noise import filter_frames
+from batchscale.workloads.audio.instrument import Instrument
+from batchscale.workloads.audio.oscillators import oscillate
+from batchscale.workloads.audio.recordings import SAMPLE_RATE, Samples
+from batchscale.workloads.models import find_model
+from batchscale.workloads.models.architectures.ddsp import Ddsp, DdspSizes, Sampling
+from batchscale.workloads.models.nnx_model import with_parameters
+
+_BLOCK = 1000  # frames
+_CONTEXT = 2  # frames on either side of a block, so that filters ring across its borders
+_PAD = 500  # lines are padded to multiples of this, so that few lengths are compiled
+
+
+def play(instrument: Instrument, frames: NDArray[np.float32], seed: int = 0) -> Samples:
+    """The samples of (frames, features): f0 in Hz, loudness in dB, and MFCCs if the instrument was trained with them.
+
+    Raises:
+        DataError: The parameters are not those of the instrument's model, or features are missing.
+    """
+    if frames.ndim != 2 or frames.shape[1] != 2 + instrument.mfccs or not len(frames):
+        raise DataError(f"This instrument plays frames of {2 + instrument.mfccs} numbers. Found shape {frames.shape}.")
+    module = _module(instrument)
+    padded = np.pad(frames, ((0, -len(frames) % _PAD), (0, 0)), mode="edge")
+    amplitudes, magnitudes = (np.asarray(part)[0, : len(frames)] for part in _controls(module, padded[None]))
+    noise = np.random.default_rng(seed).uniform(-1, 1, (len(frames), HOP)).astype(np.float32)
+    dry = _in_blocks(np.asarray(frames[:, 0], np.float32), amplitudes, magnitudes, noise)
+    room = np.array(module.response[...])
+    room[0] = 0.0
+    wet = scipy.signal.oaconvolve(dry, room)[: len(dry)]
+    return np.asarray(dry + wet, np.float32)
+
+
+def _module(instrument: Instrument) -> Ddsp:
+    options = find_model(instrument.model, instrument.model_options).sizes
+    sizes = DdspSizes(**{name: value for name, value in options.items() if name != "precision"})
+    sampling = Sampling(HOP, SAMPLE_RATE, instrument.mfccs)
+    made = nnx.eval_shape(lambda: Ddsp(sizes, sampling, dtype=None, rngs=nnx.Rngs(0)))
+    try:
+        return with_parameters(made, instrument.parameters)
+    except (KeyError, ValueError, TypeError) as error:
+        raise DataError(
+            f"The parameters of an instrument are those of its model {instrument.model}. Found others; export it again."
+        ) from error
+
+
+def _controls(module: Ddsp, frames: NDArray[np.float32]) -> tuple[jax.Array, jax.Array]:
+    definition, state = nnx.split(module)
+    run = jax.jit(lambda state, frames: nnx.merge(definition, state).controls(frames))
+    found: tuple[jax.Array, jax.Array] = run(state, frames)
+    return found
+
+
+def _in_blocks(
+    f0_hz: NDArray[np.float32],
+    amplitudes: NDArray[np.float32],
+    magnitudes: NDArray[np.float32],
+    noise: NDArray[np.float32],
+) -> NDArray[np.float64]:
+    """Harmonics and noise of a whole line without the room."""
+    starts = _start_cycles(f0_hz)
+    dry = np.empty(len(f0_hz) * HOP)
+    for start in range(0, len(f0_hz), _BLOCK):
+        wanted = np.arange(start - _CONTEXT, start + _BLOCK + _CONTEXT)
+        inside = np.clip(wanted, 0, len(f0_hz) - 1)
+        heard = np.where(((wanted >= 0) & (wanted < len(f0_hz)))[:, None], noise[inside], 0.0)
+        first = starts[inside[0]] if wanted[0] >= 0 else starts[0] - _CONTEXT * HOP * float(f0_hz[0]) / SAMPLE_RATE
+        block = _sound(f0_hz[inside], amplitudes[inside], magnitudes[inside], heard, np.float32(first % 1.0))
+        count = min(_BLOCK, len(f0_hz) - start) * HOP
+        dry[start * HOP : start * HOP + count] = np.asarray(block)[_CONTEXT * HOP :][:count]
+    return dry
+
+
+def _start_cycles(f0_hz: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The phase at which each frame begins, in cycles."""
+    here = f0_hz.astype(np.float64)
+    after = np.append(here[1:], here[-1:])
+    each = (here * HOP + (after - here) * (HOP - 1) / 2) / SAMPLE_RATE  # the sum over a frame's samples
+    return np.append(0.0, np.cumsum(each)[:-1])
+
+
+@functools.partial(jax.jit)
+def _sound(
+    f0_hz: jax.Array, amplitudes: jax.Array, magnitudes: jax.Array, noise: jax.Array, start: jax.Array
+) -> jax.Array:
+    tone = oscillate(f0_hz[None], amplitudes[None], HOP, FRAMES_PER_S * HOP, start)
+    return (tone + filter_frames(jnp.asarray(noise, jnp.float32)[None], magnitudes[None]))[0]

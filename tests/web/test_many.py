@@ -1,0 +1,115 @@
+"""A thousand places: runs told from their status files, tables with 170,000 trials, and what a restart remembers."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from build_records import METRIC, curve_studies, write_tree
+
+from batchscale.records import import_records
+from batchscale.web.overview import Overview, Wish, find_b_crit
+from batchscale.web.places import Places
+from batchscale.web.row_store import KnownRows, KnownWorkload, read_known, write_known
+from batchscale.web.standing import Standings
+
+SIZES = (1, 4, 16, 64, 256)
+
+
+def write_table(source: Path, table: Path, trials: int) -> None:
+    """A table of one workload with so many trials at five batch sizes."""
+    factors = tuple(1 + place / 10 for place in range(trials // len(SIZES)))
+    law = {size: round(2000 * (1 + 64 / size)) for size in SIZES}
+    write_tree(source, curve_studies(law, factors=factors, own={"goal": f"{METRIC} < 0.1", "format_version": 1}))
+    table.parent.mkdir(exist_ok=True)
+    import_records(source, table)
+
+
+def fastest(client, path: str, tries: int = 3) -> tuple[float, str]:
+    """The shortest of some answers, in seconds: others share this machine."""
+    times = []
+    for _ in range(tries):
+        started = time.perf_counter()
+        page = client.get(path)
+        times.append(time.perf_counter() - started)
+        assert page.status_code == 200
+    return min(times), page.text
+
+
+def test_a_thousand_runs_are_paged(site):
+    status = (site.folder / "finished" / ".batchscale" / "status.json").read_bytes()
+    for number in range(1000):
+        folder = site.folder / f"many/{number:04d}/.batchscale"
+        folder.mkdir(parents=True)
+        (folder / "status.json").write_bytes(status)
+    client = site.visitor()
+    seconds, page = fastest(client, "/?q=many&page=3")
+    assert page.count("<bdi>many/") == 25 and "page 3 of 40" in page
+    assert seconds < 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_thousand_tables_with_170_000_trials_take_under_a_second(make_site, tmp_path):
+    site = make_site()
+    write_table(tmp_path / "tree", site.folder / "many" / "0000", trials=170)
+    for number in range(1, 1000):
+        shutil.copytree(site.folder / "many" / "0000", site.folder / "many" / f"{number:04d}")
+    client = site.visitor()
+    seconds, page = fastest(client, "/?q=many", tries=1)  # nothing has been read yet
+    assert "are being read" in page and seconds < 5
+    while "being read" in client.get("/?q=many&order=b_crit").text:
+        time.sleep(0.5)
+    for path in ("/", "/?q=many&page=7", "/?q=many&order=b_crit&down=true", "/?q=0500"):
+        seconds, page = fastest(client, path)
+        assert seconds < 1, path
+    assert ">170<" in page
+    key = page.partition('href="/x/')[2].partition('"')[0]
+    client.get(f"/x/{key}")
+    assert fastest(client, f"/x/{key}?size=16&order=learning_rate&low0=0.1")[0] < 1
+    again = make_site()  # a restart remembers what was read
+    client = again.visitor()
+    assert client.get("/?q=many&page=2").text.count(">170<") == 25
+    assert fastest(client, "/?q=many&page=2")[0] < 1
+
+
+def test_what_was_read_is_remembered_until_the_files_change(tmp_path):
+    write_table(tmp_path / "tree", tmp_path / "records" / "table", trials=20)
+    store = tmp_path / "overview.json"
+
+    def look() -> Overview:
+        return Overview(Places((tmp_path / "records",)), Standings(), store)
+
+    def settled(overview: Overview):
+        end = time.monotonic() + 60
+        while overview.page(Wish()).waiting:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        return overview.page(Wish()).rows[0]
+
+    first = settled(look())
+    assert first.trials == 20 and first.b_crit == pytest.approx(64, rel=0.1)
+    end = time.monotonic() + 60
+    while not read_known(store).places:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert look().page(Wish()).rows[0] == first  # at once, before anything is read
+    stored = json.loads(store.read_text())
+    stored["places"][0][1][0] = "another signature"
+    store.write_text(json.dumps(stored))
+    assert settled(look()) == first
+
+
+def test_a_damaged_store_is_as_good_as_none(tmp_path):
+    file = tmp_path / "overview.json"
+    known = KnownRows({"/a": ("1", [KnownWorkload("a/b/c", "m < 1", ((1, 2),), 3)])}, {((1, 2),): None})
+    write_known(file, known)
+    assert read_known(file) == known
+    for text in ("", "{}", "[]", file.read_text()[:-9], '{"version": 1, "places": [1], "fits": []}'):
+        file.write_text(text)
+        assert read_known(file) == KnownRows()
+
+
+def test_a_curve_too_short_has_no_critical_batch_size():
+    assert find_b_crit(()) is None and find_b_crit(((4, 10),)) is None
