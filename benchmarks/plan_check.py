@@ -72,8 +72,14 @@ class World:
     def close(self) -> None:
         """End the processes."""
         for process in self.processes:
-            process.kill()
-            process.wait()
+            assert process.stdin
+            process.stdin.close()  # no more requests: all leave together
+        for process in self.processes:
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def _answer(process: "subprocess.Popen[str]") -> dict[str, float]:
