@@ -117,7 +117,7 @@ def test_nobody_is_missed_who_closes_at_once_after_parting(peers_of):
         closing = [pool.submit(one.close) for one in peers]
         closing[0].result()
         *_, listener = (thread for thread in threading.enumerate() if thread.name == "peer-0")
-        listener.join(5)
+        listener.join(1.5)  # signs of life would have shown it by then
         taken.set()
         closing[1].result()
     assert [end.said for end in ends] == [[], []]

@@ -180,7 +180,10 @@ class Runner(ABC):
 
     @abstractmethod
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
-        """Tell all workers to drop these trials of a study with their checkpoints; without any, the whole study."""
+        """Tell all workers to drop these trials of a study with their checkpoints; without any, the whole study.
+
+        A worker that was given no job of the study holds none and need not be told.
+        """
 
     @abstractmethod
     def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:

@@ -89,7 +89,8 @@ class Worker:
         """Answer until told to retire or the driver is gone; leave at once where nothing can be trained."""
         threading.Thread(target=self._listen, daemon=True).start()
         begin = self._queue.get()
-        assert isinstance(begin, Begin)
+        if not isinstance(begin, Begin):
+            return  # told to leave before it began
         try:
             begin = self._arrive(begin)
         except RunError as error:

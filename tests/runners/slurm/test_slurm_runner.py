@@ -159,7 +159,7 @@ def test_a_new_driver_ends_what_a_dead_one_left_before_it_submits(slurm, tmp_pat
         assert "left of an earlier run" in runner.notices[0]
         runner.submit(with_worker(runner), job(0))
         assert isinstance(until(runner, lambda events: events)[0], Done)
-    dead._closed = True
+    dead.close()
 
 
 @pytest.mark.slow

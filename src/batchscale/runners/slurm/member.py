@@ -46,6 +46,11 @@ class SlurmWorker:
         return None if self.arrived is None else TaskKey(self.arrived.job, self.arrived.place)
 
     @property
+    def restarts(self) -> int:
+        """How often that task was started before."""
+        return 0 if self.arrived is None else self.arrived.restarts
+
+    @property
     def takes_jobs(self) -> bool:
         """Whether it may be given a job."""
         return self.ready and not self.retiring and not self.leaving and not self.cancelled

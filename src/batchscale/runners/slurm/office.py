@@ -9,8 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from batchscale.runners.slurm.commands import QueuedTask, Scheduler, SlurmError, TaskKey
+
+CLOSE_S = 10.0
+"""How long the end of a command is waited for."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,11 @@ class QueueView:
     asked_at: float
     orders: int
 
+    @cached_property
+    def by_key(self) -> dict[TaskKey, QueuedTask]:
+        """Each task by its key."""
+        return {task.key: task for task in self.tasks}
+
 
 class Office:
     """Carries out orders and keeps the latest view. ``problem`` is what SLURM last refused, until it answers again."""
@@ -30,17 +39,17 @@ class Office:
         self._look_every_s = look_every_s
         self._orders: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._done = 0
+        self._dropping = False
         self.given = 0
         self.view: QueueView | None = None
         self.problem = ""
-        self.submissions: list[tuple[str, tuple[int, ...]]] = []
         self._thread = threading.Thread(target=self._work, name="slurm", daemon=True)
         self._thread.start()
 
     def submit(self, places: Sequence[int], avoid: frozenset[str]) -> None:
         """Have an array of these tasks submitted."""
         chosen = tuple(places)
-        self._order(lambda: self.submissions.append((self._scheduler.submit(chosen, avoid), chosen)))
+        self._order(lambda: self._scheduler.submit(chosen, avoid))
 
     def cancel(self, key: TaskKey | None = None) -> None:
         """Have a task ended, or all."""
@@ -51,8 +60,14 @@ class Office:
         self._order(lambda: self._scheduler.requeue(key))
 
     def close(self) -> None:
-        """Carry out nothing more."""
+        """Carry out nothing more; what is being carried out ends first, so that nothing is submitted after this."""
+        self.drop()
         self._orders.put(None)
+        self._thread.join(CLOSE_S)
+
+    def drop(self) -> None:
+        """Carry out no order any more."""
+        self._dropping = True
 
     def _order(self, order: Callable[[], object]) -> None:
         self.given += 1
@@ -70,7 +85,8 @@ class Office:
                 continue
             if order is None:
                 return
-            self._attempt(order)
+            if not self._dropping:
+                self._attempt(order)
             self._done += 1
             looked_at = -self._look_every_s  # what it brought about is looked at next
 

@@ -34,7 +34,7 @@ class ArrayPlaces:
 
     def still_runs(self, key: TaskKey, restarts: int, view: QueueView) -> tuple[bool, QueuedTask | None]:
         """Whether the process of a task that was started for the n-th time may still run, and what SLURM says of it."""
-        task = next((task for task in view.tasks if task.key == key), None)
+        task = view.by_key.get(key)
         if task is None or task.restarts > restarts:
             return False, task
         return self._may_run(task, view), task

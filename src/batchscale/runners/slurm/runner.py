@@ -162,6 +162,7 @@ class SlurmRunner(Runner):
         """End all jobs, from any thread; none is submitted from now on."""
         self._stopping = True
         self._pulse.end()
+        self._office.drop()
         with contextlib.suppress(SlurmError):  # then they leave by themselves: there is no pulse any more
             self._scheduler.cancel()
 
@@ -239,6 +240,9 @@ class SlurmRunner(Runner):
             if other is not member and other.key == key:
                 self._listen(other, at_once=True)
                 self._lose(other, LossReason.TAKEN_AWAY, "SLURM started its job anew.")
+        for other in [one for one in self._departed if one.key == key]:
+            self._departed.remove(other)
+            other.remove()
 
     def _turn_away(self, letter: Refused) -> None:
         """A node that cannot train: the end where no other has trained, else it is avoided from now on."""
@@ -276,7 +280,7 @@ class SlurmRunner(Runner):
         for member in list(self._members.values()):
             self._examine(member, view)
         for member in list(self._departed):
-            if member.key is None or not self._places.still_runs(member.key, member.arrived.restarts, view)[0]:  # type: ignore[union-attr]  # a key comes with an arrival
+            if member.key is None or not self._places.still_runs(member.key, member.restarts, view)[0]:
                 self._departed.remove(member)
                 member.remove()
         if self._stopping:
@@ -289,11 +293,11 @@ class SlurmRunner(Runner):
         if view.asked_at < member.found_at:
             return
         silent_s = time.monotonic() - member.heard_at
-        if member.arrived is None or member.key is None:
+        if member.key is None:
             if silent_s > self._settings.rhythm.silent_s:
                 self._lose(member, LossReason.DIED, "A worker never said who it is.")
             return
-        runs, task = self._places.still_runs(member.key, member.arrived.restarts, view)
+        runs, task = self._places.still_runs(member.key, member.restarts, view)
         if not runs:
             self._listen(member, at_once=True)  # whatever it said has been said by now
             if member.info.worker_id in self._members:
@@ -312,7 +316,7 @@ class SlurmRunner(Runner):
         """Clear a worker away; its unanswered jobs are lost. Without its folder it would leave if it still lived."""
         del self._members[member.info.worker_id]
         if member.key is not None:
-            self._over.add((member.key, member.arrived.restarts if member.arrived else 0))
+            self._over.add((member.key, member.restarts))
         for job in member.jobs:
             one = loss if job.job_id == member.started or loss is LossReason.TAKEN_AWAY else LossReason.NOT_STARTED
             self._events.append(Lost(job.job_id, member.info.worker_id, one, reason))
