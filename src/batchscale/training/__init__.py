@@ -11,11 +11,13 @@ _PUBLIC = {
     "Effort": "calibration",
     "EngineSettings": "settings",
     "OutOfMemoryError": "calibration",
+    "StatePost": "sent_states",
     "StepTiming": "calibration",
     "StudyEngine": "study_engine",
     "describe_hardware": "hardware",
     "joined": "processes",
     "profiled": "profiling",
+    "read_trained": "trained_parameters",
     "time_steps": "calibration",
 }
 

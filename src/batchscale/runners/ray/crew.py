@@ -33,6 +33,10 @@ MAX_NEW = 100
 NODE_LABEL = "ray.io/node-id"
 
 
+class ClusterLostError(RunError):
+    """The cluster is gone; says how."""
+
+
 class Crew:
     """Seats on a cluster that is there. ``asked`` are the calls that are not answered yet, each with its seat."""
 
@@ -59,13 +63,15 @@ class Crew:
         """Have as many workers as fit on the nodes that there are; at least one waits for a place.
 
         Raises:
-            RunError: no node that is there can train the experiment; says why for each.
+            RunError: no node that is there can train the experiment, with the reason of each; or no node is left.
         """
         now = time.monotonic()
         if now < self._next_look:
             return
         self._next_look = now + FOLLOW_EVERY_S
         self._nodes = read_nodes(self._ray.nodes())
+        if not self._nodes:
+            raise ClusterLostError("no node of it is left")
         fitting = sum(self._seats_of(node) for node in self._nodes.values())
         at_work = any(seat.stage is not Stage.PLACING for seat in self.seats.values())
         if self._refused and not fitting and not at_work:
