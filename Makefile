@@ -12,7 +12,7 @@ TWO_PROCESSES := $(ONE_THREAD) $(PYTEST) $(IN_TWO)
 DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-browser test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote test-ray torture-ray torture pages docs bench quickstart reproduce clean
+.PHONY: help install check test test-browser web-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote test-ray torture-ray torture pages docs bench quickstart reproduce instrument clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ test-torch: $(STAMP) $(TRAINERS)/.installed ## the examples of trainers: PyTorch
 test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed if it is missing (Debian, root)
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
 	$(PYTEST) -m browser
+
+web-pictures: $(STAMP) ## the pictures of docs/web.md anew, at both widths (needs Chromium, see test-browser)
+	BATCHSCALE_PICTURES=$(CURDIR)/docs/pictures $(PYTEST) tests/web/test_browser.py tests/web/test_browser_more.py -m browser
 
 test-slurm: $(STAMP) ## job files and runs on a small SLURM, which is installed if it is missing (Debian, root)
 	@command -v slurmctld >/dev/null || (apt-get update -qq && \
@@ -126,6 +129,21 @@ reproduce: $(STAMP) ## measure two curves of the paper's Figure 3d again on MNIS
 	    $(BIN)/batchscale run examples/mnist_$$name.toml --out build/reproduce/$$name; done
 	$(BIN)/python examples/figure_3d.py $(REPRODUCED:%=build/reproduce/%) --out build/reproduce/figure_3d.png
 	@echo "Open build/reproduce/figure_3d.png; docs/reproduction.md has ours"
+
+# A violin that nobody has to record, learned and played: fluidsynth and its sound font are installed if they are missing.
+INSTRUMENT := build/ddsp
+instrument: $(STAMP) ## render a solo line, learn its timbre, play a flute with it: an hour on two cores (Debian, root)
+	@command -v fluidsynth >/dev/null || (apt-get update -qq && apt-get install -y -qq fluidsynth fluid-soundfont-gm)
+	$(PIP) mido
+	$(BIN)/python examples/ddsp/render.py $(INSTRUMENT)/violin --minutes 13
+	$(BIN)/python examples/ddsp/render.py $(INSTRUMENT)/flute --minutes 0.5 --program 73 --seed 7 --low 65 --high 84
+	$(BIN)/batchscale data audio $(INSTRUMENT)/violin --out $(INSTRUMENT)/prepared
+	$(BIN)/batchscale train examples/ddsp/train.toml --batch-size 8 --steps 1000 --set learning_rate=0.002 \
+	    --early-stop "train/total_loss < 5.0" --out $(INSTRUMENT)/trained
+	rm -rf $(INSTRUMENT)/violin-model
+	$(BIN)/batchscale audio export examples/ddsp/train.toml --from $(INSTRUMENT)/trained --out $(INSTRUMENT)/violin-model
+	$(BIN)/python examples/ddsp/measure.py $(INSTRUMENT)/violin-model $(INSTRUMENT)/prepared \
+	    $(INSTRUMENT)/flute/line.wav --picture $(INSTRUMENT)/instrument.png
 
 clean: ## remove everything that make created
 	rm -rf $(VENV) site build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from batchscale.driver.session import RunSettings
+    from batchscale.driver.run_settings import RunSettings
 
 VARIABLE = "RAY_ADDRESS"
 """Where Ray's own tools look for the cluster, and what it tells the jobs that are submitted to it."""

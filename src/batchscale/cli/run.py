@@ -13,7 +13,8 @@ from batchscale.words import duration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from batchscale.driver.session import RunOutcome, RunSettings
+    from batchscale.driver.run_settings import RunSettings
+    from batchscale.driver.session import RunOutcome
     from batchscale.driver.signals import StopFlag
     from batchscale.driver.snapshot import Snapshot
     from batchscale.spec import Experiment, Plan
@@ -79,7 +80,7 @@ def run(
     from batchscale.driver.signals import StopFlag
 
     with StopFlag() as stop:  # from the very start: loading and checking take a second or two
-        from batchscale.driver.session import RunSettings
+        from batchscale.driver.run_settings import RunSettings
         from batchscale.spec import read_experiment
 
         experiment = read_experiment(file)
@@ -202,7 +203,7 @@ def _run_mirrored(
 def _follow(plan: "Plan", settings: "RunSettings", stop: "StopFlag") -> int:
     """Train with the chief of a cluster, which says everything else; the exit code."""
     from batchscale.driver.driver import Result
-    from batchscale.driver.session import follow_run
+    from batchscale.driver.place_runner import follow_run
     from batchscale.driver.signals import REQUEUE
 
     follow_run(plan, settings, stop)

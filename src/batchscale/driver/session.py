@@ -7,17 +7,17 @@ import contextlib
 import math
 import os
 import resource
-import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from batchscale.cluster import Group, Peers
 from batchscale.driver.disk import OF_ONE_STUDY, DiskGuard, require_room
 from batchscale.driver.dispatch import STRETCH_S
 from batchscale.driver.driver import Driver, DriverSettings, Result
+from batchscale.driver.place_runner import make_runner, num_devices
+from batchscale.driver.run_settings import RUNNERS, RunSettings
 from batchscale.driver.signals import StopFlag
 from batchscale.driver.snapshot import Snapshot, mark_unfinished, write_snapshot
 from batchscale.driver.take_snapshot import take_snapshot
@@ -30,47 +30,12 @@ from batchscale.protocol.study_run import StudyRun
 from batchscale.records.durable import make_folders, storing
 from batchscale.records.filesystem import REAL
 from batchscale.records.run_paths import RunPaths
-from batchscale.runners.cluster import follow, share_host
-from batchscale.runners.environment import check_devices, computing_like_a_worker, default_workers, memory_limit
-from batchscale.runners.group_lead import lead_group
-from batchscale.runners.groups import GroupRunner
-from batchscale.runners.inline import InlineRunner
-from batchscale.runners.local import LocalRunner, LocalSettings
-from batchscale.runners.ray.link import check_ray
-from batchscale.runners.ray.runner import RayRunner, RaySettings
-from batchscale.runners.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
-from batchscale.runners.slurm.runner import SlurmRunner, SlurmSettings
 from batchscale.spec import Plan
 
-RUNNERS = ("local", "inline", "ray", "slurm")
 LOCK_TRIES = 6
 LOOK_AT_STUDY = "Put the study back from a copy, or move it out of the tree, and run again."
 WANTED_FILES = 16384
 OPENING_THREADS = 8
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """How a run is carried out; nothing here changes its records.
-
-    ``keep_states_gb`` is what the last states of ended trials may take, shared evenly by the studies. ``peers`` are the
-    other hosts of a cluster, and ``group`` those that train a trial together with this one. ``ray_address`` is the
-    cluster of the runner 'ray'; without one a local cluster lasts as long as the run. ``make_runner`` makes a runner of
-    the caller's own, in place of the named one.
-    """
-
-    runner: str = "local"
-    workers: int | None = None
-    data_dir: Path | None = None
-    retries: int = 3
-    retry_incomplete: bool = False
-    keep_states_gb: float = 4.0
-    peers: Peers | None = None
-    group: Group | None = None
-    ray_address: str | None = None
-    engine: str = TRAINING_ENGINE
-    engine_options: dict[str, str] = field(default_factory=dict)
-    make_runner: Callable[[Setup], Runner] | None = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +76,7 @@ def run_plan(
         raise RunError(f"A run has at least 1 worker. Found {settings.workers}.")
     if not 0 <= settings.keep_states_gb < math.inf:
         raise RunError(f"--keep-states is a number of gigabytes from 0. Found {settings.keep_states_gb:g}.")
-    _num_devices(plan, settings)
+    num_devices(plan, settings)
     check_folder(root, plan)
     _allow_many_files()
     if read_asked(root) is None:
@@ -145,7 +110,7 @@ def _drive(
         show(latest[0])
 
     _settle(runs)
-    with _make_runner(runs, plan, root, settings, flag) as runner:
+    with make_runner(runs, plan, root, settings, flag) as runner:
         flag.at_deadline = runner.kill
         # a script keeps its measurements on disk by itself, and is costly to pause
         stretch_s = STRETCH_S if plan.experiment.trainer is None else math.inf
@@ -170,83 +135,6 @@ def _settle(runs: list[StudyRun]) -> None:
                 run.set_aside(f"{error} {LOOK_AT_STUDY}")
             elif error.errno not in DISK_FULL:  # then the driver pauses and writes it later
                 raise
-
-
-def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSettings, flag: StopFlag) -> Runner:
-    paths = RunPaths(root)
-    checkpoints = paths.checkpoints.resolve()
-    shelf_bytes = int(settings.keep_states_gb * 1e9 / len(plan.studies))
-    engine, options = settings.engine, settings.engine_options
-    num_devices = _num_devices(plan, settings)
-    if settings.runner == "slurm" and not all(run.done for run in runs):
-        return _make_slurm_runner(plan, root, settings, shelf_bytes, num_devices)
-    asked = settings.workers
-    if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
-        asked = asked or plan.experiment.trainer.workers
-    workers = asked or default_workers(num_devices)
-    if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
-        engine, options = TRAINER_ENGINE, trainer_options(os.environ, workers) | options
-    setup = Setup(plan.experiment, settings.data_dir, checkpoints, engine, shelf_bytes, options, num_devices)
-    if settings.peers is not None and settings.group is not None:
-        return GroupRunner(settings.peers, settings.group, setup, lambda: flag.is_set, lambda: _stop_soon(flag))
-    if settings.peers is not None:
-        return InlineRunner(setup, lambda: flag.is_set, share_host(settings.peers, lambda: _stop_soon(flag)))
-    if settings.runner == "inline" or all(run.done for run in runs):
-        return InlineRunner(setup, lambda: flag.is_set)
-    if settings.make_runner is not None:
-        return settings.make_runner(setup)
-    if settings.runner == "ray":
-        return RayRunner(setup, RaySettings(settings.ray_address, asked))
-    return LocalRunner(setup, LocalSettings(workers, paths.logs, recycle_above_bytes=memory_limit(workers)))
-
-
-def _num_devices(plan: Plan, settings: RunSettings) -> int:
-    """How many devices train a trial together, where the workers are."""
-    wanted, slurm = plan.experiment.run.devices_per_trial, plan.experiment.run.slurm
-    if settings.runner == "ray":
-        return check_ray(plan.experiment)
-    if settings.runner != "slurm":
-        return check_devices(wanted, settings.workers)
-    if settings.workers is None:
-        raise RunError("--runner slurm keeps as many jobs in the queue as --workers says. Found none; give a number.")
-    there = slurm.num_gpus or slurm.cpus or 1
-    if wanted is not None and wanted > there:
-        raise RunError(
-            f"run.devices_per_trial is at most what a worker asks of SLURM. Found {wanted} of {there}; "
-            "ask for more gpus (or cpus), or for 'all'."
-        )
-    return wanted or there
-
-
-def _make_slurm_runner(plan: Plan, root: Path, settings: RunSettings, shelf_bytes: int, num_devices: int) -> Runner:
-    assert settings.workers is not None
-    paths = RunPaths(root)
-    engine, options = settings.engine, settings.engine_options
-    if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
-        engine, options = TRAINER_ENGINE, {"workers": "1", **options}
-    checkpoints = paths.checkpoints.resolve()
-    setup = Setup(plan.experiment, settings.data_dir, checkpoints, engine, shelf_bytes, options, num_devices)
-    folder, logs = paths.exchange.resolve(), paths.logs.resolve()
-    return SlurmRunner(setup, SlurmSettings(settings.workers, folder, logs, plan.experiment.run.slurm))
-
-
-def _stop_soon(flag: StopFlag) -> None:
-    """Another host was asked to stop: so is this one."""
-    if not flag.is_set:
-        flag.set(signal.SIGTERM)
-
-
-def follow_run(plan: Plan, settings: RunSettings, flag: StopFlag) -> None:
-    """Train what the chief trains, as another host of its cluster; nothing is written here."""
-    assert settings.peers is not None
-    num_devices = check_devices(plan.experiment.run.devices_per_trial)
-    setup = Setup(plan.experiment, settings.data_dir, num_devices=num_devices)
-    group = settings.group
-    if group is not None and group.is_led_here:
-        lead_group(settings.peers, group, setup, lambda: flag.is_set)
-    else:
-        with computing_like_a_worker(num_devices):  # as the chief does: each host updates its own copy of a state
-            follow(settings.peers if group is None or group.peers is None else group.peers, setup, lambda: flag.is_set)
 
 
 @contextlib.contextmanager

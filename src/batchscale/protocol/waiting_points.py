@@ -77,8 +77,8 @@ class ByRank:
 
     def take(self, point: int) -> None:
         """A point is trained from now on."""
-        place = bisect_left(self._ranks, self._rank(point))
-        if place < len(self._needs) and self._needs[place].point == point:
+        place, there = self._find(point)
+        if there:
             del self._needs[place], self._ranks[place]
         else:
             self._needs = []
@@ -93,9 +93,15 @@ class ByRank:
         if rejoins is Rejoins.UNKNOWN:
             self._needs = []
         elif rejoins is Rejoins.OFFER:
-            place = bisect_left(self._ranks, self._rank(point))
-            self._needs.insert(place, Need(point, until))
-            self._ranks.insert(place, self._rank(point))
+            place, there = self._find(point)
+            if not there:
+                self._needs.insert(place, Need(point, until))
+                self._ranks.insert(place, self._rank(point))
+
+    def _find(self, point: int) -> tuple[int, bool]:
+        """Where a point stands, or would stand, and whether it is there."""
+        place = bisect_left(self._ranks, self._rank(point))
+        return place, place < len(self._needs) and self._needs[place].point == point
 
     def _rank(self, point: int) -> tuple[float, int]:
         points = self._search.points

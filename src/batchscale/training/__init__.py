@@ -17,6 +17,7 @@ _PUBLIC = {
     "describe_hardware": "hardware",
     "joined": "processes",
     "profiled": "profiling",
+    "read_trained": "trained_parameters",
     "time_steps": "calibration",
 }
 

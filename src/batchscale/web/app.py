@@ -12,12 +12,25 @@ from batchscale.errors import BatchscaleError
 from batchscale.web.access import Access
 from batchscale.web.audit import AuditLog
 from batchscale.web.gate import Gate
-from batchscale.web.pages import assets, charts, compare, control, data, experiment, new, overview, plan, session
+from batchscale.web.pages import (
+    assets,
+    charts,
+    compare,
+    control,
+    data,
+    experiment,
+    instruments,
+    new,
+    overview,
+    plan,
+    session,
+    sounds,
+)
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
 from batchscale.web.settings import WebSettings
 
-PAGES = (session, assets, overview, experiment, charts, compare, new, control, plan, data)
+PAGES = (session, assets, overview, experiment, charts, compare, new, control, plan, data, instruments, sounds)
 
 
 def create_app(settings: WebSettings, access: Access) -> Gate:

@@ -6,6 +6,7 @@ it as well. What it lets pass carries ``state["identity"]`` and, for POST, ``sta
 
 import asyncio
 import hmac
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ Refuse = Callable[[Scope, RefusedError], tuple[int, list[tuple[bytes, bytes]], b
 
 LARGEST_HEADERS = 16 * 1024
 SAFE = ("GET", "HEAD")
+UPLOADS = re.compile(r"/instruments/[0-9a-f]{16}/(recordings|voices)")
 POLICY = "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'"
 HEADERS = {
     b"content-security-policy": POLICY.encode(),
@@ -75,6 +77,7 @@ class Gate:
         self._refuse = refuse
         self._sign_ins = Rate(settings.limits.sign_ins)
         self._actions = Rate(settings.limits.actions)
+        self._uploads = Rate(settings.limits.uploads)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -116,6 +119,10 @@ class Gate:
             raise RefusedError(401, "Sign in first: with the one-time code that the server printed, or the token.")
         if asked.method in SAFE:
             _check_embedding(asked)
+            return receive
+        if UPLOADS.fullmatch(asked.path):  # what comes is stored as it comes: the page limits it
+            state["form"] = {}
+            self._check_unsafe(asked, identity, by_cookie, origin, {})
             return receive
         body = await self._read_body(asked, receive)
         form = self._parse(asked, body)
@@ -165,7 +172,8 @@ class Gate:
                 raise RefusedError(403, "The form is not of this session. Load the page again and repeat it.")
         if self._settings.read_only and asked.path not in ("/sign-in", "/sign-out"):
             raise RefusedError(403, "This server was started with --read-only: it shows and changes nothing.")
-        if not self._actions.take(identity.name):
+        rate = self._uploads if UPLOADS.fullmatch(asked.path) else self._actions
+        if not rate.take(identity.name):
             raise RefusedError(429, "Too many actions within a minute. Wait a little.")
 
     async def _read_body(self, asked: _Asked, receive: Receive) -> bytes:

@@ -5,6 +5,8 @@ from functools import cached_property
 
 from batchscale.web.access import Access
 from batchscale.web.audit import AuditLog
+from batchscale.web.instruments import WebInstruments
+from batchscale.web.jobs import WebJobs
 from batchscale.web.live import LivePages
 from batchscale.web.overview import Overview
 from batchscale.web.places import Place, Places
@@ -48,6 +50,16 @@ class ServerParts:
     def runs(self) -> WebRuns:
         """Processes started here."""
         return WebRuns(self.settings)
+
+    @cached_property
+    def jobs(self) -> WebJobs:
+        """Work on instruments."""
+        return WebJobs(self.settings.state)
+
+    @cached_property
+    def instruments(self) -> WebInstruments:
+        """Instruments, in the first folder."""
+        return WebInstruments(self.settings.folders[0])
 
     @cached_property
     def overview(self) -> Overview:

@@ -11,7 +11,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True)
 class Limits:
-    """Quotas. Rates are per minute; ``body_s`` is how long a request may take to arrive."""
+    """Quotas. Rates are per minute; ``body_s`` is how long a request may take to arrive, and a part of an upload."""
 
     runs: int = 2
     streams: int = 120
@@ -22,6 +22,11 @@ class Limits:
     sign_ins: int = 10
     actions: int = 60
     zip_bytes: int = 8 * 2**30
+    uploads: int = 120
+    upload_bytes: int = 500 * 10**6
+    upload_total_bytes: int = 4 * 10**9
+    upload_files: int = 200
+    upload_s: float = 1800.0
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ from batchscale.records.tree.texts import csv_text, study_text, trial_text
 
 
 class StudyWriter:
-    """The one writer of one study. Made by ``open_study``; used from one thread.
+    """The one writer of one study. Made by ``open_study``; used by one thread at a time.
 
     Promises:
 

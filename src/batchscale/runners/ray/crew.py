@@ -8,7 +8,7 @@ from typing import Any
 
 from batchscale.errors import RunError, one_line
 from batchscale.runners.messages import Instruction, Retire
-from batchscale.runners.ray import gate
+from batchscale.runners.ray import node_actor
 from batchscale.runners.ray.nodes import Demand, NodeFacts, choose_demand, read_nodes
 from batchscale.runners.ray.papers import Papers, find_version_problem
 from batchscale.runners.ray.seats import Seat, Stage, end_actors, free_place
@@ -33,6 +33,10 @@ MAX_NEW = 100
 NODE_LABEL = "ray.io/node-id"
 
 
+class ClusterLostError(RunError):
+    """The cluster is gone; says how."""
+
+
 class Crew:
     """Seats on a cluster that is there. ``asked`` are the calls that are not answered yet, each with its seat."""
 
@@ -43,8 +47,8 @@ class Crew:
         self._notices = notices
         self._nodes = read_nodes(ray.nodes())
         self.demand: Demand = choose_demand(papers.setup.experiment.run.ray, papers.setup.num_devices, self._nodes)
-        ray.cloudpickle.register_pickle_by_value(gate)  # so that a node without batchscale can say so
-        self._gate = ray.remote(gate.Gate)
+        ray.cloudpickle.register_pickle_by_value(node_actor)  # so that a node without batchscale can say so
+        self._actor = ray.remote(node_actor.NodeActor)
         self.seats: dict[str, Seat] = {}
         self.asked: dict[Any, Seat] = {}
         self._number = 0
@@ -59,13 +63,15 @@ class Crew:
         """Have as many workers as fit on the nodes that there are; at least one waits for a place.
 
         Raises:
-            RunError: no node that is there can train the experiment; says why for each.
+            RunError: no node that is there can train the experiment, with the reason of each; or no node is left.
         """
         now = time.monotonic()
         if now < self._next_look:
             return
         self._next_look = now + FOLLOW_EVERY_S
         self._nodes = read_nodes(self._ray.nodes())
+        if not self._nodes:
+            raise ClusterLostError("no node of it is left")
         fitting = sum(self._seats_of(node) for node in self._nodes.values())
         at_work = any(seat.stage is not Stage.PLACING for seat in self.seats.values())
         if self._refused and not fitting and not at_work:
@@ -176,7 +182,7 @@ class Crew:
             options["label_selector"] = {NODE_LABEL: f"!in({','.join(self._refused)})"}
         info = WorkerInfo(f"ray-{self._number}", "", self._papers.setup.num_devices)
         self._number += 1
-        seat = Seat(info, self._gate.options(**options).remote())
+        seat = Seat(info, self._actor.options(**options).remote())
         self.seats[info.worker_id] = seat
         mark = None if self._papers.mark is None else str(self._papers.mark)
         self.asked[seat.actor.look.remote(mark, self._papers.secret)] = seat

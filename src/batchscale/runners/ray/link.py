@@ -76,6 +76,10 @@ class ClusterLink:
         self.is_up = True
         return ray
 
+    def give_up(self) -> None:
+        """The cluster is gone: Ray would end this process if it were asked to hang up."""
+        self.is_up = False
+
     def close(self) -> None:
         """Hang up, and end a local cluster."""
         if self.is_up and self._ours:

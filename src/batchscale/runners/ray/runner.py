@@ -5,6 +5,7 @@ of their trials. Nothing on a node is ever needed to resume.
 """
 
 import contextlib
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from batchscale.machine import count_accelerators, count_cores
 from batchscale.runners.codec import decode_reply
 from batchscale.runners.messages import Answered, Forget, Kept, Raised, Ready, Refused, Shelve, Started, Stop
 from batchscale.runners.ray.answers import check_look, check_news
-from batchscale.runners.ray.crew import Crew
+from batchscale.runners.ray.crew import ClusterLostError, Crew
 from batchscale.runners.ray.link import ClusterLink
 from batchscale.runners.ray.papers import make_papers
 from batchscale.runners.ray.seats import Seat, Stage, end_actors
@@ -101,7 +102,8 @@ class RayRunner(Runner):
                 seat = self._crew.asked.pop(reference, None)
                 if seat is not None:  # else it was given up by what another one said
                     events += self._hear(self._crew, seat, reference)
-        except (self._ray.exceptions.RaySystemError, self._ray.exceptions.RpcError, ConnectionError) as error:
+        except _gone(self._ray) as error:
+            self._link.give_up()
             raise RunError(
                 f"The Ray cluster must be there as long as the run. It was lost: {one_line(error, 300)}. Nothing that "
                 "was recorded is lost; run the same command again."
@@ -217,7 +219,14 @@ class RayRunner(Runner):
         return []
 
 
+def _gone(ray: Any) -> tuple[type[Exception], ...]:
+    """What is raised when the cluster does not answer any more."""
+    return ClusterLostError, ray.exceptions.RaySystemError, ray.exceptions.RpcError, ConnectionError
+
+
 def _explain_loss(error: Exception) -> tuple[LossReason, str]:
     """Why an actor is gone. Trials are trained in another process than the actor's: its end is not their doing."""
-    text = one_line(" ".join(str(error).split()), 400)
-    return (LossReason.OUT_OF_MEMORY if "low on memory" in text else LossReason.TAKEN_AWAY), text
+    text = " ".join(str(error).split())
+    cause = re.search(r"The actor (is dead|died) because .*", text)
+    words = one_line(cause[0] if cause else text, 300)
+    return (LossReason.OUT_OF_MEMORY if "low on memory" in text else LossReason.TAKEN_AWAY), words

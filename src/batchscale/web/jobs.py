@@ -1,0 +1,158 @@
+"""Jobs of instruments: chains of commands that outlive the server, one at a time for each instrument.
+
+A job inherits a locked file from us: while the lock is held, it lives, whatever became of the server. Only the process
+that we wrote down with its start time, while the lock is held, is ever signalled.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from batchscale.errors import RunError
+from batchscale.records import write_text_file
+from batchscale.web.chain import ChainPlan, ChainStanding, ChainStep, read_standing, write_plan
+from batchscale.web.refusals import RefusedError
+
+SAME_START_S = 0.02
+LOG_BYTES = 4000
+
+
+@dataclass(frozen=True)
+class StartedJob:
+    """The latest job of an instrument. ``began`` is the start time of process ``pid``, ``started_at`` the clock's."""
+
+    kind: str
+    pid: int
+    began: float
+    started_at: float
+
+
+class WebJobs:
+    """The jobs of one server. Thread-safe."""
+
+    def __init__(self, state: Path) -> None:
+        self._folder = state / "jobs"
+        self._lock = threading.Lock()
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    def find(self, folder: Path) -> StartedJob | None:
+        """The latest job that was started here for a folder."""
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            return StartedJob(**json.loads(self._file(folder, "json").read_bytes()))
+        return None
+
+    def is_alive(self, folder: Path) -> bool:
+        """Whether a job of the folder goes on."""
+        return _is_held(self._file(folder, "lock"))
+
+    def standing(self, folder: Path) -> ChainStanding | None:
+        """How far the latest job is, or how it ended."""
+        return read_standing(self._file(folder, "standing"))
+
+    def last_words(self, folder: Path) -> str:
+        """The end of what the latest job complained of."""
+        with contextlib.suppress(OSError), self._file(folder, "log").open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
+            return file.read().decode("utf-8", "replace")
+        return ""
+
+    @property
+    def count(self) -> int:
+        """How many jobs go on."""
+        with self._lock:
+            self._children = [child for child in self._children if child.poll() is None]
+        return sum(_is_held(file) for file in self._folder.glob("*.lock"))
+
+    def start(self, folder: Path, kind: str, steps: Sequence[ChainStep]) -> None:
+        """Start the steps in a process of its own.
+
+        Raises:
+            RefusedError: another job of the folder goes on.
+            RunError: the process cannot be started.
+        """
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self._file(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._launch(folder, kind, steps, handle)
+        except BlockingIOError:
+            raise RefusedError(409, "One thing at a time: something goes on here. Wait for it or stop it.") from None
+        except (OSError, psutil.Error) as error:
+            raise RunError(f"The work could not be started: {error}.") from None
+        finally:
+            os.close(handle)  # the process has its own copy, and with it the lock
+
+    def stop(self, folder: Path) -> None:
+        """Ask the job to stop, as Ctrl-C does.
+
+        Raises:
+            RefusedError: nothing goes on, or a process that is not proven ours.
+        """
+        started = self._prove(folder)
+        if started is None:
+            raise RefusedError(409, "There is nothing of ours to stop here.")
+        try:
+            handle = os.pidfd_open(started.pid)
+        except OSError:
+            raise RefusedError(409, "It has just ended.") from None
+        try:
+            if self._prove(folder) is None:  # the handle is of whoever has the number now
+                raise RefusedError(409, "It has just ended.")
+            signal.pidfd_send_signal(handle, signal.SIGINT)
+        finally:
+            os.close(handle)
+
+    def _launch(self, folder: Path, kind: str, steps: Sequence[ChainStep], handle: int) -> None:
+        plan, log, standing = (self._file(folder, ending) for ending in ("plan", "log", "standing"))
+        log.write_bytes(b"")
+        standing.unlink(missing_ok=True)
+        write_plan(plan, ChainPlan(tuple(steps), str(folder), str(log), str(standing)))
+        child = subprocess.Popen(
+            [sys.executable, "-m", "batchscale.web.chain", str(plan)], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, pass_fds=[handle],
+        )  # fmt: skip
+        job = StartedJob(kind, child.pid, psutil.Process(child.pid).create_time(), time.time())
+        write_text_file(self._file(folder, "json"), json.dumps(asdict(job)))
+        with self._lock:
+            self._children.append(child)
+
+    def _prove(self, folder: Path) -> StartedJob | None:
+        started = self.find(folder)
+        if started is None or not self.is_alive(folder):
+            return None
+        try:
+            is_same = abs(psutil.Process(started.pid).create_time() - started.began) < SAME_START_S
+        except psutil.Error:
+            return None
+        return started if is_same else None
+
+    def _file(self, folder: Path, ending: str) -> Path:
+        digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+        return self._folder / f"{digest}.{ending}"
+
+
+def _is_held(lock: Path) -> bool:
+    try:
+        handle = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(handle)

@@ -1,0 +1,105 @@
+"""Recordings from a browser: streamed to disk, limited in size, number and time, and looked at before they are kept.
+
+A file gets a name of ours; of the visitor's name only letters, digits and its ending are used. Whether a recording can
+be used is found out by the preparation, in a process of its own; here its first bytes must be those of its kind.
+"""
+
+import asyncio
+import os
+import re
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from batchscale.web.refusals import RefusedError
+from batchscale.web.room import LITTLE, find_room
+from batchscale.web.settings import Limits
+
+HEAD = 12
+KINDS = {
+    ".wav": re.compile(rb"(RIFF|RF64)....WAVE", re.DOTALL),
+    ".flac": re.compile(rb"fLaC"),
+    ".ogg": re.compile(rb"OggS"),
+    ".oga": re.compile(rb"OggS"),
+    ".mp3": re.compile(rb"ID3|\xff[\xe0-\xff]"),
+    ".aif": re.compile(rb"FORM....AIF", re.DOTALL),
+    ".aiff": re.compile(rb"FORM....AIF", re.DOTALL),
+}
+
+
+def list_uploads(folder: Path) -> list[Path]:
+    """The files of a folder that were uploaded whole: regular ones, no links."""
+    if not folder.is_dir():
+        return []
+    found = (path for path in sorted(folder.iterdir()) if not path.name.startswith("."))
+    return [path for path in found if path.suffix in KINDS and path.is_file() and not path.is_symlink()]
+
+
+def choose_name(given: str, number: int) -> str:
+    """The name that an upload gets.
+
+    >>> choose_name("../My Violin №1.WAV", 3)
+    '003-My-Violin-1.wav'
+    """
+    stem, dot, ending = given.rpartition(".")
+    ending = f".{ending.lower()}"
+    if not dot or ending not in KINDS:
+        raise RefusedError(415, f"Recordings are files of the kinds {', '.join(KINDS)}. Found another ending.")
+    clean = re.sub(r"[^A-Za-z0-9_]+", "-", stem).strip("-")[:40] or "recording"
+    return f"{number:03d}-{clean}{ending}"
+
+
+async def save_upload(chunks: AsyncIterator[bytes], folder: Path, given: str, limits: Limits) -> Path:
+    """Store what comes as a file of the folder; nothing stays if it is refused or cut off.
+
+    Raises:
+        RefusedError: it is too large, too slow, too many, of another kind than its name says, or the disk is full.
+    """
+    there = list_uploads(folder)
+    if len(there) >= limits.upload_files:
+        raise RefusedError(413, f"At most {limits.upload_files} recordings lie here. Found {len(there)}.")
+    room = find_room(folder)
+    left = min(limits.upload_bytes, limits.upload_total_bytes - sum(path.stat().st_size for path in there))
+    left = left if room is None else min(left, room.free - LITTLE)
+    number = 1 + max((int(path.name[:3]) for path in there if path.name[:3].isdigit()), default=0)
+    target = folder / choose_name(given, number)
+    part = folder / f".{secrets.token_hex(8)}.part"
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            async with asyncio.timeout(limits.upload_s):
+                async for chunk in _checked(chunks, left, KINDS[target.suffix], limits):
+                    await asyncio.to_thread(file.write, chunk)
+        part.rename(target)
+    except TimeoutError:
+        raise RefusedError(408, "The upload takes too long.") from None
+    except OSError as error:
+        raise RefusedError(507, f"The recording could not be stored: {error.strerror}.") from None
+    finally:
+        part.unlink(missing_ok=True)
+    return target
+
+
+async def _checked(
+    chunks: AsyncIterator[bytes], left: int, kind: re.Pattern[bytes], limits: Limits
+) -> AsyncIterator[bytes]:
+    """The chunks, as long as they come in time, are not too much, and begin as they should."""
+    size, head, iterator = 0, b"", aiter(chunks)
+    while True:
+        async with asyncio.timeout(limits.body_s):
+            chunk = await anext(iterator, None)
+        if chunk is None:
+            break
+        size += len(chunk)
+        if size > left:
+            raise RefusedError(
+                413, f"A recording has at most {limits.upload_bytes / 1e6:,.0f} MB, all together have at most "
+                f"{limits.upload_total_bytes / 1e9:g} GB, and some of the disk stays free.",
+            )  # fmt: skip
+        is_known = len(head) >= HEAD
+        head = head if is_known else head + chunk[:HEAD]
+        if not is_known and len(head) >= HEAD and not kind.match(head):
+            raise RefusedError(415, "The file is not of the kind that its name says.")
+        yield chunk
+    if len(head) < HEAD:
+        raise RefusedError(415, "The file is too short to be a recording.")
