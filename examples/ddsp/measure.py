@@ -20,6 +20,7 @@ from batchscale.workloads.audio.spectral_loss import spectral_loss
 from batchscale.workloads.audio.timbre import TransferOptions, read_whole, resynthesise, transfer
 from batchscale.workloads.models import Shape, find_model
 
+compare = jax.jit(spectral_loss)
 WIDTH, HEIGHT, MARGIN = 900, 190, 44
 SIZE, TOP_HZ, RANGE_DB = 1024, 8000, 80
 
@@ -35,7 +36,7 @@ def untrained(instrument: Instrument) -> Instrument:
 
 def distance(played: np.ndarray, recorded: np.ndarray) -> float:
     """The multi-scale spectral loss of two sounds."""
-    return float(spectral_loss(jnp.asarray(played)[None], jnp.asarray(recorded)[None])[0])
+    return float(compare(jnp.asarray(played)[None], jnp.asarray(recorded)[None])[0])
 
 
 def pitch_error(given: np.ndarray, played: np.ndarray, octaves: int = 0) -> dict[str, float]:
