@@ -9,10 +9,10 @@ PYTEST := $(BIN)/python -m pytest
 ONE_THREAD := PJRT_NPROC=1 OMP_NUM_THREADS=1
 IN_TWO := -n 2 --dist worksteal
 TWO_PROCESSES := $(ONE_THREAD) $(PYTEST) $(IN_TWO)
-DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote"
+DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-browser web-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote torture pages docs bench quickstart reproduce clean
+.PHONY: help install check test test-browser web-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote test-ray torture-ray torture pages docs bench quickstart reproduce instrument clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,7 +34,7 @@ test: $(STAMP) ## the default tests, about seven minutes on two cores
 	$(TWO_PROCESSES) $(DEFAULT_TESTS)
 
 test-slow: $(STAMP) ## the long tests as well
-	$(TWO_PROCESSES) -m "not torture and not browser and not slurm and not parsers and not torch and not remote"
+	$(TWO_PROCESSES) -m "not torture and not browser and not slurm and not parsers and not torch and not remote and not ray"
 
 test-instruction-sets: $(STAMP) ## the default tests once for every set of vector instructions that this machine has
 	$(ONE_THREAD) $(BIN)/python tests/instruction_sets.py $(IN_TWO) $(DEFAULT_TESTS)
@@ -57,10 +57,10 @@ test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed i
 web-pictures: $(STAMP) ## the pictures of docs/web.md anew from RECORDS=FOLDER, at both widths (needs Chromium)
 	$(BIN)/python scripts/web_pictures.py $(RECORDS)
 
-test-slurm: $(STAMP) ## job files on a small SLURM, which is installed if it is missing (Debian, root)
+test-slurm: $(STAMP) ## job files and runs on a small SLURM, which is installed if it is missing (Debian, root)
 	@command -v slurmctld >/dev/null || (apt-get update -qq && \
 	    apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge)
-	$(PYTEST) -m slurm
+	$(PYTEST) -m "slurm and not torture" --timeout 1800
 
 # These libraries are large and pin much: they get a folder of their own, beside the environment and not in it.
 $(VENV)/parsers: $(STAMP)
@@ -69,15 +69,31 @@ $(VENV)/parsers: $(STAMP)
 test-parsers: $(VENV)/parsers ## job files as the libraries of SkyPilot and Vertex AI read them
 	BATCHSCALE_PARSERS=$(abspath $(VENV)/parsers) $(PYTEST) -m parsers
 
-# An S3 server from the registry, with a client; they pin what the environment pins otherwise.
-$(VENV)/remote: $(STAMP)
-	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --target $@ 's3fs==2026.9.0' 'moto[server]'
+# An S3 server and an emulator of Google's storage from the registry, with clients; they pin what the environment pins
+# otherwise.
+$(VENV)/remote/.installed: $(STAMP)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --upgrade --target $(VENV)/remote \
+	    's3fs==2026.9.0' 'moto[server]' 'gcsfs==2026.10.1' 'gcp-storage-emulator==2026.7.19'
+	@touch $@
 
-test-remote: $(VENV)/remote ## mirrors on an S3 server, with failures
+test-remote: $(VENV)/remote/.installed ## mirrors on an S3 server and on Google's storage, with failures
 	PYTHONPATH=$(abspath $(VENV)/remote) $(PYTEST) -m remote
 
+$(VENV)/.ray: $(STAMP)
+	$(PIP) --editable '.[ray]'
+	@touch $@
+
+# Ray binds the machine's address and starts many processes: in a network and a process space of their own nobody else
+# can reach them, and all of them end with the tests.
+ALONE := unshare $(if $(filter 0,$(shell id -u)),,--map-root-user) --net --pid --fork --mount-proc
+test-ray: $(VENV)/.ray ## the Ray runner on clusters of one and two nodes, which are started (Linux, 4 GB)
+	$(ONE_THREAD) $(ALONE) sh -c 'ip link set lo up && exec $(PYTEST) -m "ray and not torture" --timeout 900'
+
+torture-ray: $(VENV)/.ray ## dozens of kills of Ray's actors, drivers and nodes (Linux, 4 GB)
+	$(ONE_THREAD) $(ALONE) sh -c 'ip link set lo up && exec $(PYTEST) -m "ray and torture" --timeout 7200'
+
 torture: $(STAMP) ## hundreds of kills, crashes and full disks
-	$(PYTEST) -m torture --timeout 7200
+	$(PYTEST) -m "torture and not ray" --timeout 7200
 
 pages: $(STAMP) ## write again what docs/ takes from the code: the experiment file's keys, the decisions, the import graph
 	$(BIN)/python scripts/make_pages.py
@@ -114,6 +130,21 @@ reproduce: $(STAMP) ## measure two curves of the paper's Figure 3d again on MNIS
 	    $(BIN)/batchscale run examples/mnist_$$name.toml --out build/reproduce/$$name; done
 	$(BIN)/python examples/figure_3d.py $(REPRODUCED:%=build/reproduce/%) --out build/reproduce/figure_3d.png
 	@echo "Open build/reproduce/figure_3d.png; docs/reproduction.md has ours"
+
+# A violin that nobody has to record, learned and played: fluidsynth and its sound font are installed if they are missing.
+INSTRUMENT := build/ddsp
+instrument: $(STAMP) ## render a solo line, learn its timbre, play a flute with it: an hour on two cores (Debian, root)
+	@command -v fluidsynth >/dev/null || (apt-get update -qq && apt-get install -y -qq fluidsynth fluid-soundfont-gm)
+	$(PIP) mido
+	$(BIN)/python examples/ddsp/render.py $(INSTRUMENT)/violin --minutes 13
+	$(BIN)/python examples/ddsp/render.py $(INSTRUMENT)/flute --minutes 0.5 --program 73 --seed 7 --low 65 --high 84
+	$(BIN)/batchscale data audio $(INSTRUMENT)/violin --out $(INSTRUMENT)/prepared
+	$(BIN)/batchscale train examples/ddsp/train.toml --batch-size 8 --steps 1000 --set learning_rate=0.002 \
+	    --early-stop "train/total_loss < 5.0" --out $(INSTRUMENT)/trained
+	rm -rf $(INSTRUMENT)/violin-model
+	$(BIN)/batchscale audio export examples/ddsp/train.toml --from $(INSTRUMENT)/trained --out $(INSTRUMENT)/violin-model
+	$(BIN)/python examples/ddsp/measure.py $(INSTRUMENT)/violin-model $(INSTRUMENT)/prepared \
+	    $(INSTRUMENT)/flute/line.wav --picture $(INSTRUMENT)/instrument.png
 
 clean: ## remove everything that make created
 	rm -rf $(VENV) site build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

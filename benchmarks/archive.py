@@ -3,16 +3,18 @@
     python benchmarks/archive.py --scale 0.1 --work /tmp/archive
 
 Each measurement runs in a process of its own, so that peak memory is its own; ours and the peer's take turns, and the
-least processor time of each counts, which other work on the machine disturbs least. The pandas way is what the
-published reader does: json and read_csv per trial of the unpacked tree, then concat; its warm query has these frames in
-memory.
+least of each counts: of processor time, which other work on the machine disturbs least, and of the clock, which is what
+a user waits for on a machine that has nothing else to do. The pandas way is what the published reader does: json and
+read_csv per trial of the unpacked tree, then concat; its warm query has these frames in memory.
 """
 
 import argparse
 import bz2
 import importlib
 import json
+import math
 import multiprocessing
+import os
 import resource
 import shutil
 import subprocess
@@ -75,17 +77,22 @@ def run(scale: float, work: Path, with_pandas: bool) -> dict[str, Any]:
             for key, value in _alone(work_of, *arguments).items():
                 results[f"{name}_{key}"] = min(value, results.get(f"{name}_{key}", value))
     results["table_bytes"] = sum(path.stat().st_size for path in table.rglob("*") if path.is_file())
-    results["import_over_decompression"] = results["import_cpu_seconds"] / results["decompress_cpu_seconds"]
+    for clock in CLOCKS:
+        results[f"import_over_decompression_{clock}"] = results[f"import_{clock}"] / results[f"decompress_{clock}"]
     if with_pandas:
-        for name in ("tree_import", "warm_query"):
-            results[f"{name}_speedup"] = results[f"pandas_{name}_cpu_seconds"] / results[f"{name}_cpu_seconds"]
+        results["warm_query_speedup"] = results["pandas_warm_query_cpu_seconds"] / results["warm_query_cpu_seconds"]
+        for clock in CLOCKS:
+            speedup = results[f"pandas_tree_import_{clock}"] / results[f"tree_import_{clock}"]
+            results[f"tree_import_speedup_{clock}"] = speedup
     shutil.rmtree(tree, ignore_errors=True)
     return results
 
 
-TURNS = 2
+TURNS = 3
+CLOCKS = ("cpu_seconds", "seconds")
 OURS = ["batchscale.records.table.import_records", "batchscale.analysis.answers"]
 WARM_GOALS = 30
+ANALYZE_RUNS = 5
 COMPARED = ("mnist", "simple_cnn_base", "nesterov_momentum")
 
 
@@ -93,10 +100,8 @@ def _import(archive: Path, table: Path) -> dict[str, Any]:
     from batchscale.records import import_records
 
     shutil.rmtree(table, ignore_errors=True)
-    start = time.perf_counter()
     summary = import_records(archive, table)
-    seconds = time.perf_counter() - start
-    return {"seconds": seconds, "trials": sum(summary.trials.values()), "measurements": summary.measurements}
+    return {"trials": sum(summary.trials.values()), "measurements": summary.measurements}
 
 
 def _goal(dataset: str, model: str, optimizer: str) -> Any:
@@ -187,10 +192,16 @@ def _analyze(table: Path) -> dict[str, Any]:
     """The whole command, from the start of Python."""
     goal = str(_goal(*COMPARED))
     command = [sys.executable, "-m", "batchscale", "analyze", str(table), "--workload", "/".join(COMPARED)]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([*command, "--goal", goal], check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {"cpu_seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime}
+    # An installed package has its bytecode; one run sees to it here.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    least = dict.fromkeys(CLOCKS, math.inf)
+    for _ in range(1 + ANALYZE_RUNS):
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        subprocess.run([*command, "--goal", goal], check=True, stdout=subprocess.DEVNULL, env=environment)
+        seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        least = {"cpu_seconds": min(used, least["cpu_seconds"]), "seconds": min(seconds, least["seconds"])}
+    return least
 
 
 def _pandas_import(tree: Path) -> dict[str, Any]:
@@ -256,9 +267,9 @@ def _measured(work: Callable[..., dict[str, Any]], arguments: tuple[Path, ...]) 
     loaded = ["pandas"] if "pandas" in work.__name__ else OURS
     for name in loaded:  # loading libraries is no part of reading records; the whole command is measured apart
         importlib.import_module(name)
-    start = time.process_time()
+    start, clock = time.process_time(), time.perf_counter()
     result = work(*arguments)
-    usage = {"cpu_seconds": time.process_time() - start}
+    usage = {"cpu_seconds": time.process_time() - start, "seconds": time.perf_counter() - clock}
     return usage | result | {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 
 

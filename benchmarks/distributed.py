@@ -1,11 +1,11 @@
 """Weak and strong scaling of one trial over processes that are pinned to a core each, in one run, taking turns.
 
-    python benchmarks/distributed.py [--cases fc_1024,…] [--per-device 8,64,512] [--rounds 5] [--json FILE]
+    python benchmarks/distributed.py [--cases fc_1024,…] [--per-device 8,64,512] [--rounds 3] [--json FILE]
 
 One process and two processes are measured alternately, several rounds; the least time of each counts. Weak: as many
-examples per device. Strong: as many in all. Of each step the processor time of a process is given, which other work on
-the machine lengthens little and from which the efficiency follows, and the time that passed. The exchange is timed
-alone, as one sum of a gradient's worth of numbers: time that passed.
+examples per device. Strong: as many in all. Given is the time of a step that passed, or with ``--clock processor`` what
+a process computed, which other work on the machine lengthens less. The exchange is timed alone, as one sum of a
+gradient's worth of numbers; its share is that of a step of two processes at as many examples per device.
 """
 
 import argparse
@@ -19,13 +19,14 @@ from typing import Any
 
 HERE = Path(__file__).parent
 CASES = ("fc_1024", "simple_cnn_base", "small_transformer")
+CLOCKS = {"wall": "step", "processor": "computed"}
 
 
 class World:
     """The processes that train a trial together, each on its own core."""
 
     def __init__(self, count: int) -> None:
-        names = [f"127.0.0.1:{_free_port()}" for _ in range(count)]
+        names = [f"127.0.0.1:{free_port()}" for _ in range(count)]
         threads = dict.fromkeys(("OMP_NUM_THREADS", "PJRT_NPROC"), "1")
         flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
         self.count, self._processes = count, []
@@ -63,13 +64,14 @@ class World:
             process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody has."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def compare(one: World, two: World, case: str, per_device: int, rounds: int) -> dict[str, Any]:
+def compare(one: World, two: World, case: str, per_device: int, rounds: int, clock: str) -> dict[str, Any]:
     """The least step times of one process and of two, weak and strong, and what the exchange takes of it."""
     best: dict[str, float] = {}
 
@@ -84,11 +86,12 @@ def compare(one: World, two: World, case: str, per_device: int, rounds: int) -> 
         for _ in range(rounds):
             keep("one", one.ask(steps=steps))
             keep(name, two.ask(steps=steps, exchange=True))
-    computed = best["one_computed_s"]
+    alone, weak, strong = (best[f"{name}_{CLOCKS[clock]}_s"] for name in ("one", "weak", "strong"))
     return {
         "case": case, "per_device": per_device, **best,
-        "weak_efficiency": computed / best["weak_computed_s"],
-        "strong_efficiency": computed / (two.count * best["strong_computed_s"]),
+        "shown_s": [alone, weak, strong],
+        "weak_efficiency": alone / weak,
+        "strong_efficiency": alone / (two.count * strong),
         "exchange_share": best["weak_exchange_s"] / best["weak_step_s"],
     }  # fmt: skip
 
@@ -98,30 +101,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--per-device", default="8,64,512")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     one, two = World(1), World(2)
     rows = []
     try:
-        write("| model | per device | 1 process | 2, weak | efficiency | 2, strong | efficiency | exchange |\n")
-        write("|---|---:|---:|---:|---:|---:|---:|---:|\n")
+        write("| model | per device | 1 process | 2, weak | efficiency | 2, strong | efficiency | exchange | share |\n")
+        write("|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
         for case in given.cases.split(","):
             for per_device in map(int, given.per_device.split(",")):
-                row = compare(one, two, case, per_device, given.rounds)
+                row = compare(one, two, case, per_device, given.rounds, given.clock)
                 rows.append(row)
-                weak, strong = (f"{_both(row, name)} | {row[f'{name}_efficiency']:.2f}" for name in ("weak", "strong"))
-                exchange = f"{1e3 * row['weak_exchange_s']:.2g} ms"
-                write(f"| {case} | {per_device} | {_both(row, 'one')} | {weak} | {strong} | {exchange} |\n")
+                alone, weak, strong = (f"{1e3 * seconds:.3g} ms" for seconds in row["shown_s"])
+                efficiencies = (f"{row[f'{name}_efficiency']:.2f}" for name in ("weak", "strong"))
+                exchange = f"{1e3 * row['weak_exchange_s']:.3g} ms | {row['exchange_share']:.2f}"
+                cells = [case, str(per_device), alone, weak, next(efficiencies), strong, next(efficiencies), exchange]
+                write(f"| {' | '.join(cells)} |\n")
     finally:
         one.close()
         two.close()
     if given.json:
         given.json.write_text(json.dumps(rows, indent=2))
-
-
-def _both(row: dict[str, Any], name: str) -> str:
-    return f"{1e3 * row[f'{name}_computed_s']:.3g} ({1e3 * row[f'{name}_step_s']:.3g}) ms"
 
 
 def write(text: str) -> None:

@@ -4,6 +4,7 @@ A name that is added to a door, or taken from it, is a promise to everyone who i
 """
 
 import ast
+import functools
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,11 +68,19 @@ def test_other_packages_use_only_what_the_door_offers(package):
 
 def imports_of(package: str) -> Iterator[tuple[Path, str, str]]:
     """Every name that a file outside the package imports from it: the file, the module inside, the name."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        if path.relative_to(SOURCE).parts[0] == package:
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                head, _, inside = node.module.removeprefix("batchscale.").partition(".")
-                if node.module.startswith("batchscale.") and head == package:
-                    yield from ((path, inside, alias.name) for alias in node.names)
+    for path, module, name in our_imports():
+        head, _, inside = module.partition(".")
+        if head == package and path.relative_to(SOURCE).parts[0] != package:
+            yield path, inside, name
+
+
+@functools.cache
+def our_imports() -> tuple[tuple[Path, str, str], ...]:
+    """Every name of ours that is imported anywhere: the file, the module without our own name, the name."""
+    return tuple(
+        (path, node.module.removeprefix("batchscale."), alias.name)
+        for path in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("batchscale.")
+        for alias in node.names
+    )

@@ -3,8 +3,7 @@
 Public names are re-exported here and loaded when first used, so that ``import batchscale`` costs nothing.
 """
 
-import importlib
-from typing import Any
+from batchscale.doors import lazy_names
 
 __version__ = "0.1.0"
 
@@ -22,13 +21,4 @@ _PUBLIC = {
 }
 
 __all__ = [*_PUBLIC, "__version__"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'batchscale' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"batchscale.{_PUBLIC[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

@@ -1,10 +1,15 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import batchscale
+from batchscale.cli.app import COMMANDS, make_app
+
+MNIST = Path(__file__).parents[2] / "examples/mnist_fc_records"
 
 HEAVY = {"jax", "flax", "optax", "orbax", "altair", "polars", "scipy", "numpy", "pydantic", "ray"}
 
@@ -12,6 +17,12 @@ HEAVY = {"jax", "flax", "optax", "orbax", "altair", "polars", "scipy", "numpy", 
 def run(*arguments, **options):
     command = [sys.executable, "-m", "batchscale", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+
+
+def run_app(app, name):
+    result = CliRunner().invoke(app, [name, "--help"], prog_name="batchscale")
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
 def loaded_by(code):
@@ -39,6 +50,23 @@ def test_analysing_loads_what_it_uses_and_no_reader_of_experiment_files():
     loaded = loaded_by("from batchscale import analyze, read_records, steps_to_result")
     assert loaded & HEAVY == {"polars", "numpy"}
     assert not loaded_by("from batchscale import Goal, WorkloadName") & HEAVY
+
+
+def test_a_command_loads_neither_the_others_nor_libraries_that_it_does_not_need(tmp_path):
+    code = (
+        "import contextlib, sys\nfrom batchscale.cli.app import main\n"
+        f"sys.argv = ['batchscale', 'analyze', {str(MNIST)!r}]\n"
+        "with contextlib.suppress(SystemExit):\n    main()\n"
+        "assert not {'batchscale.cli.run', 'batchscale.cli.plan', 'numpy.ma'} & set(sys.modules)"
+    )
+    assert loaded_by(code) & HEAVY == {"polars", "numpy", "pydantic"}  # the last by Typer, for its own parameters
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_alone_is_the_command_among_all(name):
+    alone, among = (run_app(make_app(only), name) for only in (name, None))
+    assert alone == among
+    assert f" {name} " in among
 
 
 def test_public_names_are_there_and_an_unknown_one_is_an_attribute_error():

@@ -38,6 +38,7 @@ def test_more_devices_than_there_are_are_refused(tmp_path):
     assert not (tmp_path / "s.csv").exists()
 
 
+@pytest.mark.slow  # tests/training/test_devices.py has a step over several devices
 @pytest.mark.timeout(240)
 def test_a_step_over_two_devices_is_timed_in_a_process_of_its_own(tmp_path):
     out = tmp_path / "s.csv"

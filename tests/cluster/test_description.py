@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from batchscale.cluster import Cluster, find_cluster, read_cluster
+from batchscale.cluster import Cluster, find_cluster, read_cluster, with_token
 from batchscale.errors import RunError
 
 TWO = ["host-a:8476", "host-b:8476"]
@@ -175,3 +175,19 @@ def test_two_descriptions_must_agree():
     assert find_cluster(SLURM | same).source == "TF_CONFIG"
     with pytest.raises(RunError, match="TF_CONFIG says process 2 of 4, SLURM process 3 of 4"):
         find_cluster(SLURM | same | {"SLURM_PROCID": "3"})
+
+
+def test_a_secret_is_read_from_the_file_that_is_named(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("0123456789abcdef\n")
+    described = json.dumps({"processes": TWO, "process": 1, "token_file": str(file)})
+    assert read_cluster(described).token == b"0123456789abcdef"
+    assert "0123456789abcdef" not in repr(read_cluster(described))
+    without = read_cluster(json.dumps({"processes": TWO, "process": 1}))
+    assert with_token(without, {}).token == b""
+    assert with_token(without, {"BATCHSCALE_TOKEN_FILE": str(file)}).token == b"0123456789abcdef"
+    file.write_text("short")
+    with pytest.raises(RunError, match=r"a secret has 16 to 4096 bytes. Found 5"):
+        read_cluster(described)
+    with pytest.raises(RunError, match=r"BATCHSCALE_TOKEN_FILE: the file .* cannot be read"):
+        with_token(without, {"BATCHSCALE_TOKEN_FILE": str(tmp_path / "none")})

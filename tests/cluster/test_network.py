@@ -3,18 +3,26 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from batchscale.cli.app import make_app
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and iproute2"),
 ]
-TRAIN = ["train", "digits/fc_32/sgd", "-b", "50", "--set", "learning_rate=0.01", "--exact", "--checkpoint-every", "0.2"]
+TRAIN = [
+    *("train", "digits/linear/sgd", "-b", "50", "--set", "learning_rate=0.01", "--steps", "1000"),
+    *("--evaluate-every", "20", "--exact", "--checkpoint-every", "0.2"),
+]
+TABLE = "digits/linear/sgd/50/1/measurements.csv"
 LOST_AFTER_S = 5
 
 
@@ -43,17 +51,23 @@ def hosts():
         shutil.rmtree(Path("/etc/netns") / name, ignore_errors=True)
 
 
-def start(hosts, folder, *options, steps=10**7):
+def start(hosts, folder, *options):
     path = os.pathsep.join(entry for entry in sys.path if entry)
     processes = []
     for place, name in enumerate(hosts):
         cluster = {"processes": ["10.77.0.1:8476", "10.77.0.2:8476"], "process": place, "lost_after_s": LOST_AFTER_S}
-        command = ["ip", "netns", "exec", name, sys.executable, "-m", "batchscale", *TRAIN, "--steps", str(steps)]
-        command += ["--evaluate-every", "100", "--cluster", json.dumps(cluster), "--out", str(folder / str(place))]
+        command = ["ip", "netns", "exec", name, sys.executable, "-m", "batchscale", *TRAIN, *options]
+        command += ["--cluster", json.dumps(cluster), "--out", str(folder / str(place))]
         with (folder / f"{place}.log").open("ab") as log:
             environment = os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
-            processes.append(subprocess.Popen([*command, *options], stdout=log, stderr=log, env=environment))
+            processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
     return processes
+
+
+def end(processes):
+    for process in processes:
+        process.kill()
+        process.wait()
 
 
 def await_row(folder, processes, seconds=120):
@@ -64,19 +78,61 @@ def await_row(folder, processes, seconds=120):
         time.sleep(0.05)
 
 
-@pytest.mark.timeout(400)
-def test_a_cable_that_is_pulled_is_noticed_on_both_sides_in_the_stated_time(hosts, tmp_path):
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What one host measures that nothing happens to."""
+    folder = tmp_path_factory.mktemp("alone")
+    result = CliRunner().invoke(make_app(), [*TRAIN, "--out", str(folder), "--cluster", "none"])
+    assert result.exit_code == 0, result.output
+    return (folder / TABLE).read_bytes()
+
+
+CHIEF, OTHER = "process 0 (the chief, 10.77.0.1:8476)", "process 1 (10.77.0.2:8476)"
+SILENT, CLOSED = "was not heard of for", "closed its connection"
+
+
+def pull_cable(hosts, _process):
+    ip("-n", hosts[1], "link", "set", "right", "down")
+
+
+def kill(_hosts, process):
+    process.kill()
+
+
+def freeze(_hosts, process):
+    process.send_signal(signal.SIGSTOP)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("happen", "place", "said", "seconds"),
+    [
+        (pull_cable, 1, {0: f"{OTHER} {SILENT}", 1: f"{CHIEF} {SILENT}"}, (LOST_AFTER_S - 1.5, LOST_AFTER_S + 10)),
+        (kill, 1, {0: f"{OTHER} {CLOSED}"}, (0, LOST_AFTER_S - 0.5)),
+        (kill, 0, {1: f"{CHIEF} {CLOSED}"}, (0, LOST_AFTER_S - 0.5)),
+        (freeze, 1, {0: f"{OTHER} {SILENT}"}, (LOST_AFTER_S - 1.5, LOST_AFTER_S + 10)),
+        (freeze, 0, {1: f"{CHIEF} {SILENT}"}, (LOST_AFTER_S - 1.5, LOST_AFTER_S + 10)),
+    ],
+)
+def test_a_host_that_is_lost_is_named_in_the_stated_time_and_the_trial_goes_on(
+    alone, hosts, tmp_path, happen, place, said, seconds
+):
     processes = start(hosts, tmp_path)
     try:
         await_row(tmp_path, processes)
         began = time.monotonic()
-        ip("-n", hosts[1], "link", "set", "right", "down")
-        assert [process.wait(60) for process in processes] == [75, 75]
-        assert LOST_AFTER_S - 1.5 < time.monotonic() - began < LOST_AFTER_S + 10
+        happen(hosts, processes[place])
+        assert [processes[other].wait(60) for other in said] == [75] * len(said)
+        assert seconds[0] < time.monotonic() - began < seconds[1]
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    assert "process 1 (10.77.0.2:8476) was not heard of for" in (tmp_path / "0.log").read_text()
-    assert "process 0 (the chief, 10.77.0.1:8476) was not heard of for" in (tmp_path / "1.log").read_text()
+        end(processes)
+    for other, words in said.items():
+        assert words in (tmp_path / f"{other}.log").read_text()
+    ip("-n", hosts[1], "link", "set", "right", "up")
+    processes = start(hosts, tmp_path, "--resume")
+    try:
+        assert [process.wait(300) for process in processes] == [0, 0], (tmp_path / "0.log").read_text()
+    finally:
+        end(processes)
+    assert (tmp_path / "0" / TABLE).read_bytes() == alone
     assert not (tmp_path / "1").exists()

@@ -1,19 +1,30 @@
 """Processes of a cluster that meet, agree, and miss each other: as threads over the loopback interface."""
 
+import json
 import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from batchscale.cluster import Cluster, Timeouts
-from batchscale.cluster.meeting import host_meeting, join_meeting
+from batchscale.cluster.description import split_address
+from batchscale.cluster.frames import Frame, Kind
+from batchscale.cluster.meeting import _check_go, host_meeting, join_meeting
 from batchscale.cluster.peers import Peers
+from batchscale.cluster.relay import Relay
+from batchscale.cluster.secret import sign
 from batchscale.errors import RunError
 
-QUICK = Timeouts(join_s=10.0, lost_after_s=3.0)
+QUICK = Timeouts(join_s=10.0, lost_after_s=2.0)
+
+
+@pytest.fixture(autouse=True)
+def _signs_of_life_come_often(monkeypatch):
+    monkeypatch.setattr("batchscale.cluster.peers.BEAT_S", 0.2)
 
 
 def free_port():
@@ -32,7 +43,7 @@ def meet(cluster, facts=None):
 
 
 def hasty(cluster):
-    return replace(cluster, timeouts=Timeouts(join_s=1.0))
+    return replace(cluster, timeouts=Timeouts(join_s=0.5))
 
 
 class Ended:
@@ -92,8 +103,24 @@ def test_stopping_is_for_all_if_one_wants_it_and_numbers_are_the_chiefs(peers_of
 def test_who_parts_is_not_missed(peers_of):
     peers, ends = peers_of(3)
     on_all(peers, Peers.close)
-    time.sleep(1.5)
+    time.sleep(QUICK.lost_after_s + 0.5)  # whoever were missed would be by then
     assert [end.said for end in ends] == [[], [], []]
+
+
+def test_nobody_is_missed_who_closes_at_once_after_parting(peers_of):
+    peers, ends = peers_of(2)
+    taken = threading.Event()
+    get = peers[1]._inbox[0].get
+    # the other is slow to take in the chief's farewell, and the chief's connection closes meanwhile
+    peers[1]._inbox[0] = SimpleNamespace(put=peers[1]._inbox[0].put, get=lambda: (taken.wait(5), get())[1])
+    with ThreadPoolExecutor(2) as pool:
+        closing = [pool.submit(one.close) for one in peers]
+        closing[0].result()
+        *_, listener = (thread for thread in threading.enumerate() if thread.name == "peer-0")
+        listener.join(1.5)  # signs of life would have shown it by then
+        taken.set()
+        closing[1].result()
+    assert [end.said for end in ends] == [[], []]
 
 
 def test_a_process_that_dies_is_noticed_at_once_by_all_and_named(peers_of):
@@ -201,3 +228,57 @@ def test_strangers_at_the_door_are_passed_over():
     for one in meetings:
         for channel in one.channels.values():
             channel.close()
+
+
+def test_a_relay_passes_bytes_and_stays_open_when_the_far_end_is_gone():
+    with socket.create_server(("127.0.0.1", 0)) as far:
+        relay = Relay(*far.getsockname())
+        near = socket.create_connection(split_address(relay.address, "test"))
+        other = far.accept()[0]
+        near.sendall(b"question")
+        assert other.recv(100) == b"question"
+        other.sendall(b"answer")
+        assert near.recv(100) == b"answer"
+        other.close()
+    near.settimeout(0.3)
+    with pytest.raises(TimeoutError):  # silence, not an end
+        near.recv(100)
+    relay.close()
+    assert near.recv(100) == b""
+    near.close()
+
+
+def with_secrets(*tokens):
+    return [replace(one, token=token) for one, token in zip(clusters(len(tokens)), tokens, strict=True)]
+
+
+def test_processes_that_share_a_secret_meet():
+    with ThreadPoolExecutor(2) as pool:
+        meetings = list(pool.map(meet, with_secrets(b"x" * 32, b"x" * 32)))
+    assert [sorted(one.channels) for one in meetings] == [[1], [0]]
+    for one in meetings:
+        for channel in one.channels.values():
+            channel.close()
+
+
+@pytest.mark.parametrize("tokens", [(b"x" * 32, b"y" * 32), (b"x" * 32, b""), (b"", b"x" * 32)])
+def test_a_process_with_another_secret_is_not_let_in_and_the_chief_goes_on_waiting(tokens):
+    first, second = with_secrets(*tokens)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(meet, hasty(first))
+        with pytest.raises(RunError, match="have the same secret"):
+            meet(second)
+        with pytest.raises(RunError, match=r"Missing: process 1 .* for another secret: 1 connection"):
+            waiting.result()
+
+
+def test_a_chief_that_does_not_know_the_secret_is_not_followed():
+    (cluster,) = with_secrets(b"x" * 32)
+    nonce = b"one"
+    forged = {"coordinator": "127.0.0.1:1", "proof": sign(b"y" * 32, "chief", nonce, b"127.0.0.1:1")}
+    with pytest.raises(RunError, match="does not know the secret"):
+        _check_go(cluster, Frame(Kind.GO, json.dumps(forged).encode()), nonce)
+    honest = forged | {"proof": sign(b"x" * 32, "chief", nonce, b"127.0.0.1:1")}
+    assert _check_go(cluster, Frame(Kind.GO, json.dumps(honest).encode()), nonce) == "127.0.0.1:1"
+    with pytest.raises(RunError, match="does not know the secret"):  # an answer to another question
+        _check_go(cluster, Frame(Kind.GO, json.dumps(honest).encode()), b"two")

@@ -4,12 +4,18 @@ import json
 import re
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
+import soundfile
 import typer.main
 from build_records import curve_studies, write_tree
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
+from batchscale.workloads.audio.instrument import Instrument, write_instrument
+from batchscale.workloads.audio.prepared import SoundStatistics
+from batchscale.workloads.models import Shape, find_model
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "examples" / "mnist_fc_records"
@@ -140,6 +146,23 @@ def test_getting_data_prints_what_the_page_says(tmp_path):
     (tmp_path / "mine" / "a.txt").write_text("One sentence.\n")
     words = ["data", "get", "common_crawl", "--from", tmp_path / "mine", "--data-dir", tmp_path / "data"]
     check_object(json.loads(printed(*words)), PAGE["data get"], "data get")
+
+
+def test_sound_commands_print_what_the_page_says(tmp_path):
+    model = find_model("ddsp_tiny", {"tiny": True}).for_data(Shape((10, 2), 640))
+    params = jax.tree.map(np.asarray, jax.jit(model.init)(jax.random.key(0))[0])
+    quiet = SoundStatistics((-20.0,) * 101, (60.0,) * 101, 1.0)
+    write_instrument(tmp_path / "model", Instrument("ddsp_tiny", {"tiny": True}, 0, quiet, params))
+    (tmp_path / "in").mkdir()
+    times = np.arange(32_000) / 16_000
+    line = sum(0.2 * np.sin(2 * np.pi * 220 * n * times) / n for n in range(1, 9))
+    soundfile.write(tmp_path / "in" / "line.wav", line, 16_000)
+    words = ["data", "audio", tmp_path / "in", "--out", tmp_path / "prepared"]
+    check_object(json.loads(printed(*words)), PAGE["data audio"], "data audio")
+    words = ["audio", "transfer", tmp_path / "model", tmp_path / "in" / "line.wav", "--out", tmp_path / "x.wav"]
+    check_object(json.loads(printed(*words)), PAGE["audio transfer"], "audio transfer")
+    words = ["audio", "resynthesise", tmp_path / "model", tmp_path / "prepared", "--out", tmp_path / "y.wav"]
+    check_object(json.loads(printed(*words)), PAGE["audio resynthesise"], "audio resynthesise")
 
 
 @pytest.mark.slow

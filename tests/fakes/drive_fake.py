@@ -12,5 +12,9 @@ from batchscale.driver.signals import REQUEUE
 
 if __name__ == "__main__":
     options = dict(pair.split("=", 1) for pair in sys.argv[2:])
-    outcome = run_fake(Path(sys.argv[1]), "local", space=fake_space(0.001, 30.0), options=options, trials=20)
+    runner, trials = options.pop("runner", "local"), int(options.pop("trials", "20"))
+    settings = {"workers": None, "ray_address": options.pop("ray_address")} if runner == "ray" else {}
+    outcome = run_fake(
+        Path(sys.argv[1]), runner, space=fake_space(0.001, 30.0), options=options, trials=trials, settings=settings
+    )
     sys.exit(0 if outcome.result is Result.FINISHED else REQUEUE)

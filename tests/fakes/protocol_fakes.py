@@ -94,5 +94,5 @@ def run_fake(root: Path, runner: str = "inline", space: SearchSpace | None = Non
     if "rule" in changes:
         changes["stop"] = changes.pop("rule")
     plan = make_plan(fake_experiment(**changes), fake_facts(space))
-    settings = RunSettings(runner, workers=2, engine=FAKE_ENGINE, engine_options=options, **more)
+    settings = RunSettings(runner, workers=more.pop("workers", 2), engine=FAKE_ENGINE, engine_options=options, **more)
     return run_plan(plan, root, settings, stop=stop)

@@ -13,7 +13,7 @@ from batchscale.figures.paper import PAPER_FIGURES
 from batchscale.figures.theme import DARK, LIGHT
 from batchscale.spec import Budget, Unit
 
-FIRST = ("goal_never_reached", "hostile_names", "nan_metrics", "one_batch_size", "one_trial", "thousand_trials")
+FIRST = ("goal_never_reached", "hostile_names", "nan_metrics", "one_trial")
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import html
 from dataclasses import replace
 
 import polars as pl
@@ -9,11 +10,20 @@ from batchscale.figures.axes import log_range, power_ticks, size_axis
 from batchscale.figures.export import chart_spec, chart_svg
 from batchscale.figures.kind import FigureRequest
 from batchscale.figures.kinds import find_kind
-from batchscale.figures.kinds.curve import curve_frame, plot_curve
+from batchscale.figures.kinds.curve import SHADE_OPACITY, curve_frame, plot_curve
 from batchscale.figures.kinds.curves import plot_curves, with_rings
-from batchscale.figures.series import CurvePanel, Series, joint_panel, points_frame, series_frame
+from batchscale.figures.names import goal_label
+from batchscale.figures.series import CurvePanel, Series, joint_panel, points_frame, series_frame, workload_panels
 from batchscale.figures.theme import LIGHT
 from batchscale.spec import Goal, WorkloadName
+
+
+def marks_of(spec: object, kind: str) -> list[dict]:
+    """Every mark of a kind in a specification, however deep."""
+    below = spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else []
+    mark = spec.get("mark") if isinstance(spec, dict) else None
+    own = [mark] if isinstance(mark, dict) and mark.get("type") == kind else []
+    return [*own, *(found for part in below for found in marks_of(part, kind))]
 
 
 def _study(size: int, *steps: int | None, rate: float = 0.01) -> MadeStudy:
@@ -60,6 +70,18 @@ def test_a_batch_size_that_did_not_reach_the_goal_keeps_its_row_and_is_named():
     frame = series_frame(records, [panel])
     assert frame["steps"].to_list() == [800, None, 50]
     assert "goal not reached at batch size 4" in chart_svg(plot_curves(frame))
+
+
+def test_one_goal_alone_is_named_since_no_legend_does(curve_records):
+    frame = series_frame(curve_records, workload_panels(curve_records, [GOAL]))
+    assert f"goal: {goal_label(GOAL)}" in html.unescape(chart_svg(plot_curves(frame, ordered=True)))
+
+
+def test_the_ground_of_a_regime_never_hides_the_grid(curve_records):
+    spec = chart_spec(plot_curve(curve_frame(curve_records, GOAL)))
+    grounds = marks_of(spec, "rect")
+    assert grounds and all(mark["opacity"] == SHADE_OPACITY for mark in grounds)
+    assert LIGHT.ground not in {mark["color"] for mark in grounds}
 
 
 def test_a_missing_workload_is_named_beside_those_that_are_there(curve_records):

@@ -6,10 +6,11 @@ import shlex
 import subprocess
 import sys
 
-import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import JobsetV1alpha2JobSet
+from pydantic import ValidationError
 
 from batchscale.cli.plan_job import train_options
 from batchscale.errors import PlanningError
@@ -21,45 +22,6 @@ from batchscale.planning.jobs.vertex import vertex_job
 from .job_samples import ALL_OPTIONS, make_job
 
 KUBERNETES = "1.33"
-JOBSET = {
-    "type": "object",
-    "required": ["apiVersion", "kind", "metadata", "spec"],
-    "properties": {
-        "apiVersion": {"const": "jobset.x-k8s.io/v1alpha2"},
-        "kind": {"const": "JobSet"},
-        "spec": {
-            "type": "object",
-            "required": ["replicatedJobs"],
-            "additionalProperties": False,
-            "properties": {
-                "network": {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "properties": {"enableDNSHostnames": {"type": "boolean"}, "subdomain": {"type": "string"}},
-                },
-                "failurePolicy": {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "properties": {"maxRestarts": {"type": "integer", "minimum": 0}},
-                },
-                "replicatedJobs": {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": {
-                        "type": "object",
-                        "required": ["name", "template"],
-                        "additionalProperties": False,
-                        "properties": {
-                            "name": {"type": "string"},
-                            "replicas": {"type": "integer", "minimum": 1},
-                            "template": {"type": "object", "required": ["spec"]},
-                        },
-                    },
-                },
-            },
-        },
-    },
-}
 
 
 def manifests(text):
@@ -114,10 +76,36 @@ def test_kubernetes_validator_refuses_a_broken_job():
         kubernetes_validate.validate(broken, KUBERNETES, strict=True)
 
 
+def read_jobset(manifest):
+    """A manifest as the models that are generated from JobSet's published API read it, and write it again."""
+    return JobsetV1alpha2JobSet.from_dict(manifest).to_dict()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda spec: spec.update(replicatedJobz=spec.pop("replicatedJobs")),
+        lambda spec: spec["failurePolicy"].update(maxRestart=1),
+        lambda spec: spec["failurePolicy"].update(maxRestarts="often"),
+        lambda spec: spec["replicatedJobs"][0].update(replicas="2"),
+        lambda spec: spec["replicatedJobs"][0].pop("template"),
+        lambda spec: spec["replicatedJobs"][0]["template"]["spec"].update(completionz=1),
+    ],
+)
+def test_jobsets_own_models_refuse_a_broken_jobset(damage):
+    (broken,) = manifests(text_of(make_job(4, 2), "jobset"))
+    damage(broken["spec"])
+    try:
+        found = read_jobset(broken)
+    except ValidationError:
+        return
+    assert found != broken
+
+
 @pytest.mark.parametrize("hosts", [1, 4])
 def test_the_jobset_and_the_job_inside_it_are_valid(hosts):
     (found,) = manifests(text_of(make_job(hosts, 2), "jobset"))
-    jsonschema.validate(found, JOBSET)
+    assert read_jobset(found) == found  # a key that JobSet does not know would be lost
     for inner in found["spec"]["replicatedJobs"]:
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": inner["name"]}, **inner["template"]}
         kubernetes_validate.validate(job, KUBERNETES, strict=True)

@@ -3,11 +3,11 @@
 import subprocess
 
 import pytest
+from small_slurm import is_there, small_slurm
 
 from batchscale.planning.jobs import job_files, write_job
 
 from .job_samples import ALL_OPTIONS, make_job
-from .small_slurm import is_there, small_slurm
 
 pytestmark = [pytest.mark.slurm, pytest.mark.skipif(not is_there(), reason="SLURM is not installed here")]
 

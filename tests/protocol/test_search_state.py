@@ -72,15 +72,26 @@ def play(rules: SearchRules, outcomes: list[Outcome], chance: random.Random) -> 
     state, trained = SearchState(rules), 0
     while not state.decided:
         need = chance.choice(state.needs())
-        while len(state.points) <= need.point:
-            state.points.append(Knowledge())
-        known = state.points[need.point]
+        known = state.get(need.point)
         possible = [s for s in STEPS if known.step < s <= need.until]
         until = chance.choice(possible)
         trained += until - max(known.step, 0)
         outcomes[need.point].tell(known, until)
-        state.changed()
+        state.changed(need.point)
+        same_as_made_anew(state)
     return state, trained
+
+
+def same_as_made_anew(state: SearchState) -> None:
+    """What is kept up with the news of single points is what all points together give."""
+    fresh = SearchState(state.rules, state.points)
+    assert state.needs() == fresh.needs()
+    assert state.decided == fresh.decided
+    assert (state.count(), state.likely_count(), state.until) == (fresh.count(), fresh.likely_count(), fresh.until)
+    assert state.unrecorded() == fresh.unrecorded()
+    assert state.tally() == fresh.tally()
+    lefts = [need.until - max(state.step_of(need.point), 0) for need in fresh.needs()]
+    assert state.steps_left() == (sum(lefts), max(lefts, default=0))
 
 
 outcome = st.builds(

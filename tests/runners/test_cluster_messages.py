@@ -2,7 +2,7 @@ import pytest
 
 from batchscale.errors import RunError
 from batchscale.protocol.tasks import TrialTask
-from batchscale.runners.cluster import _decode, _encode
+from batchscale.runners.cluster import CALLS
 from batchscale.runners.runner import Job
 from batchscale.spec import Goal, ParameterConfig, ParameterType, Scale, SearchSpace, StopRule, Study, WorkloadName
 
@@ -39,7 +39,7 @@ TASK = TrialTask(1, {"learning_rate": 0.1234567890123456}, 2**40, 50, -1)
     ],
 )
 def test_what_the_chief_asks_is_what_the_others_hear(call, arguments):
-    heard = _decode(_encode(call, arguments))
+    heard = CALLS.decode(CALLS.encode(call, arguments))
     assert repr(heard) == repr((call, arguments))  # by text: a range without an end is NaN, which equals nothing
 
 
@@ -48,4 +48,4 @@ def test_what_the_chief_asks_is_what_the_others_hear(call, arguments):
 )
 def test_anything_else_is_refused_in_words(message):
     with pytest.raises(RunError, match="same version of batchscale on all hosts"):
-        _decode(message)
+        CALLS.decode(message)

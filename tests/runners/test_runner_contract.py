@@ -1,11 +1,16 @@
 """The promises of `Runner`, on every runner."""
 
+import contextlib
 import os
 import time
 
 import psutil
 import pytest
+from fake_slurm import fake_slurm, fake_slurm_runner
+from group_fakes import make_group_runner
 from protocol_fakes import fake_setup, fake_study
+from ray_cluster import start_runner
+from small_slurm import is_there, real_slurm_runner
 
 from batchscale.errors import RunError
 from batchscale.protocol.tasks import Activity, TrialTask
@@ -20,7 +25,33 @@ def make_runner(kind: str, tmp_path, workers: int = 1, **options):
     setup = fake_setup(**options)
     if kind == "inline":
         return InlineRunner(setup)
-    return LocalRunner(setup, LocalSettings(workers, tmp_path / "logs"))
+    if kind == "groups":
+        return make_group_runner(setup)
+    if kind == "local":
+        return LocalRunner(setup, LocalSettings(workers, tmp_path / "logs"))
+    if kind == "ray":
+        return start_runner(os.environ["TESTED_RAY"], setup, workers)
+    if kind == "slurm":
+        return with_workers(real_slurm_runner(setup, tmp_path, workers), workers)
+    slurm = CLUSTERS.enter_context(fake_slurm(tmp_path))
+    return with_workers(fake_slurm_runner(setup, tmp_path, slurm, workers), workers)
+
+
+CLUSTERS = contextlib.ExitStack()
+
+
+@pytest.fixture(autouse=True)
+def _clusters_end():
+    with CLUSTERS:
+        yield
+
+
+def with_workers(runner, count: int, timeout_s: float = 60.0):
+    """The runner, when its workers have come: a scheduler lets them wait."""
+    end = time.monotonic() + timeout_s
+    while len(runner.workers) < count and time.monotonic() < end:
+        assert runner.wait(0.05) == []
+    return runner
 
 
 def job(job_id: int, *trials: int, until: int = 50, after: int = -1, rate: float = 0.1, **rest) -> Job:
@@ -40,8 +71,28 @@ def collect(runner, count: int, timeout_s: float = 20.0):
     return {outcome.job_id: outcome for outcome in outcomes}
 
 
-@pytest.fixture(params=["inline", "local"])
-def kind(request):
+SLURM = pytest.param(
+    "slurm", marks=[pytest.mark.slurm, pytest.mark.skipif(not is_there(), reason="SLURM is not installed here")]
+)
+
+
+RAY = pytest.param("ray", marks=pytest.mark.ray)
+
+
+@pytest.fixture(params=["inline", "local", "groups", "fake slurm", SLURM, RAY])
+def kind(request, monkeypatch):
+    if request.param == "ray":
+        monkeypatch.setenv("TESTED_RAY", request.getfixturevalue("ray_cluster").address)
+    if request.param == "slurm":
+        request.getfixturevalue("small_cluster")
+    return request.param
+
+
+@pytest.fixture(params=["local", "fake slurm", SLURM])
+def processes(request):
+    """The runners with processes of their own."""
+    if request.param == "slurm":
+        request.getfixturevalue("small_cluster")
     return request.param
 
 
@@ -150,8 +201,8 @@ def test_a_worker_says_what_it_is_doing(kind, tmp_path):
 # --- what only worker processes can do ------------------------------------------------------------------------
 
 
-def test_a_killed_worker_is_replaced_and_its_other_jobs_count_as_not_started(tmp_path):
-    with make_runner("local", tmp_path, bad_trials="1", mischief="kill") as runner:
+def test_a_killed_worker_is_replaced_and_its_other_jobs_count_as_not_started(processes, tmp_path):
+    with make_runner(processes, tmp_path, bad_trials="1", mischief="kill") as runner:
         worker = runner.workers[0].worker_id
         runner.submit(worker, job(0, 1))
         runner.submit(worker, job(1, 2))
@@ -159,7 +210,7 @@ def test_a_killed_worker_is_replaced_and_its_other_jobs_count_as_not_started(tmp
         assert (lost[0].loss, lost[1].loss) == (LossReason.DIED, LossReason.NOT_STARTED)
         assert "SIGKILL" in lost[0].reason
         assert "about to misbehave" in lost[0].reason
-        assert [info.worker_id for info in runner.workers] != [worker]
+        assert with_workers(runner, 1).workers[0].worker_id != worker
         runner.submit(runner.workers[0].worker_id, job(2, 2))
         assert isinstance(collect(runner, 1)[2], Done)
 
@@ -172,16 +223,20 @@ def test_out_of_memory_lowers_how_many_train_at_once(tmp_path):
         assert any("Out of memory" in notice for notice in runner.notices)
 
 
-def test_stop_ends_a_running_job_early_and_reports_what_it_has(tmp_path):
-    with make_runner("local", tmp_path, sleep_s=0.05) as runner:
+def test_stop_ends_a_running_job_early_and_reports_what_it_has(processes, tmp_path):
+    with make_runner(processes, tmp_path, sleep_s=0.05) as runner:
         runner.submit(runner.workers[0].worker_id, job(0, 1, until=200))
-        deadline = time.monotonic() + 10
-        while next(iter(runner._workers.values())).started is None and time.monotonic() < deadline:
-            runner.wait(0.05)
+        heard, deadline = [], time.monotonic() + 10
+        while not heard and time.monotonic() < deadline:
+            heard = runner.wait(0.05)
         time.sleep(0.3)
         runner.stop()
         done = collect(runner, 1, timeout_s=5)[0]
         assert 0 < len(done.progress[0].rows) < 21
+        assert done.cut_short
+        while not runner.at_rest and time.monotonic() < deadline + 10:
+            runner.wait(0.05)
+        assert runner.at_rest
 
 
 def test_close_ends_hanging_workers_at_once_and_leaves_none(tmp_path):

@@ -162,7 +162,7 @@ def torture(tmp_path, kills: list[str], more: str) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("more", ["resume = true\nmax_paused = 2\n", "max_paused = 2\n"], ids=["resumes", "cannot"])
 def test_a_few_kills_leave_the_records_of_an_uninterrupted_run(tmp_path, more):
-    torture(tmp_path, ["driver", "worker", "script", "script"], more)
+    torture(tmp_path, ["driver", "worker", "script"], more)
 
 
 @pytest.mark.torture

@@ -1,9 +1,11 @@
 """States of a trial on several virtual devices of one process: a program, since their number is fixed at its start.
 
 ``python sharded_states.py OUT MODEL:DEVICES:EXACT:MICROBATCH:FED ...`` writes, for each case, the leaves of the trial's
-state and its measurements to ``OUT/CASE.npz``.
+state and its measurements to ``OUT/CASE.npz``. With ``PLACE/COUNT/PORT`` in SHARDED_PROCESS this is one of so many
+processes that train every case together, each with the devices of the case; the first one writes.
 """
 
+import contextlib
 import os
 import sys
 from dataclasses import dataclass
@@ -66,14 +68,23 @@ def make_engine(case: Case, checkpoint_dir: Path | None = None):
         exact=case.exact,
         microbatch=case.microbatch,
         checkpoint_dir=checkpoint_dir,
+        chunk_s=1e6,  # processes that ask nobody take as many steps at a time
     )
-    if case.fed:
-        import batchscale.training.placement as placement
+    with as_if_nothing_fitted() if case.fed else contextlib.nullcontext():
+        return StudyEngine(workload, study, EvaluationPlan(examples={"train": 0, "val": "all"}), settings)
 
-        placement.nbytes = lambda _tree: 2**60  # as if it did not fit
-    return StudyEngine(
-        workload, study, EvaluationPlan(examples=dict.fromkeys(workload.dataset.splits, "all")), settings
-    )
+
+@contextlib.contextmanager
+def as_if_nothing_fitted():
+    """Inside, every training set is too large for a device."""
+    from batchscale.training import placement
+
+    measure = placement.nbytes
+    placement.nbytes = lambda _tree: 2**60
+    try:
+        yield
+    finally:
+        placement.nbytes = measure
 
 
 def train(engine, until: int = STEPS):
@@ -91,19 +102,31 @@ def train(engine, until: int = STEPS):
     return leaves | rows
 
 
+def join_others(text: str) -> int:
+    """The place of this process among those that train together."""
+    if not text:
+        return 0
+    import jax
+
+    place, count, port = map(int, text.split("/"))
+    jax.distributed.initialize(f"127.0.0.1:{port}", count, place, cluster_detection_method="deactivate")
+    return place
+
+
 def main(out: str, *names: str) -> None:
     """Train every case."""
     sys.path.insert(0, str(HERE))
     import numpy as np
 
-    from batchscale.training.compilation import compile_count
-
+    place = join_others(os.environ.get("SHARDED_PROCESS", ""))
     for name in names:
-        case = Case.parse(name)
-        np.savez(Path(out) / f"{name}.npz", **train(make_engine(case)), programs=compile_count().programs)
+        found = train(make_engine(Case.parse(name)))
+        if place == 0:
+            np.savez(Path(out) / f"{name}.npz", **found)
 
 
 if __name__ == "__main__":
     flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=8".strip()
+    here = 1 if "SHARDED_PROCESS" in os.environ else 8
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={here}".strip()
     main(*sys.argv[1:])

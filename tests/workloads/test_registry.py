@@ -80,7 +80,11 @@ def two_steps(workload, values, options):
     return before, after, largest, measured
 
 
-@pytest.mark.parametrize("name", PAPER)
+# ResNet-50 takes the longest to compile, and once is enough for every run; multi-label loss has tests of its own.
+AGAIN = "open_images_v4/resnet_50/nesterov_momentum"
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == AGAIN else n for n in PAPER])
 def test_a_workload_of_the_paper_takes_a_step_that_lowers_its_loss(name):
     workload = make(name)
     before, after, largest, measured = two_steps(workload, values_of(workload), {"tiny": True})

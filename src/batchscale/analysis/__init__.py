@@ -3,8 +3,9 @@
 The names that other layers use are re-exported here and loaded when first used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from batchscale.doors import lazy_names
 
 if TYPE_CHECKING:
     from batchscale.analysis.answers import ANALYSIS_SCHEMA as ANALYSIS_SCHEMA
@@ -161,10 +162,5 @@ _PUBLIC = {
     "winner_spacing": "winners",
 }
 
-__all__ = list(_PUBLIC)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'batchscale.analysis' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"batchscale.analysis.{_PUBLIC[name]}"), name)
+__all__ = [*_PUBLIC]
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

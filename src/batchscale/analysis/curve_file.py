@@ -1,13 +1,11 @@
 """A curve from a CSV file with the columns batch_size and steps, one row per size or one per run; the rest is left."""
 
-import csv
-import io
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 
+from batchscale.csv_lines import read_csv_lines
 from batchscale.errors import AnalysisError, one_line
 
 MAX_BYTES = 10_000_000
@@ -26,7 +24,7 @@ def read_curve(path: Path | str) -> pl.DataFrame:
         AnalysisError: the file cannot be read as such a table, with the line that cannot.
     """
     where = one_line(path, 300)
-    rows = _rows(_text(Path(path), where), where)
+    rows = read_csv_lines(Path(path), "a curve of batch_size and steps", MAX_BYTES, AnalysisError)
     header = [name.strip() for name in next(rows, (0, []))[1]]
     for name in ("batch_size", "steps"):
         if header.count(name) != 1:
@@ -50,32 +48,6 @@ def read_curve(path: Path | str) -> pl.DataFrame:
         raise AnalysisError(f"{where}: a curve has at most {MAX_SIZES:,} batch sizes. Found {sizes:,}.")
     frame = pl.DataFrame(points, schema={"batch_size": pl.Float64, "steps": pl.Float64}, orient="row")
     return frame.sort("batch_size", "steps")
-
-
-def _text(path: Path, where: str) -> str:
-    try:
-        if not path.is_file():
-            raise AnalysisError(
-                f"A curve is a CSV file with the columns batch_size and steps. Found no file at {where}."
-            )
-        if path.stat().st_size > MAX_BYTES:
-            raise AnalysisError(
-                f"{where}: a curve file has at most {MAX_BYTES:,} bytes. Found {path.stat().st_size:,}."
-            )
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise AnalysisError(f"{where}: a curve file is text in UTF-8. Found other bytes.") from None
-    except OSError as error:
-        raise AnalysisError(f"{where}: the file cannot be read ({one_line(error.strerror)}).") from None
-
-
-def _rows(text: str, where: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise AnalysisError(f"{where}, line {reader.line_num}: not a line of CSV ({one_line(error)}).") from None
 
 
 def _number(cell: str, name: str, where: str, line: int) -> float:

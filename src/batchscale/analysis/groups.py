@@ -50,7 +50,7 @@ class Groups:
 def group_outcomes(outcomes: pl.DataFrame, keys: list[str]) -> Groups:
     """The groups of equal keys; sorted by them if equal ones do not stand together."""
     starts = _starts(outcomes, keys)
-    heads = [outcomes[name][starts].to_list() for name in keys]
+    heads = [outcomes[name][starts.tolist()].to_list() for name in keys]
     if len(set(zip(*heads, strict=True))) < len(starts):
         outcomes = outcomes.sort(keys, maintain_order=True)
         starts = _starts(outcomes, keys)

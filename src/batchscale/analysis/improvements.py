@@ -8,6 +8,7 @@ comparison of arrays.
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,9 +16,10 @@ import polars as pl
 from batchscale.analysis.curves import AnyArray
 from batchscale.analysis.metrics import check_metric
 from batchscale.records.frames import Records
-from batchscale.records.precision import widen
+from batchscale.records.precision import widen_number
 from batchscale.spec import Goal, WorkloadName
 
+_KEYS = {"batch_size": pl.Int64, "trial_id": pl.Int64}
 _ROWS_AT_ONCE = 1_000_000  # bounds the memory for any workload
 
 
@@ -50,7 +52,8 @@ class Improvements:
 
     def places(self, trials: pl.DataFrame) -> AnyArray:
         """Where each row's ``batch_size`` and ``trial_id`` stand in ``first_steps``; the end if not at all."""
-        known = pl.DataFrame({"batch_size": self.sizes[self._starts], "trial_id": self.trial_ids[self._starts]})
+        sizes, ids = (column[self._starts].tolist() for column in (self.sizes, self.trial_ids))
+        known = pl.DataFrame({"batch_size": sizes, "trial_id": ids}, schema=_KEYS)
         wanted = trials.select("batch_size", "trial_id")
         joined = wanted.join(
             known.with_row_index("place"), on=["batch_size", "trial_id"], how="left", maintain_order="left"
@@ -64,7 +67,7 @@ class Improvements:
         # give, and only a value that rounds to the same float32 as the goal needs its digits to tell.
         with np.errstate(over="ignore"):
             limit = np.float32(goal.value)
-        tie = widen(pl.Series([limit], dtype=pl.Float32)).item()
+        tie = widen_number(limit)
         if self.maximize:
             return self.values >= limit if tie > goal.value else self.values > limit
         return self.values <= limit if tie < goal.value else self.values < limit
@@ -81,35 +84,45 @@ def find_improvements(records: Records, workload: WorkloadName, metric: str, max
         frame = records.sources[workload]()
         check_metric(frame, metric, workload)
         parts = [_improving(part, maximize) for part in _pieces(frame, metric)]
-        found = parts[0] if len(parts) == 1 else _improving(pl.concat(parts), maximize)
-        sizes, trials, steps, values = (column.to_numpy() for column in found.get_columns())
-        return Improvements(sizes, trials, steps, values, maximize)
+        if len(parts) > 1:
+            parts = [_improving(_Rows(*map(np.concatenate, zip(*parts, strict=True))), maximize)]
+        return Improvements(*parts[0], maximize)
 
     return records.sources_kept.get(("improvements", workload, metric, maximize), find)
 
 
-def _pieces(frame: pl.LazyFrame, metric: str) -> Iterator[pl.DataFrame]:
+class _Rows(NamedTuple):
+    """Columns of measurements. Arrays from here on: making a series of one loads the masked arrays of NumPy."""
+
+    sizes: AnyArray
+    ids: AnyArray
+    steps: AnyArray
+    values: AnyArray
+
+
+def _pieces(frame: pl.LazyFrame, metric: str) -> Iterator[_Rows]:
     value = pl.col(metric).alias("value")
     columns = frame.select("batch_size", "trial_id", "step", value)
     rows = frame.select(pl.len()).collect().item()
     for start in range(0, max(rows, 1), _ROWS_AT_ONCE):
         piece = columns.slice(start, _ROWS_AT_ONCE) if rows > _ROWS_AT_ONCE else columns
-        yield piece.filter(pl.col("value").is_not_nan()).collect()  # which leaves out null as well
+        sound = piece.filter(pl.col("value").is_not_nan()).collect()  # which leaves out null as well
+        yield _Rows(*(column.to_numpy() for column in sound.get_columns()))
 
 
-def _improving(frame: pl.DataFrame, maximize: bool) -> pl.DataFrame:
+def _improving(rows: _Rows, maximize: bool) -> _Rows:
     """The rows that are better than every earlier one of their trial."""
-    sizes, ids, steps = (frame[name].to_numpy() for name in ("batch_size", "trial_id", "step"))
-    if not _is_sorted(sizes, ids, steps):
-        return _improving(frame.sort("batch_size", "trial_id", "step"), maximize)
-    values = frame["value"].to_numpy()
+    if not _is_sorted(rows.sizes, rows.ids, rows.steps):
+        order = np.lexsort((rows.steps, rows.ids, rows.sizes))
+        rows = _Rows(*(column[order] for column in rows))
+    sizes, ids, _, values = rows
     trial = np.cumsum((np.diff(sizes, prepend=sizes[:1]) != 0) | (np.diff(ids, prepend=ids[:1]) != 0))
     rank = _ranks(-values if maximize else values)
     # Behind a later trial's larger number stands nothing of an earlier one: one running minimum serves all trials.
     key = (-trial.astype(np.int64) << 32) + rank
     best = np.minimum.accumulate(key)
     better = np.concatenate((np.ones(min(len(key), 1), bool), best[1:] < best[:-1]))
-    return frame.filter(pl.Series(better))
+    return _Rows(*(column[better] for column in rows))
 
 
 def _is_sorted(sizes: AnyArray, ids: AnyArray, steps: AnyArray) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from batchscale.analysis.curves import Array
 from batchscale.analysis.intervals import StudyPoint
+from batchscale.analysis.quantiles import student_quantile
 from batchscale.analysis.tail import noise_variance, pool_exponents
 
 FLOOR = 1e-3  # no steps to result are known better than to a thousandth
@@ -45,8 +46,6 @@ class Noise:
 
     def bound(self, least: float, left: int, level: float) -> float:
         """The sum of squares up to which a law is allowed, from the least one and the degrees of freedom left."""
-        from scipy.special import fdtri
-
         if self.source is NoiseSource.ASSUMED:
             scale, freedom = 1.0, 1e6
         elif self.source is NoiseSource.RESIDUALS:
@@ -57,7 +56,7 @@ class Noise:
             known = min(self.freedom, MOST_FREEDOM)
             freedom = self.freedom + max(left, 0)
             scale = max(1.0, (known + least) / (known + max(left, 0)))
-        return least + scale * float(fdtri(1, freedom, level))
+        return least + scale * student_quantile(freedom, (1 + level) / 2) ** 2  # the quantile of F with 1 and freedom
 
 
 def residual_noise(count: int) -> Noise:
@@ -85,12 +84,10 @@ def run_intervals(groups: list[Array], level: float) -> list[tuple[float | None,
 
     None where the spread is not known (see ``run_noise``).
     """
-    from scipy.special import stdtrit
-
     noise = run_noise(groups)
     if noise.source is not NoiseSource.RUNS:
         return [(None, None)] * len(groups)
-    reach = float(stdtrit(noise.freedom, (1 + level) / 2)) * np.sqrt(noise.variances)
+    reach = student_quantile(noise.freedom, (1 + level) / 2) * np.sqrt(noise.variances)
     centres = [float(logs.mean()) for logs in groups]
     return [(math.exp(c - r), math.exp(c + r)) for c, r in zip(centres, reach.tolist(), strict=True)]
 

@@ -117,7 +117,7 @@ def _outcomes_of(
         parts.append(_with_outcome(rows, goal, steps))
     if len(parts) == 1:
         return parts[0]
-    numbers = pl.Series("number", np.repeat(np.arange(len(parts)), rows.height))
+    numbers = pl.Series("number", np.repeat(np.arange(len(parts)), rows.height).tolist(), dtype=pl.Int64)
     return pl.concat(parts).with_columns(numbers).sort("batch_size", "number", "trial_id").drop("number")
 
 
@@ -143,8 +143,9 @@ def _with_outcome(rows: pl.DataFrame, goal: Goal, steps: AnyArray) -> pl.DataFra
         kinds[(rows["status"] == status.value).to_numpy()] = _KINDS.index(outcome)
     columns = {column.name: column for column in rows.get_columns()}
     columns["goal"] = pl.Series("goal", [str(goal)]).new_from_index(0, rows.height)
-    columns["outcome"] = pl.Series("outcome", [kind.value for kind in _KINDS])[kinds]
-    columns["steps_to_goal"] = pl.Series("steps_to_goal", steps).set(pl.Series(never), None)
+    columns["outcome"] = pl.Series("outcome", [kind.value for kind in _KINDS])[kinds.tolist()]
+    first = [None if step < 0 else step for step in steps.tolist()]
+    columns["steps_to_goal"] = pl.Series("steps_to_goal", first, dtype=pl.Int64)
     others = [name for name in columns if name not in TRIAL_OUTCOME_SCHEMA]
     return pl.DataFrame([columns[name] for name in (*TRIAL_OUTCOME_SCHEMA, *others)])
 

@@ -70,7 +70,7 @@ def results_of(
             raise AnalysisError(f"by: '{name}' is no metaparameter here; {suggest_names(name, metaparameters)}")
     groups = group_outcomes(outcomes, [*STUDY_COLUMNS, "goal", *by])
     winners, reached = groups.winners()
-    heads, best = groups.rows[groups.starts], groups.rows[winners]
+    heads, best = groups.rows[groups.starts.tolist()], groups.rows[winners.tolist()]
     counts = {
         "trials": groups.count("status", Status.COMPLETE),
         "reached": groups.count("outcome", Outcome.REACHED),
@@ -79,9 +79,9 @@ def results_of(
     }
     others = [name for name in metaparameters if name not in by]
     columns = {name: heads[name] for name in groups.keys}
-    columns |= {name: pl.Series(values) for name, values in counts.items()}
+    columns |= {name: pl.Series(values.tolist(), dtype=pl.Int64) for name, values in counts.items()}
     share = counts["reached"] / np.maximum(counts["trials"], 1)
-    columns["share_reached"] = _where(counts["trials"] > 0, pl.Series(share))
+    columns["share_reached"] = _where(counts["trials"] > 0, pl.Series(share.tolist(), dtype=pl.Float64))
     columns["steps"] = _where(reached, best["steps_to_goal"])
     columns |= {name: _where(reached, best[name]) for name in ("trial_id", *others)}
     columns["examples"] = columns["steps"] * columns["batch_size"]
@@ -93,7 +93,7 @@ def results_of(
 
 def _where(there: AnyArray, values: pl.Series) -> pl.Series:
     """The values, null elsewhere."""
-    return values if there.all() else values.set(pl.Series(~there), None)
+    return values if there.all() else values.set(pl.Series((~there).tolist(), dtype=pl.Boolean), None)
 
 
 def _sorted(frame: pl.DataFrame, goals: list[str], by: Sequence[str]) -> pl.DataFrame:

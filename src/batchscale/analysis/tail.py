@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from batchscale.analysis.curves import Array
+from batchscale.analysis.quantiles import binomial_levels, gamma_levels, gamma_quantiles
 
 LOWEST = 8  # order statistics that the tail is read from; more would ask the law to hold further in
 FEWEST = 2  # with one finisher there is no spacing, hence no interval
@@ -105,15 +106,13 @@ def order_levels(trials: int, known: int) -> tuple[Array, Array]:
     P(θ <= t(i)) = P(Binomial(N, q) < i) with (1 - q)^N = 1/2. Between t(i) and t(i+1) the Poisson limit with locally
     even spacing gives P(Γ_i + λE > ln 2) for the place i + λ (the interpolation of Hettmansperger and Sheather).
     """
-    from scipy.special import bdtr, gammainc  # scipy.stats has the same and costs a second to import
-
     chance = -math.expm1(-math.log(2) / trials)
-    exact = bdtr(np.arange(known), trials, chance)
+    exact = binomial_levels(trials, chance, known)
     grid = np.linspace(0.0, math.log(2), 201)
     middle = (grid[1:] + grid[:-1]) / 2
     levels, places = [], []
     for i in range(known):
-        weight = np.diff(gammainc(i + 1, grid))
+        weight = np.diff(gamma_levels(i + 1, grid))
         ahead = math.log(2) - middle
         for part in _BETWEEN if i + 1 < known else [0.0]:
             passed = float((weight * -np.expm1(-ahead / part)).sum()) if part else float(weight.sum())
@@ -152,9 +151,7 @@ def _tail_draws(logs: Array, trials: int, weights: Array, draws: int, rng: np.ra
 @lru_cache(maxsize=LOWEST)
 def _gamma_quantiles(known: int) -> Array:
     """Quantiles of a gamma law at so many even levels: looked up, since inverting it anew would be all the cost."""
-    from scipy.special import gammaincinv
-
-    return np.asarray(gammaincinv(known, (np.arange(_QUANTILES) + 0.5) / _QUANTILES))
+    return gamma_quantiles(known, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
 
 
 def _even(draws: int, rng: np.random.Generator) -> Array:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchscale.analysis.curves import Array
+from batchscale.analysis.quantiles import student_quantile
 from batchscale.spec import ParameterConfig, ParameterType, Scale
 from batchscale.spec.bounds import natural_bounds
 
@@ -44,13 +45,11 @@ class Trend:
 
     def reach(self, log_size: float, confidence: float, *, measured: bool) -> float:
         """Half the width of the range that holds the optimum, about a measured optimum or about the line."""
-        from scipy.special import stdtrit
-
         factor = 1.0
         if not measured:
             spread = sum((one.log_size - self.centre) ** 2 for one in self.optima)
             factor = math.sqrt(1 + 1 / len(self.optima) + (log_size - self.centre) ** 2 / spread)
-        return float(stdtrit(self.freedom, (1 + confidence) / 2)) * self.scatter * factor
+        return student_quantile(self.freedom, (1 + confidence) / 2) * self.scatter * factor
 
 
 def to_scale(config: ParameterConfig, value: float) -> float:

@@ -1,47 +1,58 @@
 """The ``batchscale`` command: its sub-commands, and the one place where errors become exit codes.
 
-Command modules import only what a signature needs; everything heavy is imported inside the command, so that
-``batchscale --help`` answers at once.
+A command's module is imported when it is asked for, and everything heavy inside the command: one command loads neither
+the others nor their libraries, and ``batchscale --help`` answers at once.
 """
 
+import gc
+import importlib
+import keyword
+import os
 import sys
 from typing import Annotated
 
 import typer
 
 from batchscale import __version__
-from batchscale.cli.analyze import analyze
-from batchscale.cli.audio import make_audio_app
-from batchscale.cli.calibrate import calibrate
-from batchscale.cli.check import check
-from batchscale.cli.compare import compare
-from batchscale.cli.data import make_data_app
 from batchscale.cli.ending import abandon_output, describe_refusal, leave, refuse
-from batchscale.cli.export import export
-from batchscale.cli.figure import figure
-from batchscale.cli.fit import fit
-from batchscale.cli.import_ import import_
-from batchscale.cli.init import init
-from batchscale.cli.machines import machines
-from batchscale.cli.plan import plan
-from batchscale.cli.quickstart import quickstart
-from batchscale.cli.report import report
-from batchscale.cli.run import run
-from batchscale.cli.status import status
-from batchscale.cli.suggest import suggest
-from batchscale.cli.summary import summary
-from batchscale.cli.train import train
-from batchscale.cli.trainer import make_trainer_app
-from batchscale.cli.validate import validate
-from batchscale.cli.web import web
-from batchscale.cli.workloads import workloads
 from batchscale.errors import BatchscaleError
 
 INTERRUPTED = 130
 
+# In the order of --help. The function of a command has its name, and so has its module; a word of Python's gets a "_".
+COMMANDS = (
+    "init",
+    "validate",
+    "train",
+    "run",
+    "quickstart",
+    "status",
+    "check",
+    "summary",
+    "analyze",
+    "fit",
+    "compare",
+    "suggest",
+    "calibrate",
+    "plan",
+    "machines",
+    "figure",
+    "report",
+    "web",
+    "data",
+    "audio",
+    "trainer",
+    "workloads",
+    "import",
+    "export",
+)
+GROUPS = ("audio", "data", "trainer")  # with commands of their own: the module makes them
+READING = ("check", "summary", "analyze", "fit", "compare", "suggest", "import", "export")  # start no training
+OBJECTS_BEFORE_COLLECTION = 50_000  # loading libraries makes as many that stay; Python's 700 looks at them 300 times
 
-def make_app() -> typer.Typer:
-    """The command line application."""
+
+def make_app(only: str | None = None) -> typer.Typer:
+    """The command line application, with one of the commands if that is all that will be asked for."""
     app = typer.Typer(
         name="batchscale",
         help="Measure how neural-network training scales with batch size, and decide with the answer.",
@@ -60,31 +71,21 @@ def make_app() -> typer.Typer:
     ) -> None:
         pass
 
-    app.command("init")(init)
-    app.command("validate")(validate)
-    app.command("train")(train)
-    app.command("run")(run)
-    app.command("quickstart")(quickstart)
-    app.command("status")(status)
-    app.command("check")(check)
-    app.command("summary")(summary)
-    app.command("analyze")(analyze)
-    app.command("fit")(fit)
-    app.command("compare")(compare)
-    app.command("suggest")(suggest)
-    app.command("calibrate")(calibrate)
-    app.command("plan")(plan)
-    app.command("machines")(machines)
-    app.command("figure")(figure)
-    app.command("report")(report)
-    app.command("web")(web)
-    app.add_typer(make_data_app(), name="data")
-    app.add_typer(make_audio_app(), name="audio")
-    app.add_typer(make_trainer_app(), name="trainer")
-    app.command("workloads")(workloads)
-    app.command("import")(import_)
-    app.command("export")(export)
+    for name in (only,) if only in COMMANDS else COMMANDS:
+        _add(app, name)
     return app
+
+
+def _add(app: typer.Typer, name: str) -> None:
+    module = importlib.import_module(f"batchscale.cli.{_python_name(name)}")
+    if name in GROUPS:
+        app.add_typer(getattr(module, f"make_{name}_app")(), name=name)
+    else:
+        app.command(name)(getattr(module, _python_name(name)))
+
+
+def _python_name(name: str) -> str:
+    return f"{name}_" if keyword.iskeyword(name) else name
 
 
 def _print_version(wanted: bool) -> None:
@@ -95,9 +96,15 @@ def _print_version(wanted: bool) -> None:
 
 def main() -> None:
     """Run the command line; a user's mistake is one paragraph on standard error and exit code 2."""
+    gc.set_threshold(OBJECTS_BEFORE_COLLECTION, 10, 10)
+    command = sys.argv[1] if len(sys.argv) > 1 else None
+    if command in READING:
+        # NumPy's linear algebra would start a thread for every core, which such small matrices never use.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        make_app()(standalone_mode=True)
+        make_app(command)(standalone_mode=True)
     except SystemExit as end:
+        gc.freeze()  # what is left ends with the process: nothing is gained by looking through it once more
         leave(_after_output(end))
     except BatchscaleError as error:
         refuse(str(error))

@@ -9,9 +9,12 @@ import typer
 from batchscale.errors import RunError, SpecError
 
 if TYPE_CHECKING:
+    from batchscale.spec import Experiment
+    from batchscale.trainers import TrainerTiming
     from batchscale.training.calibration import StepTiming
 
 VERSION = 1
+FEWEST_REPETITIONS = 3
 COLUMNS = ("batch size", "step time", "90 % interval", "examples/s", "compiling")
 
 
@@ -32,16 +35,20 @@ def calibrate(
     data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
-    """Time the compiled step of a workload on this machine, warm-up apart, and add it to a file of step times."""
+    """Time the step of a workload or trainer on this machine, warm-up apart, and add it to a file of step times."""
     from batchscale.cli.output import print_json, print_table
     from batchscale.planning.step_file import append_step_times
     from batchscale.runners.environment import check_devices, offer_devices
     from batchscale.workloads.models.declaration import check_precision
 
-    precision = check_precision("--precision", precision)
-    num_devices = check_devices(devices)
-    offer_devices(num_devices)
-    rows = _measure(workload, batch_sizes, Timed(repetitions, seconds, precision, num_devices), data_dir)
+    own = _read_trainer(workload)
+    if own is not None:
+        rows = _measure_trainer(own, batch_sizes, Timed(repetitions, seconds, "", devices))
+    else:
+        precision = check_precision("--precision", precision)
+        num_devices = check_devices(devices)
+        offer_devices(num_devices)
+        rows = _measure(workload, batch_sizes, Timed(repetitions, seconds, precision, num_devices), data_dir)
     append_step_times(out, rows)
     if json_:
         print_json({"version": VERSION, "step_times": rows})
@@ -60,16 +67,57 @@ class Timed:
     devices: int
 
 
+def _read_trainer(target: str) -> "Experiment | None":
+    """The experiment file, if a trainer of the user's own trains it."""
+    from batchscale.spec import read_experiment
+
+    experiment = read_experiment(Path(target)) if target.endswith(".toml") else None
+    return experiment if experiment is not None and experiment.trainer is not None else None
+
+
+def _measure_trainer(experiment: "Experiment", sizes: str | None, timed: Timed) -> list[dict[str, Any]]:
+    from batchscale.cli.plan_inputs import parse_sizes
+    from batchscale.driver.preflight import make_checked_plan
+    from batchscale.spec import BatchSizes
+    from batchscale.trainers import time_trainer
+
+    trainer = experiment.trainer
+    assert trainer is not None
+    if timed.repetitions < FEWEST_REPETITIONS or not 0 < timed.seconds <= 3600:
+        raise RunError(
+            f"A step is timed at least {FEWEST_REPETITIONS} times, for a positive number of seconds each. Found "
+            f"{timed.repetitions} times {timed.seconds:g} s."
+        )
+    wanted = parse_sizes(sizes)
+    if wanted:
+        experiment = replace(experiment, batch_sizes=BatchSizes(tuple(sorted(set(wanted)))))
+    plan = make_checked_plan(experiment, None)
+    timings = [time_trainer(trainer, study, timed.repetitions, timed.seconds) for study in plan.studies]
+    if any(timing.with_evaluation for timing in timings):
+        typer.echo(
+            "Notice: the trainer does not tell its own times (train_s), so these step times hold its evaluations.",
+            err=True,
+        )
+    return [_trainer_row(str(experiment.workload.name), timing, timed) for timing in timings]
+
+
+def _trainer_row(workload: str, timing: "TrainerTiming", timed: Timed) -> dict[str, Any]:
+    from batchscale.machine import name_processor
+
+    device = name_processor() if timing.hardware is None else timing.hardware.device_kind
+    found = Measured(timing.batch_size, timing.step_times_s, timing.steps_per_repetition, timing.warm_up_s, device)
+    return _row(workload, found, timed, None)
+
+
 def _measure(target: str, sizes: str | None, timed: Timed, data_dir: Path | None) -> list[dict[str, Any]]:
     from batchscale.cli.plan_inputs import parse_sizes
     from batchscale.spec import WorkloadName, WorkloadSpec, read_experiment
     from batchscale.training.calibration import Effort, OutOfMemoryError, time_steps
+    from batchscale.training.hardware import describe_hardware
     from batchscale.training.settings import EngineSettings
     from batchscale.workloads.registry import get_workload
 
     experiment = read_experiment(Path(target)) if target.endswith(".toml") else None
-    if experiment is not None and experiment.trainer is not None:
-        raise RunError("A trainer of your own times its own steps; write them into the file of step times.")
     spec = WorkloadSpec(WorkloadName.parse(target)) if experiment is None else experiment.workload
     spec = replace(spec, model_options={**spec.model_options, "precision": timed.precision})
     loaded = get_workload(spec, data_dir)
@@ -91,21 +139,35 @@ def _measure(target: str, sizes: str | None, timed: Timed, data_dir: Path | None
             limit = timings[-1].batch_size
             typer.echo(f"Notice: {error}", err=True)
             break
-    return [_row(str(spec.name), timing, timed, limit) for timing in timings]
+    device = describe_hardware().device_kind
+    found = [
+        Measured(one.batch_size, one.step_times_s, one.steps_per_repetition, one.compile_s, device) for one in timings
+    ]
+    return [_row(str(spec.name), one, timed, limit) for one in found]
 
 
-def _row(workload: str, timing: "StepTiming", timed: Timed, limit: int | None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Measured:
+    """Step times of a batch size on a device; ``compile_s`` is what came before them."""
+
+    batch_size: int
+    step_times_s: tuple[float, ...]
+    steps_per_repetition: int
+    compile_s: float
+    device: str
+
+
+def _row(workload: str, timing: Measured, timed: Timed, limit: int | None) -> dict[str, Any]:
     import datetime
 
     from batchscale import __version__
     from batchscale.machine import count_cores, name_host
     from batchscale.planning.curve import mean_interval
-    from batchscale.training.hardware import describe_hardware
 
     mean, low, high = mean_interval(timing.step_times_s)
     return {
         "workload": workload,
-        "device": describe_hardware().device_kind,
+        "device": timing.device,
         "hosts": 1,
         "devices_per_host": timed.devices,
         "batch_size": timing.batch_size,
@@ -115,7 +177,7 @@ def _row(workload: str, timing: "StepTiming", timed: Timed, limit: int | None) -
         "repetitions": len(timing.step_times_s),
         "steps_per_repetition": timing.steps_per_repetition,
         "compile_s": timing.compile_s,
-        "precision": timed.precision,
+        "precision": timed.precision or None,
         "max_batch_per_device": None if limit is None else limit // timed.devices,
         "machine": f"{name_host()}, {count_cores()} cores",
         "code_version": __version__,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from batchscale.errors import BatchscaleError, RunError
 
 if TYPE_CHECKING:
-    from batchscale.cluster import Cluster, Peers
+    from batchscale.cluster import Cluster, Group, Peers
     from batchscale.spec import Experiment
 
 HELP = "The hosts that train together: a JSON or TOML file or text; auto: as the environment says; none: no others."
@@ -16,28 +16,60 @@ HELP = "The hosts that train together: a JSON or TOML file or text; auto: as the
 
 def look_up(text: str) -> "Cluster | None":
     """The cluster of ``--cluster``: described there, found in the environment, or None for a single process."""
-    from batchscale.cluster import find_cluster, read_cluster
+    from batchscale.cluster import find_cluster, read_cluster, with_token
 
     if text == "none":
         return None
-    return find_cluster(os.environ) if text == "auto" else read_cluster(text)
+    found = find_cluster(os.environ) if text == "auto" else read_cluster(text)
+    return None if found is None else with_token(found, os.environ)
 
 
-def together_for(
-    cluster: "Cluster | None", experiment: "Experiment"
-) -> "contextlib.AbstractContextManager[Peers | None]":
-    """The hosts that run a whole experiment: they have the same file, and each trial is trained by all of them."""
+@contextlib.contextmanager
+def together_for(cluster: "Cluster | None", experiment: "Experiment") -> "Iterator[tuple[Peers | None, Group | None]]":
+    """The hosts that run a whole experiment: all of them, and those that train a trial together if that is fewer."""
     from batchscale.protocol.identity import normalise
     from batchscale.runners.environment import check_devices, offer_devices
 
     if cluster is None:
-        return contextlib.nullcontext()
+        yield None, None
+        return
     if experiment.trainer is not None:
         raise RunError("--cluster is for our own engine; a script of your own starts its own processes.")
     num_devices = check_devices(experiment.run.devices_per_trial)
     offer_devices(num_devices)
-    facts = {"devices_per_trial": num_devices, "run.exact": experiment.run.exact}
-    return together(cluster, normalise(experiment) | facts)
+    size = experiment.run.hosts_per_trial or cluster.num_processes
+    facts = {"devices_per_trial": num_devices, "run.exact": experiment.run.exact, "run.hosts_per_trial": size}
+    told = normalise(experiment) | facts
+    if size == cluster.num_processes:
+        with together(cluster, told) as peers:
+            yield peers, None
+    else:
+        with _in_groups(cluster, told, size) as found:
+            yield found
+
+
+@contextlib.contextmanager
+def _in_groups(cluster: "Cluster", facts: Mapping[str, object], size: int) -> "Iterator[tuple[Peers, Group]]":
+    """Inside, JAX sees the devices of the group's processes alone."""
+    from batchscale.cluster import split_peers
+    from batchscale.training.processes import joined
+
+    peers = _meet(cluster, facts)
+    try:
+        group = split_peers(peers, size)
+        with contextlib.nullcontext() if group.peers is None else joined(group.peers):
+            yield peers, group
+        peers.close()
+    except BatchscaleError as error:
+        peers.fail(str(error), 2)
+        raise
+
+
+def _meet(cluster: "Cluster", facts: Mapping[str, object]) -> "Peers":
+    from batchscale import __version__
+    from batchscale.cluster import connect
+
+    return connect(cluster, {"the version of batchscale": __version__} | {name: repr(v) for name, v in facts.items()})
 
 
 @contextlib.contextmanager
@@ -49,12 +81,9 @@ def together(cluster: "Cluster | None", facts: Mapping[str, object]) -> "Iterato
     if cluster is None:
         yield None
         return
-    from batchscale import __version__
-    from batchscale.cluster import connect
     from batchscale.training.processes import joined
 
-    told = {"the version of batchscale": __version__} | {name: repr(value) for name, value in facts.items()}
-    peers = connect(cluster, told)
+    peers = _meet(cluster, facts)
     try:
         with joined(peers):
             yield peers

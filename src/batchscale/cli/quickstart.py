@@ -28,7 +28,7 @@ def quickstart(
     from batchscale.cli.closing import closing_json, print_closing
     from batchscale.cli.output import print_json
     from batchscale.driver.preflight import make_checked_plan
-    from batchscale.driver.session import RunSettings
+    from batchscale.driver.run_settings import RunSettings
     from batchscale.errors import RunError, UnknownNameError, suggest_names
     from batchscale.spec import read_experiment
 

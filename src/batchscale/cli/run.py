@@ -7,12 +7,14 @@ import typer
 
 from batchscale.cli import clusters
 from batchscale.cli.live import make_display
+from batchscale.cli.ray_options import find_address, note_ray
 from batchscale.words import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from batchscale.driver.session import RunOutcome, RunSettings
+    from batchscale.driver.run_settings import RunSettings
+    from batchscale.driver.session import RunOutcome
     from batchscale.driver.signals import StopFlag
     from batchscale.driver.snapshot import Snapshot
     from batchscale.spec import Experiment, Plan
@@ -35,10 +37,20 @@ def run(
         ),
     ],
     runner: Annotated[
-        str, typer.Option(help="Where trials are trained: local (worker processes) or inline.")
+        str,
+        typer.Option(
+            help="Where trials are trained: local (worker processes), inline, ray (a Ray cluster) or slurm (jobs)."
+        ),
     ] = "local",
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="The Ray cluster: auto, HOST:PORT or ray://HOST:PORT. Default: a local one, while the run lasts.",
+        ),
+    ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes. Default: one per accelerator, else per core.")
+        int | None, typer.Option(min=1, help="Worker processes, or jobs. Default: one per accelerator, else per core.")
     ] = None,
     cluster: Annotated[str, typer.Option(help=clusters.HELP)] = "none",
     mirror: Annotated[
@@ -68,25 +80,32 @@ def run(
     from batchscale.driver.signals import StopFlag
 
     with StopFlag() as stop:  # from the very start: loading and checking take a second or two
-        from batchscale.driver.session import RunSettings
+        from batchscale.driver.run_settings import RunSettings
         from batchscale.spec import read_experiment
 
         experiment = read_experiment(file)
-        with clusters.together_for(clusters.look_up(cluster), experiment) as peers:
+        with clusters.together_for(clusters.look_up(cluster), experiment) as (peers, group):
             plan = _check(experiment, data_dir, stop)
-            settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states, peers)
+            address = find_address(runner, ray_address)
+            settings = RunSettings(
+                runner, workers, data_dir, retries, retry_incomplete, keep_states, peers, group, address
+            )
             if peers is not None and not peers.is_chief:
                 outcome = None
                 followed = _follow(plan, settings, stop)
             else:
                 note_cache(plan.experiment.trainer is None)
                 _note_retraining(plan, quiet or json_)
+                note_ray(settings, out, quiet or json_)
                 outcome = _run_mirrored(plan, out, settings, quiet, stop, mirror)
                 if peers is not None:
                     peers.share("result", str(outcome.result).encode())
     if outcome is None:  # the chief says how the run ended
         raise typer.Exit(followed)
     again = f"batchscale run {file} --out {out}" + (f" --mirror {mirror}" if mirror else "")
+    again += f" --runner {runner}" if runner != "local" else ""
+    again += f" --workers {workers}" if runner == "slurm" else ""
+    again += f" --ray-address {ray_address}" if ray_address else ""
     report_outcome(outcome, out, again, quiet=quiet or json_)
     _require_trainable(outcome, plan)
     from batchscale.cli.closing import closing_json, print_closing, print_curve
@@ -184,7 +203,7 @@ def _run_mirrored(
 def _follow(plan: "Plan", settings: "RunSettings", stop: "StopFlag") -> int:
     """Train with the chief of a cluster, which says everything else; the exit code."""
     from batchscale.driver.driver import Result
-    from batchscale.driver.session import follow_run
+    from batchscale.driver.place_runner import follow_run
     from batchscale.driver.signals import REQUEUE
 
     follow_run(plan, settings, stop)

@@ -1,4 +1,4 @@
-"""``batchscale trainer check``: try your own training script on one trial, and say what it can do."""
+"""``batchscale trainer``: try your own training script on one trial; give it the file it imports."""
 
 import math
 from pathlib import Path
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from batchscale.trainers.check import Ability
 
 JSON_VERSION = 1
+_FIRST_LINE = '"""A trial\'s side of the conversation with batchscale: what to train, when to measure, when to stop.'
 _PAUSES = {
     "waits": "waits in memory by itself",
     "freezes": "goes on by itself, so it is frozen (SIGSTOP) until it is needed",
@@ -28,7 +29,31 @@ def make_trainer_app() -> typer.Typer:
         """Try your own training script."""
 
     app.command("check")(check)
+    app.command("copy")(copy)
     return app
+
+
+def copy(
+    folder: Annotated[Path, typer.Argument(help="Where your script is.")] = Path(),
+) -> None:
+    """Copy trial.py beside your script, for an environment without batchscale: then `import trial` there."""
+    from importlib import resources
+
+    from batchscale.errors import SpecError, one_line
+    from batchscale.records import write_text_file
+
+    path = folder / "trial.py"
+    ours = resources.files("batchscale").joinpath("trial.py").read_text(encoding="utf-8")
+    try:
+        if path.exists() and _FIRST_LINE not in path.read_text(encoding="utf-8", errors="replace").splitlines()[:1]:
+            raise SpecError(
+                f"'trainer copy' replaces only an earlier copy of its own. Found another file at '{one_line(path)}': "
+                "name another folder."
+            )
+    except (OSError, ValueError) as error:
+        raise SpecError(f"'trainer copy' cannot read '{one_line(path)}': {one_line(error)}.") from None
+    write_text_file(path, ours)
+    typer.echo(f"Wrote {path}. In your script: import trial")
 
 
 def check(

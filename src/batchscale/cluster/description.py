@@ -6,17 +6,18 @@ Three ways of writing it, as JSON or TOML, in a file or on the command line:
 * ``{"coordinator": "host-a:8476", "num_processes": 2, "process": 1}``;
 * what TF_CONFIG has: ``{"cluster": {"chief": [...], "worker": [...]}, "task": {"type": "worker", "index": 0}}``.
 Each may also say how long processes wait for each other at the start (``join_s``) and how long one may be silent before
-it counts as lost (``lost_after_s``).
+it counts as lost (``lost_after_s``), and name a file with a secret that all of them have (``token_file``).
 """
 
 import json
 import socket
 import tomllib
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from batchscale.cluster.secret import FILE_VARIABLE, read_token
 from batchscale.errors import RunError, one_line, suggest_names
 
 DEFAULT_PORT = 8476
@@ -25,7 +26,7 @@ MAX_FILE_BYTES = 10_000_000
 CHIEF_NAMES = ("chief", "master", "workerpool0")
 _KEYS = (
     *("processes", "coordinator", "num_processes", "process", "cluster", "task"),
-    *("environment", "job", "join_s", "lost_after_s"),
+    *("environment", "job", "join_s", "lost_after_s", "token_file"),
 )
 _REFUSED = {
     "ps": "parameter servers are another way of training, in which hosts do not take the same steps",
@@ -45,7 +46,9 @@ class Timeouts:
 class Cluster:
     """``num_processes`` processes, one per host, that meet at the chief's ``address``; this one is ``process``.
 
-    ``names`` are the addresses of all of them where they are known. ``source`` says where this was found.
+    ``names`` are the addresses of all of them where they are known. ``source`` says where this was found. ``token`` is
+    the secret that they share, empty where there is none. ``first`` is the number of the first one in the cluster that
+    this is a group of.
     """
 
     address: str
@@ -54,6 +57,8 @@ class Cluster:
     source: str
     names: tuple[str, ...] = ()
     timeouts: Timeouts = Timeouts()
+    token: bytes = field(default=b"", repr=False)
+    first: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_processes <= MAX_PROCESSES:
@@ -72,8 +77,9 @@ class Cluster:
     def name(self, process: int) -> str:
         """A process in words for people."""
         at = self.names[process] if process < len(self.names) else self.address if process == 0 else ""
-        role = "the chief, " if process == 0 else ""
-        return f"process {process} ({role}{at})" if at else f"process {process}"
+        number = self.first + process
+        role = "the chief, " if number == 0 else ""
+        return f"process {number} ({role}{at})" if at else f"process {number}"
 
 
 def split_address(address: str, source: str) -> tuple[str, int]:
@@ -93,6 +99,15 @@ def split_address(address: str, source: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def join_address(host: str, port: int) -> str:
+    """The address that `split_address` takes apart.
+
+    >>> join_address("host-a", 9000), join_address("::1", 9000)
+    ('host-a:9000', '[::1]:9000')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def read_cluster(text: str) -> Cluster | None:
     """The cluster that ``--cluster`` describes: a file of JSON or TOML, or the text itself; None for a single process.
 
@@ -105,6 +120,18 @@ def read_cluster(text: str) -> Cluster | None:
         source = f"--cluster {one_line(text)}"
         literal = _read_file(Path(text), source)
     return parse_cluster(_parse(literal, source), source)
+
+
+def with_token(cluster: Cluster, environment: Mapping[str, str]) -> Cluster:
+    """The cluster with the secret of BATCHSCALE_TOKEN_FILE, where its description names none.
+
+    Raises:
+        RunError: that file cannot be read, or holds no secret.
+    """
+    path = environment.get(FILE_VARIABLE, "")
+    if cluster.token or not path:
+        return cluster
+    return replace(cluster, token=read_token(Path(path), FILE_VARIABLE))
 
 
 def parse_cluster(found: Mapping[str, Any], source: str) -> Cluster | None:
@@ -129,13 +156,17 @@ def parse_cluster(found: Mapping[str, Any], source: str) -> Cluster | None:
         cluster = Cluster(address, _number(found, "num_processes", source), _number(found, "process", source), source)
     if cluster.num_processes == 1:
         return None
-    return replace(cluster, timeouts=Timeouts(*(_seconds(found, field, source) for field in fields(Timeouts))))
+    timeouts = Timeouts(*(_seconds(found, one, source) for one in fields(Timeouts)))
+    token = b""
+    if "token_file" in found:
+        token = read_token(Path(_text(found["token_file"], "token_file", source)), f"{source}: 'token_file'")
+    return replace(cluster, timeouts=timeouts, token=token)
 
 
-def _seconds(found: Mapping[str, Any], field: "Field[float]", source: str) -> float:
-    value = found.get(field.name, field.default)
+def _seconds(found: Mapping[str, Any], wanted: "Field[float]", source: str) -> float:
+    value = found.get(wanted.name, wanted.default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 2 <= value <= 1e6:
-        raise RunError(f"{source}: '{field.name}' is a number of seconds from 2 on. Found {one_line(repr(value))}.")
+        raise RunError(f"{source}: '{wanted.name}' is a number of seconds from 2 on. Found {one_line(repr(value))}.")
     return float(value)
 
 

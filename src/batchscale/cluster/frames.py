@@ -24,6 +24,8 @@ class Kind(IntEnum):
     WHOLE = 6
     LOST = 7
     FAILED = 8
+    CHALLENGE = 9
+    MAIL = 10
 
 
 @dataclass(frozen=True)

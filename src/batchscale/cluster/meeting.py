@@ -6,14 +6,25 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from batchscale.cluster.description import Cluster, split_address
+from batchscale.cluster.description import Cluster, join_address, split_address
 from batchscale.cluster.frames import MAX_HELLO_BYTES, Channel, Frame, Kind
+from batchscale.cluster.secret import is_signed, make_nonce, sign
 from batchscale.errors import RunError, one_line
 
 HELLO_S = 10.0
 """How long a new connection may take to say who it is."""
 
 Facts = Mapping[str, str]
+
+_TURNED_AWAY = "All processes of a cluster have the same secret (token_file), or none has one. Give all the same file."
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """A process that was let in, and the number for which it wants the chief's proof."""
+
+    channel: Channel
+    nonce: bytes
 
 
 @dataclass(frozen=True)
@@ -32,36 +43,47 @@ def host_meeting(cluster: Cluster, facts: Facts) -> Meeting:
     """
     host, port = split_address(cluster.address, cluster.source)
     join_s = cluster.timeouts.join_s
-    channels: dict[int, Channel] = {}
+    joined: dict[int, _Joined] = {}
+    turned_away = 0
     with _listen(cluster, host, port) as listener:
         until = time.monotonic() + join_s
         try:
-            while len(channels) < cluster.num_processes - 1:
+            while len(joined) < cluster.num_processes - 1:
                 listener.settimeout(max(0.01, until - time.monotonic()))
                 try:
                     channel = Channel(listener.accept()[0])
                 except TimeoutError:
-                    raise RunError(_say_missing(cluster, set(channels), join_s)) from None
-                hello = _hear_hello(channel)
-                if hello is None:
+                    raise RunError(_say_missing(cluster, set(joined), join_s, turned_away)) from None
+                nonce = make_nonce()
+                answer = _hear_hello(channel, nonce)
+                if answer is None:
                     channel.close()  # not one of ours
                     continue
+                text, proof = answer
+                if not is_signed(cluster.token, "process", nonce, text, proof):
+                    turned_away += 1
+                    _tell(channel, Frame(Kind.REFUSED, _TURNED_AWAY.encode()))
+                    channel.close()
+                    continue
+                hello = json.loads(text)
                 try:
-                    channels[_admit(cluster, facts, hello, set(channels))] = channel
+                    process = _admit(cluster, facts, hello, set(joined))
                 except RunError as error:
                     _tell(channel, Frame(Kind.REFUSED, str(error).encode()))
                     channel.close()
                     raise
+                joined[process] = _Joined(channel, str(hello.get("nonce")).encode())
         except RunError as error:
-            for channel in channels.values():
-                _tell(channel, Frame(Kind.REFUSED, str(error).encode()))
-                channel.close()
+            for one in joined.values():
+                _tell(one.channel, Frame(Kind.REFUSED, str(error).encode()))
+                one.channel.close()
             raise
         bound = listener.getsockname()[0]
-    coordinator = _join_host(bound, _free_port(bound))
-    for channel in channels.values():
-        _tell(channel, Frame(Kind.GO, coordinator.encode()))
-    return Meeting(channels, coordinator)
+    coordinator = join_address(bound, free_port(bound))
+    for one in joined.values():
+        told = {"coordinator": coordinator, "proof": sign(cluster.token, "chief", one.nonce, coordinator.encode())}
+        _tell(one.channel, Frame(Kind.GO, json.dumps(told).encode()))
+    return Meeting({process: one.channel for process, one in joined.items()}, coordinator)
 
 
 def join_meeting(cluster: Cluster, facts: Facts) -> Meeting:
@@ -74,10 +96,14 @@ def join_meeting(cluster: Cluster, facts: Facts) -> Meeting:
     join_s = cluster.timeouts.join_s
     until = time.monotonic() + join_s
     channel = _reach(cluster, host, port, until, join_s)
-    hello = {"process": cluster.process, "num_processes": cluster.num_processes, "facts": dict(facts)}
+    nonce = make_nonce().hex()
+    hello = {"process": cluster.process, "num_processes": cluster.num_processes, "facts": dict(facts), "nonce": nonce}
+    text = json.dumps(hello)
     try:
-        channel.send(Frame(Kind.HELLO, json.dumps(hello).encode()))
         channel.socket.settimeout(join_s + HELLO_S)  # the chief gives up first, and says who is missing
+        challenge = channel.receive(MAX_HELLO_BYTES)
+        proof = sign(cluster.token, "process", challenge.payload, text.encode())
+        channel.send(Frame(Kind.HELLO, json.dumps([text, proof]).encode()))
         answer = channel.receive(MAX_HELLO_BYTES)
         channel.socket.settimeout(None)
     except (OSError, EOFError, ValueError):
@@ -88,9 +114,20 @@ def join_meeting(cluster: Cluster, facts: Facts) -> Meeting:
     if answer.kind is Kind.REFUSED:
         channel.close()
         raise RunError(f"{cluster.name(0)} says: {one_line(answer.payload.decode(errors='replace'), 1000)}")
-    bound, _, coordinator_port = answer.payload.decode(errors="replace").rpartition(":")
-    del bound  # the chief may know itself by another address than we do
-    return Meeting({0: channel}, _join_host(host, int(coordinator_port)))
+    coordinator = _check_go(cluster, answer, nonce.encode())
+    # the chief may know itself by another address than we do
+    return Meeting({0: channel}, join_address(host, int(coordinator.rpartition(":")[2])))
+
+
+def _check_go(cluster: Cluster, answer: Frame, nonce: bytes) -> str:
+    try:
+        told = json.loads(answer.payload)
+        coordinator, proof = str(told["coordinator"]), told["proof"]
+    except (ValueError, KeyError, TypeError):
+        raise RunError(f"{cluster.address} is no chief of this version of batchscale; start the same on all.") from None
+    if not is_signed(cluster.token, "chief", nonce, coordinator.encode(), proof):
+        raise RunError(f"{cluster.address} does not know the secret of this cluster: it is not the chief.")
+    return coordinator
 
 
 def _listen(cluster: Cluster, host: str, port: int) -> socket.socket:
@@ -108,15 +145,19 @@ def _listen(cluster: Cluster, host: str, port: int) -> socket.socket:
     return listener
 
 
-def _hear_hello(channel: Channel) -> Mapping[str, object] | None:
+def _hear_hello(channel: Channel, nonce: bytes) -> tuple[bytes, object] | None:
+    """What a new process says of itself, and its proof; None if it is not one of ours."""
     try:
         channel.socket.settimeout(HELLO_S)
+        channel.send(Frame(Kind.CHALLENGE, nonce))
         frame = channel.receive(MAX_HELLO_BYTES)
         channel.socket.settimeout(None)
-        found = json.loads(frame.payload) if frame.kind is Kind.HELLO else None
-    except (OSError, EOFError, ValueError, RecursionError):
+        text, proof = json.loads(frame.payload)
+        hello = json.loads(text)
+    except (OSError, EOFError, ValueError, TypeError, RecursionError):
         return None
-    return found if isinstance(found, dict) and isinstance(found.get("facts"), dict) else None
+    is_ours = frame.kind is Kind.HELLO and isinstance(hello, dict) and isinstance(hello.get("facts"), dict)
+    return (text.encode(), proof) if is_ours else None
 
 
 def _admit(cluster: Cluster, facts: Facts, hello: Mapping[str, object], there: set[int]) -> int:
@@ -140,12 +181,13 @@ def _admit(cluster: Cluster, facts: Facts, hello: Mapping[str, object], there: s
     return process
 
 
-def _say_missing(cluster: Cluster, there: set[int], join_s: float) -> str:
+def _say_missing(cluster: Cluster, there: set[int], join_s: float, turned_away: int) -> str:
     missing = [cluster.name(process) for process in range(1, cluster.num_processes) if process not in there]
     shown = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
     return (
         f"All {cluster.num_processes} processes of a cluster meet within {join_s:g} s. Missing: {shown}. Start the "
         f"same command there, with the same cluster; they must reach {cluster.address}."
+        + (f" Turned away, for another secret: {turned_away} connection(s)." if turned_away else "")
     )
 
 
@@ -169,13 +211,8 @@ def _tell(channel: Channel, frame: Frame) -> None:
         return  # it has gone: whoever watches it finds out
 
 
-def _free_port(host: str) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
+def free_port(host: str) -> int:
+    """A port of this host that nobody listens at."""
+    with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         port: int = probe.getsockname()[1]
     return port
-
-
-def _join_host(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

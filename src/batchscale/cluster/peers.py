@@ -14,12 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from batchscale.cluster.description import Cluster
+from batchscale.cluster.description import Cluster, split_address
 from batchscale.cluster.frames import Frame, Kind, pack_parts, unpack_parts
 from batchscale.cluster.meeting import Facts, Meeting, host_meeting, join_meeting
 
 REQUEUE = 75
 BEAT_S = 1.0
+_BYE = "bye"
 
 
 def leave(message: str, code: int) -> None:
@@ -31,7 +32,10 @@ def leave(message: str, code: int) -> None:
 
 
 class Peers:
-    """The other processes. All methods but `fail` are called by all processes, in the same order, by one thread."""
+    """The other processes. What they agree on they are asked for all, in the same order, by one thread each.
+
+    Besides, the chief may `ask` any of them and each may `tell` the chief, whenever they like.
+    """
 
     def __init__(self, cluster: Cluster, meeting: Meeting, end: Callable[[str, int], None] = leave) -> None:
         self.cluster = cluster
@@ -41,6 +45,8 @@ class Peers:
         self._end = end
         self._closing = threading.Event()
         self._ending = threading.Lock()
+        self.asked: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self.told: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
         self._inbox: Mapping[int, queue.SimpleQueue[Frame]] = {place: queue.SimpleQueue() for place in self._channels}
         for place in self._channels:
             threading.Thread(target=self._listen, args=(place,), daemon=True, name=f"peer-{place}").start()
@@ -87,6 +93,33 @@ class Peers:
         """The chief's bytes, on all processes; what the others give is left out."""
         return self.gather(tag, payload if self.is_chief else b"")[0]
 
+    @property
+    def own_host(self) -> str:
+        """The address of this host, as the others may reach it: the one at which it speaks with the chief."""
+        if self.is_chief:
+            return split_address(self.coordinator, "the coordinator")[0]
+        own: str = self._channels[0].socket.getsockname()[0]
+        return own
+
+    def ask(self, process: int, message: bytes) -> None:
+        """Put a message of the chief into the ``asked`` of a process; at any time, by any thread."""
+        if process == self.cluster.process:
+            self.asked.put(message)
+        else:
+            self._send(process, Frame(Kind.MAIL, message))
+
+    def tell(self, message: bytes) -> None:
+        """Put a message into the ``told`` of the chief, with this process' number; at any time, by any thread."""
+        if self.is_chief:
+            self.told.put((self.cluster.process, message))
+        else:
+            self._send(0, Frame(Kind.MAIL, message))
+
+    def pass_on(self, text: str, code: int) -> None:
+        """End all processes for a reason that was found by other means, such as the watch within a group."""
+        told = json.dumps({"reason": text, "code": code, "process": self.cluster.process}).encode()
+        self._leave(Frame(Kind.LOST, text.encode()) if code == REQUEUE else Frame(Kind.FAILED, told), text, code)
+
     def close(self) -> None:
         """Part from the others: from here on nobody is missed."""
         if self._closing.is_set():
@@ -96,9 +129,9 @@ class Peers:
                 self._inbox[place].get()
             self._closing.set()
             for place in self._channels:
-                self._send(place, Frame(Kind.WHOLE, pack_parts([]), "bye"))
+                self._send(place, Frame(Kind.WHOLE, pack_parts([]), _BYE))
         else:
-            self._send(0, Frame(Kind.PART, b"", "bye"))
+            self._send(0, Frame(Kind.PART, b"", _BYE))
             self._inbox[0].get()
             self._closing.set()
         for channel in self._channels.values():
@@ -129,8 +162,14 @@ class Peers:
             except (EOFError, OSError, ValueError):
                 self._lose(place, "closed its connection: it has ended or was killed")
                 return
+            if frame.kind is Kind.WHOLE and frame.tag == _BYE:
+                self._closing.set()  # here, before the chief's connection is seen to close
             if frame.kind in (Kind.PART, Kind.WHOLE):
                 self._inbox[place].put(frame)
+            elif frame.kind is Kind.MAIL and self.is_chief:
+                self.told.put((place, frame.payload))
+            elif frame.kind is Kind.MAIL:
+                self.asked.put(frame.payload)
             elif frame.kind is Kind.LOST:
                 self._leave(frame, frame.payload.decode(errors="replace"), REQUEUE)
             elif frame.kind is Kind.FAILED:
@@ -167,7 +206,7 @@ class Peers:
         if self._closing.is_set() or not self._ending.acquire(blocking=False):
             return
         for place, channel in self._channels.items():
-            if place != but and (self.is_chief or frame.kind is Kind.FAILED):
+            if place != but:
                 try:
                     channel.send(frame, wait=False)
                 except OSError:

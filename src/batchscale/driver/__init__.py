@@ -3,15 +3,14 @@
 What other packages use stands here and is loaded when first used.
 """
 
-import importlib
-from typing import Any
+from batchscale.doors import lazy_names
 
 _PUBLIC = {
     "NewSearch": "snapshot",
     "REQUEUE": "signals",
     "Result": "driver",
     "RunOutcome": "session",
-    "RunSettings": "session",
+    "RunSettings": "run_settings",
     "SILENT_AFTER_S": "snapshot",
     "Show": "single_trial",
     "SingleTrial": "single_trial",
@@ -20,8 +19,9 @@ _PUBLIC = {
     "StudySnapshot": "snapshot",
     "WATERMARK_BYTES": "disk",
     "WorkerSnapshot": "snapshot",
+    "export_instrument": "instruments",
     "find_facts": "preflight",
-    "follow_run": "session",
+    "follow_run": "place_runner",
     "is_running": "snapshot",
     "make_checked_plan": "preflight",
     "mirrored": "mirrored",
@@ -32,13 +32,4 @@ _PUBLIC = {
 }
 
 __all__ = [*_PUBLIC]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'batchscale.driver' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"batchscale.driver.{_PUBLIC[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

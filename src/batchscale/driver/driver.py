@@ -15,6 +15,7 @@ from batchscale.driver.disk import OF_ONE_STUDY, DiskGuard
 from batchscale.driver.dispatch import STRETCH_S, Assignment, Dispatch
 from batchscale.driver.signals import StopFlag
 from batchscale.driver.watch import Watch
+from batchscale.driver.writing import Writing
 from batchscale.errors import RecordsError, RunError, StorageError
 from batchscale.machine import DISK_FULL
 from batchscale.protocol.study_facts import DamagedStudyError
@@ -33,6 +34,9 @@ FULL_DISK_S = 5.0
 
 LAST_STATES_S = 10.0
 """The longest that a finished run waits for the last states of its trials to be kept."""
+
+REPORTING_SHARE = 0.03
+"""The share of the time that may go into saying how a run stands: a large one is said less often."""
 
 WRITING_SHARE = 0.3
 """The share of the time to stop that is kept for the last writing."""
@@ -88,21 +92,31 @@ class Driver:
         self.busy_s = 0.0
         self.watch = Watch()
         self._by_batch_size = {run.batch_size: run for run in runs}
+        self._open = {run.batch_size: run for run in runs if not run.done}
+        self._due = dict(self._open)  # studies that may have something to write, those that waited longest first
+        self._writing = Writing()
         self._stop = stop
         self._disk = disk
         self._report = report
         self._jobs: dict[int, tuple[Job, StudyRun]] = {}
         self._next_job = 0
         self._tries: Counter[tuple[int, int]] = Counter()
-        self._reported_at = 0.0
+        self._report_at = 0.0
         self._answers = 0
-        self._steps: dict[tuple[int, int], int] = {}  # how far each trial came
+        self._steps: dict[tuple[int, int], int] = {}  # how far each trial came that is not over
+        self._furthest: dict[int, int] = defaultdict(int)  # how far any trial came, by batch size
         self._gave_up_at: dict[int, list[int]] = defaultdict(list)  # by batch size
         self._full_until = 0.0
 
     def run(self) -> Result:
         """Go on until every study is done or the stop flag is set; then everything learned is on disk."""
-        while not all(run.done for run in self.runs):
+        try:
+            return self._run()
+        finally:
+            self._writing.close()
+
+    def _run(self) -> Result:
+        while self._open:
             if self._stop.is_set:
                 self._wind_down()
                 self._report(self)
@@ -112,7 +126,7 @@ class Driver:
             self._feed()
             self._report_now_and_then()
             self.busy_s += time.monotonic() - started
-            idle = not any(run.state.has_endings for run in self.runs) or self.paused is not None
+            idle = not self._due or self.paused is not None
             for event in self.runner.wait(0.1 if idle else 0.0):
                 self._hear(event)
         self._report(self)
@@ -122,20 +136,18 @@ class Driver:
     # --- feeding ---------------------------------------------------------------------------------------------
 
     def _feed(self) -> None:
-        there = {worker.worker_id for worker in self.runner.workers}
+        there = {worker.worker_id: None for worker in self.runner.workers}
         self.dispatch.keep_workers(there)
         self.watch.keep_workers(there)
         if self.paused is not None:
             return
-        fed = True
-        while fed:  # one job each in turn, so that no worker waits while another's queue fills
-            fed = False
-            for worker in self.runner.workers:
-                if self.runner.waiting(worker.worker_id) < QUEUE and not self._stop.is_set:
-                    fed = self._give(worker.worker_id) or fed
+        hungry = list(there)
+        while hungry:  # one job each in turn, so that no worker waits while another's queue fills
+            hungry = [worker for worker in hungry if self.runner.waiting(worker) < QUEUE and not self._stop.is_set]
+            hungry = [worker for worker in hungry if self._give(worker, len(there))]
 
-    def _give(self, worker_id: str) -> bool:
-        chosen = self.dispatch.choose(worker_id, len(self.runner.workers))
+    def _give(self, worker_id: str, workers: int) -> bool:
+        chosen = self.dispatch.choose(worker_id, workers)
         if chosen is None:
             return False
         state, run = chosen.state, self._by_batch_size[chosen.state.study.batch_size]
@@ -175,18 +187,20 @@ class Driver:
         self.busy_s += time.monotonic() - started
 
     def _take_in(self, job: Job, run: StudyRun, done: Done) -> None:
+        self._due.setdefault(run.batch_size, run)
         self._answers += not any(progress.failure for progress in done.progress)
         steps = 0
         for task, progress in zip(job.tasks, done.progress, strict=True):
             steps += max(0, progress.step - max(0, task.from_step))
             self._steps[run.batch_size, task.trial_id] = progress.step
+            self._furthest[run.batch_size] = max(self._furthest[run.batch_size], progress.step)
             if progress.failure:
                 self.failures.counts[LossReason.ERROR] += 1
                 self.failures.last = progress.failure
             if run.learn(progress, done.seconds / len(job.tasks), done.hardware):
                 self._tries.pop((run.batch_size, task.trial_id), None)
                 self.dispatch.trust(run.batch_size, task.trial_id)
-            elif not self._stop.is_set:
+            elif not self._stop.is_set and not done.cut_short:
                 self._count_try(run, task.trial_id, "The trial made no progress.")
         self.dispatch.note_cost(run.batch_size, done.seconds, steps, done.population)
         with self._guarding(run):
@@ -195,6 +209,7 @@ class Driver:
     def _count_loss(self, job: Job, run: StudyRun, lost: Lost) -> None:
         if lost.loss is LossReason.REFUSED:
             raise RunError(lost.reason)
+        self._due.setdefault(run.batch_size, run)
         for task in job.tasks:
             run.state.release(task.trial_id)
         if self._stop.is_set:
@@ -203,9 +218,9 @@ class Driver:
         self.failures.last = lost.reason
         if lost.loss is LossReason.DISK_FULL:
             self._full_until = time.monotonic() + FULL_DISK_S
-        elif lost.loss is not LossReason.NOT_STARTED and len(job.tasks) > 1:
+        elif lost.loss.is_fault and len(job.tasks) > 1:
             self.dispatch.suspect(run.batch_size, [task.trial_id for task in job.tasks])
-        elif lost.loss is not LossReason.NOT_STARTED:
+        elif lost.loss.is_fault:
             self._count_try(run, job.tasks[0].trial_id, lost.reason)
 
     def _count_try(self, run: StudyRun, trial_id: int, reason: str) -> None:
@@ -227,7 +242,7 @@ class Driver:
         least = self._settings.failures_before_giving_up
         if not self._answers:
             return self.failures.given_up >= least
-        furthest = max((step for (size, _), step in self._steps.items() if size == batch_size), default=0)
+        furthest = self._furthest[batch_size]
         return sum(step >= furthest for step in self._gave_up_at[batch_size]) >= least and furthest > 0
 
     # --- records ---------------------------------------------------------------------------------------------
@@ -238,16 +253,26 @@ class Driver:
         self.paused = self._disk.complaint()
         if now < self._full_until:
             self.paused = "A worker found the disk full. Free some space; the run goes on by itself."
-        for run in self.runs:
-            if not run.done:
-                with self._guarding(run):
-                    run.write_due(until)
-                self._let_go(run)
+        due = [run for run in self._due.values() if run.look()]
+        self._due = {run.batch_size: run for run in due}
+        for run, error in self._writing.write(due, until):
+            with self._guarding(run):
+                if error is not None:
+                    raise error
+            self._let_go(run)
+            del self._due[run.batch_size]
+            if run.done:
+                self._open.pop(run.batch_size, None)
+            elif run.look():
+                self._due[run.batch_size] = run  # behind those that had no turn
 
     def _let_go(self, run: StudyRun) -> None:
         """Tell workers what they need not hold any more."""
         released = run.take_released()
         self.dispatch.note_released(run.batch_size, (*released.forget, *released.shelve))
+        for trial_id in (*released.forget, *released.shelve):
+            self._steps.pop((run.batch_size, trial_id), None)
+            self._tries.pop((run.batch_size, trial_id), None)
         if released.forget:
             self.runner.forget(run.batch_size, released.forget)
         if released.shelve:
@@ -262,19 +287,23 @@ class Driver:
             yield
         except (DamagedStudyError, RecordsError) as error:
             run.set_aside(str(error))
+            self._open.pop(run.batch_size, None)
         except StorageError as error:
             if error.errno in OF_ONE_STUDY:
                 run.set_aside(f"{error} Look at the study and run again.")
+                self._open.pop(run.batch_size, None)
             elif error.errno in DISK_FULL:
                 self.paused = str(error)
+                self._due.setdefault(run.batch_size, run)
             else:
                 raise
 
     def _report_now_and_then(self) -> None:
-        now = time.monotonic()
-        if now - self._reported_at >= self._settings.report_every_s:
-            self._reported_at = now
+        started = time.monotonic()
+        if started >= self._report_at:
             self._report(self)
+            took = time.monotonic() - started
+            self._report_at = started + max(self._settings.report_every_s, took / REPORTING_SHARE)
 
     # --- stopping --------------------------------------------------------------------------------------------
 

@@ -7,16 +7,17 @@ import contextlib
 import math
 import os
 import resource
-import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from batchscale.cluster import Peers
 from batchscale.driver.disk import OF_ONE_STUDY, DiskGuard, require_room
 from batchscale.driver.dispatch import STRETCH_S
 from batchscale.driver.driver import Driver, DriverSettings, Result
+from batchscale.driver.place_runner import make_runner, num_devices
+from batchscale.driver.run_settings import RUNNERS, RunSettings
 from batchscale.driver.signals import StopFlag
 from batchscale.driver.snapshot import Snapshot, mark_unfinished, write_snapshot
 from batchscale.driver.take_snapshot import take_snapshot
@@ -29,36 +30,12 @@ from batchscale.protocol.study_run import StudyRun
 from batchscale.records.durable import make_folders, storing
 from batchscale.records.filesystem import REAL
 from batchscale.records.run_paths import RunPaths
-from batchscale.runners.cluster import follow, share_host
-from batchscale.runners.environment import check_devices, default_workers, memory_limit
-from batchscale.runners.inline import InlineRunner
-from batchscale.runners.local import LocalRunner, LocalSettings
-from batchscale.runners.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
 from batchscale.spec import Plan
 
-RUNNERS = ("local", "inline")
 LOCK_TRIES = 6
 LOOK_AT_STUDY = "Put the study back from a copy, or move it out of the tree, and run again."
 WANTED_FILES = 16384
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """How a run is carried out; nothing here changes its records.
-
-    ``keep_states_gb`` is what the last states of ended trials may take, shared evenly by the studies. ``peers`` are the
-    other hosts of a cluster, of which this process is the chief.
-    """
-
-    runner: str = "local"
-    workers: int | None = None
-    data_dir: Path | None = None
-    retries: int = 3
-    retry_incomplete: bool = False
-    keep_states_gb: float = 4.0
-    peers: Peers | None = None
-    engine: str = TRAINING_ENGINE
-    engine_options: dict[str, str] = field(default_factory=dict)
+OPENING_THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -99,7 +76,7 @@ def run_plan(
         raise RunError(f"A run has at least 1 worker. Found {settings.workers}.")
     if not 0 <= settings.keep_states_gb < math.inf:
         raise RunError(f"--keep-states is a number of gigabytes from 0. Found {settings.keep_states_gb:g}.")
-    check_devices(plan.experiment.run.devices_per_trial, settings.workers)
+    num_devices(plan, settings)
     check_folder(root, plan)
     _allow_many_files()
     if read_asked(root) is None:
@@ -133,7 +110,7 @@ def _drive(
         show(latest[0])
 
     _settle(runs)
-    with _make_runner(runs, plan, root, settings, flag) as runner:
+    with make_runner(runs, plan, root, settings, flag) as runner:
         flag.at_deadline = runner.kill
         # a script keeps its measurements on disk by itself, and is costly to pause
         stretch_s = STRETCH_S if plan.experiment.trainer is None else math.inf
@@ -160,46 +137,15 @@ def _settle(runs: list[StudyRun]) -> None:
                 raise
 
 
-def _make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSettings, flag: StopFlag) -> Runner:
-    paths = RunPaths(root)
-    checkpoints = paths.checkpoints.resolve()
-    shelf_bytes = int(settings.keep_states_gb * 1e9 / len(plan.studies))
-    engine, options = settings.engine, settings.engine_options
-    num_devices = check_devices(plan.experiment.run.devices_per_trial, settings.workers)
-    workers = settings.workers or default_workers(num_devices)
-    if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
-        workers = settings.workers or plan.experiment.trainer.workers or default_workers()
-        engine, options = TRAINER_ENGINE, trainer_options(os.environ, workers) | options
-    setup = Setup(plan.experiment, settings.data_dir, checkpoints, engine, shelf_bytes, options, num_devices)
-    if settings.peers is not None:
-        return InlineRunner(setup, lambda: flag.is_set, share_host(settings.peers, lambda: _stop_soon(flag)))
-    if settings.runner == "inline" or all(run.done for run in runs):
-        return InlineRunner(setup, lambda: flag.is_set)
-    return LocalRunner(setup, LocalSettings(workers, paths.logs, recycle_above_bytes=memory_limit(workers)))
-
-
-def _stop_soon(flag: StopFlag) -> None:
-    """Another host was asked to stop: so is this one."""
-    if not flag.is_set:
-        flag.set(signal.SIGTERM)
-
-
-def follow_run(plan: Plan, settings: RunSettings, flag: StopFlag) -> None:
-    """Train what the chief trains, as another host of its cluster; nothing is written here."""
-    assert settings.peers is not None
-    num_devices = check_devices(plan.experiment.run.devices_per_trial)
-    follow(settings.peers, Setup(plan.experiment, settings.data_dir, num_devices=num_devices), lambda: flag.is_set)
-
-
 @contextlib.contextmanager
 def _opened(root: Path, plan: Plan, settings: RunSettings) -> Iterator[tuple[list[StudyRun], list[str]]]:
     """The studies, and what is wrong with those that are left out because something in them is damaged."""
     with contextlib.ExitStack() as stack:
         runs: list[StudyRun] = []
         damaged: list[str] = []
-        for study in plan.studies:
+        for opening in stack.enter_context(_opening(root, plan, settings)):
             try:
-                run = open_study_run(root, study, plan.experiment, settings.retry_incomplete)
+                run = opening.result()
             except DamagedStudyError as error:
                 damaged.append(str(error))
                 continue
@@ -208,11 +154,26 @@ def _opened(root: Path, plan: Plan, settings: RunSettings) -> Iterator[tuple[lis
                     raise
                 damaged.append(f"{error} {LOOK_AT_STUDY}")
                 continue
-            stack.callback(run.close)
             runs.append(run)
         if not runs:
             raise RunError("\n".join(damaged))
         yield runs, damaged
+
+
+@contextlib.contextmanager
+def _opening(root: Path, plan: Plan, settings: RunSettings) -> Iterator[list[Future[StudyRun]]]:
+    """The studies being opened, several at once: a disk has most of them ready in the time that one takes."""
+    with ThreadPoolExecutor(OPENING_THREADS, thread_name_prefix="opening") as pool:
+        turns = [
+            pool.submit(open_study_run, root, study, plan.experiment, settings.retry_incomplete)
+            for study in plan.studies
+        ]
+        try:
+            yield turns
+        finally:
+            for turn in turns:
+                if not turn.cancel() and turn.exception() is None:
+                    turn.result().close()
 
 
 def _with_notice(show: Callable[[Snapshot], None], notices: list[str]) -> Callable[[Snapshot], None]:

@@ -108,7 +108,8 @@ class Snapshot:
 
     def to_json(self) -> dict[str, Any]:
         """The object stored in the status file."""
-        return dataclasses.asdict(self)
+        studies = [{**vars(s), "new_searches": [dataclasses.asdict(n) for n in s.new_searches]} for s in self.studies]
+        return {**vars(self), "studies": studies, "doing": [dict(vars(worker)) for worker in self.doing]}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Snapshot":

@@ -1,23 +1,28 @@
 """How a driver's run stands at this moment."""
 
 import time
+from collections.abc import Mapping
 from itertools import pairwise
 
 from batchscale.driver.driver import Driver
 from batchscale.driver.snapshot import NewSearch, RangeChange, Snapshot, StudySnapshot, WorkerSnapshot
 from batchscale.driver.time_left import StudyWork, estimate_time_left
+from batchscale.driver.watch import Watch
 from batchscale.protocol.study_run import StudyRun
 from batchscale.records.model import Status
 from batchscale.records.notes import study_note
 from batchscale.spec import ParameterType, SearchSpace
 
+NO_FLIGHTS = Watch()
+
 
 def take_snapshot(driver: Driver, elapsed_s: float) -> Snapshot:
     """How a driver's run stands now."""
-    studies = tuple(_study_snapshot(run, driver) for run in driver.runs)
+    flights = driver.watch.by_study()
+    studies = tuple(_study_snapshot(run, driver, flights) for run in driver.runs)
     experiment = driver.runs[0].state.experiment
     workers = max(1, len(driver.runner.workers))
-    works = [_work(run, driver) for run in driver.runs if not run.done]
+    works = [_work(run, driver, flights) for run in driver.runs if not run.done]
     may_repeat = any(run.state.search <= experiment.search.repeats for run in driver.runs if not run.done)
     left = estimate_time_left(works, workers, experiment.stop, may_repeat=may_repeat)
     problems = [run.problem for run in driver.runs if run.problem is not None]
@@ -42,31 +47,30 @@ def take_snapshot(driver: Driver, elapsed_s: float) -> Snapshot:
     )
 
 
-def _study_snapshot(run: StudyRun, driver: Driver) -> StudySnapshot:
+def _study_snapshot(run: StudyRun, driver: Driver, flights: Mapping[int, Watch]) -> StudySnapshot:
     state, pace = run.state, driver.dispatch.pace(run.batch_size)
-    statuses = [record.status for record in run.records.values()]
-    points = [point for search in state.searches for point in search.points]
-    reached = [point.reached_at for point in points if point.reached_at is not None]
-    known = sum(max(p.step, 0) for p in state.current.points)
-    infeasible = statuses.count(Status.INFEASIBLE)
+    counts = run.records.counts
+    tallies = [search.tally() for search in state.searches]
+    known = state.current.tally().steps
+    infeasible = counts[Status.INFEASIBLE]
     return StudySnapshot(
         batch_size=run.batch_size,
         search=state.search,
         done=run.done and run.problem is None,
         wanted=state.study.trials,
-        complete=statuses.count(Status.COMPLETE),
+        complete=counts[Status.COMPLETE],
         infeasible=infeasible,
-        incomplete=statuses.count(Status.INCOMPLETE),
+        incomplete=counts[Status.INCOMPLETE],
         running=state.num_busy,
-        reached=len(reached),
-        best_steps=min(reached, default=None),
-        front=max((p.step for p in points), default=0),
+        reached=sum(tally.reached for tally in tallies),
+        best_steps=min((t.earliest_goal for t in tallies if t.earliest_goal is not None), default=None),
+        front=max((tally.front for tally in tallies if tally.front is not None), default=0),
         train_steps=state.study.train_steps,
-        share=1.0 if run.done else known / max(1, known + sum(_steps_left(run))),
-        trial_steps=pace.trial_steps + driver.watch.steps(run.batch_size),
+        share=1.0 if run.done else known / max(1, known + state.current.steps_left()[0]),
+        trial_steps=pace.trial_steps + flights.get(run.batch_size, NO_FLIGHTS).steps(run.batch_size),
         seconds=pace.seconds,
         note=_study_note(run) if run.done else None,
-        diverged=infeasible + sum(p.diverged_at is not None and p.recorded is None for p in points),
+        diverged=infeasible + sum(tally.diverging for tally in tallies),
         new_searches=_new_searches(run),
     )
 
@@ -118,15 +122,10 @@ def _workers(driver: Driver) -> tuple[WorkerSnapshot, ...]:
     return tuple(found)
 
 
-def _steps_left(run: StudyRun) -> list[int]:
-    search = run.state.current
-    return [need.until - max(search.step_of(need.point), 0) for need in search.needs()]
-
-
-def _work(run: StudyRun, driver: Driver) -> StudyWork:
-    steps = _steps_left(run)
+def _work(run: StudyRun, driver: Driver, flights: Mapping[int, Watch]) -> StudyWork:
+    steps, longest = run.state.current.steps_left()
+    watch = flights.get(run.batch_size, NO_FLIGHTS)
     step_s = driver.dispatch.pace(run.batch_size).step_s
     if step_s is None:
-        step_s = driver.watch.step_s(run.batch_size)
-    under_way = min(sum(steps), driver.watch.steps(run.batch_size))
-    return StudyWork(run.batch_size, sum(steps) - under_way, max(steps, default=0), step_s)
+        step_s = watch.step_s(run.batch_size)
+    return StudyWork(run.batch_size, steps - min(steps, watch.steps(run.batch_size)), longest, step_s)

@@ -3,6 +3,7 @@
 News may be missing or late. What a worker has answered is counted elsewhere, so its part here ends with its answer.
 """
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -57,6 +58,13 @@ class Watch:
     def keep_workers(self, there: Collection[str]) -> None:
         """Forget workers that are not there any more."""
         self.flights = {worker: flight for worker, flight in self.flights.items() if worker in there}
+
+    def by_study(self) -> "dict[int, Watch]":
+        """The jobs under way of each study, by its batch size."""
+        found: dict[int, Watch] = defaultdict(Watch)
+        for worker_id, flight in self.flights.items():
+            found[flight.doing.batch_size].flights[worker_id] = flight
+        return dict(found)
 
     def steps(self, batch_size: int) -> int:
         """The trial-steps of a study's jobs under way, at the least."""

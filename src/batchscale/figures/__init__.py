@@ -3,8 +3,9 @@
 The names that other packages use stand here and are loaded when first used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from batchscale.doors import lazy_names
 
 if TYPE_CHECKING:
     from batchscale.figures.axes import log_axis as log_axis
@@ -177,10 +178,5 @@ _PUBLIC = {
     "write_whole": "export",
 }
 
-__all__ = list(_PUBLIC)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'batchscale.figures' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"batchscale.figures.{_PUBLIC[name]}"), name)
+__all__ = [*_PUBLIC]
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

@@ -1,12 +1,11 @@
 """Rows of the CSV files that planning reads: header checked, numbers checked, every complaint with its line."""
 
-import csv
-import io
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from batchscale.csv_lines import read_csv_lines
 from batchscale.errors import PlanningError, one_line
 
 MAX_BYTES = 50_000_000
@@ -88,7 +87,7 @@ def read_csv_rows(path: Path, what: str, needed: tuple[str, ...], aliases: Mappi
         aliases: Other names of columns; the names they stand for are those of the rows.
     """
     where = one_line(path, 300)
-    lines = _lines(_text(path, what, where), where)
+    lines = read_csv_lines(path, what, MAX_BYTES, PlanningError)
     given = [name.strip() for name in next(lines, (0, []))[1]]
     columns = [(aliases or {}).get(name, name) for name in given]
     twice = next((name for name in columns if name and columns.count(name) > 1), None)
@@ -109,25 +108,3 @@ def read_csv_rows(path: Path, what: str, needed: tuple[str, ...], aliases: Mappi
     if not rows:
         raise PlanningError(f"{where}: {what} has at least one row below its header. Found none.")
     return CsvFile(where, tuple(columns), tuple(rows))
-
-
-def _text(path: Path, what: str, where: str) -> str:
-    try:
-        if not path.is_file():
-            raise PlanningError(f"Expected {what} as a CSV file. Found no file at {where}.")
-        if path.stat().st_size > MAX_BYTES:
-            raise PlanningError(f"{where}: {what} has at most {MAX_BYTES:,} bytes. Found {path.stat().st_size:,}.")
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise PlanningError(f"{where}: {what} is text in UTF-8. Found other bytes.") from None
-    except OSError as error:
-        raise PlanningError(f"{where}: the file cannot be read ({one_line(error.strerror)}).") from None
-
-
-def _lines(text: str, where: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise PlanningError(f"{where}, line {reader.line_num}: not a line of CSV ({one_line(error)}).") from None

@@ -3,8 +3,7 @@
 What other packages use stands here and is loaded when first used.
 """
 
-import importlib
-from typing import Any
+from batchscale.doors import lazy_names
 
 _PUBLIC = {
     "Activity": "tasks",
@@ -32,13 +31,4 @@ _PUBLIC = {
 }
 
 __all__ = [*_PUBLIC]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'batchscale.protocol' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"batchscale.protocol.{_PUBLIC[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

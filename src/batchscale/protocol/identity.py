@@ -53,7 +53,8 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_to_json(item) for item in value]
+        # an experiment may have hundreds of batch sizes, and is asked for its hash by the study of each
+        return [item if type(item) in (int, float, str) else _to_json(item) for item in value]
     if isinstance(value, Enum | Path):
         return str(value)
     return value

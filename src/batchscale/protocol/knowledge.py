@@ -11,7 +11,7 @@ from batchscale.protocol.tasks import Row
 from batchscale.spec import Goal
 
 
-@dataclass
+@dataclass(slots=True)
 class Knowledge:
     """How far a trial is known, and what happened on the way.
 

@@ -33,6 +33,8 @@ class Ledger:
     def trial_id(self, search: int, point: int) -> int | None:
         """The id of a point; None if its search has no range for it yet."""
         ranges = self.searches[search - 1].ranges
+        if len(self.searches) == len(ranges) == 1:  # the usual case, and asked for every job
+            return ranges[0][0] + point - ranges[0][1]
         first_id, first_point = max((r for r in ranges if r[1] <= point), key=lambda r: r[1])
         end = min((r[0] for s in self.searches for r in s.ranges if r[0] > first_id), default=None)
         trial_id = first_id + point - first_point
@@ -44,6 +46,8 @@ class Ledger:
 
     def place(self, trial_id: int) -> tuple[int, int]:
         """The search and the point of a trial."""
+        if len(self.searches) == len(self.searches[0].ranges) == 1:
+            return 1, self.searches[0].ranges[0][1] + trial_id - self.searches[0].ranges[0][0]
         places = [(first_id, k, point) for k, s in enumerate(self.searches, 1) for first_id, point in s.ranges]
         first_id, search, point = max(place for place in places if place[0] <= trial_id)
         return search, point + trial_id - first_id

@@ -3,6 +3,7 @@
 A full disk may refuse any of its calls: then nothing is forgotten, and the same call is made again later.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,7 @@ from batchscale.protocol.tasks import Row, TrialProgress
 from batchscale.protocol.trial_store import TrialStore
 from batchscale.records.facts import Hardware
 from batchscale.records.model import Status, StudyRecord, TrialRecord
+from batchscale.records.tree.committed import CommittedTrials
 from batchscale.records.tree.writer import StudyWriter
 from batchscale.spec import Goal
 
@@ -42,7 +44,7 @@ class Recorder:
         self._refused: StudyRecord | None = None
 
     @property
-    def records(self) -> Mapping[int, TrialRecord]:
+    def records(self) -> CommittedTrials:
         """The recorded trials by id."""
         return self._writer.committed_trials()
 
@@ -65,9 +67,11 @@ class Recorder:
 
     def know(self, trial_id: int, retry: bool = False) -> Knowledge:
         """What is known of one trial that has a record or a journal."""
-        known, record = Knowledge(), self.records.get(trial_id)
-        if record is not None and not (retry and record.status is Status.INCOMPLETE):
-            known = self._recall(record)
+        known = Knowledge()
+        if trial_id in self.records:
+            trial = self.records.summary(trial_id)
+            if not (retry and trial.status is Status.INCOMPLETE):
+                known = recall(trial, self._read_failure)
         if self._store.has_journal(trial_id) or known.recorded is None:
             known.learn(self._store.rows(trial_id), None, self._goal)
         return known
@@ -75,22 +79,17 @@ class Recorder:
     def results(self) -> list[TrialResult]:
         """What the guards must know of the trials that came to their end, by id."""
         found = []
-        for trial_id, record in sorted(self.records.items()):
-            if record.status is not Status.INCOMPLETE:
-                known = self._recall(record)
-                diverged = record.status is Status.INFEASIBLE
-                reached_at = None if diverged else known.reached_at
-                found.append(TrialResult(trial_id, record.parameters, reached_at, known.best, diverged))
+        for trial in self.records.summaries():
+            if trial.status is not Status.INCOMPLETE:
+                diverged = trial.status is Status.INFEASIBLE
+                reached_at = None if diverged else trial.reached_at
+                best = math.inf if trial.best is None else trial.best
+                found.append(TrialResult(trial.trial_id, trial.parameters, reached_at, best, diverged))
         return found
 
-    def _recall(self, record: TrialRecord) -> Knowledge:
-        try:
-            return recall(record)
-        except DamagedStudyError as error:
-            raise DamagedStudyError(
-                f"{self._writer.folder}: {error} Put its metadata.json back from a copy, or move the trial's folder "
-                "out of the tree, and run again."
-            ) from None
+    def _read_failure(self, trial_id: int) -> str | None:
+        facts = self.records[trial_id].facts
+        return None if facts is None else facts.failure
 
     def _learn(self, rows: Sequence[Row]) -> Knowledge:
         known = Knowledge()
@@ -140,6 +139,11 @@ class Recorder:
         self._refused = record
         self._writer.update(record)
         self._refused = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the disk refused a ``study.json``."""
+        return self._refused is not None
 
     def repeat_refused(self) -> None:
         """Write the ``study.json`` that the disk refused: before anything else is trained or recorded."""

@@ -18,10 +18,12 @@ bounds on S(n) from both sides say which n are certainly too small and how far a
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, repeat
+from heapq import merge
+from itertools import chain, repeat
 
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Ending, Need
+from batchscale.protocol.ranking import Rank, Ranking
 from batchscale.protocol.stop_rules.rule import Rule
 from batchscale.records.model import Status
 
@@ -48,18 +50,42 @@ class SearchRules:
         return self.steps[-1]
 
 
+@dataclass(frozen=True)
+class Tally:
+    """How many points reached the goal, and the earliest step; how many diverged and are not recorded; their steps."""
+
+    reached: int
+    earliest_goal: int | None
+    diverging: int
+    steps: int
+    front: int | None
+
+
 class SearchState:
-    """What is known of the points of one search, and what follows from it."""
+    """What is known of the points of one search, and what follows from it.
+
+    Whoever changes what is known of a point says so with `changed`; then nothing but that point is looked at again.
+    """
 
     def __init__(self, rules: SearchRules, known: Sequence[Knowledge] = ()) -> None:
         self.rules = rules
         self.points: list[Knowledge] = list(known)
+        self._ranking: Ranking | None = None  # None: to be made from all points
+        self._recorded = 0
+        self._open: list[int] = []
+        self._open_until = -1  # the finish that the open points are those of
         self._count: int | None = None
-        self._needs: list[Need] | None = None
+        self._likely: int | None = None
+        self._until: int | None = None
+        self._tally: Tally | None = None
 
     def get(self, point: int) -> Knowledge:
         """What is known of a point; a point never heard of is known from now on."""
-        self.points.extend(Knowledge() for _ in range(point + 1 - len(self.points)))
+        new = range(len(self.points), point + 1)
+        self.points.extend(Knowledge() for _ in new)
+        if self._ranking is not None:
+            for one in new:
+                self._file(self._ranking, one)
         return self.points[point]
 
     def step_of(self, point: int) -> int:
@@ -77,28 +103,42 @@ class SearchState:
         del self.points[count:]
         self.changed()
 
-    def changed(self) -> None:
-        """Something was learned, or the rules are others: what follows from them is worked out anew."""
-        self._count = None
-        self._needs = None
+    def changed(self, point: int | None = None) -> None:
+        """Something was learned of a point; of none in particular: of any, or the rules are others."""
+        self._count = self._likely = self._until = self._tally = None
+        if point is None:
+            self._ranking = None
+        elif self._ranking is not None:
+            self._file(self._ranking, point)
 
-    # --- the finish ------------------------------------------------------------------------------------------
+    # --- where points stand ----------------------------------------------------------------------------------
 
-    def finish(self, count: int) -> int:
-        """An upper bound of S(count), exact once every point is known up to it."""
-        return self._finish(
-            NEVER if point.reached_at is None else point.reached_at for point in islice(self.points, count)
-        )
+    def _ranked(self) -> Ranking:
+        if self._ranking is None:
+            self._ranking, self._recorded, self._open_until = Ranking(), 0, -1
+            for point in range(len(self.points)):
+                self._file(self._ranking, point)
+        return self._ranking
 
-    def finish_at_least(self, count: int) -> int:
-        """A lower bound of S(count): a point that is not over may reach the goal at its next evaluation."""
-        started = (self._earliest_goal(point) for point in islice(self.points, count))
-        return self._finish(chain(started, repeat(self.rules.steps[0], max(0, count - len(self.points)))))
+    def _file(self, ranking: Ranking, point: int) -> None:
+        known, goal, earliest = self.points[point], None, None
+        if self.rules.rule.looks_at_goals:
+            goal, earliest = known.reached_at, self._earliest_goal(known)
+        ranking.file(point, Rank(self._lost_from(known), goal, earliest))
+        if known.recorded is not None:
+            self._recorded = max(self._recorded, point + 1)
+        if self._open_until >= 0:
+            self._keep_open(point)
 
-    def _finish(self, goal_steps: Iterable[int]) -> int:
-        """What the rule makes of the goal steps; they are only worked out if it looks at them."""
-        rules = self.rules
-        return rules.rule.finish(chain(goal_steps, rules.others_reached), rules.train_steps, rules.finishers)
+    def _lost_from(self, point: Knowledge) -> int | None:
+        """The earliest finish with which a point does not count; None if it counts with any."""
+        if point.failed is not None:
+            return -1
+        if point.diverged_at is None:
+            return None
+        if point.recorded is not None and point.recorded >= point.diverged_at:
+            return -1  # what is recorded stays so
+        return point.diverged_at if point.diverged_at <= self._end(point, NEVER) else None
 
     def _earliest_goal(self, point: Knowledge) -> int:
         if point.reached_at is not None:
@@ -107,6 +147,23 @@ class SearchState:
             return NEVER
         following = bisect_right(self.rules.steps, point.step)
         return self.rules.steps[following] if following < len(self.rules.steps) else NEVER
+
+    # --- the finish ------------------------------------------------------------------------------------------
+
+    def finish(self, count: int) -> int:
+        """An upper bound of S(count), exact once every point is known up to it."""
+        return self._finish(self._ranked().goals(count))
+
+    def finish_at_least(self, count: int) -> int:
+        """A lower bound of S(count): a point that is not over may reach the goal at its next evaluation."""
+        unknown = repeat(self.rules.steps[0], max(0, count - len(self.points)))
+        return self._finish(merge(unknown, self._ranked().earliest_goals(count)))
+
+    def _finish(self, goal_steps: Iterable[int]) -> int:
+        """What the rule makes of the goal steps; they are only worked out if it looks at them."""
+        rules = self.rules
+        wanted = merge(goal_steps, sorted(rules.others_reached)) if rules.rule.looks_at_goals else ()
+        return rules.rule.finish(wanted, rules.train_steps, rules.finishers)
 
     # --- how many points -------------------------------------------------------------------------------------
 
@@ -120,8 +177,8 @@ class SearchState:
         return self._count
 
     def _find_count(self) -> int:
-        recorded = max((i + 1 for i, point in enumerate(self.points) if point.recorded is not None), default=0)
-        least = max(min(self.rules.trials, self.rules.max_attempts), recorded)
+        self._ranked()
+        least = max(min(self.rules.trials, self.rules.max_attempts), self._recorded)
         most = max(self.rules.max_attempts, least)
         if least == most or self._is_enough(least):
             return least
@@ -136,19 +193,18 @@ class SearchState:
 
     def likely_count(self) -> int:
         """The n that replaces every certain divergence at once: later points are started before they must be."""
-        count = self.count()
-        certain = count - self._feasible(count, self.finish_at_least(min(count, len(self.points))))
-        return min(max(count, self.rules.trials + certain), self.rules.max_attempts)
+        if self._likely is None:
+            count = self.count()
+            certain = count - self._feasible(count, self.finish_at_least(min(count, len(self.points))))
+            self._likely = min(max(count, self.rules.trials + certain), self.rules.max_attempts)
+        return self._likely
 
     def _feasible(self, count: int, finish: int) -> int:
-        lost = sum(point.failed is not None or self._diverges(point, finish) for point in self.points[:count])
-        return count - lost
+        return count - self._ranked().num_lost(count, finish)
 
     def _diverges(self, point: Knowledge, finish: int) -> bool:
-        if point.diverged_at is None:
-            return False
-        recorded = point.recorded is not None and point.recorded >= point.diverged_at  # what is recorded stays so
-        return recorded or point.diverged_at <= self._end(point, finish)
+        lost_from = self._lost_from(point)
+        return point.failed is None and lost_from is not None and lost_from <= finish
 
     def _end(self, point: Knowledge, finish: int) -> int:
         if not self.rules.rule.ends_at_goal or point.reached_at is None:
@@ -157,25 +213,72 @@ class SearchState:
 
     # --- what to train, and the result -----------------------------------------------------------------------
 
+    @property
+    def until(self) -> int:
+        """How far every point must be known that is needed."""
+        if self._until is None:
+            self._until = self.finish(self.count())
+        return self._until
+
+    def is_needed(self, point: int) -> bool:
+        """Whether a point must be known further before the result is certain."""
+        return point < self.likely_count() and (point >= len(self.points) or self.is_open(point))
+
+    def is_open(self, point: int) -> bool:
+        """Whether a point that is known of must be known further, if the search has it."""
+        return self._is_open(self.points[point], self.until)
+
+    def _is_open(self, point: Knowledge, until: int) -> bool:
+        return not point.over and point.step < self._end(point, until)
+
+    def _keep_open(self, point: int) -> None:
+        place = bisect_left(self._open, point)
+        there = place < len(self._open) and self._open[place] == point
+        wanted = self._is_open(self.points[point], self._open_until)
+        if wanted and not there:
+            self._open.insert(place, point)
+        elif there and not wanted:
+            del self._open[place]
+
+    def open_points(self) -> list[int]:
+        """The points that are known of and must be known further, growing; a view that must not be changed."""
+        until = self.until
+        if until != self._open_until:
+            self._open = [index for index, point in enumerate(self.points) if self._is_open(point, until)]
+            self._open_until = until
+        return self._open
+
     def needs(self) -> list[Need]:
         """Every point that must be known further before the result is certain; points to be started included.
 
         Points beyond `count` are likely needed (see `likely_count`) and come last.
         """
-        if self._needs is None:
-            self._needs = self._find_needs()
-        return self._needs
+        until, likely = self.until, self.likely_count()
+        known = self.open_points()
+        known = known[: bisect_left(known, likely)]
+        return [Need(point, until) for point in chain(known, range(len(self.points), likely))]
 
-    def _find_needs(self) -> list[Need]:
-        count = self.count()
-        finish = self.finish(count)
-        needs = []
-        for index in range(self.likely_count()):
-            point = self.points[index] if index < len(self.points) else Knowledge()
-            until = self._end(point, finish)
-            if not point.over and point.step < until:
-                needs.append(Need(index, until))
-        return needs
+    def steps_left(self) -> tuple[int, int]:
+        """How many steps all needs take, and the most that one of them does."""
+        until, likely, known = self.until, self.likely_count(), self.open_points()
+        lefts = [until - max(self.points[point].step, 0) for point in known[: bisect_left(known, likely)]]
+        fresh = max(0, likely - len(self.points))
+        return sum(lefts) + fresh * until, max(lefts + [until] * (fresh > 0), default=0)
+
+    def tally(self) -> Tally:
+        """What has become of the points that are known of; counted again when something changed."""
+        if self._tally is None:
+            reached = [point.reached_at for point in self.points if point.reached_at is not None]
+            diverging = sum(point.diverged_at is not None and point.recorded is None for point in self.points)
+            steps = [point.step for point in self.points]
+            self._tally = Tally(
+                len(reached),
+                min(reached, default=None),
+                diverging,
+                sum(step for step in steps if step > 0),
+                max(steps, default=None),
+            )
+        return self._tally
 
     def order(self, busy: Container[int]) -> Iterator[Need]:
         """The needs that may be trained now, best first; ``busy`` holds the points being trained."""
@@ -184,8 +287,8 @@ class SearchState:
     @property
     def decided(self) -> bool:
         """Whether the result is certain."""
-        count = self.count()
-        return all(need.point >= count for need in self.needs())
+        known = self.open_points()
+        return (known[0] if known else len(self.points)) >= min(self.count(), self.likely_count())
 
     def endings(self) -> list[Ending]:
         """How each point of the decided search ends, in order; its length is the number of trials."""
@@ -193,13 +296,17 @@ class SearchState:
         finish = self.finish(count)
         return [self._ending(point, finish) for point in self.points[:count]]
 
-    def unrecorded(self) -> list[tuple[int, Ending]]:
-        """The points that have come to their end and are not recorded that far."""
-        return [
-            (index, ending)
-            for index, (point, ending) in enumerate(zip(self.points, self.endings(), strict=False))
-            if (point.over or point.step >= ending.step) and not self._is_recorded(point, ending)
-        ]
+    def unrecorded(self, points: Iterable[int] | None = None) -> list[tuple[int, Ending]]:
+        """Those of these points, or of all, that have come to their end and are not recorded that far."""
+        count = min(self.count(), len(self.points))
+        finish, found = self.finish(self.count()), []
+        for index in range(count) if points is None else points:
+            if index < count:
+                point = self.points[index]
+                ending = self._ending(point, finish)
+                if (point.over or point.step >= ending.step) and not self._is_recorded(point, ending):
+                    found.append((index, ending))
+        return found
 
     def _is_recorded(self, point: Knowledge, ending: Ending) -> bool:
         if point.recorded is None or point.recorded < ending.step:

@@ -84,7 +84,8 @@ class SingleStudy:
     def _find(self, resume: bool) -> int:
         recorded, running = self._recorder.records, self._recorder.running
         if not resume:
-            return max([0, *recorded, *running, *self._writer.damaged_trials]) + 1
+            ids: list[int] = [0, *recorded, *running, *self._writer.damaged_trials]
+            return max(ids) + 1
         if not recorded and not running:
             raise RunError(f"--resume needs a trial to go on with. Found none in {self._writer.folder}.")
         return max(running, default=0) or max(recorded)

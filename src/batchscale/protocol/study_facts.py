@@ -1,7 +1,7 @@
 """Our own facts in ``study.json`` and ``metadata.json``, and the values they become when a run is resumed."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from batchscale import __version__
@@ -11,6 +11,7 @@ from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.ledger import Ledger
 from batchscale.records.facts import Finding, StudyFacts, TrainerFacts, TrialFacts
 from batchscale.records.model import Status, StudyRecord, TrialRecord
+from batchscale.records.tree.committed import TrialSummary
 from batchscale.records.tree.measurements import MeasurementTable
 from batchscale.spec import Experiment, ParameterType, SearchSpace, StopRule, Study
 
@@ -122,19 +123,18 @@ def trial_facts(seed: int, search: int, point: int, known: Knowledge, reason: st
     )
 
 
-def recall(record: TrialRecord) -> Knowledge:
-    """What is known of a recorded trial."""
-    facts = record.facts or TrialFacts()
+def recall(trial: TrialSummary, read_failure: Callable[[int], str | None]) -> Knowledge:
+    """What is known of a recorded trial; why it failed, if it did, is read."""
     known = Knowledge(
-        step=record.steps,
-        reached_at=facts.reached_at,
-        best=math.inf if facts.best is None else facts.best,
-        recorded=record.steps,
+        step=trial.steps,
+        reached_at=trial.reached_at,
+        best=math.inf if trial.best is None else trial.best,
+        recorded=trial.steps,
     )
-    if record.status is Status.INFEASIBLE:
-        known.diverged_at = record.steps
-    elif record.status is Status.INCOMPLETE:
-        known.failed, known.recorded_failed = facts.failure or "incomplete", True
+    if trial.status is Status.INFEASIBLE:
+        known.diverged_at = trial.steps
+    elif trial.status is Status.INCOMPLETE:
+        known.failed, known.recorded_failed = read_failure(trial.trial_id) or "incomplete", True
     return known
 
 

@@ -5,7 +5,6 @@ forgotten and the same call is made again later.
 """
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from batchscale.protocol.guards import Judgement, judge
@@ -15,7 +14,7 @@ from batchscale.protocol.study_facts import record_parameters
 from batchscale.protocol.study_state import Phase, StudyState
 from batchscale.protocol.tasks import TrialProgress, TrialTask
 from batchscale.records.facts import EdgeEnd, Finding, Hardware, TrainerFacts
-from batchscale.records.model import TrialRecord
+from batchscale.records.tree.committed import CommittedTrials
 
 
 @dataclass
@@ -50,7 +49,7 @@ class StudyRun:
         return self.state.done
 
     @property
-    def records(self) -> Mapping[int, TrialRecord]:
+    def records(self) -> CommittedTrials:
         """The recorded trials by id."""
         return self._recorder.records
 
@@ -64,8 +63,8 @@ class StudyRun:
 
     def learn(self, progress: TrialProgress, seconds: float, hardware: Hardware | None) -> bool:
         """Take in what a trial did; False if that was nothing, though something was needed."""
-        self.state.release(progress.trial_id)
         if not self.state.takes_news:
+            self.state.release(progress.trial_id)
             return True  # it was trained in case it was needed, and it is not
         rows = self.state.new_rows(progress)
         self._recorder.add(progress, rows, seconds, hardware)
@@ -75,6 +74,7 @@ class StudyRun:
         """How many trials are trained together from now on, and what with; the first job of a study settles it."""
         if self.state.memory.population is None:
             self.state.memory.population = population
+            self.state.stirred()
             if framework is not None:
                 name, _, version = framework.partition(" ")
                 self.state.memory.framework = TrainerFacts(name, version or None)
@@ -92,6 +92,14 @@ class StudyRun:
             trial_id = self.state.add_range(point)
             self._write_study()
         return trial_id
+
+    def look(self) -> bool:
+        """Work out what follows from what was learned; whether there is something to write."""
+        if self.done:
+            return False
+        self.state.look()
+        state, recorder = self.state, self._recorder
+        return bool(state.endings) or recorder.journal_due or recorder.refused or state.search_over
 
     # --- records ---------------------------------------------------------------------------------------------
 
@@ -115,6 +123,7 @@ class StudyRun:
     def set_aside(self, problem: str) -> None:
         """Do nothing more here in this run: what is recorded needs to be looked at."""
         self.state.phase, self.problem = Phase.SET_ASIDE, problem
+        self.state.stirred()
 
     def reopen(self) -> None:
         """More is asked of a study that may have ended before: what was said of it then does not hold any more."""

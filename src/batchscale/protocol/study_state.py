@@ -4,17 +4,18 @@ Knows numbers and the ledger, no files, processes or clocks. What must be writte
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from batchscale.protocol.guards import Judgement
 from batchscale.protocol.knowledge import Knowledge
-from batchscale.protocol.needs import Ending, Need
+from batchscale.protocol.needs import Ending, Need, Offer
 from batchscale.protocol.points import PointStream, trial_seed
 from batchscale.protocol.search_state import SearchRules, SearchState
 from batchscale.protocol.stop_rules import find_rule
 from batchscale.protocol.study_facts import StudyMemory
 from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
+from batchscale.protocol.waiting_points import WaitingPoints
 from batchscale.spec import Experiment, SearchSpace, Study
 
 
@@ -39,6 +40,7 @@ class StudyState:
     """What is known of a study, what it needs next, and which trials have come to their end.
 
     ``endings`` are the points of the current search whose end is certain and not recorded, with how they end.
+    ``stirred`` is called whenever what may be trained now may have changed.
     """
 
     def __init__(
@@ -59,7 +61,9 @@ class StudyState:
         self._busy: set[int] = set()
         self._current = 0  # index of the search that trains
         self._values: dict[int, dict[str, float]] = {}
-        self._ready: list[Need] | None = None  # kept until a need is taken or something is learned
+        self._news: set[int] = set()  # points that something was learned of since the last look
+        self._basis = (-1, 0)  # the finish and the number of points at the last look
+        self.stirred: Callable[[], None] = lambda: None
         self._enter(0)
 
     # --- how it stands ---------------------------------------------------------------------------------------
@@ -95,11 +99,6 @@ class StudyState:
         return self.phase in (Phase.ENDED, Phase.SET_ASIDE)
 
     @property
-    def has_endings(self) -> bool:
-        """Whether trials wait to be recorded, as far as that is known without a look."""
-        return bool(self.endings) or self.phase is Phase.LEARNED
-
-    @property
     def takes_news(self) -> bool:
         """Whether what trials do still matters."""
         return self.phase in (Phase.TRAINING, Phase.LEARNED)
@@ -111,13 +110,9 @@ class StudyState:
 
     # --- what to train ---------------------------------------------------------------------------------------
 
-    def ready(self) -> list[Need]:
-        """What may be trained now, best first."""
-        if self.done:
-            return []
-        if self._ready is None:
-            self._ready = list(self.current.order(self._busy))
-        return self._ready
+    def ready(self) -> Offer:
+        """What may be trained now, best first; a view that holds until the next change."""
+        return Offer() if self.done else self._waiting.offer()
 
     def trial_id(self, point: int) -> int | None:
         """The id of a point of the current search; None if its range of ids is used up."""
@@ -138,10 +133,14 @@ class StudyState:
         """The task for a need whose point has an id; it is busy from now on."""
         trial_id = self.trial_id(need.point)
         assert trial_id is not None
-        self._busy.add(need.point)
-        self._ready = None
-        parameters = {**self.study.fixed, **self.values(need.point)}
+        skipped = range(len(self.current.points), need.point)
         known = self.current.get(need.point)  # the point is known of from now on, so that its id is taken
+        self._busy.add(need.point)
+        self._waiting.take(need.point)
+        for point in skipped:
+            self._waiting.put_back(point)
+        self.stirred()
+        parameters = {**self.study.fixed, **self.values(need.point)}
         return TrialTask(trial_id, parameters, self.seed(need.point), need.until, known.step)
 
     def values(self, point: int) -> dict[str, float]:
@@ -169,25 +168,28 @@ class StudyState:
         ]
 
     def learn(self, trial_id: int, rows: Sequence[Row], diverged_at: int | None) -> bool:
-        """Take in new measurements of a trial and where it diverged; False if that was nothing."""
+        """Take in what a trial measured and where it diverged, and train it no more; False if that was nothing."""
         known = self._known(trial_id)
         before = known.step
         known.learn(rows, diverged_at, self.study.goal)
-        self._note_news()
+        self._note_news(trial_id)
         return known.step > before or known.over
 
     def give_up(self, trial_id: int, reason: str) -> None:
         """A trial cannot be trained: it ends INCOMPLETE with the reason."""
-        self.release(trial_id)
         if self.takes_news:
             self._known(trial_id).failed = reason
-            self._note_news()
+            self._note_news(trial_id)
+        else:
+            self.release(trial_id)
 
     def release(self, trial_id: int) -> None:
         """A trial is not being trained any more."""
-        _, point = self.memory.ledger.place(trial_id)
+        search, point = self.memory.ledger.place(trial_id)
         self._busy.discard(point)
-        self._ready = None
+        if search == self.search and point < len(self.current.points):
+            self._waiting.put_back(point)
+        self.stirred()
 
     def note_recorded(self, point: int, ending: Ending, within: Knowledge) -> None:
         """The first of ``endings`` is recorded, with what is known within its end."""
@@ -195,8 +197,10 @@ class StudyState:
         known.recorded, known.recorded_failed = ending.step, known.failed is not None
         known.step = max(known.step, ending.step)
         known.reached_at = within.reached_at
-        self.current.changed()
+        self.current.changed(point)
+        self._values.pop(point, None)
         self.endings.popleft()
+        self.stirred()
 
     def look(self) -> None:
         """Work out what follows from what was learned.
@@ -211,11 +215,25 @@ class StudyState:
         if self.rule.ends_together and self.phase is Phase.TRAINING:
             return
         queued = {point for point, _ in self.endings}
-        self.endings.extend((p, ending) for p, ending in self.current.unrecorded() if p not in queued)
+        found = self.current.unrecorded(self._maybe_ended())
+        self.endings.extend((p, ending) for p, ending in found if p not in queued)
 
-    def _note_news(self) -> None:
-        self.current.changed()
-        self._ready = None
+    def _maybe_ended(self) -> Iterable[int] | None:
+        """The points that may have come to their end since the last look; None if that may be any."""
+        (finish, count), self._basis = self._basis, (self.current.until, self.current.count())
+        news, self._news = self._news, set()
+        if self.rule.ends_together or finish != self._basis[0]:
+            return None
+        return sorted(news.union(range(count, self._basis[1])))
+
+    def _note_news(self, trial_id: int) -> None:
+        search, point = self.memory.ledger.place(trial_id)
+        if search == self.search:
+            self.current.changed(point)
+            self._news.add(point)
+        else:
+            self._searches[search - 1].changed()
+        self.release(trial_id)
         self.phase = Phase.LEARNED
 
     def _known(self, trial_id: int) -> Knowledge:
@@ -233,6 +251,7 @@ class StudyState:
     def drop_unneeded(self) -> None:
         """Forget them."""
         self.current.cut(self.current.count())
+        self._waiting.forget()
 
     def enter_next(self) -> bool:
         """Go on to the next search that is there; False if this was the last."""
@@ -256,13 +275,16 @@ class StudyState:
     def end(self) -> None:
         """The study is done."""
         self.phase = Phase.ENDED
+        self.stirred()
 
     def _enter(self, index: int) -> None:
         self._current = index
-        self._values, self._ready = {}, None
+        self._values, self._news, self._basis = {}, set(), (-1, 0)
         self.current.rules = self._rules(index)
         self.current.changed()
+        self._waiting = WaitingPoints(self.current, self._busy)
         self._work_out()
+        self.stirred()
 
     def _rules(self, index: int) -> SearchRules:
         others = [p.reached_at for i, s in enumerate(self._searches) if i != index for p in s.points]

@@ -110,7 +110,7 @@ class TrialStore:
 
     def _sound_table(self, trial_id: int) -> MeasurementTable:
         """The measurements of a recorded trial, which must be all there: rows after a gap would hide the damage."""
-        record = self.writer.committed_trials()[trial_id]
+        record = self.writer.committed_trials().summary(trial_id)
         due = None if self._evaluation_steps is None else [s for s in self._evaluation_steps if s <= record.steps]
         try:
             table = self.writer.read_measurements(trial_id)

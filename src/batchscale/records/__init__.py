@@ -3,8 +3,9 @@
 The names that other layers use are re-exported here and loaded when first used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from batchscale.doors import lazy_names
 
 if TYPE_CHECKING:
     from batchscale.records.check.stored import check_records as check_records
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from batchscale.records.model import parse_study as parse_study
     from batchscale.records.notes import study_note as study_note
     from batchscale.records.precision import widen as widen
+    from batchscale.records.precision import widen_number as widen_number
     from batchscale.records.read import read_records as read_records
     from batchscale.records.run_paths import RunPaths as RunPaths
     from batchscale.records.summary import Summary as Summary
@@ -120,13 +122,9 @@ _PUBLIC = {
     "study_note": "notes",
     "summarize": "summary",
     "widen": "precision",
+    "widen_number": "precision",
     "write_text_file": "durable",
 }
 
-__all__ = list(_PUBLIC)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'batchscale.records' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"batchscale.records.{_PUBLIC[name]}"), name)
+__all__ = [*_PUBLIC]
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

@@ -9,6 +9,7 @@ import polars as pl
 
 DIGITS = 6
 _MAX_POWER = 22  # powers of ten up to this one are exact in float64, so that one product or quotient rounds only once
+_LEAST = np.finfo(np.float32).tiny
 _POWERS = 10.0 ** np.arange(_MAX_POWER + 1)
 
 
@@ -20,8 +21,10 @@ def fits_float32(values: pl.Series) -> bool:
     """
     numbers = values.drop_nulls().to_numpy()
     numbers = numbers[np.isfinite(numbers)]
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         narrow = numbers.astype(np.float32)
+    if ((np.abs(narrow) < _LEAST) & (narrow != 0)).any():
+        return False  # denormal numbers have fewer digits, and their shortest text is of another float64
     return bool(np.array_equal(_decimals(narrow), numbers))
 
 
@@ -35,6 +38,15 @@ def widen(values: pl.Series) -> pl.Series:
         present = values.drop_nulls()
         return widen(present).gather((values.is_not_null().cum_sum() - 1).cast(pl.Int64).set(values.is_null(), None))
     return pl.Series(values.name, _decimals(values.to_numpy()))
+
+
+def widen_number(value: np.float32) -> float:
+    """The same for one number.
+
+    >>> widen_number(np.float32(0.1))
+    0.1
+    """
+    return float(_decimals(np.array([value]))[0])
 
 
 def widen_metrics(frame: pl.LazyFrame) -> pl.LazyFrame:

@@ -38,6 +38,11 @@ class RunPaths:
         return self.working / "checkpoints"
 
     @property
+    def exchange(self) -> Path:
+        """Where the driver and its workers on other machines meet."""
+        return self.working / "exchange"
+
+    @property
     def logs(self) -> Path:
         """What worker processes print."""
         return self.working / "logs"

@@ -3,28 +3,34 @@
 What other packages use stands here and is loaded when first used.
 """
 
-import importlib
-from typing import Any
+from batchscale.doors import lazy_names
 
 _PUBLIC = {
     "Doing": "runner",
     "Done": "runner",
     "Event": "runner",
+    "GroupRunner": "groups",
     "InlineRunner": "inline",
     "Job": "runner",
     "LocalRunner": "local",
     "LocalSettings": "local",
     "LossReason": "runner",
     "Lost": "runner",
+    "RayRunner": "ray.runner",
+    "RaySettings": "ray.runner",
     "Runner": "runner",
     "Setup": "runner",
+    "SlurmRunner": "slurm.runner",
+    "SlurmSettings": "slurm.runner",
     "TRAINER_ENGINE": "runner",
     "TRAINING_ENGINE": "runner",
     "WorkerInfo": "runner",
     "check_devices": "environment",
+    "check_ray": "ray.link",
     "computing_like_a_worker": "environment",
     "default_workers": "environment",
     "follow": "cluster",
+    "lead_group": "group_lead",
     "memory_limit": "environment",
     "offer_devices": "environment",
     "share_host": "cluster",
@@ -32,13 +38,4 @@ _PUBLIC = {
 }
 
 __all__ = [*_PUBLIC]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'batchscale.runners' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"batchscale.runners.{_PUBLIC[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

@@ -4,26 +4,27 @@ The chief's driver runs as it does with the inline runner. Whatever its host of 
 are told first, and do the same: their engines meet in every step.
 """
 
-import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from batchscale.cluster import Peers
-from batchscale.errors import BatchscaleError, RunError, one_line
+from batchscale.errors import BatchscaleError
+from batchscale.runners.codec import Codec
 from batchscale.runners.host import EngineHost, MakeEngine
 from batchscale.runners.runner import Doing, Done, Job, Setup
 
 _DO = "do"
 
-_CALLS: dict[str, Any] = {
-    "run": tuple[Job],
-    "forget": tuple[int, tuple[int, ...]],
-    "shelve": tuple[int, dict[int, int]],
-    "close": tuple[()],
-}
+CALLS = Codec(
+    {
+        "run": tuple[Job],
+        "forget": tuple[int, tuple[int, ...]],
+        "shelve": tuple[int, dict[int, int]],
+        "close": tuple[()],
+    },
+    "The chief asks for",
+)
 """What the chief may ask of the other hosts, and the kinds of what goes with it: nothing else is taken in."""
 
 
@@ -56,8 +57,9 @@ class SharedHost(EngineHost):
         worker_id: str,
         should_stop: Callable[[], bool],
         tell: Callable[[Doing], None],
+        make_engine: MakeEngine | None = None,
     ) -> None:
-        super().__init__(setup, worker_id, should_stop, tell, _engine_maker(peers, on_stop))
+        super().__init__(setup, worker_id, should_stop, tell, make_engine or engine_maker(peers, on_stop))
         self._peers = peers
 
     def run(self, job: Job) -> Done:
@@ -90,7 +92,7 @@ class SharedHost(EngineHost):
 
     def _tell_others(self, call: str, *arguments: object) -> None:
         if not self._peers.ended:
-            self._peers.share(_DO, _encode(call, arguments))
+            self._peers.share(_DO, CALLS.encode(call, arguments))
 
 
 def share_host(peers: Peers, on_stop: Callable[[], None]) -> Callable[..., EngineHost]:
@@ -100,38 +102,16 @@ def share_host(peers: Peers, on_stop: Callable[[], None]) -> Callable[..., Engin
 
 def follow(peers: Peers, setup: Setup, should_stop: Callable[[], bool]) -> None:
     """Do what the chief does, until it closes its engines."""
-    host = EngineHost(
-        setup, f"process-{peers.cluster.process}", should_stop, make_engine=_engine_maker(peers, _nothing)
-    )
+    host = EngineHost(setup, f"process-{peers.cluster.process}", should_stop, make_engine=engine_maker(peers, _nothing))
     while True:
-        call, arguments = _decode(peers.share(_DO, b""))
+        call, arguments = CALLS.decode(peers.share(_DO, b""))
         getattr(host, call)(*arguments)
         if call == "close":
             return
 
 
-def _encode(call: str, arguments: tuple[object, ...]) -> bytes:
-    kinds: TypeAdapter[Any] = TypeAdapter(_CALLS[call])
-    return json.dumps([call, kinds.dump_python(arguments, mode="json")]).encode()
-
-
-def _decode(message: bytes) -> tuple[str, tuple[Any, ...]]:
-    """The call and its arguments, checked: a message is data, and can be nothing but one of the calls.
-
-    Raises:
-        RunError: it is none of them.
-    """
-    try:
-        call, arguments = json.loads(message)
-        return call, TypeAdapter(_CALLS[call]).validate_python(tuple(arguments))
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(
-            f"The chief asks for one of {', '.join(_CALLS)}. Found something else ({one_line(error, 200)}): start the "
-            "same version of batchscale on all hosts."
-        ) from None
-
-
-def _engine_maker(peers: Peers, on_stop: Callable[[], None]) -> MakeEngine:
+def engine_maker(peers: Peers, on_stop: Callable[[], None]) -> MakeEngine:
+    """What makes the engines of processes that train together."""
     from batchscale.runners.training_host import make_engine
 
     return partial(make_engine, agreement=StopListener(peers, on_stop))

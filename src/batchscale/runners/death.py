@@ -14,11 +14,12 @@ def describe_death(code: int, log: Path) -> str:
     if code < 0:
         with contextlib.suppress(ValueError):
             code_text = f"signal {signal.Signals(-code).name}"
-            return f"A worker was killed by {code_text}.{_last_lines(log)}"
-    return f"A worker exited with code {code}.{_last_lines(log)}"
+            return f"A worker was killed by {code_text}.{last_lines(log)}"
+    return f"A worker exited with code {code}.{last_lines(log)}"
 
 
-def _last_lines(log: Path) -> str:
+def last_lines(log: Path) -> str:
+    """The last lines of a log under a heading, on lines of their own; nothing where there are none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_LOG_BYTES))

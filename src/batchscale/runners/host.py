@@ -112,7 +112,8 @@ class EngineHost:
         seconds = time.monotonic() - started
         self._checkpoint(job, seconds)
         hardware = getattr(engine, "hardware", self._hardware)  # an engine that uses accelerators knows better
-        return Done(job.job_id, self._worker_id, tuple(progress), seconds, engine.population_size, hardware)
+        cut_short = self._should_stop()
+        return Done(job.job_id, self._worker_id, tuple(progress), seconds, engine.population_size, hardware, cut_short)
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Drop these trials of a study with their checkpoints; without any, the study's engine."""

@@ -3,15 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from batchscale.runners.runner import Doing, Done, LossReason, Setup
+from batchscale.runners.arrival import Luggage
+from batchscale.runners.runner import Doing, Done, Job, LossReason, Setup
 
 
 @dataclass(frozen=True)
 class Begin:
-    """The driver's first message."""
+    """The driver's first message. ``luggage`` is for a worker on another machine: what it needs and must check."""
 
     setup: Setup
     worker_id: str
+    luggage: Luggage | None = None
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,26 @@ class Retire:
 
 
 @dataclass(frozen=True)
+class Leave:
+    """The machine is about to be taken away: end the running job, drop those that wait, keep states, and exit.
+
+    No driver says this: a worker tells it itself when its scheduler does.
+    """
+
+
+@dataclass(frozen=True)
 class Ready:
-    """The worker has begun."""
+    """The worker has begun. ``host`` is the machine that it runs on, where the driver does not know."""
+
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The worker cannot begin: its machine is not what the run needs, with a message for the user."""
+
+    host: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -74,4 +94,5 @@ class Kept:
     """The answer to `Stop`: nothing that is worth a checkpoint is without one."""
 
 
-Reply = Ready | Started | Doing | Answered | Raised | Kept
+Instruction = Begin | Job | Forget | Shelve | Stop | Retire | Leave
+Reply = Ready | Refused | Started | Doing | Answered | Raised | Kept

@@ -67,7 +67,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """A job's answer: its trials' progress, and how the worker is."""
+    """A job's answer: its trials' progress, and how the worker is.
+
+    ``cut_short`` says that it was asked to end early: trials that came no further are no failures.
+    """
 
     job_id: int
     worker_id: str
@@ -75,6 +78,7 @@ class Done:
     seconds: float
     population: int = 1
     hardware: Hardware | None = None
+    cut_short: bool = False
 
 
 class LossReason(StrEnum):
@@ -86,15 +90,21 @@ class LossReason(StrEnum):
     REFUSED = "refused"
     DISK_FULL = "disk full"
     NOT_STARTED = "not started"
+    TAKEN_AWAY = "taken away"
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether it may be the trial's own doing, so that it is not tried without end."""
+        return self not in (LossReason.NOT_STARTED, LossReason.TAKEN_AWAY, LossReason.DISK_FULL)
 
 
 @dataclass(frozen=True)
 class Lost:
     """A job that was not finished: its worker died or raised. ``reason`` is for people: signal and last log lines.
 
-    NOT_STARTED means that the worker was lost before it touched this job, which is no failure of its trials; REFUSED
-    that the experiment cannot be trained at all, with a message for the user; DISK_FULL that it should be tried again
-    when there is room.
+    NOT_STARTED means that the worker was lost before it touched this job, and TAKEN_AWAY that a scheduler took its
+    machine: no failures of its trials. REFUSED means that the experiment cannot be trained at all, with a message for
+    the user; DISK_FULL that it should be tried again when there is room.
     """
 
     job_id: int
@@ -170,7 +180,10 @@ class Runner(ABC):
 
     @abstractmethod
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
-        """Tell all workers to drop these trials of a study with their checkpoints; without any, the whole study."""
+        """Tell all workers to drop these trials of a study with their checkpoints; without any, the whole study.
+
+        A worker that was given no job of the study holds none and need not be told.
+        """
 
     @abstractmethod
     def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:

@@ -1,5 +1,6 @@
 """The engine of real trials: loaded in workers only, because it brings JAX."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -7,12 +8,22 @@ from batchscale.runners.host import Engine
 from batchscale.runners.runner import Setup
 from batchscale.spec import Study, WorkloadSpec
 from batchscale.training.agreement import Agreement
+from batchscale.training.sent_states import StatePost
 from batchscale.training.study_engine import EngineSettings, StudyEngine
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.workload import Workload
 
+MakePost = Callable[[int], StatePost]
+"""Where the states of the study with this batch size are sent."""
 
-def make_engine(setup: Setup, study: Study, population: int | None, agreement: Agreement | None = None) -> Engine:
+
+def make_engine(
+    setup: Setup,
+    study: Study,
+    population: int | None,
+    agreement: Agreement | None = None,
+    make_post: MakePost | None = None,
+) -> Engine:
     """The engine of a study; the workload's data is read once per process."""
     checkpoints = setup.checkpoint_dir / str(study.batch_size) if setup.checkpoint_dir else None
     settings = EngineSettings(
@@ -23,7 +34,8 @@ def make_engine(setup: Setup, study: Study, population: int | None, agreement: A
         exact=setup.experiment.run.exact,
     )
     workload = _load(_Key(setup.experiment.workload, setup.data_dir))
-    return StudyEngine(workload, study, setup.experiment.evaluation, settings, agreement)
+    post = make_post(study.batch_size) if make_post else None
+    return StudyEngine(workload, study, setup.experiment.evaluation, settings, agreement, post)
 
 
 class _Key:

@@ -1,30 +1,39 @@
 """A worker process: ``python -m batchscale.runners.worker FD``, started by the local runner with one end of a pipe.
 
 It lives exactly as long as the driver's end of the pipe: when that closes, for whatever reason, the process exits at
-once. Signals that a terminal or a scheduler sends to the whole process group are left to the driver.
+once. Signals that a terminal or a scheduler sends to the whole process group are left to the driver. A worker on
+another machine is the same with another line to the driver.
 """
 
+import contextlib
 import os
 import queue
 import signal
 import sys
+import tempfile
 import threading
 import traceback
+from dataclasses import replace
 from multiprocessing.connection import Connection
-from typing import Any
+from pathlib import Path
+from typing import Protocol
 
 import psutil
 
-from batchscale.errors import BatchscaleError, TrialFailedError
-from batchscale.machine import DISK_FULL
+from batchscale.errors import BatchscaleError, RunError, TrialFailedError
+from batchscale.machine import DISK_FULL, name_host
+from batchscale.runners.arrival import arrive
 from batchscale.runners.host import EngineHost
 from batchscale.runners.messages import (
     Answered,
     Begin,
     Forget,
+    Instruction,
     Kept,
+    Leave,
     Raised,
     Ready,
+    Refused,
     Reply,
     Retire,
     Shelve,
@@ -55,26 +64,45 @@ def explain_error(error: BaseException) -> tuple[LossReason, str]:
     return LossReason.ERROR, (text + where)[:MAX_REASON]
 
 
-class Worker:
-    """One end of the pipe: a thread listens, the main thread trains."""
+class DriverLine(Protocol):
+    """A worker's line to its driver; one thread receives, one sends."""
 
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
+    def recv(self) -> Instruction:
+        """The driver's next message; EOFError or OSError when the driver is gone."""
+
+    def send(self, reply: Reply) -> None:
+        """Tell the driver; OSError when it is gone."""
+
+
+class Worker:
+    """One end of the line: a thread listens, the main thread trains. ``node`` is what it calls its machine."""
+
+    def __init__(self, line: DriverLine, node: str = "") -> None:
+        self._line = line
+        self._node = node or name_host()
         self._stop = threading.Event()
-        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._leaving = threading.Event()
+        self._queue: queue.SimpleQueue[Instruction] = queue.SimpleQueue()
         self._process = psutil.Process()
 
     def serve(self) -> None:
-        """Answer until told to retire or the driver is gone."""
+        """Answer until told to retire or the driver is gone; leave at once where nothing can be trained."""
         threading.Thread(target=self._listen, daemon=True).start()
         begin = self._queue.get()
-        assert isinstance(begin, Begin)
+        if not isinstance(begin, Begin):
+            return  # told to leave before it began
+        try:
+            begin = self._arrive(begin)
+        except RunError as error:
+            self._say(Refused(self._node, str(error)))
+            return
         host = EngineHost(begin.setup, begin.worker_id, self._stop.is_set, self._say)
-        self._say(Ready())
+        self._say(Ready(self._node))
         while True:
             message = self._queue.get()
             if isinstance(message, Job):
-                self._run(host, message)
+                if not self._leaving.is_set():
+                    self._run(host, message)
             elif isinstance(message, Forget):
                 host.forget(message.batch_size, message.trial_ids)
             elif isinstance(message, Shelve):
@@ -82,16 +110,28 @@ class Worker:
             else:
                 host.keep()
                 self._say(Kept())
-                if isinstance(message, Retire):
+                if isinstance(message, Retire | Leave):
                     return
+
+    def _arrive(self, begin: Begin) -> Begin:
+        if begin.luggage is None:
+            return begin
+        private = Path(tempfile.mkdtemp(prefix="batchscale-"))
+        try:
+            return replace(begin, setup=arrive(begin.setup, begin.luggage, private, self._node))
+        finally:
+            with contextlib.suppress(OSError):
+                private.rmdir()  # where nothing had to be written
 
     def _listen(self) -> None:
         while True:
             try:
-                message = self._pipe.recv()
+                message = self._line.recv()
             except (EOFError, OSError):
                 os._exit(0)  # the driver is gone: nothing here is needed any more
-            if isinstance(message, Stop):
+            if isinstance(message, Leave):
+                self._leaving.set()
+            if isinstance(message, Stop | Leave):
                 self._stop.set()
             self._queue.put(message)
 
@@ -107,7 +147,7 @@ class Worker:
 
     def _say(self, reply: Reply) -> None:
         try:
-            self._pipe.send(reply)
+            self._line.send(reply)
         except OSError:
             os._exit(0)
 

@@ -3,8 +3,9 @@
 The names that other layers use are re-exported here and loaded when first used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from batchscale.doors import lazy_names
 
 if TYPE_CHECKING:
     from batchscale.spec.batch_sizes import BatchSizes as BatchSizes
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from batchscale.spec.experiment import Experiment as Experiment
     from batchscale.spec.experiment import Option as Option
     from batchscale.spec.experiment import Options as Options
+    from batchscale.spec.experiment import RayPlan as RayPlan
     from batchscale.spec.experiment import RunPlan as RunPlan
     from batchscale.spec.experiment import SearchPlan as SearchPlan
     from batchscale.spec.experiment import StopRule as StopRule
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from batchscale.spec.plan import WorkloadFacts as WorkloadFacts
     from batchscale.spec.plan import make_plan as make_plan
     from batchscale.spec.seeds import derive_seed as derive_seed
+    from batchscale.spec.slurm import SlurmOptions as SlurmOptions
     from batchscale.spec.space import MAX_METAPARAMETERS as MAX_METAPARAMETERS
     from batchscale.spec.space import ParameterConfig as ParameterConfig
     from batchscale.spec.space import ParameterType as ParameterType
@@ -70,12 +73,14 @@ _PUBLIC = {
     "ParameterType": "space",
     "Plan": "plan",
     "ReportsSpec": "trainer",
+    "RayPlan": "experiment",
     "RunPlan": "experiment",
     "SPLITS": "goal",
     "Scale": "space",
     "SearchPlan": "experiment",
     "SearchSpace": "space",
     "ReportSource": "trainer",
+    "SlurmOptions": "slurm",
     "Spacing": "durations",
     "StopRule": "experiment",
     "Study": "plan",
@@ -97,10 +102,5 @@ _PUBLIC = {
     "to_steps": "durations",
 }
 
-__all__ = list(_PUBLIC)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'batchscale.spec' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"batchscale.spec.{_PUBLIC[name]}"), name)
+__all__ = [*_PUBLIC]
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

@@ -9,14 +9,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from typing_extensions import TypeAliasType
+
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
 from batchscale.spec.goal import Goal
+from batchscale.spec.slurm import SlurmOptions
 from batchscale.spec.space import SearchSpace
 from batchscale.spec.trainer import TrainerSpec
 from batchscale.spec.workload_name import WorkloadName
 
-Option = bool | int | float | str | tuple["Option", ...]
+Option = TypeAliasType("Option", "bool | int | float | str | tuple[Option, ...]")
+"""A named alias: one that holds itself has no end for whoever checks values by it."""
+
 Options = Mapping[str, Option]
 DEFAULT_FILE_TIMEOUT_S = 600.0
 
@@ -78,14 +83,30 @@ class SearchPlan:
 
 
 @dataclass(frozen=True)
+class RayPlan:
+    """What a worker takes of its node on a Ray cluster; None is settled when the cluster is seen.
+
+    ``resources`` are amounts of what nodes declare, by name.
+    """
+
+    num_cpus: float | None = None
+    num_gpus: float | None = None
+    resources: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class RunPlan:
     """What each trial is trained on: so many devices of a host (None: all). Changes no result, up to rounding.
 
-    ``exact`` adds gradients in an order that does not depend on the devices.
+    ``exact`` adds gradients in an order that does not depend on the devices. ``hosts_per_trial`` is how many hosts of a
+    cluster train a trial together (None: all). ``slurm`` is what workers ask of SLURM, ``ray`` what they take of nodes.
     """
 
     devices_per_trial: int | None = 1
     exact: bool = False
+    hosts_per_trial: int | None = None
+    slurm: SlurmOptions = field(default_factory=SlurmOptions)
+    ray: RayPlan = field(default_factory=RayPlan)
 
 
 DEFAULT_BATCH_SIZES = BatchSizes(tuple(2**power for power in range(11)))

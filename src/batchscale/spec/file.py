@@ -23,12 +23,14 @@ from batchscale.spec.experiment import (
     Experiment,
     Option,
     Options,
+    RayPlan,
     RunPlan,
     SearchPlan,
     StopRule,
     WorkloadSpec,
 )
 from batchscale.spec.goal import Goal
+from batchscale.spec.slurm import SlurmOptions
 from batchscale.spec.space import SearchSpace
 from batchscale.spec.tables import (
     BudgetTable,
@@ -36,6 +38,7 @@ from batchscale.spec.tables import (
     ExperimentTable,
     RunTable,
     SearchTable,
+    SlurmTable,
     SpaceTable,
     WorkloadTable,
 )
@@ -111,7 +114,7 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
         seed=table.seed,
         metrics=None if table.metrics is None else tuple(table.metrics),
         source=source,
-        run=_to_run(table.run),
+        run=part("run", lambda: _to_run(table.run)),
         trainer=part("trainer", lambda: None if table.trainer is None else to_trainer(table.trainer, folder)),
     )
 
@@ -181,7 +184,24 @@ def _to_evaluation(table: EvaluationTable) -> EvaluationPlan:
 
 
 def _to_run(table: RunTable) -> RunPlan:
-    return RunPlan(None if table.devices_per_trial == "all" else table.devices_per_trial, table.exact)
+    devices = None if table.devices_per_trial == "all" else table.devices_per_trial
+    hosts = None if table.hosts_per_trial == "all" else table.hosts_per_trial
+    ray = RayPlan(table.ray.num_cpus, table.ray.num_gpus, dict(table.ray.resources))
+    return RunPlan(devices, table.exact, hosts, _to_slurm(table.slurm), ray)
+
+
+def _to_slurm(table: SlurmTable) -> SlurmOptions:
+    return SlurmOptions(
+        partition=table.partition,
+        account=table.account,
+        qos=table.qos,
+        time=None if table.time is None else str(table.time),
+        gpus=None if table.gpus is None else str(table.gpus),
+        cpus=table.cpus,
+        memory=table.memory,
+        save_s=table.save_s,
+        options=tuple(table.options),
+    )
 
 
 def _to_search(table: SearchTable) -> SearchPlan:

@@ -160,13 +160,53 @@ class TrainerTable(_Table):
     """How measurements are read of a script that does not report them by the protocol."""
 
 
+class SlurmTable(_Table):
+    """What each worker asks of SLURM with `--runner slurm`: [Many machines](many-machines.md)."""
+
+    partition: Name | None = None
+    """The partition. Left out: the cluster's default, here as below."""
+    account: Name | None = None
+    """The account that is charged."""
+    qos: Name | None = None
+    """The quality of service."""
+    time: Annotated[int, Field(ge=1, le=10_000_000)] | Name | None = None
+    """The time limit as SLURM writes it: minutes, or `"hours:minutes:seconds"`, `"days-hours"`."""
+    gpus: Annotated[int, Field(ge=1, le=1000)] | Name | None = None
+    """The GPUs of a worker: a number, or kind and number, `"a100:1"`."""
+    cpus: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """The cores of a worker."""
+    memory: Name | None = None
+    """The memory of a worker: `"16G"`."""
+    save_s: Annotated[int, Field(ge=10, le=3600)] = 120
+    """How long before the time limit a worker saves its trials and is put in the queue again."""
+    options: Annotated[list[Name], Field(max_length=100)] = []
+    """Other options of sbatch, each one word: `["--constraint=a100", "--exclusive"]`."""
+
+
+class RayTable(_Table):
+    """What each worker takes of its node with `--runner ray`: [Many machines](many-machines.md)."""
+
+    num_cpus: Annotated[float, Field(ge=0, le=100_000, strict=False)] | None = None
+    """Cores. Left out: one for each device of a trial; 1 where accelerators or resources are taken."""
+    num_gpus: Annotated[float, Field(ge=0, le=100_000, strict=False)] | None = None
+    """GPUs; a part of one lets workers share it. Left out: one for each device of a trial where nodes have GPUs."""
+    resources: dict[Name, Annotated[float, Field(gt=0, le=1e12, strict=False)]] = {}
+    """Other resources that nodes declare, by name: `{ TPU = 4 }`."""
+
+
 class RunTable(_Table):
     """What each trial is trained on: [Several devices and hosts](distributed.md). Changes no result but by rounding."""
 
     devices_per_trial: Annotated[int, Field(ge=1, le=100_000)] | Literal["all"] = 1
     """The devices of one host that train a trial together. One trial per device is the cheapest parallelism."""
+    hosts_per_trial: Annotated[int, Field(ge=1, le=100_000)] | Literal["all"] = "all"
+    """The hosts of a cluster that train a trial together: other groups of as many train other trials meanwhile."""
     exact: bool = False
     """Whether gradients are added in a fixed order, for the same bits on any number of devices; costs time."""
+    slurm: SlurmTable = SlurmTable()
+    """What each worker asks of SLURM."""
+    ray: RayTable = RayTable()
+    """What each worker takes of its node with `--runner ray`."""
 
 
 class ExperimentTable(_Table):

@@ -7,6 +7,8 @@ from batchscale.spec.tables import ExperimentTable, ReportsTable, TrainerTable
 from batchscale.spec.trainer import ReportSource, ReportsSpec, TrainerSpec
 
 _OURS = ("schedule", "file", "dataset_options", "model_options", "optimizer_options")
+_WHERE = {"ray", "slurm"}
+"""Tables of [run] that say where workers are, whatever they train with."""
 
 
 def to_trainer(table: TrainerTable, folder: Path) -> TrainerSpec:
@@ -65,9 +67,9 @@ def check_beside_trainer(table: ExperimentTable) -> None:
                 f"key 'workload.{key}' is for our own engine; with [trainer] the script decides. Remove it, or give it "
                 "to the script in its command."
             )
-    if "run" in table.model_fields_set:
+    for key in sorted(table.run.model_fields_set - _WHERE):
         raise SpecError(
-            "table [run] is for our own engine; a script is told its devices in 'trainer.devices'. Remove [run]."
+            f"key 'run.{key}' is for our own engine; a script is told its devices in 'trainer.devices'. Remove it."
         )
     if "examples" in table.evaluation.model_fields_set:
         raise SpecError(

@@ -3,8 +3,7 @@
 What other packages use stands here and is loaded when first used.
 """
 
-import importlib
-from typing import Any
+from batchscale.doors import lazy_names
 
 _PUBLIC = {
     "Ability": "check",
@@ -12,20 +11,14 @@ _PUBLIC = {
     "Pool": "pool",
     "Surroundings": "trial_run",
     "TrainerEngine": "engine",
+    "TrainerTiming": "calibration",
     "check_trainer_ability": "check",
     "describe_exit": "failures",
+    "require_program": "command",
     "show_command": "facts",
+    "time_trainer": "calibration",
     "trainer_facts": "facts",
 }
 
 __all__ = [*_PUBLIC]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'batchscale.trainers' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"batchscale.trainers.{_PUBLIC[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

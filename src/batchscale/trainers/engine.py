@@ -17,6 +17,7 @@ from batchscale.protocol.tasks import Activity, Row, TrialProgress, TrialTask
 from batchscale.records.facts import Hardware
 from batchscale.spec import Goal
 from batchscale.trainers.failures import (
+    advise,
     describe_early_end,
     describe_fault,
     describe_gap,
@@ -185,7 +186,7 @@ class TrainerEngine:
             self._pool.max_paused //= 2
             raise MemoryError(f"Out of memory: {reason}{last_lines}")
         if not progress.rows:
-            raise TrialFailedError(reason + last_lines)
+            raise TrialFailedError(reason + last_lines + advise(last_lines))
         return replace(progress, failure=reason + last_lines)
 
     def _settle(self, trial: TrialRun, task: TrialTask) -> None:

@@ -30,6 +30,16 @@ def describe_exit(code: int) -> str:
     return f"exited with code {code}"
 
 
+def advise(last_lines: str) -> str:
+    """What to do about last lines that say it all; else nothing."""
+    if "No module named 'batchscale'" not in last_lines:
+        return ""
+    return (
+        "\nThe Python that runs the script does not have batchscale: `batchscale trainer copy FOLDER` puts its one "
+        "file, trial.py, beside the script, which then says `import trial`."
+    )
+
+
 def describe_silence(seconds: float, step: int) -> str:
     """A script that hangs."""
     since = "it was started" if step < 0 else f"the one at step {step}"

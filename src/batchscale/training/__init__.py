@@ -3,8 +3,7 @@
 What other packages use stands here and is loaded, with JAX, when first used.
 """
 
-import importlib
-from typing import Any
+from batchscale.doors import lazy_names
 
 _PUBLIC = {
     "Agreement": "agreement",
@@ -12,22 +11,15 @@ _PUBLIC = {
     "Effort": "calibration",
     "EngineSettings": "settings",
     "OutOfMemoryError": "calibration",
+    "StatePost": "sent_states",
     "StepTiming": "calibration",
     "StudyEngine": "study_engine",
     "describe_hardware": "hardware",
     "joined": "processes",
     "profiled": "profiling",
+    "read_trained": "trained_parameters",
     "time_steps": "calibration",
 }
 
 __all__ = [*_PUBLIC]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'batchscale.training' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"batchscale.training.{_PUBLIC[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

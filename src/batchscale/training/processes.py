@@ -1,7 +1,8 @@
 """The processes of a cluster as one JAX program: started together, each with its own devices.
 
-Their signs of life are our own (``cluster.peers``): JAX would end a process that hears nothing by an abort, without
-saying which of the others it was. It is told to wait longer than we do.
+Their signs of life are our own (``cluster.peers``): JAX would end a process that hears nothing, or whose connection to
+the coordinator closes, by an abort, without saying which of the others it was. It is told to wait longer than we do,
+and reaches the coordinator through a relay that stays open.
 """
 
 import contextlib
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 import jax
 
 from batchscale.cluster import Peers
+from batchscale.cluster.description import split_address
+from batchscale.cluster.relay import Relay
 
 PARTING_S = 20
 
@@ -22,8 +25,9 @@ def joined(peers: Peers) -> Iterator[None]:
     """Inside, JAX sees the devices of all processes. What goes wrong inside ends the other processes too."""
     cluster = peers.cluster
     patience = int(PATIENCE * cluster.timeouts.lost_after_s)
+    relay = None if cluster.is_chief else Relay(*split_address(peers.coordinator, "the coordinator"))
     jax.distributed.initialize(
-        peers.coordinator,
+        relay.address if relay else peers.coordinator,
         cluster.num_processes,
         cluster.process,
         coordinator_bind_address=peers.coordinator if cluster.is_chief else None,
@@ -42,3 +46,5 @@ def joined(peers: Peers) -> Iterator[None]:
     peers.close()
     with contextlib.suppress(jax.errors.JaxRuntimeError):  # all is done: whoever dies now is not missed
         jax.distributed.shutdown()  # type: ignore[no-untyped-call]
+    if relay is not None:
+        relay.close()

@@ -22,6 +22,7 @@ from batchscale.training.compilation import use_compilation_cache
 from batchscale.training.hardware import describe_hardware
 from batchscale.training.population import Population, Trial, note
 from batchscale.training.programs import Programs
+from batchscale.training.sent_states import SentStates, StatePost
 from batchscale.training.settings import EngineSettings
 from batchscale.training.shelf import Shelf
 from batchscale.training.stopwatch import Stopwatch
@@ -58,8 +59,10 @@ class StudyEngine:
         evaluation: EvaluationPlan,
         settings: EngineSettings | None = None,
         agreement: Agreement | None = None,
+        post: StatePost | None = None,
     ) -> None:
         self._settings = settings or EngineSettings()
+        self._post = post
         self._agreement: Agreement = agreement or Alone()
         use_compilation_cache(self._settings.cache_dir)
         self._workload = workload
@@ -76,7 +79,9 @@ class StudyEngine:
         settings = self._settings
         store: Keeper | None = None
         shelf: Keeper | None = None
-        if settings.checkpoint_dir is not None and self._agreement.is_chief:
+        if self._post is not None and self._agreement.is_chief:
+            store, shelf = SentStates(self._post, ended=False), SentStates(self._post, ended=True)
+        elif settings.checkpoint_dir is not None and self._agreement.is_chief:
             store = CheckpointStore(settings.checkpoint_dir, settings.max_checkpoint_bytes)
             if "://" not in str(settings.checkpoint_dir):
                 shelf = Shelf(Path(settings.checkpoint_dir), settings.max_shelf_bytes)

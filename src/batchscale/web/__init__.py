@@ -4,19 +4,9 @@ The server only reads files, starts driver processes that outlive it, and signal
 trains and never loads JAX. FastAPI is used here and nowhere else. docs/web.md has the pages and the attack list.
 """
 
-import importlib
-from typing import Any
+from batchscale.doors import lazy_names
 
 _PUBLIC = {"Limits": "settings", "WebSettings": "settings", "create_app": "app", "serve": "server"}
 
 __all__ = [*_PUBLIC]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'batchscale.web' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"batchscale.web.{_PUBLIC[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

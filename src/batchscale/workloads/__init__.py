@@ -4,8 +4,7 @@ What others may use stands here and is loaded when first used: importing this pa
 only ``get_workload`` does. ``workload`` is the interface that training stands on, and imports jax.
 """
 
-import importlib
-from typing import Any
+from batchscale.doors import lazy_names
 
 _PUBLIC = {
     "DatasetDeclaration": "datasets",
@@ -23,13 +22,4 @@ _PUBLIC = {
 }
 
 __all__ = [*_PUBLIC]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'batchscale.workloads' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"batchscale.workloads.{_PUBLIC[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

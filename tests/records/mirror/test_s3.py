@@ -1,11 +1,7 @@
 """Mirrors on an S3 server over HTTP, through a proxy that fails as networks and servers do."""
 
-import http.client
-import http.server
-import threading
-import time
-
 import pytest
+from failing_proxy import Proxy, contents, make_tree
 
 from batchscale.errors import StorageError
 from batchscale.records.mirror import open_mirror
@@ -13,56 +9,6 @@ from batchscale.records.mirror import store as store_module
 
 pytestmark = [pytest.mark.remote, pytest.mark.filterwarnings("default")]  # the libraries of the server warn much
 BUCKET = "records"
-
-
-class Proxy:
-    """Passes requests on to the server, but for those that ``trouble`` names by their number: 500, hang, cut."""
-
-    def __init__(self, port):
-        self.trouble, self.requests = {}, 0
-        proxy = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"  # clients ask whether to go on before they send a file
-
-            def handle_any(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                proxy.requests += 1
-                trouble = proxy.trouble.get(proxy.requests)
-                if trouble == "hang":
-                    time.sleep(3)
-                    self.close_connection = True
-                    return
-                if trouble == "500":
-                    self.send_error(500)
-                    return
-                server = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-                server.request(
-                    self.command,
-                    self.path,
-                    body,
-                    {name: value for name, value in self.headers.items() if name != "Expect"},
-                )
-                answer = server.getresponse()
-                content = answer.read()
-                self.send_response(answer.status)
-                for name, value in answer.getheaders():
-                    if name.lower() not in ("transfer-encoding", "connection", "content-length"):
-                        self.send_header(name, value)
-                length = answer.getheader("Content-Length") if self.command == "HEAD" else len(content)
-                self.send_header("Content-Length", str(length or 0))
-                self.end_headers()
-                self.wfile.write(content[: len(content) // 2] if trouble == "cut" else content)
-                self.close_connection = trouble == "cut"
-
-            def log_message(self, *_):
-                """Nothing."""
-
-        for method in ("GET", "PUT", "HEAD", "POST", "DELETE"):
-            setattr(Handler, f"do_{method}", Handler.handle_any)
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +40,7 @@ def proxy(server, monkeypatch, request):
     boto3.client("s3").create_bucket(Bucket=BUCKET)
     found.requests = 0
     yield found
-    found.server.shutdown()
+    found.close()
 
 
 @pytest.fixture
@@ -104,16 +50,7 @@ def url(request):
 
 @pytest.fixture
 def tree(tmp_path):
-    root = tmp_path / "records"
-    for number in range(3):
-        path = root / f"digits/fc/sgd/8/{number}/measurements.csv"
-        path.parent.mkdir(parents=True)
-        path.write_text(f"step,val/loss\n0,{number}\n" * 100)
-    return root
-
-
-def contents(root):
-    return {path.relative_to(root).as_posix(): path.read_text() for path in root.rglob("*") if path.is_file()}
+    return make_tree(tmp_path / "records")
 
 
 def mirror_of(root, url):
@@ -126,7 +63,7 @@ def test_a_tree_goes_to_s3_and_comes_back(proxy, tree, url, tmp_path):
     assert contents(tmp_path / "new") == contents(tree)
 
 
-@pytest.mark.parametrize("trouble", ["500", "hang", "cut"])
+@pytest.mark.parametrize("trouble", ["500", "hang", "drop", "cut"])
 def test_single_failures_at_any_request_are_passed(proxy, tree, url, tmp_path, trouble):
     for number in range(1, 8, 3):
         proxy.trouble = {proxy.requests + number: trouble}

@@ -39,7 +39,7 @@ def test_smaller_sizes(name, count):
     assert count_parameters(name) == count
 
 
-@pytest.mark.parametrize("features", [2, 6])
+@pytest.mark.parametrize("features", [2, pytest.param(6, marks=pytest.mark.slow)])
 def test_samples_and_gradients_are_finite(features):
     model = find_model("ddsp_tiny", {"tiny": True}).for_data(Shape((FRAMES, features), FRAMES * HOP))
     params, state = model.init(jax.random.key(0))
@@ -57,15 +57,13 @@ def test_samples_and_gradients_are_finite(features):
     assert all(size > 0 for size in sizes)  # every parameter has a part in the sound
 
 
-def test_bfloat16_sounds_like_float32():
-    found = []
-    for precision in ("float32", "bfloat16"):
-        model = find_model("ddsp_tiny", {"tiny": True, "precision": precision}).for_data(SHAPE)
-        params, _ = model.init(jax.random.key(0))
-        sound = jax.jit(lambda params, model=model: model.apply(params, {}, inputs(), train=False, key=KEY)[0])
-        found.append(sound(params))
-    assert found[1].dtype == jnp.float32
-    assert float(jnp.abs(found[0] - found[1]).max()) < 0.05 * float(jnp.abs(found[0]).max())
+def test_evaluation_does_not_depend_on_the_batch_that_an_example_comes_in():
+    model = find_model("ddsp_tiny", {"tiny": True}).for_data(SHAPE)
+    params, _ = model.init(jax.random.key(0))
+    params["to_controls"]["bias"] = params["to_controls"]["bias"].at[-5:].set(5.0)  # mostly noise
+    sound = jax.jit(lambda given: model.apply(params, {}, given, train=False, key=KEY)[0])
+    given = inputs(2)
+    np.testing.assert_allclose(sound(given)[1], sound(given[::-1])[0], atol=1e-5)
 
 
 @pytest.mark.slow

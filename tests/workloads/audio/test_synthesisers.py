@@ -14,9 +14,14 @@ RATE, HOP = 16_000, 64
 FRAMES = 250
 
 
-sounding = jax.jit(lambda f0_hz, amplitudes: oscillate(f0_hz, amplitudes, HOP, RATE))
+compiled = jax.jit(lambda f0_hz, amplitudes: oscillate(f0_hz, amplitudes, HOP, RATE))
 filtering = jax.jit(filter_frames)
 echoing = jax.jit(add_reverb)
+
+
+def sounding(f0_hz, amplitudes):
+    """One program for all: harmonics that are not there are silent."""
+    return compiled(f0_hz, jnp.pad(amplitudes, ((0, 0), (0, 0), (0, 79 - amplitudes.shape[-1]))))
 
 
 def constant(value, *more):
@@ -32,7 +37,7 @@ def test_one_harmonic_is_a_sine_of_its_frequency_and_amplitude():
 def test_a_minute_later_the_phase_is_still_right():
     seconds = 60
     frames = jnp.full((1, FRAMES * seconds), 1000.5, jnp.float32)
-    found = np.asarray(sounding(frames, jnp.ones((1, FRAMES * seconds, 1))))[0, -RATE:]
+    found = np.asarray(compiled(frames, jnp.ones((1, FRAMES * seconds, 1))))[0, -RATE:]
     times = np.arange(RATE * (seconds - 1), RATE * seconds) / RATE
     assert np.corrcoef(found, np.sin(2 * np.pi * 1000.5 * times))[0, 1] > 0.999
 

@@ -22,6 +22,7 @@ from batchscale.records.frames import Records
 from batchscale.spec import Goal
 
 LOOK = Look(columns=2)
+SHADE_OPACITY = 0.75  # the grid shows through
 CURVE_DETAIL_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
     "series": pl.String,
@@ -172,9 +173,9 @@ def _regime_shades(points: pl.DataFrame, theme: Theme, x_span: LogRange, size: P
     low, high = (
         float(size) for size in points.select(pl.col("batch_size").min(), pl.col("batch_size").max().alias("to")).row(0)
     )
-    areas = [(low, float(end), "perfect scaling", theme.shade[0])]
+    areas: list[tuple[float, float, str, str | None]] = [(low, float(end), "perfect scaling", theme.shade[0])]
     if float(end) < useful:
-        areas.append((float(end), float(useful) if reached else high, "diminishing returns", theme.ground))
+        areas.append((float(end), float(useful) if reached else high, "diminishing returns", None))
     if reached and useful < high:
         areas.append((float(max(useful, end)), high, "maximal data parallelism", theme.shade[1]))
     layers: list[alt.Chart] = []
@@ -182,9 +183,9 @@ def _regime_shades(points: pl.DataFrame, theme: Theme, x_span: LogRange, size: P
         if stop <= start:
             continue
         data = alt.Chart(alt.InlineData(values=[{"from": start, "to": stop, "middle": (start * stop) ** 0.5}]))
-        layers.append(
-            data.mark_rect(color=colour, aria=False).encode(x=alt.X("from:Q", scale=log_scale(x_span)), x2="to:Q")
-        )
+        if colour is not None:  # a ground of the page's own colour would only hide the grid
+            ground = data.mark_rect(color=colour, opacity=SHADE_OPACITY, aria=False)
+            layers.append(ground.encode(x=alt.X("from:Q", scale=log_scale(x_span)), x2="to:Q"))
         lines = _fit_words(words, start, stop, x_span, size)
         if lines:
             # Below the start of the curve and above its end: where a falling curve leaves room.

@@ -70,7 +70,8 @@ def _panel(frame: pl.DataFrame, look: Look, ordered: bool) -> Drawn | str:
         *(mark.encode(color=colour, shape=shape) for mark in hollow_points(points, theme, x, y)),
     ]
     coincide = [f"{' and '.join(group)} coincide" for group in same]
-    return Drawn(layers, [*panel_notes(frame), *coincide, BASELINES[points["baseline"][0]]])
+    alone = [f"goal: {labels[0]}"] if ordered and len(labels) == 1 else []  # which no legend names
+    return Drawn(layers, [*alone, *panel_notes(frame), *coincide, BASELINES[points["baseline"][0]]])
 
 
 def same_curves(points: pl.DataFrame) -> list[list[str]]:

@@ -11,6 +11,7 @@ class GoalRule(Rule):
     """Each trial on its own."""
 
     ends_at_goal = True
+    looks_at_goals = False
 
     def finish(self, goal_steps: Iterable[int], train_steps: int, finishers: int) -> int:  # noqa: ARG002
         """The step budget."""

@@ -5,14 +5,19 @@ Trials are trained in rounds, the promising ones first, so that the race is over
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import islice
 from typing import final
 
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Need
-from batchscale.protocol.stop_rules.rule import Rule
+from batchscale.protocol.stop_rules.rule import Rejoins, Rule
 
 FIRST_ROUND = 64
 """A race's first round trains a 64th of the step budget; each later one doubles what was trained."""
+
+
+UNHEARD_OF = Knowledge()
 
 
 @final
@@ -25,8 +30,7 @@ class RaceRule(Rule):
 
     def finish(self, goal_steps: Iterable[int], train_steps: int, finishers: int) -> int:
         """The step at which the last of the wanted finishers reaches the goal, at most the budget."""
-        ordered = sorted(goal_steps)
-        return min(ordered[finishers - 1], train_steps) if len(ordered) >= finishers else train_steps
+        return min(next(islice(goal_steps, finishers - 1, None), train_steps), train_steps)
 
     def order(
         self, needs: Sequence[Need], points: Sequence[Knowledge], steps: tuple[int, ...], busy: Container[int]
@@ -40,7 +44,7 @@ class RaceRule(Rule):
             return points[need.point].step if need.point < len(points) else -1
 
         def promise(need: Need) -> tuple[float, int]:
-            return (points[need.point].best if known_step(need) >= 0 else float("-inf"), need.point)
+            return self.rank(need.point, points[need.point] if need.point < len(points) else UNHEARD_OF)
 
         ends = round_ends(steps)
         front = max(map(known_step, needs), default=-1)
@@ -55,7 +59,19 @@ class RaceRule(Rule):
             for need in sorted(ahead, key=promise):
                 yield Need(need.point, min(following, need.until))
 
+    def rank(self, point: int, known: Knowledge) -> tuple[float, int]:
+        """The promising ones first; those that nothing is known of before them."""
+        return (known.best if known.step >= 0 else float("-inf"), point)
 
+    def rejoins(self, until: int, step: int, steps: tuple[int, ...]) -> Rejoins:
+        """A trial that came to the end of the round waits for the others; one that is on its way goes on."""
+        if step == until:
+            return Rejoins.LATER
+        begin = max((end for end in round_ends(steps) if end < until), default=0)
+        return Rejoins.OFFER if begin <= max(step, 0) < until else Rejoins.UNKNOWN
+
+
+@cache
 def round_ends(steps: tuple[int, ...]) -> tuple[int, ...]:
     """The evaluation steps at which trials of a race wait for each other.
 

@@ -10,10 +10,19 @@ Promises that every rule keeps, so that the result of a search never depends on 
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Iterator, Sequence
+from enum import Enum
 from typing import ClassVar
 
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Need
+
+
+class Rejoins(Enum):
+    """Where a trial belongs that was trained: among the needs on offer, not among them, or that must be worked out."""
+
+    OFFER = 1
+    LATER = 2
+    UNKNOWN = 3
 
 
 class Rule(ABC):
@@ -21,6 +30,9 @@ class Rule(ABC):
 
     ends_at_goal: ClassVar[bool]
     """Whether a trial ends at its first measurement that reaches the goal."""
+
+    looks_at_goals: ClassVar[bool] = True
+    """Whether `finish` depends on the goal steps; a rule that says no is given none, which saves work."""
 
     ends_together: ClassVar[bool] = False
     """Whether a trial's end depends on the others: then trials are recorded when their search is decided."""
@@ -33,10 +45,15 @@ class Rule(ABC):
         """The step beyond which no trial of the search is trained.
 
         Args:
-            goal_steps: where the study's trials reach the goal, later than any budget for those that do not.
+            goal_steps: where the study's trials reach the goal, growing; later than any budget for those that do not.
             train_steps: the step budget.
             finishers: how many trials shall have reached the goal.
         """
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether trials are trained in the order of their points, as `order` does where a rule has none of its own."""
+        return type(self).order is Rule.order
 
     def order(
         self,
@@ -57,3 +74,17 @@ class Rule(ABC):
             (need for need in needs if need.point not in busy),
             key=lambda need: (need.point >= len(points) or points[need.point].step < 0, need.point),
         )
+
+    def rank(self, point: int, known: Knowledge) -> tuple[float, int]:
+        """The place of a point among those that `order` gives: they come by growing ranks, no two the same."""
+        return (known.step < 0, point)
+
+    def rejoins(self, until: int, step: int, steps: tuple[int, ...]) -> Rejoins:  # noqa: ARG002
+        """Where a trial comes back to that is still needed, without a look at all others.
+
+        Args:
+            until: how far the first of the needs on offer is to come.
+            step: how far the trial came.
+            steps: the evaluation steps.
+        """
+        return Rejoins.UNKNOWN

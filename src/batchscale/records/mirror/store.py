@@ -1,5 +1,6 @@
 """A remote path (gs://, s3://, whatever fsspec knows) as whole files, with retries and errors in words."""
 
+import importlib
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ T = TypeVar("T")
 TRIES = 4
 FIRST_PAUSE_S = 0.5
 _TIMES = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 2}}
+_GCS_TIMES = {"sock_connect": 10, "sock_read": 60}  # without them its client waits for ever
 
 
 class RemoteStore:
@@ -71,10 +73,13 @@ def _open(url: str) -> tuple[Any, str]:
     if url.startswith("s3://"):
         options["config_kwargs"] = _TIMES
     try:
+        if url.startswith(("gs://", "gcs://")):
+            options["requests_timeout"] = importlib.import_module("aiohttp").ClientTimeout(**_GCS_TIMES)
         files, root = fsspec.core.url_to_fs(url, **options)
     except (ImportError, ValueError) as error:
         raise StorageError(
-            f"{url}: this path needs a library that is missing ({one_line(error, 300)}); install 'batchscale[remote]'."
+            f"{url}: this path needs a library that is missing ({one_line(error, 300)}); install 'batchscale[remote]' "
+            "for S3, 'batchscale[gcs]' for Google's storage."
         ) from None
     return files, str(root).rstrip("/")
 
@@ -82,5 +87,7 @@ def _open(url: str) -> tuple[Any, str]:
 def _may_pass(error: Exception) -> bool:
     """Whether trying again may help: not where a name, a right or a credential is missing."""
     if isinstance(error, PermissionError | FileNotFoundError | NotADirectoryError):
+        return False
+    if getattr(error, "code", None) == 401 or str(error).startswith("Forbidden"):  # as Google's client says it
         return False
     return "Credential" not in type(error).__name__

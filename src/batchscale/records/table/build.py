@@ -1,7 +1,7 @@
 """From the parts of an import to the finished table: names, studies, trials, and one sorted file per workload."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -171,7 +171,7 @@ def write_measurements(frames: TableFrames, folder: str, parts: Sequence[Part], 
     columns = _column_order(valid["header"].unique(maintain_order=True).to_list())
     check_width(columns, f"metrics of {folder}")
     used = [part for part in parts if folder in part.measurements]
-    kinds = _kinds([part.path / part.measurements[folder] for part in used], columns)
+    kinds = _kinds([part.schema(folder) for part in used], columns)
     path = target / measurements_path(frames.names[folder])
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")  # what stands under the name itself is whole: a later import keeps it
@@ -205,10 +205,10 @@ def _column_order(headers: list[str]) -> list[str]:
     return list(dict.fromkeys(name for header in headers for name in header.split(",")[1:]))
 
 
-def _kinds(files: list[Path], columns: list[str]) -> dict[str, pl.DataType]:
+def _kinds(schemas: list[Mapping[str, pl.DataType]], columns: list[str]) -> dict[str, pl.DataType]:
     kinds: dict[str, pl.DataType] = dict.fromkeys(columns, pl.Float32())
-    for file in files:
-        for name, kind in pl.read_parquet_schema(file).items():
+    for schema in schemas:
+        for name, kind in schema.items():
             if name in kinds and kind == pl.Float64:
                 kinds[name] = pl.Float64()
     return kinds

@@ -5,8 +5,10 @@ read; a second import of the same source goes on from there and gives the same b
 """
 
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +36,7 @@ from batchscale.records.table.read_parts import ADVICE, SourceReader
 from batchscale.records.table.source import open_source
 
 PART_BYTES = 64 * 2**20
+SMALL_ROWS = 1_000_000  # measurements of a workload that fit in memory twice
 
 
 @dataclass(frozen=True)
@@ -167,12 +170,25 @@ def _build(reader: SourceReader, target: Path, options: ImportOptions) -> dict[s
     kept = set(frames.trials["folder"]) | {row["folder"] for row in _study_folders(frames)}
     folders = sorted(folder for folder in frames.names if folder in kept)
     workloads = []
-    for number, folder in enumerate(folders):
-        workloads.append(_build_workload(reader, frames, folder, target))
-        options.on_progress(Progress(1.0, (number + 1) / len(folders), frames.trials.height))
+    for entry in _build_workloads(reader, frames, folders, target):
+        workloads.append(entry)
+        options.on_progress(Progress(1.0, len(workloads) / len(folders), frames.trials.height))
     manifest = _manifest(reader, frames, sorted(workloads, key=lambda entry: str(entry["file"])), target)
     (target / MANIFEST).write_text(json_text(manifest))
     return manifest
+
+
+def _build_workloads(
+    reader: SourceReader, frames: TableFrames, folders: list[str], target: Path
+) -> Iterator[dict[str, Any]]:
+    """Every workload's file: small ones two at a time, since one alone keeps no two cores busy; large ones in turn."""
+    rows = dict(frames.trials.group_by("folder").agg(pl.col("rows").sum()).rows())
+    small = [folder for folder in folders if rows.get(folder, 0) <= SMALL_ROWS]
+    with ThreadPoolExecutor(2, "batchscale-build") as pool:
+        yield from pool.map(lambda folder: _build_workload(reader, frames, folder, target), small)
+    for folder in folders:
+        if rows.get(folder, 0) > SMALL_ROWS:
+            yield _build_workload(reader, frames, folder, target)
 
 
 def _study_folders(frames: TableFrames) -> list[dict[str, str]]:
@@ -186,6 +202,8 @@ def _build_workload(reader: SourceReader, frames: TableFrames, folder: str, targ
     path = target / measurements_path(name)
     if not path.exists():
         write_measurements(frames, folder, reader.parts, target)
+        with path.open("rb") as file:
+            os.fsync(file.fileno())  # here, where other workloads do not wait for the disk
     found = pl.read_parquet_schema(path)
     return {
         "dataset": name.dataset,

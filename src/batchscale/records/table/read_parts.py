@@ -99,6 +99,7 @@ class SourceReader:
         for entry in self.source.entries(self.state.position):
             if isinstance(entry.found, RecordFile):
                 self._add(entry.found)
+                self._content.parse_ahead(pool)
             elif entry.found.problem is not None:
                 self._report(entry.found.problem)
             self.state.position = entry.next_position
@@ -144,6 +145,7 @@ class SourceReader:
         """Hand what was gathered to the writing thread; at most one part is being written at a time."""
         self._wait()
         content, self._content = self._content, PartContent()
+        content.parse_waiting(pool)
         known = len(content.problems)
         future = pool.submit(write_part, content, self._part_path(len(self.parts)))
         self._running = (future, position, known)

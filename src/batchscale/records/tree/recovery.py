@@ -5,6 +5,8 @@ either done or will be done again. Anything else (checkpoints, files of other ve
 """
 
 import re
+from collections.abc import Container
+from functools import partial
 from pathlib import Path
 
 from batchscale.errors import RecordsError
@@ -12,6 +14,7 @@ from batchscale.records.durable import remove_folder
 from batchscale.records.filesystem import FileSystem
 from batchscale.records.model import TrialRecord, parse_trial
 from batchscale.records.tree.checksum import checksum_fault, measurements_checksum, recorded_checksum
+from batchscale.records.tree.committed import CommittedTrials
 from batchscale.records.tree.folders import read_file
 from batchscale.records.tree.journal import decode_journal
 from batchscale.records.tree.journals import Journals
@@ -61,28 +64,38 @@ def finish_move(fs: FileSystem, paths: StudyPaths, trial_id: int) -> None:
     remove_folder(fs, ready)
 
 
-def load_committed(fs: FileSystem, paths: StudyPaths, notice: Notice) -> tuple[dict[int, TrialRecord], dict[int, str]]:
+def load_committed(fs: FileSystem, paths: StudyPaths, notice: Notice) -> tuple[CommittedTrials, dict[int, str]]:
     """The committed trials by id, and for each trial folder that cannot be read the reason why."""
-    committed, damaged = {}, {}
+    committed, damaged = CommittedTrials(partial(read_record, fs, paths)), {}
     for entry in fs.list_directory(paths.folder):
         trial_id = folder_number(entry.name)
         if trial_id is None or not entry.is_dir:
             continue
-        path = paths.trial(trial_id) / TRIAL_FILE
         try:
-            record = parse_trial(read_file(path, fs=fs), str(path))
-            if record.trial_id != trial_id:
-                raise RecordsError(f"{path}: trial_id agrees with the folder. Found {record.trial_id}.")
-            _require_unchanged(fs, paths.trial(trial_id) / MEASUREMENTS_FILE, record)
+            record = read_record(fs, paths, trial_id)
+            _require_unchanged(fs, f"{paths.folder}/{trial_id}/{MEASUREMENTS_FILE}", record)
         except RecordsError as error:
             damaged[trial_id] = f"{error} Put the trial's folder back from a copy, or move it out of the tree."
             notice(f"{error} The trial is left as it is.")
         else:
-            committed[trial_id] = record
-    return dict(sorted(committed.items())), damaged
+            committed.put(record)
+    return committed, damaged
 
 
-def _require_unchanged(fs: FileSystem, path: Path, record: TrialRecord) -> None:
+def read_record(fs: FileSystem, paths: StudyPaths, trial_id: int) -> TrialRecord:
+    """The record of a trial in the tree.
+
+    Raises:
+        RecordsError: it cannot be read, or is another trial's.
+    """
+    path = f"{paths.folder}/{trial_id}/{TRIAL_FILE}"  # text: joining a Path costs as much as reading the file
+    record = parse_trial(read_file(path, fs=fs), path)
+    if record.trial_id != trial_id:
+        raise RecordsError(f"{path}: trial_id agrees with the folder. Found {record.trial_id}.")
+    return record
+
+
+def _require_unchanged(fs: FileSystem, path: str, record: TrialRecord) -> None:
     recorded = recorded_checksum(record.facts)
     if recorded is not None:
         fault = checksum_fault(recorded, measurements_checksum(read_file(path, MAX_CSV_BYTES, fs)))
@@ -114,7 +127,7 @@ def journal_number(name: str) -> int | None:
     return None if match is None else int(match[1])
 
 
-def drop_finished_journals(fs: FileSystem, paths: StudyPaths, committed: dict[int, TrialRecord]) -> None:
+def drop_finished_journals(fs: FileSystem, paths: StudyPaths, committed: Container[int]) -> None:
     """Remove journals that have nothing more than the committed trial has."""
     for trial_id in list_journals(fs, paths.working):
         if trial_id not in committed:

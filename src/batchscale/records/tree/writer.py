@@ -20,6 +20,7 @@ from batchscale.records.model import (
     TrialRecord,
 )
 from batchscale.records.tree.checksum import measurements_checksum
+from batchscale.records.tree.committed import CommittedTrials
 from batchscale.records.tree.folders import read_file
 from batchscale.records.tree.journal import JournalText, journal_of_csv
 from batchscale.records.tree.journals import Journals
@@ -46,7 +47,7 @@ from batchscale.records.tree.texts import csv_text, study_text, trial_text
 
 
 class StudyWriter:
-    """The one writer of one study. Made by ``open_study``; used from one thread.
+    """The one writer of one study. Made by ``open_study``; used by one thread at a time.
 
     Promises:
 
@@ -96,9 +97,9 @@ class StudyWriter:
         """The trials that were not as recorded when the study was opened, with the reason and what to do."""
         return MappingProxyType(self._damaged)
 
-    def committed_trials(self) -> Mapping[int, TrialRecord]:
-        """The trials in the tree, by id."""
-        return MappingProxyType(self._committed)
+    def committed_trials(self) -> CommittedTrials:
+        """The trials in the tree, by id; to be read only."""
+        return self._committed
 
     def running_trials(self) -> list[int]:
         """The ids of the trials that have a journal."""
@@ -174,7 +175,7 @@ class StudyWriter:
             trial = replace(trial, facts=facts)
             self._stage(trial.trial_id, text, trial_text(trial))
             self._publish(trial.trial_id)
-            self._committed[trial.trial_id] = trial
+            self._committed.put(trial)
             self._journals.remove(trial.trial_id)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ What pages, commands and scripts call; none of it imports jax before something i
 - ``timbre.transfer(instrument, source, options)``: another recording in the instrument's timbre.
 - ``timbre.write_wav(path, samples)``: samples as a wav.
 - ``instrument.read_instrument(folder)`` and ``write_instrument(folder, instrument)``: import and copy.
-- ``batchscale.driver.export_instrument.export_instrument(spec, records, out)``: what ``batchscale train`` made, as an
+- ``batchscale.driver.export_instrument(spec, records, out)``: what ``batchscale train`` made, as an
   instrument.
 
 ``prepare_recordings`` may be stopped at any time and called again; uploads of unknown origin are safe to give to it: a

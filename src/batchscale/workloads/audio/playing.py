@@ -4,6 +4,7 @@ The networks see the whole line at once; sound is then made in blocks, whose pha
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -60,10 +61,14 @@ def _module(instrument: Instrument) -> Ddsp:
 
 
 def _controls(module: Ddsp, frames: NDArray[np.float32]) -> tuple[jax.Array, jax.Array]:
-    definition, state = nnx.split(module)
-    run = jax.jit(lambda state, frames: nnx.merge(definition, state).controls(frames))
-    found: tuple[jax.Array, jax.Array] = run(state, frames)
+    found: tuple[jax.Array, jax.Array] = _run_controls(*nnx.split(module), frames)
     return found
+
+
+@functools.partial(jax.jit, static_argnums=0)  # the definition is the same for all instruments of a size
+def _run_controls(definition: Any, state: Any, frames: jax.Array) -> tuple[jax.Array, jax.Array]:
+    module: Ddsp = nnx.merge(definition, state)
+    return module.controls(frames)
 
 
 def _in_blocks(
@@ -94,7 +99,7 @@ def _start_cycles(f0_hz: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.append(0.0, np.cumsum(each)[:-1])
 
 
-@functools.partial(jax.jit)
+@jax.jit
 def _sound(
     f0_hz: jax.Array, amplitudes: jax.Array, magnitudes: jax.Array, noise: jax.Array, start: jax.Array
 ) -> jax.Array:

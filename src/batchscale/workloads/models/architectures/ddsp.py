@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from batchscale.workloads.audio.filtered_noise import filter_frames, white_noise
@@ -22,6 +23,7 @@ from batchscale.workloads.models.layers.recurrent import Gru, NormalisedLayers
 LOUDNESS_RANGE_DB = 80.0
 _NOISE_BIAS = -5.0  # noise starts quiet, so that harmonics are found first
 _FIRST_RESPONSE = 1e-6
+_FIXED = np.zeros(2, np.uint32)  # the key of evaluation's noise
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,15 @@ class Ddsp(nnx.Module):
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:
         """The samples of (batch, frames, features)."""
-        if not train:  # noise is part of the sound, in evaluation too, but always the same
-            key = jnp.zeros(2, jnp.uint32)
         f0_hz = inputs[..., 0].astype(jnp.float32)
         amplitudes, magnitudes = self.controls(inputs)
         hop, rate = self.sampling.hop, self.sampling.sample_rate
         tone = oscillate(f0_hz, amplitudes, hop, rate)
-        noise = filter_frames(white_noise(key, (*f0_hz.shape, hop)), magnitudes)
+        if train:
+            white = white_noise(key, (*f0_hz.shape, hop))
+        else:  # noise is part of the sound here too, but the same for all examples, in whatever batches they come
+            white = jnp.broadcast_to(white_noise(jnp.asarray(_FIXED), (1, f0_hz.shape[1], hop)), (*f0_hz.shape, hop))
+        noise = filter_frames(white, magnitudes)
         return add_reverb(tone + noise, self.response[...])
 
     def controls(self, inputs: jax.Array) -> tuple[jax.Array, jax.Array]:

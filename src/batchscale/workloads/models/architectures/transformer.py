@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from batchscale.workloads.models.layers.attention import attend_backwards
 from batchscale.workloads.models.layers.conv import DType
 from batchscale.workloads.models.layers.dropout import dropout
 from batchscale.workloads.models.layers.embedding import Embedding
@@ -31,7 +32,7 @@ class Layer(nnx.Module):
         """Each position's view of itself and the positions before it."""
         shape = (*values.shape[:2], self.heads, -1)
         query, key, value = (layer(values).reshape(shape) for layer in (self.query, self.key, self.value))
-        seen = jax.nn.dot_product_attention(query, key, value, is_causal=True)
+        seen = attend_backwards(query, key, value)
         return self.join(seen.reshape(values.shape))
 
     def think(self, values: jax.Array) -> jax.Array:

@@ -8,6 +8,9 @@ import subprocess
 import time
 from pathlib import Path
 
+from batchscale.runners.slurm.line import Rhythm
+from batchscale.runners.slurm.runner import SlurmRunner, SlurmSettings
+
 CONFIG = """\
 ClusterName=small
 SlurmctldHost={host}(127.0.0.1)
@@ -15,7 +18,7 @@ SlurmctldPort={port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
 CredType=cred/munge
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
@@ -47,6 +50,9 @@ def free_ports(count):
         return [one.getsockname()[1] for one in found]
 
 
+# With credentials of 5 s a task that is put in the queue again waits for seconds there, not for two minutes.
+
+
 @contextlib.contextmanager
 def small_slurm(folder: Path):
     """The environment in which ``sbatch`` talks to it. Every process is ended at the end, by its id."""
@@ -60,13 +66,15 @@ def small_slurm(folder: Path):
     config = folder / "slurm.conf"
     text = CONFIG.format(host=socket.gethostname(), folder=folder, port=port, first=first, second=second)
     config.write_text(text)
+    hosts = folder / "hosts"  # nodes find each other by name, as those of a real cluster do
+    hosts.write_text(Path("/etc/hosts").read_text() + "127.0.0.1 n1 n2\n")
     environment = {**os.environ, "SLURM_CONF": str(config)}
     commands = [
         ["munged", "-F", "--force", f"--key-file={key}", f"--socket={folder}/munge.socket",
          f"--pid-file={folder}/munged.pid", f"--log-file={folder}/munged.log", f"--seed-file={folder}/munge.seed"],
         ["slurmctld", "-D", "-f", str(config)],
-        ["slurmd", "-D", "-N", "n1", "-f", str(config)],
-        ["slurmd", "-D", "-N", "n2", "-f", str(config)],
+        *(["unshare", "--mount", "sh", "-c", 'mount --bind "$1" /etc/hosts && shift && exec "$@"', "sh", str(hosts),
+           "slurmd", "-D", "-N", node, "-f", str(config)] for node in ("n1", "n2")),
     ]  # fmt: skip
     started = []
     try:
@@ -91,3 +99,8 @@ def _wait(environment):
             return
         time.sleep(1)
     raise RuntimeError(f"SLURM did not come up: {answer.stdout} {answer.stderr}")
+
+
+def real_slurm_runner(setup, folder: Path, workers: int = 1, **changes) -> SlurmRunner:
+    settings = {"rhythm": Rhythm(0.5, 10.0, 60.0), "look_every_s": 1.0} | changes
+    return SlurmRunner(setup, SlurmSettings(workers, folder / "exchange", folder / "logs", **settings))

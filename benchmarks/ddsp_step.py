@@ -1,0 +1,58 @@
+"""What a step of each DDSP size costs: processor seconds of loss and gradient, one thread, compiled before.
+
+    PJRT_NPROC=1 python benchmarks/ddsp_step.py
+
+Processor time, not the clock's, so that a busy machine changes little; divide by the cores that really work.
+"""
+
+import argparse
+import time
+
+import jax
+import numpy as np
+
+from batchscale.workloads.audio.features import FRAMES_PER_S, HOP
+from batchscale.workloads.audio.spectral_loss import spectral_loss
+from batchscale.workloads.models import Shape, find_model
+
+SIZES = {"ddsp_tiny": (8, 1.0), "ddsp_small": (8, 1.0), "ddsp": (2, 4.0)}
+
+
+def measure(name: str, batch_size: int, seconds: float, repetitions: int = 3) -> tuple[int, float]:
+    """The number of parameters, and the processor seconds of one gradient."""
+    frames = round(seconds * FRAMES_PER_S)
+    model = find_model(name, {}).for_data(Shape((frames, 2), frames * HOP))
+    params, state = jax.jit(model.init)(jax.random.key(0))
+    inputs = np.stack([np.full((batch_size, frames), 440.0), np.full((batch_size, frames), -20.0)], -1)
+    inputs = inputs.astype(np.float32)
+    target = (0.1 * np.random.default_rng(0).normal(size=(batch_size, frames * HOP))).astype(np.float32)
+
+    @jax.jit
+    def slope(params):
+        def loss(params):
+            sound = model.apply(params, state, inputs, train=True, key=jax.random.key(1))[0]
+            return spectral_loss(sound, target).mean()
+
+        return jax.value_and_grad(loss)(params)
+
+    jax.block_until_ready(slope(params))
+    began = time.process_time()
+    for _ in range(repetitions):
+        jax.block_until_ready(slope(params))
+    return sum(leaf.size for leaf in jax.tree.leaves(params)), (time.process_time() - began) / repetitions
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sizes", nargs="*", default=list(SIZES))
+    print(
+        "| model | parameters | batch size | seconds of sound | processor seconds a step |\n|---|---:|---:|---:|---:|"
+    )
+    for name in parser.parse_args().sizes:
+        batch_size, seconds = SIZES[name]
+        count, cost = measure(name, batch_size, seconds)
+        print(f"| `{name}` | {count:,} | {batch_size} | {seconds:g} | {cost:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

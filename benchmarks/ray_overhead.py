@@ -1,0 +1,164 @@
+"""What the Ray runner costs beside the local one: the same trials on the same cores, in turn, as a ratio of times.
+
+    python benchmarks/ray_overhead.py [--trials 8] [--trial-s 10] [--rounds 2] [--out ray_overhead.json]
+
+Trials here compute checksums, so that Ray's own processes compete with them for the cores as they do with real ones. A
+run's time is from the start of its first trial to the end of its last, as the workers see it: starting a cluster, once
+per run, is told apart. Needs the extra `[ray]`; four runs of 40 s on two cores, and their starts.
+"""
+
+import argparse
+import hashlib
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from batchscale.driver.session import RunSettings, run_plan
+from batchscale.machine import count_cores
+from batchscale.protocol.tasks import TrialProgress
+from batchscale.runners.runner import Setup
+from batchscale.spec import (
+    BatchSizes,
+    Budget,
+    EvaluationPlan,
+    Experiment,
+    Goal,
+    ParameterConfig,
+    ParameterType,
+    Scale,
+    SearchPlan,
+    SearchSpace,
+    StopRule,
+    Study,
+    Unit,
+    WorkloadFacts,
+    WorkloadName,
+    WorkloadSpec,
+    make_plan,
+)
+
+NAME = WorkloadName("checksums", "model", "sgd")
+SPACE = SearchSpace((ParameterConfig("learning_rate", ParameterType.DOUBLE, 1e-4, 1.0, Scale.LOG),))
+STEPS = 100
+BLOCK = bytes(2**20)
+
+
+class ComputingEngine:
+    """Trials that take a fixed amount of work a step and note when they began and ended."""
+
+    population_size = 1
+
+    def __init__(self, setup: Setup, study: Study, _population: int | None) -> None:
+        self._study = study
+        self._blocks = int(setup.options["blocks"])
+        self._log = Path(setup.options["log"])
+
+    def advance(self, tasks, should_stop, goal):
+        """Do the work of the steps asked for."""
+        del should_stop, goal
+        return [self._advance(task) for task in tasks]
+
+    def _advance(self, task):
+        began = time.monotonic()
+        work(self._blocks * (task.until_step - max(0, task.from_step)))
+        with self._log.open("a") as log:
+            log.write(f"{began} {time.monotonic()}\n")
+        steps = [s for s in self._study.evaluation_steps if task.from_step < s <= task.until_step]
+        rows = tuple((s, {"val/error": 1 / (1 + s), "train/error": 1 / (2 + s)}) for s in steps)
+        return TrialProgress(task.trial_id, rows, task.until_step, None, {})
+
+    def save(self, trial_id):
+        """Nothing to save."""
+
+    def shelve(self, trial_id, step):
+        """Nothing to keep."""
+
+    def forget(self, trial_id):
+        """Nothing to forget."""
+
+
+def make_engine(setup: Setup, study: Study, population: int | None) -> ComputingEngine:
+    """The engine that workers load by this module's name."""
+    return ComputingEngine(setup, study, population)
+
+
+def work(blocks: int) -> None:
+    """So many checksums."""
+    for _ in range(blocks):
+        hashlib.sha256(BLOCK).digest()
+
+
+def blocks_per_step(trial_s: float) -> int:
+    """The work of a step with which a trial takes about this long here."""
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        work(200)
+        times.append((time.perf_counter() - began) / 200)
+    return max(1, round(trial_s / STEPS / statistics.median(times)))
+
+
+def make_computing_plan(trials: int):
+    """One study of the trials, with ten measurements each."""
+    experiment = Experiment(
+        workload=WorkloadSpec(NAME),
+        goal=Goal.parse("val/error < 0.0001"),
+        batch_sizes=BatchSizes((1,)),
+        trials=trials,
+        budget=Budget(STEPS, Unit.STEPS),
+        evaluation=EvaluationPlan(count=10),
+        stop=StopRule.BUDGET,
+        search=SearchPlan(repeats=0),
+    )
+    facts = WorkloadFacts(NAME, {"error": False}, 1000, {"learning_rate": None}, lambda _steps: SPACE)
+    return make_plan(experiment, facts)
+
+
+def measure(runner: str, trials: int, blocks: int, workers: int) -> dict[str, float | str]:
+    """One run: the time of its trials together, and how long the first one waited."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        options = {"blocks": str(blocks), "log": str(log)}
+        settings = RunSettings(runner, workers, engine="ray_overhead:make_engine", engine_options=options)
+        began = time.monotonic()
+        run_plan(make_computing_plan(trials), Path(folder) / "out", settings)
+        spans = [[float(word) for word in line.split()] for line in log.read_text().splitlines()]
+    first, last = min(span[0] for span in spans), max(span[1] for span in spans)
+    busy = sum(end - start for start, end in spans)
+    return {
+        "runner": runner,
+        "start_s": round(first - began, 2),
+        "trials_s": round(last - first, 3),
+        "busy_s": round(busy, 3),
+        "idle_share": round(1 - busy / (workers * (last - first)), 5),
+    }
+
+
+def main() -> None:
+    """Print the runs and the ratio, and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=8)
+    parser.add_argument("--trial-s", type=float, default=10.0)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=count_cores())
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    sys.path.insert(0, str(Path(__file__).parent))  # workers find this module by name
+    blocks = blocks_per_step(arguments.trial_s)
+    found = []
+    for _ in range(arguments.rounds):
+        for runner in ("local", "ray"):
+            found.append(measure(runner, arguments.trials, blocks, arguments.workers))
+            print("  ".join(f"{key} {value}" for key, value in found[-1].items()), flush=True)
+    times = {name: sum(row["trials_s"] for row in found if row["runner"] == name) for name in ("local", "ray")}
+    overhead = times["ray"] / times["local"] - 1
+    print(f"overhead of ray over local: {overhead:+.2%} of trial time")
+    if arguments.out:
+        arguments.out.write_text(json.dumps({"runs": found, "overhead": round(overhead, 5)}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

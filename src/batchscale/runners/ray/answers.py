@@ -1,0 +1,35 @@
+"""What actors answer, checked: it comes from another machine."""
+
+from typing import Any
+
+from batchscale.errors import RunError
+
+_LOOK = {"node": str, "host": str, "version": str, "sees": bool, "pid": int}
+_WRONG = "A worker on another machine answers as this version of batchscale does. It did not: install the same there."
+
+
+def check_look(found: object) -> dict[str, Any]:
+    """What `NodeActor.look` said, checked.
+
+    Raises:
+        RunError: it is something else.
+    """
+    if not isinstance(found, dict) or {name: type(value) for name, value in found.items()} != _LOOK:
+        raise RunError(_WRONG)
+    return found
+
+
+def check_news(found: object) -> tuple[list[bytes], str | None]:
+    """What `NodeActor.news` said, checked; the messages themselves are checked when they are decoded.
+
+    Raises:
+        RunError: it is something else.
+    """
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise RunError(_WRONG)
+    messages, ended = found
+    if not isinstance(messages, list) or not isinstance(ended, str | None):
+        raise RunError(_WRONG)
+    if not all(isinstance(data, bytes) for data in messages):
+        raise RunError(_WRONG)
+    return messages, ended

@@ -1,0 +1,232 @@
+"""The Ray runner: a worker on every place of a cluster that has room for one, for as long as it is there.
+
+Nodes may come and go at any time: new ones get workers, the jobs of lost ones come back as taken away, through no fault
+of their trials. Nothing on a node is ever needed to resume.
+"""
+
+import contextlib
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from batchscale.errors import RunError, one_line
+from batchscale.machine import count_accelerators, count_cores
+from batchscale.runners.codec import decode_reply
+from batchscale.runners.messages import Answered, Forget, Kept, Raised, Ready, Refused, Shelve, Started, Stop
+from batchscale.runners.ray.answers import check_look, check_news
+from batchscale.runners.ray.crew import ClusterLostError, Crew
+from batchscale.runners.ray.link import ClusterLink
+from batchscale.runners.ray.papers import make_papers
+from batchscale.runners.ray.seats import Seat, Stage, end_actors
+from batchscale.runners.runner import Doing, Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
+
+END_S = 5.0
+"""The longest that the end of actors is waited for."""
+
+
+@dataclass(frozen=True)
+class RaySettings:
+    """Which cluster (None: a local one), how many workers at most, and when one is replaced by a fresh process."""
+
+    address: str | None = None
+    workers: int | None = None
+    recycle_after_trials: int = 2000
+
+
+@final
+class RayRunner(Runner):
+    """Workers on a Ray cluster."""
+
+    def __init__(self, setup: Setup, settings: RaySettings) -> None:
+        self._papers = make_papers(setup)
+        self._settings = settings
+        self._crew: Crew | None = None
+        self._ray: Any = None
+        self._not_started: list[Event] = []
+        self._notices: list[str] = []
+        self._stopping = False
+        self._closed = False
+        cores = max(count_cores(), (settings.workers or 0) * setup.num_devices)
+        self._link = ClusterLink(settings.address, cores, count_accelerators())
+        if settings.address is None:
+            self._notices.append("A local Ray cluster is starting.")
+        else:
+            try:
+                self._connect()
+            except BaseException:
+                self.close()
+                raise
+
+    @property
+    def workers(self) -> tuple[WorkerInfo, ...]:
+        """The workers that have begun and are not retiring."""
+        if self._stopping or self._closed:
+            return ()
+        return tuple(s.info for s in self._seats() if s.stage is Stage.READY and not s.retiring)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What happened to nodes and workers."""
+        return tuple(self._notices)
+
+    def waiting(self, worker_id: str) -> int:
+        """How many jobs a worker has."""
+        seat = None if self._crew is None else self._crew.seats.get(worker_id)
+        return 0 if seat is None else len(seat.jobs)
+
+    def submit(self, worker_id: str, job: Job) -> None:
+        """Send a worker a job; if it is gone, the next `wait` says that the job was not started."""
+        if self._closed:
+            raise RunError("A closed runner takes no jobs.")
+        seat = None if self._crew is None else self._crew.seats.get(worker_id)
+        if seat is None:
+            self._not_started.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, "The worker is gone."))
+            return
+        seat.jobs.append(job)
+        seat.tell(job)
+
+    def wait(self, timeout_s: float) -> list[Event]:
+        """What the workers have said; the cluster is followed on the way."""
+        if self._closed:
+            return []
+        events, self._not_started = self._not_started, []
+        if self._crew is None:
+            self._connect()
+            return events
+        try:
+            if not self._stopping:
+                self._crew.follow()
+            for reference in self._answered(0.0 if events else timeout_s):
+                seat = self._crew.asked.pop(reference, None)
+                if seat is not None:  # else it was given up by what another one said
+                    events += self._hear(self._crew, seat, reference)
+        except _gone(self._ray) as error:
+            self._link.give_up()
+            raise RunError(
+                f"The Ray cluster must be there as long as the run. It was lost: {one_line(error, 300)}. Nothing that "
+                "was recorded is lost; run the same command again."
+            ) from None
+        return events
+
+    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
+        """Pass it on to every worker."""
+        if self._crew is not None:
+            self._crew.tell_all(Forget(batch_size, tuple(trial_ids)))
+
+    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
+        """Pass it on to every worker: the one that holds a trial keeps its state."""
+        if self._crew is not None:
+            self._crew.tell_all(Shelve(batch_size, steps))
+
+    def stop(self) -> None:
+        """Pass it on to every worker, once."""
+        if not self._stopping and self._crew is not None:
+            self._crew.tell_all(Stop())
+        self._stopping = True
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether every worker that has begun has said so."""
+        return all(s.kept and not s.jobs for s in self._seats() if s.stage is Stage.READY)
+
+    def kill(self) -> None:
+        """Kill all workers, from any thread; none is replaced from now on."""
+        self._stopping = True
+        if self._ray is not None:
+            end_actors(self._ray, self._seats())
+
+    def close(self) -> None:
+        """Kill all workers, wait for their end, and hang up."""
+        if self._closed:
+            return
+        self._closed = True
+        self.kill()
+        if self._crew is not None and self._crew.asked:
+            with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError):
+                self._ray.wait(list(self._crew.asked), num_returns=len(self._crew.asked), timeout=END_S)
+        self._crew = self._ray = None
+        self._link.close()
+        self._papers.put_away()
+
+    def _connect(self) -> None:
+        ray = self._link.connect()
+        if ray is not None:
+            self._papers.lay_out()
+            self._ray, self._crew = ray, Crew(ray, self._papers, self._settings.workers, self._notices)
+
+    def _seats(self) -> list[Seat]:
+        return [] if self._crew is None else list(self._crew.seats.values())
+
+    def _answered(self, timeout_s: float) -> list[Any]:
+        """The calls that were answered, all of them, after waiting for the first."""
+        assert self._crew is not None
+        if not self._crew.asked:
+            time.sleep(timeout_s)
+            return []
+        first, rest = self._ray.wait(list(self._crew.asked), num_returns=1, timeout=timeout_s)
+        if first and rest:
+            return [*first, *self._ray.wait(rest, num_returns=len(rest), timeout=0)[0]]
+        return list(first)
+
+    def _hear(self, crew: Crew, seat: Seat, reference: Any) -> list[Event]:
+        try:
+            answer = self._ray.get(reference)
+        except self._ray.exceptions.RayActorError as error:
+            return crew.lose(seat, *_explain_loss(error), stopping=self._stopping)
+        except (self._ray.exceptions.RayTaskError, self._ray.exceptions.RuntimeEnvSetupError) as error:
+            return crew.lose(seat, LossReason.DIED, one_line(error, 600), stopping=self._stopping)
+        if seat.stage is Stage.PLACING:
+            crew.start(seat, check_look(answer))
+            return []
+        if seat.stage is Stage.STARTING:
+            seat.stage = Stage.BEGINNING
+            crew.ask_news(seat)
+            return []
+        messages, ended = check_news(answer)
+        events = [event for data in messages for event in self._take_in(crew, seat, data)]
+        if seat.info.worker_id not in crew.seats:
+            return events
+        if ended is not None:
+            return events + crew.lose(seat, LossReason.DIED, ended, stopping=self._stopping)
+        crew.ask_news(seat)
+        return events
+
+    def _take_in(self, crew: Crew, seat: Seat, data: bytes) -> list[Event]:
+        message = decode_reply(data)
+        if isinstance(message, Doing):
+            return [message]
+        if isinstance(message, Answered):
+            seat.answer(message.done.job_id)
+            seat.trials += len(message.done.progress)
+            if seat.trials >= self._settings.recycle_after_trials or crew.is_heavy(seat, message.memory_bytes):
+                crew.retire(seat)
+            return [message.done]
+        if isinstance(message, Raised):
+            seat.answer(message.job_id)
+            if message.loss is LossReason.OUT_OF_MEMORY and crew.lower_limit():
+                crew.retire(seat)
+            return [Lost(message.job_id, seat.info.worker_id, message.loss, message.reason)]
+        if isinstance(message, Ready):
+            crew.note_ready(seat)
+        elif isinstance(message, Started):
+            seat.started = message.job_id
+        elif isinstance(message, Kept):
+            seat.kept = True
+        elif isinstance(message, Refused):
+            crew.refuse(seat, message.reason)
+        return []
+
+
+def _gone(ray: Any) -> tuple[type[Exception], ...]:
+    """What is raised when the cluster does not answer any more."""
+    return ClusterLostError, ray.exceptions.RaySystemError, ray.exceptions.RpcError, ConnectionError
+
+
+def _explain_loss(error: Exception) -> tuple[LossReason, str]:
+    """Why an actor is gone. Trials are trained in another process than the actor's: its end is not their doing."""
+    text = " ".join(str(error).split())
+    cause = re.search(r"The actor (is dead|died) because .*", text)
+    words = one_line(cause[0] if cause else text, 300)
+    return (LossReason.OUT_OF_MEMORY if "low on memory" in text else LossReason.TAKEN_AWAY), words

@@ -1,0 +1,332 @@
+"""The SLURM runner: keeps an array of worker jobs in the queue and talks with those that run, through a shared folder.
+
+Only SLURM's word, or a worker's own last letter, ends a worker: silence alone does not, so that no trial is ever at two
+workers. A worker that is silent for long is cancelled first.
+"""
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import final
+
+from batchscale.errors import RunError, one_line
+from batchscale.runners.arrival import make_absolute, pack_luggage
+from batchscale.runners.messages import Answered, Begin, Forget, Kept, Raised, Ready, Refused, Retire, Shelve, Started
+from batchscale.runners.messages import Stop as StopNow
+from batchscale.runners.runner import Doing, Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
+from batchscale.runners.slurm.commands import Scheduler, SlurmCommands, SlurmError, TaskKey
+from batchscale.runners.slurm.letters import Arrived, Departure, Leaving, Left, Letter
+from batchscale.runners.slurm.line import Rhythm
+from batchscale.runners.slurm.losses import explain_end
+from batchscale.runners.slurm.member import SlurmWorker
+from batchscale.runners.slurm.office import Office, QueueView
+from batchscale.runners.slurm.places import ArrayPlaces
+from batchscale.runners.slurm.pulse import Pulse
+from batchscale.runners.slurm.script import log_of, sbatch_words, worker_script
+from batchscale.runners.slurm.session import MakeScheduler, clear_sessions, end_jobs, job_name, make_session
+from batchscale.runners.slurm.worker import PULSE, WORKERS, worker_words
+from batchscale.spec import SlurmOptions
+
+FIND_EVERY_S = 0.5
+CLOSE_S = 15.0
+ENDED_S = 3.0
+SLEEP_S = 0.02
+
+
+@dataclass(frozen=True)
+class SlurmSettings:
+    """How many workers, in which folder they meet the driver, where they print, and what each asks of SLURM.
+
+    The folder is on a file system that all nodes have. SLURM is asked how jobs stand every ``look_every_s``.
+    """
+
+    workers: int
+    folder: Path
+    log_dir: Path
+    options: SlurmOptions = field(default_factory=SlurmOptions)
+    rhythm: Rhythm = field(default_factory=Rhythm)
+    look_every_s: float = 10.0
+    recycle_after_trials: int = 2000
+
+
+@final
+class SlurmRunner(Runner):
+    """Worker jobs of SLURM."""
+
+    def __init__(self, setup: Setup, settings: SlurmSettings, make_scheduler: MakeScheduler | None = None) -> None:
+        self._setup = make_absolute(setup)
+        self._luggage = pack_luggage(setup.experiment)
+        self._settings = settings
+        self._stopping = self._closed = False
+        self._next_number = 0
+        self._find_at = 0.0
+        self._members: dict[str, SlurmWorker] = {}
+        self._departed: list[SlurmWorker] = []
+        self._known: set[TaskKey] = set()
+        self._over: set[tuple[TaskKey, int]] = set()
+        self._trained = False
+        self._notices: list[str] = []
+        self._events: list[Event] = []
+        make = make_scheduler or partial(_make_commands, settings, setup.num_devices)
+        settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings.log_dir.mkdir(parents=True, exist_ok=True)
+        if clear_sessions(settings.folder, make, settings.rhythm.leave_s):
+            self._notices.append("What was left of an earlier run on SLURM was ended.")
+        for log in settings.log_dir.glob("slurm-*.log"):
+            log.unlink(missing_ok=True)
+        self._session = make_session(settings.folder)
+        self._pulse = Pulse(self._session / PULSE, settings.rhythm.beat_s)
+        self._scheduler: Scheduler = make(job_name(self._session), self._session)
+        try:
+            self._scheduler.submit(range(settings.workers), ())
+        except BaseException:
+            self._pulse.end()
+            shutil.rmtree(self._session, ignore_errors=True)
+            raise
+        self._office = Office(self._scheduler, settings.look_every_s)
+        self._places = ArrayPlaces(self._office, settings.workers)
+
+    @property
+    def workers(self) -> tuple[WorkerInfo, ...]:
+        """The workers that have arrived and stay."""
+        if self._stopping or self._closed:
+            return ()
+        return tuple(member.info for member in self._members.values() if member.takes_jobs)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What happened to workers, and what they wait for."""
+        waiting = self._places.waiting
+        return (*self._notices, waiting) if waiting and not self._stopping else tuple(self._notices)
+
+    def waiting(self, worker_id: str) -> int:
+        """How many jobs a worker has."""
+        member = self._members.get(worker_id)
+        return 0 if member is None else len(member.jobs)
+
+    def submit(self, worker_id: str, job: Job) -> None:
+        """Send a worker a job; if it is gone, the next `wait` says that the job was not started."""
+        if self._closed:
+            raise RunError("A closed runner takes no jobs.")
+        member = self._members.get(worker_id)
+        if member is None:
+            self._events.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, "The worker is gone."))
+            return
+        member.jobs.append(job)
+        member.tell(job)
+
+    def wait(self, timeout_s: float) -> list[Event]:
+        """What workers have said, and what became of those that are gone."""
+        until = time.monotonic() + timeout_s
+        while not self._closed:
+            self._find()
+            for member in list(self._members.values()):
+                member.flush()
+                self._listen(member)
+            self._judge()
+            left_s = until - time.monotonic()
+            if self._events or left_s <= 0:
+                break
+            time.sleep(min(SLEEP_S, left_s))
+        events, self._events = self._events, []
+        return [] if self._closed else events
+
+    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
+        """Pass it on to every worker."""
+        for member in self._members.values():
+            member.tell(Forget(batch_size, tuple(trial_ids)))
+
+    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
+        """Pass it on to every worker: the one that holds a trial keeps its state."""
+        for member in self._members.values():
+            member.tell(Shelve(batch_size, steps))
+
+    def stop(self) -> None:
+        """Pass it on to every worker, once."""
+        if not self._stopping:
+            self._stopping = True
+            for member in self._members.values():
+                member.tell(StopNow())
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether every worker that has begun has said so."""
+        return all(member.kept and not member.jobs for member in self._members.values() if member.ready)
+
+    def kill(self) -> None:
+        """End all jobs, from any thread; none is submitted from now on."""
+        self._stopping = True
+        self._pulse.end()
+        self._office.drop()
+        with contextlib.suppress(SlurmError):  # then they leave by themselves: there is no pulse any more
+            self._scheduler.cancel()
+
+    def close(self) -> None:
+        """End all jobs and wait for their end; what SLURM cannot be asked about now is for the next run to clear."""
+        if self._closed:
+            return
+        self._closed = self._stopping = True
+        self._pulse.end()
+        self._office.close()
+        if end_jobs(self._scheduler, CLOSE_S, ENDED_S):
+            shutil.rmtree(self._session, ignore_errors=True)
+        self._members.clear()
+
+    # --- workers come ----------------------------------------------------------------------------------------
+
+    def _find(self) -> None:
+        """Take in workers that have arrived since the last look."""
+        now = time.monotonic()
+        if now < self._find_at or self._stopping:
+            return
+        self._find_at = now + FIND_EVERY_S
+        folder = self._session / WORKERS
+        with contextlib.suppress(OSError):
+            os.utime(folder)  # a network file system answers with what the server has, not with what it remembers
+            names = {entry.name for entry in os.scandir(folder)}
+            names -= {member.folder.name for member in (*self._members.values(), *self._departed)}
+            for name in sorted(names):
+                self._begin(folder / name)
+
+    def _begin(self, folder: Path) -> None:
+        info = WorkerInfo(f"slurm-{self._next_number}", "", self._setup.num_devices)
+        self._next_number += 1
+        self._members[info.worker_id] = member = SlurmWorker(folder, info)
+        member.tell(Begin(self._setup, info.worker_id, self._luggage))
+
+    # --- workers speak ---------------------------------------------------------------------------------------
+
+    def _listen(self, member: SlurmWorker, at_once: bool = False) -> None:
+        for letter in member.letters(at_once):
+            self._hear(member, letter)
+
+    def _hear(self, member: SlurmWorker, letter: Letter) -> None:
+        if isinstance(letter, Arrived):
+            self._welcome(member, letter)
+        elif isinstance(letter, Ready):
+            member.ready = True
+        elif isinstance(letter, Refused):
+            self._turn_away(letter)
+        elif isinstance(letter, Started):
+            member.started = letter.job_id
+        elif isinstance(letter, Doing):
+            self._events.append(letter)
+        elif isinstance(letter, Kept):
+            member.kept = True
+        elif isinstance(letter, Answered):
+            self._take_in(member, letter)
+        elif isinstance(letter, Raised):
+            member.pop(letter.job_id)
+            reason = letter.reason
+            if letter.loss is LossReason.REFUSED:
+                reason = f"Node {member.info.host}: {reason}"
+            self._events.append(Lost(letter.job_id, member.info.worker_id, letter.loss, reason))
+        elif isinstance(letter, Leaving):
+            member.leaving = letter.why
+        elif isinstance(letter, Left):
+            self._part(member)
+
+    def _welcome(self, member: SlurmWorker, letter: Arrived) -> None:
+        member.arrived = letter
+        member.info = replace(member.info, host=letter.node)
+        key = TaskKey(letter.job, letter.place)
+        self._known.add(key)
+        for other in list(self._members.values()):  # SLURM runs a task once at a time: an earlier process is gone
+            if other is not member and other.key == key:
+                self._listen(other, at_once=True)
+                self._lose(other, LossReason.TAKEN_AWAY, "SLURM started its job anew.")
+        for other in [one for one in self._departed if one.key == key]:
+            self._departed.remove(other)
+            other.remove()
+
+    def _turn_away(self, letter: Refused) -> None:
+        """A node that cannot train: the end where no other has trained, else it is avoided from now on."""
+        if not self._trained:
+            raise RunError(letter.reason)
+        self._places.avoid |= {letter.host}
+        self._notices.append(f"{letter.reason} It is not used any more.")
+
+    def _take_in(self, member: SlurmWorker, letter: Answered) -> None:
+        self._trained = True
+        self._places.patience.reset()
+        member.pop(letter.done.job_id)
+        member.answered += len(letter.done.progress)
+        heavy = member.arrived is not None and letter.memory_bytes > member.arrived.memory_bytes
+        if (heavy or member.answered >= self._settings.recycle_after_trials) and not member.retiring:
+            member.retiring = True
+            member.tell(Retire())
+        self._events.append(letter.done)
+
+    # --- workers go ------------------------------------------------------------------------------------------
+
+    def _part(self, member: SlurmWorker) -> None:
+        """A worker has said its last word."""
+        reason = f"A worker on {member.info.host} left: {member.leaving or 'it starts afresh'}."
+        self._lose(member, LossReason.TAKEN_AWAY, reason, keep_folder=True)
+        if member.leaving == Departure.TIME_LIMIT and member.key is not None and not self._stopping:
+            self._office.requeue(member.key)
+        self._departed.append(member)  # its folder stays: without it, it would end before SLURM ends it
+
+    def _judge(self) -> None:
+        """Act on what SLURM says of our tasks."""
+        view = self._places.look()
+        if view is None:
+            return
+        for member in list(self._members.values()):
+            self._examine(member, view)
+        for member in list(self._departed):
+            if member.key is None or not self._places.still_runs(member.key, member.restarts, view)[0]:
+                self._departed.remove(member)
+                member.remove()
+        if self._stopping:
+            return
+        for task in self._places.count_unseen(view, self._known, self._over):
+            self._places.patience.count(*explain_end(task, self._log(task.key)))
+        self._places.refill(view, self._settings.look_every_s)
+
+    def _examine(self, member: SlurmWorker, view: QueueView) -> None:
+        if view.asked_at < member.found_at:
+            return
+        silent_s = time.monotonic() - member.heard_at
+        if member.key is None:
+            if silent_s > self._settings.rhythm.silent_s:
+                self._lose(member, LossReason.DIED, "A worker never said who it is.")
+            return
+        runs, task = self._places.still_runs(member.key, member.restarts, view)
+        if not runs:
+            self._listen(member, at_once=True)  # whatever it said has been said by now
+            if member.info.worker_id in self._members:
+                loss, reason = explain_end(task, self._log(member.key))
+                self._lose(member, loss, reason)
+                if not self._stopping:
+                    self._notices.append(f"A worker on {member.info.host} was replaced. {one_line(reason, 200)}")
+                if not member.answered:
+                    self._places.patience.count(loss, reason)
+        elif silent_s > self._settings.rhythm.silent_s and not member.cancelled:
+            member.cancelled = True
+            self._notices.append(f"A worker on {member.info.host} was silent for {silent_s:.0f} s and is cancelled.")
+            self._office.cancel(member.key)
+
+    def _lose(self, member: SlurmWorker, loss: LossReason, reason: str, keep_folder: bool = False) -> None:
+        """Clear a worker away; its unanswered jobs are lost. Without its folder it would leave if it still lived."""
+        del self._members[member.info.worker_id]
+        if member.key is not None:
+            self._over.add((member.key, member.restarts))
+        for job in member.jobs:
+            one = loss if job.job_id == member.started or loss is LossReason.TAKEN_AWAY else LossReason.NOT_STARTED
+            self._events.append(Lost(job.job_id, member.info.worker_id, one, reason))
+        if not keep_folder:
+            member.remove()
+
+    def _log(self, key: TaskKey) -> Path:
+        return log_of(self._settings.log_dir, key.job, key.place)
+
+
+def _make_commands(settings: SlurmSettings, num_devices: int, name: str, session: Path) -> SlurmCommands:
+    script = worker_script(worker_words(session.resolve(), num_devices, settings.rhythm))
+    return SlurmCommands(name, sbatch_words(settings.options, settings.log_dir.resolve()), script)

@@ -1,0 +1,53 @@
+"""States of trials that the hosts of other groups send to the chief, as files of the studies' shelves.
+
+One file per trial, ``DIR/BATCH_SIZE/TRIAL_ID.npz``, as `training.shelf` writes them: a later run on one host, or with
+other groups, goes on from them. Nothing depends on them; what cannot be kept is computed again.
+"""
+
+import os
+from pathlib import Path
+
+MAX_RUNNING_BYTES = 20 * 2**30
+"""What the states of a study's trials may take that have not ended."""
+
+
+class StateFiles:
+    """The states of a run's trials; ``max_shelf_bytes`` is what those of a study's ended trials may take."""
+
+    def __init__(self, folder: Path | None, max_shelf_bytes: int) -> None:
+        self._folder = folder
+        self._max_shelf_bytes = max_shelf_bytes
+
+    def put(self, batch_size: int, trial_id: int, data: bytes, ended: bool) -> None:
+        """Keep a state in place of an earlier one, or nothing if it is empty or there is no room."""
+        path = self._path(batch_size, trial_id)
+        if path is None:
+            return
+        writing = path.with_suffix(".writing")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            limit = self._max_shelf_bytes if ended else MAX_RUNNING_BYTES
+            if not data or _taken(path) + len(data) > limit:
+                path.unlink(missing_ok=True)
+                return
+            writing.write_bytes(data)
+            writing.replace(path)
+        except OSError:  # a full disk, or a right: the state is only good to have
+            writing.unlink(missing_ok=True)
+
+    def get(self, batch_size: int, trial_id: int) -> bytes:
+        """The state of a trial; empty if none is kept."""
+        path = self._path(batch_size, trial_id)
+        try:
+            return b"" if path is None else path.read_bytes()
+        except OSError:
+            return b""
+
+    def _path(self, batch_size: int, trial_id: int) -> Path | None:
+        return None if self._folder is None else self._folder / str(int(batch_size)) / f"{int(trial_id)}.npz"
+
+
+def _taken(path: Path) -> int:
+    """The bytes of the other states beside this one."""
+    with os.scandir(path.parent) as entries:
+        return sum(entry.stat().st_size for entry in entries if entry.name.endswith(".npz") and entry.name != path.name)

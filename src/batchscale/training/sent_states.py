@@ -1,0 +1,46 @@
+"""States that a host without a disk of the run's keeps elsewhere: it sends them there, and asks for them."""
+
+from typing import Protocol, final
+
+from batchscale.training.agreement import from_bytes, to_bytes
+from batchscale.training.checkpoints import SavedTrial
+from batchscale.training.state import TrialState
+
+
+class StatePost(Protocol):
+    """Where states of a study's trials are sent."""
+
+    def keep(self, trial_id: int, data: bytes, ended: bool) -> None:
+        """Keep a state of a trial that has ``ended`` or not, in place of an earlier one; an empty one drops it."""
+
+    def find(self, trial_id: int) -> bytes:
+        """The state that is kept; empty if there is none."""
+
+
+@final
+class SentStates:
+    """Keeps states by sending them: those of ended trials (``ended``), or of others.
+
+    There is one state per trial. That of an ended trial takes the place of its checkpoint, which need not be dropped.
+    """
+
+    def __init__(self, post: StatePost, ended: bool) -> None:
+        self._post = post
+        self._ended = ended
+
+    def save(self, trial_id: int, saved: SavedTrial) -> None:
+        """Send a state."""
+        self._post.keep(trial_id, to_bytes(saved), self._ended)
+
+    def restore(self, trial_id: int, template: TrialState, identity: str) -> SavedTrial | None:
+        """The state that is kept; None if there is none, or it is another trial's or not readable."""
+        data = b"" if self._ended else self._post.find(trial_id)  # asked for once: there is one state per trial
+        try:
+            return from_bytes(data, template, identity) if data else None
+        except Exception:  # noqa: BLE001 - a damaged zip file raises many kinds; all mean: compute it again
+            return None
+
+    def forget(self, trial_id: int) -> None:
+        """Drop what is kept."""
+        if self._ended:
+            self._post.keep(trial_id, b"", self._ended)

@@ -1,0 +1,78 @@
+"""Commands on a Ray cluster of this machine: started, watched, and compared with local ones."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from ray_cluster import wait_for
+
+from batchscale.driver.snapshot import Snapshot, read_snapshot
+
+EXPERIMENT = """
+goal = "val/classification_error < 0.06"
+batch_sizes = [2, 32, 256]
+trials = 8
+stop = "race"
+finishers = 3
+[workload]
+dataset = "digits"
+model = "fc_64"
+optimizer = "nesterov_momentum"
+[budget]
+epochs = 6
+at_least_steps = 150
+[search]
+repeats = 1
+"""
+LONGER = EXPERIMENT.replace("trials = 8", "trials = 16").replace('"race"', '"budget"')
+
+
+class Command:
+    """``batchscale run`` in a process of its own."""
+
+    def __init__(self, folder: Path, text: str, out: str, *words: str) -> None:
+        file = folder / "experiment.toml"
+        file.write_text(text)
+        self.out, self._since = folder / out, time.time()
+        self.log = folder / f"{out}.log"
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "batchscale", "run", str(file), "--out", str(self.out), *words],
+                env=environment, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """How this very run stands; not an earlier one in the same folder."""
+        found = read_snapshot(self.out)
+        return found if found is not None and found.written_at > self._since else None
+
+    def wait_for(self, found, seconds: float = 180.0, what: str = "it") -> None:
+        """Until the snapshot is so."""
+
+        def look() -> bool:
+            assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.log.read_text()[-3000:]}"
+            return self.snapshot is not None and found(self.snapshot)
+
+        try:
+            wait_for(look, seconds, what)
+        except BaseException:
+            self.process.kill()
+            raise
+
+    def wait_for_training(self) -> None:
+        self.wait_for(lambda snapshot: any(study.trial_steps for study in snapshot.studies), what="training")
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> float:
+        """Ask it to stop, as a terminal does; the seconds that it took."""
+        started = time.monotonic()
+        os.killpg(self.process.pid, number)
+        assert self.process.wait(timeout=40) == 75, self.log.read_text()[-3000:]
+        return time.monotonic() - started
+
+    def finish(self, seconds: float = 300.0) -> None:
+        assert self.process.wait(timeout=seconds) == 0, self.log.read_text()[-3000:]

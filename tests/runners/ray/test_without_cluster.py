@@ -1,0 +1,154 @@
+"""What the Ray runner decides before and beside a cluster; needs no Ray."""
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from protocol_fakes import fake_experiment, fake_setup
+from typer.testing import CliRunner
+
+from batchscale.cli.app import make_app
+from batchscale.cli.ray_options import find_address
+from batchscale.errors import RunError
+from batchscale.runners.ray import link
+from batchscale.runners.ray.answers import check_look, check_news
+from batchscale.runners.ray.link import check_ray
+from batchscale.runners.ray.nodes import Demand, NodeFacts, choose_demand, read_nodes
+from batchscale.runners.ray.papers import find_version_problem, make_papers
+from batchscale.runners.ray.seats import Seat, free_place
+from batchscale.runners.runner import Job, LossReason, WorkerInfo
+from batchscale.spec import RayPlan, RunPlan, TrainerSpec
+
+LOOK = {"node": "a1", "host": "n1", "version": "0.0", "sees": True, "pid": 7}
+
+
+def described(node_id: str, alive: bool = True, **resources: float) -> dict:
+    return {"NodeID": node_id, "NodeManagerHostname": f"host-{node_id}", "Alive": alive, "Resources": resources}
+
+
+def test_dead_nodes_do_not_count():
+    nodes = read_nodes([described("a", CPU=4.0), described("b", alive=False, CPU=8.0)])
+    assert list(nodes) == ["a"]
+    assert nodes["a"].host == "host-a"
+
+
+@pytest.mark.parametrize(
+    ("demand", "seats"),
+    [
+        (Demand(), 8),
+        (Demand(num_cpus=3), 2),
+        (Demand(num_cpus=1, num_gpus=1), 2),
+        (Demand(num_cpus=0, num_gpus=0.5), 4),
+        (Demand(num_cpus=0.1), 80),
+        (Demand(resources={"TPU": 4.0}), 1),
+        (Demand(resources={"other": 1.0}), 0),
+        (Demand(num_cpus=0), 1),
+    ],
+)
+def test_a_node_holds_as_many_workers_as_the_scarcest_resource_allows(demand, seats):
+    assert NodeFacts("a", "n", {"CPU": 8.0, "GPU": 2.0, "TPU": 4.0}).seats(demand) == seats
+
+
+@pytest.mark.parametrize(
+    ("plan", "devices", "gpus", "expected"),
+    [
+        (RayPlan(), 1, 0, Demand(1.0, 0.0)),
+        (RayPlan(), 4, 0, Demand(4.0, 0.0)),
+        (RayPlan(), 2, 8, Demand(1.0, 2.0)),
+        (RayPlan(num_gpus=0.5), 1, 8, Demand(1.0, 0.5)),
+        (RayPlan(num_gpus=0.0), 2, 8, Demand(2.0, 0.0)),
+        (RayPlan(num_cpus=3.0), 1, 0, Demand(3.0, 0.0)),
+        (RayPlan(resources={"TPU": 4.0}), 4, 0, Demand(1.0, 0.0, {"TPU": 4.0})),
+    ],
+)
+def test_what_a_worker_takes_is_what_the_file_says_or_a_device_each(plan, devices, gpus, expected):
+    nodes = read_nodes([described("a", CPU=8.0), described("b", CPU=8.0, GPU=float(gpus))])
+    assert choose_demand(plan, devices, nodes) == expected
+
+
+def test_places_of_a_node_are_used_again():
+    seats = [Seat(WorkerInfo(str(place)), None, node="a", place=place) for place in (0, 2)]
+    assert free_place(seats, "a") == 1
+    assert free_place(seats, "b") == 0
+
+
+def test_only_the_job_that_was_begun_shares_the_fate_of_its_worker():
+    jobs = [Job(number, None, ()) for number in range(3)]
+    seat = Seat(WorkerInfo("w"), None, started=0)
+    seat.jobs.extend(jobs)
+    losses = [lost.loss for lost in seat.lose(LossReason.TAKEN_AWAY, "why")]
+    assert losses == [LossReason.TAKEN_AWAY, LossReason.NOT_STARTED, LossReason.NOT_STARTED]
+
+
+def test_a_worker_where_the_mark_is_not_seen_keeps_no_states(tmp_path):
+    papers = make_papers(replace(fake_setup(), checkpoint_dir=tmp_path / "states", options={"environment": "{}"}))
+    papers.lay_out()
+    assert papers.mark.read_text() == papers.secret
+    assert papers.begin("w", sees_mark=True, neighbours=2).setup.checkpoint_dir == tmp_path / "states"
+    assert papers.begin("w", sees_mark=False, neighbours=2).setup.checkpoint_dir is None
+    assert papers.begin("w", sees_mark=True, neighbours=2).setup.options == {}
+    papers.put_away()
+    papers.put_away()
+    assert not papers.mark.exists()
+
+
+def test_scripts_share_the_memory_of_their_own_node():
+    setup = replace(fake_setup(), experiment=fake_experiment(trainer=TrainerSpec(("python3",))))
+    assert make_papers(setup).begin("w", sees_mark=False, neighbours=3).setup.options["workers"] == "3"
+
+
+def test_a_node_says_what_is_wrong_with_its_version(monkeypatch):
+    monkeypatch.setattr("batchscale.runners.ray.papers.__version__", "1.0")
+    assert find_version_problem({**LOOK, "version": "1.0"}) is None
+    assert "Node n1 cannot train" in find_version_problem({**LOOK, "version": "0.9"})
+    assert "Found none: install" in find_version_problem({**LOOK, "version": ""})
+
+
+def test_answers_of_other_machines_are_checked():
+    assert check_look(LOOK) == LOOK
+    assert check_news(([b"x"], None)) == ([b"x"], None)
+    for wrong in (None, [], {**LOOK, "pid": "7"}, {**LOOK, "more": 1}, {"node": "a"}, {**LOOK, "sees": 1}):
+        with pytest.raises(RunError, match="same there"):
+            check_look(wrong)
+    for wrong in (None, [], ([b"x"],), (["x"], None), ([b"x"], 3), ((b"x",), None)):
+        with pytest.raises(RunError, match="same there"):
+            check_news(wrong)
+
+
+def test_all_devices_of_a_node_are_no_number(monkeypatch):
+    monkeypatch.setattr(link, "require_ray", lambda: None)
+    with pytest.raises(RunError, match="devices_per_trial = 'all'; give the number"):
+        check_ray(fake_experiment(run=RunPlan(devices_per_trial=None)))
+
+
+def test_the_address_is_the_option_or_rays_own_variable(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert find_address("ray", None) is None
+    assert find_address("local", None) is None
+    assert find_address("ray", "auto") == "auto"
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert find_address("ray", None) == "10.0.0.1:6379"
+    assert find_address("ray", "ray://h:1") == "ray://h:1"
+    assert find_address("local", None) is None
+    with pytest.raises(RunError, match="--ray-address is for --runner ray"):
+        find_address("local", "auto")
+
+
+def test_without_the_library_the_command_says_what_to_install(monkeypatch, tmp_path):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else found(name))
+    file = tmp_path / "e.toml"
+    file.write_text('goal = "val/classification_error < 0.1"\nworkload = "digits/fc_64/sgd"\n')
+    result = CliRunner().invoke(make_app(), ["run", str(file), "--out", str(tmp_path / "out"), "--runner", "ray"])
+    text = str(result.exception) + result.output
+    assert result.exit_code != 0
+    assert "pip install 'batchscale[ray]'" in text
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_actor_can_be_sent_to_a_node_that_has_nothing():
+    source = Path(link.__file__).with_name("node_actor.py").read_text()
+    lines = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
+    assert lines
+    assert not any("batchscale" in line or "ray" in line for line in lines)

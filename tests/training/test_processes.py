@@ -1,0 +1,74 @@
+"""One trial over several processes, as over several hosts: what it gives is what one device gives, for every family."""
+
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sharded_states import Case
+
+HERE = Path(__file__).parent
+NAMES = ("fc_8", "simple_cnn_base", "resnet_8", "transformer_base", "lstm")
+COUNTS = (2, 4)
+ROUNDING = 2e-6
+"""float32 rounds to 6e-8. Sums of some hundred products in another order, over four steps at a small learning rate."""
+
+OWN_REORDERING = 4
+"""As in `test_devices`: a few times what one device's own microbatches differ from its whole batch."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+def run_cases(out, count, cases):
+    """The states of the cases, trained by so many processes."""
+    out.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    command = [sys.executable, str(HERE / "sharded_states.py"), str(out), *(case.name for case in cases)]
+    processes = [
+        subprocess.Popen(
+            command,
+            env=os.environ | {"PYTHONPATH": path} | ({"SHARDED_PROCESS": f"{i}/{count}/{port}"} if count > 1 else {}),
+        )
+        for i in range(count)
+    ]
+    try:
+        assert [process.wait(900) for process in processes] == [0] * count
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return {case: dict(np.load(out / f"{case.name}.npz")) for case in cases}
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def found(request, tmp_path_factory):
+    """By number of processes: the plain, the exact and the accumulated trial, of fourteen examples a batch."""
+    plain = Case(request.param)
+    cases = [plain, replace(plain, exact=True), replace(plain, microbatch=3)]
+    folder = tmp_path_factory.mktemp("cases")
+    return {count: run_cases(folder / str(count), count, cases) for count in (1, *COUNTS)}
+
+
+def test_any_number_of_processes_gives_the_state_and_measurements_of_one(found):
+    plain, _, accumulated = found[1]
+    for count in COUNTS:
+        for case in (plain, accumulated):
+            for name, value in found[1][plain].items():
+                exact = value.astype(np.float64)
+                own = np.abs(found[1][accumulated][name].astype(np.float64) - exact).max(initial=0)
+                bound = max(ROUNDING * np.abs(exact).max(initial=0), OWN_REORDERING * own)
+                values = found[count][case][name].astype(np.float64)
+                np.testing.assert_allclose(values, exact, rtol=0, atol=bound, err_msg=f"{count}, {case}, {name}")
+
+
+def test_exact_sums_have_the_same_bits_on_any_number_of_processes(found):
+    _, exact, _ = found[1]
+    for count in COUNTS:
+        for name, value in found[1][exact].items():
+            np.testing.assert_array_equal(found[count][exact][name], value, err_msg=f"{count}, {name}")
