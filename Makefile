@@ -53,8 +53,9 @@ test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed i
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
 	$(PYTEST) -m browser
 
-web-pictures: $(STAMP) ## the pictures of docs/web.md anew, at both widths (needs Chromium, see test-browser)
-	BATCHSCALE_PICTURES=$(CURDIR)/docs/pictures $(PYTEST) tests/web/test_browser.py tests/web/test_browser_more.py -m browser
+# RECORDS has an experiment called digits (`batchscale quickstart --out RECORDS/digits`) and others beside it.
+web-pictures: $(STAMP) ## the pictures of docs/web.md anew from RECORDS=FOLDER, at both widths (needs Chromium)
+	$(BIN)/python scripts/web_pictures.py $(RECORDS)
 
 test-slurm: $(STAMP) ## job files and runs on a small SLURM, which is installed if it is missing (Debian, root)
 	@command -v slurmctld >/dev/null || (apt-get update -qq && \

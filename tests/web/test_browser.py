@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from browsing import browse, shoot, until
+from browsing import browse, fits, until
 
 from batchscale.driver import read_snapshot
 
@@ -65,7 +65,7 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
         page.fill(f"#f-{name}", value)
     until(page, "document.getElementById('toml').value.includes('0.003')")
     page.wait_for_selector("#verdict >> text=The file is valid")
-    shoot(page, "new")
+    fits(page)
     page.fill("#name", "mine")
     page.click("text=Start >> nth=-1")
     page.wait_for_selector("#standing .state.running")
@@ -81,7 +81,7 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
     assert snapshot is not None and snapshot.finished
     page.reload()
     page.wait_for_selector("#chart .explored canvas")
-    shoot(page, "experiment")
+    fits(page)
     with page.expect_download() as report:
         page.click("text=Report (HTML)")
     report.value.save_as(tmp_path / "report.html")
@@ -90,12 +90,12 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
     page.fill("[name=price0]", "2.5")
     page.fill("[name=price0]", "2.75")
     page.wait_for_selector("#plan-chart")
-    shoot(page, "plan")
+    fits(page)
     page.click("nav >> text=Overview")
-    shoot(page, "overview")
+    fits(page)
     for box in page.query_selector_all("input[name=k]"):
         box.check()
     page.click("text=Compare the chosen")
     page.wait_for_selector("figure img")
-    shoot(page, "compare")
+    fits(page)
     assert page.said == [] and page.foreign == []

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from browsing import browse, shoot, until
+from browsing import browse, fits, until
 from test_instruments import make_wav
 from web_process import WebProcess
 
@@ -141,7 +141,7 @@ def test_from_recordings_to_a_transfer(server, tmp_path):
         page.click("#transfer")
         page.wait_for_selector("audio[src$='transfer-1.wav']", timeout=300_000)
         until(page, "!document.querySelector('.state.running')")
-        shoot(page, "instrument")
+        fits(page)
         with page.expect_download() as model:
             page.click("text=Download the model")
         model.value.save_as(tmp_path / "model.zip")
