@@ -42,7 +42,7 @@ def test_smaller_sizes(name, count):
 @pytest.mark.parametrize("features", [2, pytest.param(6, marks=pytest.mark.slow)])
 def test_samples_and_gradients_are_finite(features):
     model = find_model("ddsp_tiny", {"tiny": True}).for_data(Shape((FRAMES, features), FRAMES * HOP))
-    params, state = model.init(jax.random.key(0))
+    params, state = jax.jit(model.init)(jax.random.key(0))
     given = inputs(features=features).at[0, :10, 0].set(0.0)  # no pitch
     target = 0.1 * jnp.sin(jnp.arange(FRAMES * HOP) * 0.1)[None]
 
@@ -59,7 +59,7 @@ def test_samples_and_gradients_are_finite(features):
 
 def test_evaluation_does_not_depend_on_the_batch_that_an_example_comes_in():
     model = find_model("ddsp_tiny", {"tiny": True}).for_data(SHAPE)
-    params, _ = model.init(jax.random.key(0))
+    params, _ = jax.jit(model.init)(jax.random.key(0))
     params["to_controls"]["bias"] = params["to_controls"]["bias"].at[-5:].set(5.0)  # mostly noise
     sound = jax.jit(lambda given: model.apply(params, {}, given, train=False, key=KEY)[0])
     given = inputs(2)
@@ -70,7 +70,7 @@ def test_evaluation_does_not_depend_on_the_batch_that_an_example_comes_in():
 def test_the_published_size_takes_a_step():
     frames = 1000
     model = find_model("ddsp", {}).for_data(Shape((frames, 2), frames * HOP))
-    params, state = model.init(jax.random.key(0))
+    params, state = jax.jit(model.init)(jax.random.key(0))
     given = jnp.stack([jnp.full((1, frames), 440.0), jnp.full((1, frames), -20.0)], axis=-1)
     target = 0.1 * jnp.sin(2 * jnp.pi * 440 / 16_000 * jnp.arange(frames * HOP))[None]
 
