@@ -10,6 +10,7 @@ the overhead. At its full length it takes eleven minutes; it says something only
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -72,8 +73,9 @@ class Memory:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
-        while not self._ended.wait(1.0):
-            self.series.append((time.monotonic(), self.process.memory_info().rss / 2**20))
+        with contextlib.suppress(psutil.NoSuchProcess):  # the server was ended: there is no more to see
+            while not self._ended.wait(1.0):
+                self.series.append((time.monotonic(), self.process.memory_info().rss / 2**20))
 
     def growth(self) -> float:
         """How much larger it is in the last fifth than in the second, as a share."""

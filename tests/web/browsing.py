@@ -1,5 +1,6 @@
 """A headless Chromium on a server of its own: what it said, whom it asked, and whether it fits both widths."""
 
+import contextlib
 import shutil
 from contextlib import contextmanager
 
@@ -29,9 +30,12 @@ def browse(home: str, **context):
 
 def until(page, expression: str, tenths: int = 1200) -> None:
     """Wait for an expression to hold; the driver's own way of waiting is an eval, which our policy forbids."""
+    from playwright.sync_api import Error
+
     for _ in range(tenths):
-        if page.evaluate(expression):
-            return
+        with contextlib.suppress(Error):  # the page was just being loaded
+            if page.evaluate(expression):
+                return
         page.wait_for_timeout(100)
     pytest.fail(expression)
 

@@ -49,6 +49,7 @@ def test_a_live_page_comes_back_after_the_server_was_killed(server):
         page.click("text=Start >> nth=-1")
         page.wait_for_selector("#standing .state.running")
         until(page, "document.querySelectorAll('#standing tbody tr').length === 2")
+        until(page, "document.querySelector('#chart .explored canvas') !== null")  # not loaded again from now on
         page.evaluate("window.here = true")
         server.kill()
         page.wait_for_selector("#lost", state="visible")

@@ -92,7 +92,11 @@ def plot_linked(frame: pl.DataFrame, question: LinkedQuestion, look: Look = LOOK
         .add_params(brush)
         .properties(width=look.size.width, height=look.size.height, title=panel_title("Trials", _notes(frame)))
     )  # fmt: skip
-    step = alt.X("step:Q", scale=alt.Scale(nice=False, zero=True), axis=alt.Axis(format="~s", tickCount=5))
+    step = alt.X(
+        "step:Q",
+        scale=alt.Scale(domain=[0.0, _ends(points["step"])[1]], nice=False),
+        axis=alt.Axis(format="~s", tickCount=5),
+    )
     value = alt.Y(
         "value:Q",
         scale=alt.Scale(domain=[low, high], nice=False),
@@ -125,9 +129,14 @@ def _is_log(values: pl.Series) -> bool:
     return bool(low is not None and low > 0 and high / low >= LOG_FROM)  # type: ignore[operator] # floats here
 
 
+def _ends(values: pl.Series) -> list[float]:
+    return [float(values.min()), float(values.max())]  # type: ignore[arg-type] # not empty
+
+
 def _colour(points: pl.DataFrame, name: str, look: Look, *, has_legend: bool) -> alt.Color:
     kind: Literal["log", "linear"] = "log" if _is_log(points[name]) else "linear"
-    scale = alt.Scale(type=kind, range=list(look.theme.ramp), nice=False)
+    ends = _ends(points[name])  # of all trials: a frame changes no colours
+    scale = alt.Scale(type=kind, domain=ends, range=list(look.theme.ramp), nice=False)
     # only one of two marks has the legend: of a fill and a stroke together the renderer makes a symbol for each value
     legend = alt.Legend(title=metaparameter_label(name), orient="bottom", gradientLength=180, tickCount=3)
     return alt.Color(f"{_field(name)}:Q", scale=scale, legend=legend if has_legend else None)
