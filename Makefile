@@ -12,7 +12,7 @@ TWO_PROCESSES := $(ONE_THREAD) $(PYTEST) $(IN_TWO)
 DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-browser test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote test-ray torture-ray torture pages docs bench quickstart reproduce instrument clean
+.PHONY: help install check test test-browser web-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote test-ray torture-ray torture pages docs bench quickstart reproduce instrument clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ test-torch: $(STAMP) $(TRAINERS)/.installed ## the examples of trainers: PyTorch
 test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed if it is missing (Debian, root)
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
 	$(PYTEST) -m browser
+
+# RECORDS has an experiment called digits (`batchscale quickstart --out RECORDS/digits`) and others beside it.
+web-pictures: $(STAMP) ## the pictures of docs/web.md anew from RECORDS=FOLDER, at both widths (needs Chromium)
+	$(BIN)/python scripts/web_pictures.py $(RECORDS)
 
 test-slurm: $(STAMP) ## job files and runs on a small SLURM, which is installed if it is missing (Debian, root)
 	@command -v slurmctld >/dev/null || (apt-get update -qq && \

@@ -26,7 +26,7 @@ class World:
     """The processes that train a trial together, each on its own core."""
 
     def __init__(self, count: int) -> None:
-        names = [f"127.0.0.1:{_free_port()}" for _ in range(count)]
+        names = [f"127.0.0.1:{free_port()}" for _ in range(count)]
         threads = dict.fromkeys(("OMP_NUM_THREADS", "PJRT_NPROC"), "1")
         flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
         self.count, self._processes = count, []
@@ -64,7 +64,8 @@ class World:
             process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody has."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -25,8 +25,8 @@ MEASUREMENTS = 421
 JOB_S = 10.0
 """A trial's measurements come back about so often: one job of the driver."""
 
-JOB_CPU_S, TRIAL_CPU_S = 0.0004, 0.002
-"""Processor time of the driver for a job and for the record of a trial, as ``scale.py`` shows it."""
+JOB_CPU_S = 0.0006
+"""All processor time of the driver over its jobs, records included, as one run of ``scale.py`` had it."""
 
 GFLOP = {
     "resnet_8": 0.075,
@@ -41,7 +41,8 @@ GFLOP = {
     "transformer_wide": 21.0,
     "lstm": 7.7,
 }
-"""Of one training example (a sentence of 32 words for language models): six per weight and position."""
+"""Of one training example (a sentence of 32 words for language models): six per weight and position, counted roughly
+from the shapes of the models. Those of the Simple CNNs, Transformers and the LSTM are the least certain."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def main() -> None:
         for count in map(int, given.accelerators.split(",")):
             hours = max(total / count, longest) / 3600
             jobs = total / JOB_S + trials
-            cpu = jobs * JOB_CPU_S + trials * TRIAL_CPU_S
+            cpu = jobs * JOB_CPU_S
             print(f"  {count:5,} accelerators: {hours:9,.0f} h, {trials * MEASUREMENTS / (3600 * hours):8.1f} rows/s, "
                   f"{jobs / (3600 * hours):6.1f} jobs/s, driver {cpu / (3600 * hours):.2%} of a core")  # fmt: skip
 

@@ -18,7 +18,7 @@ from batchscale.runners.runner import Done, Event, Job, LossReason, Lost, Runner
 
 HARDWARE = Hardware("simulated", "cpu", num_devices=1, num_hosts=1)
 DIVERGES_ABOVE = 0.5
-"""The learning rate from which trials diverge: about a tenth of those that are drawn between 0.0001 and 1."""
+"""The learning rate from which trials diverge: about one in thirteen of those that are drawn between 0.0001 and 1."""
 
 
 @dataclass

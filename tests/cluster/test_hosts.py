@@ -239,8 +239,10 @@ def test_twenty_kills_of_random_processes_change_nothing(alone, tmp_path):
         resume = ["--resume"] if has_trial(folder) else []
         hosts = Hosts(rng.choice([2, 3]), folder, [*TRAIN, "--exact", *resume], join_s=30)
         if kills < 20:
-            if kills % 2:
-                hosts.await_rows(rng.randint(1, 3))  # while they train
+            if kills % 2:  # while they train, if they come to it
+                shown = hosts.count_rows() + rng.randint(1, 3)
+                while hosts.count_rows() < shown and all(process.exitcode is None for process in hosts.processes):
+                    time.sleep(0.01)
                 time.sleep(0.3 * rng.random())
             else:
                 time.sleep(8 * rng.random())  # while they start, meet, compile, train or part

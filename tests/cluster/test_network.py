@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and iproute2"),
 ]
 TRAIN = [
-    *("train", "digits/linear/sgd", "-b", "50", "--set", "learning_rate=0.01", "--steps", "1000"),
+    *("train", "digits/linear/sgd", "-b", "50", "--set", "learning_rate=0.01", "--steps", "300"),
     *("--evaluate-every", "20", "--exact", "--checkpoint-every", "0.2"),
 ]
 TABLE = "digits/linear/sgd/50/1/measurements.csv"
@@ -70,7 +70,7 @@ def end(processes):
         process.wait()
 
 
-def await_row(folder, processes, seconds=120):
+def await_row(folder, processes, seconds=240):
     until = time.monotonic() + seconds
     while "examples/s" not in (folder / "0.log").read_text():
         assert time.monotonic() < until, (folder / "0.log").read_text()

@@ -30,6 +30,11 @@ repeats = 1
 LONGER = EXPERIMENT.replace("trials = 8", "trials = 16").replace('"race"', '"budget"')
 
 
+def heed_interrupts() -> None:
+    """Ctrl-C counts, also where the tests were started in the background of a shell, which ignores it for them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Command:
     """``batchscale run`` in a process of its own."""
 
@@ -42,7 +47,7 @@ class Command:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "batchscale", "run", str(file), "--out", str(self.out), *words],
-                env=environment, stdout=log, stderr=log, start_new_session=True,
+                env=environment, stdout=log, stderr=log, start_new_session=True, preexec_fn=heed_interrupts,
             )  # fmt: skip
 
     @property

@@ -1,6 +1,5 @@
 """The whole way in a real browser: sign in, create, start, watch, stop, continue, compare, plan, download."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -8,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from browsing import browse, fits, until
 
 from batchscale.driver import read_snapshot
 
@@ -51,40 +51,8 @@ def server(tmp_path: Path):
 @pytest.fixture
 def page(server):
     """A page that remembers what its console said and whom it asked."""
-    sync_api = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium") or pytest.fail("These tests need Chromium; `make test-browser` installs it.")
-    home = server[0].partition("/sign-in")[0]
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_context(viewport={"width": 1400, "height": 1000}).new_page()
-        page.set_default_timeout(60_000)
-        page.said, page.foreign = [], []
-        page.on(
-            "console", lambda message: page.said.append(message.text) if message.type in ("error", "warning") else 0
-        )
-        page.on("pageerror", lambda error: page.said.append(str(error)))
-        page.on("request", lambda asked: None if asked.url.startswith(home) else page.foreign.append(asked.url))
+    with browse(server[0].partition("/sign-in")[0]) as page:
         yield page
-        browser.close()
-
-
-def until(page, expression: str) -> None:
-    """Wait for an expression to hold; the driver's own way of waiting is an eval, which our policy forbids."""
-    for _ in range(600):
-        if page.evaluate(expression):
-            return
-        page.wait_for_timeout(100)
-    pytest.fail(expression)
-
-
-def shoot(page, name: str) -> None:
-    """Screenshots at both widths, for docs/web.md, where BATCHSCALE_PICTURES names a folder; the page must fit both."""
-    for width in (400, 1400):
-        page.set_viewport_size({"width": width, "height": 1000})
-        page.wait_for_timeout(200)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        if "BATCHSCALE_PICTURES" in os.environ:
-            page.screenshot(path=str(Path(os.environ["BATCHSCALE_PICTURES"]) / f"web-{name}-{width}.png"))
 
 
 def test_from_signing_in_to_the_report(server, page, tmp_path):
@@ -97,7 +65,7 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
         page.fill(f"#f-{name}", value)
     until(page, "document.getElementById('toml').value.includes('0.003')")
     page.wait_for_selector("#verdict >> text=The file is valid")
-    shoot(page, "new")
+    fits(page)
     page.fill("#name", "mine")
     page.click("text=Start >> nth=-1")
     page.wait_for_selector("#standing .state.running")
@@ -113,7 +81,7 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
     assert snapshot is not None and snapshot.finished
     page.reload()
     page.wait_for_selector("#chart .explored canvas")
-    shoot(page, "experiment")
+    fits(page)
     with page.expect_download() as report:
         page.click("text=Report (HTML)")
     report.value.save_as(tmp_path / "report.html")
@@ -122,12 +90,12 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
     page.fill("[name=price0]", "2.5")
     page.fill("[name=price0]", "2.75")
     page.wait_for_selector("#plan-chart")
-    shoot(page, "plan")
+    fits(page)
     page.click("nav >> text=Overview")
-    shoot(page, "overview")
+    fits(page)
     for box in page.query_selector_all("input[name=k]"):
         box.check()
     page.click("text=Compare the chosen")
     page.wait_for_selector("figure img")
-    shoot(page, "compare")
+    fits(page)
     assert page.said == [] and page.foreign == []

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from batchscale.web.chain import ChainStep
-from batchscale.web.instruments import TrainingWish, WebInstruments
+from batchscale.web.instruments import TrainingWish, WebInstruments, train_steps
 from batchscale.web.jobs import StartedJob, WebJobs
 from batchscale.web.refusals import RefusedError
 from batchscale.web.settings import Limits
@@ -267,6 +267,20 @@ def test_jobs_and_runs_share_one_quota(make_site):
     assert site.post(client, f"{page}/prepare").status_code == 429
 
 
+def test_long_training_stops_to_be_listened_to(tmp_path):
+    place = WebInstruments(tmp_path).make("violin")
+    steps = train_steps(place, TrainingWish(steps=1000))
+    trained = [step.words[step.words.index("--steps") + 1] for step in steps if step.words[0] == "train"]
+    assert trained == ["334", "667", "1000"] and ["--resume" in step.words for step in steps[::4]] == [
+        False,
+        True,
+        True,
+    ]
+    exported = [step.words[-1] for step in steps if step.words[:2] == ("audio", "export")]
+    assert exported == ["models/1", "models/2", "models/3"]
+    assert str(tmp_path / "instruments" / "violin" / "prepared") in (place.path / "train.toml").read_text()
+
+
 def test_the_wish_of_an_empty_form_is_the_usual_one():
     assert TrainingWish.of_form({}) == TrainingWish()
 
@@ -291,9 +305,9 @@ def test_from_recordings_to_a_transfer(make_site):
     work("prepare")
     assert place.prepared is not None and list(place.prepared["skipped"]) == ["002-broken.wav"]
     work("train", model="ddsp_tiny", steps="6", batch_size="4", loss="0.001")
-    assert [path.name for path in place.models] == ["1", "2", "3"]
+    assert [path.name for path in place.models] == ["1"]
     assert place.losses()[-1][0] == 6 and "<polyline" in client.get(f"{page}/loss.svg").text
-    assert (place.path / "sounds" / "3-train-played.wav").exists()
+    assert (place.path / "sounds" / "1-train-played.wav").exists()
     upload(site, client, page, make_wav(3.0, 8000, (440.0, 330.0)), target="voices")
     work("transfer", voice="001-a.wav", octaves="-1")
     played = client.get(f"{page}/sounds/transfer-1.wav")

@@ -1,5 +1,6 @@
 """SIGKILLs of the server at random moments while runs go on: no run is harmed, and the page comes back."""
 
+import http.client
 import random
 import threading
 import time
@@ -42,8 +43,8 @@ class Crowd:
         while not self._ended.is_set():
             try:
                 status = server.ask(path)[0]
-            except OSError:
-                time.sleep(0.05)  # nobody is there at the moment
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.05)  # nobody is there at the moment, or not any more in the middle of an answer
                 continue
             self.answered += 1
             if status != 200:

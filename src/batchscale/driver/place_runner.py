@@ -2,7 +2,6 @@
 
 import os
 import signal
-from functools import partial
 from pathlib import Path
 
 from batchscale.driver.run_settings import RunSettings
@@ -14,14 +13,13 @@ from batchscale.runners.cluster import follow, share_host
 from batchscale.runners.environment import check_devices, computing_like_a_worker, default_workers, memory_limit
 from batchscale.runners.group_lead import lead_group
 from batchscale.runners.groups import GroupRunner
-from batchscale.runners.host import Engine, EngineHost, find_engine
-from batchscale.runners.inline import InlineRunner
+from batchscale.runners.inline import InlineRunner, load_later
 from batchscale.runners.local import LocalRunner, LocalSettings
 from batchscale.runners.ray.link import check_ray
 from batchscale.runners.ray.runner import RayRunner, RaySettings
 from batchscale.runners.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
 from batchscale.runners.slurm.runner import SlurmRunner, SlurmSettings
-from batchscale.spec import Plan, Study
+from batchscale.spec import Plan
 
 
 def make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSettings, flag: StopFlag) -> Runner:
@@ -35,7 +33,7 @@ def make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSetti
     if settings.peers is not None:
         return InlineRunner(setup, lambda: flag.is_set, share_host(settings.peers, lambda: _stop_soon(flag)))
     if all(run.done for run in runs):  # nothing is trained: the engine, which takes seconds to load, is left alone
-        return InlineRunner(setup, lambda: flag.is_set, partial(EngineHost, make_engine=_load_engine))
+        return InlineRunner(setup, lambda: flag.is_set, load_later)
     if settings.make_runner is not None:
         return settings.make_runner(setup)
     if settings.runner == "inline":
@@ -81,10 +79,6 @@ def num_devices(plan: Plan, settings: RunSettings) -> int:
             "ask for more gpus (or cpus), or for 'all'."
         )
     return wanted or there
-
-
-def _load_engine(setup: Setup, study: Study, population: int | None) -> Engine:
-    return find_engine(setup.engine)(setup, study, population)
 
 
 def _stop_soon(flag: StopFlag) -> None:

@@ -1,7 +1,6 @@
 """Records of several studies written at once.
 
-A disk that must confirm every write spends most of its time waiting, and confirms many writes in the time of one: one
-study after the other wrote some dozens of trials per second, many at once more than ten times as many.
+A disk that must confirm every write spends most of its time waiting, and confirms several writes in the time of one.
 """
 
 import contextlib

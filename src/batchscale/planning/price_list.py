@@ -56,13 +56,11 @@ def stale_sentence(machines: tuple[Machine, ...], today: date) -> str | None:
     if not stale:
         return None
     dates = sorted(machine.date for machine in stale if machine.date is not None)
-    since = f", the oldest of {dates[0].isoformat()}" if dates else ""
-    undated = sum(1 for machine in stale if machine.date is None)
-    without = f", {undated} without a date" if undated else ""
-    return (
-        f"{len(stale)} of {len(machines)} prices are older than 90 days{since}{without}: check them with the provider "
-        "before you decide by them."
-    )
+    undated = len(stale) - len(dates)
+    old = f"{len(dates)} of {len(machines)} prices are older than 90 days, the oldest of {dates[0]}" if dates else ""
+    without = f"{undated} of {len(machines)} prices have no date" if undated else ""
+    said = " and ".join(part for part in (old, without) if part)
+    return f"{said}: check them with the provider before you decide by them."
 
 
 def check_max_hosts(hosts: int | None) -> None:

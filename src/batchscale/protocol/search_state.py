@@ -23,7 +23,7 @@ from itertools import chain, repeat
 
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Ending, Need
-from batchscale.protocol.standings import Standing, Standings
+from batchscale.protocol.ranking import Rank, Ranking
 from batchscale.protocol.stop_rules.rule import Rule
 from batchscale.records.model import Status
 
@@ -70,7 +70,7 @@ class SearchState:
     def __init__(self, rules: SearchRules, known: Sequence[Knowledge] = ()) -> None:
         self.rules = rules
         self.points: list[Knowledge] = list(known)
-        self._standings: Standings | None = None  # None: to be made from all points
+        self._ranking: Ranking | None = None  # None: to be made from all points
         self._recorded = 0
         self._open: list[int] = []
         self._open_until = -1  # the finish that the open points are those of
@@ -83,9 +83,9 @@ class SearchState:
         """What is known of a point; a point never heard of is known from now on."""
         new = range(len(self.points), point + 1)
         self.points.extend(Knowledge() for _ in new)
-        if self._standings is not None:
+        if self._ranking is not None:
             for one in new:
-                self._file(self._standings, one)
+                self._file(self._ranking, one)
         return self.points[point]
 
     def step_of(self, point: int) -> int:
@@ -107,24 +107,24 @@ class SearchState:
         """Something was learned of a point; of none in particular: of any, or the rules are others."""
         self._count = self._likely = self._until = self._tally = None
         if point is None:
-            self._standings = None
-        elif self._standings is not None:
-            self._file(self._standings, point)
+            self._ranking = None
+        elif self._ranking is not None:
+            self._file(self._ranking, point)
 
     # --- where points stand ----------------------------------------------------------------------------------
 
-    def _stand(self) -> Standings:
-        if self._standings is None:
-            self._standings, self._recorded, self._open_until = Standings(), 0, -1
+    def _ranked(self) -> Ranking:
+        if self._ranking is None:
+            self._ranking, self._recorded, self._open_until = Ranking(), 0, -1
             for point in range(len(self.points)):
-                self._file(self._standings, point)
-        return self._standings
+                self._file(self._ranking, point)
+        return self._ranking
 
-    def _file(self, standings: Standings, point: int) -> None:
+    def _file(self, ranking: Ranking, point: int) -> None:
         known, goal, earliest = self.points[point], None, None
         if self.rules.rule.looks_at_goals:
             goal, earliest = known.reached_at, self._earliest_goal(known)
-        standings.file(point, Standing(self._lost_from(known), goal, earliest))
+        ranking.file(point, Rank(self._lost_from(known), goal, earliest))
         if known.recorded is not None:
             self._recorded = max(self._recorded, point + 1)
         if self._open_until >= 0:
@@ -152,12 +152,12 @@ class SearchState:
 
     def finish(self, count: int) -> int:
         """An upper bound of S(count), exact once every point is known up to it."""
-        return self._finish(self._stand().goals(count))
+        return self._finish(self._ranked().goals(count))
 
     def finish_at_least(self, count: int) -> int:
         """A lower bound of S(count): a point that is not over may reach the goal at its next evaluation."""
         unknown = repeat(self.rules.steps[0], max(0, count - len(self.points)))
-        return self._finish(merge(unknown, self._stand().earliest_goals(count)))
+        return self._finish(merge(unknown, self._ranked().earliest_goals(count)))
 
     def _finish(self, goal_steps: Iterable[int]) -> int:
         """What the rule makes of the goal steps; they are only worked out if it looks at them."""
@@ -177,7 +177,7 @@ class SearchState:
         return self._count
 
     def _find_count(self) -> int:
-        self._stand()
+        self._ranked()
         least = max(min(self.rules.trials, self.rules.max_attempts), self._recorded)
         most = max(self.rules.max_attempts, least)
         if least == most or self._is_enough(least):
@@ -200,7 +200,7 @@ class SearchState:
         return self._likely
 
     def _feasible(self, count: int, finish: int) -> int:
-        return count - self._stand().num_lost(count, finish)
+        return count - self._ranked().num_lost(count, finish)
 
     def _diverges(self, point: Knowledge, finish: int) -> bool:
         lost_from = self._lost_from(point)

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from batchscale.records.table.import_records import Progress as Progress
     from batchscale.records.table.import_records import import_records as import_records
     from batchscale.records.table.source import looks_published as looks_published
+    from batchscale.records.tree.committed import CommittedTrials as CommittedTrials
+    from batchscale.records.tree.committed import TrialSummary as TrialSummary
     from batchscale.records.tree.folders import read_file as read_file
     from batchscale.records.tree.layout import MAX_DEPTH as MAX_DEPTH
     from batchscale.records.tree.layout import STUDY_FILE as STUDY_FILE
@@ -93,6 +95,7 @@ _PUBLIC = {
     "StudyFacts": "facts",
     "StudyPaths": "tree.layout",
     "StudyRecord": "model",
+    "CommittedTrials": "tree.committed",
     "StudyWriter": "tree.writer",
     "Summary": "summary",
     "TRIAL_SCHEMA": "frames",
@@ -100,6 +103,7 @@ _PUBLIC = {
     "TrainerFacts": "facts",
     "TrialFacts": "facts",
     "TrialRecord": "model",
+    "TrialSummary": "tree.committed",
     "Violation": "check.tree",
     "WORKING_FOLDER": "tree.layout",
     "WORKLOAD_COLUMNS": "frames",

@@ -31,6 +31,7 @@ _PUBLIC = {
     "default_workers": "environment",
     "follow": "cluster",
     "lead_group": "group_lead",
+    "load_later": "inline",
     "memory_limit": "environment",
     "offer_devices": "environment",
     "share_host": "cluster",

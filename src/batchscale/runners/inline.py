@@ -9,14 +9,21 @@ from typing import final
 from batchscale.errors import RunError
 from batchscale.machine import name_host
 from batchscale.runners.environment import computing_like_a_worker
-from batchscale.runners.host import EngineHost
-from batchscale.runners.runner import Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
+from batchscale.runners.host import EngineHost, find_engine
+from batchscale.runners.runner import Doing, Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
 from batchscale.runners.worker import explain_error
 
 WORKER_ID = "inline"
 
 MakeHost = Callable[..., EngineHost]
 """Makes the host of engines from a setup, a worker's id, a question whether to stop, and a listener (``tell``)."""
+
+
+def load_later(
+    setup: Setup, worker_id: str, should_stop: Callable[[], bool], tell: Callable[[Doing], None]
+) -> EngineHost:
+    """A host that loads its engine, which takes seconds, with the first job only."""
+    return EngineHost(setup, worker_id, should_stop, tell, lambda *given: find_engine(setup.engine)(*given))
 
 
 @final

@@ -79,7 +79,7 @@ class OutOfMemoryError(RunError):
 
 def _time_steps(workload: Workload, batch_size: int, effort: Effort, settings: EngineSettings) -> StepTiming:
     compiled = compile_count().seconds
-    advance = _make_advance(workload, batch_size, settings)
+    advance = make_advance(workload, batch_size, settings)
     advance(1)
     compile_s = compile_count().seconds - compiled
     steps = _steps_for(advance, effort)
@@ -88,7 +88,7 @@ def _time_steps(workload: Workload, batch_size: int, effort: Effort, settings: E
     return StepTiming(batch_size, found, steps, compile_s)
 
 
-def _make_advance(workload: Workload, batch_size: int, settings: EngineSettings) -> Callable[[int], None]:
+def make_advance(workload: Workload, batch_size: int, settings: EngineSettings) -> Callable[[int], None]:
     """A function that advances one trial by a number of steps, and returns when they are done."""
     metric = workload.metrics[0]
     study = Study(

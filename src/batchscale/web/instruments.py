@@ -24,6 +24,7 @@ MARK = "batchscale-instrument.json"
 MOST = 200
 MODELS = ("ddsp_tiny", "ddsp_small", "ddsp")
 ROUNDS = 3  # of training: after each there is something to listen to
+SHORT_STEPS = 300  # training that is over before a round would pay
 SOUND = re.compile(r"[a-z0-9-]{1,60}\.wav")
 
 EXPERIMENT = """goal = "train/total_loss < {loss:g}"
@@ -201,15 +202,16 @@ def train_steps(place: InstrumentPlace, wish: TrainingWish) -> list[ChainStep]:
     steps: list[ChainStep] = []
     resumes = place.has_checkpoint
     number = int(place.models[-1].name) if place.models else 0
-    for round_ in range(1, ROUNDS + 1):
-        until = -(-wish.steps * round_ // ROUNDS)
+    rounds = ROUNDS if wish.steps > SHORT_STEPS else 1
+    for round_ in range(1, rounds + 1):
+        until = -(-wish.steps * round_ // rounds)
         words = (
             "train", "train.toml", "--batch-size", str(wish.batch_size), "--steps", str(until), "--set",
             f"learning_rate={wish.learning_rate:g}", "--early-stop", f"train/total_loss < {wish.loss:g}",
             "--evaluate-every", str(max(1, min(25, wish.steps // 6))), "--out", "trained", "--json",
             "--checkpoint-every", "20", *(("--resume",) if resumes or round_ > 1 else ()),
         )  # fmt: skip
-        title = f"training, round {round_} of {ROUNDS}"
+        title = f"training, round {round_} of {rounds}"
         steps.append(ChainStep(words, title, str(place.path / "measurements.jsonl")))
         steps += listen_steps(place, number + round_)
     return steps

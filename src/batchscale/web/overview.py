@@ -93,7 +93,7 @@ class Overview:
             row for row in rows if all(word in f"{row.place.name} {row.workload} {row.goal}".lower() for word in words)
         ]
         rows = [row for row in rows if wish.state in ("", row.state)]
-        waiting = len(self._queue)
+        waiting = sum(str(path) not in self._known.places for path in list(self._queue))  # others are only looked at
         if wish.order == "b_crit":
             rows = [self._with_known_fit(row) for row in rows]
             waiting += len(self._unfitted)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from protocol_fakes import read_studies, read_values
-from ray_runs import EXPERIMENT, LONGER, Command
+from ray_runs import LONGER, Command
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 LOCALLY = ("--workers", "2")
@@ -15,13 +15,11 @@ LOCALLY = ("--workers", "2")
 
 @pytest.fixture(scope="module")
 def local_records(tmp_path_factory):
-    """What a local run without interruption records, by experiment."""
+    """What a local run without interruption records."""
     folder = tmp_path_factory.mktemp("local")
-    found = {}
-    for name, text in {"short": EXPERIMENT, "longer": LONGER}.items():
-        Command(folder, text, name, *LOCALLY).finish()
-        found[text] = read_values(folder / name), read_studies(folder / name)
-        assert len(found[text][0]) >= 24
+    Command(folder, LONGER, "out", *LOCALLY).finish()
+    found = read_values(folder / "out"), read_studies(folder / "out")
+    assert len(found[0]) >= 48
     return found
 
 
@@ -40,7 +38,7 @@ def test_a_node_killed_in_the_middle_and_another_joining_change_no_record(ray_cl
     run.wait_for(lambda snapshot: snapshot.workers == 3, what="a worker on the new node")
     run.finish()
     ray_cluster.kill(third)
-    assert (read_values(run.out), read_studies(run.out)) == local_records[LONGER]
+    assert (read_values(run.out), read_studies(run.out)) == local_records
 
 
 def test_a_run_goes_from_local_to_ray_and_back_with_the_same_records(ray_cluster, local_records, tmp_path):
@@ -50,22 +48,22 @@ def test_a_run_goes_from_local_to_ray_and_back_with_the_same_records(ray_cluster
         run.wait_for_training()
         run.stop(number)
     Command(tmp_path, LONGER, "parts", *places[3]).finish()
-    assert (read_values(tmp_path / "parts"), read_studies(tmp_path / "parts")) == local_records[LONGER]
+    assert (read_values(tmp_path / "parts"), read_studies(tmp_path / "parts")) == local_records
 
 
 def test_ctrl_c_status_and_the_closing_words_are_those_of_a_local_run(ray_cluster, local_records, tmp_path):
-    run = Command(tmp_path, EXPERIMENT, "parts", *on_ray(ray_cluster))
+    run = Command(tmp_path, LONGER, "parts", *on_ray(ray_cluster))
     run.wait_for(lambda snapshot: any(worker.activity == "training" for worker in snapshot.doing), what="news")
     assert status(run.out)["state"] == "running"
     assert all(worker.worker.startswith("ray-") for worker in run.snapshot.doing)
     assert run.stop() < 10
     assert status(run.out)["state"] == "stopped"
     assert f"--runner ray --ray-address {ray_cluster.address}" in run.log.read_text()
-    again = Command(tmp_path, EXPERIMENT, "parts", *on_ray(ray_cluster))
+    again = Command(tmp_path, LONGER, "parts", *on_ray(ray_cluster))
     again.finish()
     assert "on nodes that see this folder" in again.log.read_text()
     assert status(run.out)["state"] == "finished"
-    assert (read_values(run.out), read_studies(run.out)) == local_records[EXPERIMENT]
+    assert (read_values(run.out), read_studies(run.out)) == local_records
 
 
 def status(out) -> dict:

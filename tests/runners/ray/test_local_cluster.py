@@ -89,3 +89,12 @@ def test_ctrl_c_while_the_cluster_starts_ends_at_once(tmp_path):
     assert run.stop(signal.SIGINT) < 10
     assert psutil.wait_procs(processes, timeout=15)[1] == []
     assert private_folders() == []
+
+
+def test_a_cluster_that_lost_its_node_ends_the_run_with_a_message_and_leaves_nothing(tmp_path):
+    run, processes = start_and_look(tmp_path)
+    next(process for process in processes if process.name() == "raylet").kill()
+    assert run.process.wait(timeout=120) != 0
+    assert "It was lost: no node of it is left" in " ".join(run.log.read_text().split())
+    assert psutil.wait_procs(processes, timeout=15)[1] == []
+    assert private_folders() == []

@@ -147,8 +147,8 @@ def test_without_the_library_the_command_says_what_to_install(monkeypatch, tmp_p
     assert not (tmp_path / "out").exists()
 
 
-def test_the_gate_can_be_sent_to_a_node_that_has_nothing():
-    source = Path(link.__file__).with_name("gate.py").read_text()
+def test_the_actor_can_be_sent_to_a_node_that_has_nothing():
+    source = Path(link.__file__).with_name("node_actor.py").read_text()
     lines = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
     assert lines
     assert not any("batchscale" in line or "ray" in line for line in lines)

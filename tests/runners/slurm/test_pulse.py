@@ -19,6 +19,16 @@ def test_a_pulse_is_alive_as_long_as_it_beats_and_ends_at_once(tmp_path):
     pulse.end()
 
 
+def test_it_beats_for_as_long_as_it_likes_in_a_small_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("batchscale.runners.slurm.pulse.MAX_BYTES", 5)
+    pulse = Pulse(tmp_path / "pulse", every_s=0.005)
+    sizes, until = set(), time.monotonic() + 5
+    while sizes != {1, 2, 3, 4, 5} and time.monotonic() < until:
+        sizes.add((tmp_path / "pulse").stat().st_size)
+    pulse.end()
+    assert sizes == {1, 2, 3, 4, 5}
+
+
 def test_one_that_stands_still_is_dead_when_patience_ends(tmp_path):
     path = tmp_path / "pulse"
     path.write_bytes(b"...")

@@ -4,7 +4,7 @@ import pytest
 from fake_slurm import QUICK, fake_slurm
 from protocol_fakes import FAKE_ENGINE, fake_experiment, fake_facts, read_values, run_fake
 
-from batchscale.driver import session
+from batchscale.driver import place_runner
 from batchscale.driver.driver import Result
 from batchscale.driver.session import RunSettings, run_plan
 from batchscale.errors import RunError
@@ -49,8 +49,8 @@ def test_the_records_are_those_of_any_other_runner(tmp_path, monkeypatch):
             quick = SlurmSettings(settings.workers, settings.folder, slurm.log_dir, rhythm=QUICK, look_every_s=0.1)
             return real(setup, quick, slurm.of_session)
 
-        real = session.SlurmRunner
-        monkeypatch.setattr(session, "SlurmRunner", make)
+        real = place_runner.SlurmRunner
+        monkeypatch.setattr(place_runner, "SlurmRunner", make)
         assert run_fake(tmp_path / "jobs", "slurm").result is Result.FINISHED
     run_fake(tmp_path / "inline")
     assert read_values(tmp_path / "jobs") == read_values(tmp_path / "inline")

@@ -9,7 +9,7 @@ _WRONG = "A worker on another machine answers as this version of batchscale does
 
 
 def check_look(found: object) -> dict[str, Any]:
-    """What `Gate.look` said, checked.
+    """What `NodeActor.look` said, checked.
 
     Raises:
         RunError: it is something else.
@@ -20,7 +20,7 @@ def check_look(found: object) -> dict[str, Any]:
 
 
 def check_news(found: object) -> tuple[list[bytes], str | None]:
-    """What `Gate.news` said, checked; the messages themselves are checked when they are decoded.
+    """What `NodeActor.news` said, checked; the messages themselves are checked when they are decoded.
 
     Raises:
         RunError: it is something else.

@@ -8,7 +8,7 @@ from typing import Any
 
 from batchscale.errors import RunError, one_line
 from batchscale.runners.messages import Instruction, Retire
-from batchscale.runners.ray import gate
+from batchscale.runners.ray import node_actor
 from batchscale.runners.ray.nodes import Demand, NodeFacts, choose_demand, read_nodes
 from batchscale.runners.ray.papers import Papers, find_version_problem
 from batchscale.runners.ray.seats import Seat, Stage, end_actors, free_place
@@ -47,8 +47,8 @@ class Crew:
         self._notices = notices
         self._nodes = read_nodes(ray.nodes())
         self.demand: Demand = choose_demand(papers.setup.experiment.run.ray, papers.setup.num_devices, self._nodes)
-        ray.cloudpickle.register_pickle_by_value(gate)  # so that a node without batchscale can say so
-        self._gate = ray.remote(gate.Gate)
+        ray.cloudpickle.register_pickle_by_value(node_actor)  # so that a node without batchscale can say so
+        self._actor = ray.remote(node_actor.NodeActor)
         self.seats: dict[str, Seat] = {}
         self.asked: dict[Any, Seat] = {}
         self._number = 0
@@ -182,7 +182,7 @@ class Crew:
             options["label_selector"] = {NODE_LABEL: f"!in({','.join(self._refused)})"}
         info = WorkerInfo(f"ray-{self._number}", "", self._papers.setup.num_devices)
         self._number += 1
-        seat = Seat(info, self._gate.options(**options).remote())
+        seat = Seat(info, self._actor.options(**options).remote())
         self.seats[info.worker_id] = seat
         mark = None if self._papers.mark is None else str(self._papers.mark)
         self.asked[seat.actor.look.remote(mark, self._papers.secret)] = seat

@@ -32,7 +32,7 @@ def _file(stem: Path, number: int) -> Path:
 
 def make_mailbox(stem: Path) -> None:
     """An empty mailbox."""
-    _file(stem, 0).touch(mode=0o600, exist_ok=False)
+    _file(stem, 0).touch(mode=0o600)
 
 
 class LetterWriter:

@@ -70,5 +70,6 @@ class ArrayPlaces:
         if self._office.problem:
             return f"{self._office.problem} The run goes on by itself when SLURM answers again."
         tasks = [] if self._view is None else [task for task in self._view.tasks if task.state in WAITING]
+        tasks = [task for task in tasks if task.reason not in ("", "None")]  # those were submitted just now
         reasons = ", ".join(sorted({task.reason for task in tasks}))
         return f"{len(tasks)} of {self._count} workers wait in SLURM's queue ({reasons})." if tasks else ""

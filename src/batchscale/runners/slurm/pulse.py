@@ -1,4 +1,4 @@
-"""The driver's pulse: a file that grows by a byte every few seconds. Whoever sees it stand still is on its own.
+"""The driver's pulse: a file whose size changes every few seconds. Whoever sees it stand still is on its own.
 
 Its size is all that counts, measured by the watcher's own clock: clocks of machines differ, and times of files are
 coarse. A pulse whose file was taken away has ended.
@@ -9,6 +9,9 @@ import threading
 import time
 from pathlib import Path
 
+MAX_BYTES = 2000
+"""The file stays within the first block of its disk, which it has: a full disk does not stop the pulse."""
+
 
 class Pulse:
     """Beats in a thread of its own until it is ended."""
@@ -18,6 +21,7 @@ class Pulse:
         self._every_s = every_s
         self._ended = threading.Event()
         path.touch(mode=0o600)
+        path.write_bytes(b".")
         threading.Thread(target=self._beat, name="pulse", daemon=True).start()
 
     def end(self) -> None:
@@ -28,10 +32,11 @@ class Pulse:
 
     def _beat(self) -> None:
         while not self._ended.wait(self._every_s):
-            # a full or absent disk stops the pulse as well: then nobody can work
-            with contextlib.suppress(OSError), self._path.open("r+b") as file:
-                file.seek(0, 2)
-                file.write(b".")
+            with contextlib.suppress(OSError), self._path.open("r+b") as file:  # a disk that is away is seen by all
+                if file.seek(0, 2) >= MAX_BYTES:
+                    file.truncate(1)
+                else:
+                    file.write(b".")
 
 
 class PulseWatch:

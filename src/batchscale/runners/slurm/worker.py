@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from batchscale.machine import name_host
+from batchscale.machine import DISK_FULL, name_host
 from batchscale.runners.environment import memory_limit, worker_environment
 from batchscale.runners.slurm.letters import Arrived, Departure
 from batchscale.runners.slurm.line import FolderLine, Rhythm
@@ -22,6 +22,7 @@ from batchscale.runners.worker import Worker
 PULSE = "pulse"
 WORKERS = "workers"
 _LEFT_TO_THE_DRIVER = (signal.SIGINT, signal.SIGHUP)
+_FULL_DISK_S = 5.0
 _FOLDER_S = 60.0
 """How long a new folder may take to be seen on another machine."""
 
@@ -60,11 +61,17 @@ def _move_in(session: Path, node: str) -> Path:
     _await_folder(session, node)
     name = uuid.uuid4().hex
     beside, folder = session / name, session / WORKERS / name
-    beside.mkdir(mode=0o700)
-    for mailbox in ("in", "out"):
-        make_mailbox(beside / mailbox)
-    beside.rename(folder)
-    return folder
+    while True:
+        try:
+            beside.mkdir(mode=0o700, exist_ok=True)
+            for mailbox in ("in", "out"):
+                make_mailbox(beside / mailbox)
+            beside.rename(folder)
+            return folder
+        except OSError as error:
+            if error.errno not in DISK_FULL or not (session / PULSE).exists():
+                raise
+            time.sleep(_FULL_DISK_S)  # a full disk is a pause
 
 
 def _introduction(node: str, environment: Mapping[str, str]) -> Arrived:

@@ -24,7 +24,7 @@ NEWS = (b'["Doing"', b'["Started"')
 """How messages begin that may wait a little for others."""
 
 
-class Gate:
+class NodeActor:
     """One worker of a node, as Ray sees it. All methods run on one event loop."""
 
     def __init__(self) -> None:

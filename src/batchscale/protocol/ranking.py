@@ -15,7 +15,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Rank:
     """What one point means to the others.
 
     It is lost to the search if the finish is at ``lost_from`` or later (None: never). ``goal`` is the step at which it
@@ -28,30 +28,30 @@ class Standing:
 
 
 @dataclass
-class Standings:
-    """The standings of all points that are known of."""
+class Ranking:
+    """The ranking of all points that are known of."""
 
-    _filed: dict[int, Standing] = field(default_factory=dict)
+    _filed: dict[int, Rank] = field(default_factory=dict)
     _lost: list[Pair] = field(default_factory=list)
     _lost_points: list[int] = field(default_factory=list)
     _goals: list[Pair] = field(default_factory=list)
     _earliest: list[Pair] = field(default_factory=list)
 
-    def file(self, point: int, standing: Standing) -> None:
+    def file(self, point: int, rank: Rank) -> None:
         """Put a point where it stands now."""
         before = self._filed.get(point, _NOWHERE)
-        if standing == before:
+        if rank == before:
             return
-        if standing == _NOWHERE:
+        if rank == _NOWHERE:
             del self._filed[point]
         else:
-            self._filed[point] = standing
-        _move(self._lost, point, before.lost_from, standing.lost_from)
-        _move(self._goals, point, before.goal, standing.goal)
-        _move(self._earliest, point, before.earliest_goal, standing.earliest_goal)
-        if before.lost_from is None and standing.lost_from is not None:
+            self._filed[point] = rank
+        _move(self._lost, point, before.lost_from, rank.lost_from)
+        _move(self._goals, point, before.goal, rank.goal)
+        _move(self._earliest, point, before.earliest_goal, rank.earliest_goal)
+        if before.lost_from is None and rank.lost_from is not None:
             insort(self._lost_points, point)
-        elif before.lost_from is not None and standing.lost_from is None:
+        elif before.lost_from is not None and rank.lost_from is None:
             del self._lost_points[bisect_left(self._lost_points, point)]
 
     def num_lost(self, count: int, finish: int) -> int:
@@ -70,7 +70,7 @@ class Standings:
         return (step for step, point in self._earliest if point < count)
 
 
-_NOWHERE = Standing()
+_NOWHERE = Rank()
 
 
 def _step(pair: Pair) -> int:
