@@ -45,7 +45,9 @@ class Site:
         return identity.csrf
 
     def post(self, client: TestClient, path: str, **form: str):
-        return client.post(path, data={"csrf": self.csrf(client), **form}, headers={"origin": ORIGIN})
+        token = self.csrf(client)  # in the form, and in the header, where uploads have it
+        headers = {"origin": ORIGIN, "x-csrf-token": token}
+        return client.post(path, data={"csrf": token, **form}, headers=headers)
 
     def key(self, name: str = "finished") -> str:
         return next(place.id for place in self.app_places() if place.name == name) + "-0"
