@@ -68,7 +68,7 @@ def test_callbacks_pause_and_resume(name):
 def test_a_pytorch_script_is_measured_to_the_curve_of_our_own_engine(tmp_path):
     """Both curves within each other's intervals: the same workload, the same points, other random numbers."""
     text = (EXAMPLES / "torch_mnist/experiment.toml").read_text()
-    (tmp_path / "ours.toml").write_text(text.partition("[trainer]")[0])
+    (tmp_path / "ours.toml").write_text(text.partition("\n[trainer]\n")[0])
     experiments = {"torch": EXAMPLES / "torch_mnist/experiment.toml", "ours": tmp_path / "ours.toml"}
     curves = {}
     for name, experiment in experiments.items():
