@@ -1,8 +1,7 @@
 """The list prices that come with the package: a small table, each row with its region, source page and date.
 
-They are on-demand list prices as the source of each row gave them on that date, before any discount, and are said to be
-stale when older than 90 days. A price that no source at hand confirms is not in the list. For anything that matters
-write your own ``machines.toml``, or import a catalogue.
+They are what the providers' public pages listed on that date, before any discount, and are said to be stale when older
+than 90 days. For anything that matters write your own ``machines.toml``, or import a catalogue.
 """
 
 from dataclasses import replace
