@@ -30,7 +30,7 @@ check: $(STAMP) ## lint, format, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(STAMP) ## the default tests, about seven minutes on two cores
+test: $(STAMP) ## the default tests, about eight minutes on two cores
 	$(TWO_PROCESSES) $(DEFAULT_TESTS)
 
 test-slow: $(STAMP) ## the long tests as well

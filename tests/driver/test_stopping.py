@@ -41,7 +41,15 @@ def wait_for_training(root: Path, driver: subprocess.Popen) -> list[psutil.Proce
 
 
 def gone(processes: list[psutil.Process], within_s: float) -> bool:
-    return not psutil.wait_procs(processes, timeout=within_s)[1]
+    """Whether they have ended in time. That the system has not yet collected what is left of one is not its doing."""
+    return all(has_ended(process) for process in psutil.wait_procs(processes, timeout=within_s)[1])
+
+
+def has_ended(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def whole(tmp_path: Path):
