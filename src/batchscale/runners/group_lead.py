@@ -121,9 +121,9 @@ class _Post:
         """Send a state."""
         self._say(KeepState(self._batch_size, trial_id, ended, data))
 
-    def find(self, trial_id: int) -> bytes:
+    def find(self, trial_id: int, checkpoints: bool) -> bytes:
         """Ask for a state, and wait for it."""
-        self._say(WantState(self._batch_size, trial_id))
+        self._say(WantState(self._batch_size, trial_id, checkpoints))
         return self._found.get()
 
 
