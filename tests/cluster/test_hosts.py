@@ -75,13 +75,13 @@ def test_an_early_stop_is_at_the_same_step_on_both(pair):
     assert 0 < measured(pair.folder)[-1][0] < STEPS
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_a_killed_host_ends_all_and_the_trial_goes_on_with_another_number_of_hosts(alone, tmp_path):
     hosts = Hosts(2, tmp_path, [*TRAIN, "--exact"])
     hosts.await_rows(3)
     began = time.monotonic()
     hosts.signal(1, signal.SIGKILL)
-    assert hosts.wait_for(0, 30) == 75
+    assert hosts.wait_for(0, 120) == 75
     assert time.monotonic() - began < 10
     assert "process 1 (127.0.0.1:" in hosts.log(0)
     assert "Traceback" not in hosts.log(0)
@@ -175,7 +175,7 @@ def await_measurements(hosts):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_lost_host_of_the_chiefs_group_ends_all_groups_and_the_run_goes_on(long_run_alone, tmp_path, killed):
     words = run_words(tmp_path, f"{LONG}run.hosts_per_trial = 2\n")
@@ -191,7 +191,7 @@ def test_a_lost_host_of_the_chiefs_group_ends_all_groups_and_the_run_goes_on(lon
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(("size", "number"), [(1, signal.SIGKILL), (2, signal.SIGKILL), (2, signal.SIGSTOP)])
 def test_a_lost_host_of_another_group_ends_that_group_alone(long_run_alone, tmp_path, size, number):
     lost = 2 * size - 1  # the last of the second group
@@ -199,7 +199,8 @@ def test_a_lost_host_of_another_group_ends_that_group_alone(long_run_alone, tmp_
     await_measurements(hosts)
     hosts.signal(lost, number)
     assert [hosts.wait_for(place, 300) for place in range(lost)] == [0] * size + [75] * (size - 1), hosts.logs()
-    hosts.signal(lost, signal.SIGCONT) if number == signal.SIGSTOP else None
+    if number == signal.SIGSTOP:
+        hosts.signal(lost, signal.SIGCONT)
     assert hosts.wait_for(lost, 60) == (75 if number == signal.SIGSTOP else -number)
     assert f"process {lost} (" in hosts.log(0)
     assert all("The other groups go on" in log for log in hosts.logs()[size:lost]), hosts.logs()
@@ -207,13 +208,13 @@ def test_a_lost_host_of_another_group_ends_that_group_alone(long_run_alone, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("sizes", [("all", 1), (1, "all")])
 def test_a_trial_goes_on_where_hosts_are_grouped_otherwise(long_run_alone, tmp_path, sizes):
     first, second = ([*run_words(folder_of(tmp_path, size), grouped(size)), "--retries", 0] for size in sizes)
     hosts = Hosts(2, tmp_path, first)
     await_measurements(hosts)
-    hosts.signal(0, signal.SIGTERM)
+    hosts.signal(1, signal.SIGTERM)  # to any of them
     assert hosts.wait() == [75] * 2, hosts.logs()
     kept = tmp_path / "0" / ".batchscale" / "checkpoints" / "50"
     assert any(kept.glob("*.npz" if sizes[0] == 1 else "*/*/state")), hosts.logs()
@@ -223,13 +224,13 @@ def test_a_trial_goes_on_where_hosts_are_grouped_otherwise(long_run_alone, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(("count", "devices"), [(1, 2), (3, 1), (2, 2)])
 def test_a_trial_of_two_hosts_goes_on_with_other_hosts_and_devices(alone, tmp_path, count, devices):
     hosts = Hosts(2, tmp_path, [*TRAIN, "--exact"])
     hosts.await_rows(3)
     hosts.signal(0, signal.SIGKILL)
-    assert hosts.wait_for(1, 30) == 75
+    assert hosts.wait_for(1, 120) == 75
     hosts.end()
     again = Hosts(count, tmp_path, [*TRAIN, "--exact", "--devices", devices, "--resume"])
     assert again.wait() == [0] * count, again.logs()
@@ -237,7 +238,7 @@ def test_a_trial_of_two_hosts_goes_on_with_other_hosts_and_devices(alone, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_four_hosts_with_exact_sums_have_the_bits_of_one(alone, tmp_path):
     hosts = Hosts(4, tmp_path, [*TRAIN, "--exact"])
     assert hosts.wait() == [0] * 4, hosts.logs()
@@ -245,7 +246,7 @@ def test_four_hosts_with_exact_sums_have_the_bits_of_one(alone, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_a_stopped_host_is_missed_after_the_stated_time(tmp_path, stopped):
     hosts = Hosts(2, tmp_path, [*TRAIN, "--steps", 10**7])
@@ -261,12 +262,12 @@ def test_a_stopped_host_is_missed_after_the_stated_time(tmp_path, stopped):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_a_signal_to_any_host_stops_all_at_one_step_and_they_go_on(alone, tmp_path):
     hosts = Hosts(2, tmp_path, [*TRAIN, "--exact"])
     hosts.await_rows(2)
     hosts.signal(1, signal.SIGTERM)
-    assert hosts.wait(60) == [75, 75], hosts.logs()
+    assert hosts.wait(120) == [75, 75], hosts.logs()
     again = Hosts(2, tmp_path, [*TRAIN, "--exact", "--resume"])
     assert again.wait() == [0, 0], again.logs()
     np.testing.assert_array_equal(measured(tmp_path), measured(alone / "exact"))
@@ -276,7 +277,7 @@ def test_a_signal_to_any_host_stops_all_at_one_step_and_they_go_on(alone, tmp_pa
 @pytest.mark.timeout(300)
 def test_hosts_that_were_told_different_things_refuse(tmp_path):
     hosts = Hosts(2, tmp_path, lambda place: [*TRAIN, "--steps", 10 + 10 * place])
-    assert hosts.wait(120) == [2, 2]
+    assert hosts.wait(240) == [2, 2]
     assert all("has --steps = 20, the chief 10" in " ".join(log.split()) for log in hosts.logs()), hosts.logs()
 
 

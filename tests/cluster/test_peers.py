@@ -169,7 +169,8 @@ def test_a_chief_goes_on_without_a_group_that_has_lost_a_process(peers_of, how):
         peers[3]._closing.set()  # a dead process says nothing
         peers[3]._channels[0].hang_up()
     elif how == "says so":  # it has noticed that the other of its group is gone
-        peers[3].pass_on("process 2 closed its connection.", 75)
+        peers[3].pass_on("process 2 closed its connection.", 75, all_end=False)
+        assert "The other groups go on" in ends[3].wait(5)[0]
     else:
         peers[3].fail("its devices failed")
     place, text = lost.get(timeout=5)

@@ -6,6 +6,7 @@ them if it is the chief's. Those of a group have a meeting of their own besides,
 
 import secrets
 from dataclasses import dataclass, replace
+from functools import partial
 
 from batchscale.cluster.description import Cluster, join_address
 from batchscale.cluster.meeting import free_port, host_meeting, join_meeting
@@ -65,4 +66,4 @@ def split_peers(whole: Peers, size: int) -> Group:
     )
     group = replace(group, token=token, first=first)
     meeting = (host_meeting if place == 0 else join_meeting)(group, {})
-    return Group(number, count, size, Peers(group, meeting, whole.pass_on))
+    return Group(number, count, size, Peers(group, meeting, partial(whole.pass_on, all_end=number == 0)))

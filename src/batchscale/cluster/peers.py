@@ -126,11 +126,14 @@ class Peers:
         else:
             self._send(0, Frame(Kind.MAIL, message))
 
-    def pass_on(self, text: str, code: int) -> None:
-        """End all processes for a reason that was found by other means, such as the watch within a group."""
+    def pass_on(self, text: str, code: int, all_end: bool = True) -> None:
+        """End for a reason that was found by other means, such as the watch within a group; the others, if all do."""
         told = json.dumps({"reason": text, "code": code, "process": self.cluster.process}).encode()
-        lost = Frame(Kind.LOST, text.removesuffix(_AGAIN).encode())
-        self._leave(lost if code == REQUEUE else Frame(Kind.FAILED, told), text, code)
+        if code != REQUEUE:
+            self._leave(Frame(Kind.FAILED, told), text, code)
+            return
+        why = text.removesuffix(_AGAIN)
+        self._leave(Frame(Kind.LOST, why.encode()), why + (_AGAIN if all_end else _WITHOUT), code)
 
     def go_on_without(self, companions: Callable[[int], Collection[int]], on_lost: Callable[[int, str], None]) -> None:
         """As chief, from here on: a process that is lost takes with it only its companions, itself among them.
