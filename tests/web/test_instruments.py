@@ -85,6 +85,15 @@ def test_a_recording_is_kept_under_a_name_of_ours(site):
     assert '"upload"' in (site.settings.state / "audit.jsonl").read_text()
 
 
+def test_without_a_script_recordings_are_copied_to_where_the_page_says(site):
+    client = site.visitor()
+    page = make(site, client)
+    assert "<code>instruments/violin/recordings</code>" in client.get(page).text.partition("<noscript>")[2]
+    (site.folder / "instruments" / "violin" / "recordings" / "mine.wav").write_bytes(WAV)
+    assert "mine.wav" in client.get(page).text
+    assert upload(site, client, page).text == "001-a.wav"
+
+
 @pytest.mark.parametrize(
     ("data", "name", "status"),
     [
