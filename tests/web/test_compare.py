@@ -97,8 +97,18 @@ def test_what_has_no_curve_is_left_out_and_named(compared):
     page = client.get(f"/compare?{query('even', 'goalless')}").text
     assert "only one has" in page and "data-chart" not in page
     assert client.get(f"/compare/curves.svg?{query('goalless')}").status_code == 422
-    assert "Tick two" in client.get(f"/compare?{query('even')}").text
-    assert "only one has" in client.get(f"/compare?{query('even', 'even')}").text
+
+
+def test_experiments_are_chosen_and_left_out_on_the_page_itself(compared):
+    client, query = compared
+    page = client.get("/compare").text
+    assert 'id="other"' in page and 'id="with"' in page and "even (toy/net/sgd)" in page
+    assert "goalless (" not in page  # what has no curve is not offered
+    one = client.get(f"/compare?{query('even')}&k=").text  # a list from which nothing was chosen
+    assert "Choose here" in one and "even (toy/net/sgd)" not in one and "also (toy/net/sgd)" in one
+    assert "Choose here" in client.get(f"/compare?{query('even', 'even')}").text
+    two = client.get(f"/compare?{query('even', 'also')}").text
+    assert two.count("leave out") == 2 and f'href="/compare?{query("also")}&amp;normalised=false"' in two
 
 
 def test_what_is_drawn_follows_the_records(compared, tmp_path):

@@ -23,6 +23,7 @@ from batchscale.web.places import visible
 from batchscale.web.server_parts import ServerParts
 
 MOST = 8
+MOST_OTHERS = 500
 CompareKeys = Annotated[list[str], Query(max_length=MOST)]
 
 
@@ -35,8 +36,12 @@ def make_routes(parts: ServerParts) -> APIRouter:
 
     @routes.get("/compare")
     def page(request: Request, k: CompareKeys = [], normalised: bool = False) -> Response:  # noqa: B006 - FastAPI copies it
-        curves = curves_of(k)
-        return parts.pages.page(request, "compare.html", asked=len(k), **_values(curves, normalised))
+        chosen = [find_row(parts, key) for key in dict.fromkeys(key for key in k if key)]
+        others = [row for row in parts.overview.rows() if row.points and row not in chosen]
+        return parts.pages.page(
+            request, "compare.html", chosen=chosen, others=others[:MOST_OTHERS] if len(chosen) < MOST else [],
+            **_values(make_curves(parts.shelf, chosen), normalised),
+        )  # fmt: skip
 
     @routes.get("/compare/{kind}.{suffix}")
     def chart(
