@@ -50,6 +50,15 @@ def test_a_wrong_row_is_named(site, field, value):
     assert "Machine 1" in page
 
 
+def test_a_device_that_is_left_out_is_the_only_one_that_was_timed(site):
+    client, key = site.visitor(), site.key()
+    query = {"name0": "mine", "devices0": "1", "hosts0": "2", "price0": "3.5"}
+    page = client.get(f"/x/{key}/plan", params=query).text
+    assert _device(page) and 'class="problem"' not in page
+    with pytest.raises(PlanningError, match="name the device"):
+        plan_of(None, (object(),), PlanWish((("mine", "", "1", "1", "2"),)))
+
+
 def test_hostile_rows_are_text(site):
     page = site.visitor().get(f"/x/{site.key()}/plan", params={"name0": '"><script>', "device0": "<b>"}).text
     assert "<script>" not in page and "<b>" not in page

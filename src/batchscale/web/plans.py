@@ -61,7 +61,9 @@ def read_wish(query: Mapping[str, str], times: tuple[StepTime, ...]) -> PlanWish
     typed = tuple(
         tuple(query.get(f"{column}{place}", "").strip()[:120] for column in COLUMNS) for place in range(MOST_MACHINES)
     )
-    rows = tuple(row for row in typed if any(row)) or default_rows(times)
+    timed = {one.device for one in times}
+    only = timed.pop() if len(timed) == 1 else ""  # what else could be meant
+    rows = tuple((row[0], row[1] or only, *row[2:]) for row in typed if any(row)) or default_rows(times)
     unit = query.get("unit", "USD").strip()[:20] or "USD"
     return PlanWish(rows, unit, _slid(query, "deadline"), _slid(query, "budget"))
 
@@ -143,6 +145,8 @@ def train_options() -> frozenset[str]:
 
 def _machine(row: tuple[str, ...], unit: str, place: int) -> Machine:
     name, device, devices, hosts, price = row
+    if not device:
+        raise PlanningError(f"Machine {place}: name the device that it has, as it was timed.")
     if not price:
         raise PlanningError(f"Machine {place}: fill in what a host costs for an hour; no price is ever made up.")
     try:
