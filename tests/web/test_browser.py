@@ -100,7 +100,7 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
     page.click("text=Plan: machines")
     page.fill("[name=price0]", "2.5")
     page.fill("[name=price0]", "2.75")
-    page.wait_for_selector("#plan-chart")
+    page.wait_for_selector("#plan-chart .explored canvas")
     fits(page)
     page.click("nav >> text=Overview")
     fits(page)

@@ -32,6 +32,9 @@ def test_a_plan_of_recorded_runs_follows_the_typed_machines(site):
     assert 'class="problem"' not in page.text, page.text.partition('class="problem"')[2][:400]
     assert "mine" in page.text and "The front" in page.text
     assert client.get(f"/x/{key}/plan.svg", params=query).text.startswith("<svg")
+    assert client.get(f"/x/{key}/plan.png", params=query).content.startswith(b"\x89PNG")
+    assert "zoom_0" in client.get(f"/x/{key}/plan.json", params={**query, "width": "360"}).text
+    assert "mine" in client.get(f"/x/{key}/plan.csv", params=query).text
     job = client.get(f"/x/{key}/job.zip", params={**query, "job": "slurm", "pick": "fastest"})
     with zipfile.ZipFile(io.BytesIO(job.content)) as archive:
         assert any("batchscale train" in archive.read(name).decode() for name in archive.namelist())

@@ -1,6 +1,7 @@
 """Plans for the page: machines as an editable table, deadline and budget, the plan, its chart, its job files."""
 
 import io
+import json
 import math
 import os
 import re
@@ -11,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+import polars as pl
 from pydantic import ValidationError
 
 from batchscale import __version__
 from batchscale.analysis import Analysis
 from batchscale.errors import PlanningError, one_line
-from batchscale.figures import Look, PanelSize, Theme, chart_svg, plan_frame, plot_plan
+from batchscale.figures import Chart, Look, PanelSize, Theme, chart_spec, chart_svg, plan_frame, plot_plan
 from batchscale.planning import Machine, MachinePlan, StepTime, Wishes, analysis_curve, make_plan, read_price_list
 from batchscale.planning.jobs import (
     TrainCommand,
@@ -28,6 +30,7 @@ from batchscale.planning.jobs import (
 from batchscale.planning.machines import MachineTable
 from batchscale.planning.step_times import device_key
 from batchscale.planning.words import plan_sentences
+from batchscale.web.charts import RENDERING, explorable, fitting
 
 MOST_MACHINES = 12
 SLIDER_END = 91
@@ -99,8 +102,23 @@ def plan_of(analysis: Analysis, times: tuple[StepTime, ...], wish: PlanWish) -> 
 
 def plan_drawing(plan: MachinePlan, theme: Theme) -> str:
     """Time against cost, as SVG."""
-    look = Look(theme=theme, size=PanelSize(620, 400))
-    return chart_svg(plot_plan(plan_frame(plan, plan.workload or "plan"), look))
+    chart = _plot(plan, theme, None)
+    with RENDERING:
+        return chart_svg(chart)
+
+
+def plan_specification(plan: MachinePlan, theme: Theme, width: int | None) -> bytes:
+    """The chart as JSON for the page's script, with axes that follow the pointer."""
+    return json.dumps(explorable(chart_spec(_plot(plan, theme, width)), "plan")).encode()
+
+
+def plan_data(plan: MachinePlan) -> pl.DataFrame:
+    """The data behind the chart."""
+    return plan_frame(plan, plan.workload or "plan")
+
+
+def _plot(plan: MachinePlan, theme: Theme, width: int | None) -> Chart:
+    return plot_plan(plan_data(plan), fitting(Look(theme=theme, size=PanelSize(620, 400)), width))
 
 
 def sentences(plan: MachinePlan) -> list[str]:
