@@ -117,12 +117,7 @@ class Overview:
         known = self._known.places.get(str(place.path))
         if known is None:
             return [OverviewRow(place, 0, "", "", standing.state, None, (), None, None, "reading")]
-        return [
-            OverviewRow(
-                place, number, one.workload, one.goal, "records", None, one.points, None, one.trials, one.problem
-            )
-            for number, one in enumerate(known[1])
-        ]
+        return [_row_of_records(place, number, one) for number, one in enumerate(known[1])]
 
     def _kept(self, place: Place, standing: Standing) -> list[OverviewRow]:
         kept = self._rows.get(place.path)
