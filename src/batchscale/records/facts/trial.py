@@ -36,6 +36,8 @@ class Timing:
     @classmethod
     def of(cls, times: Mapping[str, float]) -> "Timing":
         """The times that an engine reports under these names; others are left out."""
+        if not times:
+            return cls()
         known = {one.name: times[one.name] for one in dataclass_fields(cls) if one.name in times}
         return cls(**{name: int(value) if name == "num_steps" else float(value) for name, value in known.items()})  # type: ignore[arg-type]
 
