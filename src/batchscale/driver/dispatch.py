@@ -6,7 +6,7 @@ Knows what workers hold and what studies have cost; decides nothing about result
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, takewhile
@@ -67,6 +67,7 @@ class Dispatch:
         self._openers: dict[int, set[str]] = {batch_size: set() for batch_size in self._states}
         self._opened: dict[str, set[int]] = defaultdict(set)  # the same, by worker
         self._holders: dict[tuple[int, int], str] = {}  # which worker has a trial's state
+        self._points: dict[tuple[int, int], dict[int, str]] = defaultdict(dict)  # the same, by study and search
         self._held: dict[str, set[tuple[int, int]]] = defaultdict(set)  # the same, by worker
         self._alone: dict[int, set[int]] = defaultdict(set)  # suspected trials, by study
         self._stirred = set(self._states)  # studies that were not looked at since something changed there
@@ -89,6 +90,8 @@ class Dispatch:
             self._release((batch_size, trial_id))
             self._holders[batch_size, trial_id] = worker
             self._held[worker].add((batch_size, trial_id))
+            search, point = self._states[batch_size].place(trial_id)
+            self._points[batch_size, search][point] = worker
 
     def note_cost(self, batch_size: int, seconds: float, steps: int, population: int) -> None:
         """A job of a study is done: what it took."""
@@ -103,6 +106,11 @@ class Dispatch:
         holder = self._holders.pop(key, None)
         if holder is not None:
             self._held[holder].discard(key)
+            self._forget_point(key)
+
+    def _forget_point(self, key: tuple[int, int]) -> None:
+        search, point = self._states[key[0]].place(key[1])
+        self._points[key[0], search].pop(point, None)
 
     def suspect(self, batch_size: int, trial_ids: Iterable[int]) -> None:
         """One of these trials made a job fail: each is trained alone until it shows that it is not to blame."""
@@ -117,6 +125,7 @@ class Dispatch:
         for worker in [worker for worker in self._opened if worker not in workers]:
             for key in self._held.pop(worker, set()):
                 del self._holders[key]
+                self._forget_point(key)
             self._nothing_at.pop(worker, None)
             for batch_size in self._opened.pop(worker):
                 self._openers[batch_size].discard(worker)
@@ -182,20 +191,20 @@ class Dispatch:
     def _time(self, batch_size: int) -> tuple[float, int]:
         return self._paces[batch_size].seconds, self._places[batch_size]
 
-    def _holder(self, state: StudyState, need: Need) -> str | None:
-        if not self._holders or state.current.step_of(need.point) < 0:
-            return None
-        trial_id = state.trial_id(need.point)
-        return None if trial_id is None else self._holders.get((state.study.batch_size, trial_id))
-
     def _own_needs(self, state: StudyState, worker: str) -> Iterator[Need]:
         """The needs that no other worker holds, found one by one: a job takes few of them."""
-        return (need for need in state.ready() if self._holder(state, need) in (None, worker))
+        others = self._held_by_others(state, worker)
+        return (need for need in state.ready() if not others(need))
 
     def _stolen_need(self, state: StudyState, worker: str) -> Need | None:
         """A trial that another worker holds, if that one has others to do: training it anew beats standing idle."""
-        held = [need for need in state.ready() if self._holder(state, need) not in (None, worker)]
+        held = list(filter(self._held_by_others(state, worker), state.ready()))
         return min(held, key=lambda need: state.current.step_of(need.point)) if len(held) >= 2 else None
+
+    def _held_by_others(self, state: StudyState, worker: str) -> Callable[[Need], bool]:
+        """Whether another worker holds a need's trial; asked of many, so it is short. Nothing is held at step -1."""
+        holders, points, mine = self._points[state.study.batch_size, state.search], state.current.points, (None, worker)
+        return lambda need: holders.get(need.point) not in mine and points[need.point].step >= 0
 
     def _cut(self, state: StudyState, needs: Iterator[Need], workers: int) -> tuple[Need, ...]:
         """As many of the needs as make a job, each no further than a stretch."""
@@ -211,8 +220,9 @@ class Dispatch:
             return tuple(self._bound(state, need, pace) for need in islice(needs, min(FIRST_TRIALS, share)))
         chosen: list[Need] = []
         seconds = 0.0
-        for whole in islice(needs, share):
-            if seconds >= JOB_S and len(chosen) % pace.population == 0:
+        while len(chosen) < share and (seconds < JOB_S or len(chosen) % pace.population):
+            whole = next(needs, None)  # only when it is wanted: it may be far down the offer
+            if whole is None:
                 break
             need = self._bound(state, whole, pace)
             chosen.append(need)

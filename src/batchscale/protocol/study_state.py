@@ -118,6 +118,10 @@ class StudyState:
         """The id of a point of the current search; None if its range of ids is used up."""
         return self.memory.ledger.trial_id(self.search, point)
 
+    def place(self, trial_id: int) -> tuple[int, int]:
+        """The search and the point of a trial."""
+        return self.memory.ledger.place(trial_id)
+
     def add_range(self, point: int) -> int:
         """The id of a point from which its search, after a later one, goes on in a further range."""
         trial_id = self._next_id()

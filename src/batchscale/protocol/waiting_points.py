@@ -66,8 +66,13 @@ class ByRank:
     def offer(self, basis: Basis) -> Offer:
         """What may be trained now."""
         (until, likely), self._basis = self._basis, basis
-        if until != basis[0] or likely > basis[1]:
+        gone = range(basis[1], likely)
+        if until != basis[0] or any(self._search.step_of(point) >= 0 for point in gone):
             self._needs = []
+        for point in gone if self._needs else ():  # nothing is known of them: the others stay as they are
+            place, there = self._find(point)
+            if there:
+                del self._needs[place], self._ranks[place]
         for point in range(likely, basis[1]):  # in the place of trials that diverged
             self.put_back(point)
         if not self._needs:
