@@ -60,7 +60,7 @@ web-pictures: $(STAMP) ## the pictures of docs/web.md anew from RECORDS=FOLDER, 
 test-slurm: $(STAMP) ## job files and runs on a small SLURM, which is installed if it is missing (Debian, root)
 	@command -v slurmctld >/dev/null || (apt-get update -qq && \
 	    apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge)
-	$(PYTEST) -m "slurm and not torture" --timeout 1800
+	$(PYTEST) -m "slurm and not torture and not ray" --timeout 1800
 
 # These libraries are large and pin much: they get a folder of their own, beside the environment and not in it.
 $(VENV)/parsers: $(STAMP)
