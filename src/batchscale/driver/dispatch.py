@@ -6,7 +6,7 @@ Knows what workers hold and what studies have cost; decides nothing about result
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, takewhile
@@ -67,7 +67,6 @@ class Dispatch:
         self._openers: dict[int, set[str]] = {batch_size: set() for batch_size in self._states}
         self._opened: dict[str, set[int]] = defaultdict(set)  # the same, by worker
         self._holders: dict[tuple[int, int], str] = {}  # which worker has a trial's state
-        self._points: dict[tuple[int, int], dict[int, str]] = defaultdict(dict)  # the same, by study and search
         self._held: dict[str, set[tuple[int, int]]] = defaultdict(set)  # the same, by worker
         self._alone: dict[int, set[int]] = defaultdict(set)  # suspected trials, by study
         self._stirred = set(self._states)  # studies that were not looked at since something changed there
@@ -90,8 +89,7 @@ class Dispatch:
             self._release((batch_size, trial_id))
             self._holders[batch_size, trial_id] = worker
             self._held[worker].add((batch_size, trial_id))
-            search, point = self._states[batch_size].place(trial_id)
-            self._points[batch_size, search][point] = worker
+            self._states[batch_size].hold(trial_id, worker)
 
     def note_cost(self, batch_size: int, seconds: float, steps: int, population: int) -> None:
         """A job of a study is done: what it took."""
@@ -106,11 +104,7 @@ class Dispatch:
         holder = self._holders.pop(key, None)
         if holder is not None:
             self._held[holder].discard(key)
-            self._forget_point(key)
-
-    def _forget_point(self, key: tuple[int, int]) -> None:
-        search, point = self._states[key[0]].place(key[1])
-        self._points[key[0], search].pop(point, None)
+            self._states[key[0]].hold(key[1], None)
 
     def suspect(self, batch_size: int, trial_ids: Iterable[int]) -> None:
         """One of these trials made a job fail: each is trained alone until it shows that it is not to blame."""
@@ -125,7 +119,7 @@ class Dispatch:
         for worker in [worker for worker in self._opened if worker not in workers]:
             for key in self._held.pop(worker, set()):
                 del self._holders[key]
-                self._forget_point(key)
+                self._states[key[0]].hold(key[1], None)
             self._nothing_at.pop(worker, None)
             for batch_size in self._opened.pop(worker):
                 self._openers[batch_size].discard(worker)
@@ -175,7 +169,7 @@ class Dispatch:
             state = self._states[batch_size]
             if state.memory.population is None and self._openers[batch_size] - {worker}:
                 continue  # whoever opened it first settles how many are trained together
-            own = self._own_needs(state, worker)
+            own = state.ready_for(worker)
             first = next(own, None) or self._stolen_need(state, worker)
             if first is not None:
                 return Assignment(state, self._cut(state, chain((first,), own), workers))
@@ -191,20 +185,10 @@ class Dispatch:
     def _time(self, batch_size: int) -> tuple[float, int]:
         return self._paces[batch_size].seconds, self._places[batch_size]
 
-    def _own_needs(self, state: StudyState, worker: str) -> Iterator[Need]:
-        """The needs that no other worker holds, found one by one: a job takes few of them."""
-        others = self._held_by_others(state, worker)
-        return (need for need in state.ready() if not others(need))
-
     def _stolen_need(self, state: StudyState, worker: str) -> Need | None:
         """A trial that another worker holds, if that one has others to do: training it anew beats standing idle."""
-        held = list(filter(self._held_by_others(state, worker), state.ready()))
+        held = state.held_by_others(worker)
         return min(held, key=lambda need: state.current.step_of(need.point)) if len(held) >= 2 else None
-
-    def _held_by_others(self, state: StudyState, worker: str) -> Callable[[Need], bool]:
-        """Whether another worker holds a need's trial; asked of many, so it is short. Nothing is held at step -1."""
-        holders, points, mine = self._points[state.study.batch_size, state.search], state.current.points, (None, worker)
-        return lambda need: holders.get(need.point) not in mine and points[need.point].step >= 0
 
     def _cut(self, state: StudyState, needs: Iterator[Need], workers: int) -> tuple[Need, ...]:
         """As many of the needs as make a job, each no further than a stretch."""
