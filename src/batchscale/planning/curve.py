@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import beta, t
+from scipy.special import betaincinv, stdtrit  # scipy.stats would take a second to load
 
 from batchscale.errors import PlanningError
 
@@ -102,7 +102,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float | None, float |
 
 def half_width_factor(count: int) -> float:
     """The half width of the interval of a mean of so many values, in standard deviations of one."""
-    return float(t.ppf((1 + LEVEL) / 2, count - 1)) / math.sqrt(count)
+    return float(stdtrit(count - 1, (1 + LEVEL) / 2)) / math.sqrt(count)
 
 
 def rate_interval(successes: int, attempts: int) -> tuple[float, float]:
@@ -112,8 +112,8 @@ def rate_interval(successes: int, attempts: int) -> tuple[float, float]:
     [0.24, 0.94]
     """
     failures = attempts - successes
-    low = float(beta.ppf((1 - LEVEL) / 2, successes + 0.5, failures + 0.5))
-    high = 1.0 if failures == 0 else float(beta.ppf((1 + LEVEL) / 2, successes + 0.5, failures + 0.5))
+    low = float(betaincinv(successes + 0.5, failures + 0.5, (1 - LEVEL) / 2))
+    high = 1.0 if failures == 0 else float(betaincinv(successes + 0.5, failures + 0.5, (1 + LEVEL) / 2))
     rate = successes / attempts
     return min(low, rate), max(high, rate)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares, nnls
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from batchscale.errors import PlanningError
 from batchscale.planning.curve import LEVEL
@@ -105,7 +105,7 @@ class StepModel:
             return times, np.full(len(at), math.nan)
         slopes = _slopes(self.form, self.values, at)
         variance = self.spread**2 * (1 + np.einsum("ij,jk,ik->i", slopes, self.covariance, slopes))
-        return times, float(t.ppf((1 + LEVEL) / 2, self.freedom)) * np.sqrt(variance)
+        return times, float(stdtrit(self.freedom, (1 + LEVEL) / 2)) * np.sqrt(variance)
 
     def line(self, hosts: int, devices_per_host: int, shares: FloatArray) -> FloatArray:
         """The step times of one layout at several shares of a batch."""
