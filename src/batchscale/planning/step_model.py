@@ -97,7 +97,7 @@ class StepModel:
         A place of a kind that was never measured (several hosts, or another share of the batch where only one was
         timed) gets NaN: there is nothing to predict it from.
         """
-        from scipy.stats import t  # a second of import time that only a plan needs
+        from scipy.special import stdtrit  # only a plan needs SciPy
 
         times = self.form.times(self.values, at)
         times[~self._can_predict(at)] = math.nan
@@ -105,7 +105,7 @@ class StepModel:
             return times, np.full(len(at), math.nan)
         slopes = _slopes(self.form, self.values, at)
         variance = self.spread**2 * (1 + np.einsum("ij,jk,ik->i", slopes, self.covariance, slopes))
-        return times, float(t.ppf((1 + LEVEL) / 2, self.freedom)) * np.sqrt(variance)
+        return times, float(stdtrit(self.freedom, (1 + LEVEL) / 2)) * np.sqrt(variance)
 
     def line(self, hosts: int, devices_per_host: int, shares: FloatArray) -> FloatArray:
         """The step times of one layout at several shares of a batch."""
