@@ -17,6 +17,8 @@ from batchscale.training.state import stream_keys
 from batchscale.training.study_engine import TrialTask
 from batchscale.workloads.models.precision import in_precision
 
+pytestmark = pytest.mark.usefixtures("shared_programs")
+
 
 def task(trial_id=1, until=40, learning_rate=0.1, seed=None, from_step=-1):
     seed = trial_id if seed is None else seed
