@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaincinv, stdtrit  # scipy.stats would take a second to load
 
 from batchscale.errors import PlanningError
 
@@ -102,6 +101,8 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float | None, float |
 
 def half_width_factor(count: int) -> float:
     """The half width of the interval of a mean of so many values, in standard deviations of one."""
+    from scipy.special import stdtrit  # only a plan needs SciPy
+
     return float(stdtrit(count - 1, (1 + LEVEL) / 2)) / math.sqrt(count)
 
 
@@ -111,6 +112,8 @@ def rate_interval(successes: int, attempts: int) -> tuple[float, float]:
     >>> [round(end, 2) for end in rate_interval(2, 3)]
     [0.24, 0.94]
     """
+    from scipy.special import betaincinv
+
     failures = attempts - successes
     low = float(betaincinv(successes + 0.5, failures + 0.5, (1 - LEVEL) / 2))
     high = 1.0 if failures == 0 else float(betaincinv(successes + 0.5, failures + 0.5, (1 + LEVEL) / 2))

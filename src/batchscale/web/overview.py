@@ -87,7 +87,7 @@ class Overview:
 
     def page(self, wish: Wish) -> Page:
         """The rows that were asked for."""
-        rows = [row for place in self._places.all() for row in self.rows_of(place)]
+        rows = self.rows()
         words = wish.text.lower().split()
         rows = [
             row for row in rows if all(word in f"{row.place.name} {row.workload} {row.goal}".lower() for word in words)
@@ -102,6 +102,10 @@ class Overview:
         number = min(max(1, wish.page), pages)
         shown = [self._fitted(row) for row in rows[(number - 1) * wish.per_page : number * wish.per_page]]
         return Page(shown, len(rows), number, pages, waiting, any(row.state == "running" for row in shown))
+
+    def rows(self) -> list[OverviewRow]:
+        """All rows as far as they are known, without critical batch sizes."""
+        return [row for place in self._places.all() for row in self.rows_of(place)]
 
     def rows_of(self, place: Place) -> list[OverviewRow]:
         """The rows of one place, as far as they are known."""
