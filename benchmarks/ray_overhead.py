@@ -1,20 +1,25 @@
 """What the Ray runner costs beside the local one: the same trials on the same cores, in turn, as a ratio of times.
 
-    python benchmarks/ray_overhead.py [--trials 8] [--trial-s 10] [--rounds 2] [--out ray_overhead.json]
+    python benchmarks/ray_overhead.py [--trials 8] [--trial-s 10] [--rounds 4] [--out ray_overhead.json]
 
 Trials here compute checksums, so that Ray's own processes compete with them for the cores as they do with real ones. A
-run's time is from the start of its first trial to the end of its last, as the workers see it: starting a cluster, once
-per run, is told apart. Needs the extra `[ray]`; four runs of 40 s on two cores, and their starts.
+run's time is what its workers spend from the start of their first trial to the end of their last, waits between trials
+included: starting a cluster, once per run, is told apart, and so is a last trial that leaves the other worker nothing
+to do. Machines are not equally fast from minute to minute, by more than what is measured here: time is therefore
+counted per second of processor time that the trials' own work took. Needs the extra `[ray]`; eight runs of 40 s on two
+cores, and their starts.
 """
 
 import argparse
 import hashlib
 import json
+import os
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from batchscale.driver.session import RunSettings, run_plan
 from batchscale.machine import count_cores
@@ -62,10 +67,10 @@ class ComputingEngine:
         return [self._advance(task) for task in tasks]
 
     def _advance(self, task):
-        began = time.monotonic()
+        began, used = time.monotonic(), time.thread_time()
         work(self._blocks * (task.until_step - max(0, task.from_step)))
         with self._log.open("a") as log:
-            log.write(f"{began} {time.monotonic()}\n")
+            log.write(f"{os.getpid()} {began} {time.monotonic()} {time.thread_time() - used}\n")
         steps = [s for s in self._study.evaluation_steps if task.from_step < s <= task.until_step]
         rows = tuple((s, {"val/error": 1 / (1 + s), "train/error": 1 / (2 + s)}) for s in steps)
         return TrialProgress(task.trial_id, rows, task.until_step, None, {})
@@ -117,23 +122,42 @@ def make_computing_plan(trials: int):
     return make_plan(experiment, facts)
 
 
+class Span(NamedTuple):
+    """One piece of a trial's work, as its worker noted it."""
+
+    worker: int
+    began: float
+    ended: float
+    processor_s: float
+
+    @classmethod
+    def parse(cls, line: str) -> "Span":
+        """A line of the log."""
+        worker, began, ended, processor_s = line.split()
+        return cls(int(worker), float(began), float(ended), float(processor_s))
+
+
 def measure(runner: str, trials: int, blocks: int, workers: int) -> dict[str, float | str]:
-    """One run: the time of its trials together, and how long the first one waited."""
+    """One run: what its workers spent on the trials, by the clock and of the processor, and the wait for the first."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         options = {"blocks": str(blocks), "log": str(log)}
         settings = RunSettings(runner, workers, engine="ray_overhead:make_engine", engine_options=options)
         began = time.monotonic()
         run_plan(make_computing_plan(trials), Path(folder) / "out", settings)
-        spans = [[float(word) for word in line.split()] for line in log.read_text().splitlines()]
-    first, last = min(span[0] for span in spans), max(span[1] for span in spans)
-    busy = sum(end - start for start, end in spans)
+        spans = [Span.parse(line) for line in log.read_text().splitlines()]
+    by_worker = {worker: [s for s in spans if s.worker == worker] for worker in {s.worker for s in spans}}
+    workers_s = sum(max(s.ended for s in own) - min(s.began for s in own) for own in by_worker.values())
+    busy_s = sum(s.ended - s.began for s in spans)
+    processor_s = sum(s.processor_s for s in spans)
     return {
         "runner": runner,
-        "start_s": round(first - began, 2),
-        "trials_s": round(last - first, 3),
-        "busy_s": round(busy, 3),
-        "idle_share": round(1 - busy / (workers * (last - first)), 5),
+        "start_s": round(min(s.began for s in spans) - began, 2),
+        "workers_s": round(workers_s, 3),
+        "busy_s": round(busy_s, 3),
+        "processor_s": round(processor_s, 3),
+        "waiting": round(1 - busy_s / workers_s, 5),
+        "per_processor_s": round(workers_s / processor_s, 5),
     }
 
 
@@ -142,7 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=8)
     parser.add_argument("--trial-s", type=float, default=10.0)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--workers", type=int, default=count_cores())
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -153,11 +177,12 @@ def main() -> None:
         for runner in ("local", "ray"):
             found.append(measure(runner, arguments.trials, blocks, arguments.workers))
             print("  ".join(f"{key} {value}" for key, value in found[-1].items()), flush=True)
-    times = {name: sum(row["trials_s"] for row in found if row["runner"] == name) for name in ("local", "ray")}
-    overhead = times["ray"] / times["local"] - 1
-    print(f"overhead of ray over local: {overhead:+.2%} of trial time")
+    costs = {name: [row["per_processor_s"] for row in found if row["runner"] == name] for name in ("local", "ray")}
+    pairs = [ray / local - 1 for local, ray in zip(costs["local"], costs["ray"], strict=True)]
+    overhead = statistics.median(pairs)
+    print(f"overhead of ray over local: {overhead:+.2%} of trial time ({min(pairs):+.2%} to {max(pairs):+.2%})")
     if arguments.out:
-        arguments.out.write_text(json.dumps({"runs": found, "overhead": round(overhead, 5)}, indent=2) + "\n")
+        arguments.out.write_text(json.dumps({"runs": found, "pairs": [round(p, 5) for p in pairs]}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -144,7 +144,8 @@ def drive(case: Case, until: float) -> Phase:
 def drive_elsewhere(case: Case, until: float) -> Phase:
     """The same in a process of its own, so that its memory is its own."""
     command = [sys.executable, __file__, "--drive", json.dumps([asdict(case), until])]
-    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
+    print(json.dumps(found), file=sys.stderr, flush=True)  # a long run may be looked at before its end
     return Phase(**found | {"memory_mb": {int(mark): size for mark, size in found["memory_mb"].items()}})
 
 
@@ -159,6 +160,18 @@ def time_status(root: str, *options: str) -> float:
     return min(took)
 
 
+def measure_disk(root: str) -> tuple[int, int]:
+    """How many files and folders a tree has, and the bytes that they take on the disk."""
+    count, taken, folders = 0, 0, [root]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                count, taken = count + 1, taken + 512 * entry.stat(follow_symlinks=False).st_blocks
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+    return count, taken
+
+
 def simulate(case: Case) -> dict[str, float | int | str]:
     """The row of one case."""
     first = drive_elsewhere(case, 0.5)
@@ -166,6 +179,7 @@ def simulate(case: Case) -> dict[str, float | int | str]:
     second = drive_elsewhere(case, 2.0)
     status_s, json_s = time_status(case.root), time_status(case.root, "--json")
     third = drive_elsewhere(case, 2.0)
+    files, taken = measure_disk(case.root)
     trials, wall_s = first.trials + second.trials, first.wall_s + second.wall_s
     return {
         "stop": case.stop,
@@ -187,6 +201,8 @@ def simulate(case: Case) -> dict[str, float | int | str]:
         "restart at 100 % s": round(third.start_s, 2),
         "status s": round(max(status_s, status_half), 2),
         "status --json s": round(json_s, 2),
+        "files and folders": files,
+        "MB on disk": round(taken / 2**20, 1),
     }
 
 

@@ -77,18 +77,18 @@ class Visitor:
             self.seen.wrong.append(repr(error))
 
     async def _look(self, end: float) -> None:
-        connection = await asyncio.open_connection(self.site.host, self.site.port)
+        self.connection = await asyncio.open_connection(self.site.host, self.site.port)
         try:
             page = f"/x/{self.site.key}"
-            await self._get(connection, page, "page", "text/html")
+            await self._get(page, "page", "text/html")
             for name in () if self.has_cache else STATIC:
-                await self._get(connection, f"/static/{name}", "static")
-            await self._get(connection, f"{page}/chart/curve.json?theme=light&width=1280", "chart")
-            await self._watch(connection, page, end)
+                await self._get(f"/static/{name}", "static")
+            await self._get(f"{page}/chart/curve.json?theme=light&width=1280", "chart")
+            await self._watch(page, end)
         finally:
-            connection[1].close()
+            self.connection[1].close()
 
-    async def _watch(self, connection, page: str, end: float) -> None:
+    async def _watch(self, page: str, end: float) -> None:
         reader, writer = await asyncio.open_connection(self.site.host, self.site.port)
         curve = None
         try:
@@ -102,19 +102,25 @@ class Visitor:
                 found = re.search(rb'"curve": "([^"]*)"', line)
                 if found and curve is not None and found[1] != curve:
                     await asyncio.sleep(0.2 + 1.8 * self.chance.random())  # as the page's script does
-                    await self._get(connection, f"{page}/answer", "answer")
-                    await self._get(connection, f"{page}/chart/curve.json?theme=light&width=1280", "chart")
+                    await self._get(f"{page}/answer", "answer")
+                    await self._get(f"{page}/chart/curve.json?theme=light&width=1280", "chart")
                 curve = found[1] if found else curve
         except TimeoutError:
             return
         finally:
             writer.close()
 
-    async def _get(self, connection, path: str, kind: str, accept: str = "*/*") -> None:
-        reader, writer = connection
+    async def _get(self, path: str, kind: str, accept: str = "*/*") -> None:
         started = time.perf_counter()
-        writer.write(self.site.request(path, accept))
-        head = await reader.readuntil(b"\r\n\r\n")
+        try:
+            reader, head = await self._ask(path, accept)
+        except (ConnectionError, asyncio.IncompleteReadError) as error:
+            if isinstance(error, asyncio.IncompleteReadError) and error.partial:
+                raise
+            # The server closed a connection on which nothing was said for a while: a browser opens another.
+            self.connection[1].close()
+            self.connection = await asyncio.open_connection(self.site.host, self.site.port)
+            reader, head = await self._ask(path, accept)
         length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
         if length is None:
             raise ValueError(f"{path}: no length in {head[:100]!r}")
@@ -122,6 +128,11 @@ class Visitor:
         self.seen.seconds[kind].append(time.perf_counter() - started)
         if not head.startswith(b"HTTP/1.1 200"):
             self.seen.wrong.append(f"{path}: {head[:40]!r}")
+
+    async def _ask(self, path: str, accept: str) -> tuple[asyncio.StreamReader, bytes]:
+        reader, writer = self.connection
+        writer.write(self.site.request(path, accept))
+        return reader, await reader.readuntil(b"\r\n\r\n")
 
 
 async def visit(site: Site, seen: Seen, clients: int, seconds: float, *, has_cache: bool, seed: int) -> None:

@@ -1,11 +1,13 @@
-"""What watching costs a run: trials ended per second with and without visitors on its live page, in turns.
+"""What watching costs a run: what it gets of the processors with and without visitors on its live page, in turns.
 
     python benchmarks/web_load.py [--clients 50] [--window-s 60] [--pairs 5] [--workers N] [--json FILE]
 
-One run with short trials of equal cost goes on all the time; windows without and with visitors alternate, so that a
-drift of the machine falls on both. It tells the run's overhead, percentiles of answers, the share of the processors
-that server and visitors take, and the server's memory. The visitors run on the same machine: what they take is part of
-the overhead. At its full length it takes eleven minutes; it says something only on a machine that is quiet.
+One run goes on all the time; windows without and with visitors alternate, so that a drift of the machine falls on both.
+The run trains on every core: what server and visitors take, it lacks. Its overhead is how much less processor time its
+processes get per second of the clock; trials ended per second say the same with the noise of counting few of them. It
+also tells percentiles of answers, the share of the processors that server and visitors take, and the server's memory.
+The visitors run on the same machine: what they take is part of the overhead. At its full length it takes eleven
+minutes; it says something only on a machine that is quiet.
 """
 
 import argparse
@@ -30,6 +32,7 @@ from web_clients import Seen, Site, sign_in, visit
 from batchscale.driver import read_snapshot
 from batchscale.web.places import make_place
 
+CORES = psutil.cpu_count() or 1
 MOST_OVERHEAD, MOST_SECONDS, MOST_GROWTH = 0.03, 0.3, 0.05
 EXPERIMENT = """goal = "val/classification_error < 0.01"
 batch_sizes = [16, 32, 64, 128]
@@ -47,13 +50,19 @@ repeats = 0
 
 @dataclass
 class Window:
-    """One stretch of time: trials that ended in it, and seconds of processor time of server and visitors."""
+    """One stretch of time: trials that ended in it, and seconds of processor time of the run, server and visitors."""
 
     visited: bool
     seconds: float
     trials: int
+    run_s: float
     server_s: float
     visitors_s: float
+
+    @property
+    def share(self) -> float:
+        """What the run got of the processors."""
+        return self.run_s / self.seconds / CORES
 
     @property
     def rate(self) -> float:
@@ -121,15 +130,25 @@ def ended_between(root: Path, begin: float, end: float) -> int:
     return sum(begin <= moment < end for moment in times)
 
 
-def measure_window(server: psutil.Process, seconds: float, work) -> tuple[float, float, float, float]:
-    """Begin and end of a window, and processor seconds of the server and of this process in it."""
-    before, own = sum(server.cpu_times()[:2]), time.process_time()
+def processor_s(process: psutil.Process) -> float:
+    """Seconds of processor time of a process and of all below it."""
+    return sum(sum(one.cpu_times()[:2]) for one in (process, *process.children(recursive=True)))
+
+
+def measure_window(run: psutil.Process, server: psutil.Process, seconds: float, work) -> tuple[float, ...]:
+    """Begin and end of a window, and processor seconds of the run, of the server and of this process in it."""
+
+    def used() -> tuple[float, float, float]:
+        return processor_s(run), processor_s(server), time.process_time()
+
+    before = used()
     begin = time.time()
     work()
     rest = seconds - (time.time() - begin)
     if rest > 0:
         time.sleep(rest)
-    return begin, time.time(), sum(server.cpu_times()[:2]) - before, time.process_time() - own
+    end, after = time.time(), used()
+    return begin, end, *(late - early for early, late in zip(before, after, strict=True))
 
 
 def measure(arguments: argparse.Namespace, work: Path) -> dict[str, object]:
@@ -144,9 +163,9 @@ def measure(arguments: argparse.Namespace, work: Path) -> dict[str, object]:
         site = Site(host, port, cookie, f"{make_place(root, folder).id}-0")
         asyncio.run(visit(site, Seen(), 1, 3.0, has_cache=False, seed=0))  # what is made once for all is made
         process = psutil.Process(server.pid)
-        memory = Memory(process)
+        running, memory = psutil.Process(run.pid), Memory(process)
         for pair in range(arguments.pairs):
-            spans.append((False, measure_window(process, arguments.window_s, lambda: None)))
+            spans.append((False, measure_window(running, process, arguments.window_s, lambda: None)))
 
             def visiting(pair: int = pair) -> None:
                 crowd = visit(
@@ -154,7 +173,7 @@ def measure(arguments: argparse.Namespace, work: Path) -> dict[str, object]:
                 )  # browsers keep scripts and styles
                 asyncio.run(crowd)
 
-            spans.append((True, measure_window(process, arguments.window_s, visiting)))
+            spans.append((True, measure_window(running, process, arguments.window_s, visiting)))
             print(f"pair {pair + 1} of {arguments.pairs}", file=sys.stderr)
         if run.poll() is not None:
             raise SystemExit("The run ended too early: give more --steps.")
@@ -165,25 +184,25 @@ def measure(arguments: argparse.Namespace, work: Path) -> dict[str, object]:
         server.terminate()
         server.wait(20)
     windows = [
-        Window(visited, end - begin, ended_between(root, begin, end), server_s, own_s)
-        for visited, (begin, end, server_s, own_s) in spans
+        Window(visited, end - begin, ended_between(root, begin, end), *used) for visited, (begin, end, *used) in spans
     ]
     return conclude(windows, seen, memory, arguments)
 
 
 def conclude(windows: list[Window], seen: Seen, memory: Memory, arguments: argparse.Namespace) -> dict[str, object]:
     """The numbers, and whether they hold."""
-    pairs = [(a.rate, b.rate) for a, b in zip(windows[::2], windows[1::2], strict=True)]
-    overhead = statistics.mean(1 - b / a for a, b in pairs)
+    pairs = list(zip(windows[::2], windows[1::2], strict=True))
+    lost = [1 - b.share / a.share for a, b in pairs]
+    overhead = statistics.mean(lost)
     every = [s for kind in ("page", "chart", "answer") for s in seen.seconds[kind]]
     busy = [window for window in windows if window.visited]
-    cores = psutil.cpu_count() or 1
-    total = sum(window.seconds for window in busy) * cores
+    total = sum(window.seconds for window in busy) * CORES
     found = {
         "clients": arguments.clients, "workers": arguments.workers,
-        "trials_per_s": [(round(a, 3), round(b, 3)) for a, b in pairs],
+        "run_share": [(round(a.share, 4), round(b.share, 4)) for a, b in pairs],
+        "trials_per_s": [(round(a.rate, 3), round(b.rate, 3)) for a, b in pairs],
         "overhead": round(overhead, 4),
-        "overhead_spread": round(statistics.pstdev([1 - b / a for a, b in pairs]), 4),
+        "overhead_spread": round(statistics.pstdev(lost), 4),
         "server_share": round(sum(window.server_s for window in busy) / total, 4),
         "visitors_share": round(sum(window.visitors_s for window in busy) / total, 4),
         "answers": {kind: percentiles(values) for kind, values in seen.seconds.items()},
@@ -216,8 +235,8 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--window-s", type=float, default=60.0)
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=psutil.cpu_count() or 1)
-    parser.add_argument("--steps", type=int, default=4000, help="steps of a trial: a trial takes about a second")
+    parser.add_argument("--workers", type=int, default=CORES)
+    parser.add_argument("--steps", type=int, default=40_000, help="steps of a trial: two cores end about one a second")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="batchscale-load-") as folder:

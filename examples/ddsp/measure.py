@@ -15,6 +15,7 @@ from PIL import Image, ImageDraw
 
 from batchscale.workloads.audio.features import HOP, VOICED, extract_features
 from batchscale.workloads.audio.instrument import Instrument, read_instrument
+from batchscale.workloads.audio.oscillators import oscillate
 from batchscale.workloads.audio.recordings import SAMPLE_RATE
 from batchscale.workloads.audio.spectral_loss import spectral_loss
 from batchscale.workloads.audio.timbre import TransferOptions, read_whole, resynthesise, transfer
@@ -23,6 +24,8 @@ from batchscale.workloads.models import Shape, find_model
 compare = jax.jit(spectral_loss)
 WIDTH, HEIGHT, MARGIN = 900, 190, 44
 SIZE, TOP_HZ, RANGE_DB = 1024, 8000, 80
+WINDOW_FRAMES = 16  # to each side of a frame: the tracker's spectra are of 2,048 samples
+SPAN = 2 * WINDOW_FRAMES + 1
 
 
 def untrained(instrument: Instrument) -> Instrument:
@@ -40,17 +43,48 @@ def distance(played: np.ndarray, recorded: np.ndarray) -> float:
 
 
 def pitch_error(given: np.ndarray, played: np.ndarray, octaves: int = 0) -> dict[str, float]:
-    """How far the pitch of what is played lies from that of what was given, in cents, where both have one."""
+    """How far the pitch of what is played lies from that of what was given, in cents, where both have one.
+
+    A tracker hears a window at once. Where the pitch moves within it (from one note to the next) there is no one pitch
+    to hear, in the recording or in what is played: frames whose window has one pitch are counted apart as steady. Of
+    the same line played by plain harmonics the tracker hears as much as it can hear of any player.
+    """
     wanted, heard = extract_features([given]), extract_features([played])
+    f0_hz = wanted.f0_hz * 2.0**octaves
+    plain = extract_features([plain_harmonics(f0_hz, wanted.loudness_db)])
     voiced = (wanted.confidence >= VOICED) & (wanted.loudness_db >= -60)
+    steady = voiced & is_steady(f0_hz, voiced)
     both = voiced & (heard.confidence >= VOICED)
-    cents = 1200 * np.abs(np.log2(heard.f0_hz / wanted.f0_hz / 2**octaves))[both]
+    cents = cents_apart(heard.f0_hz, f0_hz)
     return {
         "voiced_frames": int(voiced.sum()),
         "heard_voiced_share": round(float(both.sum() / voiced.sum()), 4),
-        "median_cents": round(float(np.median(cents)), 2),
-        "within_20_cents_share": round(float(np.mean(cents <= 20)), 4),
+        "median_cents": round(float(np.median(cents[both])), 2),
+        "within_20_cents_share": round(float(np.mean(cents[both] <= 20)), 4),
+        "plain_within_20_cents_share": round(float(np.mean(cents_apart(plain.f0_hz, f0_hz)[both] <= 20)), 4),
+        "steady_share": round(float((steady & both).sum() / both.sum()), 4),
+        "steady_within_20_cents_share": round(float(np.mean(cents[steady & both] <= 20)), 4),
     }
+
+
+def cents_apart(one_hz: np.ndarray, other_hz: np.ndarray) -> np.ndarray:
+    """How far apart two pitches lie, frame by frame."""
+    return 1200 * np.abs(np.log2(one_hz / other_hz))
+
+
+def is_steady(f0_hz: np.ndarray, voiced: np.ndarray) -> np.ndarray:
+    """Whether a frame's window is voiced throughout and its pitch stays within 20 cents."""
+    around = np.lib.stride_tricks.sliding_window_view(np.pad(np.log2(f0_hz), WINDOW_FRAMES, "edge"), SPAN)
+    sure = np.lib.stride_tricks.sliding_window_view(np.pad(voiced, WINDOW_FRAMES), SPAN)
+    return (1200 * np.ptp(around, axis=1) <= 20) & sure.all(axis=1)
+
+
+def plain_harmonics(f0_hz: np.ndarray, loudness_db: np.ndarray) -> np.ndarray:
+    """A line played by ten harmonics, each half as strong as the one before: exactly these pitches and nothing else."""
+    strength = 10 ** (np.maximum(loudness_db, -80.0) / 20)
+    amplitudes = strength[:, None] * 0.5 ** np.arange(1, 11)
+    line, strengths = jnp.asarray(f0_hz)[None], jnp.asarray(amplitudes, jnp.float32)[None]
+    return np.asarray(oscillate(line, strengths, HOP, SAMPLE_RATE)[0])
 
 
 def spectrogram(samples: np.ndarray) -> Image.Image:

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 
@@ -74,6 +75,16 @@ def test_empty_panels_become_one_sentence(curve_records):
     assert "Not drawn: model on other (sgd): none of the 10 trials reached" in spec["title"]["text"].replace(
         "SGD", "sgd"
     )
+
+
+@pytest.mark.parametrize("name", ["best-of-n", "expected-steps", "map", "metaparameter"])
+def test_what_was_counted_towards_a_goal_names_it(name, curve_records):
+    kind = find_kind(name)
+    words = "goal: validation classification error"
+    for sizes, where in (([16], "title"), ([16, 64], "any")):
+        spec = kind.plot(kind.data(FigureRequest(curve_records.filter(batch_size=sizes), (GOAL,))), LIGHT).to_dict()
+        text = json.dumps(spec["title"] if where == "title" else spec)
+        assert text.count(words) == 1 and "< 0.1" in text
 
 
 def test_the_goal_is_the_recorded_one_or_the_papers(curve_records):

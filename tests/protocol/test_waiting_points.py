@@ -9,6 +9,7 @@ from batchscale.protocol.stop_rules import find_rule, list_rules
 from batchscale.protocol.waiting_points import WaitingPoints
 from batchscale.spec import Goal
 
+WORKERS = ("a", "b", "c")
 GOAL = Goal.parse("val/error < 0.1")
 STEPS = (0, 10, 20, 30, 40, 50, 60, 70, 80)
 # a machine busy with other tests is slow at anything
@@ -19,9 +20,9 @@ SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 @SETTINGS
 @given(data=st.data(), trials=st.integers(1, 8))
 def test_the_offer_is_what_the_rule_would_order(name, data, trials):
-    rule, busy = find_rule(name), {}
+    rule, busy, holders = find_rule(name), {}, {}
     search = SearchState(SearchRules(rule, STEPS, trials, 3 * trials))
-    waiting = WaitingPoints(search, busy)
+    waiting = WaitingPoints(search, busy, holders)
     for _ in range(60):
         offer, expected = list(waiting.offer()), list(search.order(busy))
         assert bool(offer) == bool(expected)
@@ -30,18 +31,26 @@ def test_the_offer_is_what_the_rule_would_order(name, data, trials):
         needed = {need.point for need in search.needs()}
         assert {need.point for need in offer} <= needed - set(busy)
         assert all(search.step_of(need.point) < need.until <= STEPS[-1] for need in offer)
+        for worker in WORKERS:
+            assert list(waiting.own(worker)) == [n for n in offer if not waiting.is_held_by_another(n.point, worker)]
         if offer and data.draw(st.booleans(), label="take"):
             need = data.draw(st.sampled_from(offer))
             skipped = range(len(search.points), need.point)
             search.get(need.point)
             busy[need.point] = need.until
             waiting.take(need.point)
+            holders[need.point] = data.draw(st.sampled_from(WORKERS))
+            waiting.move(need.point)
             for point in skipped:
                 waiting.put_back(point)
         elif busy:
             point = data.draw(st.sampled_from(sorted(busy)))
             come_back(data, search, point, busy.pop(point))
             waiting.put_back(point)
+        elif holders:
+            point = data.draw(st.sampled_from(sorted(holders)))
+            del holders[point]
+            waiting.move(point)
 
 
 def come_back(data, search, point, until):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from batchscale.errors import RecordsError
 from batchscale.records.model import parse_study, parse_trial
+from batchscale.records.tree import measurements
 from batchscale.records.tree.bulk import read_measurement_files
 from batchscale.records.tree.journal import JournalText, decode_journal, encode_line
 from batchscale.records.tree.measurements import format_number, parse_measurements
@@ -69,6 +70,26 @@ def test_many_files_at_once_read_the_same_as_one_by_one(texts):
         assert mine["step"].to_list() == table.steps
         if table.metrics:
             assert mine["val/e"].equals(pl.Series(table.columns[0], dtype=pl.Float64).alias("val/e"), null_equal=True)
+
+
+plain = st.sampled_from([b"0", b"7", b"12", b",", b",", b"\n", b".", b"e", b"E", b"+", b"-", b"1e999", b"0.5"])
+plain_rows = st.tuples(st.integers(0, 40), st.floats(allow_nan=False, allow_infinity=False))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(plain, max_size=25).map(b"".join)
+    | st.lists(plain_rows.map(lambda row: b"%d,%r\n" % row), max_size=6).map(b"".join)
+)
+@example(b"0,1\n10,1e999\n")
+@example(b"0,\n10,.5\n")
+@example(b"0000000000000001,1\n2,1\n")
+def test_files_of_plain_numbers_are_read_the_same_in_the_short_way(body):
+    text = b"step,val/e\n" + body
+    short = parse_measurements(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measurements, "_parse_plain", lambda *_: None)
+        assert parse_measurements(text) == short
 
 
 @given(st.binary(max_size=200))

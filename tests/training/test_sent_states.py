@@ -24,9 +24,11 @@ class Post:
     def keep(self, trial_id, data, ended):
         self.files.put(BATCH_SIZE, trial_id, data, ended)
 
-    def find(self, trial_id, checkpoints):
-        get = self.files.get_checkpoints if checkpoints else self.files.get
-        return get(BATCH_SIZE, trial_id)
+    def find(self, trial_id):
+        return self.files.get(BATCH_SIZE, trial_id)
+
+    def find_checkpoints(self, trial_id):
+        return self.files.get_checkpoints(BATCH_SIZE, trial_id)
 
 
 @pytest.fixture

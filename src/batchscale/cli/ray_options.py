@@ -8,6 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from batchscale.driver.run_settings import RunSettings
+    from batchscale.spec import RayPlan
 
 VARIABLE = "RAY_ADDRESS"
 """Where Ray's own tools look for the cluster, and what it tells the jobs that are submitted to it."""
@@ -28,13 +29,16 @@ def find_address(runner: str, given: str | None) -> str | None:
     return None
 
 
-def note_ray(settings: "RunSettings", out: Path, quiet: bool) -> None:
+def note_ray(settings: "RunSettings", plan: "RayPlan", out: Path, quiet: bool) -> None:
     """Say before the run what becomes of a trial whose node is lost."""
     if settings.runner == "ray" and settings.ray_address is not None and not quiet:
         from batchscale.records.run_paths import RunPaths
 
+        place = f"{RunPaths(out).checkpoints.resolve()} on nodes that see this folder"
+        if plan.checkpoints is not None:
+            place = f"{plan.checkpoints} on nodes that reach it"
         typer.echo(
-            f"Trials of a lost node go on from their last checkpoint in {RunPaths(out).checkpoints.resolve()} on nodes "
-            "that see this folder; elsewhere they are trained again from their seed.",
+            f"Trials of a lost node go on from their last checkpoint in {place}; elsewhere they are trained again from "
+            "their seed.",
             err=True,
         )

@@ -96,7 +96,7 @@ def run(
             else:
                 note_cache(plan.experiment.trainer is None)
                 _note_retraining(plan, quiet or json_)
-                note_ray(settings, out, quiet or json_)
+                note_ray(settings, plan.experiment.run.ray, out, quiet or json_)
                 outcome = _run_mirrored(plan, out, settings, quiet, stop, mirror)
                 if peers is not None:
                     peers.share("result", str(outcome.result).encode())

@@ -89,6 +89,7 @@ class Dispatch:
             self._release((batch_size, trial_id))
             self._holders[batch_size, trial_id] = worker
             self._held[worker].add((batch_size, trial_id))
+            self._states[batch_size].hold(trial_id, worker)
 
     def note_cost(self, batch_size: int, seconds: float, steps: int, population: int) -> None:
         """A job of a study is done: what it took."""
@@ -103,6 +104,7 @@ class Dispatch:
         holder = self._holders.pop(key, None)
         if holder is not None:
             self._held[holder].discard(key)
+            self._states[key[0]].hold(key[1], None)
 
     def suspect(self, batch_size: int, trial_ids: Iterable[int]) -> None:
         """One of these trials made a job fail: each is trained alone until it shows that it is not to blame."""
@@ -117,6 +119,7 @@ class Dispatch:
         for worker in [worker for worker in self._opened if worker not in workers]:
             for key in self._held.pop(worker, set()):
                 del self._holders[key]
+                self._states[key[0]].hold(key[1], None)
             self._nothing_at.pop(worker, None)
             for batch_size in self._opened.pop(worker):
                 self._openers[batch_size].discard(worker)
@@ -166,7 +169,7 @@ class Dispatch:
             state = self._states[batch_size]
             if state.memory.population is None and self._openers[batch_size] - {worker}:
                 continue  # whoever opened it first settles how many are trained together
-            own = self._own_needs(state, worker)
+            own = state.ready_for(worker)
             first = next(own, None) or self._stolen_need(state, worker)
             if first is not None:
                 return Assignment(state, self._cut(state, chain((first,), own), workers))
@@ -182,19 +185,9 @@ class Dispatch:
     def _time(self, batch_size: int) -> tuple[float, int]:
         return self._paces[batch_size].seconds, self._places[batch_size]
 
-    def _holder(self, state: StudyState, need: Need) -> str | None:
-        if not self._holders or state.current.step_of(need.point) < 0:
-            return None
-        trial_id = state.trial_id(need.point)
-        return None if trial_id is None else self._holders.get((state.study.batch_size, trial_id))
-
-    def _own_needs(self, state: StudyState, worker: str) -> Iterator[Need]:
-        """The needs that no other worker holds, found one by one: a job takes few of them."""
-        return (need for need in state.ready() if self._holder(state, need) in (None, worker))
-
     def _stolen_need(self, state: StudyState, worker: str) -> Need | None:
         """A trial that another worker holds, if that one has others to do: training it anew beats standing idle."""
-        held = [need for need in state.ready() if self._holder(state, need) not in (None, worker)]
+        held = state.held_by_others(worker)
         return min(held, key=lambda need: state.current.step_of(need.point)) if len(held) >= 2 else None
 
     def _cut(self, state: StudyState, needs: Iterator[Need], workers: int) -> tuple[Need, ...]:
@@ -211,8 +204,9 @@ class Dispatch:
             return tuple(self._bound(state, need, pace) for need in islice(needs, min(FIRST_TRIALS, share)))
         chosen: list[Need] = []
         seconds = 0.0
-        for whole in islice(needs, share):
-            if seconds >= JOB_S and len(chosen) % pace.population == 0:
+        while len(chosen) < share and (seconds < JOB_S or len(chosen) % pace.population):
+            whole = next(needs, None)  # only when it is wanted: it may be far down the offer
+            if whole is None:
                 break
             need = self._bound(state, whole, pace)
             chosen.append(need)

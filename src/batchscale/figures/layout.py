@@ -55,6 +55,7 @@ def draw_panels(
     *,
     of: str = "studies",
     one_legend: bool = False,
+    notes: Sequence[str] = (),
 ) -> Chart:
     """A chart with a panel for each value of the column ``panel``.
 
@@ -65,25 +66,27 @@ def draw_panels(
         look: The layout.
         of: What there is a panel for, in the plural, for the case that there is none.
         one_legend: Whether all panels share colours, shapes and one legend.
+        notes: What holds for all panels, said once: over them, or under the title of the only one.
     """
     charts: list[Chart] = []
     empty: dict[str, list[str]] = {}
-    for part in frame.partition_by("panel", maintain_order=True):
+    parts = frame.partition_by("panel", maintain_order=True)
+    for part in parts:
         title, found = part["panel"][0], panel(part, look)
         if isinstance(found, str):
             empty.setdefault(found, []).append(title)
             continue
         size = found.size or look.size
-        heading = panel_title(title, found.notes, size.width)
+        heading = panel_title(title, [*(notes if len(parts) == 1 else ()), *found.notes], size.width)
         charts.append(alt.LayerChart(layer=list(found.layers), width=size.width, height=size.height, title=heading))
     lacking = [f"{name_panels(titles)}: {reason}" for reason, titles in empty.items()]
     if not charts and len(empty) == 1:  # what holds for all of them needs no names
         lacking = list(empty)
     if not charts:
         return finish(missing_panel(lacking or [f"no {of} to draw"], look), look)
-    notes = [f"Not drawn: {lacking[0]}", *lacking[1:]] if lacking else []
-    grid = charts[0] if len(charts) == 1 and look.title is None and not notes else _grid(charts, look, one_legend)
-    return finish(grid, look, notes)
+    over = [*(notes if len(parts) > 1 else ()), *([f"Not drawn: {lacking[0]}", *lacking[1:]] if lacking else ())]
+    grid = charts[0] if len(charts) == 1 and look.title is None and not over else _grid(charts, look, one_legend)
+    return finish(grid, look, over)
 
 
 def name_panels(titles: Sequence[str]) -> str:
@@ -109,14 +112,18 @@ def inline(frame: pl.DataFrame) -> alt.InlineData:
 def panel_title(text: str, notes: Iterable[str] = (), width: int = 300) -> alt.TitleParams:
     """The title of a panel, with notes on what it lacks below it, broken into lines that fit."""
     room = max(int(width / 5.2), 20)
-    lines = [line for note in notes for line in textwrap.wrap(one_line(note, 400), room)]
+    lines = [line for note in notes for line in _wrapped(one_line(note, 400), room)]
     if len(lines) > MOST_NOTES:
         lines = [*lines[: MOST_NOTES - 1], lines[MOST_NOTES - 1][: room - 1] + "…"]
-    whole = one_line(text, 200).replace("batch size ", "batch\N{NO-BREAK SPACE}size\N{NO-BREAK SPACE}")  # never split
-    title = [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(whole, max(int(width / 6.4), 20))] or [
-        ""
-    ]
+    title = _wrapped(one_line(text, 200), max(int(width / 6.4), 20)) or [""]
     return alt.TitleParams(text=title[:2], subtitle=lines) if lines else alt.TitleParams(text=title[:2])
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    """The text in lines; a batch size and what a goal compares with stay beside their words."""
+    for words in ("batch size ", "< ", "> "):
+        text = text.replace(words, words.replace(" ", "\N{NO-BREAK SPACE}"))
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(text, room)]
 
 
 def missing_panel(reasons: Sequence[str], look: Look) -> alt.Chart:

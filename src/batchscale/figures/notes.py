@@ -9,8 +9,9 @@ import polars as pl
 
 from batchscale.errors import AnalysisError, BatchscaleError
 from batchscale.figures.edges import edge_notes
+from batchscale.figures.names import goal_label
 from batchscale.records.frames import Records
-from batchscale.spec import WorkloadName
+from batchscale.spec import Goal, WorkloadName
 
 Schema = Mapping[str, type[pl.DataType]]
 
@@ -67,6 +68,12 @@ def literals(values: Mapping[str, object]) -> list[pl.Expr]:
 def panel_notes(frame: pl.DataFrame) -> list[str]:
     """What a panel lacks, and which best trials lie at an edge; the series is named where there are several."""
     return list(dict.fromkeys([*_lack_notes(frame), *edge_notes(frame)]))
+
+
+def goal_notes(frame: pl.DataFrame) -> list[str]:
+    """The goal of all panels in words; nothing where they have several."""
+    goals = frame["goal"].drop_nulls().unique()
+    return [f"goal: {goal_label(Goal.parse(goals[0]))}"] if len(goals) == 1 else []
 
 
 def missing_words(frame: pl.DataFrame, otherwise: str = "there is nothing to draw") -> str:

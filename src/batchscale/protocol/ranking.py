@@ -6,7 +6,7 @@ a few comparisons.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -65,9 +65,9 @@ class Ranking:
         """The steps at which the first ``count`` points reached the goal, growing."""
         return (step for step, point in self._goals if point < count)
 
-    def earliest_goals(self, count: int) -> Iterator[int]:
-        """The steps at which the first ``count`` points may first reach the goal, growing."""
-        return (step for step, point in self._earliest if point < count)
+    def earliest_goals(self, count: int, wanted: Callable[[int], bool] = lambda _point: True) -> Iterator[int]:
+        """The steps at which those of the first ``count`` points that are wanted may first reach the goal, growing."""
+        return (step for step, point in self._earliest if point < count and wanted(point))
 
 
 _NOWHERE = Rank()

@@ -75,6 +75,7 @@ class SearchState:
         self._open: list[int] = []
         self._open_until = -1  # the finish that the open points are those of
         self._count: int | None = None
+        self._count_before = 0  # what it was before the last news: it seldom changes
         self._likely: int | None = None
         self._until: int | None = None
         self._tally: Tally | None = None
@@ -173,7 +174,7 @@ class SearchState:
         Points that are recorded belong to the search, also when it now asks for less.
         """
         if self._count is None:
-            self._count = self._find_count()
+            self._count = self._count_before = self._find_count()
         return self._count
 
     def _find_count(self) -> int:
@@ -183,6 +184,9 @@ class SearchState:
         if least == most or self._is_enough(least):
             return least
         # a point that counts goes on counting when n grows, so the n that are enough are all those from some n on
+        before = self._count_before
+        if least < before <= most and self._is_enough(before) and not self._is_enough(before - 1):
+            return before
         more = 1
         while least + more < most and not self._is_enough(least + more):
             more *= 2
@@ -195,9 +199,16 @@ class SearchState:
         """The n that replaces every certain divergence at once: later points are started before they must be."""
         if self._likely is None:
             count = self.count()
-            certain = count - self._feasible(count, self.finish_at_least(min(count, len(self.points))))
+            certain = count - self._feasible(count, self._finish(self._earliest_of_started(count)))
             self._likely = min(max(count, self.rules.trials + certain), self.rules.max_attempts)
         return self._likely
+
+    def _earliest_of_started(self, count: int) -> Iterator[int]:
+        """The steps at which the first points may reach the goal, without those that were only just begun.
+
+        Such a point may reach it at once, as far as is known: then nothing would be certain again and again.
+        """
+        return self._ranked().earliest_goals(count, lambda point: self.points[point].step >= 0)
 
     def _feasible(self, count: int, finish: int) -> int:
         return count - self._ranked().num_lost(count, finish)

@@ -4,7 +4,7 @@ Knows numbers and the ledger, no files, processes or clocks. What must be writte
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from batchscale.protocol.guards import Judgement
@@ -59,6 +59,7 @@ class StudyState:
             search, point = memory.ledger.place(trial_id)
             self._searches[search - 1].put(point, one)
         self._busy: set[int] = set()
+        self._holders: dict[int, str] = {}  # who has the state of a point of the current search
         self._current = 0  # index of the search that trains
         self._values: dict[int, dict[str, float]] = {}
         self._news: set[int] = set()  # points that something was learned of since the last look
@@ -117,6 +118,24 @@ class StudyState:
     def trial_id(self, point: int) -> int | None:
         """The id of a point of the current search; None if its range of ids is used up."""
         return self.memory.ledger.trial_id(self.search, point)
+
+    def ready_for(self, worker: str) -> Iterator[Need]:
+        """Those of them whose state no other worker holds, found one by one."""
+        return iter(()) if self.done else self._waiting.own(worker)
+
+    def held_by_others(self, worker: str) -> list[Need]:
+        """Those of them whose state another worker holds."""
+        return [need for need in self.ready() if self._waiting.is_held_by_another(need.point, worker)]
+
+    def hold(self, trial_id: int, worker: str | None) -> None:
+        """A worker has the state of a trial from now on; None: nobody has."""
+        search, point = self.memory.ledger.place(trial_id)
+        if search == self.search:
+            if worker is None:
+                self._holders.pop(point, None)
+            else:
+                self._holders[point] = worker
+            self._waiting.move(point)
 
     def add_range(self, point: int) -> int:
         """The id of a point from which its search, after a later one, goes on in a further range."""
@@ -279,10 +298,10 @@ class StudyState:
 
     def _enter(self, index: int) -> None:
         self._current = index
-        self._values, self._news, self._basis = {}, set(), (-1, 0)
+        self._values, self._news, self._basis, self._holders = {}, set(), (-1, 0), {}
         self.current.rules = self._rules(index)
         self.current.changed()
-        self._waiting = WaitingPoints(self.current, self._busy)
+        self._waiting = WaitingPoints(self.current, self._busy, self._holders)
         self._work_out()
         self.stirred()
 

@@ -4,7 +4,8 @@ Working the order out anew for every job would make a search of ten times the tr
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Container
+from collections.abc import Container, Iterator, Mapping
+from heapq import merge
 
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Need, Offer
@@ -15,6 +16,9 @@ UNHEARD_OF = Knowledge()
 
 Basis = tuple[int, int]
 """The finish and the likely number of points that an order holds for."""
+
+Rank = tuple[float, int]
+"""Where a rule puts a point, and the point: no two are the same."""
 
 
 class InTurn:
@@ -54,34 +58,48 @@ class InTurn:
 
 
 class ByRank:
-    """Points in the order of a rule that has one of its own; a point that comes back is put where it belongs."""
+    """Points in the order of a rule that has one of its own; a point that comes back is put where it belongs.
 
-    def __init__(self, search: SearchState, busy: Container[int]) -> None:
+    They stand in one line, and in one for each holder as well: each worker finds its own without a look at all others.
+    """
+
+    def __init__(self, search: SearchState, busy: Container[int], holders: Mapping[int, str]) -> None:
         self._search = search
         self._busy = busy
+        self._holders = holders
         self._basis: Basis = (-1, -1)
+        self._clear()
+
+    def _clear(self) -> None:
         self._needs: list[Need] = []
-        self._ranks: list[tuple[float, int]] = []
+        self._ranks: list[Rank] = []
+        self._places: dict[int, tuple[Rank, str | None]] = {}  # by point: its rank, and whose line it stands in
+        self._lines: dict[str | None, list[Rank]] = {}
 
     def offer(self, basis: Basis) -> Offer:
         """What may be trained now."""
         (until, likely), self._basis = self._basis, basis
-        if until != basis[0] or likely > basis[1]:
-            self._needs = []
-        for point in range(likely, basis[1]):  # in the place of trials that diverged
+        gone = range(basis[1], likely)
+        if until != basis[0] or any(self._search.step_of(point) >= 0 for point in gone):
+            self._clear()
+        for point in gone:  # nothing is known of them: the others stay as they are
+            self._drop(point)
+        for point in range(max(likely, 0), basis[1]):  # in the place of trials that diverged
             self.put_back(point)
         if not self._needs:
+            self._clear()
             self._needs = list(self._search.order(self._busy))
             self._ranks = [self._rank(need.point) for need in self._needs]
+            for rank in self._ranks:
+                self._line_up(rank)
         return Offer(self._needs)
 
     def take(self, point: int) -> None:
         """A point is trained from now on."""
-        place, there = self._find(point)
-        if there:
-            del self._needs[place], self._ranks[place]
+        if point in self._places:
+            self._drop(point)
         else:
-            self._needs = []
+            self._clear()
 
     def put_back(self, point: int) -> None:
         """A point is trained no more."""
@@ -91,37 +109,68 @@ class ByRank:
         until = self._needs[0].until
         rejoins = rule.rejoins(until, search.step_of(point), search.rules.steps)
         if rejoins is Rejoins.UNKNOWN:
-            self._needs = []
-        elif rejoins is Rejoins.OFFER:
-            place, there = self._find(point)
-            if not there:
-                self._needs.insert(place, Need(point, until))
-                self._ranks.insert(place, self._rank(point))
+            self._clear()
+        elif rejoins is Rejoins.OFFER and point not in self._places:
+            rank = self._rank(point)
+            place = bisect_left(self._ranks, rank)
+            self._needs.insert(place, Need(point, until))
+            self._ranks.insert(place, rank)
+            self._line_up(rank)
 
-    def _find(self, point: int) -> tuple[int, bool]:
-        """Where a point stands, or would stand, and whether it is there."""
-        place = bisect_left(self._ranks, self._rank(point))
-        return place, place < len(self._needs) and self._needs[place].point == point
+    def move(self, point: int) -> None:
+        """A point may have another holder."""
+        if point in self._places:
+            rank = self._leave_line(point)
+            self._line_up(rank)
 
-    def _rank(self, point: int) -> tuple[float, int]:
+    def own(self, worker: str) -> Iterator[Need]:
+        """What nobody holds, or this worker does, best first."""
+        until = self._needs[0].until if self._needs else 0
+        lines = (self._lines.get(holder, []) for holder in (None, worker))
+        return (Need(point, until) for _, point in merge(*lines))
+
+    def _line_up(self, rank: Rank) -> None:
+        point = rank[1]
+        holder = self._holders.get(point) if self._search.step_of(point) >= 0 else None
+        self._places[point] = rank, holder
+        insort(self._lines.setdefault(holder, []), rank)
+
+    def _leave_line(self, point: int) -> Rank:
+        rank, holder = self._places.pop(point)
+        del self._lines[holder][bisect_left(self._lines[holder], rank)]
+        return rank
+
+    def _drop(self, point: int) -> None:
+        if point in self._places:
+            place = bisect_left(self._ranks, self._leave_line(point))
+            del self._needs[place], self._ranks[place]
+
+    def _rank(self, point: int) -> Rank:
         points = self._search.points
         return self._search.rules.rule.rank(point, points[point] if point < len(points) else UNHEARD_OF)
 
 
 class WaitingPoints:
-    """The offer of one search. ``busy`` are the points that are being trained, as their owner keeps them."""
+    """The offer of one search.
 
-    def __init__(self, search: SearchState, busy: Container[int]) -> None:
+    ``busy`` are the points that are being trained, ``holders`` who has the state of a point, as their owner keeps them.
+    """
+
+    def __init__(self, search: SearchState, busy: Container[int], holders: Mapping[int, str]) -> None:
         self._search = search
         self._busy = busy
+        self._holders = holders
         self._offer: tuple[Basis, Offer] | None = None
         self.forget()
 
     def forget(self) -> None:
         """Anything may have changed."""
         self._offer = None
-        kind = InTurn if self._search.rules.rule.in_turn else ByRank
-        self._order: InTurn | ByRank = kind(self._search, self._busy)
+        self._order: InTurn | ByRank
+        if self._search.rules.rule.in_turn:
+            self._order = InTurn(self._search, self._busy)
+        else:
+            self._order = ByRank(self._search, self._busy, self._holders)
 
     def offer(self) -> Offer:
         """What may be trained now, best first."""
@@ -129,6 +178,22 @@ class WaitingPoints:
         if self._offer is None or self._offer[0] != basis:
             self._offer = basis, self._order.offer(basis)
         return self._offer[1]
+
+    def own(self, worker: str) -> Iterator[Need]:
+        """Those of the offer that no other worker holds, found one by one: a job takes few of them."""
+        offer = self.offer()
+        if isinstance(self._order, ByRank):
+            return self._order.own(worker)
+        return (need for need in offer if not self.is_held_by_another(need.point, worker))  # few have begun
+
+    def is_held_by_another(self, point: int, worker: str) -> bool:
+        """Whether another worker has the state of a point; there is none at step -1."""
+        return self._holders.get(point, worker) != worker and self._search.step_of(point) >= 0
+
+    def move(self, point: int) -> None:
+        """A point may have another holder."""
+        if isinstance(self._order, ByRank):
+            self._order.move(point)
 
     def take(self, point: int) -> None:
         """A point is trained from now on."""

@@ -1,12 +1,16 @@
 """Durable steps that the writer is made of: whole files, whole folders, and what a failing disk is called."""
 
 import errno
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from batchscale.errors import StorageError
 from batchscale.records.filesystem import FileSystem
+
+_SYNCED_AT_ONCE = 8
 
 
 def write_file(fs: FileSystem, path: Path, data: bytes) -> None:
@@ -57,6 +61,24 @@ def sync_chain(fs: FileSystem, root: Path, folder: Path) -> None:
     while folder != root:
         folder = folder.parent
         fs.sync_directory(folder)
+
+
+def sync_tree(folder: Path) -> None:
+    """Every file and folder below, durable; several at a time, which a disk finishes together."""
+    below = [Path(where) for where, _, _ in os.walk(folder)]
+    files = [path for where in below for path in where.iterdir() if path.is_file()]
+    with ThreadPoolExecutor(_SYNCED_AT_ONCE, "batchscale-sync") as pool:
+        list(pool.map(sync_path, files))
+        list(pool.map(sync_path, below))
+
+
+def sync_path(path: Path) -> None:
+    """What a file holds, or the names in a folder, durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def remove_folder(fs: FileSystem, folder: Path) -> None:

@@ -4,13 +4,16 @@ Published metrics have six significant digits, which float32 keeps. A column is 
 is such a number; widened again, each value is the float64 that its text had: a table and a tree give equal numbers.
 """
 
+import math
+
 import numpy as np
 import polars as pl
 
 DIGITS = 6
 _MAX_POWER = 22  # powers of ten up to this one are exact in float64, so that one product or quotient rounds only once
 _LEAST = np.finfo(np.float32).tiny
-_POWERS = 10.0 ** np.arange(_MAX_POWER + 1)
+_BLOCK = 16_384  # numbers at a time: what is made of them on the way stays near the processor
+_EXPONENT_BITS, _BIAS = 52, 1023  # of a float64
 
 
 def fits_float32(values: pl.Series) -> bool:
@@ -20,12 +23,15 @@ def fits_float32(values: pl.Series) -> bool:
     (True, False)
     """
     numbers = values.drop_nulls().to_numpy()
-    numbers = numbers[np.isfinite(numbers)]
+    return all(_block_fits(numbers[start : start + _BLOCK]) for start in range(0, len(numbers), _BLOCK))
+
+
+def _block_fits(numbers: np.ndarray) -> bool:
     with np.errstate(over="ignore", under="ignore"):
         narrow = numbers.astype(np.float32)
     if ((np.abs(narrow) < _LEAST) & (narrow != 0)).any():
         return False  # denormal numbers have fewer digits, and their shortest text is of another float64
-    return bool(np.array_equal(_decimals(narrow), numbers))
+    return bool(((_block_decimals(narrow) == numbers) | ~np.isfinite(numbers)).all())
 
 
 def widen(values: pl.Series) -> pl.Series:
@@ -59,15 +65,37 @@ def widen_metrics(frame: pl.LazyFrame) -> pl.LazyFrame:
 
 def _decimals(values: np.ndarray) -> np.ndarray:
     """Each float32 as the float64 nearest to its first six significant digits."""
+    found = np.empty(len(values), np.float64)
+    for start in range(0, len(values), _BLOCK):
+        found[start : start + _BLOCK] = _block_decimals(values[start : start + _BLOCK])
+    return found
+
+
+def _block_decimals(values: np.ndarray) -> np.ndarray:
     wide = values.astype(np.float64)
+    size = np.abs(wide)
+    exponents = size.view(np.int64) >> _EXPONENT_BITS
+    scale = _SCALES[2 * exponents + (size >= _NEXT_DECADE[exponents])]
     with np.errstate(all="ignore"):
-        power = DIGITS - 1 - np.floor(np.log10(np.abs(wide)))
-        usual = (power >= 0) & (power <= _MAX_POWER)
-        scale = _POWERS[np.where(usual, power, 0).astype(np.intp)]
         rounded: np.ndarray = np.rint(wide * scale) / scale
-    unusual = np.flatnonzero(~usual & np.isfinite(wide) & (wide != 0))
+    unusual = np.flatnonzero(np.isnan(scale))
     rounded[unusual] = [float(f"{value:.{DIGITS - 1}e}") for value in wide[unusual].tolist()]
-    special = ~np.isfinite(wide)
-    if special.any():
-        rounded[special] = wide[special]
     return rounded
+
+
+def _decades() -> tuple[np.ndarray, np.ndarray]:
+    """By exponent of two: the power of ten that a number may reach, and what gives six digits below and from it on.
+
+    What gives six digits is NaN where it would not be exact, and 1 for zeros and for what is not finite.
+    """
+    next_decade, scales = np.full(_BIAS * 2 + 2, np.inf), np.ones(_BIAS * 4 + 4)
+    for exponent in range(-149, 128):  # of a float32
+        decade = math.floor(exponent * math.log10(2))
+        next_decade[_BIAS + exponent] = float(f"1e{decade + 1}")
+        for above in (0, 1):
+            power = DIGITS - 1 - decade - above
+            scales[2 * (_BIAS + exponent) + above] = 10.0**power if 0 <= power <= _MAX_POWER else math.nan
+    return next_decade, scales
+
+
+_NEXT_DECADE, _SCALES = _decades()

@@ -14,6 +14,7 @@ from pathlib import Path
 from batchscale import __version__
 from batchscale.errors import BatchscaleError, RunError, one_line
 from batchscale.machine import name_host
+from batchscale.runners.node_data import take_data
 from batchscale.runners.runner import TRAINING_ENGINE, Setup
 from batchscale.spec import Experiment
 from batchscale.trainers.command import require_program
@@ -34,10 +35,15 @@ class OwnFile:
 
 @dataclass(frozen=True)
 class Luggage:
-    """What the driver sends with a worker: the versions it has itself, and the user's own file if there is one."""
+    """What the driver sends with a worker: the versions it has itself, and the user's own file if there is one.
+
+    A machine without the data takes it from ``data_from``. ``secret`` stands in the mark at the remote path for states.
+    """
 
     versions: Mapping[str, str] = field(default_factory=dict)
     own_file: OwnFile | None = None
+    data_from: str | None = None
+    secret: str = ""
 
 
 def pack_luggage(experiment: Experiment) -> Luggage:
@@ -74,7 +80,7 @@ def arrive(setup: Setup, luggage: Luggage, private: Path, node: str | None = Non
     try:
         _check_versions(luggage.versions)
         here = setup if luggage.own_file is None else _unpack_file(setup, luggage.own_file, private)
-        _check_data(here)
+        _check_data(here, luggage.data_from)
         if here.experiment.trainer is not None:
             require_program(here.experiment.trainer)
     except BatchscaleError as error:
@@ -144,8 +150,8 @@ def _contains(path: Path, sha256: str) -> bool:
         return False
 
 
-def _check_data(setup: Setup) -> None:
-    """Raises RunError if files of the data set are needed and are not here.
+def _check_data(setup: Setup, source: str | None) -> None:
+    """Raises RunError if files of the data set are needed, are not here, and cannot be taken from the source.
 
     Where the driver's ``--data-dir`` is no folder here, the node's own places are searched all the same.
     """
@@ -154,9 +160,18 @@ def _check_data(setup: Setup) -> None:
         return  # a script and a user's own file look after their data
     name = experiment.workload.name.dataset
     found = find_dataset(name, setup.data_dir, experiment.workload.dataset_options)
-    if found.needs_files and found.path is None:
-        place = "" if setup.data_dir is None else f" in {one_line(setup.data_dir, 300)} or"
-        raise RunError(
-            f"The data set '{name}' must be on every machine that trains. It was not found{place} where this node "
-            f"keeps data: {found.how}. A folder that all nodes see, given as --data-dir, is simplest."
-        )
+    if not found.needs_files or found.path is not None:
+        return
+    failure = ""
+    if source is not None:
+        try:
+            take_data(name, source, setup.data_dir)
+        except BatchscaleError as error:
+            failure = f" It could not be taken from {one_line(source, 300)}: {error}"
+        else:
+            return
+    place = "" if setup.data_dir is None else f" in {one_line(setup.data_dir, 300)} or"
+    raise RunError(
+        f"The data set '{name}' must be on every machine that trains. It was not found{place} where this node "
+        f"keeps data: {found.how}. A folder that all nodes see, given as --data-dir, is simplest.{failure}"
+    )

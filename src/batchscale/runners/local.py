@@ -21,6 +21,7 @@ from batchscale.errors import RunError
 from batchscale.machine import count_oom_kills, name_host
 from batchscale.runners.death import describe_death
 from batchscale.runners.environment import worker_environment
+from batchscale.runners.holders import Holders
 from batchscale.runners.messages import Answered, Begin, Forget, Kept, Raised, Ready, Retire, Shelve, Started, Stop
 from batchscale.runners.runner import Doing, Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
 
@@ -66,6 +67,7 @@ class LocalRunner(Runner):
         self._closed = False
         self._notices: list[str] = []
         self._workers: dict[str, _Worker] = {}
+        self._holders = Holders()
         self._not_started: list[Event] = []
         settings.log_dir.mkdir(parents=True, exist_ok=True)
         self._oom_kills = count_oom_kills()
@@ -107,6 +109,7 @@ class LocalRunner(Runner):
             self._not_started.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, "The worker is gone."))
             return
         worker.jobs.append(job)
+        self._holders.note(worker_id, job)
         self._send(worker, job)
 
     def wait(self, timeout_s: float) -> list[Event]:
@@ -126,14 +129,17 @@ class LocalRunner(Runner):
         return events
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
-        """Pass it on to every worker."""
-        for worker in self._workers.values():
-            self._send(worker, Forget(batch_size, tuple(trial_ids)))
+        """Pass it on to the workers that were given any of it."""
+        if not trial_ids:
+            for worker_id in self._holders.release_study(batch_size, self._workers):
+                self._send(self._workers[worker_id], Forget(batch_size))
+        for worker_id, own in self._holders.release(batch_size, trial_ids, self._workers).items():
+            self._send(self._workers[worker_id], Forget(batch_size, tuple(own)))
 
     def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
-        """Pass it on to every worker: the one that holds a trial keeps its state."""
-        for worker in self._workers.values():
-            self._send(worker, Shelve(batch_size, steps))
+        """Pass it on to the workers that were given any of it: the one that holds a trial keeps its state."""
+        for worker_id, own in self._holders.release(batch_size, steps, self._workers).items():
+            self._send(self._workers[worker_id], Shelve(batch_size, {trial_id: steps[trial_id] for trial_id in own}))
 
     def stop(self) -> None:
         """Pass it on to every worker, once."""

@@ -52,9 +52,13 @@ class Leave:
 
 @dataclass(frozen=True)
 class Ready:
-    """The worker has begun. ``host`` is the machine that it runs on, where the driver does not know."""
+    """The worker has begun. ``host`` is the machine that it runs on, where the driver does not know.
+
+    ``blind`` says why it cannot keep states at the remote path, if it cannot.
+    """
 
     host: str = ""
+    blind: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ class Setup:
     """What a worker must know before its first job.
 
     ``engine`` names the function that makes a study's engine. ``shelf_bytes`` is what the last states of a study's
-    ended trials may take. ``num_devices`` is how many devices each worker has, for one trial at a time.
+    ended trials may take. ``num_devices`` is how many devices each worker has, for one trial at a time. ``states_url``
+    is a remote path that keeps the states of running trials, in place of the folder of checkpoints.
     """
 
     experiment: Experiment
@@ -30,6 +31,7 @@ class Setup:
     shelf_bytes: int = 0
     options: Mapping[str, str] = field(default_factory=dict)
     num_devices: int = 1
+    states_url: str | None = None
 
 
 def trainer_options(environment: Mapping[str, str], workers: int) -> dict[str, str]:

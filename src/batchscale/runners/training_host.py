@@ -4,7 +4,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
+from batchscale.records.mirror import RemoteStore
 from batchscale.runners.host import Engine
+from batchscale.runners.remote_states import RemoteStates
 from batchscale.runners.runner import Setup
 from batchscale.spec import Study, WorkloadSpec
 from batchscale.training.agreement import Agreement
@@ -35,6 +37,8 @@ def make_engine(
     )
     workload = _load(_Key(setup.experiment.workload, setup.data_dir))
     post = make_post(study.batch_size) if make_post else None
+    if post is None and setup.states_url is not None:
+        post = RemoteStates(RemoteStore(setup.states_url), study.batch_size)
     return StudyEngine(workload, study, setup.experiment.evaluation, settings, agreement, post)
 
 

@@ -40,6 +40,7 @@ from batchscale.runners.messages import (
     Started,
     Stop,
 )
+from batchscale.runners.remote_states import find_blindness
 from batchscale.runners.runner import Job, LossReason
 
 MAX_REASON = 2000
@@ -92,12 +93,12 @@ class Worker:
         if not isinstance(begin, Begin):
             return  # told to leave before it began
         try:
-            begin = self._arrive(begin)
+            begin, blind = self._arrive(begin)
         except RunError as error:
             self._say(Refused(self._node, str(error)))
             return
         host = EngineHost(begin.setup, begin.worker_id, self._stop.is_set, self._say)
-        self._say(Ready(self._node))
+        self._say(Ready(self._node, blind))
         while True:
             message = self._queue.get()
             if isinstance(message, Job):
@@ -113,12 +114,15 @@ class Worker:
                 if isinstance(message, Retire | Leave):
                     return
 
-    def _arrive(self, begin: Begin) -> Begin:
+    def _arrive(self, begin: Begin) -> tuple[Begin, str]:
+        """What holds on this machine, and why states cannot be kept at the remote path, if they cannot."""
         if begin.luggage is None:
-            return begin
+            return begin, ""
         private = Path(tempfile.mkdtemp(prefix="batchscale-"))
         try:
-            return replace(begin, setup=arrive(begin.setup, begin.luggage, private, self._node))
+            setup = arrive(begin.setup, begin.luggage, private, self._node)
+            blind = find_blindness(setup.states_url, begin.luggage.secret) if setup.states_url else ""
+            return replace(begin, setup=replace(setup, states_url=None) if blind else setup), blind
         finally:
             with contextlib.suppress(OSError):
                 private.rmdir()  # where nothing had to be written

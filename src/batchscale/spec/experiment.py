@@ -86,12 +86,15 @@ class SearchPlan:
 class RayPlan:
     """What a worker takes of its node on a Ray cluster; None is settled when the cluster is seen.
 
-    ``resources`` are amounts of what nodes declare, by name.
+    ``resources`` are amounts of what nodes declare, by name. ``checkpoints`` is a remote path that keeps the states of
+    running trials, in place of a folder that all nodes see. A node without the data takes it from ``data_from``.
     """
 
     num_cpus: float | None = None
     num_gpus: float | None = None
     resources: Mapping[str, float] = field(default_factory=dict)
+    checkpoints: str | None = None
+    data_from: str | None = None
 
 
 @dataclass(frozen=True)

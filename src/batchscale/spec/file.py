@@ -186,7 +186,13 @@ def _to_evaluation(table: EvaluationTable) -> EvaluationPlan:
 def _to_run(table: RunTable) -> RunPlan:
     devices = None if table.devices_per_trial == "all" else table.devices_per_trial
     hosts = None if table.hosts_per_trial == "all" else table.hosts_per_trial
-    ray = RayPlan(table.ray.num_cpus, table.ray.num_gpus, dict(table.ray.resources))
+    if table.ray.checkpoints is not None and "://" not in table.ray.checkpoints:
+        raise SpecError(
+            f"run.ray.checkpoints is a remote path such as s3://BUCKET/FOLDER. Found '{table.ray.checkpoints}'; a "
+            "folder that all nodes see needs no key: have the records there."
+        )
+    places = (table.ray.checkpoints, table.ray.data_from)
+    ray = RayPlan(table.ray.num_cpus, table.ray.num_gpus, dict(table.ray.resources), *places)
     return RunPlan(devices, table.exact, hosts, _to_slurm(table.slurm), ray)
 
 

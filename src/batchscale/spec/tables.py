@@ -192,6 +192,10 @@ class RayTable(_Table):
     """GPUs; a part of one lets workers share it. Left out: one for each device of a trial where nodes have GPUs."""
     resources: dict[Name, Annotated[float, Field(gt=0, le=1e12, strict=False)]] = {}
     """Other resources that nodes declare, by name: `{ TPU = 4 }`."""
+    checkpoints: Name | None = None
+    """A remote path for the states of running trials, `s3://…` or `gs://…`. Left out: the records folder."""
+    data_from: Name | None = None
+    """Where a node without the data set takes it: a folder or an archive that it sees, or a remote archive."""
 
 
 class RunTable(_Table):

@@ -16,8 +16,11 @@ class StatePost(Protocol):
     def keep(self, trial_id: int, data: bytes, ended: bool) -> None:
         """Keep a state of a trial that has ``ended`` or not, in place of an earlier one; an empty one drops it."""
 
-    def find(self, trial_id: int, checkpoints: bool) -> bytes:
-        """The state that was kept here, or the packed checkpoints that another kind of run left; empty if none."""
+    def find(self, trial_id: int) -> bytes:
+        """The state that is kept; empty if there is none."""
+
+    def find_checkpoints(self, trial_id: int) -> bytes:
+        """The checkpoints that another kind of run has left, packed; empty if there are none."""
 
 
 @final
@@ -38,7 +41,7 @@ class SentStates:
 
     def restore(self, trial_id: int, template: TrialState, identity: str) -> SavedTrial | None:
         """The state that is kept; None if there is none, or it is another trial's or not readable."""
-        data = self._post.find(trial_id, checkpoints=not self._ended)
+        data = self._post.find(trial_id) if self._ended else self._post.find_checkpoints(trial_id)
         try:
             if not data:
                 return None

@@ -11,6 +11,27 @@ from ray_runs import LONGER, Command
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 LOCALLY = ("--workers", "2")
+LONG_TRIAL = """
+goal = "val/loss < 1e-9"
+batch_sizes = [16]
+trials = 1
+stop = "budget"
+[workload]
+dataset = "noisy_quadratic"
+model = "quadratic"
+optimizer = "sgd"
+dataset_options = { dimension = 20000 }
+[budget]
+steps = 150000
+[evaluation]
+count = 150
+examples = { train = 0, val = 1, test = 0 }
+[search]
+repeats = 0
+[search.space]
+learning_rate = { type = "DOUBLE", scale = "LOG_SCALE", min_value = 1e-3, max_value = 1e-2 }
+"""
+"""One trial of about a minute: it is checkpointed after 20 seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +70,28 @@ def test_a_run_goes_from_local_to_ray_and_back_with_the_same_records(ray_cluster
         run.stop(number)
     Command(tmp_path, LONGER, "parts", *places[3]).finish()
     assert (read_values(tmp_path / "parts"), read_studies(tmp_path / "parts")) == local_records
+
+
+def test_states_at_a_remote_path_take_the_place_of_a_shared_folder(ray_cluster, tmp_path):
+    """A worker is killed after it sent its state away: another goes on from there, to the records of a local run."""
+    states = tmp_path / "states"
+    text = f'{LONG_TRIAL}[run.ray]\ncheckpoints = "file://{states}"\n'
+    Command(tmp_path, text, "whole", "--workers", "1").finish()
+    run = Command(tmp_path, text, "parts", *on_ray(ray_cluster), "--workers", "1")
+    run.wait_for(lambda _snapshot: any(states.glob("*/*.npz")), what="a state at the remote path")
+    kept = next(states.glob("*/*.npz"))
+    before = kept.stat().st_mtime_ns
+    run.stop()
+    assert kept.stat().st_mtime_ns > before, "what was trained since is kept when a run is asked to stop"
+    assert not (run.out / ".batchscale" / "checkpoints").exists()
+    again = Command(tmp_path, text, "parts", *on_ray(ray_cluster), "--workers", "1")
+    again.finish()
+    assert f"in file://{states} on nodes that reach it" in again.log.read_text()
+    assert not list(states.rglob("*.npz")), "states of ended trials are removed"
+    assert (read_values(run.out), read_studies(run.out)) == (
+        read_values(tmp_path / "whole"),
+        read_studies(tmp_path / "whole"),
+    )
 
 
 def test_ctrl_c_status_and_the_closing_words_are_those_of_a_local_run(ray_cluster, local_records, tmp_path):

@@ -9,7 +9,8 @@ from protocol_fakes import fake_experiment, fake_setup
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
-from batchscale.cli.ray_options import find_address
+from batchscale.cli.ray_options import find_address, note_ray
+from batchscale.driver.run_settings import RunSettings
 from batchscale.errors import RunError
 from batchscale.runners.ray import link
 from batchscale.runners.ray.answers import check_look, check_news
@@ -152,3 +153,15 @@ def test_the_actor_can_be_sent_to_a_node_that_has_nothing():
     lines = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
     assert lines
     assert not any("batchscale" in line or "ray" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("plan", "place"), [(RayPlan(), "checkpoints on nodes that see"), (RayPlan(checkpoints="s3://b/x"), "in s3://b/x")]
+)
+def test_where_states_of_a_lost_node_are_is_said_before_the_start(plan, place, tmp_path, capsys):
+    note_ray(RunSettings("ray", ray_address="auto"), plan, tmp_path, quiet=False)
+    said = capsys.readouterr().err
+    assert place in said
+    assert "trained again from their seed" in said
+    note_ray(RunSettings("ray", ray_address="auto"), plan, tmp_path, quiet=True)
+    assert capsys.readouterr().err == ""

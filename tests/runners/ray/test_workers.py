@@ -13,7 +13,8 @@ from ray_cluster import wait_for
 from batchscale.errors import RunError
 from batchscale.protocol.tasks import TrialTask
 from batchscale.runners.ray import papers
-from batchscale.runners.runner import Doing, Done, Job, LossReason
+from batchscale.runners.runner import Doing, Done, Job, LossReason, Setup
+from batchscale.spec import RayPlan, RunPlan, WorkloadName, WorkloadSpec
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 STUDY = fake_study()
@@ -143,10 +144,32 @@ def test_a_node_that_does_not_see_the_checkpoints_trains_without_them_and_that_i
     assert any(f"does not see {tmp_path / 'there'}" in notice for notice in blind.notices)
 
 
+def test_a_node_that_does_not_reach_the_remote_path_trains_without_it_and_that_is_said(ray_runner, tmp_path):
+    plan = RunPlan(ray=RayPlan(checkpoints=f"file://{tmp_path}/states"))
+    setup = replace(fake_setup(), experiment=replace(fake_setup().experiment, run=plan))
+    seen = ray_runner(setup)
+    assert not any("remote path" in notice for notice in seen.notices)
+    assert (tmp_path / "states" / papers.MARK).exists()
+    seen.close()
+    assert not (tmp_path / "states" / papers.MARK).exists()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(papers.Papers, "lay_out", lambda _self: None)
+        blind = ray_runner(setup)
+    assert any("cannot keep states at the remote path" in notice for notice in blind.notices)
+
+
+def test_a_node_without_the_data_is_left_out_with_one_message_that_names_it(ray_runner, tmp_path):
+    workload = WorkloadSpec(WorkloadName("imagenet", "resnet_50", "sgd"))
+    plan = RunPlan(ray=RayPlan(data_from=str(tmp_path / "nothing.tar")))
+    setup = Setup(replace(fake_setup().experiment, workload=workload, run=plan), data_dir=tmp_path)
+    node = os.uname().nodename
+    with pytest.raises(RunError, match=rf"^Node {node} cannot train .*'imagenet' must .*nothing\.tar does not exist"):
+        ray_runner(setup, workers=2)
+
+
 def test_a_demand_that_no_node_meets_waits_and_says_so(ray_cluster):
     from batchscale.runners.ray import crew
     from batchscale.runners.ray.runner import RayRunner, RaySettings
-    from batchscale.spec import RayPlan, RunPlan
 
     setup = fake_setup()
     setup = replace(setup, experiment=replace(setup.experiment, run=RunPlan(ray=RayPlan(resources={"rare": 2.0}))))

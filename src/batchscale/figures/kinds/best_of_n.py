@@ -15,6 +15,7 @@ from batchscale.figures.names import study_titles, workload_label
 from batchscale.figures.notes import (
     WORKLOAD_COLUMNS,
     LackingError,
+    goal_notes,
     literals,
     missing_words,
     panel_notes,
@@ -49,7 +50,7 @@ def best_of_frame(records: Records, goal: Goal, *, per_study: bool) -> pl.DataFr
 
 def plot_best_of(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """A panel per study: the median, and between which steps nine of ten searches of n trials end."""
-    return draw_panels(frame, _panel, look)
+    return draw_panels(frame, _panel, look, notes=goal_notes(frame))
 
 
 def _rows(records: Records, name: WorkloadName, goal: Goal, head: str | None) -> pl.DataFrame:

@@ -151,7 +151,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
 
 
 def _notes(frame: pl.DataFrame, points: pl.DataFrame) -> list[str]:
-    notes = [f"goal: {_goal_words(frame['goal'][0])}", BASELINES[points["baseline"][0]]]
+    notes = [f"goal: {goal_label(Goal.parse(frame['goal'][0]))}", BASELINES[points["baseline"][0]]]
     if points["flags"].drop_nulls().len():
         notes.append("hollow points are to be trusted less")
     edges = points.filter(pl.col("flags").str.starts_with(AT_EDGE))["batch_size"].sort()
@@ -159,10 +159,6 @@ def _notes(frame: pl.DataFrame, points: pl.DataFrame) -> list[str]:
         notes.append(f"{AT_EDGE} at batch size {', '.join(f'{size:,}' for size in edges)}")
     notes += panel_notes(frame)
     return notes
-
-
-def _goal_words(text: str) -> str:
-    return goal_label(Goal.parse(text))
 
 
 def _regime_shades(points: pl.DataFrame, theme: Theme, x_span: LogRange, size: PanelSize) -> list[alt.Chart]:

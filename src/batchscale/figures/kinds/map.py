@@ -22,6 +22,7 @@ from batchscale.figures.notes import (
     WORKLOAD_COLUMNS,
     LackingError,
     find_studies,
+    goal_notes,
     literals,
     missing_words,
     panel_notes,
@@ -90,7 +91,13 @@ def plot_map(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """A panel per study; all panels share their axes, so that regions can be compared."""
     points = _drawable(frame)
     x_span, y_span = (log_range(points[name], 10, 0.15, 1) for name in ("learning_rate", "one_minus_momentum"))
-    return draw_panels(frame, lambda part, look: _panel(part, look, x_span, y_span), look, one_legend=True)
+    return draw_panels(
+        frame,
+        lambda part, look: _panel(part, look, x_span, y_span),
+        look,
+        one_legend=True,
+        notes=goal_notes(frame),
+    )
 
 
 def _rows(records: Records, panel: MapPanel, num_train_examples: int | Mapping[str, int] | None) -> pl.DataFrame:

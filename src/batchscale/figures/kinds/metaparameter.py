@@ -19,6 +19,7 @@ from batchscale.figures.notes import (
     WORKLOAD_COLUMNS,
     LackingError,
     find_studies,
+    goal_notes,
     literals,
     missing_words,
     panel_notes,
@@ -87,7 +88,7 @@ def with_effective_rate(trials: pl.DataFrame, fixed_momentum: float | None = Non
 
 def plot_metaparameter(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """A panel per workload: the best value at each batch size, and what the heuristics would have chosen."""
-    return draw_panels(frame, _panel, look, of="workloads")
+    return draw_panels(frame, _panel, look, of="workloads", notes=goal_notes(frame))
 
 
 def _rows(

@@ -43,6 +43,8 @@ class Fields:
         value = self._get(key)
         if value is None:
             return None
+        if type(value) is int and least <= value <= MAX_WHOLE:  # nearly always
+            return value
         if not is_whole(value, least):
             raise self.refuse(key, f"is a whole number of at least {least}")
         return int(value)
@@ -52,6 +54,8 @@ class Fields:
         value = self._get(key)
         if value is None:
             return None
+        if type(value) is float and math.isfinite(value):  # nearly always
+            return value
         if not is_finite(value):
             raise self.refuse(key, "is a finite number")
         return float(value)

@@ -9,6 +9,7 @@ from batchscale.records.facts.fields import Fields, without_none
 from batchscale.records.facts.version import FORMAT_VERSION, OWN_KEY, VERSION_KEY, read_version, upgrade_trial
 
 _SHA256_DIGITS = 64
+_HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,19 @@ class Timing:
     @classmethod
     def of(cls, times: Mapping[str, float]) -> "Timing":
         """The times that an engine reports under these names; others are left out."""
-        known = {one.name: times[one.name] for one in dataclass_fields(cls) if one.name in times}
+        known = {name: times[name] for name in _TIMES if name in times}
         return cls(**{name: int(value) if name == "num_steps" else float(value) for name, value in known.items()})  # type: ignore[arg-type]
 
     @classmethod
     def read(cls, found: Fields) -> "Timing":
         """The times that an object has."""
-        seconds = {one.name: found.number(one.name) for one in dataclass_fields(cls) if one.name != "num_steps"}
+        seconds = {name: found.number(name) for name in _SECONDS}
         steps = found.number("num_steps")  # version 1 wrote it with a point
         return cls(num_steps=None if steps is None else int(steps), **seconds)
+
+
+_TIMES = tuple(one.name for one in dataclass_fields(Timing))
+_SECONDS = tuple(name for name in _TIMES if name != "num_steps")
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,6 @@ def _read_lines(found: Fields) -> tuple[str, ...]:
 
 def _read_checksum(found: Fields) -> str | None:
     text = found.text("measurements_sha256")
-    if text is not None and (len(text) != _SHA256_DIGITS or set(text) - set("0123456789abcdef")):
+    if text is not None and (len(text) != _SHA256_DIGITS or not _HEXADECIMAL.issuperset(text)):
         raise found.refuse("measurements_sha256", f"has {_SHA256_DIGITS} hexadecimal digits")
     return text

@@ -3,6 +3,7 @@
 import importlib
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from batchscale.errors import StorageError, one_line
@@ -37,6 +38,10 @@ class RemoteStore:
             return content
 
         return self._try("read", name, read)
+
+    def download(self, name: str, path: Path) -> None:
+        """Copy a file, however large, to a path of this machine; one that is not there is a mistake."""
+        self._try("read", name, lambda: self._files.get_file(self._path(name), str(path)))
 
     def remove(self, name: str) -> None:
         """Remove a file; it is no mistake if there is none, or if it stays."""

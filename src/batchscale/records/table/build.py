@@ -15,10 +15,11 @@ from batchscale.records.model import StudyRecord, parse_study
 from batchscale.records.precision import widen
 from batchscale.records.rules import Fault
 from batchscale.records.table.files import ORIGINAL_SCHEMA, ORIGINALS, STUDIES, TRIALS, measurements_path
-from batchscale.records.table.parts import KEY_SCHEMA, PARAMETER_PREFIX, Part, check_width, study_path
+from batchscale.records.table.gathered import check_width
+from batchscale.records.table.parts import KEY_SCHEMA, PARAMETER_PREFIX, Part
 from batchscale.records.tree.blocks import CsvBlock, join_blocks
 from batchscale.records.tree.checksum import checksum_fault
-from batchscale.records.tree.layout import MEASUREMENTS_FILE, TRIAL_FILE
+from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
 from batchscale.spec import WorkloadName
 
 GROUPS = ("imagenet_subsets", "mnist_subsets", "solution_quality")  # group folders of the published archive
@@ -82,7 +83,7 @@ def _parse_studies(
 ) -> dict[tuple[str, int], StudyRecord]:
     records = {}
     for (folder, size), text in sorted(texts.items()):
-        where = study_path(folder, size)
+        where = _study_path(folder, size)
         try:
             record = parse_study(text.encode(), names[folder], where)
             if record.batch_size != size:
@@ -121,7 +122,7 @@ def _sound_trials(
         .sort(pl.all())
     )
     for folder, size in lost.rows():
-        report(f"{study_path(folder, size)}: a study has a sound study.json. Its trials cannot be kept.")
+        report(f"{_study_path(folder, size)}: a study has a sound study.json. Its trials cannot be kept.")
     sound = trials.join(files, on=_KEYS).join(unsound, on=_KEYS, how="anti")
     return sound.join(keys, on=["folder", "batch_size"], how="semi").sort(_KEYS)
 
@@ -170,7 +171,7 @@ def write_measurements(frames: TableFrames, folder: str, parts: Sequence[Part], 
     valid = frames.trials.filter(pl.col("folder") == folder).select("batch_size", "trial_id", "rows", "header")
     columns = _column_order(valid["header"].unique(maintain_order=True).to_list())
     check_width(columns, f"metrics of {folder}")
-    used = [part for part in parts if folder in part.measurements]
+    used = [part for part in parts if part.has(folder)]
     kinds = _kinds([part.schema(folder) for part in used], columns)
     path = target / measurements_path(frames.names[folder])
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -244,6 +245,11 @@ def _conform(block: CsvBlock, kinds: dict[str, pl.DataType]) -> CsvBlock:
         else:
             columns.append(frame[name])
     return CsvBlock(pl.DataFrame(columns), block.runs)
+
+
+def _study_path(folder: str, batch_size: int) -> str:
+    """The path of a study's file in its source."""
+    return f"{folder}/{batch_size}/{STUDY_FILE}"
 
 
 def describe_statuses(trials: pl.DataFrame) -> dict[str, int]:

@@ -14,12 +14,11 @@ import numpy as np
 import polars as pl
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.durable import storing
+from batchscale.records.durable import storing, sync_path
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS
 from batchscale.records.precision import widen_metrics
 from batchscale.records.table.files import ORIGINAL_SCHEMA, ORIGINALS, open_table_file, read_table
-from batchscale.records.table.parts import sync_folder
 from batchscale.records.tree.checksum import measurements_checksum
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, TRIAL_FILE, StudyPaths
 from batchscale.records.tree.measurements import Measurement
@@ -65,7 +64,7 @@ def export_records(table: Path, tree: Path, on_progress: Callable[[float], None]
                 on_progress((number + 1) / len(studies))
             os.sync()  # once for all: a sync per file would take hours
             staging.replace(tree)
-            sync_folder(tree.absolute().parent)
+            sync_path(tree.absolute().parent)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     return ExportSummary(tree, len(studies), trials, rows)

@@ -5,7 +5,6 @@ read; a second import of the same source goes on from there and gives the same b
 """
 
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,7 @@ import polars as pl
 from batchscale import __version__
 from batchscale.errors import RecordsError, StudyLockedError
 from batchscale.records.archive.stream import ArchiveLimits
-from batchscale.records.durable import storing
+from batchscale.records.durable import storing, sync_path, sync_tree
 from batchscale.records.filesystem import REAL
 from batchscale.records.frames import MEASUREMENT_SCHEMA
 from batchscale.records.table.build import (
@@ -31,7 +30,7 @@ from batchscale.records.table.build import (
     write_small_tables,
 )
 from batchscale.records.table.files import FORMAT, FORMAT_VERSION, MANIFEST, is_table, measurements_path
-from batchscale.records.table.parts import sync_folder, sync_tree, writing_frames
+from batchscale.records.table.parts import writing_frames
 from batchscale.records.table.read_parts import ADVICE, SourceReader
 from batchscale.records.table.source import open_source
 
@@ -152,7 +151,7 @@ def _publish(made: Path, table: Path) -> None:
     if table.exists():
         table.replace(made.with_name("old"))
     made.replace(table)
-    sync_folder(table.absolute().parent)
+    sync_path(table.absolute().parent)
 
 
 def _build(reader: SourceReader, target: Path, options: ImportOptions) -> dict[str, Any]:
@@ -202,8 +201,7 @@ def _build_workload(reader: SourceReader, frames: TableFrames, folder: str, targ
     path = target / measurements_path(name)
     if not path.exists():
         write_measurements(frames, folder, reader.parts, target)
-        with path.open("rb") as file:
-            os.fsync(file.fileno())  # here, where other workloads do not wait for the disk
+        sync_path(path)  # here, where other workloads do not wait for the disk
     found = pl.read_parquet_schema(path)
     return {
         "dataset": name.dataset,

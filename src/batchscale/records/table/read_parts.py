@@ -11,21 +11,17 @@ from pathlib import Path
 from batchscale.errors import RecordsError
 from batchscale.records.archive.members import RecordFile
 from batchscale.records.archive.stream import DamagedArchiveError
+from batchscale.records.durable import sync_path
 from batchscale.records.table.files import FORMAT_VERSION
-from batchscale.records.table.parts import (
-    MAX_PROBLEMS,
-    PART_VERSION,
-    Part,
-    PartContent,
-    read_part,
-    sync_folder,
-    write_part,
-)
+from batchscale.records.table.gathered import PartContent
+from batchscale.records.table.parts import PART_VERSION, HeldPart, Part, StoredPart, store_part
 from batchscale.records.table.source import Source
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
 
 ADVICE = "Nothing was imported. To leave out what is not sound and import the rest, run again with --keep-going."
+MAX_PROBLEMS = 10_000
 _STATE = "state.json"
+_PARSED_AT_ONCE = 2  # pieces: memory grows with each
 
 
 @dataclass
@@ -52,12 +48,14 @@ class ReadState:
     """How far the source was read; ``damage`` says why no further."""
 
     position: int = 0
-    finished: bool = False
     damage: str | None = None
 
 
 class SourceReader:
-    """Reads a source into parts below ``staging``. ``on_progress`` hears the share read and the number of trials."""
+    """Reads a source into parts, all but the last of them stored below ``staging``.
+
+    ``on_progress`` hears the share read and the number of trials.
+    """
 
     def __init__(
         self,
@@ -74,7 +72,7 @@ class SourceReader:
         self.num_problems = self.num_trials = 0
         self._seen: dict[tuple[str, int], _Seen] = {}
         self._content = PartContent()
-        self._running: tuple[Future[Part], int, int] | None = None
+        self._running: tuple[Future[StoredPart], int, int] | None = None
         self._resume()
 
     def read(self) -> None:
@@ -83,17 +81,12 @@ class SourceReader:
         Raises:
             RecordsError: something is not sound and ``keep_going`` is not set, or a limit is passed.
         """
-        if self.state.finished:
-            return
-        with ThreadPoolExecutor(1, "batchscale-import") as pool:
+        with ThreadPoolExecutor(_PARSED_AT_ONCE, "batchscale-import") as pool:
             try:
                 self._read_entries(pool)
-                self.state.finished = True
             except DamagedArchiveError as error:
                 self._stop_at_damage(error, pool)
-            self._flush(pool, self.state.position)
-            self._wait()
-        self._checkpoint()
+            self._hold(pool)
 
     def _read_entries(self, pool: ThreadPoolExecutor) -> None:
         for entry in self.source.entries(self.state.position):
@@ -139,17 +132,32 @@ class SourceReader:
             self._flush(pool, self.state.position)
             self._wait()
             raise RecordsError(f"{text} They are kept; to import them alone, run again with --keep-going.")
-        self.state.finished, self.state.damage = True, text
+        self.state.damage = text
 
     def _flush(self, pool: ThreadPoolExecutor, position: int) -> None:
         """Hand what was gathered to the writing thread; at most one part is being written at a time."""
         self._wait()
-        content, self._content = self._content, PartContent()
-        content.parse_waiting(pool)
+        content, path = self._take(pool), self._part_path(len(self.parts))
         known = len(content.problems)
-        future = pool.submit(write_part, content, self._part_path(len(self.parts)))
+        future = pool.submit(lambda: store_part(HeldPart(content), path))
         self._running = (future, position, known)
         self.on_progress(self.source.fraction(), self.num_trials)
+
+    def _hold(self, pool: ThreadPoolExecutor) -> None:
+        """What was gathered last stays in memory: the table is built at once, and reading it again costs little."""
+        content = self._take(pool)
+        self._wait()
+        known = len(content.problems)
+        part = HeldPart(content)
+        self._count_problems(part.problems[known:])
+        self.parts.append(part)
+        self.on_progress(self.source.fraction(), self.num_trials)
+
+    def _take(self, pool: ThreadPoolExecutor) -> PartContent:
+        """What was gathered, all of it being parsed."""
+        content, self._content = self._content, PartContent()
+        content.parse_waiting(pool)
+        return content
 
     def _wait(self) -> None:
         if self._running is None:
@@ -163,16 +171,14 @@ class SourceReader:
     def _part_path(self, number: int) -> Path:
         return self.staging / f"part-{number:05}"
 
-    def _checkpoint(self, position: int | None = None) -> None:
-        """Remember the parts and the position behind them; the rename is the commit point."""
+    def _checkpoint(self, position: int) -> None:
+        """Remember the stored parts and the position behind them; the rename is the commit point."""
         state = {
             "format_version": FORMAT_VERSION,
             "part_version": PART_VERSION,
             "source": self.source.fingerprint,
             "parts": len(self.parts),
-            "position": self.state.position if position is None else position,
-            "finished": self.state.finished and position is None,
-            "damage": self.state.damage if position is None else None,
+            "position": position,
             "keep_going": self.keep_going,
         }
         new = self.staging / f"{_STATE}.new"
@@ -181,7 +187,7 @@ class SourceReader:
             file.flush()
             os.fsync(file.fileno())
         new.replace(self.staging / _STATE)
-        sync_folder(self.staging)
+        sync_path(self.staging)
 
     def _resume(self) -> None:
         """Take up what an interrupted import of the same source left, or start anew."""
@@ -194,8 +200,8 @@ class SourceReader:
         if not fits:
             _empty(self.staging)
             return
-        self.parts = [read_part(self._part_path(number)) for number in range(state["parts"])]
-        self.state = ReadState(state["position"], state["finished"], state["damage"])
+        self.parts = [StoredPart(self._part_path(number)) for number in range(state["parts"])]
+        self.state = ReadState(state["position"])
         for part in self.parts:
             self._note(part)
 

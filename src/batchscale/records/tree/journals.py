@@ -9,6 +9,7 @@ from batchscale.errors import RecordsError
 from batchscale.records.durable import replace_file
 from batchscale.records.filesystem import FileSystem
 from batchscale.records.tree.folders import read_file
+from batchscale.records.tree.handles import HANDLES, Handles
 from batchscale.records.tree.journal import JournalOwner, JournalText, decode_journal, encode_line, line_key
 from batchscale.records.tree.layout import MAX_CSV_BYTES, StudyPaths
 from batchscale.records.tree.measurements import Measurement, format_header, format_row
@@ -16,8 +17,9 @@ from batchscale.records.tree.read import Notice
 
 
 @dataclass
-class _OpenJournal:
-    handle: int
+class _KnownJournal:
+    """What must be known of a journal to append to it."""
+
     key: int
     metrics: tuple[str, ...]
     last_step: int
@@ -27,13 +29,15 @@ class Journals:
     """The journals in one study's working folder.
 
     An append that the file system refuses leaves no trace: whatever part of it reached the disk is cut off when the
-    journal is next used, so that the same append can be made again.
+    journal is next used, so that the same append can be made again. A journal stays open while there are handles; when
+    there are none left, the study's journal that was not used for longest is closed for it.
     """
 
-    def __init__(self, fs: FileSystem, paths: StudyPaths, notice: Notice) -> None:
+    def __init__(self, fs: FileSystem, paths: StudyPaths, notice: Notice, handles: Handles = HANDLES) -> None:
         self.spec_hash: str | None = None
-        self._fs, self._paths, self._notice = fs, paths, notice
-        self._open: dict[int, _OpenJournal] = {}
+        self._fs, self._paths, self._notice, self._handles = fs, paths, notice, handles
+        self._known: dict[int, _KnownJournal] = {}
+        self._open: dict[int, int] = {}  # the handles of those that are open, the one used last at the end
         self._cut_to: dict[int, int | None] = {}  # after a failed append: the last step before it, if known
 
     def append(self, trial_id: int, measurements: Sequence[Measurement], sync: bool) -> None:
@@ -49,9 +53,10 @@ class Journals:
                     )
                 lines.append(encode_line(format_row(measurement, journal.metrics), journal.key))
                 last = measurement.step
-            self._fs.write(journal.handle, b"".join(lines))
-            if sync:
-                self._fs.fdatasync(journal.handle)
+            with self._opened(trial_id) as handle:
+                self._fs.write(handle, b"".join(lines))
+                if sync:
+                    self._fs.fdatasync(handle)
             journal.last_step = last
 
     def load(self, trial_id: int) -> JournalText | None:
@@ -104,14 +109,13 @@ class Journals:
         self._cut_to.pop(trial_id, None)
 
     def close(self, trial_id: int) -> None:
-        """Let go of the journal's file."""
-        journal = self._open.pop(trial_id, None)
-        if journal is not None:
-            self._fs.close(journal.handle)
+        """Let go of the journal's file, and of what is known of it."""
+        self._known.pop(trial_id, None)
+        self._close_file(trial_id)
 
     def close_all(self) -> None:
         """Let go of all files."""
-        for trial_id in list(self._open):
+        for trial_id in list(self._known):
             self.close(trial_id)
 
     def _path(self, trial_id: int) -> Path:
@@ -120,14 +124,44 @@ class Journals:
     def _owner(self, trial_id: int) -> JournalOwner:
         return JournalOwner(self._paths.workload, self._paths.batch_size, trial_id, self.spec_hash)
 
-    def _get(self, trial_id: int, first: Measurement) -> _OpenJournal:
-        if trial_id not in self._open:
+    def _get(self, trial_id: int, first: Measurement) -> _KnownJournal:
+        if trial_id not in self._known:
             text = self.load(trial_id)
             if text is None or not text.lines:
                 text = self.write(trial_id, JournalText((format_header(list(first.values)),), (), 0))
+            self._known[trial_id] = _KnownJournal(line_key(text.owner), text.metrics, text.last_step)
+        return self._known[trial_id]
+
+    @contextmanager
+    def _opened(self, trial_id: int) -> Iterator[int]:
+        """The journal's handle; it stays open if there is one to keep."""
+        if trial_id in self._open:
+            handle = self._open[trial_id] = self._open.pop(trial_id)
+            yield handle
+            return
+        keep = self._handles.take()
+        if not keep and self._open:
+            self._close_file(next(iter(self._open)))
+            keep = self._handles.take()
+        try:
             handle = self._fs.open_append(self._path(trial_id))
-            self._open[trial_id] = _OpenJournal(handle, line_key(text.owner), text.metrics, text.last_step)
-        return self._open[trial_id]
+        except BaseException:
+            if keep:
+                self._handles.give_back()
+            raise
+        if keep:
+            self._open[trial_id] = handle
+        try:
+            yield handle
+        finally:
+            if not keep:
+                self._fs.close(handle)
+
+    def _close_file(self, trial_id: int) -> None:
+        handle = self._open.pop(trial_id, None)
+        if handle is not None:
+            self._handles.give_back()
+            self._fs.close(handle)
 
     @contextmanager
     def _suspected_on_failure(self, trial_id: int) -> Iterator[None]:
@@ -135,7 +169,7 @@ class Journals:
         try:
             yield
         except OSError:
-            journal = self._open.get(trial_id)
+            journal = self._known.get(trial_id)
             if journal is not None or trial_id not in self._cut_to:
                 self._cut_to[trial_id] = journal.last_step if journal else None
             self.close(trial_id)

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ MAX_COLUMNS = 10_000
 
 _CELL = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|infinity|nan)", re.IGNORECASE | re.ASCII)
 _STEP = re.compile(r"\d{1,16}(?:\.0*)?", re.ASCII)
+_PLAIN = b"0123456789.,+-eE\n"
+_PLAIN_DIGITS = 15
 
 Number = float | np.floating[Any] | None
 
@@ -64,6 +67,8 @@ def format_number(value: Number) -> str:
     >>> format_number(0.1), format_number(np.float32(0.1)), format_number(float("-inf")), format_number(None)
     ('0.1', '0.1', '-inf', '')
     """
+    if type(value) is float:  # nearly always
+        return repr(value)
     if value is None:
         return ""
     if isinstance(value, float | int) and not isinstance(value, bool):  # numpy.float64 as well
@@ -86,12 +91,13 @@ def format_row(measurement: Measurement, metrics: Sequence[str]) -> str:
     step = measurement.step
     if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= MAX_WHOLE:
         raise RecordsError(f"A step is a whole number of at least 0. Found {one_line(repr(step))}.")
-    unknown = [name for name in measurement.values if name not in metrics]
+    values = measurement.values
+    unknown = [name for name in values if name not in metrics]
     if unknown:
         raise RecordsError(
             f"All measurements of a trial have the metrics of its first one. Found also {one_line(unknown)}."
         )
-    return ",".join((str(step), *(format_number(measurement.values.get(name)) for name in metrics)))
+    return ",".join([str(step), *[format_number(values.get(name)) for name in metrics]])
 
 
 def parse_header(line: bytes) -> tuple[tuple[str, ...], list[Fault]]:
@@ -142,6 +148,8 @@ def parse_measurements(text: bytes) -> MeasurementTable:
     faults += header_faults
     if header_faults:
         return MeasurementTable((), [], [], faults)
+    if not faults and (plain := _parse_plain(text, lines[1:], len(metrics))) is not None:
+        return MeasurementTable(metrics, *plain, [])
     steps: list[int] = []
     rows: list[list[float | None]] = []
     grown: list[int] = []  # like steps, but going on behind a line that cannot be read, to find every fault
@@ -164,6 +172,31 @@ def parse_measurements(text: bytes) -> MeasurementTable:
     faults.sort(key=lambda fault: fault.line or 0)
     columns: list[list[float | None]] = [list(column) for column in zip(*rows, strict=True)]
     return MeasurementTable(metrics, steps, columns or [[] for _ in metrics], faults)
+
+
+def _parse_plain(text: bytes, lines: Sequence[bytes], width: int) -> tuple[list[int], list[list[float | None]]] | None:
+    """The steps and columns of a file of finite numbers without a fault, many times as fast; None: look with care.
+
+    Of texts made of these characters alone, ``float`` takes exactly those that `_CELL` does.
+    """
+    if text[text.find(b"\n") :].translate(None, _PLAIN):
+        return None
+    rows = [line.split(b",") for line in lines]
+    if not rows or any(len(row) != width + 1 for row in rows):
+        return None
+    numbers, *columns = zip(*rows, strict=True)
+    if not all(number.isdigit() and len(number) <= _PLAIN_DIGITS for number in numbers):
+        return None
+    steps = [int(number) for number in numbers]
+    if any(later <= earlier for earlier, later in pairwise(steps)):
+        return None
+    try:
+        values = [[float(cell) if cell else None for cell in column] for column in columns]
+    except ValueError:
+        return None
+    if any(math.isinf(value) for column in values for value in column if value is not None):
+        return None
+    return steps, values
 
 
 def _parse_row(line: bytes, width: int, number: int) -> tuple[tuple[int, list[float | None]] | None, list[Fault]]:

@@ -95,7 +95,8 @@ class Crew:
             self.refuse(seat, problem)
             return
         seat.stage = Stage.STARTING
-        self._note_blind(seat, sees=look["sees"])
+        if self._papers.mark is not None and not look["sees"]:
+            self._note_blind(seat, f"does not see {self._papers.mark.parent}")
         num_devices = self._papers.setup.num_devices
         self.asked[seat.actor.begin.remote(seat.place, num_devices, self.demand.num_gpus == 0)] = seat
         node = self._nodes.get(seat.node)
@@ -112,9 +113,11 @@ class Crew:
             if seat.stage is not Stage.PLACING:
                 seat.tell(message)
 
-    def note_ready(self, seat: Seat) -> None:
-        """A worker has begun."""
+    def note_ready(self, seat: Seat, blind: str = "") -> None:
+        """A worker has begun; ``blind`` says why it cannot keep states at the remote path."""
         seat.stage, self._deaths_at_start = Stage.READY, 0
+        if blind:
+            self._note_blind(seat, f"cannot keep states at the remote path ({blind})")
 
     def retire(self, seat: Seat) -> None:
         """Let a worker leave when its jobs are answered; a fresh one comes in its place."""
@@ -192,12 +195,11 @@ class Crew:
         if self._deaths_at_start >= MAX_DEATHS_AT_START * max(1, len(self.seats)):
             raise RunError(f"Workers must start, but {self._deaths_at_start} in a row died at once. {reason}")
 
-    def _note_blind(self, seat: Seat, *, sees: bool) -> None:
-        if self._papers.mark is not None and not sees and seat.node not in self._blind:
+    def _note_blind(self, seat: Seat, what: str) -> None:
+        if seat.node not in self._blind:
             self._blind.add(seat.node)
             self._notices.append(
-                f"Node {one_line(seat.info.host)} does not see {self._papers.mark.parent}: trials that are lost there "
-                "are trained again from their seed."
+                f"Node {one_line(seat.info.host)} {what}: trials that are lost there are trained again from their seed."
             )
 
     def _note_waiting(self, now: float, fitting: int, at_work: bool) -> None:

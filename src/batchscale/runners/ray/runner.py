@@ -14,6 +14,7 @@ from typing import Any, final
 from batchscale.errors import RunError, one_line
 from batchscale.machine import count_accelerators, count_cores
 from batchscale.runners.codec import decode_reply
+from batchscale.runners.holders import Holders
 from batchscale.runners.messages import Answered, Forget, Kept, Raised, Ready, Refused, Shelve, Started, Stop
 from batchscale.runners.ray.answers import check_look, check_news
 from batchscale.runners.ray.crew import ClusterLostError, Crew
@@ -43,11 +44,13 @@ class RayRunner(Runner):
         self._papers = make_papers(setup)
         self._settings = settings
         self._crew: Crew | None = None
+        self._holders = Holders()
         self._ray: Any = None
         self._not_started: list[Event] = []
         self._notices: list[str] = []
         self._stopping = False
         self._closed = False
+        self._papers.lay_out()  # before anything is started: states must have a place
         cores = max(count_cores(), (settings.workers or 0) * setup.num_devices)
         self._link = ClusterLink(settings.address, cores, count_accelerators())
         if settings.address is None:
@@ -85,6 +88,7 @@ class RayRunner(Runner):
             self._not_started.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, "The worker is gone."))
             return
         seat.jobs.append(job)
+        self._holders.note(worker_id, job)
         seat.tell(job)
 
     def wait(self, timeout_s: float) -> list[Event]:
@@ -111,14 +115,19 @@ class RayRunner(Runner):
         return events
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
-        """Pass it on to every worker."""
-        if self._crew is not None:
-            self._crew.tell_all(Forget(batch_size, tuple(trial_ids)))
+        """Pass it on to the workers that were given any of it."""
+        seats = {} if self._crew is None else self._crew.seats
+        if not trial_ids:
+            for worker_id in self._holders.release_study(batch_size, seats):
+                seats[worker_id].tell(Forget(batch_size))
+        for worker_id, own in self._holders.release(batch_size, trial_ids, seats).items():
+            seats[worker_id].tell(Forget(batch_size, tuple(own)))
 
     def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
-        """Pass it on to every worker: the one that holds a trial keeps its state."""
-        if self._crew is not None:
-            self._crew.tell_all(Shelve(batch_size, steps))
+        """Pass it on to the workers that were given any of it: the one that holds a trial keeps its state."""
+        seats = {} if self._crew is None else self._crew.seats
+        for worker_id, own in self._holders.release(batch_size, steps, seats).items():
+            seats[worker_id].tell(Shelve(batch_size, {trial_id: steps[trial_id] for trial_id in own}))
 
     def stop(self) -> None:
         """Pass it on to every worker, once."""
@@ -153,7 +162,6 @@ class RayRunner(Runner):
     def _connect(self) -> None:
         ray = self._link.connect()
         if ray is not None:
-            self._papers.lay_out()
             self._ray, self._crew = ray, Crew(ray, self._papers, self._settings.workers, self._notices)
 
     def _seats(self) -> list[Seat]:
@@ -209,7 +217,7 @@ class RayRunner(Runner):
                 crew.retire(seat)
             return [Lost(message.job_id, seat.info.worker_id, message.loss, message.reason)]
         if isinstance(message, Ready):
-            crew.note_ready(seat)
+            crew.note_ready(seat, message.blind)
         elif isinstance(message, Started):
             seat.started = message.job_id
         elif isinstance(message, Kept):

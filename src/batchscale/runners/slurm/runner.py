@@ -16,6 +16,7 @@ from typing import final
 
 from batchscale.errors import RunError, one_line
 from batchscale.runners.arrival import make_absolute, pack_luggage
+from batchscale.runners.holders import Holders
 from batchscale.runners.messages import Answered, Begin, Forget, Kept, Raised, Ready, Refused, Retire, Shelve, Started
 from batchscale.runners.messages import Stop as StopNow
 from batchscale.runners.runner import Doing, Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
@@ -66,6 +67,7 @@ class SlurmRunner(Runner):
         self._next_number = 0
         self._find_at = 0.0
         self._members: dict[str, SlurmWorker] = {}
+        self._holders = Holders()
         self._departed: list[SlurmWorker] = []
         self._known: set[TaskKey] = set()
         self._over: set[tuple[TaskKey, int]] = set()
@@ -118,6 +120,7 @@ class SlurmRunner(Runner):
             self._events.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, "The worker is gone."))
             return
         member.jobs.append(job)
+        self._holders.note(worker_id, job)
         member.tell(job)
 
     def wait(self, timeout_s: float) -> list[Event]:
@@ -137,14 +140,17 @@ class SlurmRunner(Runner):
         return [] if self._closed else events
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
-        """Pass it on to every worker."""
-        for member in self._members.values():
-            member.tell(Forget(batch_size, tuple(trial_ids)))
+        """Pass it on to the workers that were given any of it."""
+        if not trial_ids:
+            for worker_id in self._holders.release_study(batch_size, self._members):
+                self._members[worker_id].tell(Forget(batch_size))
+        for worker_id, own in self._holders.release(batch_size, trial_ids, self._members).items():
+            self._members[worker_id].tell(Forget(batch_size, tuple(own)))
 
     def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
-        """Pass it on to every worker: the one that holds a trial keeps its state."""
-        for member in self._members.values():
-            member.tell(Shelve(batch_size, steps))
+        """Pass it on to the workers that were given any of it: the one that holds a trial keeps its state."""
+        for worker_id, own in self._holders.release(batch_size, steps, self._members).items():
+            self._members[worker_id].tell(Shelve(batch_size, {trial_id: steps[trial_id] for trial_id in own}))
 
     def stop(self) -> None:
         """Pass it on to every worker, once."""
