@@ -63,7 +63,7 @@ def test_a_run_is_started_stopped_and_continued_to_the_end(make_site):
     assert site.post(client, "/new/start", name="mine", toml=text).status_code == 409
     wait(lambda: runs.is_ours(path))
     wait(lambda: read_snapshot(path) is not None)
-    assert 'id="stop"' in client.get(page).text
+    assert 'id="stop"' in client.get(page).text and 'id="stop"' in client.get(f"{page}/control").text
     assert site.post(client, f"{page}/continue").status_code == 422  # one run writes a folder at a time
     runs.stop(path)
     wait(lambda: not is_running(path))

@@ -54,6 +54,12 @@ def make_routes(parts: ServerParts) -> APIRouter:
         except RecordsError as error:
             return HTMLResponse(parts.pages.part("answer.html", **NO_ANSWER | {"problem": visible(error, 400)}))
 
+    @routes.get("/x/{key}/control")
+    def control(request: Request, key: KEY) -> Response:
+        place, _ = find_place(parts, key)
+        standing = parts.standings.look(place.path)
+        return parts.pages.page(request, "control.html", key=key, standing=standing, control=_control(parts, place))
+
     @routes.get("/x/{key}/events")
     async def events(
         request: Request, key: KEY, last_event_id: Annotated[str | None, Header(max_length=100)] = None
