@@ -194,11 +194,13 @@ def test_a_start_that_never_happened_is_forgotten_after_a_moment(make_site):
     start_and_die(site, "before")
     path, runs = site.folder / "mine", WebRuns(site.settings)
     assert runs.is_starting(path) and runs.count == 1  # it may be just about to say who it is
+    assert ">starting</span>" in site.visitor().get(f"/x/{site.key('mine')}").text
     noted = json.loads(runs._note(path).read_bytes())
     noted["claim"]["noted_at"] -= STARTING_S
     runs._note(path).write_text(json.dumps(noted))
     assert not runs.is_starting(path) and runs.count == 0 and not is_running(path)
-    assert 'id="continue"' in site.visitor().get(f"/x/{site.key('mine')}").text
+    page = site.visitor().get(f"/x/{site.key('mine')}").text
+    assert 'id="continue"' in page and "Nothing has been recorded yet" in page and "Found no readable" not in page
 
 
 def test_a_job_whose_server_died_with_its_start_can_be_stopped(make_site):
