@@ -40,6 +40,10 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_program_folder(cache.mkdir("programs") if cache else session))
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    if "jax" in sys.modules:  # by a conftest of the one folder that is tested: it has read the variables before
+        sys.modules["jax"].config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+        sys.modules["jax"].config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        sys.modules["jax"].config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def pytest_collection_finish() -> None:
