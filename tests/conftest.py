@@ -1,8 +1,10 @@
 """What all tests share: how property tests draw, and the folders for compiled programs and other caches."""
 
+import gc
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -16,6 +18,9 @@ if os.environ.get("CI"):
 
 MAX_PROGRAM_BYTES = 2**30
 
+# Python's 700 would look through everything that the libraries made, again and again, while they load.
+gc.set_threshold(50_000, 10, 10)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Gives the whole session, with its workers and the processes they start, one cache that is not the user's.
@@ -25,6 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if "PYTEST_XDIST_WORKER" in os.environ:  # the process that started this one has set them
         return
+    # Hundreds of processes load the same modules: whoever wants no bytecode beside them pays for it every time.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     session = Path(tempfile.mkdtemp(prefix="batchscale-tests-"))
     config.add_cleanup(lambda: shutil.rmtree(session, ignore_errors=True))
     cache = getattr(config, "cache", None)
@@ -32,6 +40,15 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_program_folder(cache.mkdir("programs") if cache else session))
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    if "jax" in sys.modules:  # by a conftest of the one folder that is tested: it has read the variables before
+        sys.modules["jax"].config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+        sys.modules["jax"].config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        sys.modules["jax"].config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def pytest_collection_finish() -> None:
+    """What has been loaded stays: later collections need not look at it."""
+    gc.freeze()
 
 
 def _program_folder(parent: Path) -> Path:

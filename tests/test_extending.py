@@ -22,6 +22,7 @@ from batchscale.spec.bounds import declare_bounds
 
 ROOT = Path(__file__).parents[1]
 FILE = re.compile(r"^```\w+ (my_\w+/[\w.]+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ONE_WORKER = ("--workers", "1")  # a second one would only load and compile the same
 PARTS = {"datasets": "rings", "models": "bumps", "optimizers": "soft_sign"}
 
 
@@ -75,7 +76,7 @@ def test_the_parts_are_listed_and_their_facts_need_no_jax(plugin):
 def records(plugin):
     """What the page's experiment measured, with a data set, a model, an optimizer and a metric of the page."""
     out = plugin / "records"
-    answer = python(plugin, "-m", "batchscale", "run", plugin / "my_parts" / "rings.toml", "--out", out)
+    answer = python(plugin, "-m", "batchscale", "run", plugin / "my_parts" / "rings.toml", "--out", out, *ONE_WORKER)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     return out
 
@@ -128,7 +129,7 @@ def test_a_part_may_be_registered_by_the_file_of_an_experiment(plugin, tmp_path)
     text = (plugin / "my_parts" / "rings.toml").read_text().replace("soft_sign", "softer")
     experiment = tmp_path / "softer.toml"
     experiment.write_text(text.replace("[workload]", '[workload]\nfile = "softer.py"'))
-    answer = python(plugin, "-m", "batchscale", "run", experiment, "--out", tmp_path / "records")
+    answer = python(plugin, "-m", "batchscale", "run", experiment, "--out", tmp_path / "records", *ONE_WORKER)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert len(list(tmp_path.glob("records/rings/bumps/softer/*/*/measurements.csv"))) == 4
 

@@ -81,14 +81,9 @@ def test_mistakes_are_refused_and_nothing_is_written(tree: Path, tmp_path: Path,
 
 
 @pytest.mark.slow
-def test_all_figures_of_the_synthetic_archive_take_less_than_two_minutes(tmp_path: Path):
-    import time
-
+def test_all_figures_are_drawn_from_the_synthetic_archive(tmp_path: Path):
     write_tree(tmp_path / "tree", Scale(trials=1 / 50, measurements=1 / 10))
-    start = time.perf_counter()
     run("figure", "--all", "--data", tmp_path / "tree", "--out", tmp_path / "figures")
-    seconds = time.perf_counter() - start
     pictures = sorted((tmp_path / "figures").glob("*.png"))
     assert len(pictures) == 24 and all(picture.stat().st_size > 10_000 for picture in pictures)
     assert len(list((tmp_path / "figures").glob("*.csv"))) == 24
-    assert seconds < 120

@@ -59,7 +59,7 @@ def run_counted(root: Path, runner: str = "inline", keep_states_gb: float = 1.0,
     text = EXPERIMENT.format(**({"stop": "budget", "finishers": 1} | values))
     settings = RunSettings(
         runner,
-        workers=2,
+        workers=1,
         engine="test_extending:counting_engine",
         engine_options={"begun": str(begun)},
         keep_states_gb=keep_states_gb,
@@ -73,31 +73,38 @@ def _same_threads(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "")  # the inline runner sets it for the rest of the process otherwise
 
 
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    """The records of a run that had the larger budget from its start."""
+    root = tmp_path_factory.mktemp("fresh") / "tree"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XLA_FLAGS", "")
+        run_counted(root, steps=40)
+    return read_values(root)
+
+
 @pytest.mark.parametrize("runner", ["inline", "local"])
-def test_a_larger_step_budget_repeats_no_step(tmp_path, runner):
+def test_a_larger_step_budget_repeats_no_step(tmp_path, runner, fresh):
     assert run_counted(tmp_path / "tree", runner, steps=20) == 3
     assert run_counted(tmp_path / "tree", runner, steps=40) == 0
-    run_counted(tmp_path / "fresh", steps=40)
-    extended, fresh = read_values(tmp_path / "tree"), read_values(tmp_path / "fresh")
+    extended = read_values(tmp_path / "tree")
     assert {t["steps"] for t in extended.values()} == {40}
     assert extended == fresh
     study = json.loads(next((tmp_path / "tree").rglob("study.json")).read_text())
     assert (study["train_steps"], study["batchscale"]["budgets"]) == (40, [20, 40])
 
 
-def test_without_kept_states_the_records_are_the_same(tmp_path):
+def test_without_kept_states_the_records_are_the_same(tmp_path, fresh):
     assert run_counted(tmp_path / "tree", steps=20, keep_states_gb=0) == 3
     assert list((tmp_path / "tree" / ".batchscale").rglob("*.npz")) == []
     assert run_counted(tmp_path / "tree", steps=40, keep_states_gb=0) == 3
-    run_counted(tmp_path / "fresh", steps=40)
-    assert read_values(tmp_path / "tree") == read_values(tmp_path / "fresh")
+    assert read_values(tmp_path / "tree") == fresh
 
 
-def test_a_state_that_was_damaged_is_trained_again_to_the_same_records(tmp_path):
+def test_a_state_that_was_damaged_is_trained_again_to_the_same_records(tmp_path, fresh):
     run_counted(tmp_path / "tree", steps=20)
     damaged, lost, *_ = sorted((tmp_path / "tree" / ".batchscale").rglob("*.npz"))
     damaged.write_bytes(damaged.read_bytes()[:-100])
     lost.unlink()
     assert run_counted(tmp_path / "tree", steps=40) == 2
-    run_counted(tmp_path / "fresh", steps=40)
-    assert read_values(tmp_path / "tree") == read_values(tmp_path / "fresh")
+    assert read_values(tmp_path / "tree") == fresh

@@ -1,5 +1,6 @@
 """A user's own file is loaded and probed in a process of its own: whatever it does, batchscale says what it was."""
 
+import math
 import os
 import signal
 import subprocess
@@ -60,8 +61,16 @@ def write(folder: Path, code: str, timeout_s: float = 100) -> Path:
     return file
 
 
-def test_a_good_file_gives_the_plan_that_it_gives_in_this_process(tmp_path):
-    plan = make_checked_plan(read_experiment(write(tmp_path, GOOD)), None)
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory):
+    """The plan of a good file, and a limit that is short here and now for one that hangs where this one was done."""
+    began = time.monotonic()
+    plan = make_checked_plan(read_experiment(write(tmp_path_factory.mktemp("good"), GOOD)), None)
+    return plan, math.ceil(3 + 2 * (time.monotonic() - began))
+
+
+def test_a_good_file_gives_the_plan_that_it_gives_in_this_process(probed):
+    plan, _ = probed
     assert [(study.batch_size, study.train_steps) for study in plan.studies] == [(4, 20), (40, 2)]
     assert plan.studies[0].space["learning_rate_decay_steps"].max_value == 20
     assert plan.studies[1].space["learning_rate_decay_steps"].max_value == 2
@@ -93,14 +102,15 @@ def test_what_a_file_does_to_its_process_is_said_with_its_last_lines(tmp_path, c
     [LAST_WORDS + HANG, GOOD.replace(IN_A_CALL, f"    {LAST_WORDS.splitlines()[1]}; import time; time.sleep(1000)\n")],
     ids=["at import", "in a call"],
 )
-def test_a_file_that_hangs_is_killed_at_its_time_limit(tmp_path, code):
+def test_a_file_that_hangs_is_killed_at_its_time_limit(tmp_path, code, probed):
+    _, limit_s = probed
     code = (
         "import os\nopen('pid', 'w').write(str(os.getpid()))\nif os.fork() == 0: __import__('time').sleep(1000)\n"
         + code
     )
     code = code.replace("'pid'", repr(str(tmp_path / "pid")))
-    with pytest.raises(SpecError, match=r"still at it after 15 s(.|\n)*file_timeout_s(.|\n)*some last words"):
-        find_own_facts(read_experiment(write(tmp_path, code, timeout_s=15)), None)
+    with pytest.raises(SpecError, match=rf"still at it after {limit_s} s(.|\n)*file_timeout_s(.|\n)*some last words"):
+        find_own_facts(read_experiment(write(tmp_path, code, timeout_s=limit_s)), None)
     group = int((tmp_path / "pid").read_text())
     until = time.monotonic() + 10  # a killed process takes a moment to be gone
     while (left := [one for one in psutil.process_iter() if is_running_in(one, group)]) and time.monotonic() < until:

@@ -39,7 +39,7 @@ max_value = 0.5
 [trainer]
 command = {command}
 timeout_s = 30
-grace_s = 5
+grace_s = {grace_s}
 """
 
 
@@ -48,12 +48,18 @@ def environment() -> dict[str, str]:
 
 
 def experiment_text(
-    *words: str, stop: str = "race", steps: int = 100, more: str = "", sizes: tuple[int, ...] = (8,), trials: int = 5
+    *words: str,
+    stop: str = "race",
+    steps: int = 100,
+    more: str = "",
+    sizes: tuple[int, ...] = (8,),
+    trials: int = 5,
+    grace_s: float = 5,
 ) -> str:
     command = [sys.executable, SCRIPT, *words]
     listed = "[" + ", ".join(f"'{word}'" for word in command) + "]"
-    values = {"stop": stop, "steps": steps, "command": listed, "sizes": list(sizes), "trials": trials}
-    return EXPERIMENT.format(**values) + more
+    values = {"stop": stop, "steps": steps, "sizes": list(sizes), "trials": trials, "grace_s": grace_s}
+    return EXPERIMENT.format(command=listed, **values) + more
 
 
 def make_trainer_plan(*words: str, folder: Path, **options):

@@ -77,7 +77,7 @@ def test_empty_panels_become_one_sentence(curve_records):
     )
 
 
-@pytest.mark.parametrize("name", ["best-of-n", "expected-steps", "map", "curves", "metaparameter"])
+@pytest.mark.parametrize("name", ["best-of-n", "expected-steps", "map", "metaparameter"])
 def test_what_was_counted_towards_a_goal_names_it(name, curve_records):
     kind = find_kind(name)
     words = "goal: validation classification error"

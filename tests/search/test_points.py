@@ -24,7 +24,11 @@ def test_asking_for_more_continues_the_stream(algorithm):
 @pytest.mark.parametrize("algorithm", Algorithm)
 def test_the_stream_is_scipys_own(algorithm):
     engine = {Algorithm.HALTON: qmc.Halton, Algorithm.SOBOL: qmc.Sobol}[algorithm]
-    np.testing.assert_array_equal(unit_points(2, 3, 0, 16, algorithm), engine(2, scramble=True, rng=3).random(16))
+    for dimension, seed, start in ((2, 3, 0), (1, 0, 1), (7, 2**40, 123_456), (20, 11, 5)):
+        theirs = engine(dimension, scramble=True, rng=seed)
+        if start:
+            theirs.fast_forward(start)
+        np.testing.assert_array_equal(unit_points(dimension, seed, start, 64, algorithm), theirs.random(64))
 
 
 def test_another_seed_gives_another_stream():

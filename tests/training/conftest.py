@@ -1,7 +1,9 @@
 """Small workloads made by hand, so that the engine is tested against nothing but its interface."""
 
+import copy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -11,6 +13,8 @@ import optax
 import pytest
 
 from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study, WorkloadName
+from batchscale.training import study_engine
+from batchscale.training.programs import Programs
 from batchscale.training.study_engine import EngineSettings, StudyEngine
 from batchscale.workloads.workload import ArraySplit, Dataset, LossSum, Metric, Model, Workload
 
@@ -99,7 +103,33 @@ def make_study(workload: Workload, batch_size: int = 7, train_steps: int = 40, e
     )
 
 
-@pytest.fixture
+_COMPILED: dict[str, tuple[Workload, Programs]] = {}
+
+
+def find_programs(workload: Workload, study: Study, plan: EvaluationPlan, settings: EngineSettings) -> Programs:
+    """The programs of a study: those of an earlier engine where that one's would be the same."""
+    parts = (study.batch_size, study.space.names, sorted(study.fixed), plan, replace(settings, checkpoint_dir=None))
+    key = f"{id(workload)} {parts}"
+    if settings.population is None:
+        return Programs(workload, study, plan, settings)
+    if key not in _COMPILED:
+        made = Programs(workload, study, plan, settings)
+        if made._feed is not None:  # it knows where its trials are
+            return made
+        _COMPILED[key] = workload, made  # the workload is kept, and with it its id
+    return copy.copy(_COMPILED[key][1])
+
+
+@pytest.fixture(scope="module")
+def shared_programs() -> Iterator[None]:
+    """Engines of a module share what they compile: for tests of states and measurements, not of compilation."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study_engine, "Programs", find_programs)
+        yield
+        _COMPILED.clear()
+
+
+@pytest.fixture(scope="session")
 def toy() -> Workload:
     return make_toy_workload()
 

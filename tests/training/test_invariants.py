@@ -42,7 +42,7 @@ class Bench:
 
 
 @pytest.fixture(scope="module", params=[*NAMES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_NAMES)])
-def bench(request, study_of_module):
+def bench(request, study_of_module, shared_programs):
     return Bench(make_tiny(request.param), study_of_module)
 
 
@@ -83,6 +83,7 @@ def test_accumulated_microbatches_give_the_step_of_the_full_batch(bench):
     assert_close(found.model_state, bench.after_one.model_state, rtol=1e-5)
 
 
+@pytest.mark.usefixtures("shared_programs")
 def test_a_metaparameter_that_is_off_is_compiled_in_only_where_the_study_has_it(study_of):
     workload = make_tiny("fc_8")
     study = study_of(workload, batch_size=BATCH_SIZE, train_steps=STEPS, every=2)

@@ -12,7 +12,7 @@ TRIALS = 256
 
 
 @pytest.mark.parametrize(("optimizer", "momentum"), [("sgd", None), ("momentum", 0.8)])
-@pytest.mark.parametrize("batch_size", [1, 8, 64])
+@pytest.mark.parametrize("batch_size", [1, pytest.param(8, marks=pytest.mark.slow), 64])
 def test_the_mean_loss_follows_the_closed_form(optimizer, momentum, batch_size, study_of, engine_of):
     options = {"dimension": 20}
     workload = get_workload(

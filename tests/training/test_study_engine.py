@@ -17,6 +17,8 @@ from batchscale.training.state import stream_keys
 from batchscale.training.study_engine import TrialTask
 from batchscale.workloads.models.precision import in_precision
 
+pytestmark = pytest.mark.usefixtures("shared_programs")
+
 
 def task(trial_id=1, until=40, learning_rate=0.1, seed=None, from_step=-1):
     seed = trial_id if seed is None else seed
@@ -60,8 +62,8 @@ def test_neighbours_do_not_change_a_bit_of_a_trial(toy, engine_of):
 
 
 def test_a_diverging_trial_is_flagged_at_its_step_and_leaves_its_neighbours_alone(toy, engine_of):
-    (alone,) = engine_of(toy, population=2).advance([task(1)])
-    wild, calm = engine_of(toy, population=2).advance([task(7, learning_rate=1e30), task(1)])
+    (alone,) = engine_of(toy, population=3).advance([task(1)])
+    wild, calm = engine_of(toy, population=3).advance([task(7, learning_rate=1e30), task(1)])
     assert wild.diverged_at is not None
     assert 1 <= wild.diverged_at <= 3
     assert wild.step == wild.diverged_at
@@ -134,7 +136,7 @@ def test_parameters_that_turn_infinite_are_seen_even_where_the_loss_does_not_sho
 
 def test_a_loss_beyond_the_multiple_of_its_start_is_divergence(toy, engine_of):
     uphill = task(learning_rate=-0.02)
-    (calm,) = engine_of(toy, divergence_factor=1e30).advance([uphill])
+    (calm,) = engine_of(toy).advance([uphill])  # a thousand times its start
     (strict,) = engine_of(toy, divergence_factor=3.0).advance([uphill])
     assert strict.diverged_at < (calm.diverged_at or 41)
     assert strict.rows == calm.rows[: len(strict.rows)]

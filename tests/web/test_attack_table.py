@@ -33,6 +33,6 @@ def test_the_limits_of_the_table_are_those_of_the_code():
     for words in (
         f"{limits.body_bytes // 1024} KiB", f"{limits.body_fields} fields", f"{limits.upload_bytes // 10**6} MB a file",
         f"{limits.upload_files} files", f"{limits.upload_total_bytes // 10**9} GB an instrument",
-        f"{limits.uploads} a minute", f"{limits.actions} actions a minute",
+        f"{limits.uploads} a minute", f"{limits.actions} actions a minute", f"{limits.checks} checks",
     ):  # fmt: skip
         assert words in PAGE, words

@@ -15,9 +15,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 STORED = Path(__file__).parents[1] / "formats" / "format_1"
 FIELDS = {
-    "workload": "digits/fc_64/nesterov_momentum", "goal": "val/classification_error < 0.1",
+    "goal": "val/classification_error < 0.1",
     "batch_sizes": "16, 64, 256", "trials": "3", "finishers": "2", "budget": "20", "at_least_steps": "2000",
-    "learning_rate": "0.003 to 1", "momentum": "0.5 to 0.95",
+    "range_learning_rate": "0.003 to 1", "range_momentum": "0.5 to 0.95",
 }  # fmt: skip
 
 
@@ -61,6 +61,17 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
     page.wait_for_selector("text=Experiments")
     assert "#" not in page.url
     page.click("nav >> text=New experiment")
+    page.fill("#f-goal", "val/cross_entropy_error < 0.2")
+    page.fill("#f-workload", "cifar_10/resnet_8/nesterov_momentum")  # fields and file follow, and the focus stays
+    until(page, "document.getElementById('f-goal').value === 'val/classification_error < 0.3'")
+    until(page, "document.getElementById('toml').value.includes('end_learning_rate_factor')")
+    assert page.evaluate("document.activeElement.id") == "f-workload"
+    page.select_option("#f-schedule", "constant")
+    until(page, "document.getElementById('f-range_end_learning_rate_factor') === null")
+    page.fill("#f-workload", "cifar_10/resn")
+    page.wait_for_selector("#verdict .problem")
+    page.fill("#f-workload", "digits/fc_64/nesterov_momentum")
+    until(page, "document.getElementById('f-goal').value === 'val/classification_error < 0.1'")
     for name, value in FIELDS.items():
         page.fill(f"#f-{name}", value)
     until(page, "document.getElementById('toml').value.includes('0.003')")
@@ -89,13 +100,18 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
     page.click("text=Plan: machines")
     page.fill("[name=price0]", "2.5")
     page.fill("[name=price0]", "2.75")
-    page.wait_for_selector("#plan-chart")
+    page.wait_for_selector("#plan-chart .explored canvas")
     fits(page)
     page.click("nav >> text=Overview")
     fits(page)
     for box in page.query_selector_all("input[name=k]"):
         box.check()
     page.click("text=Compare the chosen")
-    page.wait_for_selector("figure img")
+    for chart in ("curves", "rates"):
+        page.wait_for_selector(f"#{chart} .explored canvas")
     fits(page)
+    with page.expect_download() as data:
+        page.click("text=CSV >> nth=-1")
+    data.value.save_as(tmp_path / "rates.csv")
+    assert "learning_rate" in (tmp_path / "rates.csv").read_text()
     assert page.said == [] and page.foreign == []

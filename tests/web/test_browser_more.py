@@ -113,7 +113,14 @@ def test_everything_can_be_read_without_scripts(server):
         page.click("summary:has-text('linked')")
         page.click("text=Report and data")
         page.goto(f"{server.home}/instruments")
-        assert "Instruments" in page.inner_text("h1")
+        page.fill("#name", "silent")
+        page.click("text=Make it")
+        assert "instruments/silent/recordings" in page.inner_text("noscript")
+        page.goto(f"{server.home}/new")
+        page.fill("#f-workload", "mnist/fc_1024/sgd")
+        page.click("text=Fill in this workload")
+        assert page.input_value("#f-goal") == "val/classification_error < 0.03"
+        assert "need JavaScript" in page.inner_text("noscript >> nth=0")
 
 
 def test_from_recordings_to_a_transfer(server, tmp_path):

@@ -14,12 +14,12 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from batchscale.web.chain import ChainStep
+from batchscale.web.claims import start_of
 from batchscale.web.instruments import TrainingWish, WebInstruments, train_steps
-from batchscale.web.jobs import StartedJob, WebJobs
+from batchscale.web.jobs import WebJobs
 from batchscale.web.refusals import RefusedError
 from batchscale.web.settings import Limits
 from batchscale.web.uploads import list_uploads, save_upload
@@ -83,6 +83,15 @@ def test_a_recording_is_kept_under_a_name_of_ours(site):
     assert (stored / "002-a.wav").read_bytes() == WAV and len(list(stored.iterdir())) == 2
     assert "002-a.wav" in client.get(page).text and "violin" in client.get("/instruments").text
     assert '"upload"' in (site.settings.state / "audit.jsonl").read_text()
+
+
+def test_without_a_script_recordings_are_copied_to_where_the_page_says(site):
+    client = site.visitor()
+    page = make(site, client)
+    assert "<code>instruments/violin/recordings</code>" in client.get(page).text.partition("<noscript>")[2]
+    (site.folder / "instruments" / "violin" / "recordings" / "mine.wav").write_bytes(WAV)
+    assert "mine.wav" in client.get(page).text
+    assert upload(site, client, page).text == "001-a.wav"
 
 
 @pytest.mark.parametrize(
@@ -237,9 +246,10 @@ def test_a_process_that_is_not_the_job_is_never_signalled(tmp_path):
     child = subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None and child.stdout.readline()
-        began = psutil.Process(child.pid).create_time()
-        for claim in (StartedJob("train", child.pid, began - 5, 0.0), StartedJob("train", 2**22 - 1, began, 0.0)):
-            jobs._file(tmp_path, "json").write_text(json.dumps(vars(claim)))
+        began = start_of(child.pid)
+        for pid, start in ((child.pid, start_of(os.getpid())), (2**22 - 1, began), (child.pid, ""), (None, "")):
+            note = {"kind": "train", "claim": {"pid": pid, "began": start, "noted_at": 0.0}}
+            jobs._file(tmp_path, "json").write_text(json.dumps(note))
             with pytest.raises(RefusedError):
                 jobs.stop(tmp_path)
         assert child.poll() is None

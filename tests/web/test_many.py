@@ -28,13 +28,17 @@ def write_table(source: Path, table: Path, trials: int) -> None:
 
 def fastest(client, path: str, tries: int = 3) -> tuple[float, str]:
     """The shortest of some answers, in seconds: others share this machine."""
-    times = []
-    for _ in range(tries):
-        started = time.perf_counter()
-        page = client.get(path)
-        times.append(time.perf_counter() - started)
-        assert page.status_code == 200
-    return min(times), page.text
+    answers = [timed(client, path) for _ in range(tries)]
+    return min(seconds for seconds, _, _ in answers), answers[-1][2]
+
+
+def timed(client, path: str) -> tuple[float, float, str]:
+    """Seconds by the clock and of processors that an answer takes, and its text."""
+    started, used = time.perf_counter(), time.process_time()
+    page = client.get(path)
+    took = time.perf_counter() - started, time.process_time() - used
+    assert page.status_code == 200
+    return *took, page.text
 
 
 def test_a_thousand_runs_are_paged(site):
@@ -68,10 +72,10 @@ def test_a_thousand_tables_with_170_000_trials_take_under_a_second(make_site, tm
     key = page.partition('href="/x/')[2].partition('"')[0]
     client.get(f"/x/{key}")
     assert fastest(client, f"/x/{key}?size=16&order=learning_rate&low0=0.1")[0] < 1
-    again = make_site()  # a restart remembers what was read
-    client = again.visitor()
-    assert client.get("/?q=many&page=2").text.count(">170<") == 25
-    assert fastest(client, "/?q=many&page=2")[0] < 1
+    first = [timed(make_site().visitor(), "/?q=many&page=2") for _ in range(3)]  # a restart remembers what was read
+    assert all(page.count(">170<") == 25 for _, _, page in first)
+    assert min(seconds for seconds, _, _ in first) < 1
+    assert max(used for _, used, _ in first) < 0.5  # what a busy machine cannot blur
 
 
 def test_what_was_read_is_remembered_until_the_files_change(tmp_path):

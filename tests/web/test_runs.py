@@ -1,21 +1,26 @@
 """Runs started from the browser: real driver processes, stopped and continued, and never another's process."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from batchscale.driver import is_running, read_snapshot
 from batchscale.records import RunPaths
+from batchscale.web.claims import STARTING_S, start_of
+from batchscale.web.jobs import WebJobs
+from batchscale.web.own_files import list_own_files
 from batchscale.web.refusals import RefusedError
-from batchscale.web.runs import StartedRun, WebRuns
+from batchscale.web.runs import WebRuns
+from batchscale.web.settings import Limits
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -45,13 +50,16 @@ def wait(condition: Callable[[], object], seconds: float = 100) -> None:
 def test_a_run_is_started_stopped_and_continued_to_the_end(make_site):
     site = make_site(workers=1)
     client = site.visitor()
-    text = EXPERIMENT.format(trials=3, steps=200_000)
+    text = EXPERIMENT.format(trials=3, steps=60_000)
     answer = site.post(client, "/new/start", name="mine", toml=text)
     assert answer.status_code == 303, answer.text
     page, path = answer.headers["location"], site.folder / "mine"
     runs = WebRuns(site.settings)  # a second server: what it knows is on disk
     started = runs.find(path)
-    assert started is not None and os.getsid(started.pid) == started.pid != os.getsid(0)
+    assert started is not None
+    wait(lambda: runs.find(path).claim.pid is not None)
+    number = runs.find(path).claim.pid
+    assert os.getsid(number) == number != os.getsid(0)
     assert site.post(client, "/new/start", name="mine", toml=text).status_code == 409
     wait(lambda: runs.is_ours(path))
     wait(lambda: read_snapshot(path) is not None)
@@ -78,11 +86,14 @@ def _finished(path: Path) -> bool:
     return snapshot is not None and snapshot.finished
 
 
-def test_a_mistake_is_told_with_the_words_of_the_command_line(make_site):
-    site = make_site()
-    client = site.visitor()
+def test_a_mistake_in_an_own_file_is_told_with_the_words_of_the_command_line(make_site, tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
     text = EXPERIMENT.format(trials=2, steps=10).replace("noisy_quadratic/quadratic", "no_such_data/fc_64")
-    page = site.post(client, "/new/start", name="wrong", toml=text).headers["location"]
+    (own / "wrong.toml").write_text(text)
+    site = make_site(own_files=own)
+    client = site.visitor()
+    page = site.post(client, "/new/start", name="wrong", own=next(iter(list_own_files(own)))).headers["location"]
     wait(lambda: "no_such_data" in client.get(page).text.partition("What the run printed last")[2])
 
 
@@ -109,19 +120,121 @@ def test_a_process_that_is_not_ours_is_never_signalled(make_site, stranger):
     runs = WebRuns(site.settings)
     with pytest.raises(RefusedError, match="not started here"):
         runs.stop(root)
-    began = psutil.Process(child.pid).create_time()
-    for claim in (
-        StartedRun(str(root), "x.toml", child.pid, began - 5),  # the number is used again
-        StartedRun(str(root), "x.toml", os.getpid(), psutil.Process().create_time()),  # not the one that holds the lock
+    runs._folder.mkdir()
+    for pid, began in (
+        (child.pid, start_of(os.getpid())),  # the number is used again
+        (child.pid, ""),
+        (os.getpid(), start_of(os.getpid())),  # not the one that holds the lock
+        (None, ""),  # only noted, and long ago
     ):
-        runs._started[str(root)] = claim
+        write_claim(runs, root, pid, began)
         assert not runs.is_ours(root)
         with pytest.raises(RefusedError):
             runs.stop(root)
     assert child.poll() is None
-    runs._started[str(root)] = StartedRun(str(root), "x.toml", child.pid, began)
+    write_claim(runs, root, child.pid, start_of(child.pid))
     runs.stop(root)
     assert child.wait(20) != 0
+
+
+def write_claim(runs: WebRuns, root: Path, pid: int | None, began: str, noted_at: float = 0.0) -> None:
+    claim = {"pid": pid, "began": began, "noted_at": noted_at}
+    note = {"path": str(root), "file": "x.toml", "is_own_file": False, "claim": claim}
+    runs._note(root).write_text(json.dumps(note))
+
+
+DYING = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from batchscale.web import jobs, runs
+from batchscale.web.chain import ChainStep
+from batchscale.web.settings import WebSettings
+
+class Dying(subprocess.Popen):
+    def __init__(self, *words, **named):
+        if sys.argv[1] == "after":
+            super().__init__(*words, **named)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+subprocess.Popen = Dying
+folder, state = Path(sys.argv[2]), Path(sys.argv[3])
+if sys.argv[4:] == ["job"]:
+    jobs.WebJobs(state).start(folder, "train", [ChainStep(("--version",), "first")] * 1000)
+runs.WebRuns(WebSettings((folder,), state, workers=1)).start_text(folder / "mine", sys.stdin.read())
+"""
+
+
+def start_and_die(site, when: str, *words: str) -> None:
+    """A server that is killed right before or right after it started a process."""
+    command = [sys.executable, "-c", DYING, when, str(site.folder), str(site.settings.state), *words]
+    text = EXPERIMENT.format(trials=50, steps=400_000)
+    done = subprocess.run(command, input=text, text=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_a_run_whose_server_died_with_its_start_is_counted_and_can_be_stopped(make_site):
+    site = make_site(limits=Limits(runs=1), workers=1)
+    start_and_die(site, "after")
+    path = site.folder / "mine"
+    client, runs = site.visitor(), WebRuns(site.settings)
+    assert runs.count == 1  # at once, whether it has said who it is or not
+    text = EXPERIMENT.format(trials=2, steps=10)
+    assert site.post(client, "/new/start", name="more", toml=text).status_code == 429
+    assert site.post(client, f"/x/{site.key('mine')}/continue").status_code == 422  # one run writes a folder at a time
+    wait(lambda: runs.is_ours(path))
+    wait(lambda: read_snapshot(path) is not None)
+    assert site.post(client, f"/x/{site.key('mine')}/stop").status_code == 303
+    wait(lambda: not is_running(path))
+    wait(lambda: runs.count == 0)
+    assert "trials = 50" in (runs.text(path) or "")  # and can be continued
+
+
+def test_a_start_that_never_happened_is_forgotten_after_a_moment(make_site):
+    site = make_site(workers=1)
+    start_and_die(site, "before")
+    path, runs = site.folder / "mine", WebRuns(site.settings)
+    assert runs.is_starting(path) and runs.count == 1  # it may be just about to say who it is
+    noted = json.loads(runs._note(path).read_bytes())
+    noted["claim"]["noted_at"] -= STARTING_S
+    runs._note(path).write_text(json.dumps(noted))
+    assert not runs.is_starting(path) and runs.count == 0 and not is_running(path)
+    assert 'id="continue"' in site.visitor().get(f"/x/{site.key('mine')}").text
+
+
+def test_a_job_whose_server_died_with_its_start_can_be_stopped(make_site):
+    site = make_site()
+    start_and_die(site, "after", "job")
+    jobs = WebJobs(site.settings.state)
+    assert jobs.is_alive(site.folder) and jobs.count == 1
+    wait(lambda: jobs.standing(site.folder) is not None)
+    jobs.stop(site.folder)
+    wait(lambda: not jobs.is_alive(site.folder))
+    ended = jobs.standing(site.folder)
+    assert ended is not None and ended.code == 130
+
+
+def test_two_starts_at_once_are_one_start(make_site):
+    site = make_site(limits=Limits(runs=1), workers=1)
+    runs, refused = WebRuns(site.settings), []
+    text = EXPERIMENT.format(trials=50, steps=400_000)
+
+    def start(number: int) -> None:
+        try:
+            runs.start_text(site.folder / f"run-{number}", text)
+        except RefusedError as error:
+            refused.append(error.status)
+
+    threads = [threading.Thread(target=start, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert refused == [429] * 5
+    path = next(path for path in site.folder.glob("run-*"))
+    wait(lambda: runs.is_ours(path))
+    wait(lambda: read_snapshot(path) is not None)
+    runs.stop(path)
+    wait(lambda: runs.count == 0)
 
 
 def test_no_more_runs_than_allowed(make_site, few):

@@ -2,6 +2,8 @@
 
 import os
 import re
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +24,9 @@ from batchscale.workloads.registry import get_workload
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.user import registration
 from batchscale.workloads.workload import Metric, Model, SampledSplit
+
+sys.path.insert(0, str(Path(__file__).parent))
+from generated import cheap_jit
 
 
 @pytest.fixture(autouse=True)
@@ -340,7 +345,7 @@ def test_a_regression_has_the_mean_squared_error_as_loss_and_no_label_smoothing(
 @pytest.mark.parametrize("task", [Task.CLASSIFICATION, Task.MULTILABEL, Task.REGRESSION])
 def test_masked_examples_count_neither_in_the_loss_nor_in_metrics(task):
     random = np.random.default_rng(0)
-    outputs = jnp.asarray(random.normal(size=(5, 2)), jnp.float32)
+    outputs = random.normal(size=(5, 2)).astype(np.float32)
     labels = {
         Task.CLASSIFICATION: np.array([0, 1, 1, 0, 1]),
         Task.MULTILABEL: random.integers(0, 2, (5, 2)),
@@ -348,14 +353,19 @@ def test_masked_examples_count_neither_in_the_loss_nor_in_metrics(task):
     }[task]
     mask = np.array([1, 0, 1, 1, 0])
     kept = mask > 0
-    masked = {"inputs": jnp.zeros((5, 3)), "labels": jnp.asarray(labels), "mask": jnp.asarray(mask)}
-    alone = {"inputs": jnp.zeros((3, 3)), "labels": jnp.asarray(labels[kept])}
-    found, expected = task_loss(task)(outputs, masked, {}), task_loss(task)(outputs[kept], alone, {})
-    assert (float(found.total), float(found.weight)) == pytest.approx((float(expected.total), float(expected.weight)))
-    for metric in task_metrics(task):
-        with_mask = metric.value(metric.measure(outputs, masked, jnp.ones(5)))
-        without = metric.value(metric.measure(outputs[kept], alone, jnp.ones(3)))
-        assert float(with_mask) == pytest.approx(float(without), rel=1e-6)  # float32 sums in another order
+    masked = {"inputs": np.zeros((5, 3), np.float32), "labels": jnp.asarray(labels), "mask": mask}
+    alone = {"inputs": np.zeros((3, 3), np.float32), "labels": jnp.asarray(labels[kept])}
+
+    @cheap_jit
+    def measure(outputs, batch):
+        loss, ones = task_loss(task)(outputs, batch, {}), jnp.ones(len(outputs))
+        metrics = [metric.value(metric.measure(outputs, batch, ones)) for metric in task_metrics(task)]
+        return loss.total, loss.weight, metrics
+
+    (total, weight, with_mask), expected = measure(outputs, masked), measure(outputs[kept], alone)
+    assert (float(total), float(weight)) == pytest.approx((float(expected[0]), float(expected[1])))
+    for found, without in zip(with_mask, expected[2], strict=True):
+        assert float(found) == pytest.approx(float(without), rel=1e-6)  # float32 sums in another order
 
 
 def test_data_that_is_read_by_index_trains_as_the_same_arrays_do():

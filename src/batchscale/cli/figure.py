@@ -9,7 +9,7 @@ import typer
 from batchscale.cli.choices import WORKLOAD_HELP
 from batchscale.cli.stages import Stages
 from batchscale.errors import SpecError
-from batchscale.figures import kind_names
+from batchscale.figures import count, kind_names
 
 if TYPE_CHECKING:
     from batchscale.figures import Theme
@@ -119,7 +119,7 @@ def figure(
         if csv is not None:
             write_frame(frame, csv)
         if target is not None:
-            stages.enter(f"drawing {frame['panel'].n_unique()} panels as {target.suffix.lower()}")
+            stages.enter(f"drawing {count(frame['panel'].n_unique(), 'panel')} as {target.suffix.lower()}")
             write_chart(draw(frame, colours), target, words)
     if json_:
         from batchscale.cli.figure_json import figure_json

@@ -14,20 +14,15 @@ def init(
     ] = None,
 ) -> None:
     """Write a commented experiment file that runs as it is."""
-    from importlib import resources
-
     from batchscale.errors import SpecError, one_line
+    from batchscale.init_file import starting_text
+    from batchscale.spec import WorkloadName
 
     path = Path(name if name.endswith(".toml") else f"{name}.toml")
-    template = resources.files("batchscale.spec").joinpath("template.toml").read_text(encoding="utf-8")
-    if workload is not None:
-        from batchscale.cli.init_workload import fill_template
-        from batchscale.spec import WorkloadName
-
-        template = fill_template(template, WorkloadName.parse(workload))
+    text = starting_text(None if workload is None else WorkloadName.parse(workload))
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(template)
+            file.write(text)
     except FileExistsError:
         raise SpecError(f"init never overwrites: '{one_line(path)}' exists already. Choose another name.") from None
     except (OSError, ValueError) as error:

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from batchscale.figures.paper import PAPER_FIGURES as PAPER_FIGURES
     from batchscale.figures.paper import PaperFigure as PaperFigure
     from batchscale.figures.paper import find_paper_figure as find_paper_figure
+    from batchscale.figures.rates import plot_rates as plot_rates
     from batchscale.figures.selection import select_records as select_records
     from batchscale.figures.series import CurvePanel as CurvePanel
     from batchscale.figures.series import Series as Series
@@ -152,6 +153,7 @@ _PUBLIC = {
     "plot_map": "kinds.map",
     "plot_metaparameter": "kinds.metaparameter",
     "plot_plan": "kinds.plan",
+    "plot_rates": "rates",
     "plot_space": "kinds.space",
     "plot_split": "kinds.label_smoothing",
     "plot_step_time": "kinds.step_time",

@@ -45,11 +45,6 @@ _OPTIMIZERS: Mapping[str, str] = {
     "nesterov_momentum": "Nesterov momentum",
     "adam": "Adam",
 }
-_METRICS: Mapping[str, str] = {
-    "classification_error": "classification error",
-    "cross_entropy_error": "cross entropy error",
-    "average_precision": "average precision",
-}
 _SPLITS: Mapping[str, str] = {"train": "training", "val": "validation", "test": "test"}
 _METAPARAMETERS: Mapping[str, str] = {
     "learning_rate": "learning rate η",
@@ -153,7 +148,7 @@ def metric_label(metric: str, *, unit: bool = True) -> str:
     'validation cross entropy error (nats)'
     """
     split, _, name = metric.partition("/")
-    words = f"{_SPLITS.get(split, split)} {_METRICS.get(name, name)}"
+    words = f"{_SPLITS.get(split, split)} {name.replace('_', ' ')}"
     return one_line(f"{words} ({_UNITS[name]})" if unit and name in _UNITS else words, 80)
 
 

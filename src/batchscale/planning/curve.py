@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import beta, t
 
 from batchscale.errors import PlanningError
 
@@ -102,7 +101,9 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float | None, float |
 
 def half_width_factor(count: int) -> float:
     """The half width of the interval of a mean of so many values, in standard deviations of one."""
-    return float(t.ppf((1 + LEVEL) / 2, count - 1)) / math.sqrt(count)
+    from scipy.special import stdtrit  # only a plan needs SciPy
+
+    return float(stdtrit(count - 1, (1 + LEVEL) / 2)) / math.sqrt(count)
 
 
 def rate_interval(successes: int, attempts: int) -> tuple[float, float]:
@@ -111,9 +112,11 @@ def rate_interval(successes: int, attempts: int) -> tuple[float, float]:
     >>> [round(end, 2) for end in rate_interval(2, 3)]
     [0.24, 0.94]
     """
+    from scipy.special import betaincinv
+
     failures = attempts - successes
-    low = float(beta.ppf((1 - LEVEL) / 2, successes + 0.5, failures + 0.5))
-    high = 1.0 if failures == 0 else float(beta.ppf((1 + LEVEL) / 2, successes + 0.5, failures + 0.5))
+    low = float(betaincinv(successes + 0.5, failures + 0.5, (1 - LEVEL) / 2))
+    high = 1.0 if failures == 0 else float(betaincinv(successes + 0.5, failures + 0.5, (1 + LEVEL) / 2))
     rate = successes / attempts
     return min(low, rate), max(high, rate)
 

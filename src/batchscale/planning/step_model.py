@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares, nnls
-from scipy.stats import t
 
 from batchscale.errors import PlanningError
 from batchscale.planning.curve import LEVEL
@@ -99,13 +97,15 @@ class StepModel:
         A place of a kind that was never measured (several hosts, or another share of the batch where only one was
         timed) gets NaN: there is nothing to predict it from.
         """
+        from scipy.special import stdtrit  # only a plan needs SciPy
+
         times = self.form.times(self.values, at)
         times[~self._can_predict(at)] = math.nan
         if self.covariance is None or self.spread is None:
             return times, np.full(len(at), math.nan)
         slopes = _slopes(self.form, self.values, at)
         variance = self.spread**2 * (1 + np.einsum("ij,jk,ik->i", slopes, self.covariance, slopes))
-        return times, float(t.ppf((1 + LEVEL) / 2, self.freedom)) * np.sqrt(variance)
+        return times, float(stdtrit(self.freedom, (1 + LEVEL) / 2)) * np.sqrt(variance)
 
     def line(self, hosts: int, devices_per_host: int, shares: FloatArray) -> FloatArray:
         """The step times of one layout at several shares of a batch."""
@@ -176,6 +176,7 @@ def _plainest(forms: Sequence[Form]) -> Form:
 
 def _fit(form: Form, at: Layout, seconds: FloatArray) -> tuple[FloatArray, float]:
     """Logarithms of the best parameters and the sum of squared errors of log step times."""
+    from scipy.optimize import least_squares
 
     def errors(parameters: FloatArray) -> FloatArray:
         return np.asarray(np.log(form.times(parameters, at)) - np.log(seconds))
@@ -191,6 +192,8 @@ def _fit(form: Form, at: Layout, seconds: FloatArray) -> tuple[FloatArray, float
 
 def _starts(form: Form, at: Layout, seconds: FloatArray) -> list[FloatArray]:
     """Where the search begins: the sum's least squares, which have one solution, and shifts of it."""
+    from scipy.optimize import nnls
+
     weighted = form.columns(at) / seconds[:, None]
     solution, _ = nnls(weighted, np.ones(len(at)))
     # A time that came out as 0 starts small instead: a logarithm can come back from there.

@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
+from batchscale.search.halton import halton_points
 from batchscale.search.units import to_value
 from batchscale.spec.experiment import Algorithm
 from batchscale.spec.space import SearchSpace
@@ -18,11 +19,13 @@ def unit_points(
     dimension: int, seed: int, start: int, count: int, algorithm: Algorithm = Algorithm.HALTON
 ) -> NDArray[np.float64]:
     """Points ``start`` to ``start + count - 1`` of a scrambled low-discrepancy sequence, one a row."""
-    from scipy.stats import qmc  # a second of import time that only a search needs
-
     if dimension == 0 or count == 0:
         return np.zeros((count, dimension))
-    engine = (qmc.Halton if algorithm is Algorithm.HALTON else qmc.Sobol)(dimension, scramble=True, rng=seed)
+    if algorithm is Algorithm.HALTON:
+        return halton_points(dimension, seed, start, count)
+    from scipy.stats import qmc  # a second of import time that only this algorithm needs
+
+    engine = qmc.Sobol(dimension, scramble=True, rng=seed)
     if start:  # scipy's Sobol cannot skip zero points
         engine.fast_forward(start)
     with warnings.catch_warnings():

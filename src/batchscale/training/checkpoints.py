@@ -2,17 +2,18 @@
 
 Layout: ``DIR/TRIAL_ID/STEP``. Orbax makes a step visible whole; the last two steps are kept, because its last rename is
 not followed by a directory sync. A damaged or foreign checkpoint is passed over: the trial is then computed again.
+Orbax is loaded by the first checkpoint that is written or read: most workers need none, and start sooner without it.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 from etils import epath
 
 from batchscale.protocol.tasks import Row
@@ -38,7 +39,6 @@ class CheckpointStore:
         if "://" not in str(folder):
             self._folder = epath.Path(Path(str(self._folder)).resolve())
         self._max_bytes = max_bytes
-        self._checkpointer = _make_checkpointer()
         self._sizes: dict[int, int] | None = None  # bytes by trial id, least recently saved first
 
     def save(self, trial_id: int, saved: SavedTrial) -> None:
@@ -47,6 +47,8 @@ class CheckpointStore:
         folder = self._folder / str(trial_id)
         if (folder / str(step)).exists():
             return
+        import orbax.checkpoint as ocp
+
         facts = {"identity": saved.identity, "rows": [row_to_json(step, values) for step, values in saved.rows.items()]}
         self._checkpointer.save(
             folder / str(step),
@@ -73,6 +75,8 @@ class CheckpointStore:
             self._sizes.pop(trial_id, None)
 
     def _read(self, path: epath.Path, template: TrialState, identity: str) -> SavedTrial | None:
+        import orbax.checkpoint as ocp
+
         restore_args = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), template)
         try:
             found = self._checkpointer.restore(
@@ -88,6 +92,10 @@ class CheckpointStore:
         if shapes != [np.shape(leaf) for leaf in jax.tree.leaves(template)]:
             return None
         return check_saved(TrialState(*found.state), found.facts, identity)
+
+    @cached_property
+    def _checkpointer(self) -> Any:
+        return _make_checkpointer()
 
     def _steps(self, trial_id: int) -> list[int]:
         folder = self._folder / str(trial_id)
@@ -106,8 +114,10 @@ class CheckpointStore:
             self.forget(next(iter(self._sizes)))
 
 
-def _make_checkpointer() -> ocp.Checkpointer:
+def _make_checkpointer() -> Any:
     """A checkpointer of this process alone: in a cluster the chief saves, and waits for nobody."""
+    import orbax.checkpoint as ocp
+
     here = jax.process_index()
     alone = ocp.options.MultiprocessingOptions(
         primary_host=here, active_processes={here}, barrier_sync_key_prefix="batchscale"

@@ -11,6 +11,8 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from batchscale.web.claims import claim
+
 STOPPED = 130
 
 
@@ -26,12 +28,13 @@ class ChainStep:
 
 @dataclass(frozen=True)
 class ChainPlan:
-    """Steps in a folder; ``log`` takes what they complain of, ``standing`` says how far they are."""
+    """Steps in a folder; ``log`` takes their complaints, ``standing`` tells how far they are, ``job`` who does it."""
 
     steps: tuple[ChainStep, ...]
     folder: str
     log: str
     standing: str
+    job: str
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,11 @@ def main() -> int:
     """Run the plan that is named on the command line."""
     stored = json.loads(Path(sys.argv[1]).read_bytes())
     steps = tuple(ChainStep(**{**one, "words": tuple(one["words"])}) for one in stored.pop("steps"))
-    chain = Chain(ChainPlan(steps, **stored))
+    plan = ChainPlan(steps, **stored)
+    chain = Chain(plan)
     signal.signal(signal.SIGINT, chain.interrupt)
     signal.signal(signal.SIGTERM, chain.interrupt)
+    claim(Path(plan.job))  # from now on it can be stopped, and is
     return chain.run()
 
 

@@ -104,9 +104,13 @@ def chart_drawing(shelf: OpenRecords, place: Place, wish: ChartWish) -> str:
 
 def chart_picture(shelf: OpenRecords, place: Place, wish: ChartWish) -> bytes:
     """The chart as PNG."""
+    return picture_of(chart_drawing(shelf, place, wish))
+
+
+def picture_of(drawing: str) -> bytes:
+    """A drawing as PNG."""
     import vl_convert
 
-    drawing = chart_drawing(shelf, place, wish)
     with RENDERING:
         return bytes(vl_convert.svg_to_png(drawing, scale=PNG_SCALE))
 

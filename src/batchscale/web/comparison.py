@@ -1,33 +1,65 @@
-"""Curves of several places on one chart."""
+"""What is known of several places to hold beside each other: their analyses, names, and best learning rates."""
 
 from collections.abc import Mapping, Sequence
-
-import polars as pl
+from dataclasses import dataclass
 
 from batchscale.analysis import Analysis, analyze, shared_sizes
-from batchscale.errors import AnalysisError
-from batchscale.figures import CurvePanel, Look, Series, Theme, chart_svg, plot_curves, series_frame
-from batchscale.figures.layout import PanelSize
+from batchscale.errors import AnalysisError, BatchscaleError
 from batchscale.records import Records
 from batchscale.web.charts import require_goal, workload_at
 from batchscale.web.overview import OverviewRow
-from batchscale.web.places import Place
+from batchscale.web.places import Place, visible
 from batchscale.web.shelf import OpenRecords
 
-SIZE = PanelSize(640, 400)
-TITLE = "Steps to result, each curve to its own goal"
+NOT_SHARED = "Curves are normalised at a batch size that all of them reached their goal at; these share none."
 
 
-def make_answers(shelf: OpenRecords, rows: Sequence[OverviewRow]) -> dict[str, Analysis]:
-    """The analysis of every row, by a name that no two of them share."""
-    return {name: analysis_of(shelf, row.place, row.number) for name, row in name_rows(rows).items()}
+@dataclass(frozen=True)
+class ComparedCurves:
+    """Rows with a curve, and its analysis, by names that no two share; ``left_out`` says why others have none."""
+
+    rows: Mapping[str, OverviewRow]
+    answers: Mapping[str, Analysis]
+    left_out: Mapping[str, str]
+
+    @property
+    def common_size(self) -> int | None:
+        """The smallest batch size at which every curve reached its goal; None: there is none."""
+        shared = shared_sizes({name: answer.curve for name, answer in self.answers.items()})
+        return shared[0] if shared else None
+
+    def require_common_size(self) -> int:
+        """The batch size at which curves are normalised.
+
+        Raises:
+            AnalysisError: there is none.
+        """
+        found = self.common_size
+        if found is None:
+            raise AnalysisError(NOT_SHARED)
+        return found
+
+
+def make_curves(shelf: OpenRecords, rows: Sequence[OverviewRow]) -> ComparedCurves:
+    """The analysis of every row that has one."""
+    kept: dict[str, OverviewRow] = {}
+    answers: dict[str, Analysis] = {}
+    left_out: dict[str, str] = {}
+    for name, row in name_rows(rows).items():
+        try:
+            answers[name] = analysis_of(shelf, row.place, row.number)
+            kept[name] = row
+        except BatchscaleError as error:
+            left_out[name] = visible(error, 400)
+    return ComparedCurves(kept, answers, left_out)
 
 
 def name_rows(rows: Sequence[OverviewRow]) -> dict[str, OverviewRow]:
-    """Rows by their workloads; those of the same workload by their places as well."""
+    """Rows by their workloads; those of the same workload by their places as well. A row that comes twice is one."""
     named: dict[str, OverviewRow] = {}
-    for row in rows:
-        twice = sum(other.workload == row.workload for other in rows) > 1
+    once = list({row.key: row for row in rows}.values())
+    for row in once:
+        twice = sum(other.workload == row.workload for other in once) > 1
         named[f"{row.place.name}: {row.workload}" if twice else row.workload] = row
     return named
 
@@ -42,22 +74,10 @@ def analysis_of(shelf: OpenRecords, place: Place, number: int) -> Analysis:
     return shelf.answer(place.path, f"analysis {number}", work)
 
 
-def comparison_chart(shelf: OpenRecords, rows: Sequence[OverviewRow], theme: Theme, *, normalised: bool) -> str:
-    """The curves as SVG, as measured or each over its own steps at the smallest batch size in common."""
-    at = _common_size(make_answers(shelf, rows)) if normalised else None
-    frames = []
-    for label, row in name_rows(rows).items():
-        records = shelf.records(row.place.path)
-        name = workload_at(records, row.number)
-        series = Series(name, require_goal(records, name), label)
-        frames.append(series_frame(records, [CurvePanel(TITLE, (series,), at)]))
-    return chart_svg(plot_curves(pl.concat(frames, how="diagonal_relaxed"), Look(theme=theme, size=SIZE)))
-
-
-def _common_size(answers: Mapping[str, Analysis]) -> int:
-    shared = shared_sizes({name: answer.curve for name, answer in answers.items()})
-    if not shared:
-        raise AnalysisError(
-            "Curves are normalised at a batch size that all of them reached their goal at; there is none."
-        )
-    return shared[0]
+def best_rates(answers: Mapping[str, Analysis]) -> list[tuple[str, dict[int, float]]]:
+    """The winning learning rate by batch size, for each curve that has learning rates."""
+    return [
+        (name, {size: rate for size, rate in answer.curve.select("batch_size", "learning_rate").rows() if rate})
+        for name, answer in answers.items()
+        if "learning_rate" in answer.curve.columns
+    ]

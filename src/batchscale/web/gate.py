@@ -28,6 +28,7 @@ Refuse = Callable[[Scope, RefusedError], tuple[int, list[tuple[bytes, bytes]], b
 LARGEST_HEADERS = 16 * 1024
 SAFE = ("GET", "HEAD")
 UPLOADS = re.compile(r"/instruments/[0-9a-f]{16}/(recordings|voices)")
+CHECKS = ("/new/fields", "/new/toml", "/new/check")  # asked for while somebody types; they change nothing
 POLICY = "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'"
 HEADERS = {
     b"content-security-policy": POLICY.encode(),
@@ -77,6 +78,7 @@ class Gate:
         self._refuse = refuse
         self._sign_ins = Rate(settings.limits.sign_ins)
         self._actions = Rate(settings.limits.actions)
+        self._checks = Rate(settings.limits.checks)
         self._uploads = Rate(settings.limits.uploads)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -172,9 +174,13 @@ class Gate:
                 raise RefusedError(403, "The form is not of this session. Load the page again and repeat it.")
         if self._settings.read_only and asked.path not in ("/sign-in", "/sign-out"):
             raise RefusedError(403, "This server was started with --read-only: it shows and changes nothing.")
-        rate = self._uploads if UPLOADS.fullmatch(asked.path) else self._actions
-        if not rate.take(identity.name):
+        if not self._rate(asked.path).take(identity.name):
             raise RefusedError(429, "Too many actions within a minute. Wait a little.")
+
+    def _rate(self, path: str) -> Rate:
+        if UPLOADS.fullmatch(path):
+            return self._uploads
+        return self._checks if path in CHECKS else self._actions
 
     async def _read_body(self, asked: _Asked, receive: Receive) -> bytes:
         limits = self._settings.limits

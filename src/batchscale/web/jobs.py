@@ -1,42 +1,35 @@
 """Jobs of instruments: chains of commands that outlive the server, one at a time for each instrument.
 
-A job inherits a locked file from us: while the lock is held, it lives, whatever became of the server. Only the process
-that we wrote down with its start time, while the lock is held, is ever signalled.
+A job inherits a locked file from us: while the lock is held, it lives, whatever became of the server. It writes itself
+down with its start time before it does anything; only that process, while the lock is held, is ever signalled.
 """
 
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from batchscale.errors import RunError
-from batchscale.records import write_text_file
 from batchscale.web.chain import ChainPlan, ChainStanding, ChainStep, read_standing, write_plan
+from batchscale.web.claims import Claim, note, read_claimed
 from batchscale.web.refusals import RefusedError
 
-SAME_START_S = 0.02
 LOG_BYTES = 4000
 
 
 @dataclass(frozen=True)
 class StartedJob:
-    """The latest job of an instrument. ``began`` is the start time of process ``pid``, ``started_at`` the clock's."""
+    """The latest job of an instrument, and who it is."""
 
     kind: str
-    pid: int
-    began: float
-    started_at: float
+    claim: Claim
 
 
 class WebJobs:
@@ -49,8 +42,9 @@ class WebJobs:
 
     def find(self, folder: Path) -> StartedJob | None:
         """The latest job that was started here for a folder."""
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            return StartedJob(**json.loads(self._file(folder, "json").read_bytes()))
+        found = read_claimed(self._file(folder, "json"))
+        with contextlib.suppress(TypeError):
+            return StartedJob(**found[0], claim=found[1]) if found else None
         return None
 
     def is_alive(self, folder: Path) -> bool:
@@ -89,7 +83,7 @@ class WebJobs:
             self._launch(folder, kind, steps, handle)
         except BlockingIOError:
             raise RefusedError(409, "One thing at a time: something goes on here. Wait for it or stop it.") from None
-        except (OSError, psutil.Error) as error:
+        except OSError as error:
             raise RunError(f"The work could not be started: {error}.") from None
         finally:
             os.close(handle)  # the process has its own copy, and with it the lock
@@ -100,11 +94,11 @@ class WebJobs:
         Raises:
             RefusedError: nothing goes on, or a process that is not proven ours.
         """
-        started = self._prove(folder)
-        if started is None:
+        number = self._prove(folder)
+        if number is None:
             raise RefusedError(409, "There is nothing of ours to stop here.")
         try:
-            handle = os.pidfd_open(started.pid)
+            handle = os.pidfd_open(number)
         except OSError:
             raise RefusedError(409, "It has just ended.") from None
         try:
@@ -115,28 +109,24 @@ class WebJobs:
             os.close(handle)
 
     def _launch(self, folder: Path, kind: str, steps: Sequence[ChainStep], handle: int) -> None:
-        plan, log, standing = (self._file(folder, ending) for ending in ("plan", "log", "standing"))
+        plan, log, standing, job = (self._file(folder, ending) for ending in ("plan", "log", "standing", "json"))
         log.write_bytes(b"")
         standing.unlink(missing_ok=True)
-        write_plan(plan, ChainPlan(tuple(steps), str(folder), str(log), str(standing)))
+        write_plan(plan, ChainPlan(tuple(steps), str(folder), str(log), str(standing), str(job)))
+        note(job, {"kind": kind})
         child = subprocess.Popen(
             [sys.executable, "-m", "batchscale.web.chain", str(plan)], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, pass_fds=[handle],
         )  # fmt: skip
-        job = StartedJob(kind, child.pid, psutil.Process(child.pid).create_time(), time.time())
-        write_text_file(self._file(folder, "json"), json.dumps(asdict(job)))
         with self._lock:
             self._children.append(child)
 
-    def _prove(self, folder: Path) -> StartedJob | None:
+    def _prove(self, folder: Path) -> int | None:
+        """The number of the job's process, while it lives and the lock is held."""
         started = self.find(folder)
-        if started is None or not self.is_alive(folder):
+        if started is None or not self.is_alive(folder) or not started.claim.is_alive:
             return None
-        try:
-            is_same = abs(psutil.Process(started.pid).create_time() - started.began) < SAME_START_S
-        except psutil.Error:
-            return None
-        return started if is_same else None
+        return started.claim.pid
 
     def _file(self, folder: Path, ending: str) -> Path:
         digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]

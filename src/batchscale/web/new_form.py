@@ -1,114 +1,77 @@
-"""The form of a new experiment: fields to TOML, and the check of any TOML that comes from a browser.
-
-The check is that of the experiment file itself (``batchscale.spec``). One rule comes on top: text from a browser names
-no Python file, no command and no other path, whatever key it stands under.
-"""
+"""The form of a new experiment: fields to TOML, which names wrong values as they are, for the check to tell."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from batchscale.errors import BatchscaleError, SpecError, one_line
-from batchscale.spec import Experiment, parse_experiment
-
-LARGEST_TEXT = 200_000
-MOST_TRIAL_STEPS = 10**12
+from batchscale.spec import ParameterType
+from batchscale.web.workload_fields import (
+    UNITS,
+    WORKLOAD_KEYS,
+    RangeField,
+    default_form,
+    range_fields,
+    schedule_names,
+)
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field of the form: what it is called, what stands in it at first, and what it means."""
+    """One field of the form: what it is called, what it means, and what can be chosen."""
 
     name: str
     label: str
-    value: str
     hint: str = ""
     options: tuple[str, ...] = ()
 
 
-FIELDS = (
-    Field("workload", "Workload", "digits/fc_64/nesterov_momentum", "data set/model/optimizer"),
-    Field("goal", "Goal", "val/classification_error < 0.05", "metric, < or >, number"),
-    Field("batch_sizes", "Batch sizes", "1..1024", "numbers and ranges, with commas: 4, 16, 64..1024, full"),
-    Field("trials", "Trials of each search", "20"),
-    Field("stop", "A trial ends", "race", "", ("race", "goal", "budget")),
-    Field("finishers", "Finishers of a race", "5", "five tell how sure the curve is"),
-    Field("budget", "Budget of a trial", "40"),
-    Field("budget_unit", "Unit of the budget", "epochs", "", ("epochs", "steps", "examples")),
-    Field("at_least_steps", "At least so many steps", "1000", "large batches make few steps in an epoch"),
-    Field("learning_rate", "Range of the learning rate", "", "such as 0.001 to 3; empty: the workload's own"),
-    Field("momentum", "Range of the momentum", "", "such as 0.5 to 0.99; empty: the workload's own"),
-    Field("seed", "Seed", "0"),
-)
-
-
-def default_form() -> dict[str, str]:
-    """What stands in the form at first."""
-    return {field.name: field.value for field in FIELDS}
+def form_fields() -> tuple[Field, ...]:
+    """The fields below the workload that every workload has."""
+    return (
+        Field("goal", "Goal", "metric, < or >, number"),
+        Field("batch_sizes", "Batch sizes", "numbers and ranges, with commas: 4, 16, 64..1024, full"),
+        Field("trials", "Trials of each search", "at every batch size; the paper used 100"),
+        Field("stop", "A trial ends", "race: as soon as it cannot win any more", ("race", "goal", "budget")),
+        Field("finishers", "Finishers of a race", "five tell how sure the curve is"),
+        Field("budget", "Budget of a trial", "the longest it may train"),
+        Field("budget_unit", "Unit of the budget", "", UNITS),
+        Field("at_least_steps", "At least so many steps", "large batches make few steps in an epoch"),
+        Field("schedule", "Learning rate schedule", "another one has other metaparameters", schedule_names()),
+        Field("seed", "Seed"),
+    )
 
 
 def form_toml(form: Mapping[str, str]) -> str:
-    """The experiment file that the fields make; wrong values stay in it, for the check to name them."""
-    value = {field.name: form.get(field.name, field.value).strip()[:500] for field in FIELDS}
+    """The experiment file that the fields make; what is missing is as at first, wrong values stay in it."""
+    value = {key: given.strip()[:500] for key, given in (default_form() | dict(form)).items()}
     sizes = ", ".join(_item(part.strip()) for part in value["batch_sizes"].split(",") if part.strip())
+    unit = value["budget_unit"] if value["budget_unit"] in UNITS else UNITS[0]
+    workload, schedule = value["workload"], value["schedule"]
+    parts = workload.rsplit("/", 2)
+    table = dict(zip(WORKLOAD_KEYS, parts, strict=True)) if len(parts) == 3 else {}
     lines = [
-        f"workload = {_text(value['workload'])}",
         f"goal = {_text(value['goal'])}",
         f"batch_sizes = [{sizes}]",
         f"trials = {_item(value['trials'])}",
         f"stop = {_text(value['stop'])}",
         *([f"finishers = {_item(value['finishers'])}"] if value["stop"] == "race" else []),
         f"seed = {_item(value['seed'])}",
+        *([] if table else [f"workload = {_text(workload)}"]),
+        *(["", "[workload]"] if table else []),
+        *(f"{key} = {_text(part)}" for key, part in table.items()),
+        *([f"schedule = {_text(schedule)}"] if table and schedule else []),
         "",
         "[budget]",
-        f"{value['budget_unit'] if value['budget_unit'] in ('epochs', 'steps', 'examples') else 'epochs'} = "
-        f"{_item(value['budget'])}",
+        f"{unit} = {_item(value['budget'])}",
         *([f"at_least_steps = {_item(value['at_least_steps'])}"] if value["at_least_steps"] else []),
         "",
         "[evaluation]",
-        "count = 80",
+        "count = 100",
         'spacing = "log"',
     ]
-    ranges = [
-        f'{name} = {{ type = "DOUBLE", scale = "{scale}", min_value = {low}, max_value = {high} }}'
-        for name, scale in (("learning_rate", "LOG_SCALE"), ("momentum", "REVERSE_LOG_SCALE"))
-        for low, high in [_ends(value[name])]
-        if value[name]
-    ]
+    fields = range_fields(workload, schedule)
+    ranges = [_range(field, value[field.key]) for field in fields if value.get(field.key)]
     return "\n".join([*lines, *(["", "[search.space]", *ranges] if ranges else [])]) + "\n"
-
-
-def check_text(text: str) -> Experiment:
-    """The experiment of a text from a browser.
-
-    Raises:
-        SpecError: it says something that cannot be run, or names a file or a command.
-    """
-    if len(text) > LARGEST_TEXT:
-        raise SpecError(
-            f"An experiment file from a browser has at most {LARGEST_TEXT:,} characters. Found {len(text):,}."
-        )
-    experiment = parse_experiment(text, "experiment.toml", Path("/nonexistent"))
-    if experiment.trainer is not None or experiment.workload.file is not None:
-        raise SpecError(
-            "Own Python files and trainer commands do not come from a browser. Put the experiment file into the folder "
-            "that the server was started with (--own-files) and choose it there."
-        )
-    options = (*experiment.workload.dataset_options.values(), *experiment.workload.model_options.values())
-    for option in options:
-        if isinstance(option, str) and ("/" in option or "\\" in option or option.startswith((".", "~"))):
-            raise SpecError(f"Options from a browser name no paths. Found {one_line(option)!r}.")
-    return experiment
-
-
-def try_text(text: str) -> str:
-    """What is wrong with a text; empty if nothing is."""
-    try:
-        check_text(text)
-    except BatchscaleError as error:
-        return one_line(error, 600)
-    return ""
 
 
 def with_trials(text: str, trials: int) -> str:
@@ -141,6 +104,10 @@ def _item(value: str) -> str:
     return value.replace("_", "") if value.isascii() and value[:1].isdigit() else _text(value)
 
 
-def _ends(value: str) -> tuple[str, str]:
-    low, _, high = value.partition(" to ")
-    return _item(low.strip()), _item(high.strip())
+def _range(field: RangeField, text: str) -> str:
+    if field.type == ParameterType.DISCRETE:
+        points = ", ".join(_item(part.strip()) for part in text.split(",") if part.strip())
+        return f'{field.name} = {{ type = "DISCRETE", feasible_points = [{points}] }}'
+    low, _, high = text.partition(" to ")
+    ends = f"min_value = {_item(low.strip())}, max_value = {_item(high.strip())}"
+    return f'{field.name} = {{ type = "{field.type}", scale = "{field.scale}", {ends} }}'

@@ -87,7 +87,7 @@ class Overview:
 
     def page(self, wish: Wish) -> Page:
         """The rows that were asked for."""
-        rows = [row for place in self._places.all() for row in self.rows_of(place)]
+        rows = self.rows()
         words = wish.text.lower().split()
         rows = [
             row for row in rows if all(word in f"{row.place.name} {row.workload} {row.goal}".lower() for word in words)
@@ -103,6 +103,10 @@ class Overview:
         shown = [self._fitted(row) for row in rows[(number - 1) * wish.per_page : number * wish.per_page]]
         return Page(shown, len(rows), number, pages, waiting, any(row.state == "running" for row in shown))
 
+    def rows(self) -> list[OverviewRow]:
+        """All rows as far as they are known, without critical batch sizes."""
+        return [row for place in self._places.all() for row in self.rows_of(place)]
+
     def rows_of(self, place: Place) -> list[OverviewRow]:
         """The rows of one place, as far as they are known."""
         standing = self._standings.look(place.path)
@@ -113,12 +117,7 @@ class Overview:
         known = self._known.places.get(str(place.path))
         if known is None:
             return [OverviewRow(place, 0, "", "", standing.state, None, (), None, None, "reading")]
-        return [
-            OverviewRow(
-                place, number, one.workload, one.goal, "records", None, one.points, None, one.trials, one.problem
-            )
-            for number, one in enumerate(known[1])
-        ]
+        return [_row_of_records(place, number, one) for number, one in enumerate(known[1])]
 
     def _kept(self, place: Place, standing: Standing) -> list[OverviewRow]:
         kept = self._rows.get(place.path)

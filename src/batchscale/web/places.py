@@ -8,7 +8,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,6 @@ class Place:
     id: str
     path: Path
     name: str
-    is_table: bool
 
     @property
     def has_run(self) -> bool:
@@ -44,6 +43,8 @@ class Places:
         self.folders = tuple(folder.resolve() for folder in folders)
         self._lock = threading.Lock()
         self._found: dict[str, Place] = {}
+        self._by_root: dict[str, Place] = {}
+        self._tables: dict[str, tuple[int, bool]] = {}
         self._looked_at = float("-inf")
 
     def all(self, *, fresh: bool = False) -> list[Place]:
@@ -68,20 +69,33 @@ class Places:
         return found
 
     def _look(self) -> list[Place]:
-        places: dict[Path, Place] = {}
+        """Walk the folders; a thousand places are looked for every few seconds, so known ones stay as made."""
+        found: dict[str, Place] = {}
         for folder in self.folders:
-            roots = set(_roots(folder, folder, 0))
-            for root in sorted(roots):
-                if len(places) < MOST_PLACES and roots.isdisjoint(root.parents):
-                    places[root] = make_place(root, folder)
-        return sorted(places.values(), key=lambda place: place.name)
+            roots = set(_roots(str(folder), str(folder), 0, self._is_table))
+            for root in sorted(roots - found.keys()):
+                if len(found) < MOST_PLACES and not any(above in roots for above in _above(root)):
+                    found[root] = self._by_root.get(root) or make_place(Path(root), folder)
+        self._by_root = found
+        return sorted(found.values(), key=lambda place: place.name)
+
+    def _is_table(self, path: str) -> bool:
+        """Whether a folder with a manifest is a table; read once as long as the manifest is the same."""
+        try:
+            changed_at = os.stat(f"{path}/{MANIFEST}").st_mtime_ns  # noqa: PTH116 - text, and a thousand of them
+        except OSError:
+            return False
+        known = self._tables.get(path)
+        if known is None or known[0] != changed_at:
+            known = self._tables[path] = (changed_at, is_table(Path(path)))
+        return known[1]
 
 
 def make_place(root: Path, folder: Path) -> Place:
     """The place at ``root``, which lies in ``folder`` or is it."""
     name = folder.name if root == folder else str(root.relative_to(folder))
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
-    return Place(digest, root, visible(name, 160), is_table(root))
+    return Place(digest, root, visible(name, 160))
 
 
 def visible(text: object, limit: int = 120) -> str:
@@ -89,7 +103,8 @@ def visible(text: object, limit: int = 120) -> str:
     return one_line(text, limit)
 
 
-def _roots(path: Path, top: Path, depth: int) -> Iterator[Path]:
+def _roots(path: str, top: str, depth: int, is_table: Callable[[str], bool]) -> Iterator[str]:
+    """The roots of places at and below a path, which is text: making a path of each takes longer than the walk."""
     try:
         with os.scandir(path) as entries:
             found = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
@@ -98,9 +113,16 @@ def _roots(path: Path, top: Path, depth: int) -> Iterator[Path]:
     if found.get(WORKING_FOLDER) or (MANIFEST in found and is_table(path)):
         yield path
     elif STUDY_FILE in found:
-        above = path.parents[:LEVELS_ABOVE_STUDY]
-        yield next((root for root in reversed(above) if root == top or top in root.parents), path)
+        inside = [above for above in _above(path) if above == top or above.startswith(f"{top}/")]
+        yield (inside[:LEVELS_ABOVE_STUDY] or [path])[-1]
     elif depth < DEEPEST:
         for name, is_folder in found.items():
             if is_folder and not name.startswith("."):
-                yield from _roots(path / name, top, depth + 1)
+                yield from _roots(f"{path.rstrip('/')}/{name}", top, depth + 1, is_table)
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders that a path lies in, nearest first."""
+    while path := path.rpartition("/")[0]:
+        yield path
+    yield "/"

@@ -1,57 +1,52 @@
 """Runs: driver processes that are started here, outlive the server, and are signalled only when proven ours.
 
 Proof is that the folder's lock is held, that its file names the process we started, and that this process began at the
-moment we wrote down: a process number alone may long be another's. The list of runs survives a restart of the server.
+moment that was written down: a process number alone may long be another's. What was started is on disk before it is
+started, and who it is by its own hand (``launch``): a server may be killed at any moment, and the next one knows.
 """
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from batchscale.driver import is_running
 from batchscale.errors import RunError, StudyLockedError
 from batchscale.records import RunPaths, write_text_file
+from batchscale.web.claims import Claim, note, read_claimed
 from batchscale.web.places import make_place
 from batchscale.web.refusals import RefusedError
 from batchscale.web.settings import WebSettings
 
 LOG_BYTES = 8000
-SAME_START_S = 0.02  # the clock of the kernel ticks a hundred times a second
 
 
 @dataclass(frozen=True)
 class StartedRun:
-    """One run that was started here. ``file`` is its experiment file; ``began`` the start time of process ``pid``."""
+    """One run that was started here: the folder, its experiment file, and who it is."""
 
     path: str
     file: str
-    pid: int
-    began: float
-    is_own_file: bool = False
+    is_own_file: bool
+    claim: Claim
 
 
 class WebRuns:
-    """The runs of one server. Thread-safe."""
+    """The runs of one server. Thread-safe; what it knows is on disk."""
 
     def __init__(self, settings: WebSettings) -> None:
         self._settings = settings
         self._folder = settings.state / "runs"
-        self._list = settings.state / "runs.json"
-        self._lock = threading.Lock()
-        self._started = self._load()
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._turn = threading.Lock()  # one start at a time: two would both find room
+        self._children: dict[Path, subprocess.Popen[bytes]] = {}
 
     def find(self, path: Path) -> StartedRun | None:
         """The latest run that was started here in a folder."""
-        return self._started.get(str(path))
+        return _read(self._note(path))
 
     def is_ours(self, path: Path) -> bool:
         """Whether the process that holds the folder is the one we started."""
@@ -60,30 +55,32 @@ class WebRuns:
     def is_starting(self, path: Path) -> bool:
         """Whether our process lives and does not hold the folder yet."""
         started = self.find(path)
-        return started is not None and _is_alive(started) and not is_running(path)
+        return started is not None and started.claim.is_alive and not is_running(path)
 
     @property
     def count(self) -> int:
         """How many of our runs are alive."""
-        with self._lock:
-            self._children = [child for child in self._children if child.poll() is None]
-        return sum(_is_alive(started) for started in self._started.values())
+        every = [_read(file) for file in self._folder.glob("*.json")]
+        alive = sum(started is not None and started.claim.is_alive for started in every)
+        for child in list(self._children.values()):
+            child.poll()  # what has ended is collected: after looking, so that none is left that was seen to end
+        return alive
 
     def start_text(self, path: Path, text: str) -> None:
         """Start or continue the experiment of a TOML text in a folder; the text has been checked."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        place = make_place(path, path.parent)
-        number = sum(1 for _ in self._folder.glob(f"{place.id}-*.toml"))
-        file = self._folder / f"{place.id}-{number}.toml"
-        self._require_room(path)
-        write_text_file(file, text)
-        self._start(path, file, is_own_file=False)
+        with self._turn:
+            self._require_room(path)
+            place = make_place(path, path.parent)
+            number = sum(1 for _ in self._folder.glob(f"{place.id}-*.toml"))
+            file = self._folder / f"{place.id}-{number}.toml"
+            write_text_file(file, text)
+            self._start(path, file, is_own_file=False)
 
     def start_file(self, path: Path, file: Path) -> None:
         """Start or continue an experiment file of the folder that the server was started with."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        self._require_room(path)
-        self._start(path, file, is_own_file=True)
+        with self._turn:
+            self._require_room(path)
+            self._start(path, file, is_own_file=True)
 
     def stop(self, path: Path) -> None:
         """Ask the run to stop, as Ctrl-C does; nothing is lost.
@@ -93,13 +90,13 @@ class WebRuns:
         """
         if not is_running(path):
             raise RefusedError(409, "There is no run to stop here: nothing holds the folder.")
-        started = self._prove(path)
-        if started is None:
+        number = self._prove(path)
+        if number is None:
             raise RefusedError(
                 409, "This run was not started here, so it is not signalled from here. Stop it where it was."
             )
         try:
-            handle = os.pidfd_open(started.pid)
+            handle = os.pidfd_open(number)
         except OSError:
             raise RefusedError(409, "The run has just ended.") from None
         try:
@@ -119,7 +116,7 @@ class WebRuns:
     def last_words(self, path: Path) -> str:
         """The end of what the latest run printed, once it has ended."""
         started = self.find(path)
-        if started is None or _is_alive(started):
+        if started is None or started.claim.is_alive:
             return ""
         with contextlib.suppress(OSError), self._log(path).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
@@ -127,6 +124,7 @@ class WebRuns:
         return ""
 
     def _require_room(self, path: Path) -> None:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
         if is_running(path) or self.is_starting(path):
             raise StudyLockedError(
                 f"{path.name}: one run writes a folder at a time, and one is at it. Wait for it or stop it."
@@ -137,44 +135,37 @@ class WebRuns:
             )
 
     def _start(self, path: Path, file: Path, *, is_own_file: bool) -> None:
-        RunPaths(path).working.mkdir(parents=True, exist_ok=True)  # the folder is listed from now on
-        command = [sys.executable, "-m", "batchscale", "run", str(file), "--out", str(path)]
+        note_file = self._note(path)
+        words = ["run", str(file), "--out", str(path)]
         if self._settings.workers is not None:
-            command += ["--workers", str(self._settings.workers)]
+            words += ["--workers", str(self._settings.workers)]
         try:
+            RunPaths(path).working.mkdir(parents=True, exist_ok=True)  # the folder is listed from now on
+            note(note_file, {"path": str(path), "file": str(file), "is_own_file": is_own_file})
             with self._log(path).open("wb") as log:
-                child = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                    cwd=path.parent,
+                self._children[path] = subprocess.Popen(
+                    [sys.executable, "-m", "batchscale.web.launch", str(note_file), *words], stdin=subprocess.DEVNULL,
+                    stdout=log, stderr=subprocess.STDOUT, start_new_session=True, cwd=path.parent,
                 )  # fmt: skip
-            began = psutil.Process(child.pid).create_time()
-        except (OSError, psutil.Error) as error:
+        except OSError as error:
             raise RunError(f"The run could not be started: {error}.") from None
-        with self._lock:
-            self._children.append(child)
-            self._started[str(path)] = StartedRun(str(path), str(file), child.pid, began, is_own_file)
-            self._store()
+
+    def _note(self, path: Path) -> Path:
+        return self._folder / f"{make_place(path, path.parent).id}.json"
 
     def _log(self, path: Path) -> Path:
         return self._folder / f"{make_place(path, path.parent).id}.log"
 
-    def _prove(self, path: Path) -> StartedRun | None:
+    def _prove(self, path: Path) -> int | None:
+        """The number of the process that holds the folder, if it is the one we started."""
         started = self.find(path)
-        if started is None or not is_running(path) or not _is_alive(started):
+        if started is None or started.claim.pid is None or not started.claim.is_alive or not is_running(path):
             return None
         try:
             holder = int(RunPaths(path).lock.read_text().strip())
         except (OSError, ValueError):
             return None
-        return started if holder == started.pid else None
-
-    def _load(self) -> dict[str, StartedRun]:
-        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-            return {key: StartedRun(**value) for key, value in json.loads(self._list.read_bytes()).items()}
-        return {}
-
-    def _store(self) -> None:
-        write_text_file(self._list, json.dumps({key: asdict(value) for key, value in self._started.items()}))
+        return holder if holder == started.claim.pid else None
 
 
 def new_folder(settings: WebSettings, name: str) -> Path:
@@ -188,10 +179,8 @@ def new_folder(settings: WebSettings, name: str) -> Path:
     return path
 
 
-def _is_alive(started: StartedRun) -> bool:
-    try:
-        process = psutil.Process(started.pid)
-        is_same = abs(process.create_time() - started.began) < SAME_START_S
-        return bool(is_same and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
+def _read(file: Path) -> StartedRun | None:
+    found = read_claimed(file)
+    with contextlib.suppress(TypeError):
+        return StartedRun(**found[0], claim=found[1]) if found else None
+    return None

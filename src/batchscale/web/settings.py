@@ -21,6 +21,7 @@ class Limits:
     header_s: float = 10.0
     sign_ins: int = 10
     actions: int = 60
+    checks: int = 300
     zip_bytes: int = 8 * 2**30
     uploads: int = 120
     upload_bytes: int = 500 * 10**6

@@ -3,6 +3,7 @@
 One small file is read per place and kept until it changes, so that a thousand places cost a thousand ``stat`` calls.
 """
 
+import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from batchscale.records import RunPaths
 
 STATES = ("running", "silent", "stopped", "finished", "records")
 MOST_SIZE = 2**53
+STATUS, LOCK = (str(path) for path in (RunPaths(Path()).status, RunPaths(Path()).lock))  # below the root of a place
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,13 @@ class Standings:
 
     def look(self, root: Path) -> Standing:
         """How the place at ``root`` stands now."""
-        changed = _changed_at(RunPaths(root).status)
+        changed = _changed_at(f"{root}/{STATUS}")
         kept = self._kept.get(root)
         if kept is None or kept[0] != changed:
             kept = (changed, read_snapshot(root) if changed else None)
             self._kept[root] = kept
-        snapshot, running = kept[1], is_running(root)
+        snapshot = kept[1]
+        running = _changed_at(f"{root}/{LOCK}") > 0 and is_running(root)
         state = _state(snapshot, running)
         if snapshot is not None and not running:
             studies = tuple(replace(study, running=0) for study in snapshot.studies)
@@ -67,9 +70,9 @@ class Standings:
         return Standing(state, snapshot, f"{changed}-{state}")
 
 
-def _changed_at(path: Path) -> int:
+def _changed_at(path: str) -> int:
     try:
-        return path.stat().st_mtime_ns
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 - text, and a thousand of them
     except OSError:
         return 0
 

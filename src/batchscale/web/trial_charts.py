@@ -1,7 +1,7 @@
 """Charts of trials: learning curves of chosen ones, and metaparameters linked with learning curves."""
 
+import json
 from dataclasses import dataclass, replace
-from typing import Any
 
 import polars as pl
 
@@ -61,9 +61,10 @@ def linked_drawing(shelf: OpenRecords, place: Place, wish: LinkedWish) -> str:
     return shelf.answer(place.path, f"{wish.data_key} svg {wish.theme}", work)
 
 
-def linked_specification(shelf: OpenRecords, place: Place, wish: LinkedWish) -> dict[str, Any]:
-    """The chart for the page's script; the frame that chooses is part of it."""
-    return chart_spec(_plot(linked_data(shelf, place, wish), shelf.records(place.path), wish))
+def linked_specification(shelf: OpenRecords, place: Place, wish: LinkedWish) -> bytes:
+    """The chart as JSON for the page's script; the frame that chooses is part of it."""
+    spec = chart_spec(_plot(linked_data(shelf, place, wish), shelf.records(place.path), wish))
+    return json.dumps(spec).encode()
 
 
 def _plot(frame: pl.DataFrame, records: Records, wish: LinkedWish) -> Chart:

@@ -9,7 +9,6 @@ from batchscale.workloads.losses import task_loss
 from batchscale.workloads.metrics import task_metrics
 from batchscale.workloads.models import Shape
 from batchscale.workloads.update import make_update
-from batchscale.workloads.user.build import build_user_workload
 from batchscale.workloads.user.registration import find_user_workload
 from batchscale.workloads.workload import Dataset, Workload
 
@@ -26,6 +25,8 @@ def get_workload(spec: WorkloadSpec, data_dir: Path | None = None, dataset: Data
     """
     user = find_user_workload(spec.name, spec.file)
     if user is not None:
+        from batchscale.workloads.user.build import build_user_workload  # brings flax, which not every model needs
+
         return build_user_workload(user, spec, data_dir)
     parts = find_parts(spec)
     if dataset is None:

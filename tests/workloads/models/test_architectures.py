@@ -42,6 +42,14 @@ def start(name):
     return cheap_jit(build(name).init)(jax.random.key(0))
 
 
+@functools.cache
+def evaluation(name):
+    """The compiled evaluation of the model as it starts, of inputs and a key; one for all tests."""
+    model = build(name)
+    params, state = start(name)
+    return cheap_jit(lambda inputs, key: model.apply(params, state, inputs, train=False, key=key))
+
+
 def draw_inputs(name):
     random = np.random.default_rng(0)
     if MODELS[name] is WORDS:
@@ -76,10 +84,8 @@ def test_a_population_equals_each_member_alone(name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_evaluation_ignores_the_key_and_leaves_the_state(name):
-    model, inputs = build(name), draw_inputs(name)
-    params, state = start(name)
-    evaluate = cheap_jit(lambda key: model.apply(params, state, inputs, train=False, key=key))
-    first, second = evaluate(jax.random.key(1)), evaluate(jax.random.key(2))
+    inputs, (_, state) = draw_inputs(name), start(name)
+    first, second = (evaluation(name)(inputs, jax.random.key(seed)) for seed in (1, 2))
     for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
         np.testing.assert_array_equal(one, other)
     for one, other in zip(jax.tree.leaves(state), jax.tree.leaves(first[1]), strict=True):
@@ -88,16 +94,12 @@ def test_evaluation_ignores_the_key_and_leaves_the_state(name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_half_precision_stays_near_and_parameters_stay_float32(name):
-    full, half, inputs = build(name), build(name, precision="bfloat16"), draw_inputs(name)
+    half, inputs = build(name, precision="bfloat16"), draw_inputs(name)
     params, state = start(name)
     assert {leaf.dtype for leaf in jax.tree.leaves((params, state))} == {jnp.dtype("float32")}
-
-    def outputs(model, given):
-        return cheap_jit(lambda p: model.apply(p, state, inputs, train=False, key=jax.random.key(0))[0])(given)
-
-    expected = outputs(full, params)
+    expected, _ = evaluation(name)(inputs, jax.random.key(0))
     assert expected.dtype == jnp.float32
-    found = outputs(half, params)
+    found, _ = cheap_jit(lambda p: half.apply(p, state, inputs, train=False, key=jax.random.key(0)))(params)
     # eight bits would be heard as noise: of a model of sound the networks compute in half precision, oscillators do not
     assert found.dtype == (jnp.float32 if MODELS[name] is SOUND else jnp.bfloat16)
     scale = float(jnp.abs(expected).max())
@@ -106,12 +108,10 @@ def test_half_precision_stays_near_and_parameters_stay_float32(name):
 
 @pytest.mark.parametrize("name", [name for name, shape in MODELS.items() if shape is WORDS])
 def test_a_language_model_never_sees_what_comes_later(name):
-    model, inputs = build(name), draw_inputs(name)
-    params, state = start(name)
-    evaluate = cheap_jit(lambda inputs: model.apply(params, state, inputs, train=False, key=jax.random.key(0))[0])
+    inputs, key = draw_inputs(name), jax.random.key(0)
+    same, _ = evaluation(name)(inputs, key)
     for position in range(1, 6):
-        changed = evaluate(inputs.at[:, position].set((inputs[:, position] + 1) % 11))
-        same = evaluate(inputs)
+        changed, _ = evaluation(name)(inputs.at[:, position].set((inputs[:, position] + 1) % 11), key)
         np.testing.assert_allclose(changed[:, :position], same[:, :position], rtol=1e-5, atol=1e-6)
         assert np.abs(np.asarray(changed - same))[:, position:].max() > 1e-4
 

@@ -11,7 +11,7 @@ from batchscale.figures.edges import at_edge
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline
 from batchscale.figures.names import BASELINES
-from batchscale.figures.notes import goal_notes, missing_words, panel_notes
+from batchscale.figures.notes import missing_words, panel_notes
 from batchscale.figures.series import joint_panel, series_frame
 from batchscale.figures.theme import Theme, series_colours
 
@@ -30,13 +30,7 @@ def plot_curves(frame: pl.DataFrame, look: Look = LOOK, *, ordered: bool = False
         look: The layout.
         ordered: Whether the series have an order (goals), and so colours along a ramp.
     """
-    return draw_panels(
-        frame,
-        lambda part, look: _panel(part, look, ordered),
-        look,
-        of="workloads",
-        notes=[] if ordered else goal_notes(frame),
-    )
+    return draw_panels(frame, lambda part, look: _panel(part, look, ordered), look, of="workloads")
 
 
 def _panel(frame: pl.DataFrame, look: Look, ordered: bool) -> Drawn | str:

@@ -10,6 +10,7 @@ from batchscale.analysis import best_measurement, steps_to_result
 from batchscale.errors import BatchscaleError
 from batchscale.figures.edges import join_frames
 from batchscale.figures.kind import FigureKind
+from batchscale.figures.kinds.curves import legend_under
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import metaparameter_label, metric_label, study_titles, value_text
 from batchscale.figures.notes import (
@@ -96,7 +97,8 @@ def best_by_value(
 
 def plot_training(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """A panel per study and metric."""
-    return draw_panels(frame, _panel, look)
+    goals = frame["goal"].drop_nulls().unique()
+    return draw_panels(frame, _panel, look, notes=[f"dashed: the goal, {goals[0]:g}"] if len(goals) == 1 else ())
 
 
 def _rows(records: Records, panel: TrainingPanel) -> pl.DataFrame:
@@ -188,7 +190,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
         *goal_line(points, theme, y, low, high),
     ]
     if not bold.is_empty():
-        layers.append(_bold_lines(shown.drop_nulls("series"), theme, x, y))
+        layers.append(_bold_lines(shown.drop_nulls("series"), look, x, y))
     return Drawn(layers, panel_notes(frame))
 
 
@@ -236,10 +238,10 @@ def goal_line(points: pl.DataFrame, theme: Theme, y: alt.Y, low: float, high: fl
     return [rule]
 
 
-def _bold_lines(bold: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> alt.Chart:
+def _bold_lines(bold: pl.DataFrame, look: Look, x: alt.X, y: alt.Y) -> alt.Chart:
     labels: Sequence[str] = bold["series"].unique(maintain_order=True).to_list()
-    legend = alt.Legend(title=None, orient="top-right", offset=4, padding=3)
-    scale = alt.Scale(domain=labels, range=series_colours(theme, len(labels)))
+    scale = alt.Scale(domain=labels, range=series_colours(look.theme, len(labels)))
+    legend = legend_under(labels, look.size.width)
     lines: alt.Chart = (
         alt.Chart(inline(bold))
         .mark_line(strokeWidth=2)

@@ -1,10 +1,11 @@
 """Charts of an experiment: drawings, pictures, data, and specifications for the page's script."""
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import polars as pl
 from fastapi import APIRouter, Depends, Query
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from batchscale.web.charts import (
     ChartWish,
@@ -23,6 +24,14 @@ from batchscale.web.trial_charts import LinkedWish, linked_data, linked_drawing,
 from batchscale.web.trials import TrialWish
 
 WIDTH = Annotated[int | None, Query(ge=100, le=10_000)]
+MadeChart = str | bytes | pl.DataFrame
+ChartMakers = dict[str, Callable[..., MadeChart]]
+KINDS = {
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "csv": "text/csv; charset=utf-8",
+    "json": "application/json",
+}
 DRAWING_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
 
@@ -47,15 +56,10 @@ def make_routes(parts: ServerParts) -> APIRouter:
             raise RefusedError(404, "There is no such kind of chart.")
         trials = parse_trials(t) if kind == "training" else ()
         wish = ChartWish(kind, number, theme, steps, trials, smooth if trials else 0.0, nearest_width(width))
-        headers = {"content-disposition": f'attachment; filename="{kind}.{suffix}"'} if save or suffix == "csv" else {}
-        if suffix == "json":
-            data = chart_specification(parts.shelf, place, wish)
-            return Response(data, media_type="application/json", headers=headers)
-        if suffix == "csv":
-            return _csv(chart_frame(parts.shelf, place, wish), headers)
-        if suffix == "png":
-            return Response(chart_picture(parts.shelf, place, wish), media_type="image/png", headers=headers)
-        return _drawing(chart_drawing(parts.shelf, place, wish), headers)
+        makers: ChartMakers = {
+            "json": chart_specification, "csv": chart_frame, "png": chart_picture, "svg": chart_drawing,
+        }  # fmt: skip
+        return answer_chart(makers[suffix](parts.shelf, place, wish), f"{kind}.{suffix}", save=save)
 
     @routes.get("/x/{key}/linked.{suffix}")
     def linked(
@@ -68,19 +72,17 @@ def make_routes(parts: ServerParts) -> APIRouter:
     ) -> Response:
         place, number = find_place(parts, key)
         question = LinkedWish(number, wish, theme, nearest_width(width))
-        headers = {"content-disposition": f'attachment; filename="linked.{suffix}"'} if save or suffix == "csv" else {}
-        if suffix == "json":
-            return JSONResponse(linked_specification(parts.shelf, place, question), headers=headers)
-        if suffix == "csv":
-            return _csv(linked_data(parts.shelf, place, question), headers)
-        return _drawing(linked_drawing(parts.shelf, place, question), headers)
+        makers: ChartMakers = {"json": linked_specification, "csv": linked_data, "svg": linked_drawing}
+        return answer_chart(makers[suffix](parts.shelf, place, question), f"linked.{suffix}", save=save)
 
     return routes
 
 
-def _drawing(text: str, headers: dict[str, str]) -> Response:
-    return Response(text, media_type="image/svg+xml", headers=headers | {"content-security-policy": DRAWING_POLICY})
-
-
-def _csv(frame: pl.DataFrame, headers: dict[str, str]) -> Response:
-    return Response(guarded_csv(frame), media_type="text/csv; charset=utf-8", headers=headers)
+def answer_chart(made: MadeChart, name: str, *, save: bool) -> Response:
+    """A chart in the form that its name says: drawing, picture, specification, or data, which is always saved."""
+    suffix = name.rpartition(".")[2]
+    headers = {"content-disposition": f'attachment; filename="{name}"'} if save or suffix == "csv" else {}
+    if suffix == "svg":
+        headers["content-security-policy"] = DRAWING_POLICY
+    data = guarded_csv(made) if isinstance(made, pl.DataFrame) else made
+    return Response(data, media_type=KINDS[suffix], headers=headers)

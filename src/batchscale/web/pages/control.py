@@ -6,7 +6,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from batchscale.web.new_form import check_text, with_trials
+from batchscale.web.new_check import check_text
+from batchscale.web.new_form import with_trials
 from batchscale.web.pages.asked import KEY, find_place
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts

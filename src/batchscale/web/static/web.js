@@ -66,6 +66,10 @@
     for (const figure of document.querySelectorAll("figure[data-chart]")) { explore(figure); }
   }
   exploreAll();
+  document.addEventListener("htmx:afterSettle", function () { // charts that were swapped in; those swapped out go
+    for (const [figure, made] of views) { if (!figure.isConnected) { made.finalize(); views.delete(figure); } }
+    for (const figure of document.querySelectorAll("figure[data-chart]")) { if (!views.has(figure)) { explore(figure); } }
+  });
   dark.addEventListener("change", exploreAll);
   for (const details of document.querySelectorAll("details")) {
     details.addEventListener("toggle", function () {

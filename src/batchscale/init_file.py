@@ -1,6 +1,10 @@
-"""The experiment file of ``batchscale init --workload``: the template with what is known of the workload filled in."""
+"""The experiment file to start from: the template, with what is known of a workload filled in. Loads no JAX.
+
+``batchscale init`` writes it; the web interface fills its form from it.
+"""
 
 from dataclasses import dataclass
+from importlib import resources
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,13 +33,16 @@ class _Line:
     new: str
 
 
-def fill_template(template: str, name: "WorkloadName") -> str:
-    """The template for a workload of built-in parts.
+def starting_text(name: "WorkloadName | None" = None) -> str:
+    """A commented experiment file that runs as it is: the template, filled in for a workload of built-in parts.
 
     Raises:
         UnknownNameError: a part does not exist, with the nearest that do.
         SpecError: parts that do not fit together.
     """
+    template = resources.files("batchscale.spec").joinpath("template.toml").read_text(encoding="utf-8")
+    if name is None:
+        return template
     from batchscale.spec import WorkloadSpec
     from batchscale.workloads.catalogue import find_parts
     from batchscale.workloads.published import find_published
