@@ -141,7 +141,7 @@ instrument: $(STAMP) ## render a solo line, learn its timbre, play a flute with 
 	$(BIN)/python examples/ddsp/render.py $(INSTRUMENT)/violin --minutes 13
 	$(BIN)/python examples/ddsp/render.py $(INSTRUMENT)/flute --minutes 0.5 --program 73 --seed 7 --low 65 --high 84
 	$(BIN)/batchscale data audio $(INSTRUMENT)/violin --out $(INSTRUMENT)/prepared
-	$(BIN)/batchscale train examples/ddsp/train.toml --batch-size 8 --steps 1000 --set learning_rate=0.002 \
+	$(BIN)/batchscale train examples/ddsp/train.toml --batch-size 8 --steps 4000 --set learning_rate=0.002 \
 	    --early-stop "train/total_loss < 5.0" --out $(INSTRUMENT)/trained
 	rm -rf $(INSTRUMENT)/violin-model
 	$(BIN)/batchscale audio export examples/ddsp/train.toml --from $(INSTRUMENT)/trained --out $(INSTRUMENT)/violin-model

@@ -17,6 +17,8 @@ from pathlib import Path
 
 VIEWS = ((1400, "light"), (400, "dark"))
 WAIT_MS = 120_000
+ROWS = """all => all.map(row => [row.querySelector('td.name a').getAttribute('href'),
+  row.querySelector('td.name').innerText, row.querySelector('td[data-label=B_crit]').innerText.trim()])"""
 DRAWN = """() => [...document.querySelectorAll('figure[data-chart]')].every(
   figure => figure.closest('details:not([open])') || figure.querySelector('.explored canvas, picture'))
   && [...document.images].every(image => image.complete)"""
@@ -35,9 +37,10 @@ def start_server(folder: Path, state: Path) -> tuple[subprocess.Popen, str]:
 def find_pages(page, home: str) -> dict[str, str]:
     """The address of each page that has a picture."""
     page.goto(home)
-    links = page.eval_on_selector_all("td.name a", "all => all.map(one => [one.getAttribute('href'), one.innerText])")
-    digits = next(address for address, name in links if name.startswith("digits"))
-    other = next(address for address, name in links if not name.startswith(("digits", "instruments")))
+    rows = page.eval_on_selector_all("table.cards tbody tr", ROWS)
+    digits = next(address for address, name, _ in rows if name.startswith("digits"))
+    others = [row for row in rows if not row[1].startswith(("digits", "instruments"))]
+    other = max(others, key=lambda row: row[2] != "")[0]  # the first that has a critical batch size
     page.goto(f"{home}{digits}/plan")
     device = page.input_value("[name=device0]")
     pages = {

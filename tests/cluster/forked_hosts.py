@@ -67,7 +67,7 @@ class Hosts:
     def logs(self):
         return [self.log(place) for place in range(len(self.processes))]
 
-    def wait(self, seconds=300.0):
+    def wait(self, seconds=600.0):
         """The exit codes of all; whoever is still there after that is ended."""
         until = time.monotonic() + seconds
         try:
@@ -92,7 +92,7 @@ class Hosts:
     def count_rows(self):
         return self.log(0).count("examples/s")
 
-    def await_rows(self, count, seconds=120.0):
+    def await_rows(self, count, seconds=300.0):
         """Wait until the chief has shown so many measurements since it was started."""
         until = time.monotonic() + seconds
         while self.count_rows() < self._shown_before + count:

@@ -70,7 +70,7 @@ def end(processes):
         process.wait()
 
 
-def await_row(folder, processes, seconds=240):
+def await_row(folder, processes, seconds=600):
     until = time.monotonic() + seconds
     while "examples/s" not in (folder / "0.log").read_text():
         assert time.monotonic() < until, (folder / "0.log").read_text()
@@ -103,7 +103,7 @@ def freeze(_hosts, process):
     process.send_signal(signal.SIGSTOP)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("happen", "place", "said", "seconds"),
     [
@@ -115,15 +115,18 @@ def freeze(_hosts, process):
     ],
 )
 def test_a_host_that_is_lost_is_named_in_the_stated_time_and_the_trial_goes_on(
-    alone, hosts, tmp_path, happen, place, said, seconds
+    alone, hosts, tmp_path, record_property, happen, place, said, seconds
 ):
     processes = start(hosts, tmp_path)
     try:
         await_row(tmp_path, processes)
         began = time.monotonic()
         happen(hosts, processes[place])
-        assert [processes[other].wait(60) for other in said] == [75] * len(said)
-        assert seconds[0] < time.monotonic() - began < seconds[1]
+        for other in said:
+            assert processes[other].wait(60) == 75
+            noticed_s = time.monotonic() - began
+            record_property(f"noticed by {other} after", f"{noticed_s:.1f} s")
+            assert seconds[0] < noticed_s < seconds[1]
     finally:
         end(processes)
     for other, words in said.items():
@@ -131,7 +134,7 @@ def test_a_host_that_is_lost_is_named_in_the_stated_time_and_the_trial_goes_on(
     ip("-n", hosts[1], "link", "set", "right", "up")
     processes = start(hosts, tmp_path, "--resume")
     try:
-        assert [process.wait(300) for process in processes] == [0, 0], (tmp_path / "0.log").read_text()
+        assert [process.wait(600) for process in processes] == [0, 0], (tmp_path / "0.log").read_text()
     finally:
         end(processes)
     assert (tmp_path / "0" / TABLE).read_bytes() == alone

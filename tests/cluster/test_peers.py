@@ -1,6 +1,7 @@
 """Processes of a cluster that meet, agree, and miss each other: as threads over the loopback interface."""
 
 import json
+import queue
 import socket
 import threading
 import time
@@ -77,7 +78,7 @@ def peers_of():
     yield make
     for peers in made:
         peers._closing.set()
-        for channel in peers._channels.values():
+        for channel in (*peers._channels.values(), *peers._gone):
             channel.close()
 
 
@@ -152,6 +153,62 @@ def test_a_silent_process_is_noticed_in_the_time_that_is_stated(peers_of):
     assert code == 75
     assert "process 1" in message
     assert "stopped or cannot be reached" in message
+
+
+def in_pairs(place):
+    """The companions of a process where two train together, the chief with the first of the others."""
+    return range(0) if place < 2 else range(place // 2 * 2, place // 2 * 2 + 2)
+
+
+@pytest.mark.parametrize("how", ["dies", "says so", "fails"])
+def test_a_chief_goes_on_without_a_group_that_has_lost_a_process(peers_of, how):
+    peers, ends = peers_of(6)
+    lost = queue.SimpleQueue()
+    peers[0].go_on_without(in_pairs, lambda place, text: lost.put((place, text)))
+    if how == "dies":
+        peers[3]._closing.set()  # a dead process says nothing
+        peers[3]._channels[0].hang_up()
+    elif how == "says so":  # it has noticed that the other of its group is gone
+        peers[3].pass_on("process 2 closed its connection.", 75, all_end=False)
+        assert "The other groups go on" in ends[3].wait(5)[0]
+    else:
+        peers[3].fail("its devices failed")
+    place, text = lost.get(timeout=5)
+    assert place == 3
+    assert "process 2" in text if how == "says so" else text.startswith("process 3 (127.0.0.1:")
+    message, code = ends[2].wait(5)
+    assert code == 75
+    assert message.startswith(text)
+    assert "The other groups go on" in message
+    there = [peers[place] for place in (0, 1, 4, 5)]
+    found = on_all(there, lambda one: one.gather("x", bytes([one.cluster.process])))
+    assert found == [[b"\0", b"\1", b"", b"", b"\4", b"\5"]] * 4
+    peers[0].ask(2, b"nobody")
+    peers[0].ask(5, b"you")
+    assert peers[5].asked.get(timeout=5) == b"you"
+    on_all(there, Peers.close)
+    assert [ends[place].said for place in (0, 1, 4, 5)] == [[], [], [], []]
+    assert lost.empty()
+
+
+def test_whoever_waits_for_a_process_that_is_lost_goes_on_without_it(peers_of):
+    peers, _ = peers_of(4)
+    peers[0].go_on_without(in_pairs, lambda _place, _text: None)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(peers[place].gather, "x", bytes([place])) for place in (0, 1)]
+        peers[2]._channels[0].hang_up()
+        assert [one.result(5) for one in waiting] == [[b"\0", b"\1", b"", b""]] * 2
+
+
+def test_the_chiefs_own_group_ends_all(peers_of):
+    peers, ends = peers_of(4)
+    peers[0].go_on_without(in_pairs, lambda _place, _text: None)
+    peers[1]._channels[0].hang_up()
+    for end in (ends[0], ends[2], ends[3]):
+        message, code = end.wait(5)
+        assert code == 75
+        assert message.startswith("process 1 (127.0.0.1:")
+        assert "Start the same command on all hosts again" in message
 
 
 def test_a_mistake_that_one_finds_ends_all_with_its_words(peers_of):

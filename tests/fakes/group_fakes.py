@@ -4,7 +4,8 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from batchscale.cluster import Cluster, Group, Timeouts, connect
+from batchscale.cluster import Cluster, Group, Peers, Timeouts
+from batchscale.cluster.meeting import host_meeting, join_meeting
 from batchscale.runners.group_lead import GroupLead
 from batchscale.runners.groups import GroupRunner
 
@@ -13,14 +14,22 @@ def _never():
     return False
 
 
-def connect_all(count, **changes):
+def _end(_text, _code):
+    """A process that ends: here it is a thread, which ends by itself."""
+
+
+def _meet(cluster):
+    return Peers(cluster, (host_meeting if cluster.is_chief else join_meeting)(cluster, {}), _end)
+
+
+def connect_all(count):
     """The peers of so many processes, in their order."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     names = tuple(f"host-{place}" for place in range(count))
     described = [Cluster(address, count, place, "test", names, Timeouts(10.0, 10.0)) for place in range(count)]
     with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(lambda one: connect(one, {}), described))
+        return list(pool.map(_meet, described))
 
 
 def make_group_runner(setup):
@@ -30,7 +39,8 @@ def make_group_runner(setup):
 
     def serve():
         lead.serve()
-        other.close()
+        if not other.ended:
+            other.close()
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()

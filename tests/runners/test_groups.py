@@ -1,20 +1,23 @@
 """Groups of hosts: how they are cut, what they say to each other, and the states that the chief keeps for them."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from group_fakes import connect_all
-from protocol_fakes import fake_study
+from protocol_fakes import fake_setup, fake_study
 
-from batchscale.cluster import split_peers
+from batchscale.cluster import Group, split_peers
 from batchscale.cluster.frames import pack_parts
 from batchscale.errors import RunError
 from batchscale.protocol.tasks import Activity, TrialProgress, TrialTask
 from batchscale.records.facts import Hardware
-from batchscale.runners.group_messages import FoundState, KeepState, WantState, WishToStop, decode, encode
+from batchscale.runners.group_messages import FoundState, GroupGone, KeepState, WantState, WishToStop, decode, encode
+from batchscale.runners.groups import GroupRunner
 from batchscale.runners.messages import Answered, Forget, Kept, Raised, Retire, Shelve, Stop
-from batchscale.runners.runner import Doing, Done, Job, LossReason
+from batchscale.runners.runner import Doing, Done, Job, LossReason, Lost
 from batchscale.runners.state_files import StateFiles
 
 ROWS = ((0, {"val/error": 0.1234567890123456789}), (10, {"val/error": float("inf")}))
@@ -29,7 +32,7 @@ PROGRESS = TrialProgress(3, ROWS, 10, None, {"train_s": 0.5}, Hardware("cpu", "c
         Doing("group-1", Activity.TRAINING, 8, (1,), 5),
         Answered(Done(3, "group-1", (PROGRESS,), 0.25, 2, Hardware("cpu")), 10**9),
         Raised(3, LossReason.OUT_OF_MEMORY, "too much"),
-        *(KeepState(8, 1, True, b"\0\xffbytes"), WantState(8, 1), FoundState(b"")),
+        *(KeepState(8, 1, True, b"\0\xffbytes"), WantState(8, 1, True), FoundState(b""), GroupGone("lost")),
     ],
 )
 def test_what_one_says_is_what_the_other_hears(message):
@@ -93,3 +96,61 @@ def test_groups_have_as_many_hosts_each():
     with pytest.raises(RunError, match=r"Found 3, of 2 hosts; give one of 1, 2"):
         split_peers(peers[0], 3)
     on_all(peers, lambda one: one.close())
+
+
+def job(number):
+    return Job(number, fake_study(), (TrialTask(number, {"learning_rate": 0.1}, 1, 50, -1),))
+
+
+@pytest.fixture
+def runner_of_two(tmp_path):
+    """A runner of two groups, of which the other one answers nothing, and its connection."""
+    chief, other = connect_all(2)
+    setup = replace(fake_setup(sleep_s=5), checkpoint_dir=tmp_path)
+    runner = GroupRunner(chief, Group(0, 2, 1, None), setup, lambda: False, lambda: None)
+    yield runner, other
+    runner.close()
+    other._channels[0].hang_up()  # nobody waits for it
+    chief.close()
+    other._channels[0].close()
+
+
+def test_a_group_that_is_lost_gives_its_jobs_back_and_the_others_go_on(runner_of_two):
+    runner, other = runner_of_two
+    for number in (1, 2):
+        runner.submit("group-1", job(number))
+    other._channels[0].hang_up()  # what the system does for a process that is killed
+    events = runner.wait(5)
+    assert [(event.job_id, event.loss) for event in events] == [(1, LossReason.DIED), (2, LossReason.NOT_STARTED)]
+    assert [worker.worker_id for worker in runner.workers] == ["group-0"]
+    assert runner.notices[0].startswith("process 1 (host-1) closed its connection")
+    assert runner.notices[0].endswith("The run goes on without group-1.")
+    runner.submit("group-1", job(3))
+    assert runner.wait(5) == [Lost(3, "group-1", LossReason.NOT_STARTED, "There is no such group.")]
+
+
+def test_a_group_is_sent_what_it_kept_and_what_a_run_without_groups_has_left(runner_of_two, tmp_path):
+    runner, other = runner_of_two
+    (tmp_path / "8" / "3" / "50").mkdir(parents=True)
+    (tmp_path / "8" / "3" / "50" / "state").write_bytes(b"left")
+    found = []
+    wanted, kept = WantState(8, 3, True), KeepState(8, 3, False, b"kept")
+    for message in (wanted, kept, wanted, WantState(8, 3, False)):
+        other.tell(encode(message))
+        if isinstance(message, WantState):
+            assert runner.wait(5) == []
+            found.append(decode(other.asked.get(timeout=5)).data)
+    assert found == [pack_parts([b'["50/state"]', b"left"]), b"", b"kept"]
+
+
+def test_closing_waits_for_no_group_that_still_trains(runner_of_two):
+    runner, other = runner_of_two
+    for place in (0, 1):
+        runner.submit(f"group-{place}", job(place))
+    runner.stop()
+    began = time.monotonic()
+    runner.close()
+    assert time.monotonic() - began < 2
+    while not other.ended:  # it hears that nobody waits for it
+        assert time.monotonic() - began < 5
+        time.sleep(0.01)

@@ -127,6 +127,5 @@ def main(out: str, *names: str) -> None:
 
 if __name__ == "__main__":
     flags = os.environ.get("XLA_FLAGS", "")
-    here = 1 if "SHARDED_PROCESS" in os.environ else 8
-    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={here}".strip()
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=8".strip()
     main(*sys.argv[1:])

@@ -20,7 +20,7 @@ ROUNDING = 2e-6
 OWN_REORDERING = 4
 """As in `test_devices`: a few times what one device's own microbatches differ from its whole batch."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 def run_cases(out, count, cases):
@@ -38,12 +38,21 @@ def run_cases(out, count, cases):
         for i in range(count)
     ]
     try:
-        assert [process.wait(900) for process in processes] == [0] * count
+        assert [process.wait(1700) for process in processes] == [0] * count
     finally:
         for process in processes:
             process.kill()
             process.wait()
     return {case: dict(np.load(out / f"{case.name}.npz")) for case in cases}
+
+
+def assert_close(found, expected, reordered, name):
+    """All arrays within rounding of one device's, or within what reordering does there."""
+    for key, value in expected.items():
+        exact = value.astype(np.float64)
+        own = np.abs(reordered[key].astype(np.float64) - exact).max(initial=0)
+        bound = max(ROUNDING * np.abs(exact).max(initial=0), OWN_REORDERING * own)
+        np.testing.assert_allclose(found[key].astype(np.float64), exact, rtol=0, atol=bound, err_msg=f"{name}, {key}")
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -59,12 +68,7 @@ def test_any_number_of_processes_gives_the_state_and_measurements_of_one(found):
     plain, _, accumulated = found[1]
     for count in COUNTS:
         for case in (plain, accumulated):
-            for name, value in found[1][plain].items():
-                exact = value.astype(np.float64)
-                own = np.abs(found[1][accumulated][name].astype(np.float64) - exact).max(initial=0)
-                bound = max(ROUNDING * np.abs(exact).max(initial=0), OWN_REORDERING * own)
-                values = found[count][case][name].astype(np.float64)
-                np.testing.assert_allclose(values, exact, rtol=0, atol=bound, err_msg=f"{count}, {case}, {name}")
+            assert_close(found[count][case], found[1][plain], found[1][accumulated], f"{count}, {case}")
 
 
 def test_exact_sums_have_the_same_bits_on_any_number_of_processes(found):
@@ -72,3 +76,15 @@ def test_exact_sums_have_the_same_bits_on_any_number_of_processes(found):
     for count in COUNTS:
         for name, value in found[1][exact].items():
             np.testing.assert_array_equal(found[count][exact][name], value, err_msg=f"{count}, {name}")
+
+
+def test_two_processes_with_two_devices_each_are_as_one_device(tmp_path):
+    """Each has eight devices, on however few threads: those that are not used hold nothing up."""
+    plain = Case("fc_8")
+    alone = run_cases(tmp_path / "1", 1, [plain, replace(plain, exact=True), replace(plain, microbatch=3)])
+    spread = [replace(plain, devices=2), replace(plain, devices=2, exact=True)]
+    together = run_cases(tmp_path / "2", 2, spread)
+    expected, exact, reordered = alone.values()
+    assert_close(together[spread[0]], expected, reordered, "two devices of two processes")
+    for name, value in exact.items():
+        np.testing.assert_array_equal(together[spread[1]][name], value, err_msg=name)

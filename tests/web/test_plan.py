@@ -32,6 +32,9 @@ def test_a_plan_of_recorded_runs_follows_the_typed_machines(site):
     assert 'class="problem"' not in page.text, page.text.partition('class="problem"')[2][:400]
     assert "mine" in page.text and "The front" in page.text
     assert client.get(f"/x/{key}/plan.svg", params=query).text.startswith("<svg")
+    assert client.get(f"/x/{key}/plan.png", params=query).content.startswith(b"\x89PNG")
+    assert "zoom_0" in client.get(f"/x/{key}/plan.json", params={**query, "width": "360"}).text
+    assert "mine" in client.get(f"/x/{key}/plan.csv", params=query).text
     job = client.get(f"/x/{key}/job.zip", params={**query, "job": "slurm", "pick": "fastest"})
     with zipfile.ZipFile(io.BytesIO(job.content)) as archive:
         assert any("batchscale train" in archive.read(name).decode() for name in archive.namelist())
@@ -48,6 +51,15 @@ def test_a_wrong_row_is_named(site, field, value):
     query = {"name0": "m", "device0": "cpu", "devices0": "1", "hosts0": "1", "price0": "1", field: value}
     page = site.visitor().get(f"/x/{site.key()}/plan", params=query).text
     assert "Machine 1" in page
+
+
+def test_a_device_that_is_left_out_is_the_only_one_that_was_timed(site):
+    client, key = site.visitor(), site.key()
+    query = {"name0": "mine", "devices0": "1", "hosts0": "2", "price0": "3.5"}
+    page = client.get(f"/x/{key}/plan", params=query).text
+    assert _device(page) and 'class="problem"' not in page
+    with pytest.raises(PlanningError, match="name the device"):
+        plan_of(None, (object(),), PlanWish((("mine", "", "1", "1", "2"),)))
 
 
 def test_hostile_rows_are_text(site):

@@ -1,5 +1,6 @@
 """Messages between the processes of a cluster: a kind, a tag, bytes. Framed, so that none is read in part."""
 
+import contextlib
 import json
 import socket
 import struct
@@ -70,6 +71,11 @@ class Channel:
             raise ValueError(f"a message of {length} bytes")
         tag = self._exactly(tag_length).decode()
         return Frame(Kind(kind), self._exactly(length), tag)
+
+    def hang_up(self) -> None:
+        """End the connection for both sides: whoever reads or writes at it, here or there, finds it closed."""
+        with contextlib.suppress(OSError):  # the other side was faster
+            self.socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection."""

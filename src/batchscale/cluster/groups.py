@@ -1,11 +1,12 @@
 """A cluster cut into groups of as many processes, each of which trains trials of its own.
 
-All processes stay connected to the chief and watch each other as before: one that is lost ends all groups. Those of a
-group have a meeting of their own besides, at the first of them, its lead.
+All processes stay connected to the chief and watch each other as before: one that is lost ends its group, and all of
+them if it is the chief's. Those of a group have a meeting of their own besides, at the first of them, its lead.
 """
 
 import secrets
 from dataclasses import dataclass, replace
+from functools import partial
 
 from batchscale.cluster.description import Cluster, join_address
 from batchscale.cluster.meeting import free_port, host_meeting, join_meeting
@@ -32,6 +33,11 @@ class Group:
     def lead_of(self, number: int) -> int:
         """The process that leads a group."""
         return number * self.size
+
+    def companions(self, process: int) -> range:
+        """The processes that cannot go on without this one; none where that ends the chief, and all with it."""
+        first = process // self.size * self.size
+        return range(first, first + self.size) if first else range(0)
 
 
 def split_peers(whole: Peers, size: int) -> Group:
@@ -60,4 +66,4 @@ def split_peers(whole: Peers, size: int) -> Group:
     )
     group = replace(group, token=token, first=first)
     meeting = (host_meeting if place == 0 else join_meeting)(group, {})
-    return Group(number, count, size, Peers(group, meeting, whole.pass_on))
+    return Group(number, count, size, Peers(group, meeting, partial(whole.pass_on, all_end=number == 0)))

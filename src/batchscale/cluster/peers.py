@@ -4,23 +4,27 @@ Every process but the chief has one connection, to the chief. Each end sends a s
 dies closes its connection, which is noticed at once; one that is stopped or cut off falls silent, which is noticed
 after ``lost_after_s``. Whoever notices says which one it was and ends this process with exit code 75: the same command,
 given again everywhere, goes on from the last checkpoint. Nothing is saved on the way out, so nothing is saved in part.
+A chief whose processes train in groups may `go_on_without` a group that has lost one.
 """
 
+import contextlib
 import json
 import os
 import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from batchscale.cluster.description import Cluster, split_address
-from batchscale.cluster.frames import Frame, Kind, pack_parts, unpack_parts
+from batchscale.cluster.frames import Channel, Frame, Kind, pack_parts, unpack_parts
 from batchscale.cluster.meeting import Facts, Meeting, host_meeting, join_meeting
 
 REQUEUE = 75
 BEAT_S = 1.0
 _BYE = "bye"
+_AGAIN = " Start the same command on all hosts again to go on."
+_WITHOUT = " The other groups go on; this one is there again when the same command is next started on all hosts."
 
 
 def leave(message: str, code: int) -> None:
@@ -45,6 +49,10 @@ class Peers:
         self._end = end
         self._closing = threading.Event()
         self._ending = threading.Lock()
+        self._parting = threading.Lock()
+        self._gone: list[Channel] = []
+        self._companions: Callable[[int], Collection[int]] = lambda _place: ()
+        self._on_lost: Callable[[int, str], None] = lambda _place, _text: None
         self.asked: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.told: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
         self._inbox: Mapping[int, queue.SimpleQueue[Frame]] = {place: queue.SimpleQueue() for place in self._channels}
@@ -63,7 +71,10 @@ class Peers:
         return self._ending.locked()
 
     def gather(self, tag: str, mine: bytes) -> list[bytes]:
-        """What every process gives here, in their order, on all of them. ``tag`` names the place in the program."""
+        """What every process gives here, in their order, on all of them; nothing for one that the run goes on without.
+
+        ``tag`` names the place in the program.
+        """
         if not self.is_chief:
             self._send(0, Frame(Kind.PART, mine, tag))
             whole = self._inbox[0].get()
@@ -71,13 +82,13 @@ class Peers:
                 self.fail(f"it is at '{tag}' while the chief is at '{whole.tag}'", 1)
             return unpack_parts(whole.payload)
         parts = [mine]
-        for place in sorted(self._channels):
-            part = self._inbox[place].get()
-            if part.tag != tag:
+        for place in sorted(self._inbox):
+            part = self._inbox[place].get() if place in self._channels else Frame(Kind.LOST)
+            if part.tag != tag and part.kind is not Kind.LOST:
                 self.fail(f"it is at '{tag}' while {self.cluster.name(place)} is at '{part.tag}'", 1)
             parts.append(part.payload)
         packed = pack_parts(parts)
-        for place in self._channels:
+        for place in list(self._channels):
             self._send(place, Frame(Kind.WHOLE, packed, tag))
         return parts
 
@@ -115,10 +126,41 @@ class Peers:
         else:
             self._send(0, Frame(Kind.MAIL, message))
 
-    def pass_on(self, text: str, code: int) -> None:
-        """End all processes for a reason that was found by other means, such as the watch within a group."""
+    def pass_on(self, text: str, code: int, all_end: bool = True) -> None:
+        """End for a reason that was found by other means, such as the watch within a group; the others, if all do."""
         told = json.dumps({"reason": text, "code": code, "process": self.cluster.process}).encode()
-        self._leave(Frame(Kind.LOST, text.encode()) if code == REQUEUE else Frame(Kind.FAILED, told), text, code)
+        if code != REQUEUE:
+            self._leave(Frame(Kind.FAILED, told), text, code)
+            return
+        why = text.removesuffix(_AGAIN)
+        self._leave(Frame(Kind.LOST, why.encode()), why + (_AGAIN if all_end else _WITHOUT), code)
+
+    def go_on_without(self, companions: Callable[[int], Collection[int]], on_lost: Callable[[int, str], None]) -> None:
+        """As chief, from here on: a process that is lost takes with it only its companions, itself among them.
+
+        Where it has none, all processes end as before. ``on_lost`` is told once for all of them, by any thread.
+        """
+        self._on_lost = on_lost
+        self._companions = companions
+
+    def let_go(self, place: int, text: str) -> bool:
+        """End a process and its companions for this reason, and go on without them; False if all must go on or end."""
+        leaving = self._companions(place)
+        if not leaving:
+            return False
+        with self._parting:
+            if place not in self._channels:
+                return True  # it is known
+            gone = {one: channel for one, channel in self._channels.items() if one in leaving}
+            self._channels = {one: channel for one, channel in self._channels.items() if one not in leaving}
+        for one, channel in gone.items():
+            with contextlib.suppress(OSError):  # this is the one
+                channel.send(Frame(Kind.LOST, (text + _WITHOUT).encode()), wait=False)
+            channel.hang_up()
+            self._gone.append(channel)
+            self._inbox[one].put(Frame(Kind.LOST))  # whoever waits for it waits no longer
+        self._on_lost(place, text)
+        return True
 
     def close(self) -> None:
         """Part from the others: from here on nobody is missed."""
@@ -128,13 +170,13 @@ class Peers:
             for place in sorted(self._channels):
                 self._inbox[place].get()
             self._closing.set()
-            for place in self._channels:
+            for place in list(self._channels):
                 self._send(place, Frame(Kind.WHOLE, pack_parts([]), _BYE))
         else:
             self._send(0, Frame(Kind.PART, b"", _BYE))
             self._inbox[0].get()
             self._closing.set()
-        for channel in self._channels.values():
+        for channel in (*self._channels.values(), *self._gone):
             channel.close()
 
     def await_loss(self) -> None:
@@ -144,13 +186,16 @@ class Peers:
     def fail(self, reason: str, code: int = REQUEUE) -> None:
         """End all processes, because this one cannot go on; 75 where the same command may."""
         told = json.dumps({"reason": reason, "code": code, "process": self.cluster.process}).encode()
-        self._leave(Frame(Kind.FAILED, told), "", code)
+        self._leave(Frame(Kind.FAILED, told), "" if code == 2 else f"This process cannot go on: {reason}", code)
 
     # --- watching --------------------------------------------------------------------------------------------
 
     def _send(self, place: int, frame: Frame) -> None:
+        channel = self._channels.get(place)
+        if channel is None:
+            return  # the run goes on without it
         try:
-            self._channels[place].send(frame)
+            channel.send(frame)
         except OSError:
             self._lose(place, "closed its connection: it has ended or was killed")
 
@@ -171,21 +216,25 @@ class Peers:
             elif frame.kind is Kind.MAIL:
                 self.asked.put(frame.payload)
             elif frame.kind is Kind.LOST:
-                self._leave(frame, frame.payload.decode(errors="replace"), REQUEUE)
+                text = frame.payload.decode(errors="replace")
+                if not self.let_go(place, text):
+                    self._leave(frame, text if text.endswith(_WITHOUT) else text + _AGAIN, REQUEUE)
             elif frame.kind is Kind.FAILED:
-                self._hear_failure(frame)
+                self._hear_failure(place, frame)
 
-    def _hear_failure(self, frame: Frame) -> None:
+    def _hear_failure(self, place: int, frame: Frame) -> None:
         told = json.loads(frame.payload)
-        who = self.cluster.name(int(told["process"]))
-        self._leave(frame, f"Error: {who} cannot go on: {told['reason']}", int(told["code"]))
+        who, code = self.cluster.name(int(told["process"])), int(told["code"])
+        text = f"{who} cannot go on: {told['reason']}"
+        if code != REQUEUE or not self.let_go(place, text):
+            self._leave(frame, f"Error: {text}", code)
 
     def _watch(self) -> None:
         """Give signs of life, and notice who gives none."""
         woke = time.monotonic()
         while not self._closing.wait(BEAT_S):
             late, woke = time.monotonic() - woke - BEAT_S, time.monotonic()
-            for place, channel in self._channels.items():
+            for place, channel in list(self._channels.items()):
                 try:
                     channel.send(Frame(Kind.BEAT), wait=False)
                 except OSError:
@@ -196,10 +245,9 @@ class Peers:
                     self._lose(place, f"was not heard of for {silent_s:.0f} s: it is stopped or cannot be reached")
 
     def _lose(self, place: int, why: str) -> None:
-        if self._closing.is_set():
-            return
-        text = f"{self.cluster.name(place)} {why}. Start the same command on all hosts again to go on."
-        self._leave(Frame(Kind.LOST, text.encode()), text, REQUEUE, but=place)
+        text = f"{self.cluster.name(place)} {why}."
+        if not self._closing.is_set() and not self.let_go(place, text):
+            self._leave(Frame(Kind.LOST, text.encode()), text + _AGAIN, REQUEUE, but=place)
 
     def _leave(self, frame: Frame, text: str, code: int, but: int | None = None) -> None:
         """Pass it on and end; only the first reason counts."""
@@ -211,8 +259,8 @@ class Peers:
                     channel.send(frame, wait=False)
                 except OSError:
                     continue
-        if text or code != 2:
-            self._end(text or "This process cannot go on.", code)
+        if text:  # otherwise its own words say it
+            self._end(text, code)
 
 
 def connect(cluster: Cluster, facts: Facts) -> Peers:

@@ -123,7 +123,12 @@ class _Post:
 
     def find(self, trial_id: int) -> bytes:
         """Ask for a state, and wait for it."""
-        self._say(WantState(self._batch_size, trial_id))
+        self._say(WantState(self._batch_size, trial_id, checkpoints=False))
+        return self._found.get()
+
+    def find_checkpoints(self, trial_id: int) -> bytes:
+        """Ask for what a run without groups has left, and wait for it."""
+        self._say(WantState(self._batch_size, trial_id, checkpoints=True))
         return self._found.get()
 
 

@@ -33,24 +33,32 @@ class KeepState:
 
 @dataclass(frozen=True)
 class WantState:
-    """Send the state of a trial."""
+    """Send the state of a trial: the one that groups keep, or the checkpoints that a run without groups has left."""
 
     batch_size: int
     trial_id: int
+    checkpoints: bool
 
 
 @dataclass(frozen=True)
 class FoundState:
-    """The state of a trial; empty if none is kept."""
+    """What was asked for; empty if there is none."""
 
     data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class GroupGone:
+    """The group was lost; the chief tells it to itself, in order with what the group has said before."""
+
+    reason: str
 
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         *(Job, Forget, Shelve, Stop, Retire, FoundState),
-        *(Doing, Answered, Raised, Kept, WishToStop, KeepState, WantState),
+        *(Doing, Answered, Raised, Kept, WishToStop, KeepState, WantState, GroupGone),
     )
 }
 """All that is ever said: anything else is refused."""

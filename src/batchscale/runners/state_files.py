@@ -1,11 +1,16 @@
 """States of trials that the hosts of other groups send to the chief, as files of the studies' shelves.
 
 One file per trial, ``DIR/BATCH_SIZE/TRIAL_ID.npz``, as `training.shelf` writes them: a later run on one host, or with
-other groups, goes on from them. Nothing depends on them; what cannot be kept is computed again.
+other groups, goes on from them. What a run without groups has left, ``DIR/BATCH_SIZE/TRIAL_ID/STEP`` as
+`training.checkpoints` writes it, is sent to a group that asks for it, and goes when a newer state comes. Nothing
+depends on them; what cannot be kept is computed again.
 """
 
 import os
+import shutil
 from pathlib import Path
+
+from batchscale.cluster.folders import pack_folder
 
 MAX_RUNNING_BYTES = 20 * 2**30
 """What the states of a study's trials may take that have not ended."""
@@ -29,9 +34,12 @@ class StateFiles:
             limit = self._max_shelf_bytes if ended else MAX_RUNNING_BYTES
             if not data or _taken(path) + len(data) > limit:
                 path.unlink(missing_ok=True)
+                if not data:
+                    shutil.rmtree(path.with_suffix(""), ignore_errors=True)
                 return
             writing.write_bytes(data)
             writing.replace(path)
+            shutil.rmtree(path.with_suffix(""), ignore_errors=True)  # after: it is older, and would be found first
         except OSError:  # a full disk, or a right: the state is only good to have
             writing.unlink(missing_ok=True)
 
@@ -40,6 +48,14 @@ class StateFiles:
         path = self._path(batch_size, trial_id)
         try:
             return b"" if path is None else path.read_bytes()
+        except OSError:
+            return b""
+
+    def get_checkpoints(self, batch_size: int, trial_id: int) -> bytes:
+        """What a run without groups has left of a trial, packed; empty if there is nothing."""
+        path = self._path(batch_size, trial_id)
+        try:
+            return b"" if path is None else pack_folder(path.with_suffix(""))
         except OSError:
             return b""
 

@@ -26,6 +26,8 @@ def joined(peers: Peers) -> Iterator[None]:
     cluster = peers.cluster
     patience = int(PATIENCE * cluster.timeouts.lost_after_s)
     relay = None if cluster.is_chief else Relay(*split_address(peers.coordinator, "the coordinator"))
+    # its watch for a preemption would take SIGTERM from whoever has a handler: the run that is to stop
+    jax.config.update("jax_enable_preemption_service", False)  # type: ignore[no-untyped-call]
     jax.distributed.initialize(
         relay.address if relay else peers.coordinator,
         cluster.num_processes,

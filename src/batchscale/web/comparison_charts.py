@@ -30,7 +30,7 @@ from batchscale.web.overview import OverviewRow
 from batchscale.web.shelf import OpenRecords
 
 KINDS = ("curves", "rates")
-SIZES = {"curves": PanelSize(640, 400), "rates": PanelSize(460, 320)}
+SIZES = {"curves": PanelSize(760, 420), "rates": PanelSize(430, 320)}  # two panels of rates fit a wide page
 CURVES_TITLE = "Steps to result, each curve to its own goal"
 RATE_TITLES = {"learning_rate": "Best learning rates", EFFECTIVE: "Best effective learning rates"}
 

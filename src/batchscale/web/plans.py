@@ -1,6 +1,7 @@
 """Plans for the page: machines as an editable table, deadline and budget, the plan, its chart, its job files."""
 
 import io
+import json
 import math
 import os
 import re
@@ -11,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+import polars as pl
 from pydantic import ValidationError
 
 from batchscale import __version__
 from batchscale.analysis import Analysis
 from batchscale.errors import PlanningError, one_line
-from batchscale.figures import Look, PanelSize, Theme, chart_svg, plan_frame, plot_plan
+from batchscale.figures import Chart, Look, PanelSize, Theme, chart_spec, chart_svg, plan_frame, plot_plan
 from batchscale.planning import Machine, MachinePlan, StepTime, Wishes, analysis_curve, make_plan, read_price_list
 from batchscale.planning.jobs import (
     TrainCommand,
@@ -28,6 +30,7 @@ from batchscale.planning.jobs import (
 from batchscale.planning.machines import MachineTable
 from batchscale.planning.step_times import device_key
 from batchscale.planning.words import plan_sentences
+from batchscale.web.charts import RENDERING, explorable, fitting
 
 MOST_MACHINES = 12
 SLIDER_END = 91
@@ -61,7 +64,9 @@ def read_wish(query: Mapping[str, str], times: tuple[StepTime, ...]) -> PlanWish
     typed = tuple(
         tuple(query.get(f"{column}{place}", "").strip()[:120] for column in COLUMNS) for place in range(MOST_MACHINES)
     )
-    rows = tuple(row for row in typed if any(row)) or default_rows(times)
+    timed = {one.device for one in times}
+    only = timed.pop() if len(timed) == 1 else ""  # what else could be meant
+    rows = tuple((row[0], row[1] or only, *row[2:]) for row in typed if any(row)) or default_rows(times)
     unit = query.get("unit", "USD").strip()[:20] or "USD"
     return PlanWish(rows, unit, _slid(query, "deadline"), _slid(query, "budget"))
 
@@ -97,8 +102,23 @@ def plan_of(analysis: Analysis, times: tuple[StepTime, ...], wish: PlanWish) -> 
 
 def plan_drawing(plan: MachinePlan, theme: Theme) -> str:
     """Time against cost, as SVG."""
-    look = Look(theme=theme, size=PanelSize(620, 400))
-    return chart_svg(plot_plan(plan_frame(plan, plan.workload or "plan"), look))
+    chart = _plot(plan, theme, None)
+    with RENDERING:
+        return chart_svg(chart)
+
+
+def plan_specification(plan: MachinePlan, theme: Theme, width: int | None) -> bytes:
+    """The chart as JSON for the page's script, with axes that follow the pointer."""
+    return json.dumps(explorable(chart_spec(_plot(plan, theme, width)), "plan")).encode()
+
+
+def plan_data(plan: MachinePlan) -> pl.DataFrame:
+    """The data behind the chart."""
+    return plan_frame(plan, plan.workload or "plan")
+
+
+def _plot(plan: MachinePlan, theme: Theme, width: int | None) -> Chart:
+    return plot_plan(plan_data(plan), fitting(Look(theme=theme, size=PanelSize(620, 400)), width))
 
 
 def sentences(plan: MachinePlan) -> list[str]:
@@ -143,6 +163,8 @@ def train_options() -> frozenset[str]:
 
 def _machine(row: tuple[str, ...], unit: str, place: int) -> Machine:
     name, device, devices, hosts, price = row
+    if not device:
+        raise PlanningError(f"Machine {place}: name the device that it has, as it was timed.")
     if not price:
         raise PlanningError(f"Machine {place}: fill in what a host costs for an hour; no price is ever made up.")
     try:

@@ -39,7 +39,7 @@ class RangeField:
         """How it is filled in."""
         if self.type == ParameterType.DISCRETE:
             return "values with commas; empty: the workload's own"
-        return "such as 0.001 to 3; empty: the workload's own" + (", from the step budget" if not self.value else "")
+        return "lowest to highest; empty: the workload's own" + ("" if self.value else ", from the step budget")
 
 
 def range_fields(workload: str, schedule: str = "") -> tuple[RangeField, ...]:

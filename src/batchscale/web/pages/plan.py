@@ -1,5 +1,6 @@
 """The plan of an experiment: machines, deadline and budget at once with the chart and the sentences."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -11,18 +12,20 @@ from batchscale.errors import BatchscaleError
 from batchscale.figures import find_theme
 from batchscale.planning import StepTime, records_step_times
 from batchscale.planning.jobs import FORMATS, check_format
-from batchscale.web.charts import workload_at
+from batchscale.web.charts import nearest_width, picture_of, workload_at
 from batchscale.web.comparison import analysis_of
 from batchscale.web.pages.asked import KEY, find_place
-from batchscale.web.pages.charts import DRAWING_POLICY
+from batchscale.web.pages.charts import WIDTH, MadeChart, answer_chart
 from batchscale.web.places import Place, visible
 from batchscale.web.plans import (
     MOST_MACHINES,
     PICKS,
     SLIDER_END,
     job_zip,
+    plan_data,
     plan_drawing,
     plan_of,
+    plan_specification,
     read_wish,
     sentences,
     slider_position,
@@ -55,11 +58,21 @@ def make_routes(parts: ServerParts) -> APIRouter:
             empty=max(0, min(2, MOST_MACHINES - len(wish.rows))), **values,
         )  # fmt: skip
 
-    @routes.get("/x/{key}/plan.svg")
-    def chart(request: Request, key: KEY, theme: Literal["light", "dark"] = "light") -> Response:
-        plan = _plan(parts, key, request)
-        headers = {"content-security-policy": DRAWING_POLICY}
-        return Response(plan_drawing(plan, find_theme(theme)), media_type="image/svg+xml", headers=headers)
+    @routes.get("/x/{key}/plan.{suffix}")
+    def chart(
+        request: Request,
+        key: KEY,
+        suffix: Literal["svg", "png", "csv", "json"],
+        theme: Literal["light", "dark"] = "light",
+        width: WIDTH = None,
+        save: bool = False,
+    ) -> Response:
+        plan, colours = _plan(parts, key, request), find_theme(theme)
+        makers: dict[str, Callable[[], MadeChart]] = {
+            "json": lambda: plan_specification(plan, colours, nearest_width(width)), "csv": lambda: plan_data(plan),
+            "svg": lambda: plan_drawing(plan, colours), "png": lambda: picture_of(plan_drawing(plan, colours)),
+        }  # fmt: skip
+        return answer_chart(makers[suffix](), f"plan.{suffix}", save=save)
 
     @routes.get("/x/{key}/job.zip")
     def job(
