@@ -83,16 +83,18 @@ $(VENV)/.ray: $(STAMP)
 	$(PIP) --editable '.[ray]'
 	@touch $@
 
+# Other tests are not even collected: some start JAX, which then warns of every process that Ray forks.
+RAY_TESTS := tests/examples/test_ray.py tests/runners
 # Ray binds the machine's address and starts many processes: in a network and a process space of their own nobody else
 # can reach them, and all of them end with the tests. SLURM, which one test has beside Ray, looks up no address where
 # there is none but loopback's: hence one for examples that leads nowhere else.
 UP := ip link set lo up && ip addr add 192.0.2.1/32 dev lo
 ALONE := unshare $(if $(filter 0,$(shell id -u)),,--map-root-user) --net --pid --fork --mount-proc
 test-ray: $(VENV)/.ray ## the Ray runner on clusters of one and two nodes, which are started (Linux, 4 GB)
-	$(ONE_THREAD) $(ALONE) sh -c '$(UP) && exec $(PYTEST) -m "ray and not torture" --timeout 900'
+	$(ONE_THREAD) $(ALONE) sh -c '$(UP) && exec $(PYTEST) $(RAY_TESTS) -m "ray and not torture" --timeout 900'
 
 torture-ray: $(VENV)/.ray ## dozens of kills of Ray's actors, drivers and nodes (Linux, 4 GB)
-	$(ONE_THREAD) $(ALONE) sh -c '$(UP) && exec $(PYTEST) -m "ray and torture" --timeout 7200'
+	$(ONE_THREAD) $(ALONE) sh -c '$(UP) && exec $(PYTEST) $(RAY_TESTS) -m "ray and torture" --timeout 7200'
 
 torture: $(STAMP) ## hundreds of kills, crashes and full disks
 	$(PYTEST) -m "torture and not ray" --timeout 7200
