@@ -137,7 +137,7 @@ reproduce: $(STAMP) ## measure two curves of the paper's Figure 3d again on MNIS
 
 # A violin that nobody has to record, learned and played: fluidsynth and its sound font are installed if they are missing.
 INSTRUMENT := build/ddsp
-instrument: $(STAMP) ## render a solo line, learn its timbre, play a flute with it: an hour on two cores (Debian, root)
+instrument: $(STAMP) ## render a solo line, learn its timbre, play a flute with it: a quarter of an hour (Debian, root)
 	@command -v fluidsynth >/dev/null || (apt-get update -qq && apt-get install -y -qq fluidsynth fluid-soundfont-gm)
 	$(PIP) mido
 	$(BIN)/python examples/ddsp/render.py $(INSTRUMENT)/violin --minutes 13
