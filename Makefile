@@ -83,16 +83,18 @@ $(VENV)/.ray: $(STAMP)
 	$(PIP) --editable '.[ray]'
 	@touch $@
 
+# Other tests are not even collected: some start JAX, which then warns of every process that Ray forks.
+RAY_TESTS := tests/examples/test_ray.py tests/runners
 # Ray binds the machine's address and starts many processes: in a network and a process space of their own nobody else
 # can reach them, and all of them end with the tests. SLURM, which one test has beside Ray, looks up no address where
 # there is none but loopback's: hence one for examples that leads nowhere else.
 UP := ip link set lo up && ip addr add 192.0.2.1/32 dev lo
 ALONE := unshare $(if $(filter 0,$(shell id -u)),,--map-root-user) --net --pid --fork --mount-proc
 test-ray: $(VENV)/.ray ## the Ray runner on clusters of one and two nodes, which are started (Linux, 4 GB)
-	$(ONE_THREAD) $(ALONE) sh -c '$(UP) && exec $(PYTEST) -m "ray and not torture" --timeout 900'
+	$(ONE_THREAD) $(ALONE) sh -c '$(UP) && exec $(PYTEST) $(RAY_TESTS) -m "ray and not torture" --timeout 900'
 
 torture-ray: $(VENV)/.ray ## dozens of kills of Ray's actors, drivers and nodes (Linux, 4 GB)
-	$(ONE_THREAD) $(ALONE) sh -c '$(UP) && exec $(PYTEST) -m "ray and torture" --timeout 7200'
+	$(ONE_THREAD) $(ALONE) sh -c '$(UP) && exec $(PYTEST) $(RAY_TESTS) -m "ray and torture" --timeout 7200'
 
 torture: $(STAMP) ## hundreds of kills, crashes and full disks
 	$(PYTEST) -m "torture and not ray" --timeout 7200
@@ -135,13 +137,13 @@ reproduce: $(STAMP) ## measure two curves of the paper's Figure 3d again on MNIS
 
 # A violin that nobody has to record, learned and played: fluidsynth and its sound font are installed if they are missing.
 INSTRUMENT := build/ddsp
-instrument: $(STAMP) ## render a solo line, learn its timbre, play a flute with it: an hour on two cores (Debian, root)
+instrument: $(STAMP) ## render a solo line, learn its timbre, play a flute with it: a quarter of an hour (Debian, root)
 	@command -v fluidsynth >/dev/null || (apt-get update -qq && apt-get install -y -qq fluidsynth fluid-soundfont-gm)
 	$(PIP) mido
 	$(BIN)/python examples/ddsp/render.py $(INSTRUMENT)/violin --minutes 13
 	$(BIN)/python examples/ddsp/render.py $(INSTRUMENT)/flute --minutes 0.5 --program 73 --seed 7 --low 65 --high 84
 	$(BIN)/batchscale data audio $(INSTRUMENT)/violin --out $(INSTRUMENT)/prepared
-	$(BIN)/batchscale train examples/ddsp/train.toml --batch-size 8 --steps 1000 --set learning_rate=0.002 \
+	$(BIN)/batchscale train examples/ddsp/train.toml --batch-size 8 --steps 4000 --set learning_rate=0.002 \
 	    --early-stop "train/total_loss < 5.0" --out $(INSTRUMENT)/trained
 	rm -rf $(INSTRUMENT)/violin-model
 	$(BIN)/batchscale audio export examples/ddsp/train.toml --from $(INSTRUMENT)/trained --out $(INSTRUMENT)/violin-model

@@ -1,6 +1,7 @@
-"""Reading the tables of a page is a plain module beside the tests; so is building records, beside those of analysis."""
+"""Tables of a page, built records and warm processes are plain modules: here, at the tests of analysis, in fakes."""
 
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "analysis")]
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(Path(__file__).parent), str(TESTS / "analysis"), str(TESTS / "fakes")]

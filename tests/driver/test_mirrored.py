@@ -5,14 +5,14 @@ from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
 
-TRAIN = ["train", "digits/fc_16/sgd", "-b", "32", "--set", "learning_rate=0.05", "--evaluate-every", "20"]
-TABLE = "digits/fc_16/sgd/32/1/measurements.csv"
+TRAIN = ["train", "noisy_quadratic/quadratic/sgd", "-b", "32", "--set", "learning_rate=0.05", "--evaluate-every", "20"]
+TABLE = "noisy_quadratic/quadratic/sgd/32/1/measurements.csv"
 
 EXPERIMENT = """
-goal = "val/classification_error < 0.01"
+goal = "val/loss < 0.01"
 batch_sizes = [16]
 trials = 2
-workload = "digits/fc_16/sgd"
+workload = "noisy_quadratic/quadratic/sgd"
 budget.steps = 60
 evaluation.every = 20
 search.repeats = 0

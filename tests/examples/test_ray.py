@@ -1,7 +1,10 @@
 """The examples for Ray: valid by schemas that refuse what they do not know, and with options that the command has."""
 
 import copy
+import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -86,12 +89,27 @@ def test_the_command_of_the_rayjob_has_options_that_exist():
     assert set(options) <= known
 
 
+LAUNCHER = """
+import json, sys
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+for config in json.load(sys.stdin):
+    try:
+        validate_config(prepare_config(config))
+    except Exception as error:
+        print(type(error).__name__)
+    else:
+        print("taken")
+"""
+
+
 @pytest.mark.ray
 def test_the_cluster_file_is_what_rays_own_launcher_takes():
-    from ray.autoscaler._private.util import prepare_config, validate_config
-
+    """In a process of its own: Ray must not be loaded here before a cluster's variables are set."""
     config = read("cluster.yaml")
-    validate_config(prepare_config(copy.deepcopy(config)))
-    for spoiled in ({**config, "max_worker": 3}, {key: value for key, value in config.items() if key != "provider"}):
-        with pytest.raises((jsonschema.ValidationError, KeyError)):
-            validate_config(prepare_config(spoiled))
+    configs = [config, {**config, "max_worker": 3}, {key: value for key, value in config.items() if key != "provider"}]
+    words = [sys.executable, "-c", LAUNCHER]
+    said = subprocess.run(words, input=json.dumps(configs), capture_output=True, text=True, check=True).stdout.split()
+    assert said[0] == "taken"
+    assert set(said[1:]) <= {"ValidationError", "KeyError"}
+    assert len(said) == 3

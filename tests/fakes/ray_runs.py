@@ -7,26 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+from digits_race import EXPERIMENT
 from ray_cluster import wait_for
 
 from batchscale.driver.snapshot import Snapshot, read_snapshot
 
-EXPERIMENT = """
-goal = "val/classification_error < 0.06"
-batch_sizes = [2, 32, 256]
-trials = 8
-stop = "race"
-finishers = 3
-[workload]
-dataset = "digits"
-model = "fc_64"
-optimizer = "nesterov_momentum"
-[budget]
-epochs = 6
-at_least_steps = 150
-[search]
-repeats = 1
-"""
 LONGER = EXPERIMENT.replace("trials = 8", "trials = 16").replace('"race"', '"budget"')
 
 

@@ -81,16 +81,13 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
     page.click("text=Start >> nth=-1")
     page.wait_for_selector("#standing .state.running")
     until(page, "document.querySelectorAll('#standing tbody tr').length === 3")
-    page.reload()
-    page.click("#stop")
+    page.click("#stop")  # the button came by itself
     until(page, "!document.querySelector('#standing .state.running')")
-    page.wait_for_timeout(1500)
-    page.reload()
     page.click("#continue")
     page.wait_for_selector("#standing .state.finished", timeout=240_000)
     snapshot = read_snapshot(folder / "mine")
     assert snapshot is not None and snapshot.finished
-    page.reload()
+    page.wait_for_selector("#extend")
     page.wait_for_selector("#chart .explored canvas")
     fits(page)
     with page.expect_download() as report:

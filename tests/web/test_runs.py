@@ -63,7 +63,7 @@ def test_a_run_is_started_stopped_and_continued_to_the_end(make_site):
     assert site.post(client, "/new/start", name="mine", toml=text).status_code == 409
     wait(lambda: runs.is_ours(path))
     wait(lambda: read_snapshot(path) is not None)
-    assert 'id="stop"' in client.get(page).text
+    assert 'id="stop"' in client.get(page).text and 'id="stop"' in client.get(f"{page}/control").text
     assert site.post(client, f"{page}/continue").status_code == 422  # one run writes a folder at a time
     runs.stop(path)
     wait(lambda: not is_running(path))
@@ -194,11 +194,13 @@ def test_a_start_that_never_happened_is_forgotten_after_a_moment(make_site):
     start_and_die(site, "before")
     path, runs = site.folder / "mine", WebRuns(site.settings)
     assert runs.is_starting(path) and runs.count == 1  # it may be just about to say who it is
+    assert ">starting</span>" in site.visitor().get(f"/x/{site.key('mine')}").text
     noted = json.loads(runs._note(path).read_bytes())
     noted["claim"]["noted_at"] -= STARTING_S
     runs._note(path).write_text(json.dumps(noted))
     assert not runs.is_starting(path) and runs.count == 0 and not is_running(path)
-    assert 'id="continue"' in site.visitor().get(f"/x/{site.key('mine')}").text
+    page = site.visitor().get(f"/x/{site.key('mine')}").text
+    assert 'id="continue"' in page and "Nothing has been recorded yet" in page and "Found no readable" not in page
 
 
 def test_a_job_whose_server_died_with_its_start_can_be_stopped(make_site):

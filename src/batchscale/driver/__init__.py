@@ -22,6 +22,7 @@ _PUBLIC = {
     "export_instrument": "instruments",
     "find_facts": "preflight",
     "follow_run": "place_runner",
+    "is_held": "snapshot",
     "is_running": "snapshot",
     "make_checked_plan": "preflight",
     "mirrored": "mirrored",

@@ -161,8 +161,13 @@ def _refuse(constant: str) -> float:
 
 def is_running(root: Path) -> bool:
     """Whether a live process holds the folder's lock."""
+    return is_held(RunPaths(root).lock)
+
+
+def is_held(lock: Path) -> bool:
+    """Whether a live process holds this file's lock; where there is no such file, nobody does."""
     try:
-        handle = os.open(RunPaths(root).lock, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import altair as alt
 import polars as pl
+from altair.utils.schemapi import debug_mode
 
 from batchscale.errors import one_line
 from batchscale.figures.theme import LIGHT, Theme, vega_config
@@ -106,7 +107,8 @@ def inline(frame: pl.DataFrame) -> alt.InlineData:
     """A frame as rows inside the chart; what is not a number becomes null, which every mark leaves out."""
     floats = [name for name, kind in frame.schema.items() if kind.is_float()]
     finite = frame.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
-    return alt.InlineData(values=finite.to_dicts())
+    with debug_mode(False):  # Altair would check every row against its schema; the tests do, with small charts
+        return alt.InlineData(values=tuple(finite.to_dicts()))  # and would copy a list with every layer
 
 
 def panel_title(text: str, notes: Iterable[str] = (), width: int = 300) -> alt.TitleParams:

@@ -6,6 +6,7 @@ Charts get their colours from a ``Theme`` and nothing else, so that a page can e
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from batchscale.errors import UnknownNameError, one_line, suggest_names
@@ -99,7 +100,7 @@ def series_colours(theme: Theme, count: int, *, ordered: bool = False) -> list[s
         return list(theme.series[:count])
     if count == 1:
         return [theme.ramp[0]]
-    return [_along(theme.ramp, i / (count - 1)) for i in range(count)]
+    return list(_ramp(theme.ramp, count))
 
 
 def vega_config(theme: Theme) -> dict[str, Any]:
@@ -148,6 +149,11 @@ def vega_config(theme: Theme) -> dict[str, Any]:
         "text": {"color": theme.text, "fontSize": 11},
         "concat": {"spacing": 22},
     }
+
+
+@lru_cache(maxsize=256)
+def _ramp(colours: tuple[str, ...], count: int) -> tuple[str, ...]:
+    return tuple(_along(colours, i / (count - 1)) for i in range(count))
 
 
 def _along(colours: tuple[str, ...], place: float) -> str:

@@ -17,7 +17,7 @@ UNHEARD_OF = Knowledge()
 Basis = tuple[int, int]
 """The finish and the likely number of points that an order holds for."""
 
-Rank = tuple[float, int]
+RankedPoint = tuple[float, int]
 """Where a rule puts a point, and the point: no two are the same."""
 
 
@@ -72,9 +72,9 @@ class ByRank:
 
     def _clear(self) -> None:
         self._needs: list[Need] = []
-        self._ranks: list[Rank] = []
-        self._places: dict[int, tuple[Rank, str | None]] = {}  # by point: its rank, and whose line it stands in
-        self._lines: dict[str | None, list[Rank]] = {}
+        self._ranks: list[RankedPoint] = []
+        self._places: dict[int, tuple[RankedPoint, str | None]] = {}  # by point: its rank, and whose line it stands in
+        self._lines: dict[str | None, list[RankedPoint]] = {}
 
     def offer(self, basis: Basis) -> Offer:
         """What may be trained now."""
@@ -129,13 +129,13 @@ class ByRank:
         lines = (self._lines.get(holder, []) for holder in (None, worker))
         return (Need(point, until) for _, point in merge(*lines))
 
-    def _line_up(self, rank: Rank) -> None:
+    def _line_up(self, rank: RankedPoint) -> None:
         point = rank[1]
         holder = self._holders.get(point) if self._search.step_of(point) >= 0 else None
         self._places[point] = rank, holder
         insort(self._lines.setdefault(holder, []), rank)
 
-    def _leave_line(self, point: int) -> Rank:
+    def _leave_line(self, point: int) -> RankedPoint:
         rank, holder = self._places.pop(point)
         del self._lines[holder][bisect_left(self._lines[holder], rank)]
         return rank
@@ -145,7 +145,7 @@ class ByRank:
             place = bisect_left(self._ranks, self._leave_line(point))
             del self._needs[place], self._ranks[place]
 
-    def _rank(self, point: int) -> Rank:
+    def _rank(self, point: int) -> RankedPoint:
         points = self._search.points
         return self._search.rules.rule.rank(point, points[point] if point < len(points) else UNHEARD_OF)
 

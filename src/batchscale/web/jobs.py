@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from batchscale.driver import is_held
 from batchscale.errors import RunError
 from batchscale.web.chain import ChainPlan, ChainStanding, ChainStep, read_standing, write_plan
 from batchscale.web.claims import Claim, note, read_claimed
@@ -49,7 +50,8 @@ class WebJobs:
 
     def is_alive(self, folder: Path) -> bool:
         """Whether a job of the folder goes on."""
-        return _is_held(self._file(folder, "lock"))
+        held: bool = is_held(self._file(folder, "lock"))
+        return held
 
     def standing(self, folder: Path) -> ChainStanding | None:
         """How far the latest job is, or how it ended."""
@@ -67,7 +69,7 @@ class WebJobs:
         """How many jobs go on."""
         with self._lock:
             self._children = [child for child in self._children if child.poll() is None]
-        return sum(_is_held(file) for file in self._folder.glob("*.lock"))
+        return sum(is_held(file) for file in self._folder.glob("*.lock"))
 
     def start(self, folder: Path, kind: str, steps: Sequence[ChainStep]) -> None:
         """Start the steps in a process of its own.
@@ -131,18 +133,3 @@ class WebJobs:
     def _file(self, folder: Path, ending: str) -> Path:
         digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         return self._folder / f"{digest}.{ending}"
-
-
-def _is_held(lock: Path) -> bool:
-    try:
-        handle = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(handle)

@@ -16,7 +16,7 @@ import polars as pl
 from batchscale.analysis import fit_scaling, results_of, trial_outcomes
 from batchscale.errors import BatchscaleError
 from batchscale.figures import find_goal
-from batchscale.records import Records, read_records
+from batchscale.records import Records, RunPaths, read_records
 from batchscale.spec import WorkloadName
 from batchscale.web.places import Place, Places, visible
 from batchscale.web.row_store import KnownRows, KnownWorkload, SmallPoints, read_known, write_known
@@ -176,7 +176,9 @@ class Overview:
             signature = str(signature_of(place.path))
             rows = before[1] if before and before[0] == signature else _read_workloads(place.path)
         except (BatchscaleError, OSError, pl.exceptions.PolarsError) as error:
-            signature, rows = "", [KnownWorkload("", "", (), None, visible(error, 300))]
+            is_run = RunPaths(place.path).working.is_dir()  # one that has only just begun
+            problem = "nothing recorded yet" if is_run else visible(error, 300)
+            signature, rows = "", [KnownWorkload("", "", (), None, problem)]
         self._known.places[key] = (signature, rows)
         with self._lock:
             self._read_at[place.path] = time.monotonic()

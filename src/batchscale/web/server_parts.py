@@ -71,7 +71,9 @@ class ServerParts:
         """Event streams."""
 
         def render(place: Place, standing: Standing) -> str:
-            return self.pages.part("standing.html", standing=standing, disk=find_room(place.path))
+            is_starting = standing.state == "records" and self.runs.is_starting(place.path)
+            disk = find_room(place.path)
+            return self.pages.part("standing.html", standing=standing, is_starting=is_starting, disk=disk)
 
         def version(place: Place) -> object:
             try:

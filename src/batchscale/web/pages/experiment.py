@@ -19,7 +19,7 @@ from batchscale.web.room import find_room
 from batchscale.web.server_parts import ServerParts
 from batchscale.web.trials import TrialWish, trial_page
 
-NO_ANSWER: dict[str, Any] = {"problem": "", "goal": "", "analysis": None, "sentences": ()}
+NO_ANSWER: dict[str, Any] = {"problem": "", "waiting": False, "goal": "", "analysis": None, "sentences": ()}
 
 
 def make_routes(parts: ServerParts) -> APIRouter:
@@ -52,7 +52,13 @@ def make_routes(parts: ServerParts) -> APIRouter:
         try:
             return HTMLResponse(parts.shelf.answer(place.path, f"answer {number}", work))
         except RecordsError as error:
-            return HTMLResponse(parts.pages.part("answer.html", **NO_ANSWER | {"problem": visible(error, 400)}))
+            return HTMLResponse(parts.pages.part("answer.html", **_nothing(parts, place, error)))
+
+    @routes.get("/x/{key}/control")
+    def control(request: Request, key: KEY) -> Response:
+        place, _ = find_place(parts, key)
+        standing = parts.standings.look(place.path)
+        return parts.pages.page(request, "control.html", key=key, standing=standing, control=_control(parts, place))
 
     @routes.get("/x/{key}/events")
     async def events(
@@ -78,13 +84,20 @@ def _read(parts: ServerParts, place: Place, number: int, wish: TrialWish) -> dic
     try:
         records = parts.shelf.records(place.path)
     except RecordsError as error:
-        return NO_ANSWER | {"workload": "", "trials": None, "notices": [], "problem": visible(error, 400)}
+        return _nothing(parts, place, error) | {"workload": "", "trials": None, "notices": []}
     name = workload_at(records, number)
     found = {
         "workload": visible(name), "trials": trial_page(records.workload(name), wish),
         "notices": [visible(text, 400) for text in parts.shelf.notices(place.path)[:20]],
     }  # fmt: skip
     return found | _answer(parts, place, number)
+
+
+def _nothing(parts: ServerParts, place: Place, error: RecordsError) -> dict[str, Any]:
+    """Why there is no answer: a run that has only just begun has recorded nothing yet, which is no problem."""
+    if parts.runs.find(place.path) is not None or parts.standings.look(place.path).snapshot is not None:
+        return NO_ANSWER | {"waiting": True}
+    return NO_ANSWER | {"problem": visible(error, 400)}
 
 
 def _answer(parts: ServerParts, place: Place, number: int) -> dict[str, Any]:

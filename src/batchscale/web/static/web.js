@@ -98,6 +98,23 @@
     }
   }
 
+  // What can be done with the run follows it; a reader who is about to do something is not disturbed.
+  const control = document.getElementById("control");
+  async function renewControl() {
+    const busy = control.contains(document.activeElement) || control.querySelector("details[open] form");
+    if (!busy) {
+      const answer = await fetch(control.dataset.source).catch(function () { return { ok: false }; });
+      if (answer.ok) { control.innerHTML = await answer.text(); } // made and escaped by our own templates
+    }
+    laterControl(busy);
+  }
+  let next = null;
+  function laterControl(again) {
+    clearTimeout(next);
+    if (again || control.querySelector("[data-again]")) { next = setTimeout(renewControl, 1000); }
+  }
+  if (control) { laterControl(false); }
+
   const standing = document.getElementById("standing");
   if (standing && standing.dataset.events) {
     const lost = document.getElementById("lost");
@@ -112,7 +129,10 @@
       lost.hidden = true;
       replaceContent(standing, news.html);
       document.body.dataset.state = news.state;
-      if (state !== news.state) { told.textContent = "The run is " + news.state + "."; } // not every step is read aloud
+      if (state !== news.state) { // not every step is read aloud
+        told.textContent = "The run is " + news.state + ".";
+        renewControl();
+      }
       state = news.state;
       if (curve !== null && news.curve !== curve && waiting === null) {
         waiting = setTimeout(function () { waiting = null; refresh(); }, 200 + 1800 * Math.random()); // not all at once
