@@ -3,6 +3,7 @@
 import importlib.util
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from protocol_fakes import fake_experiment, fake_setup
@@ -17,6 +18,7 @@ from batchscale.runners.ray.answers import check_look, check_news
 from batchscale.runners.ray.link import check_ray
 from batchscale.runners.ray.nodes import Demand, NodeFacts, choose_demand, read_nodes
 from batchscale.runners.ray.papers import find_version_problem, make_papers
+from batchscale.runners.ray.runner import RayRunner
 from batchscale.runners.ray.seats import Seat, free_place
 from batchscale.runners.runner import Job, LossReason, WorkerInfo
 from batchscale.spec import RayPlan, RunPlan, TrainerSpec
@@ -165,3 +167,17 @@ def test_where_states_of_a_lost_node_are_is_said_before_the_start(plan, place, t
     assert "trained again from their seed" in said
     note_ray(RunSettings("ray", ray_address="auto"), plan, tmp_path, quiet=True)
     assert capsys.readouterr().err == ""
+
+
+def test_an_answer_that_is_lost_with_its_node_is_the_loss_of_the_worker():
+    kinds = ("RayActorError", "ObjectLostError", "RayTaskError", "RuntimeEnvSetupError")
+    exceptions = SimpleNamespace(**{name: type(name, (Exception,), {}) for name in kinds})
+
+    def get(_reference):
+        raise exceptions.ObjectLostError("The object cannot be reconstructed")
+
+    runner, seat, lost = object.__new__(RayRunner), Seat(WorkerInfo("w"), None), []
+    runner._ray, runner._stopping = SimpleNamespace(exceptions=exceptions, get=get), False
+    crew = SimpleNamespace(lose=lambda *words, stopping: lost.append((*words, stopping)) or [])
+    assert runner._hear(crew, seat, None) == []
+    assert lost == [(seat, LossReason.TAKEN_AWAY, "The object cannot be reconstructed", False)]

@@ -181,7 +181,8 @@ class RayRunner(Runner):
     def _hear(self, crew: Crew, seat: Seat, reference: Any) -> list[Event]:
         try:
             answer = self._ray.get(reference)
-        except self._ray.exceptions.RayActorError as error:
+        except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError) as error:
+            # a large answer lies on the worker's node, and is lost with it before the actor's end is known
             return crew.lose(seat, *_explain_loss(error), stopping=self._stopping)
         except (self._ray.exceptions.RayTaskError, self._ray.exceptions.RuntimeEnvSetupError) as error:
             return crew.lose(seat, LossReason.DIED, one_line(error, 600), stopping=self._stopping)
