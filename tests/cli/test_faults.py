@@ -115,7 +115,7 @@ def test_nonsense_in_a_workload_is_one_paragraph(tmp_path, monkeypatch, capsys, 
 def test_an_import_that_fills_the_disk_says_so_and_the_next_one_goes_on(tmp_path, monkeypatch, capsys):
     disk = tmp_path / "disk"
     with small_disk(disk, kilobytes=4):
-        for kilobytes in (4, 12, 32, 48):
+        for kilobytes in (4, 12, 20, 28):
             resize(disk, kilobytes)
             assert run_main(monkeypatch, "import", RECORDS, "--out", disk / "table") == 2
             errors = capsys.readouterr().err
