@@ -237,6 +237,7 @@ def test_two_starts_at_once_are_one_start(make_site):
     wait(lambda: read_snapshot(path) is not None)
     runs.stop(path)
     wait(lambda: runs.count == 0)
+    wait(lambda: all(child.poll() is not None for child in runs._children.values()))
 
 
 def test_no_more_runs_than_allowed(make_site, few):
