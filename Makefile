@@ -31,7 +31,7 @@ check: $(STAMP) ## lint, format, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(STAMP) ## the default tests, about eight minutes on two cores
+test: $(STAMP) ## the default tests: six minutes on two cores, four when programs were compiled before
 	$(THREE_PROCESSES) $(DEFAULT_TESTS)
 
 test-slow: $(STAMP) ## the long tests as well

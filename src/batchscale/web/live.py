@@ -72,7 +72,7 @@ class LivePages:
     async def _look(self, place: Place, watched: _Watched) -> None:
         """Look at the place, unless another page just did."""
         async with watched.turn:
-            if time.monotonic() - watched.looked_at >= LOOK_EVERY_S / 2:
+            if time.monotonic() - watched.looked_at >= LOOK_EVERY_S:
                 standing, version = await asyncio.to_thread(self._read, place)
                 stamp = f"{standing.stamp}-{version}"
                 if stamp != watched.stamp:
