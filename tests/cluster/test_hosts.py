@@ -1,6 +1,7 @@
 """One trial over several processes, as over several hosts: the real command, over the loopback interface."""
 
 import json
+import os
 import random
 import signal
 import time
@@ -39,7 +40,7 @@ def run_here(*words):
 def _one_thread():
     """As workers of runs compute, so that trials and runs of this file have their programs in common."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+        patch.setenv("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip())
         yield
 
 

@@ -1,6 +1,7 @@
 """Asking a finished run for more: real training, through worker processes, repeats nothing."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ def run_counted(root: Path, runner: str = "inline", keep_states_gb: float = 1.0,
 
 @pytest.fixture(autouse=True)
 def _same_threads(monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", "")  # the inline runner sets it for the rest of the process otherwise
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # back again afterwards, whatever a runner sets
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,6 @@ def test_the_tree_passes_its_own_check(tree):
 
 
 def test_one_worker_in_this_process_gives_the_same_records(tree, tmp_path, monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", "")  # the inline runner sets it for the rest of the process otherwise
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # back again afterwards, whatever a runner sets
     run_plan(make_plan("race"), tmp_path, RunSettings(runner="inline"))
     assert read_values(tmp_path) == read_values(tree)
