@@ -21,8 +21,4 @@ _PUBLIC = {
 }
 
 __all__ = [*_PUBLIC, "__version__"]
-__getattr__, _ = lazy_names(__name__, _PUBLIC)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC, "__version__")

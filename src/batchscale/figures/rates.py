@@ -47,8 +47,8 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
         .encode(x=x, y=y, color=colour, shape=shape, size=alt.Size("size:Q", scale=None), tooltip=_tooltips(label)),
         *(mark.encode(color=colour, shape=shape) for mark in hollow_points(points, theme, x, y)),
     ]
-    guides = points.drop_nulls("linear").is_empty()
-    return Drawn(layers, [*panel_notes(frame), *([] if guides else [DASHED])])
+    has_guide = points["linear"].is_not_null().any()
+    return Drawn(layers, [*panel_notes(frame), *([DASHED] if has_guide else [])])
 
 
 def _linear(points: pl.DataFrame, theme: Theme, x: alt.X, y_span: LogRange) -> list[alt.Chart]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from batchscale.records.durable import make_folders as make_folders
     from batchscale.records.durable import replace_file as replace_file
     from batchscale.records.durable import storing as storing
+    from batchscale.records.durable import sync_path as sync_path
     from batchscale.records.durable import write_text_file as write_text_file
     from batchscale.records.facts import OWN_KEY as OWN_KEY
     from batchscale.records.facts import EdgeEnd as EdgeEnd
@@ -125,6 +126,7 @@ _PUBLIC = {
     "storing": "durable",
     "study_note": "notes",
     "summarize": "summary",
+    "sync_path": "durable",
     "widen": "precision",
     "widen_number": "precision",
     "write_text_file": "durable",

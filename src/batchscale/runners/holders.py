@@ -4,8 +4,9 @@ Telling all workers of every trial that ends would be a thousand messages per tr
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
 
+from batchscale.runners.messages import Forget, Shelve
 from batchscale.runners.runner import Job
 
 
@@ -22,6 +23,18 @@ class Holders:
         self._studies[batch_size].add(worker_id)
         for task in job.tasks:
             self._trials[batch_size][task.trial_id].add(worker_id)
+
+    def forget(self, batch_size: int, trial_ids: Sequence[int], there: Container[str]) -> list[tuple[str, Forget]]:
+        """Who is told what when trials, or without any a whole study, are needed no more."""
+        if not trial_ids:
+            return [(worker, Forget(batch_size)) for worker in self.release_study(batch_size, there)]
+        released = self.release(batch_size, trial_ids, there)
+        return [(worker, Forget(batch_size, tuple(own))) for worker, own in released.items()]
+
+    def shelve(self, batch_size: int, steps: Mapping[int, int], there: Container[str]) -> list[tuple[str, Shelve]]:
+        """Who is told what when trials have ended at these steps: the one that holds a trial keeps its state."""
+        released = self.release(batch_size, steps, there)
+        return [(worker, Shelve(batch_size, {one: steps[one] for one in own})) for worker, own in released.items()]
 
     def release(self, batch_size: int, trial_ids: Iterable[int], there: Container[str]) -> dict[str, list[int]]:
         """Which worker is to let go of which of these trials; nobody has any of them any more.

@@ -22,7 +22,7 @@ from batchscale.machine import count_oom_kills, name_host
 from batchscale.runners.death import describe_death
 from batchscale.runners.environment import worker_environment
 from batchscale.runners.holders import Holders
-from batchscale.runners.messages import Answered, Begin, Forget, Kept, Raised, Ready, Retire, Shelve, Started, Stop
+from batchscale.runners.messages import Answered, Begin, Kept, Raised, Ready, Retire, Started, Stop
 from batchscale.runners.runner import Doing, Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
 
 MAX_DEATHS_AT_START = 3
@@ -130,16 +130,13 @@ class LocalRunner(Runner):
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Pass it on to the workers that were given any of it."""
-        if not trial_ids:
-            for worker_id in self._holders.release_study(batch_size, self._workers):
-                self._send(self._workers[worker_id], Forget(batch_size))
-        for worker_id, own in self._holders.release(batch_size, trial_ids, self._workers).items():
-            self._send(self._workers[worker_id], Forget(batch_size, tuple(own)))
+        for worker_id, message in self._holders.forget(batch_size, trial_ids, self._workers):
+            self._send(self._workers[worker_id], message)
 
     def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
         """Pass it on to the workers that were given any of it: the one that holds a trial keeps its state."""
-        for worker_id, own in self._holders.release(batch_size, steps, self._workers).items():
-            self._send(self._workers[worker_id], Shelve(batch_size, {trial_id: steps[trial_id] for trial_id in own}))
+        for worker_id, message in self._holders.shelve(batch_size, steps, self._workers):
+            self._send(self._workers[worker_id], message)
 
     def stop(self) -> None:
         """Pass it on to every worker, once."""

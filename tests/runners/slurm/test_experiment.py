@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from digits_race import EXPERIMENT
 from protocol_fakes import read_values
 from small_slurm import is_there
 
@@ -17,22 +18,6 @@ from batchscale.driver.snapshot import read_snapshot
 
 pytestmark = [pytest.mark.slurm, pytest.mark.skipif(not is_there(), reason="SLURM is not installed here")]
 
-EXPERIMENT = """
-goal = "val/classification_error < 0.06"
-batch_sizes = [2, 32, 256]
-trials = 8
-stop = "race"
-finishers = 3
-[workload]
-dataset = "digits"
-model = "fc_64"
-optimizer = "nesterov_momentum"
-[budget]
-epochs = 6
-at_least_steps = 150
-[search]
-repeats = 1
-"""
 LONGER = EXPERIMENT.replace('"race"', '"budget"').replace("epochs = 6", "epochs = 60").replace("= 150", "= 3000")
 LONGEST = LONGER.replace("= 3000", "= 30000")
 TWO_MINUTES = "[run.slurm]\ntime = 2\nsave_s = 10\n"

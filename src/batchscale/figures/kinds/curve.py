@@ -15,8 +15,8 @@ from batchscale.figures.edges import AT_EDGE
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, perfect_lines
 from batchscale.figures.layout import WIDE, Chart, Drawn, Look, PanelSize, draw_panels, inline
-from batchscale.figures.names import BASELINES, goal_label, none_reached, workload_label
-from batchscale.figures.notes import missing_words, note_frame, panel_notes, workload_values
+from batchscale.figures.names import BASELINES, none_reached, workload_label
+from batchscale.figures.notes import goal_notes, missing_words, note_frame, panel_notes, workload_values
 from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
 from batchscale.spec import Goal
@@ -151,7 +151,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
 
 
 def _notes(frame: pl.DataFrame, points: pl.DataFrame) -> list[str]:
-    notes = [f"goal: {goal_label(Goal.parse(frame['goal'][0]))}", BASELINES[points["baseline"][0]]]
+    notes = [*goal_notes(frame), BASELINES[points["baseline"][0]]]
     if points["flags"].drop_nulls().len():
         notes.append("hollow points are to be trusted less")
     edges = points.filter(pl.col("flags").str.starts_with(AT_EDGE))["batch_size"].sort()

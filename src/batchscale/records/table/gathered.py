@@ -58,7 +58,7 @@ def parse_chunk(folder: str, files: list[tuple[int, int, bytes]]) -> MeasuredChu
 
 @dataclass
 class PartContent:
-    """What waits in memory to be written as a part."""
+    """What waits in memory to become a part."""
 
     studies: list[tuple[str, int, str]] = field(default_factory=list)
     trials: list[tuple[str, int, TrialRecord, str]] = field(default_factory=list)

@@ -15,7 +15,7 @@ from batchscale.errors import RunError, one_line
 from batchscale.machine import count_accelerators, count_cores
 from batchscale.runners.codec import decode_reply
 from batchscale.runners.holders import Holders
-from batchscale.runners.messages import Answered, Forget, Kept, Raised, Ready, Refused, Shelve, Started, Stop
+from batchscale.runners.messages import Answered, Kept, Raised, Ready, Refused, Started, Stop
 from batchscale.runners.ray.answers import check_look, check_news
 from batchscale.runners.ray.crew import ClusterLostError, Crew
 from batchscale.runners.ray.link import ClusterLink
@@ -117,17 +117,14 @@ class RayRunner(Runner):
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Pass it on to the workers that were given any of it."""
         seats = {} if self._crew is None else self._crew.seats
-        if not trial_ids:
-            for worker_id in self._holders.release_study(batch_size, seats):
-                seats[worker_id].tell(Forget(batch_size))
-        for worker_id, own in self._holders.release(batch_size, trial_ids, seats).items():
-            seats[worker_id].tell(Forget(batch_size, tuple(own)))
+        for worker_id, message in self._holders.forget(batch_size, trial_ids, seats):
+            seats[worker_id].tell(message)
 
     def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
         """Pass it on to the workers that were given any of it: the one that holds a trial keeps its state."""
         seats = {} if self._crew is None else self._crew.seats
-        for worker_id, own in self._holders.release(batch_size, steps, seats).items():
-            seats[worker_id].tell(Shelve(batch_size, {trial_id: steps[trial_id] for trial_id in own}))
+        for worker_id, message in self._holders.shelve(batch_size, steps, seats):
+            seats[worker_id].tell(message)
 
     def stop(self) -> None:
         """Pass it on to every worker, once."""

@@ -17,7 +17,7 @@ from typing import final
 from batchscale.errors import RunError, one_line
 from batchscale.runners.arrival import make_absolute, pack_luggage
 from batchscale.runners.holders import Holders
-from batchscale.runners.messages import Answered, Begin, Forget, Kept, Raised, Ready, Refused, Retire, Shelve, Started
+from batchscale.runners.messages import Answered, Begin, Kept, Raised, Ready, Refused, Retire, Started
 from batchscale.runners.messages import Stop as StopNow
 from batchscale.runners.runner import Doing, Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
 from batchscale.runners.slurm.commands import Scheduler, SlurmCommands, SlurmError, TaskKey
@@ -141,16 +141,13 @@ class SlurmRunner(Runner):
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Pass it on to the workers that were given any of it."""
-        if not trial_ids:
-            for worker_id in self._holders.release_study(batch_size, self._members):
-                self._members[worker_id].tell(Forget(batch_size))
-        for worker_id, own in self._holders.release(batch_size, trial_ids, self._members).items():
-            self._members[worker_id].tell(Forget(batch_size, tuple(own)))
+        for worker_id, message in self._holders.forget(batch_size, trial_ids, self._members):
+            self._members[worker_id].tell(message)
 
     def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
         """Pass it on to the workers that were given any of it: the one that holds a trial keeps its state."""
-        for worker_id, own in self._holders.release(batch_size, steps, self._members).items():
-            self._members[worker_id].tell(Shelve(batch_size, {trial_id: steps[trial_id] for trial_id in own}))
+        for worker_id, message in self._holders.shelve(batch_size, steps, self._members):
+            self._members[worker_id].tell(message)
 
     def stop(self) -> None:
         """Pass it on to every worker, once."""

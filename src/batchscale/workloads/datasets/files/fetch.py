@@ -4,7 +4,6 @@ Everything is gathered in a hidden folder beside the final one and appears there
 """
 
 import fcntl
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from batchscale.errors import DataError, one_line
+from batchscale.records import sync_path
 from batchscale.workloads.datasets.files.archives import extract_all, iter_members
 from batchscale.workloads.datasets.files.download import PATIENCE, DownloadProgress, Patience, download
 from batchscale.workloads.datasets.files.locations import default_data_dir
@@ -159,7 +159,7 @@ def publish(stage: Path, target: Path) -> Path:
     """Put the finished files in place: by one rename, or into a folder that is already there, file by file."""
     for path in stage.rglob("*"):
         if path.is_file():
-            _sync(path)
+            sync_path(path)
     if not target.exists():
         stage.replace(target)
     else:
@@ -167,14 +167,6 @@ def publish(stage: Path, target: Path) -> Path:
             if path.is_dir() and (target / path.name).exists():
                 raise DataError(f"{target / path.name} is in the way: move it elsewhere, then run the command again.")
             path.replace(target / path.name)
-    _sync(target)
-    _sync(target.parent)
+    sync_path(target)
+    sync_path(target.parent)
     return target
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
