@@ -10,6 +10,8 @@ PYTEST := $(BIN)/python -m pytest
 ONE_THREAD := PJRT_NPROC=1 OMP_NUM_THREADS=1
 IN_THREE := -n 3 --dist worksteal
 THREE_PROCESSES := $(ONE_THREAD) $(PYTEST) $(IN_THREE)
+# Tests compile their programs in a hurry, except where they are to be those that users have.
+FULL_PROGRAMS := BATCHSCALE_FULL_PROGRAMS=1
 DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray"
 
 .DEFAULT_GOAL := help
@@ -34,11 +36,11 @@ check: $(STAMP) ## lint, format, types, layers
 test: $(STAMP) ## the default tests: six minutes on two cores, four when programs were compiled before
 	$(THREE_PROCESSES) $(DEFAULT_TESTS)
 
-test-slow: $(STAMP) ## the long tests as well
-	$(THREE_PROCESSES) -m "not torture and not browser and not slurm and not parsers and not torch and not remote and not ray"
+test-slow: $(STAMP) ## the long tests as well, all with programs as users have them
+	$(FULL_PROGRAMS) $(THREE_PROCESSES) -m "not torture and not browser and not slurm and not parsers and not torch and not remote and not ray"
 
 test-instruction-sets: $(STAMP) ## the default tests once for every set of vector instructions that this machine has
-	$(ONE_THREAD) $(BIN)/python tests/instruction_sets.py $(IN_THREE) $(DEFAULT_TESTS)
+	$(FULL_PROGRAMS) $(ONE_THREAD) $(BIN)/python tests/instruction_sets.py $(IN_THREE) $(DEFAULT_TESTS)
 
 # The libraries of users' scripts are as large as they are: they have a place of their own.
 TRAINERS := build/trainers

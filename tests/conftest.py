@@ -18,6 +18,12 @@ if os.environ.get("CI"):
 
 MAX_PROGRAM_BYTES = 2**30
 
+# Programs of tests run for milliseconds and are compiled by the hundred: in a hurry, unless BATCHSCALE_FULL_PROGRAMS
+# asks for those that users have (`make test-slow` does; docs/decisions/0153).
+IN_A_HURRY = ("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false")
+# As workers have it: whoever compiles a program, here or in theirs, finds it under the same name in the cache.
+AS_WORKERS = ("--xla_cpu_multi_thread_eigen=false",)
+
 # Python's 700 would look through everything that the libraries made, again and again, while they load.
 gc.set_threshold(50_000, 10, 10)
 
@@ -35,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False
     session = Path(tempfile.mkdtemp(prefix="batchscale-tests-"))
     config.add_cleanup(lambda: shutil.rmtree(session, ignore_errors=True))
+    os.environ["XLA_FLAGS"] = _with_defaults(os.environ.get("XLA_FLAGS", ""))
     cache = getattr(config, "cache", None)
     os.environ["BATCHSCALE_CACHE"] = str(session)
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_program_folder(cache.mkdir("programs") if cache else session))
@@ -49,6 +56,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """What has been loaded stays: later collections need not look at it."""
     gc.freeze()
+
+
+def _with_defaults(given: str) -> str:
+    """The flags that were given, and ours for what they do not say."""
+    ours = AS_WORKERS if os.environ.get("BATCHSCALE_FULL_PROGRAMS") else IN_A_HURRY + AS_WORKERS
+    named = {flag.partition("=")[0] for flag in given.split()}
+    return " ".join([*given.split(), *(flag for flag in ours if flag.partition("=")[0] not in named)])
 
 
 def _program_folder(parent: Path) -> Path:

@@ -1,7 +1,6 @@
 """One trial over several processes, as over several hosts: the real command, over the loopback interface."""
 
 import json
-import os
 import random
 import signal
 import time
@@ -34,14 +33,6 @@ def run_here(*words):
     """The command in this process: one host with one device."""
     result = CliRunner().invoke(make_app(), [*map(str, words), "--cluster", "none"])
     assert result.exit_code == 0, result.output
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    """As workers of runs compute, so that trials and runs of this file have their programs in common."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip())
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -95,11 +95,9 @@ def material(tmp_path_factory):
     folder = tmp_path_factory.mktemp("material")
     (folder / "small.toml").write_text(EXPERIMENT, encoding="utf-8")
     shutil.copytree(ROOT / "examples", folder / "examples")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XLA_FLAGS", "")  # the inline runner sets it for the rest of the process otherwise
-        for words in ("run {0}/small.toml --out {0}/records --runner inline -q", "import {0}/records --out {0}/table"):
-            answer = CliRunner().invoke(make_app(), words.format(folder).split())
-            assert answer.exit_code == 0, answer.output
+    for words in ("run {0}/small.toml --out {0}/records --runner inline -q", "import {0}/records --out {0}/table"):
+        answer = CliRunner().invoke(make_app(), words.format(folder).split())
+        assert answer.exit_code == 0, answer.output
     return folder
 
 

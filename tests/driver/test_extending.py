@@ -1,7 +1,6 @@
 """Asking a finished run for more: real training, through worker processes, repeats nothing."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -69,18 +68,11 @@ def run_counted(root: Path, runner: str = "inline", keep_states_gb: float = 1.0,
     return len(begun.read_text().splitlines()) if begun.exists() else 0
 
 
-@pytest.fixture(autouse=True)
-def _same_threads(monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # back again afterwards, whatever a runner sets
-
-
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory):
     """The records of a run that had the larger budget from its start."""
     root = tmp_path_factory.mktemp("fresh") / "tree"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XLA_FLAGS", "")
-        run_counted(root, steps=40)
+    run_counted(root, steps=40)
     return read_values(root)
 
 

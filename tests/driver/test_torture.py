@@ -98,10 +98,9 @@ def compare(tmp_path: Path, rounds: int, text: str = EXPERIMENT, at_least: int =
 
 
 @pytest.mark.timeout(600)
-def test_a_kill_of_each_leaves_the_records_of_an_uninterrupted_run(tmp_path, monkeypatch):
+def test_a_kill_of_each_leaves_the_records_of_an_uninterrupted_run(tmp_path):
     text = EXPERIMENT.replace("[2, 32, 256]", "[2, 32]")
     rounds = torture(tmp_path, driver_kills=1, worker_kills=1, text=text)
-    monkeypatch.setenv("XLA_FLAGS", "")  # the inline runner sets it for the rest of the process otherwise
     run_plan(make_checked_plan(parse_experiment(text), None), tmp_path / "whole", RunSettings("inline"))
     compare(tmp_path, rounds, at_least=16)
 
