@@ -78,6 +78,13 @@ def _program_folder(parent: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def full_programs(monkeypatch):
+    """Processes that the test starts compile as users do: worth it where they train long."""
+    flags = [flag for flag in os.environ["XLA_FLAGS"].split() if flag not in IN_A_HURRY]
+    monkeypatch.setenv("XLA_FLAGS", " ".join(flags))
+
+
 @pytest.fixture(autouse=True)
 def _tables_as_wide_as_they_are(monkeypatch):
     """Processes that run tests side by side set a width, which tables would be cut to."""

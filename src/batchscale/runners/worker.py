@@ -6,6 +6,7 @@ another machine is the same with another line to the driver.
 """
 
 import contextlib
+import gc
 import os
 import queue
 import signal
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import threading
 import traceback
+from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -97,7 +99,8 @@ class Worker:
         except RunError as error:
             self._say(Refused(self._node, str(error)))
             return
-        host = EngineHost(begin.setup, begin.worker_id, self._stop.is_set, self._say)
+        with _loading():
+            host = EngineHost(begin.setup, begin.worker_id, self._stop.is_set, self._say)
         self._say(Ready(self._node, blind))
         while True:
             message = self._queue.get()
@@ -154,6 +157,17 @@ class Worker:
             self._line.send(reply)
         except OSError:
             os._exit(0)
+
+
+@contextlib.contextmanager
+def _loading() -> Iterator[None]:
+    """Inside, no garbage is looked for: what libraries make as they load stays, and is never looked through again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def main(handle: int) -> None:
