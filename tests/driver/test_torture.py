@@ -13,20 +13,18 @@ import pytest
 from digits_race import EXPERIMENT
 from protocol_fakes import read_values
 
-from batchscale.driver.preflight import make_checked_plan
-from batchscale.driver.session import RunSettings, run_plan
 from batchscale.driver.snapshot import read_snapshot
-from batchscale.spec.file import parse_experiment
 
 LONGER = EXPERIMENT.replace("epochs = 6", "epochs = 12").replace("at_least_steps = 150", "at_least_steps = 400")
 ALL_THE_WAY = ('"race"', '"budget"')
 
 
-def start(tmp_path: Path, folder: str, text: str = EXPERIMENT) -> subprocess.Popen:
+def start(tmp_path: Path, folder: str, text: str = EXPERIMENT, runner: str = "local") -> subprocess.Popen:
     file = tmp_path / "experiment.toml"
     file.write_text(text)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    words = ["run", str(file), "--out", str(tmp_path / folder), "--workers", "2", "--retries", "50", "--quiet"]
+    words = ["run", str(file), "--out", str(tmp_path / folder), "--runner", runner, "--retries", "50", "--quiet"]
+    words += ["--workers", "2"] if runner == "local" else []
     return subprocess.Popen(
         [sys.executable, "-m", "batchscale", *words], env=environment, stdout=subprocess.DEVNULL, start_new_session=True
     )
@@ -98,10 +96,11 @@ def compare(tmp_path: Path, rounds: int, text: str = EXPERIMENT, at_least: int =
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("full_programs")
 def test_a_kill_of_each_leaves_the_records_of_an_uninterrupted_run(tmp_path):
     text = EXPERIMENT.replace("[2, 32, 256]", "[2, 32]")
     rounds = torture(tmp_path, driver_kills=1, worker_kills=1, text=text)
-    run_plan(make_checked_plan(parse_experiment(text), None), tmp_path / "whole", RunSettings("inline"))
+    assert start(tmp_path, "whole", text, runner="inline").wait(timeout=600) == 0
     compare(tmp_path, rounds, at_least=16)
 
 

@@ -47,7 +47,8 @@ def wait(condition: Callable[[], object], seconds: float = 100) -> None:
         time.sleep(0.1)
 
 
-def test_a_run_is_started_stopped_and_continued_to_the_end(make_site, full_programs):
+@pytest.mark.usefixtures("full_programs")
+def test_a_run_is_started_stopped_and_continued_to_the_end(make_site):
     site = make_site(workers=1)
     client = site.visitor()
     text = EXPERIMENT.format(trials=3, steps=60_000)
