@@ -1,8 +1,11 @@
-"""Small archives made by hand, and the synthetic archive at scale 1/50, made once for all tests."""
+"""Small archives made by hand, and the synthetic archive at scale 1/50, made once for all tests of all processes."""
 
+import fcntl
 import io
 import json
+import os
 import tarfile
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,11 +26,21 @@ class Synthetic:
 
 @pytest.fixture(scope="session")
 def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Synthetic:
-    folder = tmp_path_factory.mktemp("synthetic")
-    archive = folder / "synthetic.tar.bz2"
-    counts = write_archive(archive, SCALE, level=1)
-    import_records(archive, folder / "table")
-    return Synthetic(archive, counts, folder / "table")
+    """Made by the first of the processes that run tests; the others wait for it. Nobody writes there afterwards."""
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    root = tmp_path_factory.getbasetemp() if alone else tmp_path_factory.getbasetemp().parent
+    folder = root / "synthetic-archive"
+    folder.mkdir(exist_ok=True)
+    archive, table, counted = folder / "synthetic.tar.bz2", folder / "table", folder / "counts.json"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not counted.exists():
+            counts = write_archive(archive, SCALE, level=1)
+            import_records(archive, table)
+            counted.write_text(json.dumps(vars(counts)), encoding="utf-8")
+    counts = Counts(**json.loads(counted.read_text(encoding="utf-8")))
+    counts.trials = Counter(counts.trials)
+    return Synthetic(archive, counts, table)
 
 
 def study_json(workload: str, batch_size: int, **changes: object) -> bytes:
