@@ -191,6 +191,22 @@ def test_a_chief_goes_on_without_a_group_that_has_lost_a_process(peers_of, how):
     assert lost.empty()
 
 
+def test_the_chiefs_reason_counts_for_a_group_whose_first_heard_it_sooner(peers_of):
+    """Process 1 is lost and all end; 2, of another group, is told before 3, which sees it leave."""
+    peers, ends = peers_of(4)
+    peers[0].go_on_without(in_pairs, lambda _place, _text: None)
+    with ThreadPoolExecutor(1) as pool:
+        noticed = pool.submit(peers[3].pass_on, "process 2 closed its connection.", 75, all_end=False)
+        peers[1]._closing.set()  # a dead process says nothing
+        peers[1]._channels[0].hang_up()
+        noticed.result(5)
+    message, code = ends[3].wait(5)
+    assert code == 75
+    assert message.startswith("process 1 (127.0.0.1:")
+    assert "Start the same command on all hosts again" in message
+    assert len(ends[3].said) == 1
+
+
 def test_whoever_waits_for_a_process_that_is_lost_goes_on_without_it(peers_of):
     peers, _ = peers_of(4)
     peers[0].go_on_without(in_pairs, lambda _place, _text: None)

@@ -49,6 +49,7 @@ class Peers:
         self._end = end
         self._closing = threading.Event()
         self._ending = threading.Lock()
+        self._ended = threading.Event()
         self._parting = threading.Lock()
         self._gone: list[Channel] = []
         self._companions: Callable[[int], Collection[int]] = lambda _place: ()
@@ -68,7 +69,7 @@ class Peers:
     @property
     def ended(self) -> bool:
         """Whether one of the processes could not go on: nobody listens any more."""
-        return self._ending.locked()
+        return self._ended.is_set()
 
     def gather(self, tag: str, mine: bytes) -> list[bytes]:
         """What every process gives here, in their order, on all of them; nothing for one that the run goes on without.
@@ -127,11 +128,16 @@ class Peers:
             self._send(0, Frame(Kind.MAIL, message))
 
     def pass_on(self, text: str, code: int, all_end: bool = True) -> None:
-        """End for a reason that was found by other means, such as the watch within a group; the others, if all do."""
+        """End for a reason that was found by other means, such as the watch within a group; the others, if all do.
+
+        Whoever left the group may have been told by the chief that all end, which then reaches us in a moment as well:
+        the chief's reason is the first one, and counts.
+        """
         told = json.dumps({"reason": text, "code": code, "process": self.cluster.process}).encode()
         if code != REQUEUE:
             self._leave(Frame(Kind.FAILED, told), text, code)
             return
+        self._ended.wait(BEAT_S)
         why = text.removesuffix(_AGAIN)
         self._leave(Frame(Kind.LOST, why.encode()), why + (_AGAIN if all_end else _WITHOUT), code)
 
@@ -152,12 +158,12 @@ class Peers:
             if place not in self._channels:
                 return True  # it is known
             gone = {one: channel for one, channel in self._channels.items() if one in leaving}
+            self._gone += gone.values()
             self._channels = {one: channel for one, channel in self._channels.items() if one not in leaving}
         for one, channel in gone.items():
             with contextlib.suppress(OSError):  # this is the one
                 channel.send(Frame(Kind.LOST, (text + _WITHOUT).encode()), wait=False)
             channel.hang_up()
-            self._gone.append(channel)
             self._inbox[one].put(Frame(Kind.LOST))  # whoever waits for it waits no longer
         self._on_lost(place, text)
         return True
@@ -253,6 +259,7 @@ class Peers:
         """Pass it on and end; only the first reason counts."""
         if self._closing.is_set() or not self._ending.acquire(blocking=False):
             return
+        self._ended.set()
         for place, channel in self._channels.items():
             if place != but:
                 try:
