@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.errors import RecordsError, SpecError, one_line
-from batchscale.records.filesystem import REAL, Entry, FileSystem
+from batchscale.records.filesystem import REAL, Entry, FileMark, FileSystem
 from batchscale.records.tree.layout import (
     MAX_DEPTH,
     MAX_JSON_BYTES,
@@ -180,8 +180,13 @@ def name_folder(study: StudyFolder, text: bytes) -> tuple[WorkloadName, int]:
 
 def read_file(path: Path | str, limit: int = MAX_JSON_BYTES, fs: FileSystem = REAL) -> bytes:
     """The bytes of a file of the tree, with a message that a user understands when there are none."""
+    return read_marked_file(path, limit, fs)[0]
+
+
+def read_marked_file(path: Path | str, limit: int, fs: FileSystem = REAL) -> tuple[bytes, FileMark]:
+    """The same, with the file's mark."""
     try:
-        return fs.read(path, limit)
+        return fs.read_marked(path, limit)
     except FileNotFoundError:
         raise RecordsError(f"{path}: the file is missing.") from None
     except OSError as error:
