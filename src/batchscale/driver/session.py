@@ -9,13 +9,13 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from batchscale.driver.disk import OF_ONE_STUDY, DiskGuard, require_room
 from batchscale.driver.dispatch import STRETCH_S
 from batchscale.driver.driver import Driver, DriverSettings, Result
+from batchscale.driver.opened_studies import LOOK_AT_STUDY, opened_studies
 from batchscale.driver.place_runner import make_runner, num_devices
 from batchscale.driver.run_settings import RUNNERS, RunSettings
 from batchscale.driver.signals import StopFlag
@@ -24,7 +24,6 @@ from batchscale.driver.take_snapshot import take_snapshot
 from batchscale.errors import RecordsError, RunError, StorageError, StudyLockedError
 from batchscale.machine import DISK_FULL
 from batchscale.protocol.identity import check_folder, is_asked_for, read_asked, write_asked
-from batchscale.protocol.resuming import open_study_run
 from batchscale.protocol.study_facts import DamagedStudyError
 from batchscale.protocol.study_run import StudyRun
 from batchscale.records.durable import make_folders, storing
@@ -33,9 +32,7 @@ from batchscale.records.run_paths import RunPaths
 from batchscale.spec import Plan
 
 LOCK_TRIES = 6
-LOOK_AT_STUDY = "Put the study back from a copy, or move it out of the tree, and run again."
 WANTED_FILES = 16384
-OPENING_THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ def run_plan(
     if read_asked(root) is None:
         require_room(root, plan)
     held = StopFlag() if stop is None else contextlib.nullcontext(stop)
-    with _locked(root), held as flag, _opened(root, plan, settings) as (runs, damaged):
+    with _locked(root), held as flag, opened_studies(root, plan, settings) as (runs, damaged):
         if not is_asked_for(root, plan):
             mark_unfinished(root)
         write_asked(root, plan)
@@ -135,45 +132,6 @@ def _settle(runs: list[StudyRun]) -> None:
                 run.set_aside(f"{error} {LOOK_AT_STUDY}")
             elif error.errno not in DISK_FULL:  # then the driver pauses and writes it later
                 raise
-
-
-@contextlib.contextmanager
-def _opened(root: Path, plan: Plan, settings: RunSettings) -> Iterator[tuple[list[StudyRun], list[str]]]:
-    """The studies, and what is wrong with those that are left out because something in them is damaged."""
-    with contextlib.ExitStack() as stack:
-        runs: list[StudyRun] = []
-        damaged: list[str] = []
-        for opening in stack.enter_context(_opening(root, plan, settings)):
-            try:
-                run = opening.result()
-            except DamagedStudyError as error:
-                damaged.append(str(error))
-                continue
-            except StorageError as error:
-                if error.errno not in OF_ONE_STUDY:
-                    raise
-                damaged.append(f"{error} {LOOK_AT_STUDY}")
-                continue
-            runs.append(run)
-        if not runs:
-            raise RunError("\n".join(damaged))
-        yield runs, damaged
-
-
-@contextlib.contextmanager
-def _opening(root: Path, plan: Plan, settings: RunSettings) -> Iterator[list[Future[StudyRun]]]:
-    """The studies being opened, several at once: a disk has most of them ready in the time that one takes."""
-    with ThreadPoolExecutor(OPENING_THREADS, thread_name_prefix="opening") as pool:
-        turns = [
-            pool.submit(open_study_run, root, study, plan.experiment, settings.retry_incomplete)
-            for study in plan.studies
-        ]
-        try:
-            yield turns
-        finally:
-            for turn in turns:
-                if not turn.cancel() and turn.exception() is None:
-                    turn.result().close()
 
 
 def _with_notice(show: Callable[[Snapshot], None], notices: list[str]) -> Callable[[Snapshot], None]:

@@ -1,7 +1,9 @@
 """The live page: server-sent events with ids, so that a connection that was lost goes on where it was.
 
 A place is looked at once a second, however many pages watch it, and one fragment is made for each change; every page
-then waits for the next. Streams end after some minutes and when the session does; browsers connect again by themselves.
+then waits for the next. A crowd is told less often, because the run that it watches has the same processors: what
+pages do with news costs by the page. Streams end after some minutes and when the session does; browsers connect again
+by themselves.
 """
 
 import asyncio
@@ -14,6 +16,8 @@ from batchscale.web.places import Place
 from batchscale.web.standing import Standing, Standings
 
 LOOK_EVERY_S = 1.0
+CROWD = 20  # pages that are told every second; of twice as many, each is told every other second
+CURVE_PER_PAGE_S = 0.2  # a page that hears of a new curve asks for answer and chart
 BEAT_EVERY_S = 15.0
 LONGEST_S = 600.0
 
@@ -29,6 +33,21 @@ class _Watched:
     looked_at: float = float("-inf")
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     pages: int = 0
+    curve: str = ""
+    curve_at: float = float("-inf")
+
+    @property
+    def every_s(self) -> float:
+        """How often its pages are told."""
+        return LOOK_EVERY_S * max(1.0, self.pages / CROWD)
+
+    def tell_curve(self, version: str, *, is_alive: bool, now: float) -> str:
+        """The version of the curve to tell: the new one, unless a crowd just fetched another and more will follow."""
+        if not is_alive or now - self.curve_at >= CURVE_PER_PAGE_S * self.pages:
+            if version != self.curve:
+                self.curve_at = now
+            self.curve = version
+        return self.curve
 
 
 class LivePages:
@@ -62,7 +81,7 @@ class LivePages:
                 elif time.monotonic() - beat > BEAT_EVERY_S:
                     beat = time.monotonic()
                     yield b": still here\n\n"
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(watched.every_s)
         finally:
             self._open -= 1
             watched.pages -= 1
@@ -72,8 +91,9 @@ class LivePages:
     async def _look(self, place: Place, watched: _Watched) -> None:
         """Look at the place, unless another page just did."""
         async with watched.turn:
-            if time.monotonic() - watched.looked_at >= LOOK_EVERY_S:
-                standing, version = await asyncio.to_thread(self._read, place)
+            if time.monotonic() - watched.looked_at >= watched.every_s:
+                standing, newest = await asyncio.to_thread(self._read, place)
+                version = watched.tell_curve(newest, is_alive=standing.is_alive, now=time.monotonic())
                 stamp = f"{standing.stamp}-{version}"
                 if stamp != watched.stamp:
                     told = {"html": self._render(place, standing), "state": standing.state, "curve": version}

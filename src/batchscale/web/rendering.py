@@ -21,7 +21,7 @@ class Pages:
         self._settings = settings
         self._environment = Environment(
             loader=PackageLoader("batchscale.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-            lstrip_blocks=True,
+            lstrip_blocks=True, auto_reload=False,
         )  # fmt: skip
         self._environment.filters |= {
             "visible": visible, "number": number, "percent": percent, "duration": duration,

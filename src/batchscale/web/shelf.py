@@ -22,6 +22,7 @@ import polars as pl
 from batchscale.driver import is_running
 from batchscale.errors import BatchscaleError
 from batchscale.records import MANIFEST, STUDY_FILE, WORKING_FOLDER, Records, read_records
+from batchscale.web.freed_memory import FreedMemory
 from batchscale.web.refusals import RefusedError
 
 KEPT_PLACES = 12
@@ -67,6 +68,7 @@ class OpenRecords:
         self._lock = threading.Lock()
         self._opening: dict[Path, threading.Lock] = {}
         self._renewing: set[Path] = set()
+        self._freed = FreedMemory()
         self._fresh = threading.local()  # what the thread in the background is about to put in place
 
     def records(self, path: Path) -> Records:
@@ -150,6 +152,7 @@ class OpenRecords:
                 self._work_again(path, before, after)
                 after.spent_s = time.monotonic() - started
                 self._keep(path, after)
+                self._freed.give_back()
         except WORK_ERRORS:
             _LOG.debug("%s is in the middle of a change: what is known stays", path, exc_info=True)
         finally:

@@ -86,8 +86,11 @@ def _read(parts: ServerParts, place: Place, number: int, wish: TrialWish) -> dic
     except RecordsError as error:
         return _nothing(parts, place, error) | {"workload": "", "trials": None, "notices": []}
     name = workload_at(records, number)
+    trials = parts.shelf.answer(
+        place.path, f"trials {number} {wish}", lambda records: trial_page(records.workload(name), wish)
+    )
     found = {
-        "workload": visible(name), "trials": trial_page(records.workload(name), wish),
+        "workload": visible(name), "trials": trials,
         "notices": [visible(text, 400) for text in parts.shelf.notices(place.path)[:20]],
     }  # fmt: skip
     return found | _answer(parts, place, number)
