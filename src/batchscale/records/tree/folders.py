@@ -180,14 +180,21 @@ def name_folder(study: StudyFolder, text: bytes) -> tuple[WorkloadName, int]:
 
 def read_file(path: Path | str, limit: int = MAX_JSON_BYTES, fs: FileSystem = REAL) -> bytes:
     """The bytes of a file of the tree, with a message that a user understands when there are none."""
-    return read_marked_file(path, limit, fs)[0]
+    try:
+        return fs.read(path, limit)
+    except OSError as error:
+        raise _no_bytes(path, error) from None
 
 
-def read_marked_file(path: Path | str, limit: int, fs: FileSystem = REAL) -> tuple[bytes, FileMark]:
+def read_marked_file(path: Path | str, limit: int) -> tuple[bytes, FileMark]:
     """The same, with the file's mark."""
     try:
-        return fs.read_marked(path, limit)
-    except FileNotFoundError:
-        raise RecordsError(f"{path}: the file is missing.") from None
+        return REAL.read_marked(path, limit)
     except OSError as error:
-        raise RecordsError(f"{path}: the file cannot be read ({error.strerror}).") from None
+        raise _no_bytes(path, error) from None
+
+
+def _no_bytes(path: Path | str, error: OSError) -> RecordsError:
+    if isinstance(error, FileNotFoundError):
+        return RecordsError(f"{path}: the file is missing.")
+    return RecordsError(f"{path}: the file cannot be read ({error.strerror}).")
