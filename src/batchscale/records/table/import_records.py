@@ -34,7 +34,7 @@ from batchscale.records.table.parts import writing_frames
 from batchscale.records.table.read_parts import ADVICE, SourceReader
 from batchscale.records.table.source import open_source
 
-PART_BYTES = 128 * 2**20
+PART_BYTES = 64 * 2**20
 SMALL_ROWS = 1_000_000  # measurements of a workload that fit in memory twice
 
 
