@@ -18,6 +18,10 @@ _EXCHANGE_FLAG = 2
 _AT_FDCWD = -100
 
 
+FileMark = tuple[int, int]
+"""Size and time of change: another mark, other bytes."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One name in a directory. A link is neither a file nor a directory until it is resolved."""
@@ -138,6 +142,10 @@ class FileSystem:
 
     def read(self, path: Path | str, limit: int) -> bytes:
         """The bytes of a regular file; more than ``limit`` of them are refused, not read."""
+        return self.read_marked(path, limit)[0]
+
+    def read_marked(self, path: Path | str, limit: int) -> tuple[bytes, FileMark]:
+        """The same, with the file's mark when it was opened."""
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a named pipe must not make us wait
         try:
             state = os.fstat(handle)
@@ -145,9 +153,10 @@ class FileSystem:
                 raise NotAFileError(f"{path}: a file of records is a regular file. Found a folder, pipe or device.")
             if state.st_size > limit:
                 raise FileTooLargeError(path, state.st_size, limit)
+            mark = (state.st_size, state.st_mtime_ns)
             first = os.read(handle, state.st_size + 1)
             if len(first) == state.st_size:
-                return first  # the usual case: there was no byte more to give
+                return first, mark  # the usual case: there was no byte more to give
             chunks, size = [first], len(first)
             while chunk := os.read(handle, min(limit + 1 - size, 1 << 24)):
                 chunks.append(chunk)
@@ -156,7 +165,7 @@ class FileSystem:
                     raise FileTooLargeError(path, max(size, state.st_size), limit)
         finally:
             os.close(handle)
-        return b"".join(chunks)
+        return b"".join(chunks), mark
 
     def lock(self, path: Path) -> int | None:
         """The file, created if need be, locked until ``close`` or the process dies; None if others have it."""

@@ -12,7 +12,7 @@ import polars as pl
 DIGITS = 6
 _MAX_POWER = 22  # powers of ten up to this one are exact in float64, so that one product or quotient rounds only once
 _LEAST = np.finfo(np.float32).tiny
-_BLOCK = 16_384  # numbers at a time: what is made of them on the way stays near the processor
+_BLOCK = 32_768  # numbers at a time: what is made of them on the way stays near the processor
 _EXPONENT_BITS, _BIAS = 52, 1023  # of a float64
 
 
@@ -27,6 +27,15 @@ def fits_float32(values: pl.Series) -> bool:
 
 
 def _block_fits(numbers: np.ndarray) -> bool:
+    size = np.abs(numbers)
+    scale = np.where(size < 1, 10.0**DIGITS, 10.0 ** (DIGITS - 1))
+    with np.errstate(all="ignore"):
+        short = (np.rint(numbers * scale) / scale == numbers) & (size < 10)
+    return bool(short.all()) or _rare_numbers_fit(numbers[~short])
+
+
+def _rare_numbers_fit(numbers: np.ndarray) -> bool:
+    """The same for numbers of any size, tiny and infinite ones as well."""
     with np.errstate(over="ignore", under="ignore"):
         narrow = numbers.astype(np.float32)
     if ((np.abs(narrow) < _LEAST) & (narrow != 0)).any():

@@ -8,12 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchscale.records.archive import stream as module
-from batchscale.records.archive.bzip2 import UnusualBzip2Error, iter_decompressed
+from batchscale.records.archive.bzip2 import UnusualBzip2Error, iter_decompressed, iter_in_turn
 from batchscale.records.archive.stream import ArchiveLimits, ArchiveStream, DamagedArchiveError
 
 
 def text(size, seed=0):
     return random.Random(seed).randbytes(size)  # incompressible: many blocks for few bytes
+
+
+def in_turn(path):
+    with path.open("rb") as file:
+        return b"".join(data for data, _ in iter_in_turn(file.fileno()))
 
 
 def decompressed(path, workers=3):
@@ -27,7 +32,7 @@ def test_blocks_and_streams_of_any_length_are_given_in_order(tmp_path_factory, s
     path = tmp_path_factory.mktemp("bzip2") / "file.bz2"
     parts = [text(size, seed + i) for i, size in enumerate(sizes)]
     path.write_bytes(b"".join(bz2.compress(part, level) for part in parts))
-    assert decompressed(path) == b"".join(parts)
+    assert decompressed(path) == in_turn(path) == b"".join(parts)
 
 
 def test_marks_are_found_where_two_pieces_of_the_scan_meet(tmp_path, monkeypatch):
@@ -60,8 +65,9 @@ def test_what_is_not_sound_is_left_to_the_standard_library(tmp_path, change):
     }[change]
     path = tmp_path / "file.bz2"
     path.write_bytes(changed)
-    with pytest.raises(UnusualBzip2Error):
-        decompressed(path)
+    for read in (decompressed, in_turn):
+        with pytest.raises(UnusualBzip2Error):
+            read(path)
 
 
 @pytest.mark.parametrize("name", ["sound", "flip", "cut", "garbage", "check", "empty"])

@@ -7,6 +7,7 @@ duplicates are problems to report; nothing is ever followed or written.
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from batchscale.errors import RecordsError, one_line
 from batchscale.records.archive.stream import ArchiveStream
@@ -23,9 +24,11 @@ _BLOCK = 512
 _MAX_NAME = 4_096
 
 
-@dataclass(frozen=True)
-class RecordFile:
-    """One file of the layout: the folders of its workload (as one path), batch size, trial (None: ``study.json``)."""
+class RecordFile(NamedTuple):
+    """One file of the layout: the folders of its workload (as one path), batch size, trial (None: ``study.json``).
+
+    A tuple, as is `Member`: there are half a million in a source, and they are made four times as fast.
+    """
 
     folder: str
     batch_size: int
@@ -47,8 +50,7 @@ class Passed:
     problem: str | None = None
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """One step through a source: what was found, and the position to go on from."""
 
     found: RecordFile | Passed

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from batchscale.errors import RecordsError
-from batchscale.records.archive.bzip2 import UnusualBzip2Error, iter_decompressed
+from batchscale.records.archive.bzip2 import UnusualBzip2Error, iter_decompressed, iter_in_turn
 
 CHUNK = 2**20
 _QUEUED_CHUNKS = 16
@@ -141,17 +141,20 @@ class ArchiveStream:
 
     def _decompress(self) -> None:
         try:
-            if self.kind == "bz2" and (cores := _count_cores()) >= _CORES_FOR_BLOCKS:
-                self._decompress_on_cores(cores)
+            if self.kind == "bz2":
+                self._decompress_bzip2(_count_cores())
             else:
                 self._pump(_open(self.kind, self._raw))
         except Exception as error:  # noqa: BLE001 - every library has its own kinds; the reader's thread raises it
             self._chunks.put(error)
 
-    def _decompress_on_cores(self, cores: int) -> None:
+    def _decompress_bzip2(self, cores: int) -> None:
+        handle = self._raw.fileno()
         try:
-            with closing(iter_decompressed(self._raw.fileno(), self.size, cores)) as blocks:
-                for block, end in blocks:
+            by_blocks = cores >= _CORES_FOR_BLOCKS
+            pieces = iter_decompressed(handle, self.size, cores) if by_blocks else iter_in_turn(handle)
+            with closing(pieces):
+                for block, end in pieces:
                     self._raw.seek(end)  # tells how far we are
                     for start in range(0, len(block), CHUNK):
                         if self._stop.is_set():

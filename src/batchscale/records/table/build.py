@@ -1,8 +1,10 @@
 """From the parts of an import to the finished table: names, studies, trials, and one sorted file per workload."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import polars as pl
@@ -10,14 +12,14 @@ import polars as pl
 from batchscale.errors import RecordsError, one_line
 from batchscale.records.assemble import make_studies_frame
 from batchscale.records.facts.columns import FACTS
-from batchscale.records.frames import STUDY_COLUMNS, TRIAL_SCHEMA, WORKLOAD_COLUMNS
+from batchscale.records.frames import MEASUREMENT_SCHEMA, STUDY_COLUMNS, TRIAL_SCHEMA, WORKLOAD_COLUMNS
 from batchscale.records.model import StudyRecord, parse_study
 from batchscale.records.precision import widen
 from batchscale.records.rules import Fault
 from batchscale.records.table.files import ORIGINAL_SCHEMA, ORIGINALS, STUDIES, TRIALS, measurements_path
 from batchscale.records.table.gathered import check_width
 from batchscale.records.table.parts import KEY_SCHEMA, PARAMETER_PREFIX, Part
-from batchscale.records.tree.blocks import CsvBlock, join_blocks
+from batchscale.records.tree.blocks import CsvBlock, RowRun, join_blocks
 from batchscale.records.tree.checksum import checksum_fault
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
 from batchscale.spec import WorkloadName
@@ -166,17 +168,27 @@ def write_small_tables(frames: TableFrames, target: Path) -> None:
     )
 
 
-def write_measurements(frames: TableFrames, folder: str, parts: Sequence[Part], target: Path) -> None:
+@dataclass(frozen=True)
+class MeasuredWorkload:
+    """The file of a workload's measurements: how many rows, and the types of its metrics."""
+
+    rows: int
+    kinds: Mapping[str, pl.DataType]
+
+
+def write_measurements(frames: TableFrames, folder: str, parts: Sequence[Part], target: Path) -> MeasuredWorkload:
     """The measurements of one workload in one file, sorted."""
-    valid = frames.trials.filter(pl.col("folder") == folder).select("batch_size", "trial_id", "rows", "header")
-    columns = _column_order(valid["header"].unique(maintain_order=True).to_list())
+    facts = frames.trials.select("folder", "batch_size", "trial_id", "rows", "header")
+    valid = facts.filter(pl.col("folder") == folder).sort("batch_size", "trial_id").rows()
+    columns = _column_order(list(dict.fromkeys(header for *_, header in valid)))
     check_width(columns, f"metrics of {folder}")
     used = [part for part in parts if part.has(folder)]
     kinds = _kinds([part.schema(folder) for part in used], columns)
     path = target / measurements_path(frames.names[folder])
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")  # what stands under the name itself is whole: a later import keeps it
-    groups = _groups(valid, sum(8 if kind == pl.Float64 else 4 for kind in kinds.values()) + 24)
+    runs = [(size, trial, rows) for _, size, trial, rows, _ in valid]
+    groups = _groups(runs, sum(8 if kind == pl.Float64 else 4 for kind in kinds.values()) + 24)
     if len(groups) == 1:
         _ordered(used, folder, kinds, groups[0]).write_parquet(
             new, compression="zstd", compression_level=1, row_group_size=ROW_GROUP
@@ -184,6 +196,14 @@ def write_measurements(frames: TableFrames, folder: str, parts: Sequence[Part], 
     else:
         _write_in_groups(used, folder, kinds, groups, new)
     new.replace(path)
+    return MeasuredWorkload(sum(rows for *_, rows in runs), kinds)
+
+
+def read_measured(path: Path) -> MeasuredWorkload:
+    """The same for a file that is there already."""
+    schema = pl.read_parquet_schema(path)
+    rows = pl.scan_parquet(path, hive_partitioning=False).select(pl.len()).collect().item()
+    return MeasuredWorkload(rows, {name: kind for name, kind in schema.items() if name not in MEASUREMENT_SCHEMA})
 
 
 def _write_in_groups(
@@ -215,14 +235,15 @@ def _kinds(schemas: list[Mapping[str, pl.DataType]], columns: list[str]) -> dict
     return kinds
 
 
-def _groups(valid: pl.DataFrame, row_bytes: int) -> list[set[tuple[int, int]]]:
-    """The trials, cut into runs of studies whose measurements fit into memory together."""
-    counts = valid.group_by("batch_size").agg(pl.col("rows").sum()).sort("batch_size")
-    total = (pl.col("rows").cum_sum() * row_bytes) // IN_MEMORY_BYTES
-    group = dict(counts.select("batch_size", total.alias("group")).rows())
+def _groups(runs: Sequence[RowRun], row_bytes: int) -> list[set[tuple[int, int]]]:
+    """The trials, which come by batch size, cut into studies whose measurements fit into memory together."""
+    counts = Counter[int]()
+    for size, _, rows in runs:
+        counts[size] += rows
+    totals = dict(zip(counts, accumulate(counts.values()), strict=True))
     groups: dict[int, set[tuple[int, int]]] = {}
-    for size, trial in valid.select("batch_size", "trial_id").sort("batch_size", "trial_id").rows():
-        groups.setdefault(group[size], set()).add((size, trial))
+    for size, trial, _ in runs:
+        groups.setdefault(totals[size] * row_bytes // IN_MEMORY_BYTES, set()).add((size, trial))
     return list(groups.values()) or [set()]
 
 

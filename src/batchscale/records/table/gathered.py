@@ -1,6 +1,6 @@
 """What was read of a source and waits to become a part: texts as they came, measurements parsed beside the reading."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ from batchscale.records.precision import fits_float32
 from batchscale.records.rules import Fault
 from batchscale.records.tree.blocks import CsvBlock
 from batchscale.records.tree.bulk import MeasurementBatch
-from batchscale.records.tree.checksum import measurements_checksum
+from batchscale.records.tree.checksum import measurements_checksum, recorded_checksum
 from batchscale.records.tree.layout import MEASUREMENTS_FILE
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK
 
@@ -24,18 +24,22 @@ CHUNK_BYTES = 8 * 2**20
 
 @dataclass(frozen=True)
 class MeasuredChunk:
-    """Some of the measurements of one workload, parsed."""
+    """Some of the measurements of one workload, parsed; a metric is in float32 if that keeps every digit of it."""
 
     folder: str
     block: CsvBlock
-    narrow: frozenset[str]  # columns of which float32 keeps every digit
-    facts: dict[tuple[int, int], tuple[str, str]]  # header and checksum by batch size and trial id
+    facts: dict[tuple[int, int], tuple[str, str | None]]  # header and, if it matters, checksum by size and trial id
     problems: list[str]
     dropped: set[tuple[int, int]]
 
 
-def parse_chunk(folder: str, files: list[tuple[int, int, bytes]]) -> MeasuredChunk:
-    """The measurements of these files: batch size, trial id and bytes of each; trials with a fault are dropped."""
+def parse_chunk(
+    folder: str, files: list[tuple[int, int, bytes]], unrecorded: Set[tuple[int, int]] = frozenset()
+) -> MeasuredChunk:
+    """The measurements of these files: batch size, trial id and bytes of each; trials with a fault are dropped.
+
+    The checksum of an ``unrecorded`` trial is compared with nothing.
+    """
     problems: list[str] = []
     dropped: set[tuple[int, int]] = set()
 
@@ -44,7 +48,10 @@ def parse_chunk(folder: str, files: list[tuple[int, int, bytes]]) -> MeasuredChu
         problems.append(f"{folder}/{batch_size}/{trial_id}/{MEASUREMENTS_FILE}: {faults[0]}{more}")
         dropped.add((batch_size, trial_id))
 
-    facts = {(size, trial): (_header(data), measurements_checksum(data)) for size, trial, data in files}
+    facts = {
+        (size, trial): (_header(data), None if (size, trial) in unrecorded else measurements_checksum(data))
+        for size, trial, data in files
+    }
     batch = MeasurementBatch(on_faults)
     for file in sorted(files, key=lambda file: file[:2]):
         batch.add(*file)
@@ -52,8 +59,9 @@ def parse_chunk(folder: str, files: list[tuple[int, int, bytes]]) -> MeasuredChu
     block = batch.take()
     check_width(block.frame.columns, f"metrics of {folder}")
     floats = [name for name, kind in block.frame.schema.items() if kind == pl.Float64]
-    narrow = frozenset(name for name in floats if fits_float32(block.frame[name]))
-    return MeasuredChunk(folder, block, narrow, facts, problems, dropped)
+    narrow = [name for name in floats if fits_float32(block.frame[name])]
+    block = CsvBlock(block.frame.with_columns(pl.col(narrow).cast(pl.Float32)), block.runs)
+    return MeasuredChunk(folder, block, facts, problems, dropped)
 
 
 @dataclass
@@ -64,6 +72,7 @@ class PartContent:
     trials: list[tuple[str, int, TrialRecord, str]] = field(default_factory=list)
     measurements: dict[str, list[tuple[int, int, bytes]]] = field(default_factory=dict)  # not parsed yet
     chunks: list[Future[MeasuredChunk]] = field(default_factory=list)  # being parsed
+    unrecorded: dict[str, set[tuple[int, int]]] = field(default_factory=dict)  # trials that have no checksum
     problems: list[str] = field(default_factory=list)
     dropped: list[tuple[str, int, int]] = field(default_factory=list)
     bytes: int = 0
@@ -83,6 +92,8 @@ class PartContent:
             if trial.trial_id != file.trial_id:
                 raise RecordsError(f"{file.path}: trial_id agrees with the folder. Found {trial.trial_id}.")
             self.trials.append((file.folder, file.batch_size, trial, text))
+            if recorded_checksum(trial.facts) is None:
+                self.unrecorded.setdefault(file.folder, set()).add((file.batch_size, trial.trial_id))
 
     def parse_ahead(self, pool: Executor) -> None:
         """Let the pool parse what waits, once that is a good piece of work."""
@@ -92,7 +103,9 @@ class PartContent:
     def parse_waiting(self, pool: Executor) -> None:
         """Let the pool parse everything that waits, workload by workload."""
         waiting, self.measurements, self.waiting_bytes = self.measurements, {}, 0
-        self.chunks += [pool.submit(parse_chunk, folder, files) for folder, files in waiting.items()]
+        for folder, files in waiting.items():
+            unrecorded = self.unrecorded.get(folder, set()).intersection((size, trial) for size, trial, _ in files)
+            self.chunks.append(pool.submit(parse_chunk, folder, files, unrecorded))
 
 
 def check_width(names: Iterable[str], what: str) -> None:

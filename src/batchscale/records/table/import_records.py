@@ -20,12 +20,12 @@ from batchscale.errors import RecordsError, StudyLockedError
 from batchscale.records.archive.stream import ArchiveLimits
 from batchscale.records.durable import storing, sync_path, sync_tree
 from batchscale.records.filesystem import REAL
-from batchscale.records.frames import MEASUREMENT_SCHEMA
 from batchscale.records.table.build import (
     TableFrames,
     describe_statuses,
     gather_frames,
     json_text,
+    read_measured,
     write_measurements,
     write_small_tables,
 )
@@ -199,17 +199,18 @@ def _study_folders(frames: TableFrames) -> list[dict[str, str]]:
 def _build_workload(reader: SourceReader, frames: TableFrames, folder: str, target: Path) -> dict[str, Any]:
     name = frames.names[folder]
     path = target / measurements_path(name)
-    if not path.exists():
-        write_measurements(frames, folder, reader.parts, target)
+    if path.exists():
+        found = read_measured(path)
+    else:
+        found = write_measurements(frames, folder, reader.parts, target)
         sync_path(path)  # here, where other workloads do not wait for the disk
-    found = pl.read_parquet_schema(path)
     return {
         "dataset": name.dataset,
         "model": name.model,
         "optimizer": name.optimizer,
         "file": measurements_path(name).as_posix(),
-        "rows": pl.scan_parquet(path, hive_partitioning=False).select(pl.len()).collect().item(),
-        "metrics": {key: str(kind).lower() for key, kind in found.items() if key not in MEASUREMENT_SCHEMA},
+        "rows": found.rows,
+        "metrics": {key: str(kind).lower() for key, kind in found.kinds.items()},
     }
 
 
@@ -219,6 +220,8 @@ def _manifest(
     damage = [reader.state.damage] if reader.state.damage else []
     problems = sorted({problem for part in reader.parts for problem in part.problems} | set(frames.problems))
     files = sorted(path for path in target.rglob("*.parquet") if path.is_file())
+    with ThreadPoolExecutor(2, "batchscale-checksums") as pool:
+        checksums = list(pool.map(_checksum, files))
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -232,7 +235,7 @@ def _manifest(
         },
         "workloads": workloads,
         "problems": damage + problems,
-        "files": {path.relative_to(target).as_posix(): _checksum(path) for path in files},
+        "files": {path.relative_to(target).as_posix(): found for path, found in zip(files, checksums, strict=True)},
     }
 
 

@@ -21,14 +21,17 @@ import polars as pl
 from batchscale.records.durable import sync_path, sync_tree
 from batchscale.records.facts.columns import FACTS, TRIAL_FACTS, trial_facts_row
 from batchscale.records.model import TrialRecord
+from batchscale.records.precision import widen
 from batchscale.records.table.gathered import MeasuredChunk, PartContent, check_width
 from batchscale.records.tree.blocks import CsvBlock, join_blocks
 
-PART_VERSION = 4  # an import goes on from parts of its own version only
+PART_VERSION = 5  # an import goes on from parts of its own version only
 PARAMETER_PREFIX = "parameter:"
 LITTLE_BYTES = 2**20
 """A disk with less room than this is full: no file of a table is written in such small pieces."""
 _MEASUREMENTS = "measurements"  # one behind the other in one file, which is made durable at once
+
+_sorted_json = json.JSONEncoder(sort_keys=True).encode
 
 KEY_SCHEMA = {"folder": pl.String, "batch_size": pl.Int64, "trial_id": pl.Int64}
 FILE_SCHEMA = {**KEY_SCHEMA, "rows": pl.Int64, "header": pl.String, "sha256": pl.String}
@@ -74,18 +77,24 @@ class Part(ABC):
 
 @final
 class HeldPart(Part):
-    """A part in memory; ``blocks`` has the measurements by folder."""
+    """A part in memory; the pieces of a workload are joined when it is asked for."""
 
     def __init__(self, content: PartContent) -> None:
-        chunks_of = _by_folder(content)
+        self._trials = _trials_frame(content.trials)  # while measurements are still being parsed
+        self._chunks = _by_folder(content)
         self.studies, self.problems, self.dropped = content.studies, content.problems, content.dropped
-        self._trials = _trials_frame(content.trials)
-        self.blocks = {folder: _join_chunks(folder, chunks) for folder, chunks in chunks_of.items()}
+        self._schemas = {folder: _joined_schema(folder, chunks) for folder, chunks in self._chunks.items()}
         rows = []
-        for folder, chunks in chunks_of.items():
+        for folder, chunks in self._chunks.items():
             facts_of = {key: facts for chunk in chunks for key, facts in chunk.facts.items()}
-            rows += [(folder, *run, *facts_of[run[:2]]) for run in self.blocks[folder].runs]
+            runs = sorted(run for chunk in chunks for run in chunk.block.runs)
+            rows += [(folder, *run, *facts_of[run[:2]]) for run in runs]
         self._files = pl.DataFrame(rows, schema=FILE_SCHEMA, orient="row")
+
+    @property
+    def folders(self) -> list[str]:
+        """The workloads that have measurements here."""
+        return list(self._chunks)
 
     @property
     def trials(self) -> pl.DataFrame:
@@ -99,15 +108,15 @@ class HeldPart(Part):
 
     def has(self, folder: str) -> bool:
         """Whether there are measurements of this workload."""
-        return folder in self.blocks
+        return folder in self._chunks
 
     def block(self, folder: str) -> CsvBlock:
         """The measurements of a workload's trials."""
-        return self.blocks[folder]
+        return _join_chunks(self._chunks[folder], self._schemas[folder])
 
     def schema(self, folder: str) -> Mapping[str, pl.DataType]:
         """The columns of a workload's measurements and their types."""
-        return self.blocks[folder].frame.schema
+        return self._schemas[folder]
 
 
 @final
@@ -161,10 +170,10 @@ def store_part(part: HeldPart, path: Path) -> StoredPart:
     part.files.write_parquet(new / "files.parquet", compression="lz4")
     places = {}
     with (new / _MEASUREMENTS).open("wb") as file:
-        for folder, block in part.blocks.items():
+        for folder in part.folders:
             start = file.tell()
             buffer = BytesIO()
-            block.frame.write_parquet(buffer, compression="lz4", statistics=False)
+            part.block(folder).frame.write_parquet(buffer, compression="lz4", statistics=False)
             file.write(buffer.getbuffer())
             places[folder] = (start, file.tell() - start)
     facts = {
@@ -195,24 +204,25 @@ def writing_frames(folder: Path) -> Iterator[None]:
 
 
 def _trials_frame(trials: Iterable[tuple[str, int, TrialRecord, str]]) -> pl.DataFrame:
-    rows: list[dict[str, object]] = []
-    names: set[str] = set()
-    for folder, batch_size, trial, text in trials:
-        row = {
-            "folder": folder,
-            "batch_size": batch_size,
-            "trial_id": trial.trial_id,
-            "status": trial.status.value,
-            "steps": trial.steps,
-            FACTS: trial_facts_row(trial.facts),
-            "extra": json.dumps(dict(trial.extra), sort_keys=True),
-            "text": text,
-        }
-        rows.append(row | {PARAMETER_PREFIX + name: float(value) for name, value in trial.parameters.items()})
-        names.update(trial.parameters)
-        check_width(names, "metaparameters")
-    schema = TRIAL_PART_SCHEMA | {PARAMETER_PREFIX + name: pl.Float64 for name in sorted(names)}
-    return pl.DataFrame(rows, schema=schema)
+    rows: list[tuple[object, ...]] = []
+    parameters: dict[str, list[float | None]] = {}
+    for folder, size, trial, text in trials:
+        extra = _sorted_json(dict(trial.extra))
+        facts = trial_facts_row(trial.facts)
+        for name, value in trial.parameters.items():
+            cells = parameters.get(name)
+            if cells is None:
+                cells = parameters[name] = []
+                check_width(parameters, "metaparameters")
+            cells.extend([None] * (len(rows) - len(cells)))
+            cells.append(float(value))
+        rows.append((folder, size, trial.trial_id, trial.status.value, trial.steps, facts, extra, text))
+    columns = zip(*rows, strict=True) if rows else [()] * len(TRIAL_PART_SCHEMA)
+    frame = pl.DataFrame(dict(zip(TRIAL_PART_SCHEMA, columns, strict=True)), schema=TRIAL_PART_SCHEMA)
+    return frame.with_columns(
+        pl.Series(PARAMETER_PREFIX + name, cells + [None] * (len(rows) - len(cells)), dtype=pl.Float64)
+        for name, cells in sorted(parameters.items())
+    )
 
 
 def _by_folder(content: PartContent) -> dict[str, list[MeasuredChunk]]:
@@ -227,10 +237,21 @@ def _by_folder(content: PartContent) -> dict[str, list[MeasuredChunk]]:
     return found
 
 
-def _join_chunks(folder: str, chunks: list[MeasuredChunk]) -> CsvBlock:
-    """One block, by batch size and trial id; a column is narrow if it is so in every chunk."""
-    block = join_blocks([chunk.block for chunk in chunks])
-    check_width(block.frame.columns, f"metrics of {folder}")
-    wide = {name for chunk in chunks for name in chunk.block.frame.columns if name not in chunk.narrow}
-    narrow = [name for name in block.frame.columns if name not in wide]
-    return CsvBlock(block.frame.with_columns(pl.col(narrow).cast(pl.Float32)), block.runs)
+def _joined_schema(folder: str, chunks: list[MeasuredChunk]) -> dict[str, pl.DataType]:
+    """The columns of all chunks; one is narrow if it is so in every chunk."""
+    found: dict[str, pl.DataType] = {}
+    for chunk in chunks:
+        for name, kind in chunk.block.frame.schema.items():
+            found[name] = pl.Float64() if pl.Float64() in (kind, found.get(name)) else kind
+    check_width(found, f"metrics of {folder}")
+    return found
+
+
+def _join_chunks(chunks: list[MeasuredChunk], schema: Mapping[str, pl.DataType]) -> CsvBlock:
+    """One block, by batch size and trial id."""
+    blocks = []
+    for chunk in chunks:
+        frame = chunk.block.frame
+        narrow = [name for name, kind in frame.schema.items() if kind != schema[name]]
+        blocks.append(CsvBlock(frame.with_columns(widen(frame[name]) for name in narrow), chunk.block.runs))
+    return join_blocks(blocks)

@@ -15,7 +15,7 @@ from batchscale.records.durable import sync_path
 from batchscale.records.table.files import FORMAT_VERSION
 from batchscale.records.table.gathered import PartContent
 from batchscale.records.table.parts import PART_VERSION, HeldPart, Part, StoredPart, store_part
-from batchscale.records.table.source import Source
+from batchscale.records.table.source_interface import Source
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
 
 ADVICE = "Nothing was imported. To leave out what is not sound and import the rest, run again with --keep-going."
@@ -100,7 +100,10 @@ class SourceReader:
                 self._flush(pool, entry.next_position)
 
     def _add(self, file: RecordFile) -> None:
-        seen = self._seen.setdefault((file.folder, file.batch_size), _Seen())
+        key = (file.folder, file.batch_size)
+        seen = self._seen.get(key)
+        if seen is None:
+            seen = self._seen[key] = _Seen()
         if not seen.is_new(file.trial_id, file.name):
             self._report(f"{file.path}: a file is in an archive once. Found it again; the first one counts.")
             return
@@ -176,7 +179,7 @@ class SourceReader:
         state = {
             "format_version": FORMAT_VERSION,
             "part_version": PART_VERSION,
-            "source": self.source.fingerprint,
+            "source": self.source.fingerprint(position),
             "parts": len(self.parts),
             "position": position,
             "keep_going": self.keep_going,
@@ -193,8 +196,9 @@ class SourceReader:
         """Take up what an interrupted import of the same source left, or start anew."""
         try:
             state = json.loads((self.staging / _STATE).read_bytes())
-            fits = state["source"] == self.source.fingerprint and state["format_version"] == FORMAT_VERSION
-            fits = fits and state["part_version"] == PART_VERSION and state["keep_going"] <= self.keep_going
+            fits = state["format_version"] == FORMAT_VERSION and state["part_version"] == PART_VERSION
+            fits = fits and state["keep_going"] <= self.keep_going
+            fits = fits and state["source"] == self.source.fingerprint(state["position"])
         except (OSError, ValueError, KeyError, TypeError):
             fits = False
         if not fits:

@@ -19,6 +19,8 @@ from batchscale.records.tree.measurements import BYTE_ORDER_MARK, parse_header, 
 
 _PLAIN = b"0123456789.,+-eE\nnNaAiIfFtTyY"  # every byte of a sound body: no blanks, quotes, NUL or carriage returns
 _JOIN_BYTES = 32 * 2**20
+_FIRST, _LAST, _LINE_END = b"+9\n"  # + , - . / and the digits have codes from the first to the last
+_SCANNED = 2**17  # bytes at a time: what is made of them on the way stays near the processor
 
 OnFaults = Callable[[int, int, list[Fault]], None]
 
@@ -99,7 +101,27 @@ def _has_short_lines(text: bytes) -> bool:
 
 def _is_plain(header: bytes, body: bytes, lines: int) -> bool:
     """Whether the body can only be sound, or fail to parse, or have steps that do not grow: never be misread."""
-    return not body.translate(None, _PLAIN) and body.count(b",") == lines * header.count(b",")
+    return _count(body, b",") == lines * header.count(b",") and b"/" not in body and _has_plain_bytes(body)
+
+
+def _has_plain_bytes(body: bytes) -> bool:
+    """Whether there are only bytes of `_PLAIN`, and slashes, whose code lies among theirs.
+
+    As fast as one look at each byte, but NumPy lets other threads work meanwhile.
+    """
+    codes = np.frombuffer(body, np.uint8)
+    for start in range(0, len(codes), _SCANNED):
+        piece = codes[start : start + _SCANNED]
+        usual = (piece - _FIRST) <= _LAST - _FIRST  # what lies before the first is large: codes have no sign
+        usual |= piece == _LINE_END
+        if piece[~usual].tobytes().translate(None, _PLAIN):
+            return False
+    return True
+
+
+def _count(text: bytes, byte: bytes, start: int = 0) -> int:
+    """How often a byte stands in a text from ``start`` on; faster than ``bytes.count`` where it is frequent."""
+    return int(np.count_nonzero(np.frombuffer(text, np.uint8, offset=start) == ord(byte))) if len(text) > start else 0
 
 
 def _parse_joined(header: bytes, files: list[_File]) -> CsvBlock | None:
@@ -107,7 +129,7 @@ def _parse_joined(header: bytes, files: list[_File]) -> CsvBlock | None:
     if faults:
         return None
     schema = {"step": pl.Int64(), **{name: pl.Float64() for name in metrics}}
-    runs = [(file.batch_size, file.trial_id, file.text.count(b"\n", file.start)) for file in files]
+    runs = [(file.batch_size, file.trial_id, _count(file.text, b"\n", file.start)) for file in files]
     body = b"".join([memoryview(file.text)[file.start :] for file in files])
     if not body:
         return CsvBlock(pl.DataFrame(schema=schema), runs)

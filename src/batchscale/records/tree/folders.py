@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.errors import RecordsError, SpecError, one_line
-from batchscale.records.filesystem import REAL, Entry, FileSystem
+from batchscale.records.filesystem import REAL, Entry, FileMark, FileSystem
 from batchscale.records.tree.layout import (
     MAX_DEPTH,
     MAX_JSON_BYTES,
@@ -182,7 +182,19 @@ def read_file(path: Path | str, limit: int = MAX_JSON_BYTES, fs: FileSystem = RE
     """The bytes of a file of the tree, with a message that a user understands when there are none."""
     try:
         return fs.read(path, limit)
-    except FileNotFoundError:
-        raise RecordsError(f"{path}: the file is missing.") from None
     except OSError as error:
-        raise RecordsError(f"{path}: the file cannot be read ({error.strerror}).") from None
+        raise _no_bytes(path, error) from None
+
+
+def read_marked_file(path: Path | str, limit: int) -> tuple[bytes, FileMark]:
+    """The same, with the file's mark."""
+    try:
+        return REAL.read_marked(path, limit)
+    except OSError as error:
+        raise _no_bytes(path, error) from None
+
+
+def _no_bytes(path: Path | str, error: OSError) -> RecordsError:
+    if isinstance(error, FileNotFoundError):
+        return RecordsError(f"{path}: the file is missing.")
+    return RecordsError(f"{path}: the file cannot be read ({error.strerror}).")
