@@ -66,7 +66,7 @@ def test_many_pages_cost_one_look_and_hear_the_same(tmp_path, monkeypatch):
     assert all(events == heard[0] and b'"curve": "c"' in events[1] for events in heard)
 
 
-def test_free_memory_is_given_back_at_most_once_a_minute(monkeypatch):
+def test_free_memory_is_given_back_now_and_then(monkeypatch):
     calls = []
     monkeypatch.setattr(freed_memory, "_trim", lambda: calls.append)
     freed = FreedMemory()

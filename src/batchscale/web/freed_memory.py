@@ -9,7 +9,7 @@ import functools
 import time
 from collections.abc import Callable
 
-AT_MOST_EVERY_S = 60.0
+AT_MOST_EVERY_S = 20.0
 
 
 class FreedMemory:

@@ -3,12 +3,14 @@
 Reading a tree and analysing it take from milliseconds to seconds. A place at rest is read again as soon as its files
 changed. A place that a run writes changes all the time: there visitors get what is known, and one thread in the
 background reads again and works out anew what visitors look at, at most for a sixtieth of the time, so that watching
-does not slow the run down.
+does not slow the run down. It is the same thread every time: threads that come and go would each leave holes of their
+own in the memory.
 """
 
 import contextlib
 import logging
 import os
+import queue
 import threading
 import time
 from collections import OrderedDict
@@ -68,6 +70,8 @@ class OpenRecords:
         self._lock = threading.Lock()
         self._opening: dict[Path, threading.Lock] = {}
         self._renewing: set[Path] = set()
+        self._due: queue.SimpleQueue[tuple[Path, _Opened]] = queue.SimpleQueue()
+        self._background: threading.Thread | None = None
         self._freed = FreedMemory()
         self._fresh = threading.local()  # what the thread in the background is about to put in place
 
@@ -141,7 +145,17 @@ class OpenRecords:
             if path in self._renewing:
                 return
             self._renewing.add(path)
-        threading.Thread(target=self._renew, args=(path, opened), name="shelf", daemon=True).start()
+            if self._background is None:
+                self._background = threading.Thread(target=self._renew_all, name="shelf", daemon=True)
+                self._background.start()
+        self._due.put((path, opened))
+
+    def _renew_all(self) -> None:
+        while True:
+            try:
+                self._renew(*self._due.get())
+            except Exception:  # noqa: BLE001 - the next place is renewed all the same
+                _LOG.exception("a place could not be read again")
 
     def _renew(self, path: Path, before: _Opened) -> None:
         started = time.monotonic()
@@ -156,6 +170,7 @@ class OpenRecords:
         except WORK_ERRORS:
             _LOG.debug("%s is in the middle of a change: what is known stays", path, exc_info=True)
         finally:
+            self._fresh.opened = None
             before.checked_at = time.monotonic()
             with self._lock:
                 self._renewing.discard(path)

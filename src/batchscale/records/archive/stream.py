@@ -20,7 +20,7 @@ from batchscale.records.archive.bzip2 import UnusualBzip2Error, iter_decompresse
 
 CHUNK = 2**20
 _QUEUED_CHUNKS = 16
-_CORES_FOR_BLOCKS = 3  # of two, one decompresses while the other parses: docs/decisions/0125
+_CORES_FOR_BLOCKS = 2  # docs/decisions/0152
 
 _MAGIC = {b"BZh": "bz2", b"\x1f\x8b": "gz", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 

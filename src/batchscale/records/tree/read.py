@@ -123,10 +123,25 @@ def _read_trials(folder: StudyFolder, root: Path, notice: Notice, fs: FileSystem
         yield record
 
 
+@dataclass(frozen=True)
+class _MeasuredStudy:
+    """Where the measurements of a study's trials are: all that has to be remembered until they are asked for."""
+
+    batch_size: int
+    folder: Path
+    trial_ids: tuple[int, ...]
+
+    def table(self, trial_id: int) -> Path:
+        """The measurements of a trial."""
+        return self.folder / str(trial_id) / MEASUREMENTS_FILE
+
+
 def _make_records(contents: list[StudyContent], notice: Notice, fs: FileSystem) -> Records:
-    by_workload: dict[WorkloadName, list[StudyContent]] = {}
+    by_workload: dict[WorkloadName, list[_MeasuredStudy]] = {}
     for content in contents:
-        by_workload.setdefault(content.record.workload, []).append(content)
+        trial_ids = tuple(trial.trial_id for trial in content.trials)
+        measured = _MeasuredStudy(content.record.batch_size, content.folder.path, trial_ids)
+        by_workload.setdefault(content.record.workload, []).append(measured)
 
     @functools.lru_cache(maxsize=WORKLOADS_KEPT)
     def measurements(name: WorkloadName) -> pl.DataFrame:
@@ -142,21 +157,18 @@ def _make_records(contents: list[StudyContent], notice: Notice, fs: FileSystem) 
     )
 
 
-def _read_measurements(contents: list[StudyContent], notice: Notice, fs: FileSystem) -> pl.DataFrame:
-    paths = {
-        (content.record.batch_size, trial.trial_id): content.folder.path / str(trial.trial_id) / MEASUREMENTS_FILE
-        for content in contents
-        for trial in content.trials
-    }
+def _read_measurements(studies: list[_MeasuredStudy], notice: Notice, fs: FileSystem) -> pl.DataFrame:
+    of_size = {study.batch_size: study for study in studies}
 
     def on_faults(batch_size: int, trial_id: int, faults: list[Fault]) -> None:
-        notice(describe_faults(paths[batch_size, trial_id], faults))
+        notice(describe_faults(of_size[batch_size].table(trial_id), faults))
 
     def files() -> Iterator[tuple[int, int, bytes]]:
-        for (batch_size, trial_id), path in paths.items():
-            try:
-                yield batch_size, trial_id, read_file(path, MAX_CSV_BYTES, fs)
-            except RecordsError as error:
-                notice(f"{error} The trial has no measurements.")
+        for study in studies:
+            for trial_id in study.trial_ids:
+                try:
+                    yield study.batch_size, trial_id, read_file(study.table(trial_id), MAX_CSV_BYTES, fs)
+                except RecordsError as error:
+                    notice(f"{error} The trial has no measurements.")
 
     return read_measurement_files(files(), on_faults)
