@@ -44,9 +44,9 @@ def scripts_alive(folder: Path) -> list[int]:
 
 
 def test_records_are_the_same_inline_and_in_workers_resumed_or_not(tmp_path):
-    size = {"sizes": (1, 8), "trials": 3}
+    size = {"sizes": (1, 8), "trials": 2}
     inline = run(tmp_path, **size)
-    assert len(inline) == 6
+    assert len(inline) == 4
     assert {trial["status"] for trial in inline.values()} == {"COMPLETE"}
     assert run(tmp_path, name="workers", runner="local", more="resume = true\nmax_paused = 1\n", **size) == inline
     assert run(tmp_path, name="again", more="max_paused = 0\n", **size) == inline
@@ -54,13 +54,13 @@ def test_records_are_the_same_inline_and_in_workers_resumed_or_not(tmp_path):
 
 
 def test_a_trial_that_fails_is_incomplete_with_its_last_lines_and_the_run_goes_on(tmp_path):
-    values = run(tmp_path, "mischief=raise", "at=25", "bad=2", retries=1)
+    values = run(tmp_path, "mischief=raise", "at=25", "bad=2", retries=1, trials=3)
     failed = {key: trial for key, trial in values.items() if trial["status"] == "INCOMPLETE"}
     assert {trial_id for _, trial_id in failed} == {2}
     own = next(iter(failed.values()))["own"]
     assert "exited with code 1 before its measurement at step 30" in own["failure"]
     assert any("this trial cannot be trained" in line for line in own["log_lines"])
-    assert sum(trial["status"] == "COMPLETE" for trial in values.values()) == 5
+    assert sum(trial["status"] == "COMPLETE" for trial in values.values()) == 3
 
 
 @pytest.mark.parametrize("at", [5, 25])
@@ -72,16 +72,16 @@ def test_trials_that_all_fail_alike_end_the_run_with_their_message(tmp_path, at)
 
 @pytest.mark.parametrize("kind", ["nan", "diverged"])
 def test_trials_that_diverge_are_infeasible_and_others_take_their_place(tmp_path, kind):
-    values = run(tmp_path, f"mischief={kind}", "at=15", "bad=1,3", grace_s=1)  # one that trains on gets all of it
+    values = run(tmp_path, f"mischief={kind}", "at=15", "bad=1,3", grace_s=1, trials=3)  # one that trains on gets it
     infeasible = {trial_id for (_, trial_id), trial in values.items() if trial["status"] == "INFEASIBLE"}
     assert infeasible == {1, 3}
-    assert sum(trial["status"] == "COMPLETE" for trial in values.values()) == 5
+    assert sum(trial["status"] == "COMPLETE" for trial in values.values()) == 3
 
 
 def test_a_longer_budget_goes_on_from_what_was_saved(tmp_path):
-    run(tmp_path, stop="budget")
-    longer = run(tmp_path, stop="budget", steps=150)
-    assert longer == run(tmp_path, name="whole", stop="budget", steps=150)
+    run(tmp_path, stop="budget", trials=2)
+    longer = run(tmp_path, stop="budget", steps=150, trials=2)
+    assert longer == run(tmp_path, name="whole", stop="budget", steps=150, trials=2)
 
 
 @pytest.mark.parametrize("stop", ["race", "goal", "budget"])

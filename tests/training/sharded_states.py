@@ -127,7 +127,8 @@ def main(out: str, *names: str) -> None:
 
 if __name__ == "__main__":
     flags = [*os.environ.get("XLA_FLAGS", "").split(), "--xla_force_host_platform_device_count=8"]
-    # Bits are promised of programs as users have them, not of those compiled in a hurry; the last flag counts.
-    flags += ["--xla_backend_optimization_level=3", "--xla_cpu_use_fusion_emitters=true"]
+    if any(Case.parse(name).exact for name in sys.argv[2:]):
+        # Bits are promised of programs as users have them, not of those compiled in a hurry; the last flag counts.
+        flags += ["--xla_backend_optimization_level=3", "--xla_cpu_use_fusion_emitters=true"]
     os.environ["XLA_FLAGS"] = " ".join(flags)
     main(*sys.argv[1:])

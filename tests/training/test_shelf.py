@@ -47,19 +47,19 @@ def test_another_trials_or_another_models_state_is_passed_over(shelf):
 def test_a_file_torn_at_any_place_or_changed_in_any_is_passed_over(shelf, tmp_path):
     shelf.save(1, SavedTrial(state_at(1, size=20), {0: {"val/loss": 1.0}}, "me"))
     path = tmp_path / "new" / "1.npz"
-    whole = path.read_bytes()
+    whole, like = path.read_bytes(), state_at(0, size=20)
     for length in range(0, len(whole), 7):
         path.write_bytes(whole[:length])
-        assert shelf.restore(1, state_at(0, size=20), "me") is None
+        assert shelf.restore(1, like, "me") is None
     for place in range(len(whole)):  # most of these are in the headers of the file, which nothing checks as a whole
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
-        found = shelf.restore(1, state_at(0, size=20), "me")
+        found = shelf.restore(1, like, "me")
         assert found is None or (found.rows, found.state.params["w"].tolist()) == ({0: {"val/loss": 1.0}}, [1.0] * 20)
     path.write_bytes(bytes(len(whole)))
-    assert shelf.restore(1, state_at(0, size=20), "me") is None
+    assert shelf.restore(1, like, "me") is None
     at = whole.index(np.full(20, 1, np.float32).tobytes()) + 40
     path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-    assert shelf.restore(1, state_at(0, size=20), "me") is None
+    assert shelf.restore(1, like, "me") is None
 
 
 def test_beyond_the_limit_nothing_is_put_there_and_what_is_there_stays(tmp_path):

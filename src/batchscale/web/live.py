@@ -17,7 +17,7 @@ from batchscale.web.standing import Standing, Standings
 
 LOOK_EVERY_S = 1.0
 CROWD = 20  # pages that are told every second; of twice as many, each is told every other second
-CURVE_PER_PAGE_S = 0.2  # a page that hears of a new curve asks for answer and chart
+CURVE_PER_PAGE_S = 0.3  # a page that hears of a new curve asks for answer and chart
 BEAT_EVERY_S = 15.0
 LONGEST_S = 600.0
 

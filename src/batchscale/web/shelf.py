@@ -2,7 +2,7 @@
 
 Reading a tree and analysing it take from milliseconds to seconds. A place at rest is read again as soon as its files
 changed. A place that a run writes changes all the time: there visitors get what is known, and one thread in the
-background reads again and works out anew what visitors look at, at most for a sixtieth of the time, so that watching
+background reads again and works out anew what visitors look at, at most for an eightieth of the time, so that watching
 does not slow the run down. It is the same thread every time: threads that come and go would each leave holes of their
 own in the memory.
 """
@@ -33,7 +33,7 @@ WARM_ANSWERS = 6  # of those that are kept, how many are made again before anybo
 WARM_S = 30.0
 LOOK_AGAIN_S = 0.5
 READ_AGAIN_S = 3.0
-REST = 60.0  # the background rests so many times as long as its work took
+REST = 80.0  # the background rests so many times as long as its work took
 WORK_ERRORS = (BatchscaleError, RefusedError, OSError, pl.exceptions.PolarsError)
 
 _LOG = logging.getLogger("batchscale.web")
