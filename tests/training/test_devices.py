@@ -1,7 +1,7 @@
 """One trial on several devices: what it gives is what one device gives.
 
-Cases run in processes of their own, which XLA gives eight devices of the processor; those whose bits are compared have one
-to themselves, with programs as users have them.
+Cases run in processes of their own, which XLA gives eight devices of the processor; those whose bits are compared have
+one to themselves, with programs as users have them.
 """
 
 import itertools
