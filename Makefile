@@ -33,7 +33,7 @@ check: $(STAMP) ## lint, format, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(STAMP) ## the default tests: six minutes on two cores, four when programs were compiled before
+test: $(STAMP) ## the default tests: five and a quarter minutes on two cores
 	$(THREE_PROCESSES) $(DEFAULT_TESTS)
 
 test-slow: $(STAMP) ## the long tests as well, all with programs as users have them
