@@ -1,6 +1,7 @@
 """A server on records that an older version wrote, and clients that are signed in or not."""
 
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,22 @@ class Site:
         from batchscale.web.places import Places
 
         return Places(self.settings.folders).all()
+
+
+@pytest.fixture(autouse=True)
+def _children_are_collected(monkeypatch):
+    """What a test starts has ended with it; else Python complains, in whichever test comes next."""
+    children = []
+
+    class Noted(subprocess.Popen):
+        def __init__(self, *words, **options):
+            super().__init__(*words, **options)
+            children.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    yield
+    for child in children:
+        child.wait(60)
 
 
 @pytest.fixture

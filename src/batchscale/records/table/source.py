@@ -49,7 +49,7 @@ class ArchiveSource(Source):
             "published": digest == PUBLISHED_SHA256,
         }
 
-    def fingerprint(self, position: int) -> dict[str, Any]:  # noqa: ARG002
+    def fingerprint(self, position: int) -> dict[str, Any]:  # noqa: ARG002 - an archive changes as a whole
         """The facts, which have the checksum of the whole."""
         return self.facts
 
