@@ -5,11 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet
 PYTEST := $(BIN)/python -m pytest
-# Processes of one thread each, as workers are: threads of one would only stand in the way of the others. Three of them for
+# Processes of one thread each, as workers are: threads of one would only stand in the way of the others. Four of them for
 # two cores: a quarter of the tests' time is waiting for other processes.
 ONE_THREAD := PJRT_NPROC=1 OMP_NUM_THREADS=1
-IN_THREE := -n 3 --dist worksteal
-THREE_PROCESSES := $(ONE_THREAD) $(PYTEST) $(IN_THREE)
+IN_FOUR := -n 4 --dist worksteal
+FOUR_PROCESSES := $(ONE_THREAD) $(PYTEST) $(IN_FOUR)
 # Tests compile their programs in a hurry, except where they are to be those that users have.
 FULL_PROGRAMS := BATCHSCALE_FULL_PROGRAMS=1
 DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray"
@@ -34,13 +34,13 @@ check: $(STAMP) ## lint, format, types, layers
 	$(BIN)/lint-imports
 
 test: $(STAMP) ## the default tests: five and a quarter minutes on two cores
-	$(THREE_PROCESSES) $(DEFAULT_TESTS)
+	$(FOUR_PROCESSES) $(DEFAULT_TESTS)
 
 test-slow: $(STAMP) ## the long tests as well, all with programs as users have them
-	$(FULL_PROGRAMS) $(THREE_PROCESSES) -m "not torture and not browser and not slurm and not parsers and not torch and not remote and not ray"
+	$(FULL_PROGRAMS) $(FOUR_PROCESSES) -m "not torture and not browser and not slurm and not parsers and not torch and not remote and not ray"
 
 test-instruction-sets: $(STAMP) ## the default tests once for every set of vector instructions that this machine has
-	$(FULL_PROGRAMS) $(ONE_THREAD) $(BIN)/python tests/instruction_sets.py $(IN_THREE) $(DEFAULT_TESTS)
+	$(FULL_PROGRAMS) $(ONE_THREAD) $(BIN)/python tests/instruction_sets.py $(IN_FOUR) $(DEFAULT_TESTS)
 
 # The libraries of users' scripts are as large as they are: they have a place of their own.
 TRAINERS := build/trainers
