@@ -50,6 +50,7 @@ def export_records(table: Path, tree: Path, on_progress: Callable[[float], None]
     staging = tree.absolute().parent / f".{tree.absolute().name}.partial"
     shutil.rmtree(staging, ignore_errors=True)
     studies = records.studies.select(STUDY_COLUMNS).rows()
+    checksums = records.trials.select(*STUDY_COLUMNS, "trial_id", _CHECKSUM).drop_nulls("sha256")
     trials = rows = 0
     with storing("the export", tree):
         try:
@@ -57,8 +58,7 @@ def export_records(table: Path, tree: Path, on_progress: Callable[[float], None]
                 workload = WorkloadName(dataset, model, optimizer)
                 texts = originals.filter(_is_study(workload, size)).collect()
                 measurements = records.sources[workload]().filter(pl.col("batch_size") == size).collect()
-                checksums = records.filter(batch_size=size).workload(workload).trials.select("trial_id", _CHECKSUM)
-                texts = texts.join(checksums, on="trial_id", how="left")
+                texts = texts.join(checksums, on=[*STUDY_COLUMNS, "trial_id"], how="left")
                 _write_study(StudyPaths.of(staging, workload, size), texts, measurements)
                 trials, rows = trials + texts.height - 1, rows + measurements.height
                 on_progress((number + 1) / len(studies))
