@@ -1,11 +1,12 @@
-"""Mirrors on an S3 server over HTTP, through a proxy that fails as networks and servers do."""
+"""Mirrors and states of trials on an S3 server over HTTP, through a proxy that fails as networks and servers do."""
 
 import pytest
 from failing_proxy import Proxy, contents, make_tree
 
 from batchscale.errors import StorageError
-from batchscale.records.mirror import open_mirror
+from batchscale.records.mirror import RemoteStore, open_mirror
 from batchscale.records.mirror import store as store_module
+from batchscale.runners.remote_states import RemoteStates, find_blindness, leave_mark, remove_mark
 
 pytestmark = [pytest.mark.remote, pytest.mark.filterwarnings("default")]  # the libraries of the server warn much
 BUCKET = "records"
@@ -100,3 +101,35 @@ def test_a_bucket_that_is_not_there_is_said(proxy, tree):
     mirror = mirror_of(tree, "s3://no-such-bucket/x")
     assert not mirror.sync()
     assert "no-such-bucket" in mirror.problem
+
+
+def states_at(url):
+    return RemoteStates(RemoteStore(url, pause=lambda _seconds: None), batch_size=8)
+
+
+@pytest.mark.parametrize("trouble", ["500", "hang", "drop", "cut"])
+def test_a_state_of_a_trial_is_kept_replaced_found_and_removed_past_failures(proxy, url, trouble):
+    for number, data in enumerate((b"first" * 1000, b"second" * 1000)):
+        proxy.trouble = {proxy.requests + 1 + number: trouble}
+        states_at(url).keep(1, data, ended=False)
+        assert states_at(url).find(1) == data
+    proxy.trouble = {proxy.requests + 1: trouble}
+    assert states_at(url).find(1) == b"second" * 1000, "another worker finds it"
+    proxy.trouble = {}
+    states_at(url).keep(1, b"", ended=True)
+    assert states_at(url).find(1) == b""
+
+
+def test_a_server_that_fails_for_good_costs_the_state_and_not_the_trial(proxy, url, capsys):
+    proxy.trouble = dict.fromkeys(range(proxy.requests + 1, proxy.requests + 1000), "500")
+    states_at(url).keep(1, b"state", ended=False)
+    assert states_at(url).find(1) == b""
+    assert "The state of trial 1 is not kept." in capsys.readouterr().err
+
+
+def test_the_mark_of_a_run_is_seen_by_whoever_reaches_the_path(proxy, url):
+    leave_mark(url, "secret")
+    assert find_blindness(url, "secret") == ""
+    assert "the mark of this run is not there" in find_blindness(url, "another")
+    remove_mark(url)
+    assert find_blindness(url, "secret")

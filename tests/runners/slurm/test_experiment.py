@@ -19,7 +19,7 @@ from batchscale.driver.snapshot import read_snapshot
 pytestmark = [pytest.mark.slurm, pytest.mark.skipif(not is_there(), reason="SLURM is not installed here")]
 
 LONGER = EXPERIMENT.replace('"race"', '"budget"').replace("epochs = 6", "epochs = 60").replace("= 150", "= 3000")
-LONGEST = LONGER.replace("= 3000", "= 60000")  # beyond the two minutes that a job has, on an idle machine too
+LONGEST = LONGER.replace("= 3000", "= 30000")  # beyond the two minutes that a job has, on an idle machine too
 TWO_MINUTES = "[run.slurm]\ntime = 2\nsave_s = 10\n"
 
 
