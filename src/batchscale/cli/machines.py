@@ -70,11 +70,12 @@ def machines(
 
 
 def _row(machine: "Machine", stale: bool) -> tuple[object, ...]:
+    from batchscale.planning.words import machine_words
+
     date = None if machine.date is None else machine.date.isoformat() + (" (stale)" if stale else "")
-    name = machine.name + (" (spot)" if machine.spot and "spot" not in machine.name else "")
     price = f"{machine.price_per_host_hour:,.4f}"
     return (
-        name,
+        machine_words(machine.name, machine.spot),
         machine.device,
         machine.devices_per_host,
         machine.max_hosts,

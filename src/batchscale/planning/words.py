@@ -41,17 +41,26 @@ def share_words(share: float) -> str:
     return f"{100 * share:.1f} %" if abs(share) < 0.0995 else f"{100 * share:.0f} %"
 
 
+def machine_words(name: str, spot: bool) -> str:
+    """A machine's name, which says of a spot one that it is.
+
+    >>> machine_words("g4dn.xlarge", True), machine_words("aws g4dn.xlarge spot", True), machine_words("T4 x2", False)
+    ('g4dn.xlarge, spot', 'aws g4dn.xlarge spot', 'T4 x2')
+    """
+    return f"{name}, spot" if spot and "spot" not in name.casefold() else name
+
+
 def place_words(choice: Choice) -> str:
     """Where a configuration trains: hosts × devices, and the machine.
 
-    >>> place_words({"hosts": 4, "devices_per_host": 2, "device": "T4", "machine": "T4 x2"})
+    >>> place_words({"hosts": 4, "devices_per_host": 2, "device": "T4", "machine": "T4 x2", "spot": False})
     '4 hosts × 2 T4'
-    >>> place_words({"hosts": 1, "devices_per_host": 1, "device": "T4", "machine": "g4dn.xlarge"})
-    'one T4 (g4dn.xlarge)'
+    >>> place_words({"hosts": 1, "devices_per_host": 1, "device": "T4", "machine": "g4dn.xlarge", "spot": True})
+    'one T4 (g4dn.xlarge, spot)'
     """
     hosts, per_host, device = choice["hosts"], choice["devices_per_host"], choice["device"]
     own = choice["machine"] == f"{device} x{per_host}"
-    machine = "" if own else f" ({choice['machine']})"
+    machine = "" if own else f" ({machine_words(choice['machine'], choice['spot'])})"
     if hosts == 1 and per_host == 1:
         return f"one {device}{machine}"
     return f"{hosts} host{'s' if hosts > 1 else ''} × {per_host} {device}{machine}"
@@ -232,7 +241,7 @@ def table_row(choice: dict[str, Any]) -> tuple[object, ...]:
     ]
     efficiency = choice["efficiency"]
     return (
-        choice["machine"],
+        machine_words(choice["machine"], choice["spot"]),
         choice["hosts"],
         choice["devices_per_host"],
         choice["batch_size"],

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from batchscale.errors import BatchscaleError
 from batchscale.figures import Look, PanelSize, plan_frame, plot_plan, plot_step_time, step_time_frame
 from batchscale.planning import MachinePlan, plan_records, plan_sentences
-from batchscale.planning.words import duration_words, left_out_sentences, model_sentences
+from batchscale.planning.words import duration_words, left_out_sentences, machine_words, model_sentences
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
 from batchscale.spec import Goal, WorkloadName
@@ -73,7 +73,7 @@ def _make_part(records: Records, workload: WorkloadName, goal: Goal, files: Plan
 def _rows(plan: MachinePlan) -> tuple[tuple[str, ...], ...]:
     return tuple(
         (
-            str(choice["machine"]),
+            machine_words(choice["machine"], choice["spot"]),
             f"{choice['hosts']:,}",
             f"{choice['devices_per_host']:,}",
             f"{choice['batch_size']:,}",
