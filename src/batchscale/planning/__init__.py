@@ -4,7 +4,7 @@ from batchscale.planning.answers import Answers, find_answers
 from batchscale.planning.candidates import CANDIDATE_SCHEMA
 from batchscale.planning.curve import Curve, CurvePoint, add_batch_sizes
 from batchscale.planning.curve_input import analysis_curve, read_analysis_json, read_curve_csv
-from batchscale.planning.evaluate import PLAN_SCHEMA, RunCosts, evaluate
+from batchscale.planning.evaluation import PLAN_SCHEMA, RunCosts, evaluate
 from batchscale.planning.machines import Machine, read_machines
 from batchscale.planning.of_records import plan_records, step_models_of_records
 from batchscale.planning.plan import MachinePlan, SearchCost, Wishes, make_plan, plan_from_runs
