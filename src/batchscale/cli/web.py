@@ -36,10 +36,12 @@ def web(
     settings = _settings(folders, port, host, state, read_only)
     from dataclasses import replace
 
+    from batchscale.cli.plan_job import train_options
+
     pair = _pair(certificate, key)
     settings = replace(
         settings, certificate=pair, names=tuple(name or ()), own_files=own_files and own_files.resolve(),
-        workers=workers, limits=replace(settings.limits, runs=max_runs),
+        workers=workers, limits=replace(settings.limits, runs=max_runs), train_options=frozenset(train_options()),
     )  # fmt: skip
     _serve(settings, token_file)
 
