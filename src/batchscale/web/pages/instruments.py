@@ -104,9 +104,9 @@ def make_routes(parts: ServerParts) -> APIRouter:
     @routes.post("/instruments/{id}/listen")
     def listen(request: Request, id: ID) -> Response:
         place = parts.instruments.find(id)
-        if not place.has_checkpoint:
+        if place.wish is None or not place.has_checkpoint:
             raise RefusedError(409, "Nothing has been trained yet.")
-        return start(request, place, "listen", listen_steps(place))
+        return start(request, place, "listen", listen_steps(place, place.wish))
 
     @routes.post("/instruments/{id}/transfer")
     def transfer(request: Request, id: ID) -> Response:
@@ -140,5 +140,5 @@ def _values(parts: ServerParts, place: InstrumentPlace) -> dict[str, Any]:
         "losses": place.losses(), "models": MODELS, "kinds": ", ".join(KINDS), "limits": parts.settings.limits,
         "disk": find_room(place.path), "records_key": make_place(place.path / "trained", place.path).id + "-0",
         "has_records": (place.path / "trained").is_dir(), "is_possible": parts.instruments.is_possible,
-        "wish": TrainingWish(),
+        "wish": place.wish or TrainingWish(),
     }  # fmt: skip
