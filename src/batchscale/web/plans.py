@@ -15,7 +15,17 @@ from batchscale import __version__
 from batchscale.analysis import Analysis
 from batchscale.errors import PlanningError, one_line
 from batchscale.figures import Chart, Look, PanelSize, Theme, chart_spec, chart_svg, plan_frame, plot_plan
-from batchscale.planning import Machine, MachinePlan, StepTime, Wishes, analysis_curve, make_plan, read_price_list
+from batchscale.planning import (
+    Machine,
+    MachinePlan,
+    MachineTable,
+    StepTime,
+    Wishes,
+    analysis_curve,
+    device_key,
+    make_plan,
+    read_price_list,
+)
 from batchscale.planning.jobs import (
     TrainCommand,
     choice_metaparameters,
@@ -23,8 +33,6 @@ from batchscale.planning.jobs import (
     job_files,
     make_job,
 )
-from batchscale.planning.machines import MachineTable
-from batchscale.planning.step_times import device_key
 from batchscale.planning.words import plan_sentences
 from batchscale.web.charts import RENDERING, explorable, fitting
 
