@@ -20,6 +20,7 @@ def doors() -> dict[str, list[str]]:
     """The public names of every package that has some, by the package's full name."""
     packages = [batchscale.__name__]
     packages += [f"batchscale.{found.name}" for found in pkgutil.iter_modules(batchscale.__path__) if found.ispkg]
+    packages.append("batchscale.trial")  # the one module that users' scripts import
     named = {name: list(getattr(importlib.import_module(name), "__all__", ())) for name in packages}
     return {name: names for name, names in named.items() if names}
 

@@ -37,6 +37,13 @@ def test_no_package_and_no_module_imports_itself_over_others():
     assert import_graph.cycles(import_graph.to_packages(modules)) == []
 
 
+def test_every_package_has_a_row_that_says_what_it_owns():
+    table = (DOCS / "architecture.md").read_text(encoding="utf-8").partition("## Which package")[0]
+    rows = re.findall(r"^\| (`.+`) \| .+ \|$", table, re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(set(import_graph.to_packages(import_graph.read_modules())) - {"__main__"})
+
+
 def test_every_key_of_the_experiment_file_is_described():
     page = (DOCS / "experiment-file.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## `?\[?([\w. ]+?)\]?`?\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
