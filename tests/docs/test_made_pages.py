@@ -102,6 +102,9 @@ def test_a_door_offers_what_it_names_and_every_name_is_documented(door):
         value = getattr(module, name)
         if inspect.isclass(value) or inspect.isfunction(value):
             assert inspect.getdoc(value), f"{door}.{name} has no docstring"
+        where, _, last = api_pages.home(door, name).rpartition(".")
+        if not inspect.ismodule(value):
+            assert last in vars(importlib.import_module(where)), f"the page looks for {name} where it is not defined"
 
 
 def test_every_page_is_in_the_contents_of_the_site():
