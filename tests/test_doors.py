@@ -21,6 +21,7 @@ PACKAGES = (
     "cluster",
     "driver",
     "figures",
+    "planning",
     "protocol",
     "records",
     "report",
@@ -29,14 +30,18 @@ PACKAGES = (
     "spec",
     "trainers",
     "training",
+    "web",
     "workloads",
 )
-# Modules that are doors of their own: the command's entry point, forms for JSON, wordings, placeholders of a command,
-# the interface that training stands on, sound.
+# Modules that are doors of their own: the command's entry point, forms for JSON, wordings, job files, placeholders of a
+# command, the interface that training stands on, sound.
 OWN_DOORS = {
     ("cli", "app"),
     ("analysis", "as_json"),
     ("analysis", "wording"),
+    ("planning", "as_json"),
+    ("planning", "jobs"),
+    ("planning", "words"),
     ("spec", "trainer"),
     ("records", "mirror"),
     ("workloads", "audio"),

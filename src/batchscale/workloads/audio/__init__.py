@@ -21,6 +21,7 @@ from batchscale.doors import lazy_names
 
 _PUBLIC = {
     "Cutting": "segments",
+    "DESCRIPTION": "instrument",
     "Instrument": "instrument",
     "PreparationProgress": "preparation",
     "SAMPLE_RATE": "recordings",
