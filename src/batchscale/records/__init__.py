@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from batchscale.records.precision import widen_number as widen_number
     from batchscale.records.read import read_records as read_records
     from batchscale.records.run_paths import RunPaths as RunPaths
+    from batchscale.records.study_values import fixed_values as fixed_values
+    from batchscale.records.study_values import searched_spaces as searched_spaces
     from batchscale.records.summary import Summary as Summary
     from batchscale.records.summary import summarize as summarize
     from batchscale.records.table.export import export_records as export_records
@@ -111,6 +113,7 @@ _PUBLIC = {
     "check_records": "check.stored",
     "check_tree": "check.tree",
     "export_records": "table.export",
+    "fixed_values": "study_values",
     "folder_number": "tree.layout",
     "import_records": "table.import_records",
     "is_table": "table.files",
@@ -123,6 +126,7 @@ _PUBLIC = {
     "read_tree": "tree.read",
     "read_trial": "tree.read",
     "replace_file": "durable",
+    "searched_spaces": "study_values",
     "storing": "durable",
     "study_note": "notes",
     "summarize": "summary",

@@ -11,7 +11,7 @@ import polars as pl
 
 from batchscale.analysis import best_measurement, steps_to_result
 from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
-from batchscale.figures.edges import join_frames
+from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.kinds.budget import bound_points
 from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, legend_under, series_scales
@@ -65,7 +65,8 @@ class SplitPanel:
 
 def split_frame(records: Records, panels: Iterable[SplitPanel]) -> pl.DataFrame:
     """The points of all panels: a frame of ``SPLIT_SCHEMA``."""
-    return join_frames([_rows(records, panel) for panel in panels], SPLIT_SCHEMA, records)
+    frames = [with_edges(_rows(records, panel), records, panel.goal, panel.first_trials) for panel in panels]
+    return join_frames(frames, SPLIT_SCHEMA)
 
 
 def split_panels(records: Records, goal: Goal, split_by: str, first_trials: int | None = None) -> list[SplitPanel]:

@@ -4,7 +4,6 @@ A panel per metaparameter, a lane per batch size. Every lane is its study's own 
 was sampled in, so that a star near an end shows a space that should be searched again.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -30,8 +29,9 @@ from batchscale.figures.notes import (
 )
 from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
+from batchscale.records.study_values import searched_spaces
 from batchscale.search import DEFAULT_MARGIN, to_unit
-from batchscale.spec import Goal, ParameterConfig, SearchSpace, WorkloadName
+from batchscale.spec import Goal, ParameterConfig, WorkloadName
 
 LOOK = Look(columns=2)
 LANE = 22  # points of height for a batch size
@@ -66,7 +66,7 @@ class SpaceQuestion:
 
 def space_frame(records: Records, question: SpaceQuestion) -> pl.DataFrame:
     """Where every trial lies in every range of its study: a frame of ``SPACE_SCHEMA``."""
-    frame = with_edges(_rows(records, question), records)
+    frame = with_edges(_rows(records, question), records, question.goal, question.first_trials)
     ends = pl.lit(", ") + pl.col(EDGE)
     of_this_range = ends.str.contains(pl.lit(", ") + pl.col("metaparameter") + pl.lit(" "), literal=True)
     return frame.with_columns(pl.when(of_this_range).then(pl.col(EDGE)).alias(EDGE))
@@ -81,8 +81,8 @@ def _rows(records: Records, question: SpaceQuestion) -> pl.DataFrame:
         outcomes = _with_best(trial_outcomes(chosen, question.goal).filter(pl.col("outcome").is_in(OUTCOMES)))
         frames = [
             _range_frame(outcomes.filter(pl.col("batch_size") == size), config)
-            for size, configs in chosen.studies.sort("batch_size").select("batch_size", "parameter_configs").iter_rows()
-            for config in SearchSpace.from_json(json.loads(configs))
+            for (*_, size), spaces in sorted(searched_spaces(chosen).items())
+            for config in spaces[-1]
         ]
         frames = [frame for frame in frames if not frame.is_empty()]
         if not frames:

@@ -8,7 +8,7 @@ import polars as pl
 
 from batchscale.analysis import best_measurement, steps_to_result
 from batchscale.errors import BatchscaleError
-from batchscale.figures.edges import join_frames
+from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import legend_under
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
@@ -66,8 +66,8 @@ class TrainingPanel:
 
 def training_frame(records: Records, panels: Iterable[TrainingPanel]) -> pl.DataFrame:
     """Steps and values of the trials of each panel, thinned: a frame of ``TRAINING_SCHEMA``."""
-    frames = [_rows(records, panel) for panel in panels]
-    return join_frames(frames, TRAINING_SCHEMA, records)
+    frames = [with_edges(_rows(records, panel), records, panel.goal) for panel in panels]
+    return join_frames(frames, TRAINING_SCHEMA)
 
 
 def training_panels(records: Records, goal: Goal) -> list[TrainingPanel]:
