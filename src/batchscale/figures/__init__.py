@@ -74,7 +74,6 @@ if TYPE_CHECKING:
     from batchscale.figures.names import goal_label as goal_label
     from batchscale.figures.names import metaparameter_label as metaparameter_label
     from batchscale.figures.names import none_reached as none_reached
-    from batchscale.figures.names import value_text as value_text
     from batchscale.figures.names import workload_label as workload_label
     from batchscale.figures.paper import PAPER_FIGURES as PAPER_FIGURES
     from batchscale.figures.paper import PaperFigure as PaperFigure
@@ -171,7 +170,6 @@ _PUBLIC = {
     "step_time_frame": "kinds.step_time",
     "training_frame": "kinds.training",
     "training_panels": "kinds.training",
-    "value_text": "names",
     "what_is_missing": "kinds.curve",
     "workload_label": "names",
     "workload_panels": "series",

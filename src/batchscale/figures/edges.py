@@ -12,12 +12,13 @@ from batchscale.analysis import results_of, stored_goal, trial_outcomes, winner_
 from batchscale.errors import BatchscaleError
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS, WORKLOAD_COLUMNS, Records
+from batchscale.records.notes import EDGE_WORDS
 from batchscale.spec import Goal, WorkloadName
 
 EDGE = "edge"
 """The column: the ends that the best trial lies at ("learning_rate high"); null where it lies inside."""
 
-AT_EDGE = "best trial at an edge of its search space"
+AT_EDGE = f"best trial {EDGE_WORDS}"
 
 
 def join_frames(frames: Sequence[pl.DataFrame], schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from batchscale.records.model import StudyRecord as StudyRecord
     from batchscale.records.model import TrialRecord as TrialRecord
     from batchscale.records.model import parse_study as parse_study
+    from batchscale.records.notes import EDGE_WORDS as EDGE_WORDS
+    from batchscale.records.notes import curve_note as curve_note
     from batchscale.records.notes import study_note as study_note
     from batchscale.records.precision import widen as widen
     from batchscale.records.precision import widen_number as widen_number
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
     from batchscale.records.tree.writer import StudyWriter as StudyWriter
 
 _PUBLIC = {
+    "EDGE_WORDS": "notes",
     "EdgeEnd": "facts",
     "FACTS": "facts.columns",
     "FileSystem": "filesystem",
@@ -112,6 +115,7 @@ _PUBLIC = {
     "WORKLOAD_COLUMNS": "frames",
     "check_records": "check.stored",
     "check_tree": "check.tree",
+    "curve_note": "notes",
     "export_records": "table.export",
     "fixed_values": "study_values",
     "folder_number": "tree.layout",

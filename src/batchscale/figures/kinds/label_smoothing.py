@@ -18,7 +18,7 @@ from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, legend_under, ser
 from batchscale.figures.kinds.metaparameter import check_metaparameter
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.measured import BOUND, BOUND_WORDS, ended_first
-from batchscale.figures.names import goal_label, metaparameter_label, metric_label, value_text, workload_label
+from batchscale.figures.names import goal_label, metaparameter_label, metric_label, workload_label
 from batchscale.figures.notes import (
     NOT_REACHED,
     WORKLOAD_COLUMNS,
@@ -32,6 +32,7 @@ from batchscale.figures.notes import (
 )
 from batchscale.records.frames import Records
 from batchscale.spec import Goal, WorkloadName
+from batchscale.words import metaparameter_text
 
 SMOOTHING = "label_smoothing"
 LOOK = Look(columns=2)
@@ -109,7 +110,7 @@ def _rows(records: Records, panel: SplitPanel) -> pl.DataFrame:
             .join(plans, on="batch_size", how="left")
         )
         cut = (pl.col("shortest") < pl.col("train_steps")).fill_null(False)
-        label = pl.col(by).map_elements(lambda value: f"{words} {value_text(value)}", return_dtype=pl.String)
+        label = pl.col(by).map_elements(lambda value: f"{words} {metaparameter_text(value)}", return_dtype=pl.String)
         return ended.with_columns(
             *literals(known),
             label.alias("series"),

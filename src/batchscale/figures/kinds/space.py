@@ -15,7 +15,7 @@ from batchscale.figures.edges import EDGE, with_edges
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.kinds.map import BEST, OUTCOME_WORDS, OUTCOMES, outcome_scales
 from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline, legend_below
-from batchscale.figures.names import count, differing_labels, metaparameter_label, value_text, workload_label
+from batchscale.figures.names import count, differing_labels, metaparameter_label, workload_label
 from batchscale.figures.notes import (
     NOT_REACHED,
     WORKLOAD_COLUMNS,
@@ -32,6 +32,7 @@ from batchscale.records.frames import Records
 from batchscale.records.study_values import searched_spaces
 from batchscale.search import DEFAULT_MARGIN, to_unit
 from batchscale.spec import Goal, ParameterConfig, WorkloadName
+from batchscale.words import metaparameter_text, span_text
 
 LOOK = Look(columns=2)
 LANE = 22  # points of height for a batch size
@@ -211,7 +212,7 @@ def range_text(low: float, high: float) -> str:
     >>> range_text(0.9, 0.9999), range_text(1e-5, 0.1)
     ('0.9 to 0.9999', '1e-05 to 0.1')
     """
-    return f"{value_text(low)} to {value_text(high)}"
+    return span_text(low, high, metaparameter_text)
 
 
 def _data(request: FigureRequest) -> pl.DataFrame:
