@@ -8,6 +8,7 @@ import polars as pl
 from markupsafe import Markup
 
 from batchscale.analysis import (
+    EFFECTIVE,
     Analysis,
     add_effective_learning_rate,
     analyze,
@@ -18,7 +19,6 @@ from batchscale.analysis import (
 )
 from batchscale.errors import BatchscaleError
 from batchscale.figures import (
-    EFFECTIVE,
     Chart,
     Look,
     PanelSize,

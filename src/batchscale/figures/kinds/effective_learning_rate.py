@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import add_effective_learning_rate, best_per_trial
+from batchscale.analysis import EFFECTIVE, add_effective_learning_rate, best_per_trial
 from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.fixed import with_fixed
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.map import STAR
-from batchscale.figures.kinds.metaparameter import EFFECTIVE
 from batchscale.figures.layout import SMALL, Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import metaparameter_label, metric_label, study_titles
 from batchscale.figures.notes import (

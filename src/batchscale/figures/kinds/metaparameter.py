@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import Heuristic, add_effective_learning_rate, steps_to_result
+from batchscale.analysis import EFFECTIVE, Heuristic, add_effective_learning_rate, steps_to_result
 from batchscale.errors import UnknownNameError, one_line, suggest_names
 from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
 from batchscale.figures.edges import join_frames, with_edges
@@ -31,7 +31,6 @@ from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
 
 LOOK = Look(columns=3)
-EFFECTIVE = "effective_learning_rate"
 SCALED = (EFFECTIVE, "learning_rate")  # what the heuristics speak about
 
 METAPARAMETER_SCHEMA: Mapping[str, type[pl.DataType]] = {
