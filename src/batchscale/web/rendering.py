@@ -18,6 +18,7 @@ from batchscale.words import (
     number_text,
     percent_text,
     rounded_text,
+    size,
     span_text,
     whole_text,
 )
@@ -64,15 +65,3 @@ class Pages:
             body = self.text(scope, "refused.html", status=refused.status, message=refused.message)
             return refused.status, [(b"content-type", b"text/html; charset=utf-8")], body.encode()
         return refused.status, [(b"content-type", b"text/plain; charset=utf-8")], f"{refused.message}\n".encode()
-
-
-def size(count: float) -> str:
-    """Bytes for people.
-
-    >>> size(999), size(79_400_000_000)
-    ('999 B', '79.4 GB')
-    """
-    for unit, power in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= power:
-            return f"{count / power:.3g} {unit}"
-    return f"{count:.0f} B"
