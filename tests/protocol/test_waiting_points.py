@@ -5,9 +5,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchscale.protocol.search_state import SearchRules, SearchState
-from batchscale.protocol.stop_rules import find_rule, list_rules
+from batchscale.protocol.stop_rules import find_rule
 from batchscale.protocol.waiting_points import WaitingPoints
-from batchscale.spec import Goal
+from batchscale.spec import Goal, StopRule
 
 WORKERS = ("a", "b", "c")
 GOAL = Goal.parse("val/error < 0.1")
@@ -16,7 +16,7 @@ STEPS = (0, 10, 20, 30, 40, 50, 60, 70, 80)
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@pytest.mark.parametrize("name", list_rules())
+@pytest.mark.parametrize("name", list(StopRule))
 @SETTINGS
 @given(data=st.data(), trials=st.integers(1, 8))
 def test_the_offer_is_what_the_rule_would_order(name, data, trials):

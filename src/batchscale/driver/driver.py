@@ -18,6 +18,7 @@ from batchscale.driver.watch import Watch
 from batchscale.driver.writing import Writing
 from batchscale.errors import RecordsError, RunError, StorageError
 from batchscale.machine import DISK_FULL
+from batchscale.protocol.failure import Failure
 from batchscale.protocol.study_facts import DamagedStudyError
 from batchscale.protocol.study_run import StudyRun
 from batchscale.protocol.tasks import TrialTask
@@ -196,26 +197,26 @@ class Driver:
             self._furthest[run.batch_size] = max(self._furthest[run.batch_size], progress.step)
             if progress.failure:
                 self.failures.counts[LossReason.ERROR] += 1
-                self.failures.last = progress.failure
+                self.failures.last = str(progress.failure)
             if run.learn(progress, done.seconds / len(job.tasks), done.hardware):
                 self._tries.pop((run.batch_size, task.trial_id), None)
                 self.dispatch.trust(run.batch_size, task.trial_id)
             elif not self._stop.is_set and not done.cut_short:
-                self._count_try(run, task.trial_id, "The trial made no progress.")
+                self._count_try(run, task.trial_id, Failure("The trial made no progress."))
         self.dispatch.note_cost(run.batch_size, done.seconds, steps, done.population)
         with self._guarding(run):
             run.set_population(done.population, done.progress[0].framework)
 
     def _count_loss(self, job: Job, run: StudyRun, lost: Lost) -> None:
         if lost.loss is LossReason.REFUSED:
-            raise RunError(lost.reason)
+            raise RunError(str(lost.reason))
         self._due.setdefault(run.batch_size, run)
         for task in job.tasks:
             run.state.release(task.trial_id)
         if self._stop.is_set:
             return  # a worker that is ended in the middle of a job is no failure
         self.failures.counts[lost.loss] += 1
-        self.failures.last = lost.reason
+        self.failures.last = str(lost.reason)
         if lost.loss is LossReason.DISK_FULL:
             self._full_until = time.monotonic() + FULL_DISK_S
         elif lost.loss.is_fault and len(job.tasks) > 1:
@@ -223,12 +224,12 @@ class Driver:
         elif lost.loss.is_fault:
             self._count_try(run, job.tasks[0].trial_id, lost.reason)
 
-    def _count_try(self, run: StudyRun, trial_id: int, reason: str) -> None:
+    def _count_try(self, run: StudyRun, trial_id: int, reason: Failure) -> None:
         key = (run.batch_size, trial_id)
         self._tries[key] += 1
         if self._tries[key] <= self._settings.retries:
             return
-        run.state.give_up(trial_id, f"Tried {self._tries[key]} times. {reason}")
+        run.state.give_up(trial_id, reason.preceded_by(f"Tried {self._tries[key]} times. "))
         self.failures.given_up += 1
         self._gave_up_at[run.batch_size].append(self._steps.get(key, 0))
         if self._is_hopeless(run.batch_size):

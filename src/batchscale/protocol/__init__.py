@@ -8,6 +8,7 @@ from batchscale.doors import lazy_names
 _PUBLIC = {
     "Activity": "tasks",
     "DamagedStudyError": "study_facts",
+    "Failure": "failure",
     "Knowledge": "knowledge",
     "Need": "needs",
     "Row": "tasks",
@@ -21,9 +22,9 @@ _PUBLIC = {
     "TrialTask": "tasks",
     "check_folder": "identity",
     "extend_to": "single_study",
+    "find_failure": "failure",
     "find_rule": "stop_rules",
     "is_asked_for": "identity",
-    "list_rules": "stop_rules",
     "normalise": "identity",
     "open_study_run": "resuming",
     "read_asked": "identity",

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
+from batchscale.protocol.failure import Failure
 from batchscale.protocol.guards import Judgement
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Ending, Need, Offer
@@ -49,7 +50,7 @@ class StudyState:
         self.study = study
         self.experiment = experiment
         self.memory = memory
-        self.rule = find_rule(study.stop.value)
+        self.rule = find_rule(study.stop)
         self.phase = Phase.TRAINING
         self.endings: deque[tuple[int, Ending]] = deque()
         self._searches: list[SearchState] = []
@@ -194,10 +195,10 @@ class StudyState:
         self._note_news(trial_id)
         return known.step > before or known.over
 
-    def give_up(self, trial_id: int, reason: str) -> None:
+    def give_up(self, trial_id: int, failure: Failure) -> None:
         """A trial cannot be trained: it ends INCOMPLETE with the reason."""
         if self.takes_news:
-            self._known(trial_id).failed = reason
+            self._known(trial_id).failed = failure
             self._note_news(trial_id)
         else:
             self.release(trial_id)

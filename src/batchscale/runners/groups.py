@@ -14,6 +14,7 @@ from typing import Any, final
 
 from batchscale.cluster import Group, Peers
 from batchscale.errors import RunError
+from batchscale.protocol import Failure
 from batchscale.runners.environment import computing_like_a_worker
 from batchscale.runners.group_lead import GroupLead
 from batchscale.runners.group_messages import FoundState, GroupGone, KeepState, WantState, WishToStop, decode, encode
@@ -91,7 +92,7 @@ class GroupRunner(Runner):
             raise RunError("A closed runner takes no jobs.")
         place = self._places.get(worker_id)
         if place is None or place.gone:
-            self._events.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, "There is no such group."))
+            self._events.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("There is no such group.")))
             return
         place.jobs.append(job.job_id)
         self._whole.ask(place.lead, encode(job))
@@ -144,8 +145,8 @@ class GroupRunner(Runner):
         self._notices.append(f"{reason} The run goes on without {place.info.worker_id}.")
         jobs, worker_id = list(place.jobs), place.info.worker_id
         place.jobs.clear()
-        began = [Lost(job_id, worker_id, LossReason.DIED, reason) for job_id in jobs[:1]]
-        return [*began, *(Lost(job_id, worker_id, LossReason.NOT_STARTED, reason) for job_id in jobs[1:])]
+        began = [Lost(job_id, worker_id, LossReason.DIED, Failure(reason)) for job_id in jobs[:1]]
+        return [*began, *(Lost(job_id, worker_id, LossReason.NOT_STARTED, Failure(reason)) for job_id in jobs[1:])]
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Pass it on to every group."""

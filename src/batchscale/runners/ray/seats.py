@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from batchscale.protocol import Failure
 from batchscale.runners.codec import encode_instruction
 from batchscale.runners.messages import Instruction
 from batchscale.runners.runner import Event, Job, LossReason, Lost, WorkerInfo
@@ -48,7 +49,7 @@ class Seat:
         self.jobs = deque(job for job in self.jobs if job.job_id != job_id)
         self.started = None
 
-    def lose(self, loss: LossReason, reason: str) -> list[Event]:
+    def lose(self, loss: LossReason, reason: Failure) -> list[Event]:
         """All its jobs as lost; those that it had not begun as not started."""
         return [
             Lost(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import final
 
 from batchscale.errors import RunError, one_line
+from batchscale.protocol import Failure
 from batchscale.runners.arrival import make_absolute, pack_luggage
 from batchscale.runners.holders import Holders
 from batchscale.runners.messages import Answered, Begin, Kept, Raised, Ready, Refused, Retire, Started
@@ -117,7 +118,7 @@ class SlurmRunner(Runner):
             raise RunError("A closed runner takes no jobs.")
         member = self._members.get(worker_id)
         if member is None:
-            self._events.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, "The worker is gone."))
+            self._events.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("The worker is gone.")))
             return
         member.jobs.append(job)
         self._holders.note(worker_id, job)
@@ -227,7 +228,7 @@ class SlurmRunner(Runner):
             member.pop(letter.job_id)
             reason = letter.reason
             if letter.loss is LossReason.REFUSED:
-                reason = f"Node {member.info.host}: {reason}"
+                reason = reason.preceded_by(f"Node {member.info.host}: ")
             self._events.append(Lost(letter.job_id, member.info.worker_id, letter.loss, reason))
         elif isinstance(letter, Leaving):
             member.leaving = letter.why
@@ -269,7 +270,7 @@ class SlurmRunner(Runner):
 
     def _part(self, member: SlurmWorker) -> None:
         """A worker has said its last word."""
-        reason = f"A worker on {member.info.host} left: {member.leaving or 'it starts afresh'}."
+        reason = Failure(f"A worker on {member.info.host} left: {member.leaving or 'it starts afresh'}.")
         self._lose(member, LossReason.TAKEN_AWAY, reason, keep_folder=True)
         if member.leaving == Departure.TIME_LIMIT and member.key is not None and not self._stopping:
             self._office.requeue(member.key)
@@ -315,7 +316,7 @@ class SlurmRunner(Runner):
             self._notices.append(f"A worker on {member.info.host} was silent for {silent_s:.0f} s and is cancelled.")
             self._office.cancel(member.key)
 
-    def _lose(self, member: SlurmWorker, loss: LossReason, reason: str, keep_folder: bool = False) -> None:
+    def _lose(self, member: SlurmWorker, loss: LossReason, reason: Failure, keep_folder: bool = False) -> None:
         """Clear a worker away; its unanswered jobs are lost. Without its folder it would leave if it still lived."""
         del self._members[member.info.worker_id]
         if member.key is not None:
