@@ -20,6 +20,7 @@ def doors() -> dict[str, list[str]]:
     """The public names of every package that has some, by the package's full name."""
     packages = [batchscale.__name__]
     packages += [f"batchscale.{found.name}" for found in pkgutil.iter_modules(batchscale.__path__) if found.ispkg]
+    packages.append("batchscale.trial")  # the one module that users' scripts import
     named = {name: list(getattr(importlib.import_module(name), "__all__", ())) for name in packages}
     return {name: names for name, names in named.items() if names}
 
@@ -27,13 +28,15 @@ def doors() -> dict[str, list[str]]:
 @functools.cache
 def home(package: str, name: str) -> str:
     """Where a public name is defined, as the full name that documentation is looked up by."""
-    value = getattr(importlib.import_module(package), name)
+    door = importlib.import_module(package)
+    value = getattr(door, name)
     if inspect.ismodule(value):
         return value.__name__
     module = getattr(value, "__module__", None)
     if isinstance(module, str) and module.startswith("batchscale") and hasattr(value, "__qualname__"):
         return f"{module}.{value.__qualname__}"
-    return f"{package}.{name}"
+    lazy = getattr(door, "_PUBLIC", {})  # a constant does not know its module; the door does
+    return f"{package}.{lazy[name]}.{name}" if name in lazy else f"{package}.{name}"
 
 
 def make_page(package: str, names: list[str]) -> str:

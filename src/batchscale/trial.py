@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+__all__ = ["Run", "start"]
+
 PROTOCOL = 1
 VARIABLE = "BATCHSCALE_TRIAL"
 """The environment variable that names the trial's document."""

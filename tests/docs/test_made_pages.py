@@ -37,6 +37,13 @@ def test_no_package_and_no_module_imports_itself_over_others():
     assert import_graph.cycles(import_graph.to_packages(modules)) == []
 
 
+def test_every_package_has_a_row_that_says_what_it_owns():
+    table = (DOCS / "architecture.md").read_text(encoding="utf-8").partition("## Which package")[0]
+    rows = re.findall(r"^\| (`.+`) \| .+ \|$", table, re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(set(import_graph.to_packages(import_graph.read_modules())) - {"__main__"})
+
+
 def test_every_key_of_the_experiment_file_is_described():
     page = (DOCS / "experiment-file.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## `?\[?([\w. ]+?)\]?`?\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
@@ -95,6 +102,9 @@ def test_a_door_offers_what_it_names_and_every_name_is_documented(door):
         value = getattr(module, name)
         if inspect.isclass(value) or inspect.isfunction(value):
             assert inspect.getdoc(value), f"{door}.{name} has no docstring"
+        where, _, last = api_pages.home(door, name).rpartition(".")
+        if not inspect.ismodule(value):
+            assert last in vars(importlib.import_module(where)), f"the page looks for {name} where it is not defined"
 
 
 def test_every_page_is_in_the_contents_of_the_site():

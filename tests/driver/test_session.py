@@ -688,6 +688,17 @@ def test_a_folder_whose_own_experiment_file_is_damaged_still_knows_its_experimen
     assert run_fake(tmp_path, trials=4).result is Result.FINISHED
 
 
+def test_a_folder_that_a_later_version_was_asked_for_is_refused_by_name(tmp_path):
+    run_fake(tmp_path, trials=3)
+    stored = next(tmp_path.rglob("experiment.json"))
+    later = json.dumps({**json.loads(stored.read_text()), "format_version": 99})
+    stored.write_text(later)
+    before = read_values(tmp_path)
+    with pytest.raises(RunError, match=r"versions up to 1\. Found version 99, written by a later batchscale"):
+        run_fake(tmp_path, trials=4)
+    assert (read_values(tmp_path), stored.read_text()) == (before, later)
+
+
 @pytest.mark.parametrize(
     "settings", [{"keep_states_gb": float("nan")}, {"keep_states_gb": float("inf")}, {"keep_states_gb": -1.0}]
 )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from batchscale.workloads.cache import cache_problem, cached
+from batchscale.workloads import cache
+from batchscale.workloads.cache import cache_problem, cached, filling
 
 EXPERIMENT = """
 goal = "val/loss < 0.05"
@@ -54,6 +55,34 @@ def test_what_is_in_a_cache_that_cannot_be_written_is_used(tmp_path, monkeypatch
     assert cached("tokens") == tmp_path / "tokens"
     assert cached("images", "new").parts[-2:] == ("images", "new")
     assert not cached("images", "new").is_relative_to(tmp_path)
+
+
+def test_a_folder_appears_when_its_files_are_durable(tmp_path, monkeypatch):
+    target, durable = tmp_path / "images" / "digest", []
+    monkeypatch.setattr(cache, "sync_path", lambda path: durable.append((path.name, target.exists())))
+    with filling(target) as stage:
+        (stage / "content.bin").write_bytes(b"content")
+        (stage / "offsets.npy").write_bytes(b"offsets")
+    assert sorted(durable[:2]) == [("content.bin", False), ("offsets.npy", False)]
+    assert durable[2:] == [(stage.name, False), ("images", True)]
+    assert sorted(path.name for path in target.iterdir()) == ["content.bin", "offsets.npy"]
+
+
+def test_of_two_who_fill_a_folder_the_first_to_end_stays(tmp_path):
+    target = tmp_path / "digest"
+    with filling(target) as slow:
+        (slow / "file").write_text("slow")
+        with filling(target) as fast:
+            (fast / "file").write_text("fast")
+    assert (target / "file").read_text() == "fast"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_that_could_not_be_filled_leaves_nothing(tmp_path):
+    with pytest.raises(ValueError, match="no image"), filling(tmp_path / "digest") as stage:
+        (stage / "file").touch()
+        raise ValueError("no image")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_without_a_writable_cache_says_so_once_and_goes_on(blocked, tmp_path):

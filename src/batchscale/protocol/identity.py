@@ -19,7 +19,7 @@ from batchscale.records.filesystem import REAL
 from batchscale.records.run_paths import RunPaths
 from batchscale.spec import Experiment, Plan, SearchSpace
 
-FORMAT_VERSION = 1
+ASKED_VERSION = 1
 MAX_SHOWN = 12
 
 _NUMBERS = ("trials", "finishers", "search.repeats")
@@ -137,10 +137,19 @@ def read_asked(root: Path) -> dict[str, Any] | None:
     """What the folder was last asked for; None if no experiment was run there, or what says so cannot be read.
 
     Its studies still know which experiment they belong to.
+
+    Raises:
+        RunError: a later batchscale wrote it.
     """
     path = RunPaths(root).experiment
     try:
         found = json.loads(path.read_bytes())
+        version = found["format_version"]
+        if isinstance(version, int) and version > ASKED_VERSION:
+            raise RunError(
+                f"{path}: this batchscale continues experiments of versions up to {ASKED_VERSION}. Found version "
+                f"{version}, written by a later batchscale; use that one, or give another --out."
+            )
         there, steps = found["experiment"], found["train_steps"]
         sound = all(isinstance(there[key], int) for key in _NUMBERS) and isinstance(found["max_attempts"], int)
         return found if sound and all(isinstance(count, int) for count in steps.values()) else None
@@ -150,7 +159,7 @@ def read_asked(root: Path) -> dict[str, Any] | None:
 
 def _describe(plan: Plan) -> dict[str, Any]:
     return {
-        "format_version": FORMAT_VERSION,
+        "format_version": ASKED_VERSION,
         "spec_hash": spec_hash(plan.experiment),
         "experiment": normalise(plan.experiment),
         "train_steps": {str(study.batch_size): study.train_steps for study in plan.studies},

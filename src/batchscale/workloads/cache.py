@@ -2,9 +2,13 @@
 
 import contextlib
 import os
+import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+from batchscale.records import sync_path
 
 
 def cache_folder() -> Path:
@@ -55,3 +59,25 @@ def _passing_folder() -> Path:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise PermissionError(13, "a folder for temporary files is this user's alone", str(folder))
     return folder
+
+
+@contextlib.contextmanager
+def filling(folder: Path) -> Iterator[Path]:
+    """A folder for files that is at its place when all is written, whole and durable; a failure leaves nothing.
+
+    Two processes that make the same one do each other no harm: the first to end stays.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
+    try:
+        yield stage
+        for path in (*stage.iterdir(), stage):
+            sync_path(path)
+        try:
+            stage.replace(folder)
+        except OSError:
+            if not folder.is_dir():  # else another process was faster, with the same content
+                raise
+        sync_path(folder.parent)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)

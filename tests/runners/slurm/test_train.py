@@ -21,9 +21,12 @@ def train(folder, environment, *more: str, before: tuple[str, ...] = ()) -> str:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("full_programs")  # sums are exact in those that users have
 def test_two_tasks_of_srun_train_one_trial_as_two_devices_of_a_host_do(small_cluster, tmp_path):
-    environment = {**small_cluster, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    flags = os.environ["XLA_FLAGS"]
+    path = os.pathsep.join(path for path in sys.path if path)
+    environment = {**small_cluster, "PYTHONPATH": path, "XLA_FLAGS": flags}
     step = ("srun", "--nodes=2", "--ntasks-per-node=1")
     together = train(tmp_path / "step", environment, "--devices", "1", before=step)
-    alone = environment | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    alone = environment | {"XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count=2"}
     assert together == train(tmp_path / "alone", alone, "--devices", "2")

@@ -19,7 +19,7 @@ from batchscale.records.table.upgrade import upgrade_studies, upgrade_trials
 from batchscale.spec import WorkloadName
 
 FORMAT = "batchscale-table"
-FORMAT_VERSION = 2
+TABLE_VERSION = 2
 MANIFEST = "manifest.json"
 STUDIES = "studies.parquet"
 TRIALS = "trials.parquet"
@@ -78,9 +78,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"{path / MANIFEST}: a table's format_version is a whole number from 1. Found {one_line(repr(version))}. "
             "Import its source again."
         )
-    if version > FORMAT_VERSION:
+    if version > TABLE_VERSION:
         raise NewerFormatError(
-            f"{path / MANIFEST}: this batchscale reads tables up to format {FORMAT_VERSION}. Found format {version}, "
+            f"{path / MANIFEST}: this batchscale reads tables up to format {TABLE_VERSION}. Found format {version}, "
             "written by a later one; install that version or a newer one, or import the table's source again."
         )
     return dict(manifest)

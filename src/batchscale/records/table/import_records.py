@@ -29,7 +29,7 @@ from batchscale.records.table.build import (
     write_measurements,
     write_small_tables,
 )
-from batchscale.records.table.files import FORMAT, FORMAT_VERSION, MANIFEST, is_table, measurements_path
+from batchscale.records.table.files import FORMAT, MANIFEST, TABLE_VERSION, is_table, measurements_path
 from batchscale.records.table.parts import writing_frames
 from batchscale.records.table.read_parts import ADVICE, SourceReader
 from batchscale.records.table.source import open_source
@@ -224,7 +224,7 @@ def _manifest(
         checksums = list(pool.map(_checksum, files))
     return {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": TABLE_VERSION,
         "code_version": __version__,
         "source": reader.source.facts,
         "complete": not damage,

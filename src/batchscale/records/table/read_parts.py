@@ -12,7 +12,7 @@ from batchscale.errors import RecordsError
 from batchscale.records.archive.members import RecordFile
 from batchscale.records.archive.stream import DamagedArchiveError
 from batchscale.records.durable import sync_path
-from batchscale.records.table.files import FORMAT_VERSION
+from batchscale.records.table.files import TABLE_VERSION
 from batchscale.records.table.gathered import PartContent
 from batchscale.records.table.parts import PART_VERSION, HeldPart, Part, StoredPart, store_part
 from batchscale.records.table.source_interface import Source
@@ -177,7 +177,7 @@ class SourceReader:
     def _checkpoint(self, position: int) -> None:
         """Remember the stored parts and the position behind them; the rename is the commit point."""
         state = {
-            "format_version": FORMAT_VERSION,
+            "format_version": TABLE_VERSION,
             "part_version": PART_VERSION,
             "source": self.source.fingerprint(position),
             "parts": len(self.parts),
@@ -196,7 +196,7 @@ class SourceReader:
         """Take up what an interrupted import of the same source left, or start anew."""
         try:
             state = json.loads((self.staging / _STATE).read_bytes())
-            fits = state["format_version"] == FORMAT_VERSION and state["part_version"] == PART_VERSION
+            fits = state["format_version"] == TABLE_VERSION and state["part_version"] == PART_VERSION
             fits = fits and state["keep_going"] <= self.keep_going
             fits = fits and state["source"] == self.source.fingerprint(state["position"])
         except (OSError, ValueError, KeyError, TypeError):

@@ -5,8 +5,6 @@ file, into one flat file with an index of offsets; the store appears whole by on
 """
 
 import hashlib
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import DataError, one_line
-from batchscale.workloads.cache import cached
+from batchscale.workloads.cache import cached, filling
 
 _VERSION = "1"
 
@@ -68,10 +66,8 @@ def _fingerprint(file: Path) -> str:
 
 
 def _write_store(files: Sequence[Path], column: str, folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    stage = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
-    try:
-        sizes: list[int] = [0]
+    sizes: list[int] = [0]
+    with filling(folder) as stage:
         with (stage / "content.bin").open("wb") as out:
             for file in files:
                 for value in _read_column(file, column):
@@ -81,13 +77,6 @@ def _write_store(files: Sequence[Path], column: str, folder: Path) -> None:
                     out.write(content)
                     sizes.append(len(content))
         np.save(stage / "offsets.npy", np.cumsum(sizes, dtype=np.int64))
-        try:
-            stage.replace(folder)
-        except OSError:
-            if not folder.is_dir():  # else another process was faster, with the same content
-                raise
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
 
 
 def _kind(value: object) -> str:

@@ -4,9 +4,6 @@ A store is written once, beside its final place, and appears whole by one rename
 one do each other no harm.
 """
 
-import os
-import shutil
-import tempfile
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import DataError
-from batchscale.workloads.cache import cached
+from batchscale.workloads.cache import cached, filling
 from batchscale.workloads.datasets.text.token_rows import TokenArray, token_dtype
 
 _FLUSH = 1 << 22
@@ -47,10 +44,8 @@ def open_token_store(key: str, vocabulary_size: int, sentences: Iterable[list[in
 
 
 def _write(folder: Path, kind: "np.dtype[np.unsignedinteger[Any]]", sentences: Iterable[list[int]]) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    stage = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
-    try:
-        lengths = array("q", [0])
+    lengths = array("q", [0])
+    with filling(folder) as stage:
         with (stage / "tokens.bin").open("wb") as out:
             waiting: list[int] = []
             for sentence in sentences:
@@ -60,13 +55,4 @@ def _write(folder: Path, kind: "np.dtype[np.unsignedinteger[Any]]", sentences: I
                     out.write(np.array(waiting, kind).tobytes())
                     waiting.clear()
             out.write(np.array(waiting, kind).tobytes())
-            out.flush()
-            os.fsync(out.fileno())
         np.save(stage / "offsets.npy", np.cumsum(np.frombuffer(lengths, np.int64)))
-        try:
-            stage.replace(folder)
-        except OSError:
-            if not folder.is_dir():  # else another process was faster, with the same content
-                raise
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
