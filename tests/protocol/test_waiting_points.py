@@ -22,7 +22,7 @@ SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 def test_the_offer_is_what_the_rule_would_order(name, data, trials):
     rule, busy, holders = find_rule(name), {}, {}
     search = SearchState(SearchRules(rule, STEPS, trials, 3 * trials))
-    waiting = WaitingPoints(search, busy, holders)
+    waiting = WaitingPoints(search)
     for _ in range(60):
         offer, expected = list(waiting.offer()), list(search.order(busy))
         assert bool(offer) == bool(expected)
@@ -31,18 +31,19 @@ def test_the_offer_is_what_the_rule_would_order(name, data, trials):
         needed = {need.point for need in search.needs()}
         assert {need.point for need in offer} <= needed - set(busy)
         assert all(search.step_of(need.point) < need.until <= STEPS[-1] for need in offer)
+        assert waiting.num_busy == len(busy)
         for worker in WORKERS:
+            others = [n for n in offer if holders.get(n.point, worker) != worker and search.step_of(n.point) >= 0]
+            assert waiting.held_by_others(worker) == others
             assert list(waiting.own(worker)) == [n for n in offer if not waiting.is_held_by_another(n.point, worker)]
         if offer and data.draw(st.booleans(), label="take"):
             need = data.draw(st.sampled_from(offer))
             skipped = range(len(search.points), need.point)
             search.get(need.point)
             busy[need.point] = need.until
-            waiting.take(need.point)
+            waiting.take(need.point, skipped)
             holders[need.point] = data.draw(st.sampled_from(WORKERS))
-            waiting.move(need.point)
-            for point in skipped:
-                waiting.put_back(point)
+            waiting.hold(need.point, holders[need.point])
         elif busy:
             point = data.draw(st.sampled_from(sorted(busy)))
             come_back(data, search, point, busy.pop(point))
@@ -50,7 +51,7 @@ def test_the_offer_is_what_the_rule_would_order(name, data, trials):
         elif holders:
             point = data.draw(st.sampled_from(sorted(holders)))
             del holders[point]
-            waiting.move(point)
+            waiting.hold(point, None)
 
 
 def come_back(data, search, point, until):

@@ -62,7 +62,7 @@ def _study_snapshot(run: StudyRun, driver: Driver, flights: Mapping[int, Watch])
         complete=counts[Status.COMPLETE],
         infeasible=infeasible,
         incomplete=counts[Status.INCOMPLETE],
-        running=state.num_busy,
+        running=state.waiting.num_busy,
         reached=sum(tally.reached for tally in tallies),
         best_steps=min((t.earliest_goal for t in tallies if t.earliest_goal is not None), default=None),
         front=max((tally.front for tally in tallies if tally.front is not None), default=0),
