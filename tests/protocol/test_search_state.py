@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Ending
-from batchscale.protocol.search_state import NEVER, SearchRules, SearchState
+from batchscale.protocol.search_rules import NEVER, SearchRules
+from batchscale.protocol.search_state import SearchState
 from batchscale.protocol.stop_rules import find_rule
 from batchscale.records.model import Status
 from batchscale.spec import Goal, StopRule
@@ -144,8 +145,7 @@ def test_more_finishers_let_the_runners_up_finish():
 
 
 def test_divergent_trials_are_replaced_all_at_once():
-    state = SearchState(SearchRules(find_rule("race"), STEPS, 3, 30))
-    state.points = [Knowledge() for _ in range(3)]
+    state = SearchState(SearchRules(find_rule("race"), STEPS, 3, 30), [Knowledge() for _ in range(3)])
     for known, o in zip(state.points, [Outcome(None, 1), Outcome(None, 1), Outcome(None, None)], strict=True):
         o.tell(known, 2)
     state.changed()

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchscale.protocol.search_state import SearchRules, SearchState
+from batchscale.protocol.search_rules import SearchRules
+from batchscale.protocol.search_state import SearchState
 from batchscale.protocol.stop_rules import find_rule
 from batchscale.protocol.waiting_points import WaitingPoints
 from batchscale.spec import Goal, StopRule

@@ -13,7 +13,7 @@ _PUBLIC = {
     "Need": "needs",
     "Row": "tasks",
     "Rule": "stop_rules.rule",
-    "SearchRules": "search_state",
+    "SearchRules": "search_rules",
     "SearchState": "search_state",
     "SingleStudy": "single_study",
     "StudyRun": "study_run",

@@ -12,7 +12,8 @@ from batchscale.protocol.failure import Failure
 from batchscale.protocol.guards import Judgement
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Ending, Need
-from batchscale.protocol.search_state import SearchRules, SearchState
+from batchscale.protocol.search_rules import SearchRules
+from batchscale.protocol.search_state import SearchState
 from batchscale.protocol.stop_rules import find_rule
 from batchscale.protocol.study_facts import StudyMemory
 from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
