@@ -20,6 +20,7 @@ PACKAGES = (
     "cli",
     "driver",
     "figures",
+    "planning",
     "protocol",
     "records",
     "report",
@@ -28,12 +29,17 @@ PACKAGES = (
     "spec",
     "trainers",
     "training",
+    "web",
 )
-# Modules that are doors of their own: the command's entry point, forms for JSON, wordings, placeholders of a command.
+# Modules that are doors of their own: the command's entry point, forms for JSON, wordings, job files, placeholders of a
+# command.
 OWN_DOORS = {
     ("cli", "app"),
     ("analysis", "as_json"),
     ("analysis", "wording"),
+    ("planning", "as_json"),
+    ("planning", "jobs"),
+    ("planning", "words"),
     ("spec", "trainer"),
     ("records", "mirror"),
 }

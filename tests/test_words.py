@@ -1,6 +1,8 @@
-"""One noun, one meaning: no two public classes or types of the package share a name."""
+"""One noun, one meaning: no two public classes or types share a name, and no module hides behind one of its package."""
 
 import ast
+import importlib
+import pkgutil
 from collections import defaultdict
 from pathlib import Path
 
@@ -26,3 +28,18 @@ def test_no_two_classes_share_a_name():
         for name in declared_names(path):
             places[name].append(str(path.relative_to(SOURCE)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_a_module_is_what_its_package_has_by_its_name():
+    """Else ``import batchscale.package.module as m`` gives whatever the package's door offers by that name."""
+    modules = [found.name for found in pkgutil.walk_packages(batchscale.__path__, "batchscale.")]
+    hidden = []
+    for full_name in modules:
+        package, _, name = full_name.rpartition(".")
+        door = importlib.import_module(package)
+        bound = vars(door).get(name)
+        is_module = bound is None or getattr(bound, "__name__", "") == full_name
+        if not is_module or name in getattr(door, "__all__", ()):
+            hidden.append(full_name)
+    assert len(modules) > 400
+    assert set(hidden) <= {"batchscale.driver.mirrored"}

@@ -2,17 +2,19 @@
 
 
 def duration(seconds: float) -> str:
-    """A time for people.
+    """A time for people; below ten seconds with two digits.
 
-    >>> duration(42), duration(125), duration(7300)
-    ('42 s', '2 min 05 s', '2 h 01 min')
+    >>> duration(4.26), duration(42.4), duration(125), duration(7300), duration(1e7)
+    ('4.3 s', '42 s', '2 min 05 s', '2 h 01 min', '2,777 h 46 min')
     """
     whole = round(seconds)
+    if seconds < 9.95:
+        return f"{seconds:.2g} s"
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 3600:,} h {whole % 3600 // 60:02d} min"
 
 
 def rate(per_s: float, what: str) -> str:
@@ -22,6 +24,18 @@ def rate(per_s: float, what: str) -> str:
     ('1,234 steps/s', '3.2 steps/s', '0.012 steps/s', '0 steps/s')
     """
     return f"{per_s:,.0f} {what}/s" if per_s >= 9.95 else f"{per_s:.2g} {what}/s"
+
+
+def size(num_bytes: float) -> str:
+    """Bytes for people, in thousands as disks are sold: a MB is a million of them.
+
+    >>> size(999), size(999_900), size(100e6), size(79_400_000_000)
+    ('999 B', '1 MB', '100 MB', '79.4 GB')
+    """
+    for unit, power in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if num_bytes >= 0.9995 * power:  # what is rounded to it, too
+            return f"{num_bytes / power:.3g} {unit}"
+    return f"{num_bytes:.0f} B"
 
 
 def number(value: float) -> str:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
@@ -65,9 +66,9 @@ def test_runs_alone_give_the_documents_conclusions_as_json():
 
 def test_words_and_table():
     text = run("plan", RUNS, "--device", "T4", "--budget", 30, "--deadline", "5h", "--include-search").stdout
-    assert "4:11 h" in text and "9:48 h" in text
+    assert "4 h 11 min" in text and "9 h 48 min" in text
     assert "Within 30.0 ML units the fastest is 1 host × 2 NVIDIA T4" in text
-    assert "Within 5:00 h the cheapest is 4 hosts × 2 NVIDIA T4 with a batch of 128" in text
+    assert "Within 5 h 00 min the cheapest is 4 hosts × 2 NVIDIA T4 with a batch of 128" in text
     assert "Measuring the curve took" in text
 
 
@@ -134,6 +135,37 @@ def test_no_price_is_guessed(curve, times):
 def test_step_times_of_another_workload(times, machines):
     with pytest.raises(PlanningError, match="same workload"):
         run("plan", MNIST, "--workload", "fc_1024/sgd", "--step-times", times, "--machines", machines)
+
+
+def asks_for_spot(format_, text):
+    """Whether a job file asks for spot hosts, by its format's own word."""
+    if format_ == "skypilot":
+        return yaml.safe_load(text)["resources"].get("use_spot", False)
+    if format_ == "vertex":
+        return json.loads(text)["jobSpec"]["scheduling"].get("strategy") == "SPOT"
+    *_, manifest = yaml.safe_load_all(text)
+    job = manifest["spec"]["replicatedJobs"][0]["template"] if format_ == "jobset" else manifest
+    pod = job["spec"]["template"]["spec"]
+    if "affinity" not in pod:
+        return False
+    needed = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    labels = {one["key"] for term in needed for one in term["matchExpressions"]}
+    return "cloud.google.com/gke-spot" in labels == {one["key"] for one in pod["tolerations"]}
+
+
+@pytest.mark.parametrize("spot", [False, True])
+def test_a_spot_machine_is_asked_for_as_one(curve, times, tmp_path, spot):
+    machines = tmp_path / "machines.toml"
+    machines.write_text(MACHINES.replace('"office"', f'"n1-standard-8"\nspot = {str(spot).lower()}'))
+    arguments = ["plan", curve, "--step-times", times, "--machines", machines]
+    assert ("n1-standard-8, spot" in run(*arguments).stdout) == spot
+    found = json.loads(run(*arguments, "--json").stdout)
+    assert {row["spot"] for row in [found["fastest"], *found["configurations"]]} == {spot}
+    arguments += ["--experiment", ROOT / "examples" / "digits.toml", "--set", "learning_rate=0.1"]
+    files = {"skypilot": "task.yaml", "vertex": "custom_job.json", "kubernetes": "job.yaml", "jobset": "jobset.yaml"}
+    for format_, name in files.items():
+        run(*arguments, "--job", format_, "--out", tmp_path / format_)
+        assert asks_for_spot(format_, (tmp_path / format_ / name).read_text()) == spot
 
 
 def test_a_job_of_one_device_is_written(curve, times, machines, tmp_path):

@@ -179,6 +179,7 @@ def test_measuring_prints_what_the_page_says(tmp_path):
     check_object(told, PAGE["run"], "run")
     check_object(json.loads(printed("status", out)), PAGE["status"], "status")
     lines = printed("train", file, "--batch-size", 4, "--steps", 5, "--set", "learning_rate=0.1").splitlines()
+    assert lines
     for line in lines:
         measured = json.loads(line)
         check_object({key: measured[key] for key in PAGE["train"]}, PAGE["train"], "train")

@@ -1,11 +1,14 @@
 """What is known of a run while it goes on: what workers do, new searches, divergences, and how long it may take."""
 
 import json
+import time
+from dataclasses import replace
 
 import pytest
 from protocol_fakes import fake_space, read_studies, run_fake
 
-from batchscale.driver.snapshot import Snapshot, read_snapshot
+from batchscale.driver.run_state import SILENT_AFTER_S, RunState, find_state
+from batchscale.driver.snapshot import Snapshot, WorkerSnapshot, read_snapshot
 from batchscale.driver.time_left import StudyWork, estimate_time_left
 from batchscale.driver.watch import Watch
 from batchscale.protocol import find_rule
@@ -77,6 +80,20 @@ def test_a_status_says_why_and_where_a_study_is_searched_again(tmp_path):
                 ends = [(s[change.parameter]["min_value"], s[change.parameter]["max_value"]) for s in (before, after)]
                 assert ends == [change.before, change.after]
     assert Snapshot.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_of_a_run_that_was_stopped_nothing_is_in_training(tmp_path):
+    finished = run_fake(tmp_path).snapshot
+    studies = (replace(finished.studies[0], running=3), *finished.studies[1:])
+    left = replace(finished, finished=False, studies=studies, time_left_s=9.0, doing=(WorkerSnapshot("0", "training"),))
+    assert find_state(finished, running=True) == find_state(finished, running=False) == (finished, RunState.FINISHED)
+    assert find_state(left, running=True) == (left, RunState.RUNNING)
+    for seconds in (-2 * SILENT_AFTER_S, 2 * SILENT_AFTER_S):  # a clock that was set back makes nobody alive
+        away = replace(left, written_at=time.time() + seconds)
+        assert find_state(away, running=True) == (away, RunState.SILENT)
+    now, state = find_state(left, running=False)
+    assert (state, now.time_left_s, now.doing) == (RunState.STOPPED, None, ())
+    assert [study.running for study in now.studies] == [0] * len(studies)
 
 
 def test_divergences_of_a_race_are_counted_before_they_are_recorded(tmp_path):

@@ -54,9 +54,10 @@ def test_no_job_is_written_with_an_option_that_does_not_exist(format_, hosts, pe
     assert {path.name for path in write_job(files, tmp_path / "job")} == set(files)
 
 
+@pytest.mark.parametrize("spot", [False, True])
 @pytest.mark.parametrize(("hosts", "device"), [(1, "NVIDIA T4"), (4, "NVIDIA T4"), (2, "x86_64"), (2, "TPU v3")])
-def test_kubernetes_takes_the_job(hosts, device):
-    found = manifests(text_of(make_job(hosts, 2, device), "kubernetes"))
+def test_kubernetes_takes_the_job(hosts, device, spot):
+    found = manifests(text_of(make_job(hosts, 2, device, spot=spot), "kubernetes"))
     for manifest in found:
         kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
     job = found[-1]
@@ -102,9 +103,10 @@ def test_jobsets_own_models_refuse_a_broken_jobset(damage):
     assert found != broken
 
 
+@pytest.mark.parametrize("spot", [False, True])
 @pytest.mark.parametrize("hosts", [1, 4])
-def test_the_jobset_and_the_job_inside_it_are_valid(hosts):
-    (found,) = manifests(text_of(make_job(hosts, 2), "jobset"))
+def test_the_jobset_and_the_job_inside_it_are_valid(hosts, spot):
+    (found,) = manifests(text_of(make_job(hosts, 2, spot=spot), "jobset"))
     assert read_jobset(found) == found  # a key that JobSet does not know would be lost
     for inner in found["spec"]["replicatedJobs"]:
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": inner["name"]}, **inner["template"]}

@@ -175,7 +175,7 @@ def test_evaluations_and_interruptions_stretch_a_run_in_closed_form():
     times = [StepTime("D", 1, 1, 32, 0.1)]
     machine = Machine("m", "D", 1, 1, 1.0, "USD", startup_s=70.0, spot=True, interruptions_per_hour=3.6)
     curve = Curve((CurvePoint(32, 1000),))
-    costs = RunCosts(evaluation_s=2.0, evaluate_every=100, checkpoint_s=60)
+    costs = RunCosts(evaluation_s=2.0, evaluate_every=100)
     row = make_plan(curve, times, [machine], Wishes(costs=costs)).table.row(0, named=True)
     # 0.001 interruptions a second, each losing 70 + 30 s: a tenth of the time is lost
     assert row["time_s"] == pytest.approx((70 + 100 + 20) / 0.9)

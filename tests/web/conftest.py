@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from batchscale.cli.plan_job import train_options
 from batchscale.web.access import Access
 from batchscale.web.app import create_app
 from batchscale.web.gate import Gate
@@ -28,7 +29,8 @@ class Site:
         self.folder.mkdir(exist_ok=True)
         state = tmp / "state"
         self.access = Access(state)
-        self.settings = WebSettings((self.folder,), state, **changes)  # type: ignore[arg-type]
+        options = frozenset(train_options())
+        self.settings = WebSettings((self.folder,), state, train_options=options, **changes)  # type: ignore[arg-type]
         self.app: Gate = create_app(self.settings, self.access)
 
     def stranger(self) -> TestClient:

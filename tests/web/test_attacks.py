@@ -294,8 +294,8 @@ def test_a_rate_fills_with_time():
 def test_scripts_of_others_are_the_ones_we_looked_at():
     import hashlib
 
-    from batchscale.web.pages.assets import HTMX_SHA256, HTMX_VERSION, own_file
+    from batchscale.web.pages.assets import HTMX_SHA256, HTMX_VERSION, packaged_file
 
-    script = own_file("htmx.min.js")
+    script = packaged_file("htmx.min.js")
     assert hashlib.sha256(script).hexdigest() == HTMX_SHA256
     assert f'version:"{HTMX_VERSION}"'.encode() in script

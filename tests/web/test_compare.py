@@ -65,8 +65,9 @@ def test_the_data_has_the_curves_and_the_rates_of_their_best_trials(compared):
 
 def test_effective_rates_are_drawn_where_there_is_a_momentum(compared):
     client, query = compared
-    with_momentum = client.get(f"/compare/rates.csv?{query('even', 'momentum')}").text
-    assert "effective_learning_rate" in with_momentum and "4.0" in with_momentum
+    rates = pl.read_csv(io.StringIO(client.get(f"/compare/rates.csv?{query('even', 'momentum')}").text))
+    effective = rates.filter(pl.col("series").str.contains("momentum"), metaparameter="effective_learning_rate")
+    assert dict(effective.select("batch_size", "value").rows()) == {4: pytest.approx(0.4 / (1 - 0.9))}
     assert "effective_learning_rate" not in client.get(f"/compare/rates.csv?{query('even', 'also')}").text
 
 

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from batchscale.records import StudyPaths
+from batchscale.spec import WorkloadName
 from batchscale.web.chain import ChainStep
 from batchscale.web.claims import start_of
-from batchscale.web.instruments import TrainingWish, WebInstruments, train_steps
+from batchscale.web.instruments import TrainingWish, WebInstruments, listen_steps, train_steps
 from batchscale.web.jobs import WebJobs
 from batchscale.web.refusals import RefusedError
 from batchscale.web.settings import Limits
@@ -291,6 +293,26 @@ def test_long_training_stops_to_be_listened_to(tmp_path):
     assert str(tmp_path / "instruments" / "violin" / "prepared") in (place.path / "train.toml").read_text()
 
 
+def test_training_goes_on_where_the_same_was_trained_before(tmp_path):
+    place = WebInstruments(tmp_path).make("violin")
+    wish = TrainingWish(steps=100)
+    assert place.wish is None and not place.has_checkpoint
+    assert "--resume" not in train_steps(place, wish)[0].words
+    assert place.wish == wish and not place.has_checkpoint
+    study = StudyPaths.of(place.path / "trained", WorkloadName("recordings", wish.model, "adam"), wish.batch_size)
+    study.checkpoints.mkdir(parents=True)
+    (study.checkpoints / "1").mkdir()
+    assert place.has_checkpoint
+    for other in ({"learning_rate": 0.5}, {"batch_size": 4}, {"model": "ddsp"}):  # another trial, or another study
+        assert not place.can_go_on(replace(wish, **other))
+    longer = replace(wish, steps=300, loss=0.1)
+    assert "--resume" in train_steps(place, longer)[0].words and place.wish == longer
+    (export,) = [step.words for step in listen_steps(place, longer) if step.words[:2] == ("audio", "export")]
+    assert export[-4:] == ("--batch-size", "8", "--out", "models/1")
+    (place.path / "wish.json").write_text("[1]")
+    assert place.wish is None
+
+
 def test_the_wish_of_an_empty_form_is_the_usual_one():
     assert TrainingWish.of_form({}) == TrainingWish()
 
@@ -318,6 +340,14 @@ def test_from_recordings_to_a_transfer(make_site):
     assert [path.name for path in place.models] == ["1"]
     assert place.losses()[-1][0] == 6 and "<polyline" in client.get(f"{page}/loss.svg").text
     assert (place.path / "sounds" / "1-train-played.wav").exists()
+    shown = client.get(page).text
+    assert "Go on training" in shown and "Listen to it as it is now" in shown
+    work("train", model="ddsp_tiny", steps="9", batch_size="4", loss="0.001")
+    study = place.path / "trained" / "recordings" / "ddsp_tiny" / "adam" / "4"
+    assert [trial.name for trial in study.glob("[0-9]*")] == ["1"]  # the same trial, longer
+    assert place.losses()[-1][0] == 9
+    work("listen")
+    assert [path.name for path in place.models] == ["1", "2", "3"]
     upload(site, client, page, make_wav(3.0, 8000, (440.0, 330.0)), target="voices")
     work("transfer", voice="001-a.wav", octaves="-1")
     played = client.get(f"{page}/sounds/transfer-1.wav")

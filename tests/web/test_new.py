@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from batchscale.errors import SpecError
-from batchscale.spec import parse_experiment
+from batchscale.spec import StopRule, parse_experiment
 from batchscale.web.new_check import check_text, try_text
 from batchscale.web.new_form import form_toml
 from batchscale.web.workload_fields import default_form
@@ -58,6 +58,9 @@ def test_toml_bombs_are_one_sentence(site, text):
 def test_the_page_has_the_form_beside_the_file(site):
     client = site.visitor()
     page = client.get("/new").text
+    for rule in StopRule:
+        chosen = " selected" if rule is StopRule.RACE else ""
+        assert f"<option{chosen}>{rule.value}</option>" in page
     assert 'for="f-goal"' in page and "val/classification_error &lt; 0.1" in page and "The file is valid" in page
     typed = site.post(client, "/new/toml", goal="val/classification_error << 1")
     assert 'class="problem"' in typed.text

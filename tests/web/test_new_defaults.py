@@ -85,8 +85,8 @@ def test_without_a_script_a_button_fills_the_form(site):
 def test_mistakes_are_named_as_they_are_typed(site, field, value, words):
     client = site.visitor()
     for path in ("/new/toml", "/new/fields"):
-        verdict = site.post(client, path, **(default_form() | {field: value})).text.partition('id="verdict"')[2]
-        assert 'class="problem"' in verdict and words in verdict, verdict
+        checked = site.post(client, path, **(default_form() | {field: value})).text.partition('id="checked-file"')[2]
+        assert 'class="problem"' in checked and words in checked, checked
 
 
 def test_a_valid_file_says_what_it_would_run(site):

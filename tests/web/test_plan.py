@@ -5,7 +5,11 @@ import zipfile
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
+import batchscale.cli.web as web_command
+from batchscale.cli.app import make_app
+from batchscale.cli.plan_job import train_options
 from batchscale.errors import PlanningError
 from batchscale.web.plans import PlanWish, default_rows, plan_of, read_wish
 
@@ -38,6 +42,15 @@ def test_a_plan_of_recorded_runs_follows_the_typed_machines(site):
     job = client.get(f"/x/{key}/job.zip", params={**query, "job": "slurm", "pick": "fastest"})
     with zipfile.ZipFile(io.BytesIO(job.content)) as archive:
         assert any("batchscale train" in archive.read(name).decode() for name in archive.namelist())
+
+
+def test_the_command_tells_the_server_which_options_a_job_may_use(tmp_path, monkeypatch):
+    served = []
+    monkeypatch.setattr(web_command, "_serve", lambda settings, _token_file: served.append(settings))
+    (tmp_path / "records").mkdir()
+    words = ["web", str(tmp_path / "records"), "--state", str(tmp_path / "state")]
+    assert CliRunner().invoke(make_app(), words).exit_code == 0
+    assert {"--batch-size", "--steps", "--set"} <= served[0].train_options == train_options()
 
 
 def _device(page: str) -> str:

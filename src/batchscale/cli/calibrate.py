@@ -37,7 +37,7 @@ def calibrate(
 ) -> None:
     """Time the step of a workload or trainer on this machine, warm-up apart, and add it to a file of step times."""
     from batchscale.cli.output import print_json, print_table
-    from batchscale.planning.step_file import append_step_times
+    from batchscale.planning import append_step_times
     from batchscale.runners.environment import check_devices, offer_devices
     from batchscale.workloads.models.declaration import check_precision
 
@@ -162,7 +162,7 @@ def _row(workload: str, timing: Measured, timed: Timed, limit: int | None) -> di
 
     from batchscale import __version__
     from batchscale.machine import count_cores, name_host
-    from batchscale.planning.curve import mean_interval
+    from batchscale.planning import mean_interval
 
     mean, low, high = mean_interval(timing.step_times_s)
     return {

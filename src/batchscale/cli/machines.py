@@ -38,15 +38,13 @@ def machines(
     import datetime
 
     from batchscale.cli.output import print_json, print_table
-    from batchscale.planning import read_machines, read_price_list
-    from batchscale.planning.machines import machines_toml
-    from batchscale.planning.price_list import stale_sentence
+    from batchscale.planning import machines_toml, read_machines, read_price_list, stale_sentence
 
     if path is not None and catalogue is not None:
         raise PlanningError("Machines are of one file, or imported from a catalogue. Found both.")
     notes: tuple[str, ...] = ()
     if catalogue is not None:
-        from batchscale.planning.catalogue import CatalogueFilter, import_catalogue
+        from batchscale.planning import CatalogueFilter, import_catalogue
 
         chosen = CatalogueFilter(tuple(accelerator or ()), region, host, spot, max_hosts)
         found, notes = import_catalogue(catalogue, chosen)
@@ -70,11 +68,12 @@ def machines(
 
 
 def _row(machine: "Machine", stale: bool) -> tuple[object, ...]:
+    from batchscale.planning.words import machine_words
+
     date = None if machine.date is None else machine.date.isoformat() + (" (stale)" if stale else "")
-    name = machine.name + (" (spot)" if machine.spot and "spot" not in machine.name else "")
     price = f"{machine.price_per_host_hour:,.4f}"
     return (
-        name,
+        machine_words(machine.name, machine.spot),
         machine.device,
         machine.devices_per_host,
         machine.max_hosts,

@@ -71,15 +71,13 @@ class _Source:
 
 
 def _read_source(request: Request) -> _Source:
-    from batchscale.planning.curve_input import read_analysis_json, read_curve_csv, with_give_up
+    from batchscale.planning import read_analysis_json, read_curve_csv, with_give_up
 
     suffix = request.path.suffix.lower()
     if suffix == ".csv" and request.path.is_file():
-        from batchscale.planning.csv_rows import read_csv_rows
-        from batchscale.planning.runs import is_runs_file
-        from batchscale.planning.step_times import ALIASES
+        from batchscale.planning import COLUMN_ALIASES, is_runs_file, read_csv_rows
 
-        if is_runs_file(read_csv_rows(request.path, "a curve", ("batch_size", "steps"), ALIASES)):
+        if is_runs_file(read_csv_rows(request.path, "a curve", ("batch_size", "steps"), COLUMN_ALIASES)):
             return _read_runs(request)
         curve = read_curve_csv(request.path)
     elif suffix == ".json" and request.path.is_file():
@@ -90,8 +88,7 @@ def _read_source(request: Request) -> _Source:
 
 
 def _read_runs(request: Request) -> _Source:
-    from batchscale.planning import Runs, read_runs, runs_curve
-    from batchscale.planning.runs import give_up_at
+    from batchscale.planning import Runs, give_up_at, read_runs, runs_curve
 
     runs = read_runs(request.path, request.by)
     judged = runs if request.give_up is None else Runs(give_up_at(runs.runs, request.give_up), runs.unit)
@@ -101,8 +98,7 @@ def _read_runs(request: Request) -> _Source:
 def _read_records(request: Request) -> _Source:
     from batchscale.analysis import analyze
     from batchscale.cli.choices import choose_goal, choose_workloads, open_records
-    from batchscale.planning import analysis_curve
-    from batchscale.planning.curve_input import with_give_up
+    from batchscale.planning import analysis_curve, with_give_up
 
     records = open_records(request.path)
     names = choose_workloads(records, request.workload)
@@ -135,11 +131,14 @@ def _step_times(request: Request, source: _Source) -> "tuple[StepTime, ...]":
 
 def _machines(request: Request, source: _Source, times: "tuple[StepTime, ...]") -> "tuple[Machine, ...]":
     """The machines of the file; else what the runs paid; else the shipped prices of the devices that were timed."""
-    from batchscale.planning import read_machines, read_price_list
-    from batchscale.planning.machines import choose_machines
-    from batchscale.planning.price_list import check_max_hosts
-    from batchscale.planning.runs import runs_machines
-    from batchscale.planning.step_times import device_key
+    from batchscale.planning import (
+        check_max_hosts,
+        choose_machines,
+        device_key,
+        read_machines,
+        read_price_list,
+        runs_machines,
+    )
 
     check_max_hosts(request.max_hosts)
     if request.machines is not None:
@@ -166,7 +165,7 @@ def _machines(request: Request, source: _Source, times: "tuple[StepTime, ...]") 
 def _say_if_stale(machines: "tuple[Machine, ...]") -> None:
     import datetime
 
-    from batchscale.planning.price_list import stale_sentence
+    from batchscale.planning import stale_sentence
 
     stale = stale_sentence(machines, datetime.datetime.now(datetime.UTC).date())
     if stale is not None:
@@ -182,8 +181,7 @@ def _runs_cost(runs: "Runs") -> "SearchCost":
 def _search_cost(request: Request, source: _Source, machines: "tuple[Machine, ...]") -> "SearchCost":
     """What the runs cost, or the trials' seconds on a device of the machine that is named."""
     from batchscale.errors import UnknownNameError, suggest_names
-    from batchscale.planning import SearchCost
-    from batchscale.planning.search_cost import trial_seconds
+    from batchscale.planning import SearchCost, trial_seconds
 
     if source.runs is not None and source.runs.have_machines:
         return _runs_cost(source.runs)

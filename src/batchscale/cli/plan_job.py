@@ -9,8 +9,7 @@ from batchscale.errors import PlanningError, one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from batchscale.planning import MachinePlan
-    from batchscale.planning.answers import Choice
+    from batchscale.planning import Choice, MachinePlan
     from batchscale.spec import Experiment
 
 EXPERIMENT = "experiment.toml"

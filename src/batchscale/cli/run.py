@@ -8,7 +8,7 @@ import typer
 from batchscale.cli import clusters
 from batchscale.cli.live import make_display
 from batchscale.cli.ray_options import find_address, note_ray
-from batchscale.words import duration
+from batchscale.words import duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -221,7 +221,7 @@ def _note_states(out: Path) -> str:
     num_bytes = sum(path.stat().st_size for path in folder.glob("*/*.npz"))
     if num_bytes < SHOWN_STATES_BYTES:
         return ""
-    return f"\nStates:  {num_bytes / 1e9:.1f} GB in {folder}, to train longer from; may be removed"
+    return f"\nStates:  {size(num_bytes)} in {folder}, to train longer from; may be removed"
 
 
 def run_shown(

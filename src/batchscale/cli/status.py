@@ -2,7 +2,6 @@
 
 import sys
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,7 +43,7 @@ def _to_json(snapshot: "Snapshot", state: str) -> dict[str, Any]:
 
 
 def _look(folder: Path) -> "tuple[Snapshot, str]":
-    from batchscale.driver.snapshot import SILENT_AFTER_S, is_running, read_snapshot
+    from batchscale.driver import find_state, is_running, read_snapshot
     from batchscale.errors import RunError
     from batchscale.protocol.identity import read_asked
 
@@ -57,15 +56,8 @@ def _look(folder: Path) -> "tuple[Snapshot, str]":
         if running:
             hint = "It has only just begun"
         raise RunError(f"{folder}: a folder that 'batchscale run' writes has a status. Found none. {hint}.")
-    if snapshot.finished:
-        return snapshot, "finished"
-    if not running:  # then nothing is in training, whatever was the last that was heard
-        studies = tuple(replace(study, running=0) for study in snapshot.studies)
-        return replace(snapshot, studies=studies, time_left_s=None, doing=()), "stopped"
-    # a clock that was set back must not make a silent run look alive for hours: the distance counts, not the sign
-    if abs(time.time() - snapshot.written_at) > SILENT_AFTER_S:
-        return snapshot, "silent"
-    return snapshot, "running"
+    found: tuple[Snapshot, str] = find_state(snapshot, running=running)
+    return found
 
 
 def _utc(seconds: float) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from batchscale.cli.output import print_json, print_table
-from batchscale.words import duration
+from batchscale.words import duration, size
 
 if TYPE_CHECKING:
     from batchscale.cli.validate_time import RunTime
@@ -90,7 +90,7 @@ def _print(found: _Found) -> None:
     typer.echo(f"training  {_training_set(found.facts)}")
     if found.data is not None:
         typer.echo(f"data      {found.data if found.data_present else f'missing: {found.data}'}")
-    typer.echo(f"records   about {_megabytes(found.records_bytes)} on disk, and up to --keep-states for trials' states")
+    typer.echo(f"records   about {size(found.records_bytes)} on disk, and up to --keep-states for trials' states")
     if experiment.trainer is not None:
         typer.echo(f"command   {_example_command(plan)}")
     typer.echo()
@@ -121,12 +121,8 @@ def _print_studies(found: _Found) -> None:
 
 def _training_set(facts: "WorkloadFacts") -> str:
     examples = facts.num_train_examples
-    size = "size not known before the data is read, or without end" if examples is None else f"{examples:,} examples"
-    return size + (f", {facts.num_outputs:,} outputs of the model (classes)" if facts.num_outputs else "")
-
-
-def _megabytes(num_bytes: int) -> str:
-    return f"{num_bytes / 1e6:,.1f} MB" if num_bytes < 1e9 else f"{num_bytes / 1e9:,.1f} GB"
+    count = "size not known before the data is read, or without end" if examples is None else f"{examples:,} examples"
+    return count + (f", {facts.num_outputs:,} outputs of the model (classes)" if facts.num_outputs else "")
 
 
 def _describe_time(time: "RunTime") -> str:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from batchscale.errors import RunError
 from batchscale.spec import Plan
+from batchscale.words import size
 
-WATERMARK_BYTES = 100 * 2**20
+WATERMARK_BYTES = 100 * 10**6
 ROW_BYTES = 160
 """A measurement of seven metrics with all their digits."""
 
@@ -48,9 +49,8 @@ def require_room(root: Path, plan: Plan) -> None:
     usage = shutil.disk_usage(there)
     if usage.total and usage.free < needed + WATERMARK_BYTES:  # some file systems do not say
         raise RunError(
-            f"{root}: the records of this experiment take about {needed / 2**20:,.0f} MB, and "
-            f"{WATERMARK_BYTES / 2**20:.0f} MB stay free. Found {usage.free / 2**20:,.0f} MB. Free some space, or give "
-            "a folder on another disk with --out."
+            f"{root}: the records of this experiment take about {size(needed)}, and {size(WATERMARK_BYTES)} stay free. "
+            f"Found {size(usage.free)}. Free some space, or give a folder on another disk with --out."
         )
 
 
@@ -75,7 +75,7 @@ class DiskGuard:
             self._complaint = None
             if free < self._watermark:
                 self._complaint = (
-                    f"{self._path}: {free / 2**20:.0f} MB are free and {self._watermark / 2**20:.0f} MB must be. "
-                    "Free some space; the run goes on by itself."
+                    f"{self._path}: {size(free)} are free and {size(self._watermark)} must be. Free some space; the "
+                    "run goes on by itself."
                 )
         return self._complaint

@@ -33,7 +33,7 @@ def export_instrument(
     if task is not Task.SOUND:
         raise SpecError(f"An instrument comes of a workload of sound. Found {spec.name}, whose task is '{task}'.")
     size = _only_size(spec, records) if batch_size is None else batch_size
-    trained = read_trained(StudyPaths.of(records, spec.name, size).working / "checkpoints", trial_id)
+    trained = read_trained(StudyPaths.of(records, spec.name, size).checkpoints, trial_id)
     options = spec.dataset_options
     mfccs = options.get("mfccs", 0)
     instrument = Instrument(

@@ -14,8 +14,6 @@ from typing import Any
 
 from batchscale.records.run_paths import RunPaths
 
-SILENT_AFTER_S = 30.0
-
 
 @dataclass(frozen=True)
 class RangeChange:

@@ -43,6 +43,7 @@ CANDIDATE_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "price_per_hour": pl.Float64,  # of all hosts together
     "fixed_price": pl.Float64,
     "startup_s": pl.Float64,
+    "spot": pl.Boolean,  # whether hosts may be taken away
     "interruptions_per_hour": pl.Float64,  # of all hosts together
     "unit": pl.String,
 }
@@ -129,6 +130,7 @@ def _measured_row(
         "price_per_hour": sum(run.cost or 0.0 for run in group) / hours,
         "fixed_price": 0.0,
         "startup_s": 0.0,
+        "spot": False,
         "interruptions_per_hour": 0.0,
         "unit": unit,
     }
@@ -194,6 +196,7 @@ def _of_machine(machine: Machine, points: Sequence[CurvePoint], unit: str) -> pl
             (pl.col("hosts") * machine.price_per_host_hour).alias("price_per_hour"),
             pl.lit(machine.fixed_price, dtype=pl.Float64).alias("fixed_price"),
             pl.lit(machine.startup_s, dtype=pl.Float64).alias("startup_s"),
+            pl.lit(machine.spot, dtype=pl.Boolean).alias("spot"),
             (pl.col("hosts") * float(machine.interruptions_per_hour)).alias("interruptions_per_hour"),
             pl.lit(unit).alias("unit"),
         )

@@ -12,7 +12,7 @@ from batchscale.errors import PlanningError, one_line
 from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.curve import Curve, CurvePoint
 from batchscale.planning.runs import is_runs_file
-from batchscale.planning.step_times import ALIASES
+from batchscale.planning.step_times import COLUMN_ALIASES
 
 MAX_JSON_BYTES = 50_000_000
 
@@ -55,7 +55,7 @@ def read_curve_csv(path: Path) -> Curve:
     Columns batch_size and steps, and any of steps_low, steps_high, attempts, successes, give_up. An empty cell of
     steps is a batch size that did not reach the goal.
     """
-    file = read_csv_rows(path, "a curve", ("batch_size", "steps"), ALIASES)
+    file = read_csv_rows(path, "a curve", ("batch_size", "steps"), COLUMN_ALIASES)
     if is_runs_file(file):
         raise PlanningError(f"{file.where}: a batch size stands once in a curve; this is a file of runs.")
     reached = [row for row in file.rows if row.text("steps") and row.whole("successes", zero=True) != 0]

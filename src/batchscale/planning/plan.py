@@ -9,7 +9,7 @@ from batchscale.errors import PlanningError, UnknownNameError, one_line, suggest
 from batchscale.planning.answers import Answers, find_answers
 from batchscale.planning.candidates import Candidates, check_give_up, make_candidates, measured_candidates
 from batchscale.planning.curve import Curve
-from batchscale.planning.evaluate import RunCosts, evaluate
+from batchscale.planning.evaluation import RunCosts, evaluate
 from batchscale.planning.machines import Machine, one_unit
 from batchscale.planning.runs import Runs, give_up_at, runs_step_times
 from batchscale.planning.step_model import StepModel, fit_step_model

@@ -14,7 +14,7 @@ from batchscale.errors import PlanningError, one_line, suggest_names
 from batchscale.planning.csv_rows import CsvFile, CsvRow, read_csv_rows
 from batchscale.planning.curve import Curve, CurvePoint, mean_interval
 from batchscale.planning.machines import Machine
-from batchscale.planning.step_times import ALIASES, StepTime
+from batchscale.planning.step_times import COLUMN_ALIASES, StepTime
 
 METAPARAMETERS = ("learning_rate", "momentum", "weight_decay", "label_smoothing", "optimizer", "schedule")
 """Columns that tell recipes apart, where a file has them; others can be named."""
@@ -75,7 +75,7 @@ def read_runs(path: Path, by: Sequence[str] = ()) -> Runs:
         path: The file.
         by: Further columns that tell recipes apart.
     """
-    file = read_csv_rows(path, "a table of runs", ("batch_size", "steps"), ALIASES)
+    file = read_csv_rows(path, "a table of runs", ("batch_size", "steps"), COLUMN_ALIASES)
     for name in by:
         if name not in file.columns:
             raise PlanningError(

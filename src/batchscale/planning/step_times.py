@@ -18,7 +18,7 @@ from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
 from batchscale.spec import WorkloadName
 
-ALIASES = {
+COLUMN_ALIASES = {
     "gpu": "device",
     "vms": "hosts",
     "gpus_per_vm": "devices_per_host",
@@ -82,7 +82,7 @@ def read_step_times(path: Path) -> tuple[StepTime, ...]:
 
     Columns ``NEEDED``, and any of step_time_low_s, step_time_high_s, workload, max_batch_per_device.
     """
-    file = read_csv_rows(path, "a table of step times", NEEDED, ALIASES)
+    file = read_csv_rows(path, "a table of step times", NEEDED, COLUMN_ALIASES)
     return tuple(_from_row(row) for row in file.rows)
 
 

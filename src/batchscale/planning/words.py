@@ -5,22 +5,9 @@ from typing import Any
 from batchscale.planning.answers import Answers, Choice, NextMeasurement, PriceMargin
 from batchscale.planning.plan import MachinePlan
 from batchscale.planning.step_model import EXTRAPOLATED, INTERPOLATED, StepModel
+from batchscale.words import duration
 
 OVERLAPS_SHOWN = 4
-
-
-def duration_words(seconds: float) -> str:
-    """Hours and minutes; less than an hour as minutes and seconds; less than a minute as seconds. Cut, not rounded.
-
-    >>> duration_words(15080), duration_words(190), duration_words(4.26)
-    ('4:11 h', '3:10 min', '4.3 s')
-    """
-    if seconds < 60:
-        return f"{seconds:.2g} s"
-    whole = int(seconds + 1e-6)
-    if seconds < 3600:
-        return f"{whole // 60}:{whole % 60:02d} min"
-    return f"{whole // 3600:,}:{whole % 3600 // 60:02d} h"
 
 
 def cost_words(cost: float, unit: str) -> str:
@@ -41,17 +28,26 @@ def share_words(share: float) -> str:
     return f"{100 * share:.1f} %" if abs(share) < 0.0995 else f"{100 * share:.0f} %"
 
 
+def machine_words(name: str, spot: bool) -> str:
+    """A machine's name, which says of a spot one that it is.
+
+    >>> machine_words("g4dn.xlarge", True), machine_words("aws g4dn.xlarge spot", True), machine_words("T4 x2", False)
+    ('g4dn.xlarge, spot', 'aws g4dn.xlarge spot', 'T4 x2')
+    """
+    return f"{name}, spot" if spot and "spot" not in name.casefold() else name
+
+
 def place_words(choice: Choice) -> str:
     """Where a configuration trains: hosts × devices, and the machine.
 
-    >>> place_words({"hosts": 4, "devices_per_host": 2, "device": "T4", "machine": "T4 x2"})
+    >>> place_words({"hosts": 4, "devices_per_host": 2, "device": "T4", "machine": "T4 x2", "spot": False})
     '4 hosts × 2 T4'
-    >>> place_words({"hosts": 1, "devices_per_host": 1, "device": "T4", "machine": "g4dn.xlarge"})
-    'one T4 (g4dn.xlarge)'
+    >>> place_words({"hosts": 1, "devices_per_host": 1, "device": "T4", "machine": "g4dn.xlarge", "spot": True})
+    'one T4 (g4dn.xlarge, spot)'
     """
     hosts, per_host, device = choice["hosts"], choice["devices_per_host"], choice["device"]
     own = choice["machine"] == f"{device} x{per_host}"
-    machine = "" if own else f" ({choice['machine']})"
+    machine = "" if own else f" ({machine_words(choice['machine'], choice['spot'])})"
     if hosts == 1 and per_host == 1:
         return f"one {device}{machine}"
     return f"{hosts} host{'s' if hosts > 1 else ''} × {per_host} {device}{machine}"
@@ -62,7 +58,7 @@ def choice_words(choice: Choice, unit: str) -> str:
     settings = f", {choice['metaparameters']}" if choice["metaparameters"] else ""
     time, cost = choice["expected_time_s"], choice["expected_cost"]
     low, high = choice["expected_time_low_s"], choice["expected_time_high_s"]
-    span = "" if low is None or high is None else f" ({duration_words(low)} to {duration_words(high)})"
+    span = "" if low is None or high is None else f" ({duration(low)} to {duration(high)})"
     doubt = {
         INTERPOLATED: ", step time interpolated",
         EXTRAPOLATED: ", STEP TIME EXTRAPOLATED beyond what was timed",
@@ -70,7 +66,7 @@ def choice_words(choice: Choice, unit: str) -> str:
     failed = choice["success_rate"]
     paid = "" if failed >= 1 else f", counting that {share_words(1 - failed)} of the runs fail"
     return (
-        f"{place_words(choice)} with a batch of {choice['batch_size']:,}{settings}: {duration_words(time)}{span}, "
+        f"{place_words(choice)} with a batch of {choice['batch_size']:,}{settings}: {duration(time)}{span}, "
         f"{cost_words(cost, unit)}{paid}{doubt}"
     )
 
@@ -91,7 +87,7 @@ def plan_sentences(plan: MachinePlan) -> list[str]:
         sentences.append(price_sentence(plan.answers.cheapest, plan.answers.price_margin))
     if plan.search is not None:
         sentences.append(
-            f"Measuring the curve took {duration_words(plan.search.time_s)} of machine time and "
+            f"Measuring the curve took {duration(plan.search.time_s)} of machine time and "
             f"{cost_words(plan.search.cost, plan.unit)}; with the cheapest set-up on top the whole is "
             f"{cost_words(plan.search.cost + plan.answers.cheapest['expected_cost'], plan.unit)}."
         )
@@ -132,13 +128,13 @@ def wish_sentences(plan: MachinePlan) -> list[str]:
             f"{cost_words(answers.cheapest['expected_cost'], unit)}."
         )
     if wishes.deadline_s is not None:
-        asked = duration_words(wishes.deadline_s)
+        asked = duration(wishes.deadline_s)
         best = answers.within_deadline
         found.append(
             f"Within {asked} the cheapest is {choice_words(best, unit)}.{_late(best, wishes.deadline_s)}"
             if best
             else f"Nothing reaches the goal within {asked}; the fastest takes "
-            f"{duration_words(answers.fastest['expected_time_s'])}."
+            f"{duration(answers.fastest['expected_time_s'])}."
         )
     return found
 
@@ -224,7 +220,7 @@ def left_out_sentences(plan: MachinePlan) -> list[str]:
 def table_row(choice: dict[str, Any]) -> tuple[object, ...]:
     """A configuration as cells: machine, hosts, devices per host, batch, per device, time, interval, cost, notes."""
     low, high = choice["expected_time_low_s"], choice["expected_time_high_s"]
-    span = None if low is None or high is None else f"{duration_words(low)} to {duration_words(high)}"
+    span = None if low is None or high is None else f"{duration(low)} to {duration(high)}"
     notes = [
         "front" if choice["on_front"] else "",
         f"{choice['successes']} of {choice['attempts']} reached" if choice["success_rate"] < 1 else "",
@@ -232,13 +228,13 @@ def table_row(choice: dict[str, Any]) -> tuple[object, ...]:
     ]
     efficiency = choice["efficiency"]
     return (
-        choice["machine"],
+        machine_words(choice["machine"], choice["spot"]),
         choice["hosts"],
         choice["devices_per_host"],
         choice["batch_size"],
         choice["metaparameters"] or None,
         round(choice["steps"]),
-        duration_words(choice["expected_time_s"]),
+        duration(choice["expected_time_s"]),
         span,
         f"{choice['expected_cost']:,.4g}",
         None if efficiency is None else share_words(efficiency),

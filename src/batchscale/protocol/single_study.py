@@ -40,7 +40,7 @@ class SingleStudy:
     @property
     def checkpoint_dir(self) -> Path:
         """Where the checkpoints of the study's trials are."""
-        return self._writer.working_folder / "checkpoints"
+        return self._writer.checkpoints
 
     def add(self, progress: TrialProgress, seconds: float, hardware: Hardware | None) -> None:
         """Keep measurements that are new; they survive the death of the process."""

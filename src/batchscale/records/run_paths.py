@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchscale.records.tree.layout import WORKING_FOLDER
+from batchscale.records.tree.layout import CHECKPOINTS, WORKING_FOLDER
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RunPaths:
     @property
     def checkpoints(self) -> Path:
         """The states of trials, a folder for each batch size."""
-        return self.working / "checkpoints"
+        return self.working / CHECKPOINTS
 
     @property
     def exchange(self) -> Path:

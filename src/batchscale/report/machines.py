@@ -9,10 +9,11 @@ from markupsafe import Markup
 from batchscale.errors import BatchscaleError
 from batchscale.figures import Look, PanelSize, plan_frame, plot_plan, plot_step_time, step_time_frame
 from batchscale.planning import MachinePlan, plan_records, plan_sentences
-from batchscale.planning.words import duration_words, left_out_sentences, model_sentences
+from batchscale.planning.words import left_out_sentences, machine_words, model_sentences
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
 from batchscale.spec import Goal, WorkloadName
+from batchscale.words import duration
 
 MOST_ROWS = 12
 COLUMNS = ("machine", "hosts", "devices per host", "batch size", "time", "cost", "step time")
@@ -73,11 +74,11 @@ def _make_part(records: Records, workload: WorkloadName, goal: Goal, files: Plan
 def _rows(plan: MachinePlan) -> tuple[tuple[str, ...], ...]:
     return tuple(
         (
-            str(choice["machine"]),
+            machine_words(choice["machine"], choice["spot"]),
             f"{choice['hosts']:,}",
             f"{choice['devices_per_host']:,}",
             f"{choice['batch_size']:,}",
-            duration_words(choice["expected_time_s"]),
+            duration(choice["expected_time_s"]),
             f"{choice['expected_cost']:,.3g} {plan.unit}",
             str(choice["step_time_from"]),
         )

@@ -19,8 +19,11 @@ from batchscale.web.pages import (
     control,
     data,
     experiment,
+    instrument_uploads,
+    instrument_work,
     instruments,
     new,
+    new_parts,
     overview,
     plan,
     session,
@@ -30,7 +33,10 @@ from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
 from batchscale.web.settings import WebSettings
 
-PAGES = (session, assets, overview, experiment, charts, compare, new, control, plan, data, instruments, sounds)
+PAGES = (
+    session, assets, overview, experiment, charts, compare, new, new_parts, control, plan, data, instruments,
+    instrument_uploads, instrument_work, sounds,
+)  # fmt: skip
 
 
 def create_app(settings: WebSettings, access: Access) -> Gate:

@@ -14,6 +14,7 @@ import polars as pl
 
 from batchscale.records import FACTS, WORKING_FOLDER, Records
 from batchscale.web.refusals import RefusedError
+from batchscale.words import size
 
 CHUNK = 1 << 18
 TABLES = ("studies", "trials", "measurements")
@@ -48,9 +49,9 @@ def zip_files(root: Path, limit: int) -> Iterator[bytes]:
         RefusedError: they are more than ``limit`` bytes; before anything is sent.
     """
     files = list(_regular_files(root))
-    size = sum(path.lstat().st_size for path in files)
-    if size > limit:
-        raise RefusedError(413, f"A zip holds at most {limit / 1e9:g} GB. Found {size / 1e9:.1f} GB; copy the folder.")
+    found = sum(path.lstat().st_size for path in files)
+    if found > limit:
+        raise RefusedError(413, f"A zip holds at most {size(limit)}. Found {size(found)}; copy the folder.")
     return _zip(root, files)
 
 

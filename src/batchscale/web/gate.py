@@ -61,11 +61,6 @@ class _Asked:
     def is_public(self) -> bool:
         return self.path == "/sign-in" or self.path.startswith("/static/")
 
-    @property
-    def wants_page(self) -> bool:
-        accept = [value for key, value in self.headers if key == b"accept"]
-        return any(b"text/html" in value for value in accept)
-
 
 class Gate:
     """Lets through what comes from our own pages or with the token."""

@@ -8,19 +8,22 @@ import importlib.util
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from batchscale.errors import SpecError
-from batchscale.records import write_text_file
+from batchscale.records import StudyPaths, write_text_file
+from batchscale.spec import WorkloadName
 from batchscale.web.chain import ChainStep
 from batchscale.web.places import make_place, visible
 from batchscale.web.refusals import RefusedError
 from batchscale.web.uploads import list_uploads
+from batchscale.workloads.audio.instrument import DESCRIPTION
 
 FOLDER = "instruments"
 MARK = "batchscale-instrument.json"
+WISH = "wish.json"
 MOST = 200
 MODELS = ("ddsp_tiny", "ddsp_small", "ddsp")
 ROUNDS = 3  # of training: after each there is something to listen to
@@ -86,13 +89,30 @@ class InstrumentPlace:
     def models(self) -> list[Path]:
         """Exported models, oldest first."""
         every = (self.path / "models").glob("*") if (self.path / "models").is_dir() else ()
-        whole = [path for path in every if path.name.isdigit() and (path / "instrument.json").is_file()]
+        whole = [path for path in every if path.name.isdigit() and (path / DESCRIPTION).is_file()]
         return sorted(whole, key=lambda path: int(path.name))
 
     @property
+    def wish(self) -> "TrainingWish | None":
+        """What was last asked to be trained; None before the first time."""
+        try:
+            return TrainingWish.of_form(json.loads((self.path / WISH).read_bytes()))
+        except (OSError, ValueError, TypeError, AttributeError):
+            return None
+
+    @property
     def has_checkpoint(self) -> bool:
-        """Whether training can go on from where it was."""
-        return any(True for _ in (self.path / "trained").glob("*/*/*/*/.batchscale/checkpoints/*"))
+        """Whether what was last asked for can go on from where it was."""
+        return self.wish is not None and self.can_go_on(self.wish)
+
+    def can_go_on(self, wish: "TrainingWish") -> bool:
+        """Whether the wish is for what was trained last, whose state is there; else it is another trial."""
+        last = self.wish
+        if last is None or replace(last, steps=wish.steps, loss=wish.loss) != wish:
+            return False
+        name = WorkloadName("recordings", wish.model, "adam")
+        folder = StudyPaths.of(self.path / "trained", name, wish.batch_size).checkpoints
+        return folder.is_dir() and any(folder.iterdir())
 
     @property
     def sounds(self) -> list[Path]:
@@ -200,7 +220,8 @@ def train_steps(place: InstrumentPlace, wish: TrainingWish) -> list[ChainStep]:
     )  # fmt: skip
     write_text_file(place.path / "train.toml", text)
     steps: list[ChainStep] = []
-    resumes = place.has_checkpoint
+    resumes = place.can_go_on(wish)
+    write_text_file(place.path / WISH, json.dumps({key: str(value) for key, value in asdict(wish).items()}) + "\n")
     number = int(place.models[-1].name) if place.models else 0
     rounds = ROUNDS if wish.steps > SHORT_STEPS else 1
     for round_ in range(1, rounds + 1):
@@ -213,16 +234,17 @@ def train_steps(place: InstrumentPlace, wish: TrainingWish) -> list[ChainStep]:
         )  # fmt: skip
         title = f"training, round {round_} of {rounds}"
         steps.append(ChainStep(words, title, str(place.path / "measurements.jsonl")))
-        steps += listen_steps(place, number + round_)
+        steps += listen_steps(place, wish, number + round_)
     return steps
 
 
-def listen_steps(place: InstrumentPlace, number: int | None = None) -> list[ChainStep]:
-    """The model as it is now, and examples played by it."""
+def listen_steps(place: InstrumentPlace, wish: TrainingWish, number: int | None = None) -> list[ChainStep]:
+    """The model as it is now, of the training that was wished for, and examples played by it."""
     if number is None:
         number = 1 + (int(place.models[-1].name) if place.models else 0)
     model = f"models/{number}"
-    steps = [ChainStep(("audio", "export", "train.toml", "--from", "trained", "--out", model), "exporting the model")]
+    study = ("--from", "trained", "--batch-size", str(wish.batch_size))
+    steps = [ChainStep(("audio", "export", "train.toml", *study, "--out", model), "exporting the model")]
     for split in ("val", "train"):
         out = (f"sounds/{number}-{split}-played.wav", f"sounds/{number}-{split}-recorded.wav")
         words = ("audio", "resynthesise", model, "prepared", "--split", split, "--out", out[0], "--recorded", out[1])

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from batchscale.spec import ParameterType
+from batchscale.spec import ParameterType, StopRule
 from batchscale.web.workload_fields import (
     UNITS,
     WORKLOAD_KEYS,
@@ -31,7 +31,7 @@ def form_fields() -> tuple[Field, ...]:
         Field("goal", "Goal", "metric, < or >, number"),
         Field("batch_sizes", "Batch sizes", "numbers and ranges, with commas: 4, 16, 64..1024, full"),
         Field("trials", "Trials of each search", "at every batch size; the paper used 100"),
-        Field("stop", "A trial ends", "race: as soon as it cannot win any more", ("race", "goal", "budget")),
+        Field("stop", "A trial ends", "race: as soon as it cannot win any more", tuple(StopRule)),
         Field("finishers", "Finishers of a race", "five tell how sure the curve is"),
         Field("budget", "Budget of a trial", "the longest it may train"),
         Field("budget_unit", "Unit of the budget", "", UNITS),
@@ -54,7 +54,7 @@ def form_toml(form: Mapping[str, str]) -> str:
         f"batch_sizes = [{sizes}]",
         f"trials = {_item(value['trials'])}",
         f"stop = {_text(value['stop'])}",
-        *([f"finishers = {_item(value['finishers'])}"] if value["stop"] == "race" else []),
+        *([f"finishers = {_item(value['finishers'])}"] if value["stop"] == StopRule.RACE else []),
         f"seed = {_item(value['seed'])}",
         *([] if table else [f"workload = {_text(workload)}"]),
         *(["", "[workload]"] if table else []),

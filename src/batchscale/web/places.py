@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.errors import one_line
-from batchscale.records import MANIFEST, MAX_DEPTH, STUDY_FILE, WORKING_FOLDER, RunPaths, is_table
+from batchscale.records import MANIFEST, MAX_DEPTH, STUDY_FILE, WORKING_FOLDER, is_table
 from batchscale.web.refusals import RefusedError
 
 MOST_PLACES = 5000
@@ -29,11 +29,6 @@ class Place:
     id: str
     path: Path
     name: str
-
-    @property
-    def has_run(self) -> bool:
-        """Whether a run has ever written here."""
-        return RunPaths(self.path).status.exists()
 
 
 class Places:

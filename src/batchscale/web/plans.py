@@ -3,14 +3,10 @@
 import io
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cache
 
 import polars as pl
 from pydantic import ValidationError
@@ -19,7 +15,17 @@ from batchscale import __version__
 from batchscale.analysis import Analysis
 from batchscale.errors import PlanningError, one_line
 from batchscale.figures import Chart, Look, PanelSize, Theme, chart_spec, chart_svg, plan_frame, plot_plan
-from batchscale.planning import Machine, MachinePlan, StepTime, Wishes, analysis_curve, make_plan, read_price_list
+from batchscale.planning import (
+    Machine,
+    MachinePlan,
+    MachineTable,
+    StepTime,
+    Wishes,
+    analysis_curve,
+    device_key,
+    make_plan,
+    read_price_list,
+)
 from batchscale.planning.jobs import (
     TrainCommand,
     choice_metaparameters,
@@ -27,8 +33,6 @@ from batchscale.planning.jobs import (
     job_files,
     make_job,
 )
-from batchscale.planning.machines import MachineTable
-from batchscale.planning.step_times import device_key
 from batchscale.planning.words import plan_sentences
 from batchscale.web.charts import RENDERING, explorable, fitting
 
@@ -126,8 +130,8 @@ def sentences(plan: MachinePlan) -> list[str]:
     return list(plan_sentences(plan))
 
 
-def job_zip(plan: MachinePlan, pick: str, format_: str) -> bytes:
-    """The job files of one configuration, as a zip.
+def job_zip(plan: MachinePlan, pick: str, format_: str, known_options: Collection[str]) -> bytes:
+    """The job files of one configuration, as a zip; ``known_options`` are those that ``batchscale train`` has.
 
     Raises:
         PlanningError: there is no such configuration, or no learning rate is known for it.
@@ -143,22 +147,12 @@ def job_zip(plan: MachinePlan, pick: str, format_: str) -> bytes:
     if "learning_rate" not in values:
         raise PlanningError("A job needs the learning rate to train with, and this curve does not say it.")
     command = TrainCommand(plan.workload, choice["batch_size"], give_up_steps(choice), values, plan.goal)
-    files = job_files(make_job(choice, command), format_, train_options(), f"batchscale=={__version__}")
+    files = job_files(make_job(choice, command), format_, known_options, f"batchscale=={__version__}")
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in files.items():
             archive.writestr(name, text)
     return target.getvalue()
-
-
-@cache
-def train_options() -> frozenset[str]:
-    """The options of ``batchscale train``, as its own help says: the command line lies above this package."""
-    done = subprocess.run(
-        [sys.executable, "-m", "batchscale", "train", "--help"], capture_output=True, text=True, check=True, timeout=60,
-        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
-    )  # fmt: skip
-    return frozenset(re.findall(r"--[a-z][a-z-]+", done.stdout))
 
 
 def _machine(row: tuple[str, ...], unit: str, place: int) -> Machine:

@@ -11,7 +11,7 @@ from batchscale.web.gate import Scope
 from batchscale.web.places import visible
 from batchscale.web.refusals import RefusedError
 from batchscale.web.settings import WebSettings
-from batchscale.words import duration
+from batchscale.words import duration, size
 
 
 class Pages:
@@ -69,15 +69,3 @@ def number(value: float | None, digits: int = 3) -> str:
 def percent(share: float | None) -> str:
     """A share for people; empty for none."""
     return "" if share is None else f"{share:.0%}"
-
-
-def size(count: float) -> str:
-    """Bytes for people.
-
-    >>> size(999), size(79_400_000_000)
-    ('999 B', '79.4 GB')
-    """
-    for unit, power in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= power:
-            return f"{count / power:.3g} {unit}"
-    return f"{count:.0f} B"

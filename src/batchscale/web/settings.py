@@ -22,7 +22,7 @@ class Limits:
     sign_ins: int = 10
     actions: int = 60
     checks: int = 300
-    zip_bytes: int = 8 * 2**30
+    zip_bytes: int = 8 * 10**9
     uploads: int = 120
     upload_bytes: int = 500 * 10**6
     upload_total_bytes: int = 4 * 10**9
@@ -45,6 +45,7 @@ class WebSettings:
         own_files: Where experiment files with own Python files or trainer commands may come from; None: nowhere.
         workers: Worker processes of the runs started here; None: their own default.
         limits: Quotas.
+        train_options: What ``batchscale train`` can be asked for, which the command line knows: jobs use no other.
     """
 
     folders: tuple[Path, ...]
@@ -57,6 +58,7 @@ class WebSettings:
     own_files: Path | None = None
     workers: int | None = None
     limits: Limits = field(default_factory=Limits)
+    train_options: frozenset[str] = frozenset()
 
     @property
     def is_loopback(self) -> bool:

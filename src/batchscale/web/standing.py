@@ -4,21 +4,21 @@ One small file is read per place and kept until it changes, so that a thousand p
 """
 
 import os
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from batchscale.driver import SILENT_AFTER_S, Snapshot, is_running, read_snapshot
+from batchscale.driver import RunState, Snapshot, find_state, is_running, read_snapshot
 from batchscale.records import RunPaths
 
-STATES = ("running", "silent", "stopped", "finished", "records")
+RECORDS = "records"
+STATES = (*(state.value for state in RunState), RECORDS)
 MOST_SIZE = 2**53
 STATUS, LOCK = (str(path) for path in (RunPaths(Path()).status, RunPaths(Path()).lock))  # below the root of a place
 
 
 @dataclass(frozen=True)
 class Standing:
-    """``state`` is one of STATES (``records``: no run ever wrote here); ``stamp`` changes when anything here does."""
+    """``state`` is one of STATES (RECORDS: no run ever wrote here); ``stamp`` changes when anything here does."""
 
     state: str
     snapshot: Snapshot | None
@@ -27,7 +27,7 @@ class Standing:
     @property
     def is_alive(self) -> bool:
         """Whether a process holds the place."""
-        return self.state in ("running", "silent")
+        return self.state in (RunState.RUNNING, RunState.SILENT)
 
     @property
     def progress(self) -> float | None:
@@ -63,10 +63,10 @@ class Standings:
             self._kept[root] = kept
         snapshot = kept[1]
         running = _changed_at(f"{root}/{LOCK}") > 0 and is_running(root)
-        state = _state(snapshot, running)
-        if snapshot is not None and not running:
-            studies = tuple(replace(study, running=0) for study in snapshot.studies)
-            snapshot = replace(snapshot, studies=studies, time_left_s=None, doing=())
+        if snapshot is None:
+            state: str = RunState.RUNNING if running else RECORDS
+        else:
+            snapshot, state = find_state(snapshot, running=running)
         return Standing(state, snapshot, f"{changed}-{state}")
 
 
@@ -75,13 +75,3 @@ def _changed_at(path: str) -> int:
         return os.stat(path).st_mtime_ns  # noqa: PTH116 - text, and a thousand of them
     except OSError:
         return 0
-
-
-def _state(snapshot: Snapshot | None, running: bool) -> str:
-    if snapshot is None:
-        return "running" if running else "records"
-    if snapshot.finished:
-        return "finished"
-    if not running:
-        return "stopped"
-    return "silent" if abs(time.time() - snapshot.written_at) > SILENT_AFTER_S else "running"

@@ -14,6 +14,7 @@ from pathlib import Path
 from batchscale.web.refusals import RefusedError
 from batchscale.web.room import LITTLE, find_room
 from batchscale.web.settings import Limits
+from batchscale.words import size
 
 HEAD = 12
 KINDS = {
@@ -84,17 +85,17 @@ async def _checked(
     chunks: AsyncIterator[bytes], left: int, kind: re.Pattern[bytes], limits: Limits
 ) -> AsyncIterator[bytes]:
     """The chunks, as long as they come in time, are not too much, and begin as they should."""
-    size, head, iterator = 0, b"", aiter(chunks)
+    received, head, iterator = 0, b"", aiter(chunks)
     while True:
         async with asyncio.timeout(limits.body_s):
             chunk = await anext(iterator, None)
         if chunk is None:
             break
-        size += len(chunk)
-        if size > left:
+        received += len(chunk)
+        if received > left:
             raise RefusedError(
-                413, f"A recording has at most {limits.upload_bytes / 1e6:,.0f} MB, all together have at most "
-                f"{limits.upload_total_bytes / 1e9:g} GB, and some of the disk stays free.",
+                413, f"A recording has at most {size(limits.upload_bytes)}, all together have at most "
+                f"{size(limits.upload_total_bytes)}, and some of the disk stays free.",
             )  # fmt: skip
         is_known = len(head) >= HEAD
         head = head if is_known else head + chunk[:HEAD]

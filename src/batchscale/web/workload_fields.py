@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchscale.errors import BatchscaleError
 from batchscale.init_file import starting_text
-from batchscale.spec import ParameterConfig, ParameterType, WorkloadName, WorkloadSpec
+from batchscale.spec import ParameterConfig, ParameterType, StopRule, WorkloadName, WorkloadSpec
 
 if TYPE_CHECKING:
     from batchscale.workloads.catalogue import Parts
@@ -97,7 +97,7 @@ def form_of(data: Mapping[str, Any]) -> dict[str, str]:
     form = {
         "workload": workload, "schedule": str(table.get("schedule", "")), "goal": str(data.get("goal", "")),
         "batch_sizes": ", ".join(map(str, sizes)) if isinstance(sizes, list) else str(sizes),
-        "trials": str(data.get("trials", 20)), "stop": str(data.get("stop", "race")),
+        "trials": str(data.get("trials", 20)), "stop": str(data.get("stop", StopRule.RACE)),
         "finishers": str(data.get("finishers", 5)), "seed": str(data.get("seed", 0)),
         "budget": str(budget.get(unit, "")), "budget_unit": unit,
         "at_least_steps": str(budget.get("at_least_steps", "")),

@@ -29,7 +29,7 @@ class JobLaunch:
         records: Where the records go; on several hosts a folder that all of them see.
         limit_s: After which the system may end the job.
         addresses: Of the hosts, the chief first, where a format needs them.
-        spot: Whether hosts may be taken away.
+        spot: Whether hosts may be taken away: asked for as such wherever the system knows the word.
     """
 
     name: str
@@ -77,6 +77,7 @@ def make_job(choice: Choice, command: TrainCommand, **settings: object) -> JobLa
         device=choice["device"],
         machine=choice["machine"],
         limit_s=max(LEAST_LIMIT_S, 2 * high),
+        spot=choice["spot"],
     )
     return replace(job, **settings)  # type: ignore[arg-type]
 

@@ -38,7 +38,7 @@ backoffLimit: {backoff}
   spec:
     subdomain: {subdomain}
     restartPolicy: OnFailure
-    containers:
+{spot}    containers:
       - name: train
         image: {image}
         command: ["sh", "-c"]
@@ -56,6 +56,15 @@ backoffLimit: {backoff}
         persistentVolumeClaim:
           claimName: {claim}
 """
+
+# A cluster's nodes say that they are spot ones by a label of its provider; any of these will do. Where such nodes are
+# tainted as well, the taint has the label's name.
+_SPOT_LABELS = (
+    ("cloud.google.com/gke-spot", "true"),
+    ("eks.amazonaws.com/capacityType", "SPOT"),
+    ("karpenter.sh/capacity-type", "spot"),
+    ("kubernetes.azure.com/scalesetpriority", "spot"),
+)
 
 _JOB = """\
 apiVersion: batch/v1
@@ -109,11 +118,25 @@ def _job_spec(job: JobLaunch, addresses: list[str], backoff: int) -> str:
         backoff=backoff,
         limit=limit,
         subdomain=job.name,
+        spot=textwrap.indent(_spot(), " " * 4) if job.spot else "",
         image=json.dumps(job.image),
         script=textwrap.indent(script, " " * 12),
         records=json.dumps(f"/records/{job.records.strip('/')}"),
         resources=_resources(job),
         claim=CLAIM,
+    )
+
+
+def _spot() -> str:
+    """Only nodes that are spot ones, by whichever label; their taints are tolerated."""
+    terms = "".join(
+        f"        - matchExpressions:\n            - {{key: {key}, operator: In, values: [{json.dumps(value)}]}}\n"
+        for key, value in _SPOT_LABELS
+    )
+    tolerated = "".join(f"  - {{key: {key}, operator: Exists, effect: NoSchedule}}\n" for key, _ in _SPOT_LABELS)
+    return (
+        "affinity:\n  nodeAffinity:\n    requiredDuringSchedulingIgnoredDuringExecution:\n      nodeSelectorTerms:\n"
+        f"{terms}tolerations:\n{tolerated}"
     )
 
 

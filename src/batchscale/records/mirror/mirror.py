@@ -15,6 +15,7 @@ from batchscale.errors import StorageError
 from batchscale.records.mirror.manifest import MANIFEST, MirroredFile, describe, manifest_text, parse_manifest
 from batchscale.records.mirror.restore import restore_tree
 from batchscale.records.mirror.store import RemoteStore
+from batchscale.records.run_paths import RunPaths
 from batchscale.records.tree.layout import WORKING_FOLDER
 
 _LEFT_OUT = (".lock", ".log", ".writing")
@@ -41,11 +42,6 @@ class Mirror:
     def is_empty(self) -> bool:
         """Whether nothing was ever mirrored there."""
         return not self._there
-
-    @property
-    def files(self) -> dict[str, MirroredFile]:
-        """The files of the last complete state that the mirror has."""
-        return dict(self._there)
 
     def restore(self) -> int:
         """Write what the mirror has to the tree's folder, which must be empty; the number of files."""
@@ -117,8 +113,9 @@ class Mirror:
 
     def _list(self) -> Iterator[tuple[str, Path]]:
         """The files to mirror: measurements before the metadata that says they are complete."""
+        logs = RunPaths(self._root).logs
         for folder, folders, names in os.walk(self._root):
-            folders[:] = sorted(one for one in folders if _UNFINISHED not in one and one != "logs")
+            folders[:] = sorted(one for one in folders if _UNFINISHED not in one and Path(folder, one) != logs)
             for name in sorted(names, key=lambda one: (one.endswith(".json"), one)):
                 path = Path(folder) / name
                 if not name.endswith(_LEFT_OUT) and path.is_file() and not path.is_symlink():

@@ -15,6 +15,7 @@ STUDY_FILE = "study.json"
 TRIAL_FILE = "metadata.json"
 MEASUREMENTS_FILE = "measurements.csv"
 WORKING_FOLDER = ".batchscale"
+CHECKPOINTS = "checkpoints"
 
 MAX_JSON_BYTES = 16 * 2**20
 MAX_CSV_BYTES = 512 * 2**20
@@ -51,6 +52,11 @@ class StudyPaths:
     def lock(self) -> Path:
         """The file whose lock the one writer holds."""
         return self.working / "lock"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The states of trials that are trained one by one, outside of a run."""
+        return self.working / CHECKPOINTS
 
     def trial(self, trial_id: int) -> Path:
         """The folder of a committed trial."""

@@ -89,8 +89,13 @@ class StudyWriter:
 
     @property
     def working_folder(self) -> Path:
-        """The study's working folder, where its checkpoints may live too, under names of their own."""
+        """The study's working folder, where its checkpoints live too."""
         return self._paths.working
+
+    @property
+    def checkpoints(self) -> Path:
+        """The states of trials that are trained one by one."""
+        return self._paths.checkpoints
 
     @property
     def damaged_trials(self) -> Mapping[int, str]:

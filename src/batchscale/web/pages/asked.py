@@ -15,6 +15,7 @@ from batchscale.web.trials import TrialWish, read_ranges
 
 KEY_PATTERN = r"^[0-9a-f]{16}-[0-9]{1,4}$"
 KEY = Annotated[str, PathPart(pattern=KEY_PATTERN)]
+ID = Annotated[str, PathPart(pattern=r"^[0-9a-f]{16}$")]
 SMOOTH = Annotated[float, Query(ge=0, le=0.99)]
 RANK = Annotated[int, Query(ge=0, le=99)]
 MOST_TRIALS = 24

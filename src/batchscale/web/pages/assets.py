@@ -45,7 +45,7 @@ def make_routes(parts: ServerParts) -> APIRouter:
             elif name == "colours.css":
                 made[name] = _with_tag(colours().encode())
             elif name in KINDS:
-                made[name] = _with_tag(own_file(name))
+                made[name] = _with_tag(packaged_file(name))
             else:
                 raise RefusedError(404, "There is no such file.")
         data, tag = made[name]
@@ -83,7 +83,7 @@ class ChartScripts:
 
 
 @cache
-def own_file(name: str) -> bytes:
+def packaged_file(name: str) -> bytes:
     """A file of this package."""
     return (files("batchscale.web") / "static" / name).read_bytes()
 

@@ -1,38 +1,37 @@
-"""A new experiment: the form beside the file it makes, the check, the estimate, the start."""
+"""A new experiment: the form beside the file it makes, and its start. What scripts ask for is in ``new_parts``."""
 
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from batchscale.errors import BatchscaleError, one_line
-from batchscale.web.estimates import estimate
 from batchscale.web.new_check import plan_text, try_text
-from batchscale.web.new_form import form_fields, form_toml
+from batchscale.web.new_form import form_toml
 from batchscale.web.own_files import find_own_file, list_own_files
+from batchscale.web.pages.new_parts import shown_fields
 from batchscale.web.places import make_place
 from batchscale.web.refusals import RefusedError
 from batchscale.web.runs import new_folder
 from batchscale.web.server_parts import ServerParts
-from batchscale.web.workload_fields import default_form, follow_workload, form_of, range_fields
+from batchscale.web.workload_fields import default_form, follow_workload, form_of
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,50}")
 
 
 def make_routes(parts: ServerParts) -> APIRouter:
-    """``/new`` and its answers."""
+    """``/new``, the same with a workload's defaults, and ``/new/start``."""
     routes = APIRouter()
 
     def show(request: Request, form: dict[str, str], text: str, problem: str = "", status: int = 200) -> Response:
         from batchscale.workloads.listed import MORE_WORKLOADS, PAPER_WORKLOADS  # names only, no JAX
 
         return parts.pages.page(
-            request, "new.html", status, **_fields(form), toml=text, name=form.get("name", ""), check=try_text(text),
-            problem=problem, workloads=[*MORE_WORKLOADS, *PAPER_WORKLOADS],
+            request, "new.html", status, **shown_fields(form), toml=text, name=form.get("name", ""),
+            check=try_text(text), problem=problem, workloads=[*MORE_WORKLOADS, *PAPER_WORKLOADS],
             own=list_own_files(parts.settings.own_files),
         )  # fmt: skip
 
@@ -50,37 +49,6 @@ def make_routes(parts: ServerParts) -> APIRouter:
     def defaults(request: Request) -> Response:
         form = follow_workload(default_form() | request.state.form, again=True)
         return show(request, form, form_toml(form))
-
-    @routes.post("/new/fields")
-    def fields(request: Request) -> Response:
-        """For scripts: the fields that another workload or schedule asks for, and the file in any case."""
-        typed = default_form() | request.state.form
-        form = follow_workload(typed)
-        text = form_toml(form)
-        answer = parts.pages.page(request, "new_followed.html", **_fields(form), toml=text, check=try_text(text))
-        if form == typed:
-            answer.headers["hx-reswap"] = "none"  # what is being typed stays; the file comes all the same
-        return answer
-
-    @routes.post("/new/toml")
-    def toml(request: Request) -> Response:
-        text = form_toml(request.state.form)
-        return parts.pages.page(request, "toml.html", toml=text, check=try_text(text))
-
-    @routes.post("/new/check")
-    def check(request: Request) -> Response:
-        return parts.pages.page(request, "verdict.html", check=try_text(request.state.form.get("toml", "")), found=None)
-
-    @routes.post("/new/estimate")
-    def cost(request: Request) -> Response:
-        text = request.state.form.get("toml", "")
-        checked, found = try_text(text), None
-        if not checked.problem:
-            try:
-                found = estimate(text)
-            except BatchscaleError as error:
-                checked = type(checked)(one_line(error, 600))
-        return parts.pages.page(request, "verdict.html", check=checked, found=found)
 
     @routes.post("/new/start")
     def start(request: Request) -> Response:
@@ -112,11 +80,6 @@ def _start(parts: ServerParts, name: str, text: str, own: str) -> Path:
         plan_text(text)
         parts.runs.start_text(path, text)
     return path
-
-
-def _fields(form: dict[str, str]) -> dict[str, Any]:
-    ranges = range_fields(form["workload"], form["schedule"])
-    return {"form": form, "fields": form_fields(), "ranges": ranges}
 
 
 def _read_form(text: str) -> dict[str, str]:

@@ -79,7 +79,7 @@ def make_routes(parts: ServerParts) -> APIRouter:
         request: Request, key: KEY, job: str, pick: Literal["fastest", "cheapest", "budget", "deadline"] = "fastest"
     ) -> Response:
         check_format(job)
-        data = job_zip(_plan(parts, key, request), pick, job)
+        data = job_zip(_plan(parts, key, request), pick, job, parts.settings.train_options)
         headers = {"content-disposition": f'attachment; filename="job-{pick}.zip"'}
         return Response(data, media_type="application/zip", headers=headers)
 

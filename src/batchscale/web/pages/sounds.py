@@ -9,8 +9,8 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from batchscale.figures import find_theme
 from batchscale.web.downloads import zip_files
 from batchscale.web.loss_curve import draw_loss
+from batchscale.web.pages.asked import ID
 from batchscale.web.pages.charts import DRAWING_POLICY
-from batchscale.web.pages.instruments import ID
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import DataError, one_line
-from batchscale.workloads.audio.features import HOP, Features
+from batchscale.workloads.audio.features import FRAMES_PER_S, HOP, Features
 
 VERSION = 1
 FILE = "prepared.json"
@@ -77,7 +77,7 @@ class Prepared:
 
     def seconds(self, split: str) -> float:
         """How long the heard parts of a split are together."""
-        return sum(one.end - one.start for one in self.segments if one.split == split) / 250
+        return sum(one.end - one.start for one in self.segments if one.split == split) / FRAMES_PER_S
 
 
 def prepared_to_json(prepared: Prepared) -> dict[str, Any]:

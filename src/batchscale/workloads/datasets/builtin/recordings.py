@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from batchscale.workloads.audio.features import HOP
+from batchscale.workloads.audio.features import FRAMES_PER_S, HOP
 from batchscale.workloads.audio.prepared import read_prepared
 from batchscale.workloads.audio.windows import cut_windows
 from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
@@ -35,7 +35,7 @@ class RecordingOptions(NoOptions):
     @property
     def num_frames(self) -> int:
         """The frames of an example."""
-        return round(self.seconds * 250)
+        return round(self.seconds * FRAMES_PER_S)
 
 
 def _facts(name: str, options: RecordingOptions) -> DatasetFacts:

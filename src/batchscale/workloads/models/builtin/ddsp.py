@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from batchscale.errors import SpecError
 from batchscale.spec import Options
+from batchscale.workloads.audio.features import FRAMES_PER_S
 from batchscale.workloads.models.declaration import ModelDeclaration, Shape
 from batchscale.workloads.tasks import Task
 
 if TYPE_CHECKING:
     from batchscale.workloads.workload import Model
-
-FRAMES_PER_S = 250
 
 
 def _build(model: ModelDeclaration, shape: Shape) -> Model:

@@ -40,21 +40,23 @@ PLAN_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "on_front": pl.Boolean,  # no other is both faster and cheaper
 }
 
+CHECKPOINT_S = 60.0
+"""Between two checkpoints, as `batchscale train` writes them unless told otherwise: half of it is lost each time."""
+
 
 @dataclass(frozen=True)
 class RunCosts:
     """What a run does besides steps.
 
-    ``evaluation_s`` is one evaluation, made every ``evaluate_every`` steps; ``checkpoint_s`` lie between checkpoints.
+    ``evaluation_s`` is one evaluation, made every ``evaluate_every`` steps.
     """
 
     evaluation_s: float = 0.0
     evaluate_every: float | None = None
-    checkpoint_s: float = 60.0
 
     def __post_init__(self) -> None:
-        if self.evaluation_s < 0 or self.checkpoint_s < 0 or (self.evaluate_every or 1) <= 0:
-            raise PlanningError("Times of evaluations and checkpoints are at least 0, steps between them above 0.")
+        if self.evaluation_s < 0 or (self.evaluate_every or 1) <= 0:
+            raise PlanningError("The time of an evaluation is at least 0, the steps between two are above 0.")
         if self.evaluation_s and self.evaluate_every is None:
             raise PlanningError("The time of one evaluation counts with the steps between two; give --evaluate-every.")
 
@@ -87,7 +89,7 @@ def evaluate(candidates: pl.DataFrame, costs: RunCosts | None = None) -> tuple[p
     frame = candidates.with_columns((pl.col("hosts") * pl.col("devices_per_host")).alias("devices"))
     column = {name: frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in _NUMBERS}
     column["is_measured"] = (frame["step_time_from"] == MEASURED).cast(pl.Float64).to_numpy()
-    lost = column["interruptions_per_hour"] * (column["startup_s"] + chosen.checkpoint_s / 2) / 3600
+    lost = column["interruptions_per_hour"] * (column["startup_s"] + CHECKPOINT_S / 2) / 3600
     endless = lost >= 1
     stretch = 1 / np.where(endless, np.nan, 1 - lost)
     run = _successful(column, chosen).map(stretch)
