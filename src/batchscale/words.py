@@ -2,10 +2,10 @@
 
 
 def duration(seconds: float) -> str:
-    """A time for people; below ten seconds with two digits.
+    """A time for people: hours and minutes, minutes and seconds, or seconds; below ten of them with two digits.
 
     >>> duration(4.26), duration(42.4), duration(125), duration(7300), duration(1e7)
-    ('4.3 s', '42 s', '2 min 05 s', '2 h 01 min', '2,777 h 46 min')
+    ('4.3 s', '42 s', '2 min 05 s', '2:01 h', '2,777:46 h')
     """
     whole = round(seconds)
     if seconds < 9.95:
@@ -14,7 +14,7 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600:,} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 3600:,}:{whole % 3600 // 60:02d} h"
 
 
 def rate(per_s: float, what: str) -> str:

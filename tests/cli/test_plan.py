@@ -66,9 +66,9 @@ def test_runs_alone_give_the_documents_conclusions_as_json():
 
 def test_words_and_table():
     text = run("plan", RUNS, "--device", "T4", "--budget", 30, "--deadline", "5h", "--include-search").stdout
-    assert "4 h 11 min" in text and "9 h 48 min" in text
+    assert "4:11 h" in text and "9:48 h" in text
     assert "Within 30.0 ML units the fastest is 1 host × 2 NVIDIA T4" in text
-    assert "Within 5 h 00 min the cheapest is 4 hosts × 2 NVIDIA T4 with a batch of 128" in text
+    assert "Within 5:00 h the cheapest is 4 hosts × 2 NVIDIA T4 with a batch of 128" in text
     assert "Measuring the curve took" in text
 
 

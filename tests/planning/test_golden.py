@@ -32,14 +32,14 @@ def test_there_are_42_runs(runs):
 def test_the_fastest_on_t4_is_the_documents(plan):
     fastest = plan.by_device["NVIDIA T4"].fastest
     assert is_at(fastest, 4, 2, 128)
-    assert duration(fastest["expected_time_s"]) == "4 h 11 min"
+    assert duration(fastest["expected_time_s"]) == "4:11 h"
     assert round(fastest["expected_cost"], 1) == 43.9
 
 
 def test_the_cheapest_on_t4_is_the_documents(plan):
     cheapest = plan.by_device["NVIDIA T4"].cheapest
     assert is_at(cheapest, 1, 1, 16)
-    assert duration(cheapest["expected_time_s"]) == "9 h 48 min"
+    assert duration(cheapest["expected_time_s"]) == "9:48 h"
     assert round(cheapest["expected_cost"], 1) == 18.6
 
 
@@ -56,15 +56,15 @@ def test_a_failed_run_is_paid_for(plan):
 def test_over_all_devices_eight_v100_are_fastest(plan):
     fastest = plan.answers.fastest
     assert is_at(fastest, 2, 4, 128) and fastest["device"] == "NVIDIA V100"
-    assert duration(fastest["expected_time_s"]) == "3 h 19 min"
+    assert duration(fastest["expected_time_s"]) == "3:19 h"
     assert round(fastest["expected_cost"], 1) == 149.6
 
 
 def test_words_say_the_two_conclusions(runs):
     text = " ".join(plan_sentences(plan_from_runs(runs, Wishes(devices=("T4",)))))
-    assert "The fastest is 4 hosts × 2 NVIDIA T4 with a batch of 128, learning_rate 0.001: 4 h 11 min" in text
+    assert "The fastest is 4 hosts × 2 NVIDIA T4 with a batch of 128, learning_rate 0.001: 4:11 h" in text
     assert "43.9 ML units" in text
-    assert "The cheapest is one NVIDIA T4 with a batch of 16, learning_rate 0.0001: 9 h 48 min" in text
+    assert "The cheapest is one NVIDIA T4 with a batch of 16, learning_rate 0.0001: 9:48 h" in text
     assert "Doubling the money from there buys 11 % less time" in text
 
 

@@ -13,14 +13,15 @@ import pytest
 
 from batchscale.errors import SpecError, UnknownNameError
 from batchscale.spec import WorkloadName, WorkloadSpec
-from batchscale.workloads.catalogue import find_parts, paper_workloads, workload_facts
+from batchscale.workloads.catalogue import find_parts, workload_facts
+from batchscale.workloads.listed import PAPER_WORKLOADS
 from batchscale.workloads.optimizers import OPTIMIZERS
 from batchscale.workloads.registry import get_workload
 
 sys.path.insert(0, str(Path(__file__).parent))
 from generated import cheap_jit, complete_metaparameters, generate_dataset
 
-PAPER = [str(name) for name in paper_workloads()]
+PAPER = list(PAPER_WORKLOADS)
 
 
 def make(name, dataset_name=None, **model_options):
@@ -108,7 +109,7 @@ def test_any_optimizer_trains_any_model(optimizer):
 
 def test_the_default_schedule_is_the_papers():
     decay = {"end_learning_rate_factor", "learning_rate_decay_steps"}
-    for name in paper_workloads():
+    for name in map(WorkloadName.parse, PAPER_WORKLOADS):
         searched = set(workload_facts(WorkloadSpec(name)).default_space(1000).names)
         assert (decay <= searched) == name.model.startswith(("resnet", "vgg"))
         assert ("momentum" in searched) == (name.optimizer != "sgd")
@@ -172,7 +173,8 @@ def test_heads_must_divide_the_width_and_optimizer_options_must_exist():
 
 def test_the_facts_of_a_workload_need_no_jax():
     code = (
-        "import sys; from batchscale.spec import *; from batchscale.workloads.catalogue import *; "
-        "[workload_facts(WorkloadSpec(name)) for name in paper_workloads()]; sys.exit('jax' in sys.modules)"
+        "import sys; from batchscale.spec import *; from batchscale.workloads import PAPER_WORKLOADS, workload_facts; "
+        "[workload_facts(WorkloadSpec(WorkloadName.parse(name))) for name in PAPER_WORKLOADS]; "
+        "sys.exit('jax' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,9 +6,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchscale.spec import SPLITS, WorkloadFacts, WorkloadName, WorkloadSpec
+from batchscale.spec import SPLITS, WorkloadFacts, WorkloadSpec
 from batchscale.workloads.datasets import DatasetFacts, dataset_facts
-from batchscale.workloads.listed import PAPER_WORKLOADS
 from batchscale.workloads.metrics import metric_directions
 from batchscale.workloads.models import ModelDeclaration, check_fit, find_model
 from batchscale.workloads.tasks import Task
@@ -23,11 +22,6 @@ class Parts:
     dataset: DatasetFacts
     model: ModelDeclaration
     tunables: Tunables
-
-
-def paper_workloads() -> tuple[WorkloadName, ...]:
-    """The 35 workloads of the paper, under their published names."""
-    return tuple(WorkloadName.parse(name) for name in PAPER_WORKLOADS)
 
 
 def find_parts(spec: WorkloadSpec) -> Parts:

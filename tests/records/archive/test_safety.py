@@ -174,7 +174,7 @@ def test_what_stands_before_a_tear_is_imported_by_keep_going(tmp_path: Path) -> 
 def test_a_damaged_block_names_its_position_and_what_stands_before_it(
     tmp_path: Path, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("batchscale.records.archive.stream._count_cores", lambda: cores)
+    monkeypatch.setattr("batchscale.records.archive.stream.count_cores", lambda: cores)
     plain = write_tar(tmp_path / "plain.tar", small_members()).read_bytes()
     half = len(plain) // 2
     second = bytearray(bz2.compress(plain[half:]))

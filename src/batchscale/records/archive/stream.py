@@ -6,7 +6,6 @@ Owns decompression and the limits on sizes. Knows nothing of tar members (``arch
 import bz2
 import gzip
 import lzma
-import os
 import queue
 import threading
 from contextlib import closing
@@ -16,6 +15,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from batchscale.errors import RecordsError
+from batchscale.machine import count_cores
 from batchscale.records.archive.bzip2 import UnusualBzip2Error, iter_decompressed, iter_in_turn
 
 CHUNK = 2**20
@@ -142,7 +142,7 @@ class ArchiveStream:
     def _decompress(self) -> None:
         try:
             if self.kind == "bz2":
-                self._decompress_bzip2(_count_cores())
+                self._decompress_bzip2(count_cores())
             else:
                 self._pump(_open(self.kind, self._raw))
         except Exception as error:  # noqa: BLE001 - every library has its own kinds; the reader's thread raises it
@@ -189,10 +189,6 @@ def detect_compression(path: Path) -> str | None:
     with path.open("rb") as file:
         start = file.read(8)
     return next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
-
-
-def _count_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _open(kind: str | None, raw: BinaryIO) -> Any:

@@ -1,6 +1,5 @@
 """From the parts of an import to the finished table: names, studies, trials, and one sorted file per workload."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from batchscale.errors import RecordsError, one_line
+from batchscale.errors import RecordsError
 from batchscale.records.assemble import make_studies_frame
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import MEASUREMENT_SCHEMA, STUDY_COLUMNS, TRIAL_SCHEMA, WORKLOAD_COLUMNS
@@ -276,11 +275,3 @@ def _study_path(folder: str, batch_size: int) -> str:
 def describe_statuses(trials: pl.DataFrame) -> dict[str, int]:
     """How many trials ended which way."""
     return dict(trials.group_by("status").len().sort("status").rows())
-
-
-def json_text(value: object) -> str:
-    """A JSON document as the table stores it."""
-    try:
-        return json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
-    except ValueError as error:
-        raise RecordsError(f"The manifest is JSON ({one_line(error)}).") from None

@@ -24,7 +24,6 @@ from batchscale.records.table.build import (
     TableFrames,
     describe_statuses,
     gather_frames,
-    json_text,
     read_measured,
     write_measurements,
     write_small_tables,
@@ -33,6 +32,7 @@ from batchscale.records.table.files import FORMAT, MANIFEST, TABLE_VERSION, is_t
 from batchscale.records.table.parts import writing_frames
 from batchscale.records.table.read_parts import ADVICE, SourceReader
 from batchscale.records.table.source import open_source
+from batchscale.records.tree.texts import json_text
 
 PART_BYTES = 64 * 2**20
 SMALL_ROWS = 1_000_000  # measurements of a workload that fit in memory twice
@@ -173,7 +173,7 @@ def _build(reader: SourceReader, target: Path, options: ImportOptions) -> dict[s
         workloads.append(entry)
         options.on_progress(Progress(1.0, len(workloads) / len(folders), frames.trials.height))
     manifest = _manifest(reader, frames, sorted(workloads, key=lambda entry: str(entry["file"])), target)
-    (target / MANIFEST).write_text(json_text(manifest))
+    (target / MANIFEST).write_bytes(json_text(manifest, MANIFEST))
     return manifest
 
 

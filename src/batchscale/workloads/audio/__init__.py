@@ -1,14 +1,14 @@
 """Sound: recordings prepared for training, the pieces of a synthesiser, and instruments that are played.
 
-What pages, commands and scripts call; none of it imports jax before something is played:
+What pages, commands and scripts call, loaded when first used; none of it imports jax before something is played:
 
-- ``preparation.prepare_recordings(source, out, cutting, show)``: a folder of recordings → a prepared folder, with
+- ``prepare_recordings(source, out, cutting, show)``: a folder of recordings → a prepared folder, with
   progress; ``PreparationProgress`` is what ``show`` gets.
-- ``prepared.read_prepared(folder, verify)``: its recordings, segments, statistics, and what was passed over.
-- ``timbre.resynthesise(instrument, prepared, split, number)``: an example as it was recorded and as it is played.
-- ``timbre.transfer(instrument, source, options)``: another recording in the instrument's timbre.
-- ``timbre.write_wav(path, samples)``: samples as a wav.
-- ``instrument.read_instrument(folder)`` and ``write_instrument(folder, instrument)``: import and copy.
+- ``read_prepared(folder, verify)``: its recordings, segments, statistics, and what was passed over.
+- ``resynthesise(instrument, prepared, split, number)``: an example as it was recorded and as it is played.
+- ``transfer(instrument, source, options)``: another recording in the instrument's timbre.
+- ``write_wav(path, samples)``: samples as a wav.
+- ``read_instrument(folder)`` and ``write_instrument(folder, instrument)``: import and copy.
 - ``batchscale.driver.export_instrument(spec, records, out)``: what ``batchscale train`` made, as an
   instrument.
 
@@ -16,3 +16,25 @@ What pages, commands and scripts call; none of it imports jax before something i
 file that cannot be used is named in ``Prepared.skipped``, and nothing in it is run. All errors are ``BatchscaleError``.
 Playing compiles and takes seconds: call it outside an event loop.
 """
+
+from batchscale.doors import lazy_names
+
+_PUBLIC = {
+    "Cutting": "segments",
+    "DESCRIPTION": "instrument",
+    "Instrument": "instrument",
+    "PreparationProgress": "preparation",
+    "SAMPLE_RATE": "recordings",
+    "ShowProgress": "preparation",
+    "TransferOptions": "timbre",
+    "prepare_recordings": "preparation",
+    "read_instrument": "instrument",
+    "read_prepared": "prepared",
+    "resynthesise": "timbre",
+    "transfer": "timbre",
+    "write_instrument": "instrument",
+    "write_wav": "timbre",
+}
+
+__all__ = [*_PUBLIC]
+__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)
