@@ -139,6 +139,7 @@ def test_a_loss_beyond_the_multiple_of_its_start_is_divergence(toy, engine_of, m
     uphill = task(learning_rate=-0.02)
     (calm,) = engine_of(toy).advance([uphill])  # a thousand times its start
     monkeypatch.setattr(programs, "DIVERGENCE_FACTOR", 3.0)
+    monkeypatch.setattr(study_engine, "Programs", programs.Programs)  # compiled with that: not to be shared
     (strict,) = engine_of(toy).advance([uphill])
     assert strict.diverged_at < (calm.diverged_at or 41)
     assert strict.rows == calm.rows[: len(strict.rows)]
