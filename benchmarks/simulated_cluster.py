@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
+from batchscale.protocol import Failure
 from batchscale.protocol.tasks import TrialProgress, TrialTask
 from batchscale.records.facts import Hardware
 from batchscale.runners.runner import Done, Event, Job, LossReason, Lost, Runner, WorkerInfo
@@ -70,7 +71,7 @@ class SimulatedCluster(Runner):
             self.first_job_at = time.monotonic()
         worker = self._workers.get(worker_id)
         if worker is None:
-            self._lost.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, "There is no such worker."))
+            self._lost.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("There is no such worker.")))
             return
         worker.jobs.append(job)
         if len(worker.jobs) == 1:

@@ -7,16 +7,17 @@ import importlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from protocol_fakes import read_values
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
 from batchscale.figures import kinds
-from batchscale.protocol import stop_rules
 from batchscale.spec import Bounds
 from batchscale.spec.bounds import declare_bounds
 
@@ -100,10 +101,62 @@ def test_a_chart_is_one_file(plugin, records, tmp_path, monkeypatch):
     assert json.loads(out.read_text())
 
 
-def test_a_stop_rule_is_one_file_and_its_name(plugin, monkeypatch):
-    monkeypatch.setattr(stop_rules, "__path__", [*stop_rules.__path__, str(plugin / "my_rules")])
-    assert "half" in stop_rules.list_rules()
-    assert stop_rules.find_rule("half").finish([3, 5], train_steps=100, finishers=1) == 50
+MAKE_TURNS = """    if settings.runner == "turns":
+        return TurnsRunner(setup)
+"""
+LINES = {  # what the page says to add: behind which line of which file
+    "spec/experiment.py": ('    RACE = "race"\n', '    HALF = "half"\n'),
+    "driver/run_settings.py": ('RUNNERS = ("local", ', '"turns", '),
+    "driver/place_runner.py": ("        return settings.make_runner(setup)\n", MAKE_TURNS),
+}
+TURNS_IMPORT = ("from batchscale.spec import Plan\n", "from batchscale.runners.turns import TurnsRunner\n")
+SEARCH = """
+import sys
+from pathlib import Path
+from protocol_fakes import fake_space, run_fake
+from batchscale.spec import StopRule, parse_experiment
+
+lines = ['goal = "val/error < 0.2"', 'workload = "a/b/sgd"', 'stop = "half"', "batch_sizes = [8]", "budget.steps = 9"]
+assert parse_experiment(chr(10).join(lines)).stop is StopRule.HALF
+run_fake(Path(sys.argv[1]), runner=sys.argv[2], rule=StopRule(sys.argv[3]))
+"""
+
+
+@pytest.fixture(scope="module")
+def extended(plugin, tmp_path_factory):
+    """A copy of batchscale with the page's stop rule and runner in their places, and the lines that name them."""
+    package = tmp_path_factory.mktemp("extended") / "batchscale"
+    shutil.copytree(ROOT / "src" / "batchscale", package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(plugin / "my_rules" / "half.py", package / "protocol" / "stop_rules")
+    shutil.copy(plugin / "my_runners" / "turns.py", package / "runners")
+    for file, (line, more) in [*LINES.items(), ("driver/place_runner.py", TURNS_IMPORT)]:
+        text = (package / file).read_text(encoding="utf-8")
+        assert text.count(line) == 1
+        (package / file).write_text(text.replace(line, line + more), encoding="utf-8")
+    return package.parent
+
+
+def search(extended, out, runner, rule):
+    """The trials of a whole search of the copy, with its rule, on its runner."""
+    path = os.pathsep.join([str(extended), str(ROOT / "tests" / "fakes")])
+    words = [sys.executable, "-c", SEARCH, str(out), runner, rule]
+    answer = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0, answer.stderr
+    return read_values(out)
+
+
+def test_a_stop_rule_is_one_file_and_its_name(extended, tmp_path):
+    trials = search(extended, tmp_path, "inline", "half").values()
+    assert len(trials) == 12 and {trial["status"] for trial in trials} == {"COMPLETE"}
+    ends = {(trial["own"]["stop_reason"], trial["steps"] < 100) for trial in trials}
+    assert ends == {("goal", True), ("budget", False)}
+    assert max(trial["steps"] for trial in trials) == 100  # of a budget of 200
+
+
+def test_a_runner_is_one_file_its_name_and_what_makes_it(extended, tmp_path):
+    trials = search(extended, tmp_path / "a", "turns", "race")
+    assert len(trials) == 12
+    assert trials == search(extended, tmp_path / "b", "inline", "race")
 
 
 def test_a_command_is_one_file_and_a_line(plugin, records, monkeypatch):

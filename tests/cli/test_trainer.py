@@ -38,5 +38,5 @@ def test_another_file_of_that_name_is_left_as_it_is(tmp_path):
 
 
 def test_a_script_that_misses_batchscale_is_told_what_to_do():
-    assert "batchscale trainer copy" in advise("ModuleNotFoundError: No module named 'batchscale'")
-    assert advise("ModuleNotFoundError: No module named 'torch'") == ""
+    assert "batchscale trainer copy" in advise(["ModuleNotFoundError: No module named 'batchscale'"])
+    assert advise(["ModuleNotFoundError: No module named 'torch'"]) == ""

@@ -39,7 +39,7 @@ def train(run, dispatch: Dispatch, worker: str) -> list[int]:
 
 
 def chosen_trials(run, dispatch: Dispatch, worker: str) -> set[int]:
-    return {run.state.trial_id(need.point) for need in dispatch.choose(worker, workers=1).needs}
+    return {run.state.drawn.trial_id(need.point) for need in dispatch.choose(worker, workers=1).needs}
 
 
 def test_a_trial_goes_on_with_the_worker_that_holds_it_until_that_one_is_gone(run):

@@ -53,7 +53,7 @@ def settle(state: StudyState, dispatch: Dispatch) -> int:
         point, ending = state.endings[0]
         known = state.current.points[point]
         within = Knowledge(ending.step, known.reached_at, known.diverged_at, known.best)
-        dispatch.note_released(state.study.batch_size, [state.trial_id(point)])
+        dispatch.note_released(state.study.batch_size, [state.drawn.trial_id(point)])
         state.note_recorded(point, ending, within)
         recorded += 1
     return recorded
@@ -88,7 +88,7 @@ def run(states: list[StudyState], workers: int) -> int:
 def lines_per_trial(trials: int, studies: int, workers: int, rule: StopRule) -> float:
     states = make_states(trials, studies, rule)
     for state in states:
-        state.values(0)  # points are drawn by the study, not by the trial
+        state.drawn.values(0)  # points are drawn by the study, not by the trial
     count = 0
 
     def count_line(_frame, _event, _argument):

@@ -11,9 +11,10 @@ from batchscale.driver.run_state import SILENT_AFTER_S, RunState, find_state
 from batchscale.driver.snapshot import Snapshot, WorkerSnapshot, read_snapshot
 from batchscale.driver.time_left import StudyWork, estimate_time_left
 from batchscale.driver.watch import Watch
+from batchscale.protocol import find_rule
 from batchscale.protocol.tasks import Activity
 from batchscale.runners.runner import Doing
-from batchscale.spec import SearchPlan, StopRule
+from batchscale.spec import SearchPlan
 
 
 def doing(activity: Activity, step: int = 0, trials: tuple[int, ...] = (1,), worker: str = "0") -> Doing:
@@ -48,17 +49,17 @@ def test_a_worker_that_is_gone_does_nothing():
 
 def test_time_left_is_the_work_shared_but_no_trial_is():
     works = [StudyWork(8, 1000, 50, 0.01), StudyWork(64, 100, 100, 0.5)]
-    found = estimate_time_left(works, 2, StopRule.BUDGET)
+    found = estimate_time_left(works, 2, find_rule("budget"))
     assert found is not None
     assert found.seconds == pytest.approx(max((10 + 50) / 2, 50))
     assert found.assumes == ("no study is searched again",)
-    assert estimate_time_left(works, 1, StopRule.RACE).assumes[0] == "no further trial reaches the goal"
-    assert estimate_time_left([StudyWork(8, 10, 10, None)], 1, StopRule.RACE) is None
+    assert estimate_time_left(works, 1, find_rule("race")).assumes[0] == "no further trial reaches the goal"
+    assert estimate_time_left([StudyWork(8, 10, 10, None)], 1, find_rule("race")) is None
 
 
 def test_batch_sizes_that_were_not_timed_are_guessed_on_the_safe_side_and_it_is_said():
     works = [StudyWork(4, 100, 1, None), StudyWork(16, 0, 0, 0.1), StudyWork(64, 100, 1, None)]
-    found = estimate_time_left(works, 1, StopRule.BUDGET, may_repeat=False)
+    found = estimate_time_left(works, 1, find_rule("budget"), may_repeat=False)
     assert found is not None
     assert found.seconds == pytest.approx(100 * 0.1 + 100 * 0.1 * 4)  # as much per step below, per example above
     assert found.assumes == ("2 batch sizes that were not timed cost what the nearest timed one does",)
@@ -97,5 +98,6 @@ def test_of_a_run_that_was_stopped_nothing_is_in_training(tmp_path):
 
 def test_divergences_of_a_race_are_counted_before_they_are_recorded(tmp_path):
     outcome = run_fake(tmp_path, space=fake_space(0.001, 30.0))
+    assert outcome.snapshot.studies
     for study in outcome.snapshot.studies:
         assert study.diverged >= study.infeasible > 0

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Ending
-from batchscale.protocol.search_state import NEVER, SearchRules, SearchState
-from batchscale.protocol.stop_rules import find_rule, list_rules
+from batchscale.protocol.search_rules import NEVER, SearchRules
+from batchscale.protocol.search_state import SearchState
+from batchscale.protocol.stop_rules import find_rule
 from batchscale.records.model import Status
-from batchscale.spec import Goal
+from batchscale.spec import Goal, StopRule
 
 GOAL = Goal.parse("val/error < 0.5")
 STEPS = (0, 2, 5, 9, 14, 20)
@@ -104,7 +105,7 @@ outcome = st.builds(
 @settings(max_examples=300, deadline=None)
 @given(
     outcomes=st.lists(outcome, min_size=14, max_size=14),
-    stop=st.sampled_from(list_rules()),
+    stop=st.sampled_from(list(StopRule)),
     trials=st.integers(1, 6),
     spare=st.integers(0, 8),
     finishers=st.integers(1, 3),
@@ -144,8 +145,7 @@ def test_more_finishers_let_the_runners_up_finish():
 
 
 def test_divergent_trials_are_replaced_all_at_once():
-    state = SearchState(SearchRules(find_rule("race"), STEPS, 3, 30))
-    state.points = [Knowledge() for _ in range(3)]
+    state = SearchState(SearchRules(find_rule("race"), STEPS, 3, 30), [Knowledge() for _ in range(3)])
     for known, o in zip(state.points, [Outcome(None, 1), Outcome(None, 1), Outcome(None, None)], strict=True):
         o.tell(known, 2)
     state.changed()
@@ -169,7 +169,7 @@ def test_a_failed_trial_is_replaced_and_recorded_incomplete():
     ]
 
 
-@pytest.mark.parametrize("stop", list_rules())
+@pytest.mark.parametrize("stop", list(StopRule))
 def test_all_divergent_ends_after_the_limit_of_attempts(stop):
     state, _ = play(SearchRules(find_rule(stop), STEPS, 2, 7), [Outcome(None, 3)] * 7, random.Random(1))
     assert len(state.endings()) == 7

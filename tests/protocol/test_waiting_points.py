@@ -4,10 +4,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchscale.protocol.search_state import SearchRules, SearchState
-from batchscale.protocol.stop_rules import find_rule, list_rules
+from batchscale.protocol.search_rules import SearchRules
+from batchscale.protocol.search_state import SearchState
+from batchscale.protocol.stop_rules import find_rule
 from batchscale.protocol.waiting_points import WaitingPoints
-from batchscale.spec import Goal
+from batchscale.spec import Goal, StopRule
 
 WORKERS = ("a", "b", "c")
 GOAL = Goal.parse("val/error < 0.1")
@@ -16,13 +17,13 @@ STEPS = (0, 10, 20, 30, 40, 50, 60, 70, 80)
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@pytest.mark.parametrize("name", list_rules())
+@pytest.mark.parametrize("name", list(StopRule))
 @SETTINGS
 @given(data=st.data(), trials=st.integers(1, 8))
 def test_the_offer_is_what_the_rule_would_order(name, data, trials):
     rule, busy, holders = find_rule(name), {}, {}
     search = SearchState(SearchRules(rule, STEPS, trials, 3 * trials))
-    waiting = WaitingPoints(search, busy, holders)
+    waiting = WaitingPoints(search)
     for _ in range(60):
         offer, expected = list(waiting.offer()), list(search.order(busy))
         assert bool(offer) == bool(expected)
@@ -31,18 +32,19 @@ def test_the_offer_is_what_the_rule_would_order(name, data, trials):
         needed = {need.point for need in search.needs()}
         assert {need.point for need in offer} <= needed - set(busy)
         assert all(search.step_of(need.point) < need.until <= STEPS[-1] for need in offer)
+        assert waiting.num_busy == len(busy)
         for worker in WORKERS:
+            others = [n for n in offer if holders.get(n.point, worker) != worker and search.step_of(n.point) >= 0]
+            assert waiting.held_by_others(worker) == others
             assert list(waiting.own(worker)) == [n for n in offer if not waiting.is_held_by_another(n.point, worker)]
         if offer and data.draw(st.booleans(), label="take"):
             need = data.draw(st.sampled_from(offer))
             skipped = range(len(search.points), need.point)
             search.get(need.point)
             busy[need.point] = need.until
-            waiting.take(need.point)
+            waiting.take(need.point, skipped)
             holders[need.point] = data.draw(st.sampled_from(WORKERS))
-            waiting.move(need.point)
-            for point in skipped:
-                waiting.put_back(point)
+            waiting.hold(need.point, holders[need.point])
         elif busy:
             point = data.draw(st.sampled_from(sorted(busy)))
             come_back(data, search, point, busy.pop(point))
@@ -50,7 +52,7 @@ def test_the_offer_is_what_the_rule_would_order(name, data, trials):
         elif holders:
             point = data.draw(st.sampled_from(sorted(holders)))
             del holders[point]
-            waiting.move(point)
+            waiting.hold(point, None)
 
 
 def come_back(data, search, point, until):

@@ -8,6 +8,7 @@ import pytest
 from protocol_fakes import FAKE_ENGINE, fake_experiment, fake_study
 
 from batchscale.errors import RunError
+from batchscale.protocol import Failure
 from batchscale.protocol.tasks import Activity, TrialProgress, TrialTask
 from batchscale.records.facts import Hardware
 from batchscale.runners.arrival import Luggage, OwnFile
@@ -34,7 +35,7 @@ SCRIPT = fake_experiment(
                         reports=ReportsSpec(ReportSource.CSV, "{folder}/m.csv", {"loss": "val/loss"})),
 )  # fmt: skip
 ROW = (10, {"val/error": 1 / 3, "val/loss": math.nan, "train/loss": math.inf, "x": -math.inf, "y": -0.0})
-PROGRESS = TrialProgress(1, (ROW,), 10, 10, {"train": 0.1}, Hardware("cpu", "cpu", 1, 1), "jax 0.6", "failed")
+PROGRESS = TrialProgress(1, (ROW,), 10, 10, {"train": 0.1}, Hardware("cpu", "cpu", 1, 1), "jax 0.6", Failure("failed"))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_what_the_driver_says_is_what_a_worker_hears(message):
         Started(3),
         Doing("w", Activity.TRAINING, 8, (1, 2), 30),
         Answered(Done(3, "w", (PROGRESS, replace(PROGRESS, diverged_at=None, hardware=None)), 1.5, 4), 10**11),
-        Raised(3, LossReason.OUT_OF_MEMORY, "too large\nby far"),
+        Raised(3, LossReason.OUT_OF_MEMORY, Failure("too large\nby far", ("a", ""), " Alas.")),
         Kept(),
     ],
     ids=lambda reply: type(reply).__name__,

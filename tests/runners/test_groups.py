@@ -13,6 +13,7 @@ from protocol_fakes import fake_setup, fake_study
 from batchscale.cluster import Group, split_peers
 from batchscale.cluster.frames import pack_parts
 from batchscale.errors import RunError
+from batchscale.protocol import Failure
 from batchscale.protocol.tasks import Activity, TrialProgress, TrialTask
 from batchscale.records.facts import Hardware
 from batchscale.runners.group_messages import FoundState, GroupGone, KeepState, WantState, WishToStop, decode, encode
@@ -32,7 +33,7 @@ PROGRESS = TrialProgress(3, ROWS, 10, None, {"train_s": 0.5}, Hardware("cpu", "c
         *(Forget(8, (1, 2)), Shelve(8, {1: 50}), Stop(), Retire(), Kept(), WishToStop()),
         Doing("group-1", Activity.TRAINING, 8, (1,), 5),
         Answered(Done(3, "group-1", (PROGRESS,), 0.25, 2, Hardware("cpu")), 10**9),
-        Raised(3, LossReason.OUT_OF_MEMORY, "too much"),
+        Raised(3, LossReason.OUT_OF_MEMORY, Failure("too much")),
         *(KeepState(8, 1, True, b"\0\xffbytes"), WantState(8, 1, True), FoundState(b""), GroupGone("lost")),
     ],
 )
@@ -137,7 +138,7 @@ def test_a_group_that_is_lost_gives_its_jobs_back_and_the_others_go_on(runner_of
     assert runner.notices[0].startswith("process 1 (host-1) closed its connection")
     assert runner.notices[0].endswith("The run goes on without group-1.")
     runner.submit("group-1", job(3))
-    assert runner.wait(5) == [Lost(3, "group-1", LossReason.NOT_STARTED, "The worker is gone.")]
+    assert runner.wait(5) == [Lost(3, "group-1", LossReason.NOT_STARTED, Failure("The worker is gone."))]
 
 
 def test_a_group_is_sent_what_it_kept_and_what_a_run_without_groups_has_left(runner_of_two, tmp_path):

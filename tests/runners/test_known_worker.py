@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 from protocol_fakes import fake_study
 
+from batchscale.protocol import Failure
 from batchscale.protocol.tasks import Activity, TrialProgress
 from batchscale.runners import known_worker
 from batchscale.runners.known_worker import KnownWorker, is_out_of_memory
@@ -44,14 +45,14 @@ def test_jobs_are_told_in_order_and_wait_for_their_answers(worker):
     done = answer(0, trials=2)
     assert worker.hear(done) == [done.done]
     assert (list(worker.jobs), worker.started, worker.trials) == ([job(1), job(2)], None, 2)
-    assert worker.hear(Raised(1, LossReason.ERROR, "why")) == [Lost(1, "w", LossReason.ERROR, "why")]
+    assert worker.hear(Raised(1, LossReason.ERROR, Failure("why"))) == [Lost(1, "w", LossReason.ERROR, Failure("why"))]
     assert (list(worker.jobs), worker.trials) == ([job(2)], 2)
 
 
 @pytest.mark.parametrize("loss", [LossReason.DIED, LossReason.OUT_OF_MEMORY, LossReason.TAKEN_AWAY])
 def test_only_the_job_that_was_begun_shares_the_fate_of_its_worker(worker, loss):
     worker.hear(Started(0))
-    losses = [(lost.job_id, lost.loss) for lost in worker.lose(loss, "why")]
+    losses = [(lost.job_id, lost.loss) for lost in worker.lose(loss, Failure("why"))]
     assert losses == [(0, loss), (1, LossReason.NOT_STARTED), (2, LossReason.NOT_STARTED)]
 
 
@@ -98,6 +99,6 @@ def test_a_worker_is_worn_after_its_trials_and_only_by_an_answer(worker, monkeyp
 
 
 def test_out_of_memory_is_what_a_worker_says_of_a_job():
-    assert is_out_of_memory(Raised(0, LossReason.OUT_OF_MEMORY, "why"))
-    assert not is_out_of_memory(Raised(0, LossReason.ERROR, "why"))
+    assert is_out_of_memory(Raised(0, LossReason.OUT_OF_MEMORY, Failure("why")))
+    assert not is_out_of_memory(Raised(0, LossReason.ERROR, Failure("why")))
     assert not is_out_of_memory(Kept())

@@ -134,7 +134,7 @@ def test_a_trial_that_raises_is_a_lost_job_with_the_reason_and_the_next_job_runs
         outcomes = collect(runner, 2)
     assert isinstance(outcomes[0], Lost)
     assert outcomes[0].loss is LossReason.ERROR
-    assert "this trial cannot be trained" in outcomes[0].reason
+    assert "this trial cannot be trained" in outcomes[0].reason.words
     assert isinstance(outcomes[1], Done)
 
 
@@ -213,8 +213,8 @@ def test_a_killed_worker_is_replaced_and_its_other_jobs_count_as_not_started(pro
         runner.submit(worker, job(1, 2))
         lost = collect(runner, 2)
         assert (lost[0].loss, lost[1].loss) == (LossReason.DIED, LossReason.NOT_STARTED)
-        assert "SIGKILL" in lost[0].reason
-        assert "about to misbehave" in lost[0].reason
+        assert "SIGKILL" in lost[0].reason.words
+        assert "about to misbehave" in lost[0].reason.log_lines
         assert with_workers(runner, 1).workers[0].worker_id != worker
         runner.submit(runner.workers[0].worker_id, job(2, 2))
         assert isinstance(collect(runner, 1)[2], Done)

@@ -23,7 +23,6 @@ def engine_of(tmp_path):
     yield make
     for engine in made:
         engine.close()
-        engine._pool.close()
 
 
 def failure(engine, *tasks) -> str:
@@ -45,7 +44,7 @@ def test_the_rows_that_were_asked_for_come_in_order(engine_of):
 def test_a_paused_script_waits_in_memory_and_goes_on(engine_of):
     engine = engine_of()
     advance(engine, task(until=30))
-    assert engine._pool.paused == 1
+    assert len(engine._pool._paused) == 1
     (progress,) = advance(engine, task(until=60, after=30))
     assert list(progress.rows) == expected(0.05, (40, 50, 60))
     assert engine._trials[1]._folder.known.attempts == 1
@@ -193,7 +192,7 @@ def test_out_of_memory_is_told_apart_and_fewer_scripts_wait_from_then_on(engine_
     advance(engine, task(1, until=10))
     with pytest.raises(MemoryError, match="no room"):
         advance(engine, task(2, until=50))
-    assert engine._pool.paused == 0 and engine._pool.max_paused == 2
+    assert len(engine._pool._paused) == 0 and engine._pool.max_paused == 2
 
 
 def test_a_script_that_exits_with_0_too_early_fails(engine_of):

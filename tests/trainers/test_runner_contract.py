@@ -50,7 +50,7 @@ def test_every_job_is_answered_once_in_order_and_a_failure_does_not_stop_the_nex
     outcomes = collect(runner, 3)
     assert [progress.trial_id for progress in outcomes[0].progress] == [3, 1]
     assert list(outcomes[0].progress[1].rows) == expected(0.01, (10, 20, 30))
-    assert outcomes[1].loss is LossReason.ERROR and "this trial cannot be trained" in outcomes[1].reason
+    assert outcomes[1].loss is LossReason.ERROR and "this trial cannot be trained" in str(outcomes[1].reason)
     assert outcomes[2].progress[0].step == 30
 
 

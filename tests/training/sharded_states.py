@@ -46,6 +46,7 @@ def make_engine(case: Case, checkpoint_dir: Path | None = None):
     from real_workloads import make_tiny
 
     from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study
+    from batchscale.training import study_engine
     from batchscale.training.study_engine import EngineSettings, StudyEngine
 
     workload = make_tiny(case.model)
@@ -62,13 +63,13 @@ def make_engine(case: Case, checkpoint_dir: Path | None = None):
         stop=StopRule.BUDGET,
         seed=0,
     )
+    study_engine.CHUNK_S = 1e6  # processes that ask nobody take as many steps at a time
     settings = EngineSettings(
         population=case.population,
         devices=case.devices,
         exact=case.exact,
         microbatch=case.microbatch,
         checkpoint_dir=checkpoint_dir,
-        chunk_s=1e6,  # processes that ask nobody take as many steps at a time
     )
     with as_if_nothing_fitted() if case.fed else contextlib.nullcontext():
         return StudyEngine(workload, study, EvaluationPlan(examples={"train": 0, "val": "all"}), settings)

@@ -13,6 +13,7 @@ import pytest
 from batchscale.errors import SpecError
 from batchscale.protocol.tasks import Activity
 from batchscale.spec import Goal
+from batchscale.training import programs, study_engine
 from batchscale.training.state import stream_keys
 from batchscale.training.study_engine import TrialTask
 from batchscale.workloads.models.precision import in_precision
@@ -134,10 +135,12 @@ def test_parameters_that_turn_infinite_are_seen_even_where_the_loss_does_not_sho
     assert progress.diverged_at == 5
 
 
-def test_a_loss_beyond_the_multiple_of_its_start_is_divergence(toy, engine_of):
+def test_a_loss_beyond_the_multiple_of_its_start_is_divergence(toy, engine_of, monkeypatch):
     uphill = task(learning_rate=-0.02)
     (calm,) = engine_of(toy).advance([uphill])  # a thousand times its start
-    (strict,) = engine_of(toy, divergence_factor=3.0).advance([uphill])
+    monkeypatch.setattr(programs, "DIVERGENCE_FACTOR", 3.0)
+    monkeypatch.setattr(study_engine, "Programs", programs.Programs)  # compiled with that: not to be shared
+    (strict,) = engine_of(toy).advance([uphill])
     assert strict.diverged_at < (calm.diverged_at or 41)
     assert strict.rows == calm.rows[: len(strict.rows)]
     assert all(step < strict.diverged_at for step, _ in strict.rows)
@@ -176,10 +179,11 @@ def test_timing_says_where_the_time_went(toy, engine_of):
     assert progress.timing["examples_per_s"] == pytest.approx(7 / progress.timing["step_time_s"])
 
 
-def test_parked_states_beyond_the_limit_go_to_checkpoints_and_come_back(toy, engine_of, tmp_path):
+def test_parked_states_beyond_the_limit_go_to_checkpoints_and_come_back(toy, engine_of, tmp_path, monkeypatch):
     tasks = [task(i) for i in range(1, 5)]
     expected = engine_of(toy).advance(tasks)
-    engine = engine_of(toy, checkpoint_dir=tmp_path, max_parked_bytes=1)
+    monkeypatch.setattr(study_engine, "MAX_PARKED_BYTES", 1)
+    engine = engine_of(toy, checkpoint_dir=tmp_path)
     first = engine.advance([task(i, until=20) for i in range(1, 5)])
     rest = engine.advance([task(i, from_step=20) for i in range(1, 5)])
     for whole, one, two in zip(expected, first, rest, strict=True):

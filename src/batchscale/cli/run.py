@@ -125,8 +125,10 @@ def run(
 
 def _note_retraining(plan: "Plan", quiet: bool) -> None:
     """Say before the run that a script which cannot resume may be trained again from its seed."""
+    from batchscale.protocol import find_rule
+
     trainer = plan.experiment.trainer
-    if trainer is not None and not trainer.resume and plan.experiment.stop.value == "race" and not quiet:
+    if trainer is not None and not trainer.resume and not find_rule(plan.experiment.stop).in_turn and not quiet:
         typer.echo(
             "This trainer does not resume: a paused trial that finds no room in memory (trainer.max_paused) is trained "
             "again from its seed.",
@@ -183,7 +185,7 @@ def _run_mirrored(
     plan: "Plan", out: Path, settings: "RunSettings", quiet: bool, stop: "StopFlag", mirror: str | None
 ) -> "RunOutcome":
     """Run a plan; a mirror is told whenever another trial is recorded."""
-    from batchscale.driver.mirrored import mirrored
+    from batchscale.driver.mirroring import mirrored
 
     recorded = 0
     with mirrored(out, mirror, lambda text: typer.echo(text, err=True)) as news:

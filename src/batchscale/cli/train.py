@@ -59,7 +59,7 @@ def train(
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on a line per measurement.")] = False,
 ) -> None:
     """Train one trial and show its measurements as they are taken."""
-    from batchscale.driver.mirrored import mirrored
+    from batchscale.driver.mirroring import mirrored
     from batchscale.driver.signals import StopFlag
     from batchscale.driver.single_trial import SingleTrial, train_single
     from batchscale.runners.environment import check_devices, offer_devices

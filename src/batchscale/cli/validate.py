@@ -80,6 +80,8 @@ def _measure(plan: "Plan", data_dir: Path | None) -> "RunTime":
 
 
 def _print(found: _Found) -> None:
+    from batchscale.protocol import find_rule
+
     plan, experiment = found.plan, found.plan.experiment
     typer.echo(f"workload  {experiment.workload.name}")
     typer.echo(f"goal      {experiment.goal}")
@@ -93,8 +95,9 @@ def _print(found: _Found) -> None:
         typer.echo(f"command   {_example_command(plan)}")
     typer.echo()
     _print_studies(found)
-    race = "'race' usually needs far fewer." if experiment.stop.value == "race" else "another search as well."
-    typer.echo(f"\nFor one search at every batch size, every trial to its budget. Diverged trials come on top; {race}")
+    together = find_rule(experiment.stop).ends_together
+    more = f"'{experiment.stop}' usually needs far fewer." if together else "another search as well."
+    typer.echo(f"\nFor one search at every batch size, every trial to its budget. Diverged trials come on top; {more}")
     if found.time is not None:
         typer.echo(_describe_time(found.time))
 

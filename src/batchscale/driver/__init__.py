@@ -25,7 +25,7 @@ _PUBLIC = {
     "is_held": "snapshot",
     "is_running": "snapshot",
     "make_checked_plan": "preflight",
-    "mirrored": "mirrored",
+    "mirrored": "mirroring",
     "read_snapshot": "snapshot",
     "records_bytes": "disk",
     "run_plan": "session",

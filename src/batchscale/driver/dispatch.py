@@ -148,7 +148,7 @@ class Dispatch:
     def _look(self) -> None:
         """See which of the studies where something changed have something to train."""
         for batch_size in self._stirred:
-            waits = len(self._states[batch_size].ready()) > 0
+            waits = len(self._states[batch_size].waiting.offer()) > 0
             for studies, fits in ((self._waiting, waits), (self._new, waits and not self._openers[batch_size])):
                 if fits:
                     studies.add(batch_size)
@@ -169,7 +169,7 @@ class Dispatch:
             state = self._states[batch_size]
             if state.memory.population is None and self._openers[batch_size] - {worker}:
                 continue  # whoever opened it first settles how many are trained together
-            own = state.ready_for(worker)
+            own = state.waiting.own(worker)
             first = next(own, None) or self._stolen_need(state, worker)
             if first is not None:
                 return Assignment(state, self._cut(state, chain((first,), own), workers))
@@ -187,7 +187,7 @@ class Dispatch:
 
     def _stolen_need(self, state: StudyState, worker: str) -> Need | None:
         """A trial that another worker holds, if that one has others to do: training it anew beats standing idle."""
-        held = state.held_by_others(worker)
+        held = state.waiting.held_by_others(worker)
         return min(held, key=lambda need: state.current.step_of(need.point)) if len(held) >= 2 else None
 
     def _cut(self, state: StudyState, needs: Iterator[Need], workers: int) -> tuple[Need, ...]:
@@ -199,7 +199,7 @@ class Dispatch:
                 if self._is_alone(state, need):
                     return (self._bound(state, need, pace),)
             needs = iter(listed)
-        share = max(pace.population, math.ceil(len(state.ready()) / max(1, workers)))
+        share = max(pace.population, math.ceil(len(state.waiting.offer()) / max(1, workers)))
         if pace.step_s is None:
             return tuple(self._bound(state, need, pace) for need in islice(needs, min(FIRST_TRIALS, share)))
         chosen: list[Need] = []
@@ -214,7 +214,7 @@ class Dispatch:
         return tuple(chosen)
 
     def _is_alone(self, state: StudyState, need: Need) -> bool:
-        trial_id = state.trial_id(need.point)
+        trial_id = state.drawn.trial_id(need.point)
         return trial_id is not None and trial_id in self._alone[state.study.batch_size]
 
     def _bound(self, state: StudyState, need: Need, pace: Pace) -> Need:

@@ -5,19 +5,20 @@ tree, so it may be killed at any instant.
 """
 
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from batchscale.driver.disk import OF_ONE_STUDY, DiskGuard
 from batchscale.driver.dispatch import STRETCH_S, Assignment, Dispatch
+from batchscale.driver.failures import Failures
 from batchscale.driver.signals import StopFlag
 from batchscale.driver.watch import Watch
 from batchscale.driver.writing import Writing
 from batchscale.errors import RecordsError, RunError, StorageError
 from batchscale.machine import DISK_FULL
+from batchscale.protocol.failure import Failure
 from batchscale.protocol.study_facts import DamagedStudyError
 from batchscale.protocol.study_run import StudyRun
 from batchscale.protocol.tasks import TrialTask
@@ -57,18 +58,8 @@ class DriverSettings:
     """
 
     retries: int = 3
-    failures_before_giving_up: int = 3
     report_every_s: float = 1.0
     stretch_s: float = STRETCH_S
-
-
-@dataclass
-class Failures:
-    """What went wrong that is not the trials' fault, counted apart from their outcomes."""
-
-    counts: Counter[LossReason] = field(default_factory=Counter)
-    last: str = ""
-    given_up: int = 0
 
 
 class Driver:
@@ -87,7 +78,7 @@ class Driver:
         self.runner = runner
         self._settings = settings or DriverSettings()
         self.dispatch = Dispatch([run.state for run in runs], self._settings.stretch_s)
-        self.failures = Failures()
+        self.failures = Failures(self._settings.retries)
         self.paused: str | None = None
         self.busy_s = 0.0
         self.watch = Watch()
@@ -100,12 +91,7 @@ class Driver:
         self._report = report
         self._jobs: dict[int, tuple[Job, StudyRun]] = {}
         self._next_job = 0
-        self._tries: Counter[tuple[int, int]] = Counter()
         self._report_at = 0.0
-        self._answers = 0
-        self._steps: dict[tuple[int, int], int] = {}  # how far each trial came that is not over
-        self._furthest: dict[int, int] = defaultdict(int)  # how far any trial came, by batch size
-        self._gave_up_at: dict[int, list[int]] = defaultdict(list)  # by batch size
         self._full_until = 0.0
 
     def run(self) -> Result:
@@ -188,34 +174,32 @@ class Driver:
 
     def _take_in(self, job: Job, run: StudyRun, done: Done) -> None:
         self._due.setdefault(run.batch_size, run)
-        self._answers += not any(progress.failure for progress in done.progress)
+        if not any(progress.failure for progress in done.progress):
+            self.failures.note_answer()
         steps = 0
         for task, progress in zip(job.tasks, done.progress, strict=True):
             steps += max(0, progress.step - max(0, task.from_step))
-            self._steps[run.batch_size, task.trial_id] = progress.step
-            self._furthest[run.batch_size] = max(self._furthest[run.batch_size], progress.step)
-            if progress.failure:
-                self.failures.counts[LossReason.ERROR] += 1
-                self.failures.last = progress.failure
+            self.failures.note_step(run.batch_size, task.trial_id, progress.step)
+            if progress.failure is not None:
+                self.failures.count(LossReason.ERROR, progress.failure)
             if run.learn(progress, done.seconds / len(job.tasks), done.hardware):
-                self._tries.pop((run.batch_size, task.trial_id), None)
+                self.failures.note_progress(run.batch_size, task.trial_id)
                 self.dispatch.trust(run.batch_size, task.trial_id)
             elif not self._stop.is_set and not done.cut_short:
-                self._count_try(run, task.trial_id, "The trial made no progress.")
+                self._count_try(run, task.trial_id, Failure("The trial made no progress."))
         self.dispatch.note_cost(run.batch_size, done.seconds, steps, done.population)
         with self._guarding(run):
             run.set_population(done.population, done.progress[0].framework)
 
     def _count_loss(self, job: Job, run: StudyRun, lost: Lost) -> None:
         if lost.loss is LossReason.REFUSED:
-            raise RunError(lost.reason)
+            raise RunError(str(lost.reason))
         self._due.setdefault(run.batch_size, run)
         for task in job.tasks:
             run.state.release(task.trial_id)
         if self._stop.is_set:
             return  # a worker that is ended in the middle of a job is no failure
-        self.failures.counts[lost.loss] += 1
-        self.failures.last = lost.reason
+        self.failures.count(lost.loss, lost.reason)
         if lost.loss is LossReason.DISK_FULL:
             self._full_until = time.monotonic() + FULL_DISK_S
         elif lost.loss.is_fault and len(job.tasks) > 1:
@@ -223,27 +207,16 @@ class Driver:
         elif lost.loss.is_fault:
             self._count_try(run, job.tasks[0].trial_id, lost.reason)
 
-    def _count_try(self, run: StudyRun, trial_id: int, reason: str) -> None:
-        key = (run.batch_size, trial_id)
-        self._tries[key] += 1
-        if self._tries[key] <= self._settings.retries:
+    def _count_try(self, run: StudyRun, trial_id: int, reason: Failure) -> None:
+        given_up = self.failures.count_try(run.batch_size, trial_id, reason)
+        if given_up is None:
             return
-        run.state.give_up(trial_id, f"Tried {self._tries[key]} times. {reason}")
-        self.failures.given_up += 1
-        self._gave_up_at[run.batch_size].append(self._steps.get(key, 0))
-        if self._is_hopeless(run.batch_size):
+        run.state.give_up(trial_id, given_up)
+        if self.failures.is_hopeless(run.batch_size):
             raise RunError(
                 f"Trials must be trainable, but the first {self.failures.given_up} all failed. {reason}\n"
                 "Look at the experiment with --runner inline; run the same command again to go on."
             )
-
-    def _is_hopeless(self, batch_size: int) -> bool:
-        """Whether nothing was ever trained, or no trial of the study came past the step where several gave up."""
-        least = self._settings.failures_before_giving_up
-        if not self._answers:
-            return self.failures.given_up >= least
-        furthest = self._furthest[batch_size]
-        return sum(step >= furthest for step in self._gave_up_at[batch_size]) >= least and furthest > 0
 
     # --- records ---------------------------------------------------------------------------------------------
 
@@ -269,10 +242,9 @@ class Driver:
     def _let_go(self, run: StudyRun) -> None:
         """Tell workers what they need not hold any more."""
         released = run.take_released()
-        self.dispatch.note_released(run.batch_size, (*released.forget, *released.shelve))
-        for trial_id in (*released.forget, *released.shelve):
-            self._steps.pop((run.batch_size, trial_id), None)
-            self._tries.pop((run.batch_size, trial_id), None)
+        over = (*released.forget, *released.shelve)
+        self.dispatch.note_released(run.batch_size, over)
+        self.failures.forget(run.batch_size, over)
         if released.forget:
             self.runner.forget(run.batch_size, released.forget)
         if released.shelve:

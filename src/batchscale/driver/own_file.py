@@ -14,14 +14,14 @@ from typing import IO
 
 from batchscale.driver.own_file_probe import KINDS, Answer, Question, Refusal
 from batchscale.errors import SpecError, one_line
+from batchscale.log_tail import last_lines, open_log
+from batchscale.protocol import Failure
 from batchscale.spec import Experiment, WorkloadFacts, declare_bounds
 from batchscale.trainers.failures import describe_exit
 
 # not `-m`: then question and answer would be classes of two modules
 CHILD = "import sys; from batchscale.driver.own_file_probe import main; main(int(sys.argv[1]))"
 LOOK_EVERY_S = 0.1
-LAST_LINES = 15
-MAX_TAIL_BYTES = 20_000
 
 
 def find_own_facts(
@@ -93,14 +93,9 @@ def _wait(
 
 def _wrong(experiment: Experiment, found: str, advice: str, output: IO[bytes]) -> SpecError:
     file = one_line(experiment.workload.file, 300)
-    return SpecError(
+    words = (
         f"workload.file is loaded and its functions are called once before anything is trained. Found {file}: {found}. "
-        f"{advice}{_last_lines(output)}"
+        f"{advice}"
     )
-
-
-def _last_lines(output: IO[bytes]) -> str:
-    size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - MAX_TAIL_BYTES))
-    lines = output.read().decode(errors="replace").splitlines()[-LAST_LINES:]
-    return "\nIts last lines:\n" + "\n".join(one_line(line, 300) for line in lines) if lines else ""
+    printed = tuple(one_line(line, 300) for line in last_lines(open_log(output.fileno())))
+    return SpecError(str(Failure(words, printed)))

@@ -121,7 +121,7 @@ def _settle(runs: list[StudyRun]) -> None:
     """Finish what needs no training, so that continuing a finished run starts no workers; reopen the rest."""
     for run in runs:
         try:
-            while not run.done and not run.state.ready():
+            while not run.done and not run.state.waiting.offer():
                 run.write_due(until=float("inf"))
             if not run.done:
                 run.reopen()

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from batchscale.protocol.knowledge import Knowledge
-from batchscale.protocol.search_state import SearchRules, SearchState
+from batchscale.protocol.search_rules import SearchRules
+from batchscale.protocol.search_state import SearchState
 from batchscale.protocol.single_study import SingleStudy, extend_to
 from batchscale.protocol.stop_rules import find_rule
 from batchscale.protocol.tasks import Row, TrialProgress, TrialTask

@@ -8,6 +8,7 @@ from batchscale.driver.driver import Driver
 from batchscale.driver.snapshot import NewSearch, RangeChange, Snapshot, StudySnapshot, WorkerSnapshot
 from batchscale.driver.time_left import StudyWork, estimate_time_left
 from batchscale.driver.watch import Watch
+from batchscale.protocol import find_rule
 from batchscale.protocol.study_run import StudyRun
 from batchscale.records.model import Status
 from batchscale.records.notes import study_note
@@ -24,7 +25,7 @@ def take_snapshot(driver: Driver, elapsed_s: float) -> Snapshot:
     workers = max(1, len(driver.runner.workers))
     works = [_work(run, driver, flights) for run in driver.runs if not run.done]
     may_repeat = any(run.state.search <= experiment.search.repeats for run in driver.runs if not run.done)
-    left = estimate_time_left(works, workers, experiment.stop, may_repeat=may_repeat)
+    left = estimate_time_left(works, workers, find_rule(experiment.stop), may_repeat=may_repeat)
     problems = [run.problem for run in driver.runs if run.problem is not None]
     notices = [*driver.runner.notices, *problems]
     return Snapshot(
@@ -61,7 +62,7 @@ def _study_snapshot(run: StudyRun, driver: Driver, flights: Mapping[int, Watch])
         complete=counts[Status.COMPLETE],
         infeasible=infeasible,
         incomplete=counts[Status.INCOMPLETE],
-        running=state.num_busy,
+        running=state.waiting.num_busy,
         reached=sum(tally.reached for tally in tallies),
         best_steps=min((t.earliest_goal for t in tallies if t.earliest_goal is not None), default=None),
         front=max((tally.front for tally in tallies if tally.front is not None), default=0),

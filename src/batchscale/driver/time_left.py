@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from batchscale.spec import StopRule
+from batchscale.protocol import Rule
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,16 @@ class TimeLeft:
 
 
 def estimate_time_left(
-    works: Sequence[StudyWork], workers: int, stop: StopRule, *, may_repeat: bool = True
+    works: Sequence[StudyWork], workers: int, rule: Rule, *, may_repeat: bool = True
 ) -> TimeLeft | None:
     """The time that the work takes if it is shared evenly by the workers; None while no step was timed.
 
     A batch size that was not timed is taken to cost what the nearest timed one does: as much per example where it is
     larger, as much per step where it is smaller. Both are on the safe side, as larger batches use a device better.
 
+    >>> from batchscale.protocol import find_rule
     >>> works = [StudyWork(8, 1000, 100, 0.01), StudyWork(32, 500, 100, None)]
-    >>> estimate_time_left(works, 2, StopRule.BUDGET, may_repeat=False)
+    >>> estimate_time_left(works, 2, find_rule("budget"), may_repeat=False)
     TimeLeft(seconds=15.0, assumes=('batch size 32 costs per example what 8 does',))
     """
     timed = {work.batch_size: work.step_s for work in works if work.step_s is not None}
@@ -56,14 +57,14 @@ def estimate_time_left(
         seconds += step_s * work.steps
         longest = max(longest, step_s * work.longest)  # a trial cannot be shared by workers
     return TimeLeft(
-        max(seconds / workers, longest), (*_conditions(works, stop, may_repeat=may_repeat), *_short(guesses))
+        max(seconds / workers, longest), (*_conditions(works, rule, may_repeat=may_repeat), *_short(guesses))
     )
 
 
-def _conditions(works: Sequence[StudyWork], stop: StopRule, *, may_repeat: bool) -> list[str]:
+def _conditions(works: Sequence[StudyWork], rule: Rule, *, may_repeat: bool) -> list[str]:
     if not works:
         return []
-    found = [] if stop is StopRule.BUDGET else ["no further trial reaches the goal"]
+    found = ["no further trial reaches the goal"] if rule.hangs_on_goals else []
     return [*found, *(["no study is searched again"] if may_repeat else [])]
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from batchscale.protocol.failure import Failure
 from batchscale.protocol.tasks import Row
 from batchscale.spec import Goal
 
@@ -17,7 +18,7 @@ class Knowledge:
 
     ``step`` is the last measured step (-1: nothing is known yet); ``reached_at`` the first measured step that reaches
     the goal; ``diverged_at`` the optimizer step where training diverged. ``best`` is the best value of the goal's
-    metric, smaller is better whatever the direction. ``failed`` is the reason why the trial could not be trained.
+    metric, smaller is better whatever the direction. ``failed`` says why the trial could not be trained.
     ``recorded`` is the step that the trial is already recorded to, ``recorded_failed`` whether as INCOMPLETE.
     """
 
@@ -25,7 +26,7 @@ class Knowledge:
     reached_at: int | None = None
     diverged_at: int | None = None
     best: float = math.inf
-    failed: str | None = None
+    failed: Failure | None = None
     recorded: int | None = None
     recorded_failed: bool = False
 

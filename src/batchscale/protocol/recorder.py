@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from batchscale.protocol.failure import Failure
 from batchscale.protocol.guards import TrialResult
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Ending
@@ -22,7 +23,7 @@ from batchscale.spec import Goal
 
 @dataclass(frozen=True)
 class EndedTrial:
-    """A trial that is to become a record. ``failed`` is the reason why it could not be trained, if it could not."""
+    """A trial that is to become a record. ``failed`` says why it could not be trained, if it could not."""
 
     trial_id: int
     ending: Ending
@@ -30,7 +31,7 @@ class EndedTrial:
     seed: int
     search: int
     point: int
-    failed: str | None = None
+    failed: Failure | None = None
 
 
 class Recorder:

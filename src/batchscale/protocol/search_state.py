@@ -15,50 +15,17 @@ S(n) only falls with n, so a point that counts goes on counting and "smallest n"
 bounds on S(n) from both sides say which n are certainly too small and how far a trial is certainly needed.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from heapq import merge
 from itertools import chain, repeat
 
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Ending, Need
+from batchscale.protocol.open_points import OpenPoints
 from batchscale.protocol.ranking import Rank, Ranking
-from batchscale.protocol.stop_rules.rule import Rule
-from batchscale.records.model import Status
-
-NEVER = 2**62
-
-
-@dataclass(frozen=True)
-class SearchRules:
-    """What a search must give: how many non-divergent trials, measured when, stopped by which rule.
-
-    ``others_reached`` are the steps at which trials of the study's other searches reached the goal.
-    """
-
-    rule: Rule
-    steps: tuple[int, ...]
-    trials: int
-    max_attempts: int
-    finishers: int = 1
-    others_reached: tuple[int, ...] = ()
-
-    @property
-    def train_steps(self) -> int:
-        """The step budget."""
-        return self.steps[-1]
-
-
-@dataclass(frozen=True)
-class Tally:
-    """How many points reached the goal, and the earliest step; how many diverged and are not recorded; their steps."""
-
-    reached: int
-    earliest_goal: int | None
-    diverging: int
-    steps: int
-    front: int | None
+from batchscale.protocol.search_rules import SearchRules
+from batchscale.protocol.tally import Tally, tally_points
 
 
 class SearchState:
@@ -72,8 +39,7 @@ class SearchState:
         self.points: list[Knowledge] = list(known)
         self._ranking: Ranking | None = None  # None: to be made from all points
         self._recorded = 0
-        self._open: list[int] = []
-        self._open_until = -1  # the finish that the open points are those of
+        self._open = OpenPoints(self.points)
         self._count: int | None = None
         self._count_before = 0  # what it was before the last news: it seldom changes
         self._likely: int | None = None
@@ -116,7 +82,8 @@ class SearchState:
 
     def _ranked(self) -> Ranking:
         if self._ranking is None:
-            self._ranking, self._recorded, self._open_until = Ranking(), 0, -1
+            self._ranking, self._recorded = Ranking(), 0
+            self._open.forget()
             for point in range(len(self.points)):
                 self._file(self._ranking, point)
         return self._ranking
@@ -124,30 +91,11 @@ class SearchState:
     def _file(self, ranking: Ranking, point: int) -> None:
         known, goal, earliest = self.points[point], None, None
         if self.rules.rule.looks_at_goals:
-            goal, earliest = known.reached_at, self._earliest_goal(known)
-        ranking.file(point, Rank(self._lost_from(known), goal, earliest))
+            goal, earliest = known.reached_at, self.rules.earliest_goal(known)
+        ranking.file(point, Rank(self.rules.lost_from(known), goal, earliest))
         if known.recorded is not None:
             self._recorded = max(self._recorded, point + 1)
-        if self._open_until >= 0:
-            self._keep_open(point)
-
-    def _lost_from(self, point: Knowledge) -> int | None:
-        """The earliest finish with which a point does not count; None if it counts with any."""
-        if point.failed is not None:
-            return -1
-        if point.diverged_at is None:
-            return None
-        if point.recorded is not None and point.recorded >= point.diverged_at:
-            return -1  # what is recorded stays so
-        return point.diverged_at if point.diverged_at <= self._end(point, NEVER) else None
-
-    def _earliest_goal(self, point: Knowledge) -> int:
-        if point.reached_at is not None:
-            return point.reached_at
-        if point.over:
-            return NEVER
-        following = bisect_right(self.rules.steps, point.step)
-        return self.rules.steps[following] if following < len(self.rules.steps) else NEVER
+        self._open.file(point, self.rules)
 
     # --- the finish ------------------------------------------------------------------------------------------
 
@@ -213,15 +161,6 @@ class SearchState:
     def _feasible(self, count: int, finish: int) -> int:
         return count - self._ranked().num_lost(count, finish)
 
-    def _diverges(self, point: Knowledge, finish: int) -> bool:
-        lost_from = self._lost_from(point)
-        return point.failed is None and lost_from is not None and lost_from <= finish
-
-    def _end(self, point: Knowledge, finish: int) -> int:
-        if not self.rules.rule.ends_at_goal or point.reached_at is None:
-            return finish
-        return min(finish, point.reached_at)
-
     # --- what to train, and the result -----------------------------------------------------------------------
 
     @property
@@ -237,27 +176,11 @@ class SearchState:
 
     def is_open(self, point: int) -> bool:
         """Whether a point that is known of must be known further, if the search has it."""
-        return self._is_open(self.points[point], self.until)
-
-    def _is_open(self, point: Knowledge, until: int) -> bool:
-        return not point.over and point.step < self._end(point, until)
-
-    def _keep_open(self, point: int) -> None:
-        place = bisect_left(self._open, point)
-        there = place < len(self._open) and self._open[place] == point
-        wanted = self._is_open(self.points[point], self._open_until)
-        if wanted and not there:
-            self._open.insert(place, point)
-        elif there and not wanted:
-            del self._open[place]
+        return self.rules.is_open(self.points[point], self.until)
 
     def open_points(self) -> list[int]:
         """The points that are known of and must be known further, growing; a view that must not be changed."""
-        until = self.until
-        if until != self._open_until:
-            self._open = [index for index, point in enumerate(self.points) if self._is_open(point, until)]
-            self._open_until = until
-        return self._open
+        return self._open.until(self.until, self.rules)
 
     def needs(self) -> list[Need]:
         """Every point that must be known further before the result is certain; points to be started included.
@@ -279,16 +202,7 @@ class SearchState:
     def tally(self) -> Tally:
         """What has become of the points that are known of; counted again when something changed."""
         if self._tally is None:
-            reached = [point.reached_at for point in self.points if point.reached_at is not None]
-            diverging = sum(point.diverged_at is not None and point.recorded is None for point in self.points)
-            steps = [point.step for point in self.points]
-            self._tally = Tally(
-                len(reached),
-                min(reached, default=None),
-                diverging,
-                sum(step for step in steps if step > 0),
-                max(steps, default=None),
-            )
+            self._tally = tally_points(self.points)
         return self._tally
 
     def order(self, busy: Container[int]) -> Iterator[Need]:
@@ -305,7 +219,7 @@ class SearchState:
         """How each point of the decided search ends, in order; its length is the number of trials."""
         count = self.count()
         finish = self.finish(count)
-        return [self._ending(point, finish) for point in self.points[:count]]
+        return [self.rules.ending(point, finish) for point in self.points[:count]]
 
     def unrecorded(self, points: Iterable[int] | None = None) -> list[tuple[int, Ending]]:
         """Those of these points, or of all, that have come to their end and are not recorded that far."""
@@ -314,27 +228,10 @@ class SearchState:
         for index in range(count) if points is None else points:
             if index < count:
                 point = self.points[index]
-                ending = self._ending(point, finish)
-                if (point.over or point.step >= ending.step) and not self._is_recorded(point, ending):
+                ending = self.rules.ending(point, finish)
+                if self.rules.is_due(point, ending):
                     found.append((index, ending))
         return found
-
-    def _is_recorded(self, point: Knowledge, ending: Ending) -> bool:
-        if point.recorded is None or point.recorded < ending.step:
-            return False
-        return point.recorded_failed or point.failed is None
-
-    def _ending(self, point: Knowledge, finish: int) -> Ending:
-        if point.failed is not None:
-            return Ending(Status.INCOMPLETE, max(point.step, 0), "failed")
-        if self._diverges(point, finish):
-            assert point.diverged_at is not None
-            return Ending(Status.INFEASIBLE, point.diverged_at, "diverged")
-        end = self._end(point, finish)
-        rule = self.rules.rule
-        if rule.ends_at_goal and point.reached_at == end:
-            return Ending(Status.COMPLETE, end, "goal")
-        return Ending(Status.COMPLETE, end, "budget" if end == self.rules.train_steps else rule.cut_reason)
 
     @property
     def short(self) -> bool:

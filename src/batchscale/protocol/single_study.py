@@ -13,12 +13,13 @@ from batchscale.errors import RunError
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Ending
 from batchscale.protocol.recorder import EndedTrial, Recorder
+from batchscale.protocol.stop_rules import find_rule
 from batchscale.protocol.tasks import TrialProgress, TrialTask
 from batchscale.records.durable import write_text_file
 from batchscale.records.facts import Hardware, StudyFacts
 from batchscale.records.model import StudyRecord
 from batchscale.records.tree.open_study import open_study
-from batchscale.spec import ParameterConfig, ParameterType, SearchSpace, StopRule, Study
+from batchscale.spec import ParameterConfig, ParameterType, SearchSpace, Study
 
 
 class SingleStudy:
@@ -120,7 +121,7 @@ def extend_to(study: Study, step: int) -> Study:
 def _to_record(study: Study, known: StudyRecord | None) -> StudyRecord:
     """The ``study.json`` of a trial, and of those that were there before it."""
     before = StudyFacts() if known is None or known.facts is None else known.facts
-    stops_early = study.stop is StopRule.GOAL
+    stops_early = find_rule(study.stop).stops_early
     facts = replace(
         before,
         code_version=__version__,

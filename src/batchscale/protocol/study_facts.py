@@ -6,17 +6,16 @@ from dataclasses import dataclass, field, replace
 
 from batchscale import __version__
 from batchscale.errors import RecordsError, RunError
+from batchscale.protocol.failure import Failure
 from batchscale.protocol.identity import evaluation_facts, spec_hash
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.ledger import Ledger
+from batchscale.protocol.stop_rules import find_rule
 from batchscale.records.facts import Finding, StudyFacts, TrainerFacts, TrialFacts
 from batchscale.records.model import Status, StudyRecord, TrialRecord
 from batchscale.records.tree.committed import TrialSummary
 from batchscale.records.tree.measurements import MeasurementTable
-from batchscale.spec import Experiment, ParameterType, SearchSpace, StopRule, Study
-
-LAST_LINES = "\nIts last lines:\n"
-"""What stands between the reason of a failure and the last lines that the process printed."""
+from batchscale.spec import Experiment, ParameterType, SearchSpace, Study
 
 
 class DamagedStudyError(RunError):
@@ -83,7 +82,7 @@ class StudyMemory:
             workload=study.workload,
             batch_size=study.batch_size,
             train_steps=study.train_steps,
-            early_stopping=study.stop is not StopRule.BUDGET,
+            early_stopping=find_rule(study.stop).stops_early,
             space=self.ledger.searches[-1].space,
             facts=facts,
         )
@@ -109,7 +108,7 @@ def with_budgets(study: Study, experiment: Experiment, memory: StudyMemory) -> S
 
 def trial_facts(seed: int, search: int, point: int, known: Knowledge, reason: str) -> TrialFacts:
     """What ``metadata.json`` says of a trial besides the published keys."""
-    failure, _, last_lines = (known.failed or "").partition(LAST_LINES)
+    failure, log_lines = (None, ()) if known.failed is None else known.failed.record
     return TrialFacts(
         seed=seed,
         search=search,
@@ -119,7 +118,7 @@ def trial_facts(seed: int, search: int, point: int, known: Knowledge, reason: st
         diverged_at=known.diverged_at,
         best=known.best if math.isfinite(known.best) else None,
         failure=failure or None,
-        log_lines=tuple(last_lines.splitlines()),
+        log_lines=log_lines,
     )
 
 
@@ -134,7 +133,8 @@ def recall(trial: TrialSummary, read_failure: Callable[[int], str | None]) -> Kn
     if trial.status is Status.INFEASIBLE:
         known.diverged_at = trial.steps
     elif trial.status is Status.INCOMPLETE:
-        known.failed, known.recorded_failed = read_failure(trial.trial_id) or "incomplete", True
+        known.failed = Failure(read_failure(trial.trial_id) or "incomplete")
+        known.recorded_failed = True
     return known
 
 

@@ -11,7 +11,7 @@ from batchscale.protocol.guards import Judgement, judge
 from batchscale.protocol.needs import Ending, Need
 from batchscale.protocol.recorder import EndedTrial, Recorder
 from batchscale.protocol.study_facts import record_parameters
-from batchscale.protocol.study_state import Phase, StudyState
+from batchscale.protocol.study_state import StudyState
 from batchscale.protocol.tasks import TrialProgress, TrialTask
 from batchscale.records.facts import EdgeEnd, Finding, Hardware, TrainerFacts
 from batchscale.records.tree.committed import CommittedTrials
@@ -87,7 +87,7 @@ class StudyRun:
 
     def _name_trial(self, point: int) -> int:
         """The id of a point; if it is a new range of ids, ``study.json`` says so before anything has that id."""
-        trial_id = self.state.trial_id(point)
+        trial_id = self.state.drawn.trial_id(point)
         if trial_id is None:
             trial_id = self.state.add_range(point)
             self._write_study()
@@ -122,8 +122,8 @@ class StudyRun:
 
     def set_aside(self, problem: str) -> None:
         """Do nothing more here in this run: what is recorded needs to be looked at."""
-        self.state.phase, self.problem = Phase.SET_ASIDE, problem
-        self.state.stirred()
+        self.problem = problem
+        self.state.set_aside()
 
     def reopen(self) -> None:
         """More is asked of a study that may have ended before: what was said of it then does not hold any more."""
@@ -140,9 +140,9 @@ class StudyRun:
 
     def _record(self, point: int, ending: Ending) -> None:
         state, trial_id = self.state, self._name_trial(point)
-        parameters = record_parameters(state.space, state.values(point))
+        parameters = record_parameters(state.drawn.space, state.drawn.values(point))
         failed = state.current.points[point].failed
-        trial = EndedTrial(trial_id, ending, parameters, state.seed(point), state.search, point, failed)
+        trial = EndedTrial(trial_id, ending, parameters, state.drawn.seed(point), state.search, point, failed)
         state.note_recorded(point, ending, self._recorder.commit(trial))
         if ending.may_go_on:
             self._released.shelve[trial_id] = ending.step

@@ -4,14 +4,16 @@ Knows numbers and the ledger, no files, processes or clocks. What must be writte
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
+from batchscale.protocol.drawn_points import DrawnPoints, next_trial_id
+from batchscale.protocol.failure import Failure
 from batchscale.protocol.guards import Judgement
 from batchscale.protocol.knowledge import Knowledge
-from batchscale.protocol.needs import Ending, Need, Offer
-from batchscale.protocol.points import PointStream, trial_seed
-from batchscale.protocol.search_state import SearchRules, SearchState
+from batchscale.protocol.needs import Ending, Need
+from batchscale.protocol.search_rules import SearchRules
+from batchscale.protocol.search_state import SearchState
 from batchscale.protocol.stop_rules import find_rule
 from batchscale.protocol.study_facts import StudyMemory
 from batchscale.protocol.tasks import Row, TrialProgress, TrialTask
@@ -40,6 +42,7 @@ class StudyState:
     """What is known of a study, what it needs next, and which trials have come to their end.
 
     ``endings`` are the points of the current search whose end is certain and not recorded, with how they end.
+    ``drawn`` says what its points are, ``waiting`` which of them may be trained now.
     ``stirred`` is called whenever what may be trained now may have changed.
     """
 
@@ -49,7 +52,7 @@ class StudyState:
         self.study = study
         self.experiment = experiment
         self.memory = memory
-        self.rule = find_rule(study.stop.value)
+        self.rule = find_rule(study.stop)
         self.phase = Phase.TRAINING
         self.endings: deque[tuple[int, Ending]] = deque()
         self._searches: list[SearchState] = []
@@ -58,10 +61,7 @@ class StudyState:
         for trial_id, one in known.items():
             search, point = memory.ledger.place(trial_id)
             self._searches[search - 1].put(point, one)
-        self._busy: set[int] = set()
-        self._holders: dict[int, str] = {}  # who has the state of a point of the current search
         self._current = 0  # index of the search that trains
-        self._values: dict[int, dict[str, float]] = {}
         self._news: set[int] = set()  # points that something was learned of since the last look
         self._basis = (-1, 0)  # the finish and the number of points at the last look
         self.stirred: Callable[[], None] = lambda: None
@@ -85,16 +85,6 @@ class StudyState:
         return self._current + 1
 
     @property
-    def space(self) -> SearchSpace:
-        """The space of the search that trains now."""
-        return self.memory.ledger.searches[self._current].space
-
-    @property
-    def num_busy(self) -> int:
-        """How many trials are being trained."""
-        return len(self._busy)
-
-    @property
     def done(self) -> bool:
         """Whether nothing more happens here in this run."""
         return self.phase in (Phase.ENDED, Phase.SET_ASIDE)
@@ -107,73 +97,32 @@ class StudyState:
     @property
     def search_over(self) -> bool:
         """Whether the current search can be left: it is decided, its trials are recorded and none is trained."""
-        return not self.done and not self._busy and not self.endings and self.current.decided
+        return not self.done and not self.waiting.num_busy and not self.endings and self.current.decided
 
     # --- what to train ---------------------------------------------------------------------------------------
-
-    def ready(self) -> Offer:
-        """What may be trained now, best first; a view that holds until the next change."""
-        return Offer() if self.done else self._waiting.offer()
-
-    def trial_id(self, point: int) -> int | None:
-        """The id of a point of the current search; None if its range of ids is used up."""
-        return self.memory.ledger.trial_id(self.search, point)
-
-    def ready_for(self, worker: str) -> Iterator[Need]:
-        """Those of them whose state no other worker holds, found one by one."""
-        return iter(()) if self.done else self._waiting.own(worker)
-
-    def held_by_others(self, worker: str) -> list[Need]:
-        """Those of them whose state another worker holds."""
-        return [need for need in self.ready() if self._waiting.is_held_by_another(need.point, worker)]
 
     def hold(self, trial_id: int, worker: str | None) -> None:
         """A worker has the state of a trial from now on; None: nobody has."""
         search, point = self.memory.ledger.place(trial_id)
         if search == self.search:
-            if worker is None:
-                self._holders.pop(point, None)
-            else:
-                self._holders[point] = worker
-            self._waiting.move(point)
+            self.waiting.hold(point, worker)
 
     def add_range(self, point: int) -> int:
         """The id of a point from which its search, after a later one, goes on in a further range."""
-        trial_id = self._next_id()
-        self.memory.ledger.extend(self.search, point, trial_id)
+        trial_id = next_trial_id(self.memory.ledger, self._searches)
+        self.drawn.add_range(point, trial_id)
         return trial_id
-
-    def _next_id(self) -> int:
-        counts = [(k, len(s.points)) for k, s in enumerate(self._searches, 1)]
-        ids = [self.memory.ledger.trial_id(k, count - 1) or 0 for k, count in counts if count]
-        return max([0, *ids]) + 1
 
     def begin(self, need: Need) -> TrialTask:
         """The task for a need whose point has an id; it is busy from now on."""
-        trial_id = self.trial_id(need.point)
+        trial_id = self.drawn.trial_id(need.point)
         assert trial_id is not None
         skipped = range(len(self.current.points), need.point)
         known = self.current.get(need.point)  # the point is known of from now on, so that its id is taken
-        self._busy.add(need.point)
-        self._waiting.take(need.point)
-        for point in skipped:
-            self._waiting.put_back(point)
+        self.waiting.take(need.point, skipped)
         self.stirred()
-        parameters = {**self.study.fixed, **self.values(need.point)}
-        return TrialTask(trial_id, parameters, self.seed(need.point), need.until, known.step)
-
-    def values(self, point: int) -> dict[str, float]:
-        """The searched metaparameters of a point of the current search."""
-        if point not in self._values:
-            stream = PointStream(self.study, self.search, self.space, self.experiment.search.algorithm)
-            count = max(64, self.study.trials)
-            start = point - point % count
-            self._values |= dict(enumerate(stream.draw(start, count), start))
-        return self._values[point]
-
-    def seed(self, point: int) -> int:
-        """The seed of a point of the current search."""
-        return trial_seed(self.study, self.search, point)
+        parameters = {**self.study.fixed, **self.drawn.values(need.point)}
+        return TrialTask(trial_id, parameters, self.drawn.seed(need.point), need.until, known.step)
 
     # --- what happened ---------------------------------------------------------------------------------------
 
@@ -194,10 +143,10 @@ class StudyState:
         self._note_news(trial_id)
         return known.step > before or known.over
 
-    def give_up(self, trial_id: int, reason: str) -> None:
+    def give_up(self, trial_id: int, failure: Failure) -> None:
         """A trial cannot be trained: it ends INCOMPLETE with the reason."""
         if self.takes_news:
-            self._known(trial_id).failed = reason
+            self._known(trial_id).failed = failure
             self._note_news(trial_id)
         else:
             self.release(trial_id)
@@ -205,9 +154,8 @@ class StudyState:
     def release(self, trial_id: int) -> None:
         """A trial is not being trained any more."""
         search, point = self.memory.ledger.place(trial_id)
-        self._busy.discard(point)
         if search == self.search and point < len(self.current.points):
-            self._waiting.put_back(point)
+            self.waiting.put_back(point)
         self.stirred()
 
     def note_recorded(self, point: int, ending: Ending, within: Knowledge) -> None:
@@ -217,7 +165,7 @@ class StudyState:
         known.step = max(known.step, ending.step)
         known.reached_at = within.reached_at
         self.current.changed(point)
-        self._values.pop(point, None)
+        self.drawn.let_go(point)
         self.endings.popleft()
         self.stirred()
 
@@ -265,12 +213,12 @@ class StudyState:
     def unneeded(self) -> list[int]:
         """The trials of the decided search that were started in case they were needed, and are not."""
         points = range(self.current.count(), len(self.current.points))
-        return [trial_id for trial_id in map(self.trial_id, points) if trial_id is not None]
+        return [trial_id for trial_id in map(self.drawn.trial_id, points) if trial_id is not None]
 
     def drop_unneeded(self) -> None:
         """Forget them."""
         self.current.cut(self.current.count())
-        self._waiting.forget()
+        self.waiting.forget()
 
     def enter_next(self) -> bool:
         """Go on to the next search that is there; False if this was the last."""
@@ -287,21 +235,30 @@ class StudyState:
 
     def open_search(self, space: SearchSpace, reason: str) -> None:
         """Begin a further search."""
-        self.memory.ledger.open_search(space, self._next_id(), reason)
+        self.memory.ledger.open_search(space, next_trial_id(self.memory.ledger, self._searches), reason)
         self._searches.append(SearchState(self._rules(-1)))
         self._enter(len(self._searches) - 1)
 
     def end(self) -> None:
         """The study is done."""
-        self.phase = Phase.ENDED
+        self._close(Phase.ENDED)
+
+    def set_aside(self) -> None:
+        """Nothing more is done here in this run."""
+        self._close(Phase.SET_ASIDE)
+
+    def _close(self, phase: Phase) -> None:
+        self.phase = phase
+        self.waiting.close()
         self.stirred()
 
     def _enter(self, index: int) -> None:
         self._current = index
-        self._values, self._news, self._basis, self._holders = {}, set(), (-1, 0), {}
+        self._news, self._basis = set(), (-1, 0)
         self.current.rules = self._rules(index)
         self.current.changed()
-        self._waiting = WaitingPoints(self.current, self._busy, self._holders)
+        self.drawn = DrawnPoints(self.study, self.experiment, self.memory.ledger, self.search)
+        self.waiting = WaitingPoints(self.current)
         self._work_out()
         self.stirred()
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from batchscale.errors import SpecError
+from batchscale.protocol.failure import Failure
 from batchscale.records.facts import Hardware
 from batchscale.spec.durations import MAX_STEPS
 
@@ -58,4 +59,4 @@ class TrialProgress:
     timing: Mapping[str, float] = field(default_factory=dict)
     hardware: Hardware | None = None
     framework: str | None = None
-    failure: str = ""
+    failure: Failure | None = None

@@ -149,17 +149,24 @@ class ByRank:
 
 
 class WaitingPoints:
-    """The offer of one search.
+    """What a search has on offer, which of its points are being trained, and which worker has the state of a point."""
 
-    ``busy`` are the points that are being trained, ``holders`` who has the state of a point, as their owner keeps them.
-    """
-
-    def __init__(self, search: SearchState, busy: Container[int], holders: Mapping[int, str]) -> None:
+    def __init__(self, search: SearchState) -> None:
         self._search = search
-        self._busy = busy
-        self._holders = holders
+        self._busy: set[int] = set()
+        self._holders: dict[int, str] = {}
+        self._closed = False
         self._offer: tuple[Basis, Offer] | None = None
         self.forget()
+
+    @property
+    def num_busy(self) -> int:
+        """How many points are being trained."""
+        return len(self._busy)
+
+    def close(self) -> None:
+        """Nothing is on offer from now on."""
+        self._closed = True
 
     def forget(self) -> None:
         """Anything may have changed."""
@@ -171,16 +178,18 @@ class WaitingPoints:
             self._order = ByRank(self._search, self._busy, self._holders)
 
     def offer(self) -> Offer:
-        """What may be trained now, best first."""
+        """What may be trained now, best first; a view that holds until the next change."""
+        if self._closed:
+            return Offer()
         basis = self._search.until, self._search.likely_count()
         if self._offer is None or self._offer[0] != basis:
             self._offer = basis, self._order.offer(basis)
         return self._offer[1]
 
     def own(self, worker: str) -> Iterator[Need]:
-        """Those of the offer that no other worker holds, found one by one: a job takes few of them."""
+        """Those of the offer whose state no other worker holds, found one by one: a job takes few of them."""
         offer = self.offer()
-        if isinstance(self._order, ByRank):
+        if isinstance(self._order, ByRank) and not self._closed:
             return self._order.own(worker)
         return (need for need in offer if not self.is_held_by_another(need.point, worker))  # few have begun
 
@@ -188,17 +197,29 @@ class WaitingPoints:
         """Whether another worker has the state of a point; there is none at step -1."""
         return self._holders.get(point, worker) != worker and self._search.step_of(point) >= 0
 
-    def move(self, point: int) -> None:
-        """A point may have another holder."""
+    def held_by_others(self, worker: str) -> list[Need]:
+        """Those of the offer whose state another worker has."""
+        return [need for need in self.offer() if self.is_held_by_another(need.point, worker)]
+
+    def hold(self, point: int, worker: str | None) -> None:
+        """A worker has the state of a point from now on; None: nobody has."""
+        if worker is None:
+            self._holders.pop(point, None)
+        else:
+            self._holders[point] = worker
         if isinstance(self._order, ByRank):
             self._order.move(point)
 
-    def take(self, point: int) -> None:
-        """A point is trained from now on."""
+    def take(self, point: int, skipped: range = range(0)) -> None:
+        """A point is trained from now on; those that it is the first to come behind are known of as well."""
+        self._busy.add(point)
         self._offer = None
         self._order.take(point)
+        for one in skipped:
+            self._order.put_back(one)
 
     def put_back(self, point: int) -> None:
         """A point is trained no more; something may have been learned of it."""
+        self._busy.discard(point)
         self._offer = None
         self._order.put_back(point)

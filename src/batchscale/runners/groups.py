@@ -13,6 +13,7 @@ from dataclasses import replace as changed
 from typing import Any, final
 
 from batchscale.cluster import Group, Peers
+from batchscale.protocol import Failure
 from batchscale.runners.environment import computing_like_a_worker
 from batchscale.runners.group_lead import GroupLead
 from batchscale.runners.group_messages import FoundState, GroupGone, KeepState, WantState, WishToStop, decode, encode
@@ -106,7 +107,7 @@ class GroupRunner(WorkersRunner[GroupWorker]):
         self._notices.append(f"{reason} The run goes on without {worker.info.worker_id}.")
         if worker.jobs:
             worker.started = worker.jobs[0].job_id  # groups do not say what they begin: they take the next at once
-        return worker.lose(LossReason.DIED, reason)
+        return worker.lose(LossReason.DIED, Failure(reason))
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Pass it on to every group: they are few."""

@@ -8,6 +8,7 @@ from typing import final
 
 from batchscale.errors import RunError
 from batchscale.machine import name_host
+from batchscale.protocol import Failure
 from batchscale.runners.environment import computing_like_a_worker
 from batchscale.runners.host import EngineHost, find_engine
 from batchscale.runners.runner import Doing, Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
@@ -64,7 +65,9 @@ class InlineRunner(Runner):
         if worker_id == WORKER_ID:
             self._jobs.append(job)
         else:
-            self._events.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, "There is no such worker."))
+            self._events.append(
+                Lost(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("There is no such worker."))
+            )
 
     def wait(self, timeout_s: float) -> list[Event]:  # noqa: ARG002 - the interface has it
         """The answer to the next job, which runs now."""

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import KW_ONLY, dataclass, field
 
+from batchscale.protocol import Failure
 from batchscale.runners.messages import Answered, Instruction, Kept, Raised, Ready, Reply, Retire, Started
 from batchscale.runners.runner import Doing, Event, Job, LossReason, Lost, WorkerInfo
 
@@ -90,7 +91,7 @@ class KnownWorker(ABC):
         self.jobs = deque(job for job in self.jobs if job.job_id != job_id)
         self.started = None
 
-    def lose(self, loss: LossReason, reason: str) -> list[Event]:
+    def lose(self, loss: LossReason, reason: Failure) -> list[Event]:
         """All its jobs as lost; those that it had not taken up as not started."""
         return [
             Lost(

@@ -17,6 +17,7 @@ from typing import final
 
 from batchscale.errors import RunError
 from batchscale.machine import count_oom_kills, name_host
+from batchscale.protocol import Failure
 from batchscale.runners.death import describe_death
 from batchscale.runners.environment import worker_environment
 from batchscale.runners.known_worker import MAX_DEATHS_AT_START, KnownWorker, is_out_of_memory
@@ -145,18 +146,19 @@ class LocalRunner(WorkersRunner[LocalWorker]):
         loss, reason = LossReason.DIED, describe_death(code, worker.log)
         kills = count_oom_kills()
         if kills > self._oom_kills and code == -signal.SIGKILL:
-            loss, reason = LossReason.OUT_OF_MEMORY, f"{reason} The system reported that it was out of memory."
+            loss = LossReason.OUT_OF_MEMORY
+            reason = reason.followed_by(" The system reported that it was out of memory.")
             self._lower_limit()
         self._oom_kills = kills
         if not worker.retiring and not self._stopping:
-            self._notices.append(f"Worker {worker.place} was replaced. {reason.splitlines()[0]}")
+            self._notices.append(f"Worker {worker.place} was replaced. {str(reason).splitlines()[0]}")
         if not worker.ready:
             self._check_start(reason)
         if not self._stopping and len(self._workers) < self._limit:
             self._start()
         return worker.lose(loss, reason)
 
-    def _check_start(self, reason: str) -> None:
+    def _check_start(self, reason: Failure) -> None:
         self._deaths_at_start += 1
         if self._deaths_at_start >= MAX_DEATHS_AT_START * self._settings.workers:
             raise RunError(f"Workers must start, but {self._deaths_at_start} in a row died at once. {reason}")

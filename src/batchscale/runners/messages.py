@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from batchscale.protocol.failure import Failure
 from batchscale.runners.arrival import Luggage
 from batchscale.runners.runner import Doing, Done, Job, LossReason, Setup
 
@@ -90,7 +91,7 @@ class Raised:
 
     job_id: int
     loss: LossReason
-    reason: str
+    reason: Failure
 
 
 @dataclass(frozen=True)

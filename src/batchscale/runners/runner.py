@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from batchscale.protocol.failure import Failure
 from batchscale.protocol.tasks import Activity, TrialProgress, TrialTask
 from batchscale.records.facts import Hardware
 from batchscale.spec import Experiment, Goal, Study
@@ -112,7 +113,7 @@ class Lost:
     job_id: int
     worker_id: str
     loss: LossReason
-    reason: str
+    reason: Failure
 
 
 @dataclass(frozen=True)

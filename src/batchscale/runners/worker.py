@@ -24,6 +24,7 @@ import psutil
 
 from batchscale.errors import BatchscaleError, RunError, TrialFailedError
 from batchscale.machine import DISK_FULL, name_host
+from batchscale.protocol import Failure, find_failure
 from batchscale.runners.arrival import arrive
 from batchscale.runners.host import EngineHost
 from batchscale.runners.messages import (
@@ -50,21 +51,23 @@ _FULL_WORDS = tuple(os.strerror(number) for number in DISK_FULL)
 _LEFT_TO_THE_DRIVER = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
-def explain_error(error: BaseException) -> tuple[LossReason, str]:
+def explain_error(error: BaseException) -> tuple[LossReason, Failure]:
     """What an exception of a trial means for its job, and the words for it."""
-    text = f"{type(error).__name__}: {error}"
+    failure = find_failure(error)
+    named = failure.preceded_by(f"{type(error).__name__}: ")
+    text = str(named)
     full = isinstance(error, OSError) and error.errno in DISK_FULL
     if full or any(words in text for words in _FULL_WORDS):  # before memory: the checkpoint library says both alike
-        return LossReason.DISK_FULL, text[:MAX_REASON]
+        return LossReason.DISK_FULL, named.cut(MAX_REASON)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
-        return LossReason.OUT_OF_MEMORY, text[:MAX_REASON]
+        return LossReason.OUT_OF_MEMORY, named.cut(MAX_REASON)
     if isinstance(error, TrialFailedError):
-        return LossReason.ERROR, str(error)[:MAX_REASON]
+        return LossReason.ERROR, failure.cut(MAX_REASON)
     if isinstance(error, BatchscaleError):
-        return LossReason.REFUSED, str(error)
+        return LossReason.REFUSED, failure
     last = traceback.extract_tb(error.__traceback__)[-1:]
     where = "".join(f" ({frame.filename}:{frame.lineno} in {frame.name})" for frame in last)
-    return LossReason.ERROR, (text + where)[:MAX_REASON]
+    return LossReason.ERROR, named.followed_by(where).cut(MAX_REASON)
 
 
 class DriverLine(Protocol):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar
 
 from batchscale.errors import RunError
+from batchscale.protocol import Failure
 from batchscale.runners.holders import Holders
 from batchscale.runners.known_worker import KnownWorker
 from batchscale.runners.messages import Stop
@@ -49,7 +50,7 @@ class WorkersRunner(Runner, Generic[W]):
             raise RunError("A closed runner takes no jobs.")
         worker = self._workers.get(worker_id)
         if worker is None:
-            self._events.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, "The worker is gone."))
+            self._events.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("The worker is gone.")))
             return
         self._holders.note(worker_id, job)
         worker.give(job)

@@ -178,16 +178,16 @@ class TrainerEngine:
     ) -> TrialProgress:
         """Raise what went wrong, unless there are new measurements to tell first: then the next attempt will raise."""
         trial.kill()
-        code, last_lines = trial.exit_code, trial.last_lines
+        code, failure = trial.exit_code, trial.explain(reason)
         progress = self._progress(trial, task, goal)
         trial.fold(failed=not progress.rows)
-        if ran_out_of_memory(code, last_lines, system_kills):
+        if ran_out_of_memory(code, failure.log_lines, system_kills):
             self._pool.empty(keep=self._around.trainer.resume)  # paused scripts hold memory
             self._pool.max_paused //= 2
-            raise MemoryError(f"Out of memory: {reason}{last_lines}")
+            raise MemoryError(failure.preceded_by("Out of memory: "))
         if not progress.rows:
-            raise TrialFailedError(reason + last_lines + advise(last_lines))
-        return replace(progress, failure=reason + last_lines)
+            raise TrialFailedError(failure.followed_by(advise(failure.log_lines)))
+        return replace(progress, failure=failure)
 
     def _settle(self, trial: TrialRun, task: TrialTask) -> None:
         """Leave the script waiting in memory, by its own will or frozen; a diverged one, or one at its end, leaves."""

@@ -9,11 +9,12 @@ _MEMORY_WORDS = ("out of memory", "OutOfMemoryError", "MemoryError", "std::bad_a
 SHOWN = 6
 
 
-def ran_out_of_memory(code: int | None, last_lines: str, system_kills: int) -> bool:
+def ran_out_of_memory(code: int | None, last_lines: Sequence[str], system_kills: int) -> bool:
     """Whether a script died for want of memory: the system said so, or its last words do."""
     if code in (0, None):
         return False
-    return (code == -signal.SIGKILL and system_kills > 0) or any(words in last_lines for words in _MEMORY_WORDS)
+    said = any(words in line for words in _MEMORY_WORDS for line in last_lines)
+    return (code == -signal.SIGKILL and system_kills > 0) or said
 
 
 def describe_exit(code: int) -> str:
@@ -30,9 +31,9 @@ def describe_exit(code: int) -> str:
     return f"exited with code {code}"
 
 
-def advise(last_lines: str) -> str:
+def advise(last_lines: Sequence[str]) -> str:
     """What to do about last lines that say it all; else nothing."""
-    if "No module named 'batchscale'" not in last_lines:
+    if not any("No module named 'batchscale'" in line for line in last_lines):
         return ""
     return (
         "\nThe Python that runs the script does not have batchscale: `batchscale trainer copy FOLDER` puts its one "

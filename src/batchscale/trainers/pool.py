@@ -34,11 +34,6 @@ class Pool:
         self._leaving: list[_Leaving] = []
         self._tended_at = 0.0
 
-    @property
-    def paused(self) -> int:
-        """How many scripts wait."""
-        return len(self._paused)
-
     def take(self, trial: TrialRun) -> None:
         """A trial is about to train: it waits no longer, and those on their way out are looked after."""
         self._paused = [one for one in self._paused if one is not trial]
@@ -92,13 +87,6 @@ class Pool:
             while leaving.trial.running and time.monotonic() < leaving.deadline:
                 time.sleep(0.005)
             self._end(leaving)
-
-    def close(self) -> None:
-        """End everything now."""
-        for leaving in list(self._leaving):
-            self._end(leaving)
-        while self._paused:
-            self._paused.pop().kill()
 
     def _end(self, leaving: _Leaving) -> None:
         self._leaving.remove(leaving)

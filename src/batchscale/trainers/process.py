@@ -16,12 +16,14 @@ from pathlib import Path
 
 import psutil
 
+from batchscale.log_tail import LAST_LINES, read_tail
 from batchscale.trainers import supervisor
 from batchscale.trainers.supervisor import Order
 
-LAST_LINES = 15
-MAX_TAIL_BYTES = 20_000
 MAX_LOG_BYTES = 200_000
+ENOUGH = 2000
+"""So much of a log is enough to know how it ended."""
+
 LOG_FILE = "log.txt"
 LOCK_FILE = "lock"
 
@@ -123,10 +125,9 @@ class ScriptProcess:
                     total += process.memory_info().rss
         return total
 
-    def last_lines(self) -> str:
-        """The last lines of the script's output, ready to be added to a sentence."""
-        lines = read_tail(self.log)[-LAST_LINES:]
-        return "\nIts last lines:\n" + "\n".join(lines) if lines else " It printed nothing."
+    def last_lines(self) -> tuple[str, ...]:
+        """The last lines of the script's output."""
+        return tuple(read_lines(self.log)[-LAST_LINES:])
 
     def _listen(self) -> None:
         assert self._supervisor.stdout is not None
@@ -156,15 +157,13 @@ class ScriptProcess:
         self._supervisor.wait()
 
 
-def read_tail(log: Path) -> list[str]:
-    """The end of a log as lines that can be shown anywhere."""
-    data = b""
+def read_lines(log: Path) -> list[str]:
+    """The end of a log as lines that can be shown anywhere; of the one before it too, if it has only just begun."""
+    text = ""
     for path in (log, log.with_name(log.name + ".old")):
-        with contextlib.suppress(OSError), path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_TAIL_BYTES))
-            data = file.read() + data
-        if len(data) >= 2000:
+        text = read_tail(path) + text
+        if len(text) >= ENOUGH:
             break
-    text = data.decode(errors="replace").replace("\r", "\n")
+    text = text.replace("\r", "\n")
     printable = ("".join(c if c.isprintable() or c == "\t" else "�" for c in line) for line in text.split("\n"))
     return [line[:500].rstrip() for line in printable if line.strip()]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from batchscale.protocol.failure import Failure
 from batchscale.protocol.tasks import TrialTask
 from batchscale.spec import Goal, ReportSource, Study, TrainerSpec
 from batchscale.spec.trainer import render
@@ -110,10 +111,12 @@ class TrialRun:
         """Whether the script has saved anything to go on from."""
         return self._folder.has_state()
 
-    @property
-    def last_lines(self) -> str:
-        """The end of the script's output."""
-        return "" if self._process is None else self._process.last_lines()
+    def explain(self, reason: str) -> Failure:
+        """Why the script failed, with the end of its output."""
+        if self._process is None:
+            return Failure(reason)
+        lines = self._process.last_lines()
+        return Failure(reason, lines) if lines else Failure(f"{reason} It printed nothing.")
 
     @property
     def unread(self) -> int:

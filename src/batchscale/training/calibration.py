@@ -60,7 +60,7 @@ def time_steps(
     Raises:
         RunError: the trial did not advance as told, or the device has too little memory.
     """
-    use_compilation_cache((settings or EngineSettings()).cache_dir)
+    use_compilation_cache()
     try:
         return _time_steps(
             workload, batch_size, effort or Effort(), replace(settings or EngineSettings(), population=1)

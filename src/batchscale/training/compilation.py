@@ -6,7 +6,6 @@ Nothing happens at import; ``use_compilation_cache`` is called by whoever starts
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import jax
 import jax.monitoring
@@ -15,7 +14,6 @@ from batchscale.machine import describe_processor
 from batchscale.workloads.cache import cached
 
 _COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
-_MISS_EVENT = "/jax/compilation_cache/cache_misses"
 MAX_CACHE_BYTES = 4 * 2**30
 
 
@@ -26,13 +24,12 @@ def machine_id() -> str:
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
-def use_compilation_cache(cache_dir: str | Path | None = None) -> None:
+def use_compilation_cache() -> None:
     """Keeps compiled programs across processes; a cache folder that the user has given to JAX is left as it is."""
     if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
         return
     update: Callable[[str, object], None] = jax.config.update
-    folder = Path(cache_dir) / "xla" / machine_id() if cache_dir else cached("xla", machine_id(), grows=True)
-    update("jax_compilation_cache_dir", str(folder))
+    update("jax_compilation_cache_dir", str(cached("xla", machine_id(), grows=True)))
     update("jax_persistent_cache_min_compile_time_secs", 0.0)
     update("jax_persistent_cache_min_entry_size_bytes", 0)
     update("jax_compilation_cache_max_size", MAX_CACHE_BYTES)
@@ -44,7 +41,6 @@ class CompileCount:
 
     programs: int = 0
     seconds: float = 0.0
-    cache_misses: int = 0
 
 
 _COUNT: CompileCount | None = None
@@ -61,10 +57,5 @@ def compile_count() -> CompileCount:
                 count.programs += 1
                 count.seconds += duration_secs
 
-        def on_event(event: str, **_: str | int) -> None:
-            if event == _MISS_EVENT:
-                count.cache_misses += 1
-
         jax.monitoring.register_event_duration_secs_listener(on_duration)
-        jax.monitoring.register_event_listener(on_event)
     return _COUNT

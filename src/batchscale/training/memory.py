@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from batchscale.machine import count_cores, count_memory_bytes
-from batchscale.training.settings import EngineSettings
 from batchscale.workloads.workload import Batch, Workload
 
 MEMORY_SHARE = 0.4
@@ -20,10 +19,8 @@ PARAMETER_SHARE = 128
 MAX_EVALUATION_BATCH = 1024
 
 
-def memory_bytes(settings: EngineSettings) -> int:
+def memory_bytes() -> int:
     """What the arrays of one process may take: its share of the device's, or of the machine's, memory."""
-    if settings.memory_bytes is not None:
-        return settings.memory_bytes
     stats = jax.local_devices()[0].memory_stats()
     if stats and "bytes_limit" in stats:
         return int(MEMORY_SHARE * stats["bytes_limit"])
@@ -70,13 +67,13 @@ def _size(aval: Any) -> int:
     return int(np.prod(shape, dtype=np.int64)) * int(getattr(dtype, "itemsize", 4))
 
 
-def microbatch_bytes(settings: EngineSettings, slots: int, parameter_bytes: int) -> int:
+def microbatch_bytes(slots: int, parameter_bytes: int) -> int:
     """What a microbatch of one member of a population may take: its share of memory, on a CPU less where that is quick.
 
     On a CPU a step is quicker in microbatches whose values stay in the cache. Each adds its gradient to a sum, so one
     must be large beside the parameters (decision 0042).
     """
-    share = memory_bytes(settings) // slots
+    share = memory_bytes() // slots
     if jax.default_backend() != "cpu":
         return share
     return min(share, max(CACHE_BYTES, PARAMETER_SHARE * parameter_bytes))

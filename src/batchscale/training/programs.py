@@ -23,11 +23,11 @@ from batchscale.training.memory import (
     microbatch_bytes,
 )
 from batchscale.training.placement import find_fed_split, make_probe, place_training_data
+from batchscale.training.population_size import choice_key, choose_population, measure_advance, remembered
 from batchscale.training.settings import EngineSettings
 from batchscale.training.shards import cut_batch
-from batchscale.training.state import NOT_DIVERGED, TrialState, init_trial
+from batchscale.training.state import DIVERGENCE_FACTOR, NOT_DIVERGED, TrialState, init_trial
 from batchscale.training.step import StepConfig
-from batchscale.training.tuning import choice_key, choose_population, measure_advance, remembered
 from batchscale.workloads.tunables import NEUTRAL
 from batchscale.workloads.workload import Dataset, SampledSplit, Workload
 
@@ -41,12 +41,10 @@ class Programs:
         dataset = workload.dataset
         self._require_examples(dataset)
         self._probe = make_probe(dataset)
-        self._fed = find_fed_split(dataset, self.devices, memory_bytes(settings))
+        self._fed = find_fed_split(dataset, self.devices, memory_bytes())
         self._data = {} if self._fed else place_training_data(dataset, self.devices)
         self._init = jax.jit(
-            lambda seed, metaparameters, probe: init_trial(
-                workload, seed, metaparameters, probe, settings.divergence_factor
-            )
+            lambda seed, metaparameters, probe: init_trial(workload, seed, metaparameters, probe, DIVERGENCE_FACTOR)
         )
         self.names = _used_names(workload, study)
         self.template = self.init(0, {name: workload.defaults[name] or 0.5 for name in self.names})
@@ -58,7 +56,7 @@ class Programs:
         if self._fed is not None:
             self._feed = HostFeed(self._fed, study.batch_size, self.slots, self.devices, self._config.shards)
         self._advance = make_advance(workload, self._config, self.slots, self.devices)
-        largest = max(1, min(MAX_EVALUATION_BATCH, memory_bytes(settings) // self._example_bytes))
+        largest = max(1, min(MAX_EVALUATION_BATCH, memory_bytes() // self._example_bytes))
         self._sets = EvaluationSets(workload, plan, largest, self.devices)
         self._evaluate = make_evaluate(workload, self.slots, self.devices)
 
@@ -113,7 +111,7 @@ class Programs:
 
     def _configure(self, batch_size: int, slots: int) -> StepConfig:
         parameter_bytes = sum(int(leaf.nbytes) for leaf in jax.tree.leaves(self.template.params))
-        available = microbatch_bytes(self._settings, slots, parameter_bytes)
+        available = microbatch_bytes(slots, parameter_bytes)
         multiple = self._workload.model.microbatch_multiple
         given = self._settings.microbatch
         shards = None
@@ -151,15 +149,13 @@ class Programs:
 
             return measure_advance(advance) / slots
 
-        most = min(study.trials, max(1, memory_bytes(self._settings) // member_bytes))
+        most = min(study.trials, max(1, memory_bytes() // member_bytes))
         facts: list[object] = [study.workload, study.batch_size, study.trial_steps, self._workload.model.precision]
         if self.devices.several:
             facts += [self.devices.num_devices, self.devices.exact]
         key = choice_key(template, *facts)
         accelerator = jax.default_backend() != "cpu"
-        return remembered(
-            self._settings.cache_dir, key, lambda: choose_population(measure, study.trial_steps, most, accelerator)
-        ).population
+        return remembered(key, lambda: choose_population(measure, study.trial_steps, most, accelerator)).population
 
 
 def _used_names(workload: Workload, study: Study) -> tuple[str, ...]:

@@ -13,6 +13,9 @@ from batchscale.workloads.workload import Batch, Metaparameters, ModelState, Par
 
 NOT_DIVERGED = -1
 
+DIVERGENCE_FACTOR = 1000.0
+"""A training loss above so many times its start is divergence."""
+
 
 class TrialState(NamedTuple):
     """Parameters, model state, optimizer state, keys, position in the data, flags, and the metaparameters.

@@ -31,6 +31,15 @@ from batchscale.workloads.workload import Workload
 
 __all__ = ["EngineSettings", "StudyEngine", "TrialProgress", "TrialTask"]
 
+CHUNK_S = 1.0
+"""The longest that the device runs before ``should_stop`` is asked again."""
+
+MAX_CHECKPOINT_BYTES = 20 * 2**30
+"""What the checkpoints of a study's running trials may take."""
+
+MAX_PARKED_BYTES = 2 * 2**30
+"""What the states of trials that wait for a slot may take in memory; more of them are kept as checkpoints."""
+
 
 def _never() -> bool:
     return False
@@ -64,7 +73,7 @@ class StudyEngine:
         self._settings = settings or EngineSettings()
         self._post = post
         self._agreement: Agreement = agreement or Alone()
-        use_compilation_cache(self._settings.cache_dir)
+        use_compilation_cache()
         self._workload = workload
         self._study = study
         self._programs = Programs(workload, study, evaluation, self._settings)
@@ -82,13 +91,13 @@ class StudyEngine:
         if self._post is not None and self._agreement.is_chief:
             store, shelf = SentStates(self._post, ended=False), SentStates(self._post, ended=True)
         elif settings.checkpoint_dir is not None and self._agreement.is_chief:
-            store = CheckpointStore(settings.checkpoint_dir, settings.max_checkpoint_bytes)
+            store = CheckpointStore(settings.checkpoint_dir, MAX_CHECKPOINT_BYTES)
             if "://" not in str(settings.checkpoint_dir):
                 shelf = Shelf(Path(settings.checkpoint_dir), settings.max_shelf_bytes)
         if self._programs.devices.num_hosts > 1:
             store, shelf = SharedKeeper(store, self._agreement), SharedKeeper(shelf, self._agreement)
         template, devices = self._programs.template, self._programs.devices
-        return Population(template, self.population_size, devices, store, settings.max_parked_bytes, shelf)
+        return Population(template, self.population_size, devices, store, MAX_PARKED_BYTES, shelf)
 
     @property
     def population_size(self) -> int:
@@ -248,7 +257,7 @@ class StudyEngine:
             until[self._population.slot_of(one.trial.trial_id)] = stop
             steps_left.append(stop - one.trial.step)
         self._say(Activity.TRAINING, running)
-        num_steps = self._agreement.chiefs("steps", self._stopwatch.bound(min(steps_left), self._settings.chunk_s))
+        num_steps = self._agreement.chiefs("steps", self._stopwatch.bound(min(steps_left), CHUNK_S))
         with self._stopwatch.stepping(num_steps, len(running)):
             state = self._programs.advance(self._population.state, until, num_steps)
             self._population.state = state

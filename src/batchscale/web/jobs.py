@@ -18,6 +18,7 @@ from pathlib import Path
 
 from batchscale.driver import is_held
 from batchscale.errors import RunError
+from batchscale.log_tail import read_tail
 from batchscale.web.chain import ChainPlan, ChainStanding, ChainStep, read_standing, write_plan
 from batchscale.web.claims import Claim, note, read_claimed
 from batchscale.web.refusals import RefusedError
@@ -59,10 +60,7 @@ class WebJobs:
 
     def last_words(self, folder: Path) -> str:
         """The end of what the latest job complained of."""
-        with contextlib.suppress(OSError), self._file(folder, "log").open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
-            return file.read().decode("utf-8", "replace")
-        return ""
+        return read_tail(self._file(folder, "log"), LOG_BYTES)
 
     @property
     def count(self) -> int:

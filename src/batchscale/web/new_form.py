@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from batchscale.protocol import find_rule
 from batchscale.spec import ParameterType, StopRule
 from batchscale.web.workload_fields import (
     UNITS,
@@ -54,7 +55,7 @@ def form_toml(form: Mapping[str, str]) -> str:
         f"batch_sizes = [{sizes}]",
         f"trials = {_item(value['trials'])}",
         f"stop = {_text(value['stop'])}",
-        *([f"finishers = {_item(value['finishers'])}"] if value["stop"] == StopRule.RACE else []),
+        *([f"finishers = {_item(value['finishers'])}"] if _uses_finishers(value["stop"]) else []),
         f"seed = {_item(value['seed'])}",
         *([] if table else [f"workload = {_text(workload)}"]),
         *(["", "[workload]"] if table else []),
@@ -72,6 +73,11 @@ def form_toml(form: Mapping[str, str]) -> str:
     fields = range_fields(workload, schedule)
     ranges = [_range(field, value[field.key]) for field in fields if value.get(field.key)]
     return "\n".join([*lines, *(["", "[search.space]", *ranges] if ranges else [])]) + "\n"
+
+
+def _uses_finishers(stop: str) -> bool:
+    """Whether a stop rule is one, and has finishers; a wrong name is refused with the whole file."""
+    return stop in tuple(StopRule) and find_rule(stop).uses_finishers
 
 
 def with_trials(text: str, trials: int) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from batchscale.driver import is_running
 from batchscale.errors import RunError, StudyLockedError
+from batchscale.log_tail import read_tail
 from batchscale.records import RunPaths, write_text_file
 from batchscale.web.claims import Claim, note, read_claimed
 from batchscale.web.records_folders import make_records_folder
@@ -118,10 +119,7 @@ class WebRuns:
         started = self.find(path)
         if started is None or started.claim.is_alive:
             return ""
-        with contextlib.suppress(OSError), self._log(path).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
-            return file.read().decode("utf-8", "replace")
-        return ""
+        return read_tail(self._log(path), LOG_BYTES)
 
     def _require_room(self, path: Path) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)

@@ -2,7 +2,8 @@
 
 from batchscale.protocol.knowledge import Knowledge
 from batchscale.protocol.needs import Need
-from batchscale.protocol.search_state import SearchRules, SearchState
+from batchscale.protocol.search_rules import SearchRules
+from batchscale.protocol.search_state import SearchState
 from batchscale.protocol.stop_rules import find_rule
 from batchscale.protocol.stop_rules.race import round_ends
 

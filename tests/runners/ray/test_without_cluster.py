@@ -17,6 +17,7 @@ from batchscale.cli.ray_options import find_address, note_ray
 from batchscale.driver.run_settings import RunSettings
 from batchscale.errors import RunError
 from batchscale.machine import name_host
+from batchscale.protocol import Failure
 from batchscale.runners.codec import encode_instruction
 from batchscale.runners.messages import Stop
 from batchscale.runners.ray import link
@@ -131,10 +132,12 @@ def test_a_node_says_what_is_wrong_with_its_version(monkeypatch):
 def test_answers_of_other_machines_are_checked():
     assert check_look(LOOK) == LOOK
     assert check_news(([b"x"], None)) == ([b"x"], None)
+    assert check_news(([], ("It ended.", ("a", "b")))) == ([], Failure("It ended.", ("a", "b")))
     for wrong in (None, [], {**LOOK, "pid": "7"}, {**LOOK, "more": 1}, {"node": "a"}, {**LOOK, "sees": 1}):
         with pytest.raises(RunError, match="same there"):
             check_look(wrong)
-    for wrong in (None, [], ([b"x"],), (["x"], None), ([b"x"], 3), ((b"x",), None)):
+    ends = (3, "ended", ("ended",), ("ended", "a"), ("ended", (1,)), (1, ()))
+    for wrong in (None, [], ([b"x"],), (["x"], None), ((b"x",), None), *(([b"x"], end) for end in ends)):
         with pytest.raises(RunError, match="same there"):
             check_news(wrong)
 
@@ -211,4 +214,4 @@ def test_an_answer_that_is_lost_with_its_node_is_the_loss_of_the_worker():
     runner._ray, runner._stopping = SimpleNamespace(exceptions=exceptions, get=get), False
     crew = SimpleNamespace(lose=lambda *words, stopping: lost.append((*words, stopping)) or [])
     assert runner._hear(crew, seat, None) == []
-    assert lost == [(seat, LossReason.TAKEN_AWAY, "The object cannot be reconstructed", False)]
+    assert lost == [(seat, LossReason.TAKEN_AWAY, Failure("The object cannot be reconstructed"), False)]

@@ -58,7 +58,7 @@ def test_a_worker_that_a_trial_kills_is_replaced_with_its_last_lines_and_the_nod
     lost = collect(runner, 2)
     assert (lost[0].loss, lost[1].loss) == (LossReason.DIED, LossReason.NOT_STARTED)
     for words in ("SIGKILL", "about to misbehave", os.uname().nodename, worker):
-        assert words in lost[0].reason
+        assert words in str(lost[0].reason)
     wait_for(lambda: runner.wait(0.1) == [] and runner.workers)
     assert runner.workers[0].worker_id != worker
     runner.submit(runner.workers[0].worker_id, job(2, 2))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from batchscale.protocol import Failure
 from batchscale.runners.runner import LossReason
 from batchscale.runners.slurm.commands import QueuedTask, SlurmCommands, SlurmError, TaskKey, submission_environment
 from batchscale.runners.slurm.losses import MAX_FAILURES, MAX_TAKEN, Endurance, explain_end
@@ -118,8 +119,8 @@ def test_an_end_is_the_trials_doing_only_where_slurm_did_not_bring_it_about(tmp_
     found, reason = explain_end(QueuedTask(TaskKey("4", 1), state, "None", status, "n1"), log)
     assert found is loss
     if loss is LossReason.DIED:
-        assert "the last line" in reason
-        assert {9: "SIGKILL", 768: "code 3", 0: "code 0"}[status] in reason
+        assert reason.log_lines == ("the last line",)
+        assert {9: "SIGKILL", 768: "code 3", 0: "code 0"}[status] in reason.words
 
 
 def test_a_task_that_slurm_has_forgotten_may_be_the_trials_doing(tmp_path):
@@ -133,8 +134,8 @@ def test_submitting_again_has_an_end(loss, most):
     endurance = Endurance(workers=2)
     for _ in range(2):
         for _ in range(2 * most - 1):
-            endurance.count(loss, "Why.")
+            endurance.count(loss, Failure("Why."))
         endurance.reset()
     with pytest.raises(RunError, match=r"Why\."):
         for _ in range(2 * most):
-            endurance.count(loss, "Why.")
+            endurance.count(loss, Failure("Why."))

@@ -5,17 +5,9 @@ write its file here and give its name to ``batchscale.spec.StopRule``, which che
 """
 
 import importlib
-import pkgutil
 from functools import cache
 
 from batchscale.protocol.stop_rules.rule import Rule
-
-_INTERFACE = "rule"
-
-
-def list_rules() -> tuple[str, ...]:
-    """The names of all rules."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != _INTERFACE))
 
 
 @cache

@@ -11,6 +11,7 @@ class BudgetRule(Rule):
     """Whole training curves, whatever they reach."""
 
     ends_at_goal = False
+    stops_early = False
     looks_at_goals = False
 
     def finish(self, goal_steps: Iterable[int], train_steps: int, finishers: int) -> int:  # noqa: ARG002

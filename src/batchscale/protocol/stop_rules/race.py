@@ -23,6 +23,7 @@ class RaceRule(Rule):
 
     ends_at_goal = True
     ends_together = True
+    uses_finishers = True
     cut_reason = "raced"
 
     def finish(self, goal_steps: Iterable[int], train_steps: int, finishers: int) -> int:

@@ -31,6 +31,12 @@ class Rule(ABC):
     ends_at_goal: ClassVar[bool]
     """Whether a trial ends at its first measurement that reaches the goal."""
 
+    stops_early: ClassVar[bool] = True
+    """Whether a trial that does not diverge may end before its step budget."""
+
+    uses_finishers: ClassVar[bool] = False
+    """Whether `finish` depends on how many finishers are wanted."""
+
     looks_at_goals: ClassVar[bool] = True
     """Whether `finish` depends on the goal steps; a rule that says no is given none, which saves work."""
 
@@ -49,6 +55,11 @@ class Rule(ABC):
             train_steps: the step budget.
             finishers: how many trials shall have reached the goal.
         """
+
+    @property
+    def hangs_on_goals(self) -> bool:
+        """Whether a trial that reaches the goal may spare steps, its own or those of others."""
+        return self.ends_at_goal or self.looks_at_goals
 
     @property
     def in_turn(self) -> bool:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from batchscale.errors import RunError
+from batchscale.protocol import Failure
 
 _LOOK = {"node": str, "host": str, "version": str, "sees": bool, "pid": int}
 _WRONG = "A worker on another machine answers as this version of batchscale does. It did not: install the same there."
@@ -19,7 +20,7 @@ def check_look(found: object) -> dict[str, Any]:
     return found
 
 
-def check_news(found: object) -> tuple[list[bytes], str | None]:
+def check_news(found: object) -> tuple[list[bytes], Failure | None]:
     """What `NodeActor.news` said, checked; the messages themselves are checked when they are decoded.
 
     Raises:
@@ -28,8 +29,15 @@ def check_news(found: object) -> tuple[list[bytes], str | None]:
     if not isinstance(found, tuple) or len(found) != 2:
         raise RunError(_WRONG)
     messages, ended = found
-    if not isinstance(messages, list) or not isinstance(ended, str | None):
+    if not isinstance(messages, list) or not all(isinstance(data, bytes) for data in messages):
         raise RunError(_WRONG)
-    if not all(isinstance(data, bytes) for data in messages):
+    return messages, None if ended is None else _check_end(ended)
+
+
+def _check_end(found: object) -> Failure:
+    if not isinstance(found, tuple) or len(found) != 2:
         raise RunError(_WRONG)
-    return messages, ended
+    words, lines = found
+    if not isinstance(words, str) or not isinstance(lines, tuple) or not all(isinstance(line, str) for line in lines):
+        raise RunError(_WRONG)
+    return Failure(words, lines)

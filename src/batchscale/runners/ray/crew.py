@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from batchscale.errors import RunError, one_line
+from batchscale.protocol import Failure
 from batchscale.runners.known_worker import MAX_DEATHS_AT_START
 from batchscale.runners.ray import node_actor
 from batchscale.runners.ray.nodes import Demand, NodeFacts, choose_demand, read_nodes
@@ -145,7 +146,7 @@ class Crew:
             self._notices.append(f"{reason} It is left out.")
         self._next_look = 0.0
 
-    def lose(self, seat: Seat, loss: LossReason, reason: str, *, stopping: bool) -> list[Event]:
+    def lose(self, seat: Seat, loss: LossReason, reason: Failure, *, stopping: bool) -> list[Event]:
         """Clear away a worker that has ended; another takes its place when the nodes are looked at next.
 
         Raises:
@@ -154,13 +155,13 @@ class Crew:
         self.remove(seat)
         where = f"Worker {seat.info.worker_id} on {seat.info.host or 'no node yet'}"
         if not stopping and not seat.retiring:
-            self._notices.append(f"{where} is replaced. {reason.splitlines()[0]}")
+            self._notices.append(f"{where} is replaced. {str(reason).splitlines()[0]}")
             if loss is LossReason.OUT_OF_MEMORY:
                 self.lower_limit()
             if not seat.ready and loss is not LossReason.TAKEN_AWAY:
                 self._count_start(f"{where}: {reason}")
         self._next_look = min(self._next_look, time.monotonic() + SOON_S)
-        return seat.lose(loss, f"{where}: {reason}")
+        return seat.lose(loss, reason.preceded_by(f"{where}: "))
 
     def remove(self, seat: Seat) -> None:
         """End a worker, or stop waiting for a place for it."""

@@ -13,10 +13,10 @@ import subprocess
 import sys
 import tempfile
 from functools import cache
-from pathlib import Path
 
 from batchscale.errors import RunError
-from batchscale.runners.death import last_lines
+from batchscale.log_tail import last_lines, open_log
+from batchscale.protocol import Failure
 
 KEEPER = "batchscale.runners.ray.keeper"
 END_S = 15.0
@@ -63,8 +63,8 @@ class LocalCluster:
         data = os.read(self._process.stdout.fileno(), _MAX_ADDRESS)
         if not data:
             self._process.wait()
-            words = last_lines(Path(f"/proc/self/fd/{self._log.fileno()}"))
-            raise RunError(f"A Ray cluster must start on this machine. It ended while it was starting.{words}")
+            words = "A Ray cluster must start on this machine. It ended while it was starting."
+            raise RunError(str(Failure(words, last_lines(open_log(self._log.fileno())))))
         self._said += data
         return str(json.loads(self._said)) if self._said.endswith(b"\n") else None
 

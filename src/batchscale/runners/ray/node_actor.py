@@ -33,7 +33,7 @@ class NodeActor:
         self._unsaid: dict[int, bytes] = {}
         self._said = 0
         self._heard: list[bytes] = []
-        self._ended: str | None = None
+        self._ended: tuple[str, tuple[str, ...]] | None = None
         self._urgent = asyncio.Event()
 
     async def look(self, mark: str | None, content: str) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class NodeActor:
             with contextlib.suppress(OSError):  # the worker is gone, which is said by its end
                 self._connection.send_bytes(data)
 
-    async def news(self, patience_s: float) -> tuple[list[bytes], str | None]:
+    async def news(self, patience_s: float) -> tuple[list[bytes], tuple[str, tuple[str, ...]] | None]:
         """What the worker has said since, and how it ended if it did; answers and the end come at once."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._urgent.wait(), patience_s)
@@ -105,16 +105,17 @@ class NodeActor:
             while True:
                 loop.call_soon_threadsafe(self._hear, self._connection.recv_bytes())
         process.kill()
+        from batchscale.log_tail import open_log
         from batchscale.runners.death import describe_death
 
-        words = describe_death(process.wait(), Path(f"/proc/self/fd/{log}"))
-        loop.call_soon_threadsafe(self._end, words)
+        failure = describe_death(process.wait(), open_log(log))
+        loop.call_soon_threadsafe(self._end, failure.words, failure.log_lines)
 
     def _hear(self, message: bytes) -> None:
         self._heard.append(message)
         if not message.startswith(NEWS):
             self._urgent.set()
 
-    def _end(self, words: str) -> None:
-        self._ended = words
+    def _end(self, words: str, log_lines: tuple[str, ...]) -> None:
+        self._ended = words, log_lines
         self._urgent.set()

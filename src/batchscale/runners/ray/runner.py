@@ -12,6 +12,7 @@ from typing import Any, final
 
 from batchscale.errors import RunError, one_line
 from batchscale.machine import count_accelerators, count_cores
+from batchscale.protocol import Failure
 from batchscale.runners.codec import decode_reply
 from batchscale.runners.known_worker import is_out_of_memory
 from batchscale.runners.messages import Ready, Refused, Reply
@@ -130,7 +131,7 @@ class RayRunner(WorkersRunner[Seat]):
             # a large answer lies on the worker's node, and is lost with it before the actor's end is known
             return crew.lose(seat, *_explain_loss(error), stopping=self._stopping)
         except (self._ray.exceptions.RayTaskError, self._ray.exceptions.RuntimeEnvSetupError) as error:
-            return crew.lose(seat, LossReason.DIED, one_line(error, 600), stopping=self._stopping)
+            return crew.lose(seat, LossReason.DIED, Failure(one_line(error, 600)), stopping=self._stopping)
         if seat.stage is Stage.PLACING:
             crew.start(seat, check_look(answer))
             return []
@@ -165,9 +166,9 @@ def _gone(ray: Any) -> tuple[type[Exception], ...]:
     return ClusterLostError, ray.exceptions.RaySystemError, ray.exceptions.RpcError, ConnectionError
 
 
-def _explain_loss(error: Exception) -> tuple[LossReason, str]:
+def _explain_loss(error: Exception) -> tuple[LossReason, Failure]:
     """Why an actor is gone. Trials are trained in another process than the actor's: its end is not their doing."""
     text = " ".join(str(error).split())
     cause = re.search(r"The actor (is dead|died) because .*", text)
     words = one_line(cause[0] if cause else text, 300)
-    return (LossReason.OUT_OF_MEMORY if "low on memory" in text else LossReason.TAKEN_AWAY), words
+    return (LossReason.OUT_OF_MEMORY if "low on memory" in text else LossReason.TAKEN_AWAY), Failure(words)

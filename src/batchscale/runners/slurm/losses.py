@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from batchscale.errors import RunError
+from batchscale.protocol import Failure
 from batchscale.runners.death import describe_death
 from batchscale.runners.runner import LossReason
 from batchscale.runners.slurm.commands import TAKEN, QueuedTask
@@ -13,15 +14,16 @@ MAX_TAKEN = 20
 """So many times the number of workers may tasks fail, or be taken away, in a row before any job is answered."""
 
 
-def explain_end(task: QueuedTask | None, log: Path) -> tuple[LossReason, str]:
+def explain_end(task: QueuedTask | None, log: Path) -> tuple[LossReason, Failure]:
     """What the end of a task means for the job that it was at."""
     if task is None:
         return LossReason.DIED, describe_death(0, log)
     if task.state in TAKEN:
-        return LossReason.TAKEN_AWAY, f"SLURM took a worker away on {task.node or 'its node'} ({_words(task)})."
+        words = f"SLURM took a worker away on {task.node or 'its node'} ({_words(task)})."
+        return LossReason.TAKEN_AWAY, Failure(words)
     said = describe_death(os.waitstatus_to_exitcode(task.status), log)
     if task.state == "OUT_OF_MEMORY":
-        return LossReason.OUT_OF_MEMORY, f"{said}\nSLURM reported that it was out of memory."
+        return LossReason.OUT_OF_MEMORY, said.followed_by("\nSLURM reported that it was out of memory.")
     return LossReason.DIED, said
 
 
@@ -41,7 +43,7 @@ class Endurance:
         """A worker has trained something."""
         self._failed = self._taken = 0
 
-    def count(self, loss: LossReason, reason: str) -> None:
+    def count(self, loss: LossReason, reason: Failure) -> None:
         """Take in an end.
 
         Raises:

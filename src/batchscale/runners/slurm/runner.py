@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import final
 
 from batchscale.errors import RunError, one_line
+from batchscale.protocol import Failure
 from batchscale.runners.arrival import make_absolute, pack_luggage
 from batchscale.runners.messages import Answered, Begin, Raised, Refused, Reply
 from batchscale.runners.runner import Event, LossReason, Setup, WorkerInfo
@@ -192,7 +193,7 @@ class SlurmRunner(WorkersRunner[SlurmWorker]):
             self._trained = True
             self._places.patience.reset()
         elif isinstance(reply, Raised) and reply.loss is LossReason.REFUSED:
-            reply = replace(reply, reason=f"Node {member.info.host}: {reply.reason}")
+            reply = replace(reply, reason=reply.reason.preceded_by(f"Node {member.info.host}: "))
         self._events += member.hear(reply)
         if member.is_worn(reply, None if member.arrived is None else member.arrived.memory_bytes):
             member.retire()
@@ -201,7 +202,7 @@ class SlurmRunner(WorkersRunner[SlurmWorker]):
 
     def _part(self, member: SlurmWorker) -> None:
         """A worker has said its last word."""
-        reason = f"A worker on {member.info.host} left: {member.leaving or 'it starts afresh'}."
+        reason = Failure(f"A worker on {member.info.host} left: {member.leaving or 'it starts afresh'}.")
         self._lose(member, LossReason.TAKEN_AWAY, reason, keep_folder=True)
         if member.leaving == Departure.TIME_LIMIT and member.key is not None and not self._stopping:
             self._office.requeue(member.key)
@@ -247,7 +248,7 @@ class SlurmRunner(WorkersRunner[SlurmWorker]):
             self._notices.append(f"A worker on {member.info.host} was silent for {silent_s:.0f} s and is cancelled.")
             self._office.cancel(member.key)
 
-    def _lose(self, member: SlurmWorker, loss: LossReason, reason: str, keep_folder: bool = False) -> None:
+    def _lose(self, member: SlurmWorker, loss: LossReason, reason: Failure, keep_folder: bool = False) -> None:
         """Clear a worker away; its unanswered jobs are lost. Without its folder it would leave if it still lived."""
         del self._workers[member.info.worker_id]
         if member.key is not None:

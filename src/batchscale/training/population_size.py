@@ -80,10 +80,9 @@ def choice_key(template: TrialState, *facts: object) -> str:
     return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
 
-def remembered(folder: str | Path | None, key: str, choose: Callable[[], PopulationChoice]) -> PopulationChoice:
+def remembered(key: str, choose: Callable[[], PopulationChoice]) -> PopulationChoice:
     """The choice kept under the key, or a new one. The first to write wins, so that all workers agree."""
-    parts = ("tuning", machine_id(), f"{key}.json")
-    path = Path(folder).joinpath(*parts) if folder else cached(*parts)
+    path = cached("tuning", machine_id(), f"{key}.json")
     kept = _read(path)
     if kept is None:
         chosen = choose()
