@@ -23,7 +23,6 @@ COLUMNS = (
     "efficiency",
     "notes",
 )
-PICKS = ("fastest", "cheapest", "budget", "deadline")
 
 
 def plan(
@@ -156,6 +155,7 @@ def _draw(found: "MachinePlan", chart: Path | None, step_time_chart: Path | None
 
 
 def _check_job(job: str | None, out: Path | None, pick: str) -> None:
+    from batchscale.planning import PICKS
     from batchscale.planning.jobs import check_format
 
     if pick not in PICKS:

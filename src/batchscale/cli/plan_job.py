@@ -72,13 +72,7 @@ def train_options() -> set[str]:
 
 
 def _picked(plan: "MachinePlan", pick: str) -> "Choice":
-    answers = plan.answers
-    found = {
-        "fastest": answers.fastest,
-        "cheapest": answers.cheapest,
-        "budget": answers.within_budget,
-        "deadline": answers.within_deadline,
-    }[pick]
+    found = plan.answers.picked(pick)
     if found is None:
         raise PlanningError(f"--pick {pick} needs --{pick}, and a configuration that meets it. Found none.")
     return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from batchscale.doors import lazy_names
 
 if TYPE_CHECKING:
+    from batchscale.planning.answers import PICKS as PICKS
     from batchscale.planning.answers import Answers as Answers
     from batchscale.planning.answers import Choice as Choice
     from batchscale.planning.answers import find_answers as find_answers
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from batchscale.planning.words import plan_sentences as plan_sentences
 
 _PUBLIC = {
+    "PICKS": "answers",
     "COLUMN_ALIASES": "step_times",
     "Answers": "answers",
     "CANDIDATE_SCHEMA": "candidates",

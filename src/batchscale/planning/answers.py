@@ -20,6 +20,10 @@ Choice = dict[str, Any]
 TIME, COST = "expected_time", "expected_cost"
 
 
+PICKS = ("fastest", "cheapest", "budget", "deadline")
+"""What a job may start, by name."""
+
+
 @dataclass(frozen=True)
 class PriceMargin:
     """How far the price of the cheapest machine may rise, as a factor, before ``rival`` is cheaper.
@@ -64,6 +68,11 @@ class Answers:
     as_cheap: tuple[Choice, ...]
     price_margin: PriceMargin | None
     next_measurement: NextMeasurement | None
+
+    def picked(self, pick: str) -> Choice | None:
+        """The configuration that one of ``PICKS`` names; None where there is none."""
+        named = (self.fastest, self.cheapest, self.within_budget, self.within_deadline)
+        return dict(zip(PICKS, named, strict=True))[pick]
 
 
 def find_answers(plan: pl.DataFrame, budget: float | None = None, deadline_s: float | None = None) -> Answers:

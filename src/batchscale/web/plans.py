@@ -39,7 +39,6 @@ from batchscale.web.charts import RENDERING, explorable, fitting
 MOST_MACHINES = 12
 SLIDER_END = 91
 COLUMNS = ("name", "device", "devices", "hosts", "price")
-PICKS = ("fastest", "cheapest", "budget", "deadline")
 
 
 @dataclass(frozen=True)
@@ -136,11 +135,7 @@ def job_zip(plan: MachinePlan, pick: str, format_: str, known_options: Collectio
     Raises:
         PlanningError: there is no such configuration, or no learning rate is known for it.
     """
-    answers = plan.answers
-    choice = {
-        "fastest": answers.fastest, "cheapest": answers.cheapest, "budget": answers.within_budget,
-        "deadline": answers.within_deadline,
-    }[pick]  # fmt: skip
+    choice = plan.answers.picked(pick)
     if choice is None or plan.workload is None:
         raise PlanningError(f"A job starts a configuration of the plan. Found none that is {pick}.")
     values = choice_metaparameters(choice["metaparameters"])

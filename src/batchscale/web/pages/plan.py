@@ -10,7 +10,7 @@ from starlette.responses import Response
 from batchscale.analysis import Analysis
 from batchscale.errors import BatchscaleError
 from batchscale.figures import find_theme
-from batchscale.planning import StepTime, records_step_times
+from batchscale.planning import PICKS, StepTime, records_step_times
 from batchscale.planning.jobs import FORMATS, check_format
 from batchscale.web.charts import nearest_width, picture_of, workload_at
 from batchscale.web.comparison import analysis_of
@@ -18,7 +18,6 @@ from batchscale.web.pages.asked import KEY, find_records_folder
 from batchscale.web.pages.charts import WIDTH, MadeChart, answer_chart
 from batchscale.web.plans import (
     MOST_MACHINES,
-    PICKS,
     SLIDER_END,
     job_zip,
     plan_data,
