@@ -7,6 +7,9 @@ here is the user's to mend: the command line turns it into one paragraph and exi
 import difflib
 from collections.abc import Iterable
 
+REQUEUE = 75
+"""The exit code of a command that ended before its work did, for no error: the same command goes on."""
+
 
 class BatchscaleError(Exception):
     """The root of every error that batchscale raises on purpose."""

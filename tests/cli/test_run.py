@@ -15,8 +15,7 @@ from batchscale.analysis import analyze, answer_sentences
 from batchscale.analysis.curve_file import read_curve
 from batchscale.cli.app import make_app
 from batchscale.cli.closing import describe_regimes
-from batchscale.driver.signals import REQUEUE
-from batchscale.errors import BatchscaleError
+from batchscale.errors import REQUEUE, BatchscaleError
 from batchscale.records import read_tree
 from batchscale.spec import Goal, WorkloadName
 

@@ -13,8 +13,7 @@ import pytest
 
 from batchscale.driver.own_file import find_own_facts
 from batchscale.driver.preflight import make_checked_plan
-from batchscale.driver.signals import REQUEUE
-from batchscale.errors import SpecError
+from batchscale.errors import REQUEUE, SpecError
 from batchscale.spec import read_experiment
 
 GOOD = """

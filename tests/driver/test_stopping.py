@@ -13,9 +13,9 @@ import psutil
 import pytest
 from protocol_fakes import fake_space, read_values, run_fake
 
-from batchscale.driver.signals import REQUEUE, StopFlag
+from batchscale.driver.signals import StopFlag
 from batchscale.driver.snapshot import is_running, read_snapshot
-from batchscale.errors import SpecError
+from batchscale.errors import REQUEUE, SpecError
 from batchscale.runners.runner import LossReason
 from batchscale.runners.worker import explain_error
 

@@ -1,5 +1,6 @@
 """Groups of hosts: how they are cut, what they say to each other, and the states that the chief keeps for them."""
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -116,6 +117,16 @@ def runner_of_two(tmp_path):
     other._channels[0].close()
 
 
+def test_a_runner_that_cannot_be_made_leaves_the_environment_as_it_was(tmp_path):
+    chief, other = connect_all(2)
+    before = dict(os.environ)
+    broken = replace(fake_setup(), checkpoint_dir=tmp_path, engine="no_such_module:make_engine", num_devices=3)
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        GroupRunner(chief, Group(0, 2, 1, None), broken, lambda: False, lambda: None)
+    assert dict(os.environ) == before
+    on_all([chief, other], lambda one: one.close())
+
+
 def test_a_group_that_is_lost_gives_its_jobs_back_and_the_others_go_on(runner_of_two):
     runner, other = runner_of_two
     for number in (1, 2):
@@ -127,7 +138,7 @@ def test_a_group_that_is_lost_gives_its_jobs_back_and_the_others_go_on(runner_of
     assert runner.notices[0].startswith("process 1 (host-1) closed its connection")
     assert runner.notices[0].endswith("The run goes on without group-1.")
     runner.submit("group-1", job(3))
-    assert runner.wait(5) == [Lost(3, "group-1", LossReason.NOT_STARTED, Failure("There is no such group."))]
+    assert runner.wait(5) == [Lost(3, "group-1", LossReason.NOT_STARTED, Failure("The worker is gone."))]
 
 
 def test_a_group_is_sent_what_it_kept_and_what_a_run_without_groups_has_left(runner_of_two, tmp_path):

@@ -3,20 +3,25 @@
 import contextlib
 import os
 import time
+from functools import partial
 
 import psutil
 import pytest
 from fake_slurm import fake_slurm, fake_slurm_runner
 from group_fakes import make_group_runner
-from protocol_fakes import fake_setup, fake_study
+from protocol_fakes import fake_experiment, fake_setup, fake_study
 from ray_cluster import start_runner
 from small_slurm import is_there, real_slurm_runner
 
 from batchscale.errors import RunError
 from batchscale.protocol.tasks import Activity, TrialTask
+from batchscale.runners import known_worker, local
+from batchscale.runners.arrival import pack_luggage
 from batchscale.runners.inline import InlineRunner
 from batchscale.runners.local import LocalRunner, LocalSettings
-from batchscale.runners.runner import Doing, Done, Job, LossReason, Lost
+from batchscale.runners.messages import Begin
+from batchscale.runners.runner import Doing, Done, Job, LossReason, Lost, Setup
+from batchscale.spec import TrainerSpec
 
 STUDY = fake_study()
 
@@ -239,11 +244,15 @@ def test_stop_ends_a_running_job_early_and_reports_what_it_has(processes, tmp_pa
         assert runner.at_rest
 
 
+def process_ids(runner: LocalRunner) -> list[int]:
+    return [worker.process.pid for worker in runner._workers.values()]
+
+
 def test_close_ends_hanging_workers_at_once_and_leaves_none(tmp_path):
     runner = make_runner("local", tmp_path, workers=2, bad_trials="1", mischief="hang")
     runner.submit(runner.workers[0].worker_id, job(0, 1))
     runner.wait(1.0)
-    processes = runner.process_ids
+    processes = process_ids(runner)
     started = time.monotonic()
     runner.close()
     assert time.monotonic() - started < 2
@@ -260,18 +269,31 @@ def test_workers_end_when_the_driver_dies(tmp_path):
     runner._workers.clear()
 
 
-def test_a_worker_is_recycled_after_its_trials(tmp_path):
-    runner = LocalRunner(fake_setup(), LocalSettings(1, tmp_path / "logs", recycle_after_trials=2))
-    with runner:
-        first = runner.process_ids
+def test_a_worker_is_recycled_after_its_trials(tmp_path, monkeypatch):
+    monkeypatch.setattr(known_worker, "RECYCLE_AFTER_TRIALS", 2)
+    with make_runner("local", tmp_path) as runner:
+        first = process_ids(runner)
         runner.submit(runner.workers[0].worker_id, job(0, 1, 2))
         collect(runner, 1)
         deadline = time.monotonic() + 5
-        while (runner.process_ids == first or not runner.workers) and time.monotonic() < deadline:
+        while (process_ids(runner) == first or not runner.workers) and time.monotonic() < deadline:
             assert answers(runner, 0.05) == []
-        assert runner.process_ids != first
+        assert process_ids(runner) != first
         runner.submit(runner.workers[0].worker_id, job(1, 3))
         assert isinstance(collect(runner, 1)[1], Done)
+
+
+def test_a_worker_that_cannot_begin_here_ends_the_run_with_its_reason(tmp_path, monkeypatch):
+    """Workers of this machine have nothing to check today; one that refuses all the same is not a crash."""
+    experiment = fake_experiment(trainer=TrainerSpec(("no-such-program",), tmp_path))
+    monkeypatch.setattr(local, "Begin", partial(Begin, luggage=pack_luggage(experiment)))
+    setup = Setup(experiment, engine="fake_engine:make_engine")
+    with (
+        LocalRunner(setup, LocalSettings(1, tmp_path / "logs")) as runner,
+        pytest.raises(RunError, match=r"^Node \S+ cannot train .*no-such-program"),
+    ):
+        for _ in range(100):
+            runner.wait(0.2)
 
 
 def test_workers_that_cannot_start_end_the_run_with_their_last_lines(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import typer
 from batchscale.cli import clusters
 from batchscale.cli.live import make_display
 from batchscale.cli.ray_options import find_address, note_ray
+from batchscale.errors import REQUEUE, RunError
 from batchscale.words import duration, size
 
 if TYPE_CHECKING:
@@ -146,7 +147,6 @@ def note_cache(needed: bool = True) -> None:
 
 def _check(experiment: "Experiment", data_dir: Path | None, stop: "StopFlag") -> "Plan":
     from batchscale.driver.preflight import make_checked_plan
-    from batchscale.driver.signals import REQUEUE
 
     try:
         return make_checked_plan(experiment, data_dir, lambda: stop.is_set)
@@ -161,8 +161,6 @@ def _require_trainable(outcome: "RunOutcome", plan: "Plan") -> None:
     Raises:
         RunError: there is no COMPLETE trial at all.
     """
-    from batchscale.errors import RunError
-
     diverged = [study for study in outcome.snapshot.studies if study.infeasible and not study.complete]
     if not diverged:
         return
@@ -206,7 +204,6 @@ def _follow(plan: "Plan", settings: "RunSettings", stop: "StopFlag") -> int:
     """Train with the chief of a cluster, which says everything else; the exit code."""
     from batchscale.driver.driver import Result
     from batchscale.driver.place_runner import follow_run
-    from batchscale.driver.signals import REQUEUE
 
     follow_run(plan, settings, stop)
     assert settings.peers is not None
@@ -253,7 +250,6 @@ def report_outcome(outcome: "RunOutcome", out: Path, again: str, *, quiet: bool 
     A stopped run exits with the code for "requeue me".
     """
     from batchscale.driver.driver import Result
-    from batchscale.driver.signals import REQUEUE
 
     snapshot = outcome.snapshot
     if outcome.result is Result.STOPPED:

@@ -9,7 +9,7 @@ import typer
 
 from batchscale.cli import clusters
 from batchscale.cli.run import note_cache
-from batchscale.errors import RunError, SpecError, one_line, suggest_names
+from batchscale.errors import REQUEUE, RunError, SpecError, one_line, suggest_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ def train(
 ) -> None:
     """Train one trial and show its measurements as they are taken."""
     from batchscale.driver.mirroring import mirrored
-    from batchscale.driver.signals import REQUEUE, StopFlag
+    from batchscale.driver.signals import StopFlag
     from batchscale.driver.single_trial import SingleTrial, train_single
     from batchscale.runners.environment import check_devices, offer_devices
     from batchscale.training.profiling import profiled

@@ -19,8 +19,8 @@ from collections.abc import Callable, Collection, Mapping
 from batchscale.cluster.description import Cluster, split_address
 from batchscale.cluster.frames import Channel, Frame, Kind, pack_parts, unpack_parts
 from batchscale.cluster.meeting import Facts, Meeting, host_meeting, join_meeting
+from batchscale.errors import REQUEUE
 
-REQUEUE = 75
 BEAT_S = 1.0
 _BYE = "bye"
 _AGAIN = " Start the same command on all hosts again to go on."

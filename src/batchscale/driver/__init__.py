@@ -7,7 +7,6 @@ from batchscale.doors import lazy_names
 
 _PUBLIC = {
     "NewSearch": "snapshot",
-    "REQUEUE": "signals",
     "Result": "driver",
     "RunOutcome": "session",
     "RunSettings": "run_settings",

@@ -11,9 +11,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-REQUEUE = 75
-"""The exit code of a run that was asked to stop and can be continued by the same command."""
-
 _GRACE_S = {signal.SIGINT: 1.0, signal.SIGTERM: 20.0, signal.SIGUSR1: 20.0, signal.SIGHUP: 20.0}
 
 

@@ -48,3 +48,7 @@ class Knowledge:
     def over(self) -> bool:
         """Whether training it further can tell nothing new."""
         return self.diverged_at is not None or self.failed is not None
+
+
+UNHEARD_OF = Knowledge()
+"""What is known of a trial of which nothing was ever heard; never learns anything."""

@@ -7,12 +7,10 @@ from bisect import bisect_left, insort
 from collections.abc import Container, Iterator, Mapping
 from heapq import merge
 
-from batchscale.protocol.knowledge import Knowledge
+from batchscale.protocol.knowledge import UNHEARD_OF
 from batchscale.protocol.needs import Need, Offer
 from batchscale.protocol.search_state import SearchState
 from batchscale.protocol.stop_rules.rule import Rejoins
-
-UNHEARD_OF = Knowledge()
 
 Basis = tuple[int, int]
 """The finish and the likely number of points that an order holds for."""

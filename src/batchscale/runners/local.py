@@ -10,9 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import final
@@ -22,54 +20,48 @@ from batchscale.machine import count_oom_kills, name_host
 from batchscale.protocol import Failure
 from batchscale.runners.death import describe_death
 from batchscale.runners.environment import worker_environment
-from batchscale.runners.holders import Holders
-from batchscale.runners.messages import Answered, Begin, Kept, Raised, Ready, Retire, Started, Stop
-from batchscale.runners.runner import Doing, Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
-
-MAX_DEATHS_AT_START = 3
+from batchscale.runners.known_worker import MAX_DEATHS_AT_START, KnownWorker, is_out_of_memory
+from batchscale.runners.messages import Begin, Instruction, Ready, Refused, Reply
+from batchscale.runners.runner import Event, LossReason, Setup, WorkerInfo
+from batchscale.runners.workers_runner import WorkersRunner
 
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """How many workers, and when one is replaced by a fresh process: after so many trials, or above so much memory."""
+    """How many workers, where they print, and above how much memory one is replaced by a fresh process."""
 
     workers: int
     log_dir: Path
-    recycle_after_trials: int = 2000
     recycle_above_bytes: int | None = None
 
 
-@dataclass
-class _Worker:
-    info: WorkerInfo
+@final
+@dataclass(eq=False)
+class LocalWorker(KnownWorker):
+    """A process on this machine, with our end of its pipe. ``place`` numbers those that run at the same time."""
+
     place: int
     process: subprocess.Popen[bytes]
     pipe: Connection
     log: Path
-    jobs: deque[Job] = field(default_factory=deque)
-    started: int | None = None
-    ready: bool = False
-    trials: int = 0
-    retiring: bool = False
-    kept: bool = False
+
+    def tell(self, message: Instruction) -> None:
+        """Send it a message; if it is dead, the next `wait` finds out and says so."""
+        with contextlib.suppress(OSError):
+            self.pipe.send(message)
 
 
 @final
-class LocalRunner(Runner):
-    """Worker processes on this machine."""
+class LocalRunner(WorkersRunner[LocalWorker]):
+    """Worker processes on this machine; fewer of them after one ran out of memory, which they share."""
 
     def __init__(self, setup: Setup, settings: LocalSettings) -> None:
+        super().__init__()
         self._setup = setup
         self._settings = settings
         self._limit = settings.workers
         self._next_number = 0
         self._deaths_at_start = 0
-        self._stopping = False
-        self._closed = False
-        self._notices: list[str] = []
-        self._workers: dict[str, _Worker] = {}
-        self._holders = Holders()
-        self._not_started: list[Event] = []
         settings.log_dir.mkdir(parents=True, exist_ok=True)
         self._oom_kills = count_oom_kills()
         try:
@@ -79,47 +71,11 @@ class LocalRunner(Runner):
             self.close()
             raise
 
-    @property
-    def workers(self) -> tuple[WorkerInfo, ...]:
-        """The workers that are not retiring; fewer after one ran out of memory."""
-        if self._stopping or self._closed:
-            return ()
-        return tuple(w.info for w in self._workers.values() if not w.retiring)
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What happened to workers."""
-        return tuple(self._notices)
-
-    @property
-    def process_ids(self) -> tuple[int, ...]:
-        """The operating system's ids of the worker processes."""
-        return tuple(worker.process.pid for worker in self._workers.values())
-
-    def waiting(self, worker_id: str) -> int:
-        """How many jobs a worker has."""
-        worker = self._workers.get(worker_id)
-        return 0 if worker is None else len(worker.jobs)
-
-    def submit(self, worker_id: str, job: Job) -> None:
-        """Send a worker a job; if it has died or is gone, the next `wait` says that the job was not started."""
-        if self._closed:
-            raise RunError("A closed runner takes no jobs.")
-        worker = self._workers.get(worker_id)
-        if worker is None:
-            self._not_started.append(
-                Lost(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("The worker is gone."))
-            )
-            return
-        worker.jobs.append(job)
-        self._holders.note(worker_id, job)
-        self._send(worker, job)
-
     def wait(self, timeout_s: float) -> list[Event]:
         """What the workers have said; the dead are replaced."""
         if self._closed:
             return []
-        events, self._not_started = self._not_started, []
+        events, self._events = self._events, []
         pipes = {worker.pipe: worker for worker in self._workers.values()}
         for pipe in wait(list(pipes), 0 if events else timeout_s):
             worker = pipes[pipe]  # type: ignore[index]  # only our own connections were given
@@ -130,28 +86,6 @@ class LocalRunner(Runner):
                 events += self._replace(worker)
         self._recycle()
         return events
-
-    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
-        """Pass it on to the workers that were given any of it."""
-        for worker_id, message in self._holders.forget(batch_size, trial_ids, self._workers):
-            self._send(self._workers[worker_id], message)
-
-    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
-        """Pass it on to the workers that were given any of it: the one that holds a trial keeps its state."""
-        for worker_id, message in self._holders.shelve(batch_size, steps, self._workers):
-            self._send(self._workers[worker_id], message)
-
-    def stop(self) -> None:
-        """Pass it on to every worker, once."""
-        if not self._stopping:
-            self._stopping = True
-            for worker in self._workers.values():
-                self._send(worker, Stop())
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether every worker that has begun has said so."""
-        return all(worker.kept and not worker.jobs for worker in self._workers.values() if worker.ready)
 
     def kill(self) -> None:
         """Kill all workers, from any thread; none is replaced from now on."""
@@ -188,48 +122,22 @@ class LocalRunner(Runner):
                 env=worker_environment(place, self._setup.num_devices),
                 start_new_session=True,  # Ctrl-C in the terminal reaches the driver alone
             )
-        worker = _Worker(info, place, process, Connection(ours.detach()), log)
+        worker = LocalWorker(info, place, process, Connection(ours.detach()), log)
         self._workers[info.worker_id] = worker
-        self._send(worker, Begin(self._setup, info.worker_id))
+        worker.tell(Begin(self._setup, info.worker_id))
 
-    def _send(self, worker: _Worker, message: object) -> None:
-        with contextlib.suppress(OSError):  # it is dead: the next `wait` finds out and says so
-            worker.pipe.send(message)
+    def _hear(self, worker: LocalWorker, reply: Reply) -> list[Event]:
+        events = worker.hear(reply)
+        if isinstance(reply, Ready):
+            self._deaths_at_start = 0
+        elif isinstance(reply, Refused):
+            raise RunError(reply.reason)  # all workers are on this machine: none can train
+        worn = worker.is_worn(reply, self._settings.recycle_above_bytes)
+        if worn or (is_out_of_memory(reply) and self._lower_limit()):
+            worker.retire()
+        return events
 
-    def _hear(self, worker: _Worker, message: object) -> list[Event]:
-        if isinstance(message, Ready):
-            worker.ready, self._deaths_at_start = True, 0
-        elif isinstance(message, Started):
-            worker.started = message.job_id
-        elif isinstance(message, Doing):
-            return [message]
-        elif isinstance(message, Kept):
-            worker.kept = True
-        elif isinstance(message, Answered):
-            self._pop(worker, message.done.job_id)
-            worker.trials += len(message.done.progress)
-            limit = self._settings.recycle_above_bytes
-            heavy = limit is not None and message.memory_bytes > limit
-            if heavy or worker.trials >= self._settings.recycle_after_trials:
-                self._retire(worker)
-            return [message.done]
-        elif isinstance(message, Raised):
-            self._pop(worker, message.job_id)
-            if message.loss is LossReason.OUT_OF_MEMORY and self._lower_limit():
-                self._retire(worker)
-            return [Lost(message.job_id, worker.info.worker_id, message.loss, message.reason)]
-        return []
-
-    def _retire(self, worker: _Worker) -> None:
-        if not worker.retiring:
-            worker.retiring = True
-            self._send(worker, Retire())
-
-    def _pop(self, worker: _Worker, job_id: int) -> None:
-        worker.jobs = deque(job for job in worker.jobs if job.job_id != job_id)
-        worker.started = None
-
-    def _replace(self, worker: _Worker) -> list[Event]:
+    def _replace(self, worker: LocalWorker) -> list[Event]:
         """Clear away a dead or retired worker and start another; its unanswered jobs are lost."""
         del self._workers[worker.info.worker_id]
         worker.pipe.close()
@@ -242,22 +150,13 @@ class LocalRunner(Runner):
             reason = reason.followed_by(" The system reported that it was out of memory.")
             self._lower_limit()
         self._oom_kills = kills
-        lost: list[Event] = [
-            Lost(
-                job.job_id,
-                worker.info.worker_id,
-                loss if job.job_id == worker.started else LossReason.NOT_STARTED,
-                reason,
-            )
-            for job in worker.jobs
-        ]
         if not worker.retiring and not self._stopping:
             self._notices.append(f"Worker {worker.place} was replaced. {str(reason).splitlines()[0]}")
         if not worker.ready:
             self._check_start(reason)
         if not self._stopping and len(self._workers) < self._limit:
             self._start()
-        return lost
+        return worker.lose(loss, reason)
 
     def _check_start(self, reason: Failure) -> None:
         self._deaths_at_start += 1
@@ -274,5 +173,5 @@ class LocalRunner(Runner):
 
     def _recycle(self) -> None:
         for worker in list(self._workers.values()):
-            if worker.retiring and worker.kept and not worker.jobs:
+            if worker.retiring and worker.at_rest:
                 self._replace(worker)

@@ -1,6 +1,9 @@
 """What the Ray runner decides before and beside a cluster; needs no Ray."""
 
+import asyncio
 import importlib.util
+import platform
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,15 +16,21 @@ from batchscale.cli.app import make_app
 from batchscale.cli.ray_options import find_address, note_ray
 from batchscale.driver.run_settings import RunSettings
 from batchscale.errors import RunError
+from batchscale.machine import name_host
 from batchscale.protocol import Failure
+from batchscale.runners.codec import encode_instruction
+from batchscale.runners.messages import Stop
 from batchscale.runners.ray import link
 from batchscale.runners.ray.answers import check_look, check_news
+from batchscale.runners.ray.crew import Crew
 from batchscale.runners.ray.link import check_ray
+from batchscale.runners.ray.node_actor import NodeActor
 from batchscale.runners.ray.nodes import Demand, NodeFacts, choose_demand, read_nodes
 from batchscale.runners.ray.papers import find_version_problem, make_papers
 from batchscale.runners.ray.runner import RayRunner
-from batchscale.runners.ray.seats import Seat, free_place
-from batchscale.runners.runner import Job, LossReason, WorkerInfo
+from batchscale.runners.ray.seats import Seat, Stage, free_place
+from batchscale.runners.runner import LossReason, WorkerInfo
+from batchscale.runners.workers_runner import WorkersRunner
 from batchscale.spec import RayPlan, RunPlan, TrainerSpec
 
 LOOK = {"node": "a1", "host": "n1", "version": "0.0", "sees": True, "pid": 7}
@@ -77,12 +86,23 @@ def test_places_of_a_node_are_used_again():
     assert free_place(seats, "b") == 0
 
 
-def test_only_the_job_that_was_begun_shares_the_fate_of_its_worker():
-    jobs = [Job(number, None, ()) for number in range(3)]
-    seat = Seat(WorkerInfo("w"), None, started=0)
-    seat.jobs.extend(jobs)
-    losses = [lost.loss for lost in seat.lose(LossReason.TAKEN_AWAY, "why")]
-    assert losses == [LossReason.TAKEN_AWAY, LossReason.NOT_STARTED, LossReason.NOT_STARTED]
+def test_a_worker_that_waits_for_a_place_is_given_up_when_the_run_stops():
+    """It would begin after all others were told to stop, and the run would wait for its states in vain."""
+    killed, told = [], []
+    ray = SimpleNamespace(kill=killed.append, exceptions=SimpleNamespace(RayError=RuntimeError))
+    runner, crew = object.__new__(RayRunner), object.__new__(Crew)
+    WorkersRunner.__init__(runner)
+    tell = SimpleNamespace(remote=lambda number, message: told.append((number, message)))
+    waiting, placed = Seat(WorkerInfo("0"), "its actor"), Seat(WorkerInfo("1"), SimpleNamespace(tell=tell))
+    placed.stage, placed.told = Stage.STARTING, 1
+    runner._workers.update({"0": waiting, "1": placed})
+    crew.seats, crew.asked, crew._ray = runner._workers, {"look": waiting, "begin": placed}, ray
+    runner._crew = crew
+    runner.stop()
+    runner.stop()
+    assert (killed, crew.asked) == (["its actor"], {"begin": placed})
+    assert told == [(1, encode_instruction(Stop()))]
+    assert list(runner._workers) == ["1"]
 
 
 def test_a_worker_where_the_mark_is_not_seen_keeps_no_states(tmp_path):
@@ -151,6 +171,17 @@ def test_without_the_library_the_command_says_what_to_install(monkeypatch, tmp_p
     assert result.exit_code != 0
     assert "pip install 'batchscale[ray]'" in text
     assert not (tmp_path / "out").exists()
+
+
+def test_a_node_has_the_name_that_its_workers_say(monkeypatch):
+    context = SimpleNamespace(get_node_id=lambda: "a1")
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get_runtime_context=lambda: context))
+    monkeypatch.setattr(platform, "node", lambda: "as-others-say")
+
+    async def look():
+        return await NodeActor().look(None, "")
+
+    assert asyncio.run(look())["host"] == name_host() == "as-others-say"
 
 
 def test_the_actor_can_be_sent_to_a_node_that_has_nothing():

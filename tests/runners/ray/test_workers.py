@@ -12,6 +12,7 @@ from ray_cluster import wait_for
 
 from batchscale.errors import RunError
 from batchscale.protocol.tasks import TrialTask
+from batchscale.runners import known_worker
 from batchscale.runners.ray import papers
 from batchscale.runners.runner import Doing, Done, Job, LossReason, Setup
 from batchscale.spec import RayPlan, RunPlan, WorkloadName, WorkloadSpec
@@ -35,10 +36,15 @@ def collect(runner, count: int, seconds: float = 60.0):
     return {outcome.job_id: outcome for outcome in outcomes}
 
 
+def has_started(runner) -> bool:
+    """Whether a worker is at the first job."""
+    return any(seat.started == 0 for seat in runner._workers.values())
+
+
 def workers_of(runner) -> dict[str, tuple[psutil.Process, psutil.Process]]:
     """The actor's process and the worker's, by worker id: the fake cluster is on this machine."""
     found = {}
-    for seat in runner._seats():
+    for seat in runner._workers.values():
         actor = psutil.Process(seat.pid)
         found[seat.info.worker_id] = (actor, actor.children()[0])
     return found
@@ -64,7 +70,7 @@ def test_an_actor_that_is_killed_from_outside_is_no_failure_of_its_trials(ray_ru
     worker = runner.workers[0].worker_id
     actor, process = workers_of(runner)[worker]
     runner.submit(worker, job(0, 1, until=200))
-    wait_for(lambda: runner.wait(0.1) is not None and runner._seats()[0].started == 0, what="the job's start")
+    wait_for(lambda: runner.wait(0.1) is not None and has_started(runner), what="the job's start")
     actor.kill()
     assert collect(runner, 1)[0].loss is LossReason.TAKEN_AWAY
     psutil.wait_procs([process], timeout=5)
@@ -78,13 +84,13 @@ def test_out_of_memory_lowers_how_many_train_at_once(ray_runner):
     assert collect(runner, 1)[0].loss is LossReason.OUT_OF_MEMORY
     assert len(runner.workers) == 1
     assert any("Out of memory" in notice for notice in runner.notices)
-    wait_for(lambda: runner.wait(0.1) == [] and len(runner._seats()) == 1)
+    wait_for(lambda: runner.wait(0.1) == [] and len(runner._workers) == 1)
 
 
 def test_stop_ends_a_running_job_early_and_reports_what_it_has(ray_runner):
     runner = ray_runner(fake_setup(sleep_s=0.05))
     runner.submit(runner.workers[0].worker_id, job(0, 1, until=200))
-    wait_for(lambda: runner.wait(0.1) is not None and runner._seats()[0].started == 0, what="the job's start")
+    wait_for(lambda: runner.wait(0.1) is not None and has_started(runner), what="the job's start")
     runner.stop()
     done = collect(runner, 1)[0]
     assert len(done.progress[0].rows) < 21
@@ -95,7 +101,7 @@ def test_close_ends_hanging_workers_and_leaves_none(ray_runner):
     runner = ray_runner(fake_setup(bad_trials="1", mischief="hang"), workers=2)
     processes = [process for both in workers_of(runner).values() for process in both]
     runner.submit(runner.workers[0].worker_id, job(0, 1))
-    wait_for(lambda: any(seat.started == 0 for seat in runner._seats()) or runner.wait(0.1) is None)
+    wait_for(lambda: has_started(runner) or runner.wait(0.1) is None)
     started = time.monotonic()
     runner.close()
     assert time.monotonic() - started < 5
@@ -103,8 +109,9 @@ def test_close_ends_hanging_workers_and_leaves_none(ray_runner):
     assert not any(process.is_running() for process in processes)
 
 
-def test_a_worker_is_recycled_after_its_trials(ray_runner):
-    runner = ray_runner(fake_setup(), recycle_after_trials=2)
+def test_a_worker_is_recycled_after_its_trials(ray_runner, monkeypatch):
+    monkeypatch.setattr(known_worker, "RECYCLE_AFTER_TRIALS", 2)
+    runner = ray_runner(fake_setup())
     first = runner.workers[0].worker_id
     runner.submit(first, job(0, 1))
     runner.submit(first, job(1, 2))

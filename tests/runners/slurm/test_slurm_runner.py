@@ -12,6 +12,7 @@ from protocol_fakes import fake_experiment, fake_setup, fake_study
 
 from batchscale.errors import RunError
 from batchscale.protocol.tasks import TrialTask
+from batchscale.runners import known_worker
 from batchscale.runners.runner import Doing, Done, Job, LossReason, Lost, Setup
 from batchscale.runners.slurm.commands import SlurmError
 from batchscale.spec import TrainerSpec
@@ -76,7 +77,7 @@ def test_before_the_time_limit_a_worker_saves_and_is_put_in_the_queue_again(slur
         assert isinstance(done, Done)
         assert done.cut_short
         assert 0 < len(done.progress[0].rows) < 21
-        assert (lost.loss, lost.job_id) == (LossReason.TAKEN_AWAY, 1)
+        assert (lost.loss, lost.job_id) == (LossReason.NOT_STARTED, 1)
         assert saved.read_text() == "1\n"
         again = with_worker(runner)
         assert again != worker
@@ -179,14 +180,27 @@ def test_a_silent_worker_is_cancelled_before_its_jobs_go_to_another(slurm, tmp_p
 
 
 @pytest.mark.slow
-def test_a_worker_is_recycled_in_its_job(slurm, tmp_path):
-    with fake_slurm_runner(fake_setup(), tmp_path, slurm, recycle_after_trials=1) as runner:
+def test_a_worker_is_recycled_in_its_job(slurm, tmp_path, monkeypatch):
+    monkeypatch.setattr(known_worker, "RECYCLE_AFTER_TRIALS", 1)
+    with fake_slurm_runner(fake_setup(), tmp_path, slurm) as runner:
         worker = with_worker(runner)
         runner.submit(worker, job(0))
         until(runner, lambda events: events)
         assert with_worker(runner) != worker
         assert len(slurm.asked) == 1
         assert len(slurm.tasks) == 1
+
+
+def test_out_of_memory_makes_workers_no_fewer_because_each_has_memory_of_its_own(slurm, tmp_path):
+    with fake_slurm_runner(fake_setup(bad_trials="1", mischief="memory"), tmp_path, slurm, workers=2) as runner:
+        until(runner, lambda _: len(runner.workers) == 2)
+        before = runner.workers
+        runner.submit(before[0].worker_id, job(0))
+        (lost,) = until(runner, lambda events: events)
+        assert lost.loss is LossReason.OUT_OF_MEMORY
+        runner.submit(before[0].worker_id, job(1, trial=2))
+        assert isinstance(until(runner, lambda events: events)[0], Done)
+        assert (runner.workers, runner.notices) == (before, ())
 
 
 def test_a_node_that_cannot_train_ends_a_run_that_has_trained_nothing(slurm, tmp_path):

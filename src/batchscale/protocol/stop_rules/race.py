@@ -9,15 +9,12 @@ from functools import cache
 from itertools import islice
 from typing import final
 
-from batchscale.protocol.knowledge import Knowledge
+from batchscale.protocol.knowledge import UNHEARD_OF, Knowledge
 from batchscale.protocol.needs import Need
 from batchscale.protocol.stop_rules.rule import Rejoins, Rule
 
 FIRST_ROUND = 64
 """A race's first round trains a 64th of the step budget; each later one doubles what was trained."""
-
-
-UNHEARD_OF = Knowledge()
 
 
 @final

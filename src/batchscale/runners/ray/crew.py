@@ -8,7 +8,7 @@ from typing import Any
 
 from batchscale.errors import RunError, one_line
 from batchscale.protocol import Failure
-from batchscale.runners.messages import Instruction, Retire
+from batchscale.runners.known_worker import MAX_DEATHS_AT_START
 from batchscale.runners.ray import node_actor
 from batchscale.runners.ray.nodes import Demand, NodeFacts, choose_demand, read_nodes
 from batchscale.runners.ray.papers import Papers, find_version_problem
@@ -27,7 +27,6 @@ PATIENCE_S = 0.5
 WAITING_S = 10.0
 """People are told when Ray has found no place for any worker for so long."""
 
-MAX_DEATHS_AT_START = 3
 MAX_NEW = 100
 """How many workers are asked for at once."""
 
@@ -39,18 +38,23 @@ class ClusterLostError(RunError):
 
 
 class Crew:
-    """Seats on a cluster that is there. ``asked`` are the calls that are not answered yet, each with its seat."""
+    """Seats on a cluster that is there. ``asked`` are the calls that are not answered yet, each with its seat.
 
-    def __init__(self, ray: Any, papers: Papers, workers: int | None, notices: list[str]) -> None:
+    ``seats`` and ``notices`` are the runner's: it gives jobs to the ones and shows the others.
+    """
+
+    def __init__(
+        self, ray: Any, papers: Papers, workers: int | None, seats: dict[str, Seat], notices: list[str]
+    ) -> None:
         self._ray = ray
         self._papers = papers
         self._workers = workers
+        self.seats = seats
         self._notices = notices
         self._nodes = read_nodes(ray.nodes())
         self.demand: Demand = choose_demand(papers.setup.experiment.run.ray, papers.setup.num_devices, self._nodes)
         ray.cloudpickle.register_pickle_by_value(node_actor)  # so that a node without batchscale can say so
         self._actor = ray.remote(node_actor.NodeActor)
-        self.seats: dict[str, Seat] = {}
         self.asked: dict[Any, Seat] = {}
         self._number = 0
         self._refused: dict[str, str] = {}
@@ -108,28 +112,22 @@ class Crew:
         """Wait for what the worker says next."""
         self.asked[seat.actor.news.remote(PATIENCE_S * (1 + len(self.seats) // 100))] = seat
 
-    def tell_all(self, message: Instruction) -> None:
-        """Tell every worker that has a node."""
-        for seat in self.seats.values():
-            if seat.stage is not Stage.PLACING:
-                seat.tell(message)
+    def give_up_waiting(self) -> None:
+        """End the workers that have no place yet: one that came after all others were told to stop would not know."""
+        for seat in list(self.seats.values()):
+            if seat.stage is Stage.PLACING:
+                self.remove(seat)
 
     def note_ready(self, seat: Seat, blind: str = "") -> None:
         """A worker has begun; ``blind`` says why it cannot keep states at the remote path."""
-        seat.stage, self._deaths_at_start = Stage.READY, 0
+        self._deaths_at_start = 0
         if blind:
             self._note_blind(seat, f"cannot keep states at the remote path ({blind})")
 
-    def retire(self, seat: Seat) -> None:
-        """Let a worker leave when its jobs are answered; a fresh one comes in its place."""
-        if not seat.retiring:
-            seat.retiring = True
-            seat.tell(Retire())
-
-    def is_heavy(self, seat: Seat, memory_bytes: int) -> bool:
-        """Whether a worker holds more than its share of its node's memory."""
+    def memory_share(self, seat: Seat) -> float | None:
+        """What a worker may hold of its node's memory; None if the node is not known."""
         node = self._nodes.get(seat.node)
-        return node is not None and memory_bytes > node.memory_bytes / max(1, node.seats(self.demand))
+        return None if node is None else node.memory_bytes / max(1, node.seats(self.demand))
 
     def lower_limit(self) -> bool:
         """Have one worker fewer from now on; False if it is the last one."""
@@ -160,7 +158,7 @@ class Crew:
             self._notices.append(f"{where} is replaced. {str(reason).splitlines()[0]}")
             if loss is LossReason.OUT_OF_MEMORY:
                 self.lower_limit()
-            if seat.stage is not Stage.READY and loss is not LossReason.TAKEN_AWAY:
+            if not seat.ready and loss is not LossReason.TAKEN_AWAY:
                 self._count_start(f"{where}: {reason}")
         self._next_look = min(self._next_look, time.monotonic() + SOON_S)
         return seat.lose(loss, reason.preceded_by(f"{where}: "))

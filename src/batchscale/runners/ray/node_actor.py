@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import os
+import platform
 import socket
 import subprocess
 import sys
@@ -48,7 +49,8 @@ class NodeActor:
             with contextlib.suppress(OSError):
                 sees = Path(mark).read_text() == content
         node = ray.get_runtime_context().get_node_id()
-        return {"node": node, "host": socket.gethostname(), "version": version, "sees": sees, "pid": os.getpid()}
+        host = platform.node()  # what name_host says, which must not be imported yet
+        return {"node": node, "host": host, "version": version, "sees": sees, "pid": os.getpid()}
 
     async def begin(self, place: int, num_devices: int, hidden: bool) -> int:
         """Start the worker process; its id. With ``hidden`` it sees no accelerators: none were asked for."""

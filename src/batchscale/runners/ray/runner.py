@@ -7,7 +7,6 @@ of their trials. Nothing on a node is ever needed to resume.
 import contextlib
 import re
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -15,14 +14,15 @@ from batchscale.errors import RunError, one_line
 from batchscale.machine import count_accelerators, count_cores
 from batchscale.protocol import Failure
 from batchscale.runners.codec import decode_reply
-from batchscale.runners.holders import Holders
-from batchscale.runners.messages import Answered, Kept, Raised, Ready, Refused, Started, Stop
+from batchscale.runners.known_worker import is_out_of_memory
+from batchscale.runners.messages import Ready, Refused, Reply
 from batchscale.runners.ray.answers import check_look, check_news
 from batchscale.runners.ray.crew import ClusterLostError, Crew
 from batchscale.runners.ray.link import ClusterLink
 from batchscale.runners.ray.papers import make_papers
 from batchscale.runners.ray.seats import Seat, Stage, end_actors
-from batchscale.runners.runner import Doing, Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
+from batchscale.runners.runner import Event, LossReason, Setup
+from batchscale.runners.workers_runner import WorkersRunner
 
 END_S = 5.0
 """The longest that the end of actors is waited for."""
@@ -30,27 +30,22 @@ END_S = 5.0
 
 @dataclass(frozen=True)
 class RaySettings:
-    """Which cluster (None: a local one), how many workers at most, and when one is replaced by a fresh process."""
+    """Which cluster (None: a local one), and how many workers at most."""
 
     address: str | None = None
     workers: int | None = None
-    recycle_after_trials: int = 2000
 
 
 @final
-class RayRunner(Runner):
-    """Workers on a Ray cluster."""
+class RayRunner(WorkersRunner[Seat]):
+    """Workers on a Ray cluster; fewer of them after one ran out of memory, which those of a node share."""
 
     def __init__(self, setup: Setup, settings: RaySettings) -> None:
+        super().__init__()
         self._papers = make_papers(setup)
         self._settings = settings
         self._crew: Crew | None = None
-        self._holders = Holders()
         self._ray: Any = None
-        self._not_started: list[Event] = []
-        self._notices: list[str] = []
-        self._stopping = False
-        self._closed = False
         self._papers.lay_out()  # before anything is started: states must have a place
         cores = max(count_cores(), (settings.workers or 0) * setup.num_devices)
         self._link = ClusterLink(settings.address, cores, count_accelerators())
@@ -63,42 +58,11 @@ class RayRunner(Runner):
                 self.close()
                 raise
 
-    @property
-    def workers(self) -> tuple[WorkerInfo, ...]:
-        """The workers that have begun and are not retiring."""
-        if self._stopping or self._closed:
-            return ()
-        return tuple(s.info for s in self._seats() if s.stage is Stage.READY and not s.retiring)
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What happened to nodes and workers."""
-        return tuple(self._notices)
-
-    def waiting(self, worker_id: str) -> int:
-        """How many jobs a worker has."""
-        seat = None if self._crew is None else self._crew.seats.get(worker_id)
-        return 0 if seat is None else len(seat.jobs)
-
-    def submit(self, worker_id: str, job: Job) -> None:
-        """Send a worker a job; if it is gone, the next `wait` says that the job was not started."""
-        if self._closed:
-            raise RunError("A closed runner takes no jobs.")
-        seat = None if self._crew is None else self._crew.seats.get(worker_id)
-        if seat is None:
-            self._not_started.append(
-                Lost(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("The worker is gone."))
-            )
-            return
-        seat.jobs.append(job)
-        self._holders.note(worker_id, job)
-        seat.tell(job)
-
     def wait(self, timeout_s: float) -> list[Event]:
         """What the workers have said; the cluster is followed on the way."""
         if self._closed:
             return []
-        events, self._not_started = self._not_started, []
+        events, self._events = self._events, []
         if self._crew is None:
             self._connect()
             return events
@@ -117,34 +81,17 @@ class RayRunner(Runner):
             ) from None
         return events
 
-    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
-        """Pass it on to the workers that were given any of it."""
-        seats = {} if self._crew is None else self._crew.seats
-        for worker_id, message in self._holders.forget(batch_size, trial_ids, seats):
-            seats[worker_id].tell(message)
-
-    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
-        """Pass it on to the workers that were given any of it: the one that holds a trial keeps its state."""
-        seats = {} if self._crew is None else self._crew.seats
-        for worker_id, message in self._holders.shelve(batch_size, steps, seats):
-            seats[worker_id].tell(message)
-
     def stop(self) -> None:
-        """Pass it on to every worker, once."""
+        """Pass it on to every worker that has a place, once; the others are given up."""
         if not self._stopping and self._crew is not None:
-            self._crew.tell_all(Stop())
-        self._stopping = True
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether every worker that has begun has said so."""
-        return all(s.kept and not s.jobs for s in self._seats() if s.stage is Stage.READY)
+            self._crew.give_up_waiting()
+        super().stop()
 
     def kill(self) -> None:
         """Kill all workers, from any thread; none is replaced from now on."""
         self._stopping = True
         if self._ray is not None:
-            end_actors(self._ray, self._seats())
+            end_actors(self._ray, list(self._workers.values()))
 
     def close(self) -> None:
         """Kill all workers, wait for their end, and hang up."""
@@ -156,16 +103,15 @@ class RayRunner(Runner):
             with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError):
                 self._ray.wait(list(self._crew.asked), num_returns=len(self._crew.asked), timeout=END_S)
         self._crew = self._ray = None
+        self._workers.clear()
         self._link.close()
         self._papers.put_away()
 
     def _connect(self) -> None:
         ray = self._link.connect()
         if ray is not None:
-            self._ray, self._crew = ray, Crew(ray, self._papers, self._settings.workers, self._notices)
-
-    def _seats(self) -> list[Seat]:
-        return [] if self._crew is None else list(self._crew.seats.values())
+            self._ray = ray
+            self._crew = Crew(ray, self._papers, self._settings.workers, self._workers, self._notices)
 
     def _answered(self, timeout_s: float) -> list[Any]:
         """The calls that were answered, all of them, after waiting for the first."""
@@ -190,11 +136,11 @@ class RayRunner(Runner):
             crew.start(seat, check_look(answer))
             return []
         if seat.stage is Stage.STARTING:
-            seat.stage = Stage.BEGINNING
+            seat.stage = Stage.HEARD
             crew.ask_news(seat)
             return []
         messages, ended = check_news(answer)
-        events = [event for data in messages for event in self._take_in(crew, seat, data)]
+        events = [event for data in messages for event in _take_in(crew, seat, decode_reply(data))]
         if seat.info.worker_id not in crew.seats:
             return events
         if ended is not None:
@@ -202,30 +148,17 @@ class RayRunner(Runner):
         crew.ask_news(seat)
         return events
 
-    def _take_in(self, crew: Crew, seat: Seat, data: bytes) -> list[Event]:
-        message = decode_reply(data)
-        if isinstance(message, Doing):
-            return [message]
-        if isinstance(message, Answered):
-            seat.answer(message.done.job_id)
-            seat.trials += len(message.done.progress)
-            if seat.trials >= self._settings.recycle_after_trials or crew.is_heavy(seat, message.memory_bytes):
-                crew.retire(seat)
-            return [message.done]
-        if isinstance(message, Raised):
-            seat.answer(message.job_id)
-            if message.loss is LossReason.OUT_OF_MEMORY and crew.lower_limit():
-                crew.retire(seat)
-            return [Lost(message.job_id, seat.info.worker_id, message.loss, message.reason)]
-        if isinstance(message, Ready):
-            crew.note_ready(seat, message.blind)
-        elif isinstance(message, Started):
-            seat.started = message.job_id
-        elif isinstance(message, Kept):
-            seat.kept = True
-        elif isinstance(message, Refused):
-            crew.refuse(seat, message.reason)
-        return []
+
+def _take_in(crew: Crew, seat: Seat, reply: Reply) -> list[Event]:
+    events = seat.hear(reply)
+    if isinstance(reply, Ready):
+        crew.note_ready(seat, reply.blind)
+    elif isinstance(reply, Refused):
+        crew.refuse(seat, reply.reason)
+    worn = seat.is_worn(reply, crew.memory_share(seat))
+    if worn or (is_out_of_memory(reply) and crew.lower_limit()):
+        seat.retire()
+    return events
 
 
 def _gone(ray: Any) -> tuple[type[Exception], ...]:

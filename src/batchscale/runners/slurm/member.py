@@ -1,4 +1,4 @@
-"""A worker as the driver sees it: its mailboxes, its jobs, and what is known of its process."""
+"""A worker of SLURM as the driver knows it: its mailboxes, and what its scheduler says of it."""
 
 import contextlib
 import shutil
@@ -7,29 +7,24 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import final
 
 from batchscale.runners.codec import encode_instruction
+from batchscale.runners.known_worker import KnownWorker
 from batchscale.runners.messages import Instruction
-from batchscale.runners.runner import Job, WorkerInfo
 from batchscale.runners.slurm.commands import TaskKey
 from batchscale.runners.slurm.letters import Arrived, Letter, decode_letter
 from batchscale.runners.slurm.mailbox import LetterReader, LetterWriter, pause_s
 
 
-@dataclass
-class SlurmWorker:
+@final
+@dataclass(eq=False)
+class SlurmWorker(KnownWorker):
     """One worker process. ``arrived`` is None until its first letter came."""
 
     folder: Path
-    info: WorkerInfo
     found_at: float = field(default_factory=time.monotonic)
     arrived: Arrived | None = None
-    jobs: deque[Job] = field(default_factory=deque)
-    started: int | None = None
-    answered: int = 0
-    ready: bool = False
-    kept: bool = False
-    retiring: bool = False
     leaving: str = ""
     cancelled: bool = False
 
@@ -89,8 +84,3 @@ class SlurmWorker:
     def remove(self) -> None:
         """Take its folder away: a process that should still live leaves when it looks there."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def pop(self, job_id: int) -> None:
-        """Forget a job that was answered."""
-        self.jobs = deque(job for job in self.jobs if job.job_id != job_id)
-        self.started = None

@@ -8,7 +8,6 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,12 +16,10 @@ from typing import final
 from batchscale.errors import RunError, one_line
 from batchscale.protocol import Failure
 from batchscale.runners.arrival import make_absolute, pack_luggage
-from batchscale.runners.holders import Holders
-from batchscale.runners.messages import Answered, Begin, Kept, Raised, Ready, Refused, Retire, Started
-from batchscale.runners.messages import Stop as StopNow
-from batchscale.runners.runner import Doing, Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
+from batchscale.runners.messages import Answered, Begin, Raised, Refused, Reply
+from batchscale.runners.runner import Event, LossReason, Setup, WorkerInfo
 from batchscale.runners.slurm.commands import Scheduler, SlurmCommands, SlurmError, TaskKey
-from batchscale.runners.slurm.letters import Arrived, Departure, Leaving, Left, Letter
+from batchscale.runners.slurm.letters import Alive, Arrived, Departure, Leaving, Left, Letter
 from batchscale.runners.slurm.line import Rhythm
 from batchscale.runners.slurm.losses import explain_end
 from batchscale.runners.slurm.member import SlurmWorker
@@ -32,6 +29,7 @@ from batchscale.runners.slurm.pulse import Pulse
 from batchscale.runners.slurm.script import log_of, sbatch_words, worker_script
 from batchscale.runners.slurm.session import MakeScheduler, clear_sessions, end_jobs, job_name, make_session
 from batchscale.runners.slurm.worker import PULSE, WORKERS, worker_words
+from batchscale.runners.workers_runner import WorkersRunner
 from batchscale.spec import SlurmOptions
 
 FIND_EVERY_S = 0.5
@@ -53,28 +51,23 @@ class SlurmSettings:
     options: SlurmOptions = field(default_factory=SlurmOptions)
     rhythm: Rhythm = field(default_factory=Rhythm)
     look_every_s: float = 10.0
-    recycle_after_trials: int = 2000
 
 
 @final
-class SlurmRunner(Runner):
-    """Worker jobs of SLURM."""
+class SlurmRunner(WorkersRunner[SlurmWorker]):
+    """Worker jobs of SLURM. Out of memory makes them no fewer: each has the memory that its own job asked for."""
 
     def __init__(self, setup: Setup, settings: SlurmSettings, make_scheduler: MakeScheduler | None = None) -> None:
+        super().__init__()
         self._setup = make_absolute(setup)
         self._luggage = pack_luggage(setup.experiment)
         self._settings = settings
-        self._stopping = self._closed = False
         self._next_number = 0
         self._find_at = 0.0
-        self._members: dict[str, SlurmWorker] = {}
-        self._holders = Holders()
         self._departed: list[SlurmWorker] = []
         self._known: set[TaskKey] = set()
         self._over: set[tuple[TaskKey, int]] = set()
         self._trained = False
-        self._notices: list[str] = []
-        self._events: list[Event] = []
         make = make_scheduler or partial(_make_commands, settings, setup.num_devices)
         settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         settings.log_dir.mkdir(parents=True, exist_ok=True)
@@ -95,41 +88,17 @@ class SlurmRunner(Runner):
         self._places = ArrayPlaces(self._office, settings.workers)
 
     @property
-    def workers(self) -> tuple[WorkerInfo, ...]:
-        """The workers that have arrived and stay."""
-        if self._stopping or self._closed:
-            return ()
-        return tuple(member.info for member in self._members.values() if member.takes_jobs)
-
-    @property
     def notices(self) -> tuple[str, ...]:
         """What happened to workers, and what they wait for."""
         waiting = self._places.waiting
         return (*self._notices, waiting) if waiting and not self._stopping else tuple(self._notices)
-
-    def waiting(self, worker_id: str) -> int:
-        """How many jobs a worker has."""
-        member = self._members.get(worker_id)
-        return 0 if member is None else len(member.jobs)
-
-    def submit(self, worker_id: str, job: Job) -> None:
-        """Send a worker a job; if it is gone, the next `wait` says that the job was not started."""
-        if self._closed:
-            raise RunError("A closed runner takes no jobs.")
-        member = self._members.get(worker_id)
-        if member is None:
-            self._events.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("The worker is gone.")))
-            return
-        member.jobs.append(job)
-        self._holders.note(worker_id, job)
-        member.tell(job)
 
     def wait(self, timeout_s: float) -> list[Event]:
         """What workers have said, and what became of those that are gone."""
         until = time.monotonic() + timeout_s
         while not self._closed:
             self._find()
-            for member in list(self._members.values()):
+            for member in list(self._workers.values()):
                 member.flush()
                 self._listen(member)
             self._judge()
@@ -139,28 +108,6 @@ class SlurmRunner(Runner):
             time.sleep(min(SLEEP_S, left_s))
         events, self._events = self._events, []
         return [] if self._closed else events
-
-    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
-        """Pass it on to the workers that were given any of it."""
-        for worker_id, message in self._holders.forget(batch_size, trial_ids, self._members):
-            self._members[worker_id].tell(message)
-
-    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
-        """Pass it on to the workers that were given any of it: the one that holds a trial keeps its state."""
-        for worker_id, message in self._holders.shelve(batch_size, steps, self._members):
-            self._members[worker_id].tell(message)
-
-    def stop(self) -> None:
-        """Pass it on to every worker, once."""
-        if not self._stopping:
-            self._stopping = True
-            for member in self._members.values():
-                member.tell(StopNow())
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether every worker that has begun has said so."""
-        return all(member.kept and not member.jobs for member in self._members.values() if member.ready)
 
     def kill(self) -> None:
         """End all jobs, from any thread; none is submitted from now on."""
@@ -179,7 +126,7 @@ class SlurmRunner(Runner):
         self._office.close()
         if end_jobs(self._scheduler, CLOSE_S, ENDED_S):
             shutil.rmtree(self._session, ignore_errors=True)
-        self._members.clear()
+        self._workers.clear()
 
     # --- workers come ----------------------------------------------------------------------------------------
 
@@ -193,14 +140,14 @@ class SlurmRunner(Runner):
         with contextlib.suppress(OSError):
             os.utime(folder)  # a network file system answers with what the server has, not with what it remembers
             names = {entry.name for entry in os.scandir(folder)}
-            names -= {member.folder.name for member in (*self._members.values(), *self._departed)}
+            names -= {member.folder.name for member in (*self._workers.values(), *self._departed)}
             for name in sorted(names):
                 self._begin(folder / name)
 
     def _begin(self, folder: Path) -> None:
         info = WorkerInfo(f"slurm-{self._next_number}", "", self._setup.num_devices)
         self._next_number += 1
-        self._members[info.worker_id] = member = SlurmWorker(folder, info)
+        self._workers[info.worker_id] = member = SlurmWorker(info, folder)
         member.tell(Begin(self._setup, info.worker_id, self._luggage))
 
     # --- workers speak ---------------------------------------------------------------------------------------
@@ -212,35 +159,19 @@ class SlurmRunner(Runner):
     def _hear(self, member: SlurmWorker, letter: Letter) -> None:
         if isinstance(letter, Arrived):
             self._welcome(member, letter)
-        elif isinstance(letter, Ready):
-            member.ready = True
-        elif isinstance(letter, Refused):
-            self._turn_away(letter)
-        elif isinstance(letter, Started):
-            member.started = letter.job_id
-        elif isinstance(letter, Doing):
-            self._events.append(letter)
-        elif isinstance(letter, Kept):
-            member.kept = True
-        elif isinstance(letter, Answered):
-            self._take_in(member, letter)
-        elif isinstance(letter, Raised):
-            member.pop(letter.job_id)
-            reason = letter.reason
-            if letter.loss is LossReason.REFUSED:
-                reason = reason.preceded_by(f"Node {member.info.host}: ")
-            self._events.append(Lost(letter.job_id, member.info.worker_id, letter.loss, reason))
         elif isinstance(letter, Leaving):
             member.leaving = letter.why
         elif isinstance(letter, Left):
             self._part(member)
+        elif not isinstance(letter, Alive):
+            self._take_in(member, letter)
 
     def _welcome(self, member: SlurmWorker, letter: Arrived) -> None:
         member.arrived = letter
         member.info = replace(member.info, host=letter.node)
         key = TaskKey(letter.job, letter.place)
         self._known.add(key)
-        for other in list(self._members.values()):  # SLURM runs a task once at a time: an earlier process is gone
+        for other in list(self._workers.values()):  # SLURM runs a task once at a time: an earlier process is gone
             if other is not member and other.key == key:
                 self._listen(other, at_once=True)
                 self._lose(other, LossReason.TAKEN_AWAY, "SLURM started its job anew.")
@@ -255,16 +186,17 @@ class SlurmRunner(Runner):
         self._places.avoid |= {letter.host}
         self._notices.append(f"{letter.reason} It is not used any more.")
 
-    def _take_in(self, member: SlurmWorker, letter: Answered) -> None:
-        self._trained = True
-        self._places.patience.reset()
-        member.pop(letter.done.job_id)
-        member.answered += len(letter.done.progress)
-        heavy = member.arrived is not None and letter.memory_bytes > member.arrived.memory_bytes
-        if (heavy or member.answered >= self._settings.recycle_after_trials) and not member.retiring:
-            member.retiring = True
-            member.tell(Retire())
-        self._events.append(letter.done)
+    def _take_in(self, member: SlurmWorker, reply: Reply) -> None:
+        if isinstance(reply, Refused):
+            self._turn_away(reply)
+        elif isinstance(reply, Answered):
+            self._trained = True
+            self._places.patience.reset()
+        elif isinstance(reply, Raised) and reply.loss is LossReason.REFUSED:
+            reply = replace(reply, reason=reply.reason.preceded_by(f"Node {member.info.host}: "))
+        self._events += member.hear(reply)
+        if member.is_worn(reply, None if member.arrived is None else member.arrived.memory_bytes):
+            member.retire()
 
     # --- workers go ------------------------------------------------------------------------------------------
 
@@ -281,7 +213,7 @@ class SlurmRunner(Runner):
         view = self._places.look()
         if view is None:
             return
-        for member in list(self._members.values()):
+        for member in list(self._workers.values()):
             self._examine(member, view)
         for member in list(self._departed):
             if member.key is None or not self._places.still_runs(member.key, member.restarts, view)[0]:
@@ -304,12 +236,12 @@ class SlurmRunner(Runner):
         runs, task = self._places.still_runs(member.key, member.restarts, view)
         if not runs:
             self._listen(member, at_once=True)  # whatever it said has been said by now
-            if member.info.worker_id in self._members:
+            if member.info.worker_id in self._workers:
                 loss, reason = explain_end(task, self._log(member.key))
                 self._lose(member, loss, reason)
                 if not self._stopping:
                     self._notices.append(f"A worker on {member.info.host} was replaced. {one_line(reason, 200)}")
-                if not member.answered:
+                if not member.trials:
                     self._places.patience.count(loss, reason)
         elif silent_s > self._settings.rhythm.silent_s and not member.cancelled:
             member.cancelled = True
@@ -318,12 +250,10 @@ class SlurmRunner(Runner):
 
     def _lose(self, member: SlurmWorker, loss: LossReason, reason: Failure, keep_folder: bool = False) -> None:
         """Clear a worker away; its unanswered jobs are lost. Without its folder it would leave if it still lived."""
-        del self._members[member.info.worker_id]
+        del self._workers[member.info.worker_id]
         if member.key is not None:
             self._over.add((member.key, member.restarts))
-        for job in member.jobs:
-            one = loss if job.job_id == member.started or loss is LossReason.TAKEN_AWAY else LossReason.NOT_STARTED
-            self._events.append(Lost(job.job_id, member.info.worker_id, one, reason))
+        self._events += member.lose(loss, reason)
         if not keep_folder:
             member.remove()
 
