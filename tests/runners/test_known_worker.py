@@ -52,7 +52,7 @@ def test_jobs_are_told_in_order_and_wait_for_their_answers(worker):
 @pytest.mark.parametrize("loss", [LossReason.DIED, LossReason.OUT_OF_MEMORY, LossReason.TAKEN_AWAY])
 def test_only_the_job_that_was_begun_shares_the_fate_of_its_worker(worker, loss):
     worker.hear(Started(0))
-    losses = [(lost.job_id, lost.loss) for lost in worker.lose(loss, "why")]
+    losses = [(lost.job_id, lost.loss) for lost in worker.lose(loss, Failure("why"))]
     assert losses == [(0, loss), (1, LossReason.NOT_STARTED), (2, LossReason.NOT_STARTED)]
 
 
