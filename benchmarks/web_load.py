@@ -30,7 +30,7 @@ import psutil
 from web_clients import Seen, Site, sign_in, visit
 
 from batchscale.driver import read_snapshot
-from batchscale.web.places import make_place
+from batchscale.web.records_folders import make_records_folder
 
 CORES = psutil.cpu_count() or 1
 MOST_OVERHEAD, MOST_SECONDS, MOST_GROWTH = 0.03, 0.3, 0.05
@@ -160,7 +160,7 @@ def measure(arguments: argparse.Namespace, work: Path) -> dict[str, object]:
     seen, spans = Seen(), []
     try:
         host, port, cookie = sign_in(address)
-        site = Site(host, port, cookie, f"{make_place(root, folder).id}-0")
+        site = Site(host, port, cookie, f"{make_records_folder(root, folder).id}-0")
         asyncio.run(visit(site, Seen(), 1, 3.0, has_cache=False, seed=0))  # what is made once for all is made
         process = psutil.Process(server.pid)
         running, memory = psutil.Process(run.pid), Memory(process)

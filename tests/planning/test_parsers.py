@@ -29,7 +29,8 @@ VERTEX = """
 import json, sys
 from google.cloud.aiplatform_v1.types import CustomJob
 job = CustomJob.from_json(open(sys.argv[1]).read())
-print("\\n" + json.dumps([[p.replica_count, p.machine_spec.accelerator_count] for p in job.job_spec.worker_pool_specs]))
+pools = [[p.replica_count, p.machine_spec.accelerator_count] for p in job.job_spec.worker_pool_specs]
+print("\\n" + json.dumps([pools, job.job_spec.scheduling.strategy.name]))
 """
 
 
@@ -57,10 +58,10 @@ def test_skypilot_refuses_a_broken_task(tmp_path):
 
 
 def test_vertex_reads_the_job(tmp_path):
-    path = written(make_job(4, 2), "vertex", tmp_path / "job")
+    path = written(make_job(4, 2, spot=True), "vertex", tmp_path / "job")
     answer = parse(VERTEX, path, tmp_path / "job")
     assert answer.returncode == 0, answer.stderr[-2000:]
-    assert json.loads(answer.stdout.splitlines()[-1]) == [[1, 2], [3, 2]]
+    assert json.loads(answer.stdout.splitlines()[-1]) == [[[1, 2], [3, 2]], "SPOT"]
 
 
 def test_vertex_refuses_a_broken_job(tmp_path):

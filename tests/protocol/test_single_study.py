@@ -29,7 +29,7 @@ def rows(*steps: int):
 def train(root, *steps: int, rate: float = 0.1, resume: bool = False) -> int:
     with SingleStudy(root, single(rate), resume) as log:
         task = replace(TASK, trial_id=log.trial_id, parameters={"learning_rate": rate})
-        log.require_same(task)
+        log.begin(task)
         log.add(TrialProgress(log.trial_id, rows(*steps), steps[-1], None, {}), 1.5, None)
         log.commit(Ending(Status.COMPLETE, steps[-1], "budget"), task)
         return log.trial_id
@@ -52,7 +52,7 @@ def test_a_trial_goes_on_where_it_ended_and_only_if_it_is_the_same(tmp_path):
     with SingleStudy(tmp_path, single(), resume=True) as log:
         assert (log.trial_id, log.known.step, log.known.recorded) == (1, 10, 10)
         with pytest.raises(RunError, match="seed 7"):
-            log.require_same(replace(TASK, seed=8))
+            log.begin(replace(TASK, seed=8))
     train(tmp_path, 20, resume=True)
     (trial,) = read_values(tmp_path).values()
     assert [line.split(",")[0] for line in trial["rows"].splitlines()] == ["step", "0", "10", "20"]
@@ -63,6 +63,30 @@ def test_measurements_of_a_trial_that_was_stopped_are_there_for_the_next_process
         log.add(TrialProgress(1, rows(0, 10), 10, None, {}), 0.1, None)
     with SingleStudy(tmp_path, single(), resume=True) as log:
         assert (log.trial_id, log.known.step, log.known.recorded) == (1, 10, None)
+
+
+def test_a_trial_that_was_stopped_goes_on_only_with_its_own_values_and_seed(tmp_path):
+    with SingleStudy(tmp_path, single(), resume=False) as log:
+        log.begin(TASK)
+        log.add(TrialProgress(1, rows(0, 10), 10, None, {}), 0.1, None)
+    with SingleStudy(tmp_path, single(), resume=True) as log:
+        with pytest.raises(RunError, match=r"\{'learning_rate': 0\.1\} and seed 7\. Found \{'learning_rate': 0\.2\}"):
+            log.begin(replace(TASK, parameters={"learning_rate": 0.2}))
+        with pytest.raises(RunError, match="seed 8"):
+            log.begin(replace(TASK, seed=8))
+    train(tmp_path, 20, resume=True)
+    (trial,) = read_values(tmp_path).values()
+    assert [line.split(",")[0] for line in trial["rows"].splitlines()] == ["step", "0", "10", "20"]
+    assert not list(tmp_path.rglob("chosen-*"))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"parameters": 3, "seed": 7}'])
+def test_a_trial_that_does_not_say_what_it_was_begun_with_goes_on(tmp_path, text):
+    with SingleStudy(tmp_path, single(), resume=False) as log:
+        log.begin(TASK)
+        log.add(TrialProgress(1, rows(0, 10), 10, None, {}), 0.1, None)
+    next(tmp_path.rglob("chosen-*")).write_text(text)
+    assert train(tmp_path, 20, resume=True) == 1
 
 
 def test_no_single_trial_is_added_to_a_study_of_a_run(tmp_path):

@@ -53,12 +53,12 @@ class Site:
         return client.post(path, data={"csrf": token, **form}, headers=headers)
 
     def key(self, name: str = "finished") -> str:
-        return next(place.id for place in self.app_places() if place.name == name) + "-0"
+        return next(folder.id for folder in self.app_folders() if folder.name == name) + "-0"
 
-    def app_places(self):
-        from batchscale.web.places import Places
+    def app_folders(self):
+        from batchscale.web.records_folders import RecordsFolders
 
-        return Places(self.settings.folders).all()
+        return RecordsFolders(self.settings.folders).all()
 
 
 @pytest.fixture(autouse=True)

@@ -120,7 +120,7 @@ def test_sessions_survive_a_restart_and_end_with_logout(make_site):
 def test_a_stream_ends_when_its_session_does(site):
     import asyncio
 
-    place = next(p for p in site.app_places() if p.name == "finished")
+    folder = next(p for p in site.app_folders() if p.name == "finished")
     from batchscale.web.live import LivePages
     from batchscale.web.standing import Standings
 
@@ -128,7 +128,7 @@ def test_a_stream_ends_when_its_session_does(site):
     answers = iter([True, False])
 
     async def all_events() -> list[bytes]:
-        return [event async for event in live.stream(place, None, lambda: next(answers))]
+        return [event async for event in live.stream(folder, None, lambda: next(answers))]
 
     events = asyncio.run(all_events())
     assert len(events) == 2 and b"event: standing" in events[1] and not live.is_full
@@ -168,7 +168,7 @@ def test_names_from_records_are_text(site):
     stored |= {"workload": "<script>alert(1)</script>", "goal": "'\"><b>", "notice": "<i>\u202e"}
     status.write_text(json.dumps(stored))
     client = site.visitor()
-    row = next(place for place in site.app_places() if place.name != "finished")
+    row = next(folder for folder in site.app_folders() if folder.name != "finished")
     for path in ("/", f"/x/{row.id}-0"):
         page = client.get(path).text
         assert "<script>alert" not in page and "<img src=x" not in page and "\u202e" not in page and "<b>" not in page

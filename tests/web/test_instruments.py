@@ -33,8 +33,8 @@ def make_wav(seconds: float = 0.5, rate: int = 16_000, notes: tuple[float, ...] 
     """A recording made by code: notes with harmonics, each rising and dying away."""
     target, each = io.BytesIO(), seconds / len(notes)
     values = []
-    for place in range(round(seconds * rate)):
-        at = place / rate
+    for sample in range(round(seconds * rate)):
+        at = sample / rate
         note, inside = notes[min(len(notes) - 1, int(at / each))], (at % each) / each
         tone = sum(math.sin(2 * math.pi * note * n * at) / n for n in range(1, 6))
         values.append(round(6000 * tone * math.sin(math.pi * inside) ** 0.3))
@@ -266,7 +266,7 @@ def test_only_folders_that_were_made_here_are_instruments(tmp_path):
     instruments.make("mine")
     (tmp_path / "instruments" / "other").mkdir()
     os.symlink(tmp_path / "instruments" / "mine", tmp_path / "instruments" / "linked")  # noqa: PTH211 - as an attacker
-    assert [place.name for place in instruments.all()] == ["mine"]
+    assert [instrument.name for instrument in instruments.all()] == ["mine"]
     with pytest.raises(RefusedError, match="already"):
         instruments.make("mine")
 
@@ -280,8 +280,8 @@ def test_jobs_and_runs_share_one_quota(make_site):
 
 
 def test_long_training_stops_to_be_listened_to(tmp_path):
-    place = WebInstruments(tmp_path).make("violin")
-    steps = train_steps(place, TrainingWish(steps=1000))
+    instrument = WebInstruments(tmp_path).make("violin")
+    steps = train_steps(instrument, TrainingWish(steps=1000))
     trained = [step.words[step.words.index("--steps") + 1] for step in steps if step.words[0] == "train"]
     assert trained == ["334", "667", "1000"] and ["--resume" in step.words for step in steps[::4]] == [
         False,
@@ -290,27 +290,27 @@ def test_long_training_stops_to_be_listened_to(tmp_path):
     ]
     exported = [step.words[-1] for step in steps if step.words[:2] == ("audio", "export")]
     assert exported == ["models/1", "models/2", "models/3"]
-    assert str(tmp_path / "instruments" / "violin" / "prepared") in (place.path / "train.toml").read_text()
+    assert str(tmp_path / "instruments" / "violin" / "prepared") in (instrument.path / "train.toml").read_text()
 
 
 def test_training_goes_on_where_the_same_was_trained_before(tmp_path):
-    place = WebInstruments(tmp_path).make("violin")
+    instrument = WebInstruments(tmp_path).make("violin")
     wish = TrainingWish(steps=100)
-    assert place.wish is None and not place.has_checkpoint
-    assert "--resume" not in train_steps(place, wish)[0].words
-    assert place.wish == wish and not place.has_checkpoint
-    study = StudyPaths.of(place.path / "trained", WorkloadName("recordings", wish.model, "adam"), wish.batch_size)
+    assert instrument.wish is None and not instrument.has_checkpoint
+    assert "--resume" not in train_steps(instrument, wish)[0].words
+    assert instrument.wish == wish and not instrument.has_checkpoint
+    study = StudyPaths.of(instrument.path / "trained", WorkloadName("recordings", wish.model, "adam"), wish.batch_size)
     study.checkpoints.mkdir(parents=True)
     (study.checkpoints / "1").mkdir()
-    assert place.has_checkpoint
+    assert instrument.has_checkpoint
     for other in ({"learning_rate": 0.5}, {"batch_size": 4}, {"model": "ddsp"}):  # another trial, or another study
-        assert not place.can_go_on(replace(wish, **other))
+        assert not instrument.can_go_on(replace(wish, **other))
     longer = replace(wish, steps=300, loss=0.1)
-    assert "--resume" in train_steps(place, longer)[0].words and place.wish == longer
-    (export,) = [step.words for step in listen_steps(place, longer) if step.words[:2] == ("audio", "export")]
+    assert "--resume" in train_steps(instrument, longer)[0].words and instrument.wish == longer
+    (export,) = [step.words for step in listen_steps(instrument, longer) if step.words[:2] == ("audio", "export")]
     assert export[-4:] == ("--batch-size", "8", "--out", "models/1")
-    (place.path / "wish.json").write_text("[1]")
-    assert place.wish is None
+    (instrument.path / "wish.json").write_text("[1]")
+    assert instrument.wish is None
 
 
 def test_the_wish_of_an_empty_form_is_the_usual_one():
@@ -324,7 +324,7 @@ def test_from_recordings_to_a_transfer(make_site):
     site = make_site()
     client = site.visitor()
     page = make(site, client)
-    place = WebInstruments(site.folder).all()[0]
+    instrument = WebInstruments(site.folder).all()[0]
     upload(site, client, page, make_wav(8.0, notes=(220.0, 262.0, 330.0, 392.0) * 4))
     upload(site, client, page, b"RIFF\0\0\0\0WAVE" + b"no sound" * 20, "broken.wav")
 
@@ -335,19 +335,19 @@ def test_from_recordings_to_a_transfer(make_site):
         assert "state finished" in told, told
 
     work("prepare")
-    assert place.prepared is not None and list(place.prepared["skipped"]) == ["002-broken.wav"]
+    assert instrument.prepared is not None and list(instrument.prepared["skipped"]) == ["002-broken.wav"]
     work("train", model="ddsp_tiny", steps="6", batch_size="4", loss="0.001")
-    assert [path.name for path in place.models] == ["1"]
-    assert place.losses()[-1][0] == 6 and "<polyline" in client.get(f"{page}/loss.svg").text
-    assert (place.path / "sounds" / "1-train-played.wav").exists()
+    assert [path.name for path in instrument.models] == ["1"]
+    assert instrument.losses()[-1][0] == 6 and "<polyline" in client.get(f"{page}/loss.svg").text
+    assert (instrument.path / "sounds" / "1-train-played.wav").exists()
     shown = client.get(page).text
     assert "Go on training" in shown and "Listen to it as it is now" in shown
     work("train", model="ddsp_tiny", steps="9", batch_size="4", loss="0.001")
-    study = place.path / "trained" / "recordings" / "ddsp_tiny" / "adam" / "4"
+    study = instrument.path / "trained" / "recordings" / "ddsp_tiny" / "adam" / "4"
     assert [trial.name for trial in study.glob("[0-9]*")] == ["1"]  # the same trial, longer
-    assert place.losses()[-1][0] == 9
+    assert instrument.losses()[-1][0] == 9
     work("listen")
-    assert [path.name for path in place.models] == ["1", "2", "3"]
+    assert [path.name for path in instrument.models] == ["1", "2", "3"]
     upload(site, client, page, make_wav(3.0, 8000, (440.0, 330.0)), target="voices")
     work("transfer", voice="001-a.wav", octaves="-1")
     played = client.get(f"{page}/sounds/transfer-1.wav")

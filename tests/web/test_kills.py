@@ -13,7 +13,7 @@ from web_process import WebProcess
 
 from batchscale.driver import is_running, read_snapshot
 from batchscale.records import RunPaths
-from batchscale.web.places import make_place
+from batchscale.web.records_folders import make_records_folder
 
 EXPERIMENT = """goal = "val/classification_error < 0.06"
 batch_sizes = [16, 128]
@@ -74,7 +74,7 @@ def kill_many(tmp_path: Path, kills: int, trials: int) -> int:
         while not (is_running(path) and RunPaths(path).lock.read_text().strip()) or read_snapshot(path) is None:
             assert time.monotonic() < end, "the run did not begin"
             time.sleep(0.05)
-        return path, f"/x/{make_place(path, folder).id}-0", int(RunPaths(path).lock.read_text())
+        return path, f"/x/{make_records_folder(path, folder).id}-0", int(RunPaths(path).lock.read_text())
 
     path, page, driver = begin()
     crowd = Crowd(server, ["/", page, f"{page}/answer", f"{page}/chart/curve.json"])

@@ -7,7 +7,7 @@ import pytest
 from batchscale.web import freed_memory, live
 from batchscale.web.freed_memory import FreedMemory
 from batchscale.web.live import CROWD, CURVE_PER_PAGE_S, LOOK_EVERY_S, LivePages, _Watched
-from batchscale.web.places import Place
+from batchscale.web.records_folders import RecordsFolder
 from batchscale.web.standing import Standing
 
 
@@ -52,11 +52,11 @@ def test_many_pages_cost_one_look_and_hear_the_same(tmp_path, monkeypatch):
             return Standing("running", None, "1")
 
     pages = LivePages(Standings(), lambda _place, standing: standing.state, 100, lambda _: "c")
-    place = Place("id", tmp_path, "name")
+    folder = RecordsFolder("id", tmp_path, "name")
 
     async def watch():
         turns = iter([True, False])
-        return [event async for event in pages.stream(place, None, lambda: next(turns))]
+        return [event async for event in pages.stream(folder, None, lambda: next(turns))]
 
     async def crowd():
         return await asyncio.gather(*(watch() for _ in range(2 * CROWD)))

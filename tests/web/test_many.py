@@ -1,4 +1,4 @@
-"""A thousand places: runs told from their status files, tables with 170,000 trials, and what a restart remembers."""
+"""A thousand folders: runs told from their status files, tables with 170,000 trials, and what a restart remembers."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ from build_records import METRIC, curve_studies, write_tree
 
 from batchscale.records import import_records
 from batchscale.web.overview import Overview, Wish, find_b_crit
-from batchscale.web.places import Places
+from batchscale.web.records_folders import RecordsFolders
 from batchscale.web.row_store import KnownRows, KnownWorkload, read_known, write_known
 from batchscale.web.standing import Standings
 
@@ -19,7 +19,7 @@ SIZES = (1, 4, 16, 64, 256)
 
 def write_table(source: Path, table: Path, trials: int) -> None:
     """A table of one workload with so many trials at five batch sizes."""
-    factors = tuple(1 + place / 10 for place in range(trials // len(SIZES)))
+    factors = tuple(1 + number / 10 for number in range(trials // len(SIZES)))
     law = {size: round(2000 * (1 + 64 / size)) for size in SIZES}
     write_tree(source, curve_studies(law, factors=factors, own={"goal": f"{METRIC} < 0.1", "format_version": 1}))
     table.parent.mkdir(exist_ok=True)
@@ -83,7 +83,7 @@ def test_what_was_read_is_remembered_until_the_files_change(tmp_path):
     store = tmp_path / "overview.json"
 
     def look() -> Overview:
-        return Overview(Places((tmp_path / "records",)), Standings(), store)
+        return Overview(RecordsFolders((tmp_path / "records",)), Standings(), store)
 
     def settled(overview: Overview):
         end = time.monotonic() + 60
@@ -95,12 +95,12 @@ def test_what_was_read_is_remembered_until_the_files_change(tmp_path):
     first = settled(look())
     assert first.trials == 20 and first.b_crit == pytest.approx(64, rel=0.1)
     end = time.monotonic() + 60
-    while not read_known(store).places:
+    while not read_known(store).folders:
         assert time.monotonic() < end
         time.sleep(0.02)
     assert look().page(Wish()).rows[0] == first  # at once, before anything is read
     stored = json.loads(store.read_text())
-    stored["places"][0][1][0] = "another signature"
+    stored["folders"][0][1][0] = "another signature"
     store.write_text(json.dumps(stored))
     assert settled(look()) == first
 
@@ -110,7 +110,7 @@ def test_a_damaged_store_is_as_good_as_none(tmp_path):
     known = KnownRows({"/a": ("1", [KnownWorkload("a/b/c", "m < 1", ((1, 2),), 3)])}, {((1, 2),): None})
     write_known(file, known)
     assert read_known(file) == known
-    for text in ("", "{}", "[]", file.read_text()[:-9], '{"version": 1, "places": [1], "fits": []}'):
+    for text in ("", "{}", "[]", file.read_text()[:-9], '{"version": 2, "folders": [1], "fits": []}'):
         file.write_text(text)
         assert read_known(file) == KnownRows()
 

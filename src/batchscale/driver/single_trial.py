@@ -76,7 +76,7 @@ def train_single(
         study = extend_to(study, known.step)
         task = TrialTask(trial_id, trial.parameters, trial.seed, study.train_steps, known.step)
         if log:
-            log.require_same(task)
+            log.begin(task)
         search = SearchState(SearchRules(find_rule(study.stop), study.evaluation_steps, 1, 1), [known])
         settings = replace(trial.settings, population=1, checkpoint_dir=log.checkpoint_dir if log else None)
         engine = StudyEngine(workload, study, trial.evaluation, settings, all_of_us)

@@ -3,8 +3,10 @@
 The same recorder writes them; what makes it another study is that no search says which trial is which point.
 """
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from batchscale import __version__
 from batchscale.errors import RunError
@@ -13,6 +15,7 @@ from batchscale.protocol.needs import Ending
 from batchscale.protocol.recorder import EndedTrial, Recorder
 from batchscale.protocol.stop_rules import find_rule
 from batchscale.protocol.tasks import TrialProgress, TrialTask
+from batchscale.records.durable import write_text_file
 from batchscale.records.facts import Hardware, StudyFacts
 from batchscale.records.model import StudyRecord
 from batchscale.records.tree.open_study import open_study
@@ -54,19 +57,35 @@ class SingleStudy:
         if self.known.recorded != ending.step:
             parameters = dict(task.parameters)
             self._recorder.commit(EndedTrial(self.trial_id, ending, parameters, task.seed, search=1, point=0))
+        self._writer.chosen(self.trial_id).unlink(missing_ok=True)
 
-    def require_same(self, task: TrialTask) -> None:
-        """Refuse to go on with a recorded trial that is another one."""
-        record = self._recorder.records.get(self.trial_id)
-        if record is None or self.known.recorded is None:
-            return
-        seed = record.facts.seed if record.facts is not None else None
-        if dict(record.parameters) != dict(task.parameters) or seed != task.seed:
+    def begin(self, task: TrialTask) -> None:
+        """Keep what the trial is until it is recorded, and refuse to go on with one that is another.
+
+        Raises:
+            RunError: the trial was begun, or recorded, with other metaparameters or another seed.
+        """
+        asked = {"parameters": dict(task.parameters), "seed": task.seed}
+        there = self._chosen()
+        if there is not None and there != asked:
             raise RunError(
-                f"--resume goes on with trial {record.trial_id} of {self._writer.folder}, which has the metaparameters "
-                f"{dict(record.parameters)} and seed {seed}. Found {dict(task.parameters)} and seed "
-                f"{task.seed}; give the same, or leave --resume out to train a new trial."
+                f"--resume goes on with trial {self.trial_id} of {self._writer.folder}, which has the metaparameters "
+                f"{there['parameters']} and seed {there['seed']}. Found {asked['parameters']} and seed {task.seed}; "
+                "give the same, or leave --resume out to train a new trial."
             )
+        if there is None:
+            write_text_file(self._writer.chosen(self.trial_id), json.dumps(asked) + "\n")
+
+    def _chosen(self) -> dict[str, Any] | None:
+        """Metaparameters and seed that the trial has had so far; None where nothing says so."""
+        record = self._recorder.records.get(self.trial_id)
+        if record is not None and self.known.recorded is not None:
+            return {"parameters": dict(record.parameters), "seed": record.facts.seed if record.facts else None}
+        try:
+            found = json.loads(self._writer.chosen(self.trial_id).read_bytes())
+            return {"parameters": dict(found["parameters"]), "seed": found["seed"]}
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
 
     def __enter__(self) -> "SingleStudy":
         return self

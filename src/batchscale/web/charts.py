@@ -30,7 +30,7 @@ from batchscale.figures.kinds.training import TrainingPanel
 from batchscale.figures.layout import Chart
 from batchscale.records import Records
 from batchscale.spec import Budget, Goal, Unit, WorkloadName
-from batchscale.web.places import Place
+from batchscale.web.records_folders import RecordsFolder
 from batchscale.web.refusals import RefusedError
 from batchscale.web.shelf import OpenRecords
 
@@ -86,25 +86,25 @@ def require_goal(records: Records, name: WorkloadName) -> Goal:
     return goal
 
 
-def chart_frame(shelf: OpenRecords, place: Place, wish: ChartWish) -> pl.DataFrame:
+def chart_frame(shelf: OpenRecords, folder: RecordsFolder, wish: ChartWish) -> pl.DataFrame:
     """The data behind a chart."""
-    return shelf.answer(place.path, wish.data_key, lambda records: _frame(records, wish))
+    return shelf.answer(folder.path, wish.data_key, lambda records: _frame(records, wish))
 
 
-def chart_drawing(shelf: OpenRecords, place: Place, wish: ChartWish) -> str:
+def chart_drawing(shelf: OpenRecords, folder: RecordsFolder, wish: ChartWish) -> str:
     """The chart as SVG."""
 
     def work(_records: Records) -> str:
-        chart = _plot(chart_frame(shelf, place, wish), wish)
+        chart = _plot(chart_frame(shelf, folder, wish), wish)
         with RENDERING:
             return chart_svg(chart)
 
-    return shelf.answer(place.path, f"{wish.data_key} svg {wish.theme} {wish.smooth:g}", work)
+    return shelf.answer(folder.path, f"{wish.data_key} svg {wish.theme} {wish.smooth:g}", work)
 
 
-def chart_picture(shelf: OpenRecords, place: Place, wish: ChartWish) -> bytes:
+def chart_picture(shelf: OpenRecords, folder: RecordsFolder, wish: ChartWish) -> bytes:
     """The chart as PNG."""
-    return picture_of(chart_drawing(shelf, place, wish))
+    return picture_of(chart_drawing(shelf, folder, wish))
 
 
 def picture_of(drawing: str) -> bytes:
@@ -115,23 +115,23 @@ def picture_of(drawing: str) -> bytes:
         return bytes(vl_convert.svg_to_png(drawing, scale=PNG_SCALE))
 
 
-def chart_specification(shelf: OpenRecords, place: Place, wish: ChartWish) -> bytes:
+def chart_specification(shelf: OpenRecords, folder: RecordsFolder, wish: ChartWish) -> bytes:
     """The chart as JSON for the page's script, with panels that can be moved and enlarged."""
 
     def work(_records: Records) -> bytes:
-        spec = chart_spec(_plot(chart_frame(shelf, place, wish), wish))
+        spec = chart_spec(_plot(chart_frame(shelf, folder, wish), wish))
         return json.dumps(explorable(spec, wish.kind)).encode()
 
     key = f"{wish.data_key} json {wish.theme} {wish.smooth:g} {wish.width}"
-    return shelf.answer(place.path, key, work)
+    return shelf.answer(folder.path, key, work)
 
 
 def explorable(spec: dict[str, Any], kind: str) -> dict[str, Any]:
     """The specification with axes that follow the pointer, where the renderer's compiler accepts that."""
     changed = copy.deepcopy(spec)
     views = _views(changed)
-    for place, view in enumerate(views):
-        zoom = {"name": f"zoom_{place}", "select": "interval", "bind": "scales"}
+    for number, view in enumerate(views):
+        zoom = {"name": f"zoom_{number}", "select": "interval", "bind": "scales"}
         view["params"] = [*view.get("params", []), zoom]
     alike = (kind, len(views))  # compiling takes longer than all the rest, and charts of a kind are alike
     if alike not in _ACCEPTED:

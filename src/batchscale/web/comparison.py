@@ -1,4 +1,4 @@
-"""What is known of several places to hold beside each other: their analyses, names, and best learning rates."""
+"""What is known of several folders to hold beside each other: their analyses, names, and best learning rates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from batchscale.errors import AnalysisError, BatchscaleError
 from batchscale.records import Records
 from batchscale.web.charts import require_goal, workload_at
 from batchscale.web.overview import OverviewRow
-from batchscale.web.places import Place, visible
+from batchscale.web.records_folders import RecordsFolder, visible
 from batchscale.web.shelf import OpenRecords
 
 NOT_SHARED = "Curves are normalised at a batch size that all of them reached their goal at; these share none."
@@ -47,7 +47,7 @@ def make_curves(shelf: OpenRecords, rows: Sequence[OverviewRow]) -> ComparedCurv
     left_out: dict[str, str] = {}
     for name, row in name_rows(rows).items():
         try:
-            answers[name] = analysis_of(shelf, row.place, row.number)
+            answers[name] = analysis_of(shelf, row.folder, row.number)
             kept[name] = row
         except BatchscaleError as error:
             left_out[name] = visible(error, 400)
@@ -55,23 +55,23 @@ def make_curves(shelf: OpenRecords, rows: Sequence[OverviewRow]) -> ComparedCurv
 
 
 def name_rows(rows: Sequence[OverviewRow]) -> dict[str, OverviewRow]:
-    """Rows by their workloads; those of the same workload by their places as well. A row that comes twice is one."""
+    """Rows by their workloads; those of the same workload by their folders as well. A row that comes twice is one."""
     named: dict[str, OverviewRow] = {}
     once = list({row.key: row for row in rows}.values())
     for row in once:
         twice = sum(other.workload == row.workload for other in once) > 1
-        named[f"{row.place.name}: {row.workload}" if twice else row.workload] = row
+        named[f"{row.folder.name}: {row.workload}" if twice else row.workload] = row
     return named
 
 
-def analysis_of(shelf: OpenRecords, place: Place, number: int) -> Analysis:
-    """The analysis of one workload of a place, kept until its records change."""
+def analysis_of(shelf: OpenRecords, folder: RecordsFolder, number: int) -> Analysis:
+    """The analysis of one workload of a folder, kept until its records change."""
 
     def work(records: Records) -> Analysis:
         name = workload_at(records, number)
         return analyze(records, name, require_goal(records, name))
 
-    return shelf.answer(place.path, f"analysis {number}", work)
+    return shelf.answer(folder.path, f"analysis {number}", work)
 
 
 def best_rates(answers: Mapping[str, Analysis]) -> list[tuple[str, dict[int, float]]]:

@@ -1,4 +1,4 @@
-"""Charts of several places: their curves on one chart, and their best learning rates on another."""
+"""Charts of several folders: their curves on one chart, and their best learning rates on another."""
 
 import json
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def comparison_frame(shelf: OpenRecords, curves: ComparedCurves, wish: Compariso
     frames = []
     for label, row in curves.rows.items():
         make = _rates(row, label) if wish.kind == "rates" else _curve(row, label, at)
-        frames.append(shelf.answer(row.place.path, f"compare {wish.kind} {row.number} {at} {label}", make))
+        frames.append(shelf.answer(row.folder.path, f"compare {wish.kind} {row.number} {at} {label}", make))
     frame = pl.concat(frames, how="diagonal_relaxed")
     return _telling_panels(frame) if wish.kind == "rates" else frame
 
@@ -92,11 +92,11 @@ def comparison_specification(shelf: OpenRecords, curves: ComparedCurves, wish: C
 
 def _kept(shelf: OpenRecords, curves: ComparedCurves, wish: ComparisonWish, ending: str, work: Callable[[], _T]) -> _T:
     """What was made of these curves, until the records of any of them change."""
-    of = [(name, row.key, shelf.version(row.place.path)) for name, row in curves.rows.items()]
+    of = [(name, row.key, shelf.version(row.folder.path)) for name, row in curves.rows.items()]
     first = next(iter(curves.rows.values()), None)
     if first is None:
         return work()
-    return shelf.answer(first.place.path, f"compare {ending} {wish} {of}", lambda _: work())
+    return shelf.answer(first.folder.path, f"compare {ending} {wish} {of}", lambda _: work())
 
 
 def _curve(row: OverviewRow, label: str, at: int | None) -> Callable[[Records], pl.DataFrame]:

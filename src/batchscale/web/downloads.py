@@ -1,6 +1,6 @@
 """Records to take away: a zip made while it is sent, and tables as CSV or Parquet.
 
-Only regular files inside the place go into a zip; links are left out, and so are working files of the run.
+Only regular files inside the folder go into a zip; links are left out, and so are working files of the run.
 """
 
 import io

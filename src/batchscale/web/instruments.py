@@ -16,7 +16,7 @@ from batchscale.errors import SpecError
 from batchscale.records import StudyPaths, write_text_file
 from batchscale.spec import WorkloadName
 from batchscale.web.chain import ChainStep
-from batchscale.web.places import make_place, visible
+from batchscale.web.records_folders import make_records_folder, visible
 from batchscale.web.refusals import RefusedError
 from batchscale.web.uploads import list_uploads
 from batchscale.workloads.audio.instrument import DESCRIPTION
@@ -53,7 +53,7 @@ fixed = {{ beta1 = 0.9, beta2 = 0.999, gradient_clip_norm = 3.0, end_learning_ra
 
 
 @dataclass(frozen=True)
-class InstrumentPlace:
+class WebInstrument:
     """One instrument and its files."""
 
     id: str
@@ -166,25 +166,25 @@ class WebInstruments:
         """Whether the libraries for sound are installed."""
         return all(importlib.util.find_spec(name) is not None for name in ("soundfile", "soxr", "swift_f0"))
 
-    def all(self) -> list[InstrumentPlace]:
+    def all(self) -> list[WebInstrument]:
         """Every instrument, in order of names."""
         if not self.folder.is_dir():
             return []
         found = [path for path in sorted(self.folder.iterdir()) if path.is_dir() and not path.is_symlink()]
-        return [self._place(path) for path in found if (path / MARK).is_file()][:MOST]
+        return [self._open(path) for path in found if (path / MARK).is_file()][:MOST]
 
-    def find(self, place_id: str) -> InstrumentPlace:
+    def find(self, instrument_id: str) -> WebInstrument:
         """The instrument of an id.
 
         Raises:
             RefusedError: there is none.
         """
-        found = next((place for place in self.all() if place.id == place_id), None)
+        found = next((instrument for instrument in self.all() if instrument.id == instrument_id), None)
         if found is None:
             raise RefusedError(404, "There is no such instrument, or not any more.")
         return found
 
-    def make(self, name: str) -> InstrumentPlace:
+    def make(self, name: str) -> WebInstrument:
         """A new instrument; ``name`` has been checked."""
         path = self.folder / name
         if len(self.all()) >= MOST:
@@ -196,33 +196,34 @@ class WebInstruments:
         for part in ("recordings", "voices", "sounds", "models"):
             (path / part).mkdir()
         write_text_file(path / MARK, '{"version": 1}\n')
-        return self._place(path)
+        return self._open(path)
 
-    def _place(self, path: Path) -> InstrumentPlace:
-        return InstrumentPlace(make_place(path, path.parent).id, path, visible(path.name))
+    def _open(self, path: Path) -> WebInstrument:
+        return WebInstrument(make_records_folder(path, path.parent).id, path, visible(path.name))
 
 
-def prepare_steps(place: InstrumentPlace) -> list[ChainStep]:
+def prepare_steps(instrument: WebInstrument) -> list[ChainStep]:
     """From recordings to arrays."""
-    (place.path / "prepared.json").unlink(missing_ok=True)
+    (instrument.path / "prepared.json").unlink(missing_ok=True)
     words = ("data", "audio", "recordings", "--out", "prepared", "--json")
-    return [ChainStep(words, "preparing the recordings", str(place.path / "prepared.json"))]
+    return [ChainStep(words, "preparing the recordings", str(instrument.path / "prepared.json"))]
 
 
-def train_steps(place: InstrumentPlace, wish: TrainingWish) -> list[ChainStep]:
+def train_steps(instrument: WebInstrument, wish: TrainingWish) -> list[ChainStep]:
     """Rounds of training, with something to listen to after each."""
-    seconds = [float(value) for value in (place.prepared or {}).get("seconds", {}).values()]
+    seconds = [float(value) for value in (instrument.prepared or {}).get("seconds", {}).values()]
     short = min(seconds, default=0.0) < 4.0
     text = EXPERIMENT.format(
-        loss=wish.loss, batch_size=wish.batch_size, model=wish.model, path=json.dumps(str(place.path / "prepared")),
+        loss=wish.loss, batch_size=wish.batch_size, model=wish.model,
+        path=json.dumps(str(instrument.path / "prepared")),
         seconds=0.5 if short else 1.0, spacing=0.25 if short else 0.5, steps=wish.steps,
         every=max(1, min(25, wish.steps // 6)),
     )  # fmt: skip
-    write_text_file(place.path / "train.toml", text)
+    write_text_file(instrument.path / "train.toml", text)
     steps: list[ChainStep] = []
-    resumes = place.can_go_on(wish)
-    write_text_file(place.path / WISH, json.dumps({key: str(value) for key, value in asdict(wish).items()}) + "\n")
-    number = int(place.models[-1].name) if place.models else 0
+    resumes = instrument.can_go_on(wish)
+    write_text_file(instrument.path / WISH, json.dumps({key: str(value) for key, value in asdict(wish).items()}) + "\n")
+    number = int(instrument.models[-1].name) if instrument.models else 0
     rounds = ROUNDS if wish.steps > SHORT_STEPS else 1
     for round_ in range(1, rounds + 1):
         until = -(-wish.steps * round_ // rounds)
@@ -233,15 +234,15 @@ def train_steps(place: InstrumentPlace, wish: TrainingWish) -> list[ChainStep]:
             "--checkpoint-every", "20", *(("--resume",) if resumes or round_ > 1 else ()),
         )  # fmt: skip
         title = f"training, round {round_} of {rounds}"
-        steps.append(ChainStep(words, title, str(place.path / "measurements.jsonl")))
-        steps += listen_steps(place, wish, number + round_)
+        steps.append(ChainStep(words, title, str(instrument.path / "measurements.jsonl")))
+        steps += listen_steps(instrument, wish, number + round_)
     return steps
 
 
-def listen_steps(place: InstrumentPlace, wish: TrainingWish, number: int | None = None) -> list[ChainStep]:
+def listen_steps(instrument: WebInstrument, wish: TrainingWish, number: int | None = None) -> list[ChainStep]:
     """The model as it is now, of the training that was wished for, and examples played by it."""
     if number is None:
-        number = 1 + (int(place.models[-1].name) if place.models else 0)
+        number = 1 + (int(instrument.models[-1].name) if instrument.models else 0)
     model = f"models/{number}"
     study = ("--from", "trained", "--batch-size", str(wish.batch_size))
     steps = [ChainStep(("audio", "export", "train.toml", *study, "--out", model), "exporting the model")]
@@ -252,13 +253,13 @@ def listen_steps(place: InstrumentPlace, wish: TrainingWish, number: int | None 
     return steps
 
 
-def transfer_steps(place: InstrumentPlace, voice: Path, octaves: int, *, own_loudness: bool) -> list[ChainStep]:
+def transfer_steps(instrument: WebInstrument, voice: Path, octaves: int, *, own_loudness: bool) -> list[ChainStep]:
     """A recording in the timbre of the instrument."""
-    if place.model is None:
+    if instrument.model is None:
         raise RefusedError(409, "There is no model yet: train one first.")
-    number = 1 + sum(path.name.startswith("transfer-") for path in place.sounds)
+    number = 1 + sum(path.name.startswith("transfer-") for path in instrument.sounds)
     words = (
-        "audio", "transfer", f"models/{place.model.name}", f"voices/{voice.name}", "--out",
+        "audio", "transfer", f"models/{instrument.model.name}", f"voices/{voice.name}", "--out",
         f"sounds/transfer-{number}.wav", "--octaves", str(octaves), *(("--own-loudness",) if own_loudness else ()),
     )  # fmt: skip
     return [ChainStep(words, f"playing {visible(voice.name, 60)}")]

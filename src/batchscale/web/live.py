@@ -1,6 +1,6 @@
 """The live page: server-sent events with ids, so that a connection that was lost goes on where it was.
 
-A place is looked at once a second, however many pages watch it, and one fragment is made for each change; every page
+A folder is looked at once a second, however many pages watch it, and one fragment is made for each change; every page
 then waits for the next. A crowd is told less often, because the run that it watches has the same processors: what
 pages do with news costs by the page. Streams end after some minutes and when the session does; browsers connect again
 by themselves.
@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
-from batchscale.web.places import Place
+from batchscale.web.records_folders import RecordsFolder
 from batchscale.web.standing import Standing, Standings
 
 LOOK_EVERY_S = 1.0
@@ -21,12 +21,12 @@ CURVE_PER_PAGE_S = 0.3  # a page that hears of a new curve asks for answer and c
 BEAT_EVERY_S = 15.0
 LONGEST_S = 600.0
 
-Render = Callable[[Place, Standing], str]
+Render = Callable[[RecordsFolder, Standing], str]
 
 
 @dataclass
 class _Watched:
-    """One place that pages watch: its latest event, and when it was made."""
+    """One folder that pages watch: its latest event, and when it was made."""
 
     stamp: str = ""
     event: bytes = b""
@@ -51,10 +51,10 @@ class _Watched:
 
 
 class LivePages:
-    """Streams of how places stand. ``version`` tells which state of a place's records charts are drawn from."""
+    """Streams of how folders stand. ``version`` tells which state of a folder's records charts are drawn from."""
 
     def __init__(
-        self, standings: Standings, render: Render, most: int, version: Callable[[Place], object] = lambda _: ""
+        self, standings: Standings, render: Render, most: int, version: Callable[[RecordsFolder], object] = lambda _: ""
     ) -> None:
         self._standings, self._render, self._most, self._version = standings, render, most, version
         self._watched: dict[str, _Watched] = {}
@@ -65,16 +65,18 @@ class LivePages:
         """Whether no further stream is allowed."""
         return self._open >= self._most
 
-    async def stream(self, place: Place, last_id: str | None, is_welcome: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """Events of one place, from the one after ``last_id`` on; ends when the visitor is not welcome any more."""
-        watched = self._watched.setdefault(place.id, _Watched())
+    async def stream(
+        self, folder: RecordsFolder, last_id: str | None, is_welcome: Callable[[], bool]
+    ) -> AsyncIterator[bytes]:
+        """Events of one folder, from the one after ``last_id`` on; ends when the visitor is not welcome any more."""
+        watched = self._watched.setdefault(folder.id, _Watched())
         watched.pages += 1
         self._open += 1
         try:
             started = beat = time.monotonic()
             yield b"retry: 2000\n\n"
             while time.monotonic() - started < LONGEST_S and is_welcome():
-                await self._look(place, watched)
+                await self._look(folder, watched)
                 if watched.stamp != last_id:
                     last_id, beat = watched.stamp, time.monotonic()
                     yield watched.event
@@ -86,20 +88,20 @@ class LivePages:
             self._open -= 1
             watched.pages -= 1
             if watched.pages == 0:
-                self._watched.pop(place.id, None)
+                self._watched.pop(folder.id, None)
 
-    async def _look(self, place: Place, watched: _Watched) -> None:
-        """Look at the place, unless another page just did."""
+    async def _look(self, folder: RecordsFolder, watched: _Watched) -> None:
+        """Look at the folder, unless another page just did."""
         async with watched.turn:
             if time.monotonic() - watched.looked_at >= watched.every_s:
-                standing, newest = await asyncio.to_thread(self._read, place)
+                standing, newest = await asyncio.to_thread(self._read, folder)
                 version = watched.tell_curve(newest, is_alive=standing.is_alive, now=time.monotonic())
                 stamp = f"{standing.stamp}-{version}"
                 if stamp != watched.stamp:
-                    told = {"html": self._render(place, standing), "state": standing.state, "curve": version}
+                    told = {"html": self._render(folder, standing), "state": standing.state, "curve": version}
                     watched.event = f"id: {stamp}\nevent: standing\ndata: {json.dumps(told)}\n\n".encode()
                     watched.stamp = stamp
                 watched.looked_at = time.monotonic()
 
-    def _read(self, place: Place) -> tuple[Standing, str]:
-        return self._standings.look(place.path), str(self._version(place))
+    def _read(self, folder: RecordsFolder) -> tuple[Standing, str]:
+        return self._standings.look(folder.path), str(self._version(folder))

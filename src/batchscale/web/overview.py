@@ -1,6 +1,6 @@
-"""The rows of the overview: every workload of every place, with state, progress, curve and B_crit.
+"""The rows of the overview: every workload of every folder, with state, progress, curve and B_crit.
 
-A place that a run has written is told from its status file alone. Others (tables, archives, foreign trees) are read
+A folder that a run has written is told from its status file alone. Others (tables, archives, foreign trees) are read
 once in the background, one after the other, and appear as "reading" until then; what was read is kept in a file.
 """
 
@@ -18,7 +18,7 @@ from batchscale.errors import BatchscaleError
 from batchscale.figures import find_goal
 from batchscale.records import Records, RunPaths, read_records
 from batchscale.spec import WorkloadName
-from batchscale.web.places import Place, Places, visible
+from batchscale.web.records_folders import RecordsFolder, RecordsFolders, visible
 from batchscale.web.row_store import KnownRows, KnownWorkload, SmallPoints, read_known, write_known
 from batchscale.web.shelf import signature_of
 from batchscale.web.standing import Standing, Standings
@@ -29,9 +29,9 @@ READ_AGAIN_S = 60.0
 
 @dataclass(frozen=True)
 class OverviewRow:
-    """One workload of a place. ``number`` is its rank among the place's workloads; ``problem`` why there is nothing."""
+    """One workload of a folder; ``number`` is its rank among the folder's, ``problem`` why there is nothing."""
 
-    place: Place
+    folder: RecordsFolder
     number: int
     workload: str
     goal: str
@@ -45,12 +45,12 @@ class OverviewRow:
     @property
     def key(self) -> str:
         """What the browser calls it."""
-        return f"{self.place.id}-{self.number}"
+        return f"{self.folder.id}-{self.number}"
 
 
 @dataclass(frozen=True)
 class Page:
-    """Some rows of many; ``waiting`` counts places still to be read, ``is_moving`` says that some row is of a run."""
+    """Some rows of many; ``waiting`` counts folders still to be read, ``is_moving`` says that some row is of a run."""
 
     rows: list[OverviewRow]
     total: int
@@ -73,14 +73,14 @@ class Wish:
 
 
 class Overview:
-    """Keeps rows of places and makes pages of them. Thread-safe."""
+    """Keeps rows of folders and makes pages of them. Thread-safe."""
 
-    def __init__(self, places: Places, standings: Standings, store: Path | None = None) -> None:
-        self._places, self._standings, self._store = places, standings, store
+    def __init__(self, folders: RecordsFolders, standings: Standings, store: Path | None = None) -> None:
+        self._folders, self._standings, self._store = folders, standings, store
         self._known = read_known(store) if store else KnownRows()
         self._rows: dict[Path, tuple[str, list[OverviewRow]]] = {}
         self._read_at: dict[Path, float] = {}
-        self._queue: dict[Path, Place] = {}
+        self._queue: dict[Path, RecordsFolder] = {}
         self._unfitted: dict[SmallPoints, None] = {}
         self._lock = threading.Lock()
         self._reader: threading.Thread | None = None
@@ -90,10 +90,10 @@ class Overview:
         rows = self.rows()
         words = wish.text.lower().split()
         rows = [
-            row for row in rows if all(word in f"{row.place.name} {row.workload} {row.goal}".lower() for word in words)
+            row for row in rows if all(word in f"{row.folder.name} {row.workload} {row.goal}".lower() for word in words)
         ]
         rows = [row for row in rows if wish.state in ("", row.state)]
-        waiting = sum(str(path) not in self._known.places for path in list(self._queue))  # others are only looked at
+        waiting = sum(str(path) not in self._known.folders for path in list(self._queue))  # others are only looked at
         if wish.order == "b_crit":
             rows = [self._with_known_fit(row) for row in rows]
             waiting += len(self._unfitted)
@@ -105,25 +105,25 @@ class Overview:
 
     def rows(self) -> list[OverviewRow]:
         """All rows as far as they are known, without critical batch sizes."""
-        return [row for place in self._places.all() for row in self.rows_of(place)]
+        return [row for folder in self._folders.all() for row in self.rows_of(folder)]
 
-    def rows_of(self, place: Place) -> list[OverviewRow]:
-        """The rows of one place, as far as they are known."""
-        standing = self._standings.look(place.path)
+    def rows_of(self, folder: RecordsFolder) -> list[OverviewRow]:
+        """The rows of one folder, as far as they are known."""
+        standing = self._standings.look(folder.path)
         if standing.snapshot is not None:
-            return self._kept(place, standing)
-        if time.monotonic() - self._read_at.get(place.path, float("-inf")) > READ_AGAIN_S:
-            self._ask(place)
-        known = self._known.places.get(str(place.path))
+            return self._kept(folder, standing)
+        if time.monotonic() - self._read_at.get(folder.path, float("-inf")) > READ_AGAIN_S:
+            self._ask(folder)
+        known = self._known.folders.get(str(folder.path))
         if known is None:
-            return [OverviewRow(place, 0, "", "", standing.state, None, (), None, None, "reading")]
-        return [_row_of_records(place, number, one) for number, one in enumerate(known[1])]
+            return [OverviewRow(folder, 0, "", "", standing.state, None, (), None, None, "reading")]
+        return [_row_of_records(folder, number, one) for number, one in enumerate(known[1])]
 
-    def _kept(self, place: Place, standing: Standing) -> list[OverviewRow]:
-        kept = self._rows.get(place.path)
+    def _kept(self, folder: RecordsFolder, standing: Standing) -> list[OverviewRow]:
+        kept = self._rows.get(folder.path)
         if kept is None or kept[0] != standing.stamp:
-            kept = (standing.stamp, [_row_of_run(place, standing)])
-            self._rows[place.path] = kept
+            kept = (standing.stamp, [_row_of_run(folder, standing)])
+            self._rows[folder.path] = kept
         return kept[1]
 
     def _fitted(self, row: OverviewRow) -> OverviewRow:
@@ -140,9 +140,9 @@ class Overview:
             self._start()
         return row
 
-    def _ask(self, place: Place) -> None:
+    def _ask(self, folder: RecordsFolder) -> None:
         with self._lock:
-            self._queue[place.path] = place
+            self._queue[folder.path] = folder
             self._start()
 
     def _start(self) -> None:
@@ -154,13 +154,13 @@ class Overview:
         changed = False
         while True:
             with self._lock:
-                place = next(iter(self._queue.values()), None)
+                folder = next(iter(self._queue.values()), None)
                 points = next(iter(self._unfitted), None)
-                if place is None and points is None:
+                if folder is None and points is None:
                     self._reader = None
                     break
-            if place is not None:
-                changed |= self._read(place)
+            if folder is not None:
+                changed |= self._read(folder)
             elif points is not None:
                 self._known.fits[points] = find_b_crit(points)
                 self._unfitted.pop(points, None)
@@ -169,41 +169,41 @@ class Overview:
             with contextlib.suppress(BatchscaleError, OSError):  # a full disk: it is read again after a restart
                 write_known(self._store, self._known)
 
-    def _read(self, place: Place) -> bool:
-        """Read a place, unless its files are as they were; whether something is new."""
-        key, before = str(place.path), self._known.places.get(str(place.path))
+    def _read(self, folder: RecordsFolder) -> bool:
+        """Read a folder, unless its files are as they were; whether something is new."""
+        key, before = str(folder.path), self._known.folders.get(str(folder.path))
         try:
-            signature = str(signature_of(place.path))
-            rows = before[1] if before and before[0] == signature else _read_workloads(place.path)
+            signature = str(signature_of(folder.path))
+            rows = before[1] if before and before[0] == signature else _read_workloads(folder.path)
         except (BatchscaleError, OSError, pl.exceptions.PolarsError) as error:
-            is_run = RunPaths(place.path).working.is_dir()  # one that has only just begun
+            is_run = RunPaths(folder.path).working.is_dir()  # one that has only just begun
             problem = "nothing recorded yet" if is_run else visible(error, 300)
             signature, rows = "", [KnownWorkload("", "", (), None, problem)]
-        self._known.places[key] = (signature, rows)
+        self._known.folders[key] = (signature, rows)
         with self._lock:
-            self._read_at[place.path] = time.monotonic()
-            self._queue.pop(place.path, None)
-        return self._known.places[key] != before
+            self._read_at[folder.path] = time.monotonic()
+            self._queue.pop(folder.path, None)
+        return self._known.folders[key] != before
 
 
-def _row_of_run(place: Place, standing: Standing) -> OverviewRow:
+def _row_of_run(folder: RecordsFolder, standing: Standing) -> OverviewRow:
     snapshot = standing.snapshot
     assert snapshot is not None
     trials = sum(study.complete + study.infeasible + study.incomplete for study in snapshot.studies)
     return OverviewRow(
-        place, 0, visible(snapshot.workload), visible(snapshot.goal), standing.state, standing.progress,
+        folder, 0, visible(snapshot.workload), visible(snapshot.goal), standing.state, standing.progress,
         standing.points, None, trials,
     )  # fmt: skip
 
 
-def _row_of_records(place: Place, number: int, one: KnownWorkload) -> OverviewRow:
+def _row_of_records(folder: RecordsFolder, number: int, one: KnownWorkload) -> OverviewRow:
     return OverviewRow(
-        place, number, one.workload, one.goal, "records", None, one.points, None, one.trials, one.problem
+        folder, number, one.workload, one.goal, "records", None, one.points, None, one.trials, one.problem
     )  # fmt: skip
 
 
 def _read_workloads(path: Path) -> list[KnownWorkload]:
-    # not through the shelf: a thousand places would push out the few that visitors look at
+    # not through the shelf: a thousand folders would push out the few that visitors look at
     records = read_records(path, lambda _: None)
     return [_read_workload(records, name) for name in records.workloads]
 
@@ -238,7 +238,7 @@ def _order(row: OverviewRow, order: str) -> tuple[bool, float | str, str]:
     """Rows without a value come last, ties in order of names."""
     value: float | str | None = {
         "workload": row.workload, "state": row.state, "progress": row.progress, "b_crit": row.b_crit,
-    }.get(order, row.place.name)  # fmt: skip
+    }.get(order, row.folder.name)  # fmt: skip
     if value is None:
-        return True, 0.0 if order in ("progress", "b_crit") else "", row.place.name
-    return False, value, row.place.name
+        return True, 0.0 if order in ("progress", "b_crit") else "", row.folder.name
+    return False, value, row.folder.name

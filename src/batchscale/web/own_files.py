@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from batchscale.web.places import visible
+from batchscale.web.records_folders import visible
 from batchscale.web.refusals import RefusedError
 
 MOST = 500

@@ -8,7 +8,7 @@ from starlette.responses import HTMLResponse
 
 from batchscale import __version__
 from batchscale.web.gate import Scope
-from batchscale.web.places import visible
+from batchscale.web.records_folders import visible
 from batchscale.web.refusals import RefusedError
 from batchscale.web.settings import WebSettings
 from batchscale.words import duration, size

@@ -1,4 +1,4 @@
-"""Room on the disk, for pages: how much is free where a place is, and whether that is little."""
+"""Room on the disk, for pages: how much is free where a folder is, and whether that is little."""
 
 import shutil
 from dataclasses import dataclass

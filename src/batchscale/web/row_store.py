@@ -1,6 +1,6 @@
-"""What the overview knows of places that were read before, kept in a file: a thousand places are not read again.
+"""What the overview knows of folders that were read before, kept in a file: a thousand folders are not read again.
 
-The file is a cache beside the token. What it says of a place counts only while the place's files have the same
+The file is a cache beside the token. What it says of a folder counts only while the folder's files have the same
 signature; a damaged file is as good as none.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from batchscale.records import write_text_file
 
-VERSION = 1
+VERSION = 2
 MOST = 20_000
 
 SmallPoints = tuple[tuple[int, int], ...]
@@ -19,7 +19,7 @@ SmallPoints = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class KnownWorkload:
-    """One workload of a place, as it was read."""
+    """One workload of a folder, as it was read."""
 
     workload: str
     goal: str
@@ -30,9 +30,9 @@ class KnownWorkload:
 
 @dataclass
 class KnownRows:
-    """Workloads of places by path, with the signature they were read at, and critical batch sizes by points."""
+    """Workloads of folders by path, with the signature they were read at, and critical batch sizes by points."""
 
-    places: dict[str, tuple[str, list[KnownWorkload]]] = field(default_factory=dict)
+    folders: dict[str, tuple[str, list[KnownWorkload]]] = field(default_factory=dict)
     fits: dict[SmallPoints, float | None] = field(default_factory=dict)
 
 
@@ -42,23 +42,23 @@ def read_known(file: Path) -> KnownRows:
         stored: Any = json.loads(file.read_bytes())
         if stored["version"] != VERSION:
             return KnownRows()
-        places = {
-            path: (str(signature), [_workload(*row) for row in rows]) for path, (signature, rows) in stored["places"]
+        folders = {
+            path: (str(signature), [_workload(*row) for row in rows]) for path, (signature, rows) in stored["folders"]
         }
         fits = {_points(points): None if b_crit is None else float(b_crit) for points, b_crit in stored["fits"]}
-        return KnownRows(places, fits)
+        return KnownRows(folders, fits)
     except (OSError, ValueError, TypeError, KeyError):
         return KnownRows()
 
 
 def write_known(file: Path, known: KnownRows) -> None:
     """Store it, whole or not at all."""
-    places = [
+    folders = [
         (path, (signature, [(one.workload, one.goal, one.points, one.trials, one.problem) for one in rows]))
-        for path, (signature, rows) in [*known.places.items()][-MOST:]
+        for path, (signature, rows) in [*known.folders.items()][-MOST:]
     ]
     fits = [*known.fits.items()][-MOST:]
-    write_text_file(file, json.dumps({"version": VERSION, "places": places, "fits": fits}))
+    write_text_file(file, json.dumps({"version": VERSION, "folders": folders, "fits": fits}))
 
 
 def _workload(workload: str, goal: str, points: Any, trials: int | None, problem: str) -> KnownWorkload:

@@ -19,7 +19,7 @@ from batchscale.errors import RunError, StudyLockedError
 from batchscale.log_tail import read_tail
 from batchscale.records import RunPaths, write_text_file
 from batchscale.web.claims import Claim, note, read_claimed
-from batchscale.web.places import make_place
+from batchscale.web.records_folders import make_records_folder
 from batchscale.web.refusals import RefusedError
 from batchscale.web.settings import WebSettings
 
@@ -71,9 +71,9 @@ class WebRuns:
         """Start or continue the experiment of a TOML text in a folder; the text has been checked."""
         with self._turn:
             self._require_room(path)
-            place = make_place(path, path.parent)
-            number = sum(1 for _ in self._folder.glob(f"{place.id}-*.toml"))
-            file = self._folder / f"{place.id}-{number}.toml"
+            folder = make_records_folder(path, path.parent)
+            number = sum(1 for _ in self._folder.glob(f"{folder.id}-*.toml"))
+            file = self._folder / f"{folder.id}-{number}.toml"
             write_text_file(file, text)
             self._start(path, file, is_own_file=False)
 
@@ -149,10 +149,10 @@ class WebRuns:
             raise RunError(f"The run could not be started: {error}.") from None
 
     def _note(self, path: Path) -> Path:
-        return self._folder / f"{make_place(path, path.parent).id}.json"
+        return self._folder / f"{make_records_folder(path, path.parent).id}.json"
 
     def _log(self, path: Path) -> Path:
-        return self._folder / f"{make_place(path, path.parent).id}.log"
+        return self._folder / f"{make_records_folder(path, path.parent).id}.log"
 
     def _prove(self, path: Path) -> int | None:
         """The number of the process that holds the folder, if it is the one we started."""

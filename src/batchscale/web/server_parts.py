@@ -9,7 +9,7 @@ from batchscale.web.instruments import WebInstruments
 from batchscale.web.jobs import WebJobs
 from batchscale.web.live import LivePages
 from batchscale.web.overview import Overview
-from batchscale.web.places import Place, Places
+from batchscale.web.records_folders import RecordsFolder, RecordsFolders
 from batchscale.web.rendering import Pages
 from batchscale.web.room import find_room
 from batchscale.web.runs import WebRuns
@@ -32,9 +32,9 @@ class ServerParts:
         return Pages(self.settings)
 
     @cached_property
-    def places(self) -> Places:
+    def folders(self) -> RecordsFolders:
         """Where records are."""
-        return Places(self.settings.folders)
+        return RecordsFolders(self.settings.folders)
 
     @cached_property
     def standings(self) -> Standings:
@@ -64,20 +64,20 @@ class ServerParts:
     @cached_property
     def overview(self) -> Overview:
         """Rows of the first page."""
-        return Overview(self.places, self.standings, self.settings.state / "overview.json")
+        return Overview(self.folders, self.standings, self.settings.state / "overview.json")
 
     @cached_property
     def live(self) -> LivePages:
         """Event streams."""
 
-        def render(place: Place, standing: Standing) -> str:
-            is_starting = standing.state == "records" and self.runs.is_starting(place.path)
-            disk = find_room(place.path)
+        def render(folder: RecordsFolder, standing: Standing) -> str:
+            is_starting = standing.state == "records" and self.runs.is_starting(folder.path)
+            disk = find_room(folder.path)
             return self.pages.part("standing.html", standing=standing, is_starting=is_starting, disk=disk)
 
-        def version(place: Place) -> object:
+        def version(folder: RecordsFolder) -> object:
             try:
-                return self.shelf.version(place.path)
+                return self.shelf.version(folder.path)
             except WORK_ERRORS:  # a run that has only just begun has no records
                 return ""
 

@@ -1,7 +1,7 @@
 """Records that were opened lately, and what was worked out from them, until the files change.
 
-Reading a tree and analysing it take from milliseconds to seconds. A place at rest is read again as soon as its files
-changed. A place that a run writes changes all the time: there visitors get what is known, and one thread in the
+Reading a tree and analysing it take from milliseconds to seconds. A folder at rest is read again as soon as its files
+changed. A folder that a run writes changes all the time: there visitors get what is known, and one thread in the
 background reads again and works out anew what visitors look at, at most for an eightieth of the time, so that watching
 does not slow the run down. It is the same thread every time: threads that come and go would each leave holes of their
 own in the memory.
@@ -62,7 +62,7 @@ class _Opened:
 
 
 class OpenRecords:
-    """The records of the latest places, and answers worked out from them. Thread-safe."""
+    """The records of the latest folders, and answers worked out from them. Thread-safe."""
 
     def __init__(self, is_busy: Callable[[Path], bool] = is_running) -> None:
         self._is_busy = is_busy
@@ -73,10 +73,10 @@ class OpenRecords:
         self._due: queue.SimpleQueue[tuple[Path, _Opened]] = queue.SimpleQueue()
         self._background: threading.Thread | None = None
         self._freed = FreedMemory()
-        self._fresh = threading.local()  # what the thread in the background is about to put in place
+        self._fresh = threading.local()  # what the thread in the background is about to put there
 
     def records(self, path: Path) -> Records:
-        """The records at a path as they are now; of a place that is written, as they were a little while ago."""
+        """The records at a path as they are now; of a folder that is written, as they were a little while ago."""
         return self._open(path).records
 
     def notices(self, path: Path) -> list[str]:
@@ -84,7 +84,7 @@ class OpenRecords:
         return self._open(path).notices
 
     def version(self, path: Path) -> int:
-        """A number that changes when what is answered does; looking at it keeps the place up to date."""
+        """A number that changes when what is answered does; looking at it keeps the folder up to date."""
         return self._open(path).signature
 
     def answer(self, path: Path, key: str, work: Callable[[Records], _T]) -> _T:
@@ -120,7 +120,7 @@ class OpenRecords:
         return opened
 
     def _read_once(self, path: Path) -> _Opened:
-        """The place as it is now, read by whoever comes first; others wait for that."""
+        """The folder as it is now, read by whoever comes first; others wait for that."""
         with self._lock:
             turn = self._opening.setdefault(path, threading.Lock())
         with turn:
@@ -154,8 +154,8 @@ class OpenRecords:
         while True:
             try:
                 self._renew(*self._due.get())
-            except Exception:  # noqa: BLE001 - the next place is renewed all the same
-                _LOG.exception("a place could not be read again")
+            except Exception:  # noqa: BLE001 - the next folder is renewed all the same
+                _LOG.exception("a folder could not be read again")
 
     def _renew(self, path: Path, before: _Opened) -> None:
         started = time.monotonic()

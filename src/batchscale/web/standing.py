@@ -1,6 +1,6 @@
-"""How a place stands: what its run last wrote, whether it is alive, and the curve so far.
+"""How a folder stands: what its run last wrote, whether it is alive, and the curve so far.
 
-One small file is read per place and kept until it changes, so that a thousand places cost a thousand ``stat`` calls.
+One small file is read per folder and kept until it changes, so that a thousand folders cost a thousand ``stat`` calls.
 """
 
 import os
@@ -13,7 +13,7 @@ from batchscale.records import RunPaths
 RECORDS = "records"
 STATES = (*(state.value for state in RunState), RECORDS)
 MOST_SIZE = 2**53
-STATUS, LOCK = (str(path) for path in (RunPaths(Path()).status, RunPaths(Path()).lock))  # below the root of a place
+STATUS, LOCK = (str(path) for path in (RunPaths(Path()).status, RunPaths(Path()).lock))  # below the root of a folder
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Standing:
 
     @property
     def is_alive(self) -> bool:
-        """Whether a process holds the place."""
+        """Whether a process holds the folder."""
         return self.state in (RunState.RUNNING, RunState.SILENT)
 
     @property
@@ -49,13 +49,13 @@ class Standing:
 
 
 class Standings:
-    """Reads how places stand, each status file once per change."""
+    """Reads how folders stand, each status file once per change."""
 
     def __init__(self) -> None:
         self._kept: dict[Path, tuple[int, Snapshot | None]] = {}
 
     def look(self, root: Path) -> Standing:
-        """How the place at ``root`` stands now."""
+        """How the folder at ``root`` stands now."""
         changed = _changed_at(f"{root}/{STATUS}")
         kept = self._kept.get(root)
         if kept is None or kept[0] != changed:

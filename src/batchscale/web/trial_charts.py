@@ -19,7 +19,7 @@ from batchscale.figures import (
 from batchscale.figures.layout import Chart
 from batchscale.records import Records
 from batchscale.web.charts import RENDERING, fitting, require_goal, workload_at
-from batchscale.web.places import Place
+from batchscale.web.records_folders import RecordsFolder
 from batchscale.web.shelf import OpenRecords
 from batchscale.web.trials import TrialWish, matching_trials, used_metaparameters
 
@@ -41,29 +41,29 @@ class LinkedWish:
         return f"linked {self.number} {self.trials.query}"
 
 
-def linked_data(shelf: OpenRecords, place: Place, wish: LinkedWish) -> pl.DataFrame:
+def linked_data(shelf: OpenRecords, folder: RecordsFolder, wish: LinkedWish) -> pl.DataFrame:
     """The measurements of the trials with their metaparameters."""
 
     def work(records: Records) -> pl.DataFrame:
         return linked_frame(records, _question(records, wish))
 
-    return shelf.answer(place.path, wish.data_key, work)
+    return shelf.answer(folder.path, wish.data_key, work)
 
 
-def linked_drawing(shelf: OpenRecords, place: Place, wish: LinkedWish) -> str:
+def linked_drawing(shelf: OpenRecords, folder: RecordsFolder, wish: LinkedWish) -> str:
     """The chart as SVG."""
 
     def work(records: Records) -> str:
-        chart = _plot(linked_data(shelf, place, wish), records, wish)
+        chart = _plot(linked_data(shelf, folder, wish), records, wish)
         with RENDERING:
             return chart_svg(chart)
 
-    return shelf.answer(place.path, f"{wish.data_key} svg {wish.theme}", work)
+    return shelf.answer(folder.path, f"{wish.data_key} svg {wish.theme}", work)
 
 
-def linked_specification(shelf: OpenRecords, place: Place, wish: LinkedWish) -> bytes:
+def linked_specification(shelf: OpenRecords, folder: RecordsFolder, wish: LinkedWish) -> bytes:
     """The chart as JSON for the page's script; the frame that chooses is part of it."""
-    spec = chart_spec(_plot(linked_data(shelf, place, wish), shelf.records(place.path), wish))
+    spec = chart_spec(_plot(linked_data(shelf, folder, wish), shelf.records(folder.path), wish))
     return json.dumps(spec).encode()
 
 

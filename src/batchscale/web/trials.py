@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import polars as pl
 
 from batchscale.records import FACTS, Records, Status
-from batchscale.web.places import visible
+from batchscale.web.records_folders import visible
 from batchscale.web.refusals import RefusedError
 
 PER_PAGE = 50

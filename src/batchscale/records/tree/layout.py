@@ -66,6 +66,10 @@ class StudyPaths:
         """The measurements of a running trial."""
         return self.working / f"journal-{trial_id}"
 
+    def chosen(self, trial_id: int) -> Path:
+        """The metaparameters and the seed of a running trial that were chosen by hand."""
+        return self.working / f"chosen-{trial_id}.json"
+
     def staged(self, trial_id: int) -> Path:
         """Where a trial's folder is made ready, and where an exchanged one waits to be removed."""
         return self.working / f"new-{trial_id}"

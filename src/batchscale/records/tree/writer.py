@@ -97,6 +97,10 @@ class StudyWriter:
         """The states of trials that are trained one by one."""
         return self._paths.checkpoints
 
+    def chosen(self, trial_id: int) -> Path:
+        """The file of a running trial's metaparameters and seed, where they were chosen by hand."""
+        return self._paths.chosen(trial_id)
+
     @property
     def damaged_trials(self) -> Mapping[int, str]:
         """The trials that were not as recorded when the study was opened, with the reason and what to do."""

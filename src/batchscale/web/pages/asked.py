@@ -1,4 +1,4 @@
-"""What a browser may name: ids by strict patterns, turned into places and rows by looking them up."""
+"""What a browser may name: ids by strict patterns, turned into folders and rows by looking them up."""
 
 import re
 from typing import Annotated
@@ -8,7 +8,7 @@ from fastapi import Query
 from starlette.requests import Request
 
 from batchscale.web.overview import OverviewRow
-from batchscale.web.places import Place
+from batchscale.web.records_folders import RecordsFolder
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
 from batchscale.web.trials import TrialWish, read_ranges
@@ -21,18 +21,18 @@ RANK = Annotated[int, Query(ge=0, le=99)]
 MOST_TRIALS = 24
 
 
-def find_place(parts: ServerParts, key: str) -> tuple[Place, int]:
-    """The place of a key, and the number of the workload."""
+def find_records_folder(parts: ServerParts, key: str) -> tuple[RecordsFolder, int]:
+    """The folder of a key, and the number of the workload."""
     if not re.fullmatch(KEY_PATTERN, key):
         raise RefusedError(404, "There are no records of this id, or not any more.")
-    place_id, _, number = key.partition("-")
-    return parts.places.find(place_id), int(number)
+    folder_id, _, number = key.partition("-")
+    return parts.folders.find(folder_id), int(number)
 
 
 def find_row(parts: ServerParts, key: str) -> OverviewRow:
     """The row of the overview that a key names."""
-    place, number = find_place(parts, key)
-    rows = parts.overview.rows_of(place)
+    folder, number = find_records_folder(parts, key)
+    rows = parts.overview.rows_of(folder)
     if number >= len(rows):
         raise RefusedError(404, "There is no such workload here.")
     return rows[number]

@@ -17,7 +17,7 @@ from batchscale.web.charts import (
     nearest_width,
 )
 from batchscale.web.downloads import guarded_csv
-from batchscale.web.pages.asked import KEY, SMOOTH, asked_trials, find_place, parse_trials
+from batchscale.web.pages.asked import KEY, SMOOTH, asked_trials, find_records_folder, parse_trials
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
 from batchscale.web.trial_charts import LinkedWish, linked_data, linked_drawing, linked_specification
@@ -51,7 +51,7 @@ def make_routes(parts: ServerParts) -> APIRouter:
         width: WIDTH = None,
         save: bool = False,
     ) -> Response:
-        place, number = find_place(parts, key)
+        folder, number = find_records_folder(parts, key)
         if kind not in chart_kinds():
             raise RefusedError(404, "There is no such kind of chart.")
         trials = parse_trials(t) if kind == "training" else ()
@@ -59,7 +59,7 @@ def make_routes(parts: ServerParts) -> APIRouter:
         makers: ChartMakers = {
             "json": chart_specification, "csv": chart_frame, "png": chart_picture, "svg": chart_drawing,
         }  # fmt: skip
-        return answer_chart(makers[suffix](parts.shelf, place, wish), f"{kind}.{suffix}", save=save)
+        return answer_chart(makers[suffix](parts.shelf, folder, wish), f"{kind}.{suffix}", save=save)
 
     @routes.get("/x/{key}/linked.{suffix}")
     def linked(
@@ -70,10 +70,10 @@ def make_routes(parts: ServerParts) -> APIRouter:
         width: WIDTH = None,
         save: bool = False,
     ) -> Response:
-        place, number = find_place(parts, key)
+        folder, number = find_records_folder(parts, key)
         question = LinkedWish(number, wish, theme, nearest_width(width))
         makers: ChartMakers = {"json": linked_specification, "csv": linked_data, "svg": linked_drawing}
-        return answer_chart(makers[suffix](parts.shelf, place, question), f"linked.{suffix}", save=save)
+        return answer_chart(makers[suffix](parts.shelf, folder, question), f"linked.{suffix}", save=save)
 
     return routes
 

@@ -19,7 +19,7 @@ from batchscale.web.comparison_charts import (
 )
 from batchscale.web.pages.asked import find_row
 from batchscale.web.pages.charts import WIDTH, ChartMakers, answer_chart
-from batchscale.web.places import visible
+from batchscale.web.records_folders import visible
 from batchscale.web.server_parts import ServerParts
 
 MOST = 8

@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from batchscale.web.new_check import check_text
 from batchscale.web.new_form import with_trials
-from batchscale.web.pages.asked import KEY, find_place
+from batchscale.web.pages.asked import KEY, find_records_folder
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
 
@@ -19,27 +19,27 @@ def make_routes(parts: ServerParts) -> APIRouter:
 
     @routes.post("/x/{key}/stop")
     def stop(request: Request, key: KEY) -> Response:
-        place, _ = find_place(parts, key)
-        parts.runs.stop(place.path)
-        parts.audit.add(request.state.identity.name, "stop", "done", place.name)
+        folder, _ = find_records_folder(parts, key)
+        parts.runs.stop(folder.path)
+        parts.audit.add(request.state.identity.name, "stop", "done", folder.name)
         return RedirectResponse(f"/x/{key}", 303)
 
     @routes.post("/x/{key}/continue")
     def go_on(request: Request, key: KEY) -> Response:
-        place, _ = find_place(parts, key)
-        started = parts.runs.find(place.path)
+        folder, _ = find_records_folder(parts, key)
+        started = parts.runs.find(folder.path)
         if started is None:
             raise RefusedError(409, "This run was not started here. Continue it with the command that started it.")
         form = request.state.form
         if started.is_own_file:
-            parts.runs.start_file(place.path, Path(started.file))
+            parts.runs.start_file(folder.path, Path(started.file))
         else:
-            text = form.get("toml") or parts.runs.text(place.path) or ""
+            text = form.get("toml") or parts.runs.text(folder.path) or ""
             if form.get("trials"):
                 text = with_trials(text, _number(form["trials"]))
             check_text(text)
-            parts.runs.start_text(place.path, text)
-        parts.audit.add(request.state.identity.name, "continue", "done", place.name)
+            parts.runs.start_text(folder.path, text)
+        parts.audit.add(request.state.identity.name, "continue", "done", folder.name)
         return RedirectResponse(f"/x/{key}", 303)
 
     return routes

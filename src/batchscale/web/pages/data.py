@@ -9,7 +9,7 @@ from batchscale.figures import select_records
 from batchscale.report import make_report
 from batchscale.web.charts import workload_at
 from batchscale.web.downloads import table_bytes, zip_files
-from batchscale.web.pages.asked import KEY, find_place
+from batchscale.web.pages.asked import KEY, find_records_folder
 from batchscale.web.server_parts import ServerParts
 
 
@@ -19,26 +19,26 @@ def make_routes(parts: ServerParts) -> APIRouter:
 
     @routes.get("/x/{key}/report.html")
     def report(key: KEY) -> Response:
-        place, number = find_place(parts, key)
+        folder, number = find_records_folder(parts, key)
 
         def work(records):  # type: ignore[no-untyped-def]
-            return make_report(select_records(records, [str(workload_at(records, number))]), name=place.name)
+            return make_report(select_records(records, [str(workload_at(records, number))]), name=folder.name)
 
-        page = parts.shelf.answer(place.path, f"report {number}", work)
+        page = parts.shelf.answer(folder.path, f"report {number}", work)
         return Response(page, media_type="text/html; charset=utf-8", headers=_attachment(f"report-{key}.html"))
 
     @routes.get("/x/{key}/records.zip")
     def records_zip(key: KEY) -> Response:
-        place, _ = find_place(parts, key)
-        pieces = zip_files(place.path, parts.settings.limits.zip_bytes)
+        folder, _ = find_records_folder(parts, key)
+        pieces = zip_files(folder.path, parts.settings.limits.zip_bytes)
         return StreamingResponse(pieces, media_type="application/zip", headers=_attachment(f"records-{key}.zip"))
 
     @routes.get("/x/{key}/{table}.{suffix}")
     def table(
         key: KEY, table: Literal["studies", "trials", "measurements"], suffix: Literal["csv", "parquet"]
     ) -> Response:
-        place, number = find_place(parts, key)
-        records = parts.shelf.records(place.path)
+        folder, number = find_records_folder(parts, key)
+        records = parts.shelf.records(folder.path)
         data = table_bytes(records.workload(workload_at(records, number)), table, suffix)
         kind = "text/csv; charset=utf-8" if suffix == "csv" else "application/vnd.apache.parquet"
         return Response(data, media_type=kind, headers=_attachment(f"{table}-{key}.{suffix}"))

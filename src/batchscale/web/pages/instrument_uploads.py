@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from batchscale.web.instruments import InstrumentPlace
+from batchscale.web.instruments import WebInstrument
 from batchscale.web.pages.asked import ID
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
@@ -17,13 +17,13 @@ def make_routes(parts: ServerParts) -> APIRouter:
     """Uploads below ``/instruments/ID``."""
     routes = APIRouter()
 
-    async def keep(request: Request, place: InstrumentPlace, folder: str) -> Response:
+    async def keep(request: Request, instrument: WebInstrument, folder: str) -> Response:
         if request.headers.get("content-type") != "application/octet-stream":
             raise RefusedError(415, "A recording is sent as application/octet-stream.")
         given = unquote(request.headers.get("x-file-name", ""))[:300]
         limits = parts.settings.limits
-        file = await save_upload(request.stream(), place.path / folder, given, limits)
-        detail = f"{place.name}/{folder}/{file.name}"
+        file = await save_upload(request.stream(), instrument.path / folder, given, limits)
+        detail = f"{instrument.name}/{folder}/{file.name}"
         parts.audit.add(request.state.identity.name, "upload", "done", detail)
         return PlainTextResponse(file.name, 201)
 

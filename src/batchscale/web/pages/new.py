@@ -13,7 +13,7 @@ from batchscale.web.new_check import plan_text, try_text
 from batchscale.web.new_form import form_toml
 from batchscale.web.own_files import find_own_file, list_own_files
 from batchscale.web.pages.new_parts import shown_fields
-from batchscale.web.places import make_place
+from batchscale.web.records_folders import make_records_folder
 from batchscale.web.refusals import RefusedError
 from batchscale.web.runs import new_folder
 from batchscale.web.server_parts import ServerParts
@@ -62,8 +62,8 @@ def make_routes(parts: ServerParts) -> APIRouter:
             shown = (_read_form(text) | {"name": name}) if text else default_form()
             return show(request, shown, text or form_toml(shown), one_line(error, 600), status)
         parts.audit.add(who, "start", "done", name)
-        parts.places.all(fresh=True)
-        return RedirectResponse(f"/x/{make_place(path, path.parent).id}-0", 303)
+        parts.folders.all(fresh=True)
+        return RedirectResponse(f"/x/{make_records_folder(path, path.parent).id}-0", 303)
 
     return routes
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from batchscale.figures import find_theme
 from batchscale.web.overview import ORDERS, Wish
 from batchscale.web.pages.asked import KEY, find_row
-from batchscale.web.places import visible
+from batchscale.web.records_folders import visible
 from batchscale.web.room import find_room
 from batchscale.web.server_parts import ServerParts
 from batchscale.web.small_curve import draw_small_curve
@@ -31,7 +31,7 @@ def make_routes(parts: ServerParts) -> APIRouter:
     ) -> Response:
         wish = Wish(q, state if state in STATES else "", order if order in ORDERS else "name", down, page)
         found = parts.overview.page(wish)
-        rooms = [(visible(folder.name), find_room(folder)) for folder in parts.places.folders]
+        rooms = [(visible(folder.name), find_room(folder)) for folder in parts.folders.served]
         disks = [(name, room) for name, room in rooms if room is not None]
         return parts.pages.page(request, "overview.html", wish=wish, found=found, states=STATES, disks=disks)
 

@@ -14,9 +14,8 @@ from batchscale.planning import StepTime, records_step_times
 from batchscale.planning.jobs import FORMATS, check_format
 from batchscale.web.charts import nearest_width, picture_of, workload_at
 from batchscale.web.comparison import analysis_of
-from batchscale.web.pages.asked import KEY, find_place
+from batchscale.web.pages.asked import KEY, find_records_folder
 from batchscale.web.pages.charts import WIDTH, MadeChart, answer_chart
-from batchscale.web.places import Place, visible
 from batchscale.web.plans import (
     MOST_MACHINES,
     PICKS,
@@ -30,6 +29,7 @@ from batchscale.web.plans import (
     sentences,
     slider_position,
 )
+from batchscale.web.records_folders import RecordsFolder, visible
 from batchscale.web.server_parts import ServerParts
 
 
@@ -39,12 +39,12 @@ def make_routes(parts: ServerParts) -> APIRouter:
 
     @routes.get("/x/{key}/plan")
     def page(request: Request, key: KEY) -> Response:
-        place, number = find_place(parts, key)
+        folder, number = find_records_folder(parts, key)
         values: dict[str, Any] = {"sentences": [], "front": [], "problem": "", "unit": ""}
-        times = _times(parts, place, number)
+        times = _times(parts, folder, number)
         wish = read_wish(request.query_params, times)
         try:
-            plan = plan_of(analysis_of(parts.shelf, place, number), times, wish)
+            plan = plan_of(analysis_of(parts.shelf, folder, number), times, wish)
             values |= {
                 "sentences": sentences(plan),
                 "front": list(plan.answers.front[:12]),
@@ -53,8 +53,8 @@ def make_routes(parts: ServerParts) -> APIRouter:
         except BatchscaleError as error:
             values["problem"] = visible(error, 500)
         return parts.pages.page(
-            request, "plan.html", key=key, place=place, wish=wish, query=str(request.url.query), formats=list(FORMATS),
-            picks=PICKS, slider_end=SLIDER_END, position=slider_position,
+            request, "plan.html", key=key, folder=folder, wish=wish, query=str(request.url.query),
+            formats=list(FORMATS), picks=PICKS, slider_end=SLIDER_END, position=slider_position,
             empty=max(0, min(2, MOST_MACHINES - len(wish.rows))), **values,
         )  # fmt: skip
 
@@ -86,15 +86,15 @@ def make_routes(parts: ServerParts) -> APIRouter:
     return routes
 
 
-def _times(parts: ServerParts, place: Place, number: int) -> tuple[StepTime, ...]:
+def _times(parts: ServerParts, folder: RecordsFolder, number: int) -> tuple[StepTime, ...]:
     def work(records: Any) -> tuple[StepTime, ...]:
         return tuple(records_step_times(records, workload_at(records, number)))
 
-    return parts.shelf.answer(place.path, f"step times {number}", work)
+    return parts.shelf.answer(folder.path, f"step times {number}", work)
 
 
 def _plan(parts: ServerParts, key: str, request: Request) -> Any:
-    place, number = find_place(parts, key)
-    analysis: Analysis = analysis_of(parts.shelf, place, number)
-    times = _times(parts, place, number)
+    folder, number = find_records_folder(parts, key)
+    analysis: Analysis = analysis_of(parts.shelf, folder, number)
+    times = _times(parts, folder, number)
     return plan_of(analysis, times, read_wish(request.query_params, times))

@@ -25,8 +25,8 @@ def make_routes(parts: ServerParts) -> APIRouter:
         name: Annotated[str, PathPart(pattern=r"^[a-z0-9-]{1,60}\.wav$")],
         save: bool = False,
     ) -> Response:
-        place = parts.instruments.find(id)
-        found = next((path for path in place.sounds if path.name == name), None)
+        instrument = parts.instruments.find(id)
+        found = next((path for path in instrument.sounds if path.name == name), None)
         if found is None:
             raise RefusedError(404, "There is no such sound.")
         kind = "attachment" if save else "inline"
@@ -34,17 +34,17 @@ def make_routes(parts: ServerParts) -> APIRouter:
 
     @routes.get("/instruments/{id}/loss.svg")
     def loss(id: ID, theme: Literal["light", "dark"] = "light") -> Response:
-        place, colours = parts.instruments.find(id), find_theme(theme)
-        drawing = draw_loss(place.losses(), colours.series[0], colours.text, colours.grid)
+        instrument, colours = parts.instruments.find(id), find_theme(theme)
+        drawing = draw_loss(instrument.losses(), colours.series[0], colours.text, colours.grid)
         return Response(drawing, media_type="image/svg+xml", headers={"content-security-policy": DRAWING_POLICY})
 
     @routes.get("/instruments/{id}/model.zip")
     def model(id: ID) -> Response:
-        place = parts.instruments.find(id)
-        if place.model is None:
+        instrument = parts.instruments.find(id)
+        if instrument.model is None:
             raise RefusedError(404, "There is no model yet.")
-        pieces = zip_files(place.model, parts.settings.limits.zip_bytes)
-        headers = {"content-disposition": f'attachment; filename="instrument-{place.id}.zip"'}
+        pieces = zip_files(instrument.model, parts.settings.limits.zip_bytes)
+        headers = {"content-disposition": f'attachment; filename="instrument-{instrument.id}.zip"'}
         return StreamingResponse(pieces, media_type="application/zip", headers=headers)
 
     return routes

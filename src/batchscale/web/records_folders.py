@@ -1,7 +1,7 @@
 """Where records are: every tree and table under the folders that the server was started with.
 
-A place has an id made from its path; the browser only ever sends ids. Links are not followed, and every place is looked
-up in the list that the walk made, so that no text from outside becomes a path.
+Each has an id made from its path; the browser only ever sends ids. Links are not followed, and every one is looked up
+in the list that the walk made, so that no text from outside becomes a path.
 """
 
 import hashlib
@@ -16,14 +16,14 @@ from batchscale.errors import one_line
 from batchscale.records import MANIFEST, MAX_DEPTH, STUDY_FILE, WORKING_FOLDER, is_table
 from batchscale.web.refusals import RefusedError
 
-MOST_PLACES = 5000
+MOST_FOLDERS = 5000
 DEEPEST = MAX_DEPTH + 4
 LEVELS_ABOVE_STUDY = 4  # batch size, optimizer, model, data set
 LOOK_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True)
-class Place:
+class RecordsFolder:
     """One records tree or table; ``name`` is its path below the folder it was found in, as printable text."""
 
     id: str
@@ -31,48 +31,48 @@ class Place:
     name: str
 
 
-class Places:
-    """The places under some folders, looked for again when the list is older than a few seconds. Thread-safe."""
+class RecordsFolders:
+    """All records in what is served, looked for again when the list is older than a few seconds. Thread-safe."""
 
-    def __init__(self, folders: tuple[Path, ...]) -> None:
-        self.folders = tuple(folder.resolve() for folder in folders)
+    def __init__(self, served: tuple[Path, ...]) -> None:
+        self.served = tuple(folder.resolve() for folder in served)
         self._lock = threading.Lock()
-        self._found: dict[str, Place] = {}
-        self._by_root: dict[str, Place] = {}
+        self._found: dict[str, RecordsFolder] = {}
+        self._by_root: dict[str, RecordsFolder] = {}
         self._tables: dict[str, tuple[int, bool]] = {}
         self._looked_at = float("-inf")
 
-    def all(self, *, fresh: bool = False) -> list[Place]:
-        """Every place, in order of names."""
+    def all(self, *, fresh: bool = False) -> list[RecordsFolder]:
+        """Every one, in order of names."""
         with self._lock:
             if fresh or time.monotonic() - self._looked_at > LOOK_AGAIN_S:
-                self._found = {place.id: place for place in self._look()}
+                self._found = {folder.id: folder for folder in self._look()}
                 self._looked_at = time.monotonic()
             return list(self._found.values())
 
-    def find(self, place_id: str) -> Place:
-        """The place of this id.
+    def find(self, folder_id: str) -> RecordsFolder:
+        """The one of this id.
 
         Raises:
             RefusedError: there is none.
         """
-        found = self._found.get(place_id) or {place.id: place for place in self.all()}.get(place_id)
+        found = self._found.get(folder_id) or {folder.id: folder for folder in self.all()}.get(folder_id)
         if found is None:
-            found = {place.id: place for place in self.all(fresh=True)}.get(place_id)
+            found = {folder.id: folder for folder in self.all(fresh=True)}.get(folder_id)
         if found is None or found.path.resolve() != found.path:
             raise RefusedError(404, "There are no records of this id, or not any more.")
         return found
 
-    def _look(self) -> list[Place]:
-        """Walk the folders; a thousand places are looked for every few seconds, so known ones stay as made."""
-        found: dict[str, Place] = {}
-        for folder in self.folders:
-            roots = set(_roots(str(folder), str(folder), 0, self._is_table))
+    def _look(self) -> list[RecordsFolder]:
+        """Walk what is served; a thousand are looked for every few seconds, so known ones stay as made."""
+        found: dict[str, RecordsFolder] = {}
+        for top in self.served:
+            roots = set(_roots(str(top), str(top), 0, self._is_table))
             for root in sorted(roots - found.keys()):
-                if len(found) < MOST_PLACES and not any(above in roots for above in _above(root)):
-                    found[root] = self._by_root.get(root) or make_place(Path(root), folder)
+                if len(found) < MOST_FOLDERS and not any(above in roots for above in _above(root)):
+                    found[root] = self._by_root.get(root) or make_records_folder(Path(root), top)
         self._by_root = found
-        return sorted(found.values(), key=lambda place: place.name)
+        return sorted(found.values(), key=lambda folder: folder.name)
 
     def _is_table(self, path: str) -> bool:
         """Whether a folder with a manifest is a table; read once as long as the manifest is the same."""
@@ -86,11 +86,11 @@ class Places:
         return known[1]
 
 
-def make_place(root: Path, folder: Path) -> Place:
-    """The place at ``root``, which lies in ``folder`` or is it."""
-    name = folder.name if root == folder else str(root.relative_to(folder))
+def make_records_folder(root: Path, top: Path) -> RecordsFolder:
+    """The records at ``root``, which lies in ``top`` or is it."""
+    name = top.name if root == top else str(root.relative_to(top))
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
-    return Place(digest, root, visible(name, 160))
+    return RecordsFolder(digest, root, visible(name, 160))
 
 
 def visible(text: object, limit: int = 120) -> str:
@@ -99,7 +99,7 @@ def visible(text: object, limit: int = 120) -> str:
 
 
 def _roots(path: str, top: str, depth: int, is_table: Callable[[str], bool]) -> Iterator[str]:
-    """The roots of places at and below a path, which is text: making a path of each takes longer than the walk."""
+    """The roots of records at and below a path, which is text: making a path of each takes longer than the walk."""
     try:
         with os.scandir(path) as entries:
             found = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
