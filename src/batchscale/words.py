@@ -1,5 +1,8 @@
 """Numbers as a person would say them, in one place for every surface."""
 
+import math
+from collections.abc import Callable
+
 
 def duration(seconds: float) -> str:
     """A time for people: hours and minutes, minutes and seconds, or seconds; below ten of them with two digits.
@@ -38,10 +41,63 @@ def size(num_bytes: float) -> str:
     return f"{num_bytes:.0f} B"
 
 
-def number(value: float) -> str:
-    """A value of a metaparameter for people; just below 1 with as many digits as its distance to 1 has.
+def whole_text(value: float | None) -> str:
+    """What is counted or measured in whole numbers (batch sizes, steps, trials) and intervals of it: in full.
 
-    >>> number(0.0001), number(0.99995), number(0.31622776), number(10.0)
-    ('0.0001', '0.99995', '0.316', '10')
+    >>> whole_text(15360), whole_text(1818.87), whole_text(None)
+    ('15,360', '1,819', '')
     """
-    return f"{value:.6g}" if 0.9 < value < 1 else f"{value:.3g}"
+    return "" if value is None else f"{value:,.0f}"
+
+
+def rounded_text(value: float | None) -> str:
+    """What is computed (a critical batch size, a ratio, epochs): three digits.
+
+    >>> rounded_text(71.84), rounded_text(1818.87), rounded_text(0.012345), rounded_text(None)
+    ('71.8', '1,820', '0.0123', '')
+    """
+    if value is None:
+        return ""
+    digits = float(f"{value:.3g}")
+    return f"{digits:,.0f}" if abs(digits) >= 100 else f"{digits:g}"
+
+
+def number_text(value: float | None) -> str:
+    """A number of a table that has both kinds: a whole one in full, any other to three digits.
+
+    >>> number_text(1234567), number_text(1818.87)
+    ('1,234,567', '1,820')
+    """
+    return whole_text(value) if isinstance(value, int) else rounded_text(value)
+
+
+def metaparameter_text(value: float, digits: int = 3) -> str:
+    """A metaparameter's value in few digits, but enough of them to tell it from one.
+
+    >>> metaparameter_text(0.9999), metaparameter_text(0.0123456), metaparameter_text(1.0), metaparameter_text(0.99995)
+    ('0.9999', '0.0123', '1', '0.99995')
+    """
+    if 0.5 < value < 1:
+        places = digits - 1 - math.floor(math.log10(1 - value)) - 1
+        return f"{value:.{min(places, 16)}f}".rstrip("0")
+    return f"{value:.{digits}g}"
+
+
+def percent_text(share: float | None) -> str:
+    """A share in whole percent.
+
+    >>> percent_text(0.153), percent_text(-0.02)
+    ('15 %', '-2 %')
+    """
+    return "" if share is None else f"{round(100 * share)} %"
+
+
+def span_text(low: float | None, high: float | None, text: Callable[[float], str] = rounded_text) -> str:
+    """An interval in words; empty where nothing is bounded.
+
+    >>> span_text(16, 64), span_text(1818.87, None), span_text(None, 1818.87, whole_text)
+    ('16 to 64', 'at least 1,820', 'at most 1,819')
+    """
+    if low is None:
+        return "" if high is None else f"at most {text(high)}"
+    return f"at least {text(low)}" if high is None else f"{text(low)} to {text(high)}"

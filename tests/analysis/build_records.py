@@ -108,14 +108,17 @@ def _write_trial(folder, t):
 
 
 def curve_studies(steps_by_size, *, factors=(1.0, 1.05, 1.1, 1.3, 2.0), train_steps=None, own=None):
-    """Studies whose trials reach METRIC < 0.1 at steps × factor, measured at that step and the one before it."""
+    """Studies whose trials reach METRIC < 0.1 at steps × factor, measured at that step and the one before it.
+
+    Learning rates lie on both sides of the first trial's in turn, so that no end of the range is the better one.
+    """
     studies = []
     for size, steps in steps_by_size.items():
         trials = [
             trial(
                 i + 1,
                 {0: 1.0, max(round(steps * f) - 1, 1): 0.2, max(round(steps * f), 2): 0.05},
-                parameters={"learning_rate": 0.01 * (i + 1) * size**0.5},
+                parameters={"learning_rate": 0.01 * size**0.5 * 0.8 ** ((i + 1) // 2 * (-1) ** i)},
             )
             for i, f in enumerate(factors)
         ]

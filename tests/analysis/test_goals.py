@@ -1,7 +1,7 @@
 import pytest
 from build_records import METRIC, NAME, curve_studies, make_records, study, trial
 
-from batchscale.analysis import goal_sensitivity, goal_sentence, steps_to_result, suggest_goal
+from batchscale.analysis import goal_sensitivity, steps_to_result, suggest_goal
 from batchscale.errors import AnalysisError
 from batchscale.spec import Goal
 
@@ -21,7 +21,6 @@ def test_goals_that_only_shift_the_curve_leave_the_boundaries():
     assert frame["s_min"].to_list() == sorted(frame["s_min"].to_list(), reverse=True)
     assert frame["b_crit"].to_list() == pytest.approx([16, 16, 16], rel=0.1)
     assert frame["perfect_scaling_end"].n_unique() == 1
-    assert "hardly depend" in goal_sentence(frame)
 
 
 def test_a_goal_out_of_reach_is_a_row_with_its_reason():
@@ -41,7 +40,6 @@ def test_the_suggested_goal_is_the_best_that_enough_trials_pass_everywhere(maxim
     ]
     records = make_records(studies)
     found = suggest_goal(records, NAME, METRIC, trials=5, maximize=maximize)
-    assert found.limiting_batch_size == 8
     assert found.goal.value == pytest.approx(value(0.0801 if not maximize else 0.081), abs=1e-9)
     assert min(steps_to_result(records, found.goal)["reached"]) == 5
 

@@ -5,7 +5,7 @@ import pytest
 import results_witness
 from build_records import METRIC, NAME, make_records, study, trial, write_tree
 
-from batchscale.analysis import RESULT_SCHEMA, Outcome, steps_to_result, study_outcomes, trial_outcomes
+from batchscale.analysis import RESULT_SCHEMA, Outcome, results_of, steps_to_result, trial_outcomes
 from batchscale.errors import AnalysisError, UnknownNameError
 from batchscale.records.read import read_records
 from batchscale.spec import Budget, Goal, Unit, WorkloadName
@@ -140,7 +140,7 @@ def test_outcomes_tell_reached_from_not_and_from_diverged():
         o.value for o in (Outcome.REACHED, Outcome.NOT_REACHED, Outcome.INFEASIBLE, Outcome.INCOMPLETE)
     ]
     assert frame["last_step"].to_list() == [10, 90, 10, 10]
-    assert study_outcomes(frame).row(0, named=True)["share_reached"] == 0.5
+    assert results_of(frame).row(0, named=True)["share_reached"] == 0.5
 
 
 def generated_studies(seed):

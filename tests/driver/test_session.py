@@ -21,6 +21,8 @@ from batchscale.driver.session import RunSettings, run_plan
 from batchscale.driver.signals import StopFlag
 from batchscale.driver.snapshot import read_snapshot
 from batchscale.errors import BatchscaleError, RunError, StorageError, StudyLockedError
+from batchscale.figures.kind import FigureRequest
+from batchscale.figures.kinds import find_kind
 from batchscale.records import read_tree
 from batchscale.records.tree.writer import StudyWriter
 from batchscale.search import DEFAULT_MARGIN
@@ -262,6 +264,21 @@ def test_what_is_still_at_an_edge_is_flagged(tmp_path):
     row = analyze(records, records.workloads[0], fake_experiment().goal).curve.row(0, named=True)
     assert row["edge_distance"] > DEFAULT_MARGIN  # the margin that counts is the experiment's
     assert (row["at_edge"], row["edge"]) == (True, "learning_rate high")
+
+
+@pytest.mark.parametrize("ends", [(0.001, 0.05), (0.003, 0.1), (0.001, 1.0), (0.02, 10.0)])
+def test_analysis_says_of_the_goal_of_a_run_what_the_run_found(tmp_path, ends):
+    run_fake(tmp_path, space=fake_space(*ends), trials=8, search=SearchPlan(repeats=0))
+    records = read_tree(tmp_path)
+    curve = analyze(records, records.workloads[0], fake_experiment().goal).curve
+    said = dict(curve.filter("at_edge").select("batch_size", "edge").rows())
+    found = {
+        size: ", ".join(f"{end['parameter']} {end['side']}" for end in study["batchscale"]["finding"]["at_edge"])
+        for size, study in read_studies(tmp_path).items()
+    }
+    assert said == {size: names for size, names in found.items() if names}
+    drawn = find_kind("curves").data(FigureRequest(records, (fake_experiment().goal,)))
+    assert dict(drawn.drop_nulls("edge").select("batch_size", "edge").rows()) == said
 
 
 def test_more_trials_extend_every_search_of_a_study(tmp_path):

@@ -49,7 +49,7 @@ def test_the_frame_has_the_fewest_steps_the_perfect_line_and_the_regimes():
 def test_a_winner_at_the_edge_of_its_space_is_flagged_and_drawn_hollow():
     inside = [_study(size, *[800 // size] * 6) for size in (1, 4, 16)]
     edge = SPACE["learning_rate"]["max_value"] * 0.99
-    records = make_records([*inside, _study(64, *[12] * 6, rate=edge)])
+    records = make_records([*inside, _study(64, *[12] * 4, rate=edge)])
     frame = curve_frame(records, GOAL)
     flags = dict(frame.drop_nulls("batch_size").select("batch_size", "flags").rows())
     assert flags[1] is None

@@ -1,34 +1,46 @@
-"""A best trial that a run left at an edge of its search space is flagged in every kind of figure."""
+"""A best trial at an edge of its run's search space is flagged in every kind of figure."""
 
 import json
+from dataclasses import replace
 
 import polars as pl
 import pytest
-from made_records import GOAL, WORKLOAD
+from made_records import GOAL, SPACE, WORKLOAD
 
+from batchscale.analysis import steps_to_result
 from batchscale.figures.edges import edge_notes, with_edges
 from batchscale.figures.kind import FigureRequest
 from batchscale.figures.kinds import find_kind, kind_names
 from batchscale.figures.paper import PAPER_FIGURES
 from batchscale.figures.theme import LIGHT
-from batchscale.records.facts import EdgeEnd, Finding, StudyFacts
+from batchscale.records.facts import SearchFacts, StudyFacts
 from batchscale.records.facts.columns import FACTS, study_facts_row
 from batchscale.records.frames import Records
-from batchscale.search import Side
-from batchscale.spec import Budget, Unit
+from batchscale.spec import Budget, ParameterConfig, SearchSpace, Unit
 
 SIZE = 64
 WORDS = "best trial at an edge"
 
 
 def left_at_edge(records: Records, *parameters: str) -> Records:
-    """The records as if their run had ended with the best trial of one study at the upper ends of these."""
-    ends = tuple(EdgeEnd(name, Side.HIGH) for name in parameters)
-    row = study_facts_row(StudyFacts(goal=str(GOAL), finding=Finding(True, ends), edge_margin=0.99))
-    sizes, found = records.studies["batch_size"], records.studies[FACTS]
-    facts = [row if size == SIZE else one for size, one in zip(sizes, found, strict=True)]
-    studies = records.studies.with_columns(pl.Series(FACTS, facts, dtype=found.dtype))
+    """The records as if their run had searched one study in ranges that end at the values of its best trial.
+
+    All other trials lie outside of these, so that nearness alone tells. In the other study the guard was off.
+    """
+    best = steps_to_result(records, GOAL).filter(pl.col("batch_size") == SIZE).row(0, named=True)
+    space = SearchSpace.from_json(SPACE)
+    ends = [_up_to(space[name], best[name]) if name in parameters else None for name in best if name in space]
+    narrow = space.replace(*(config for config in ends if config is not None))
+    search = SearchFacts(narrow, ((1, 0),))
+    row = study_facts_row(StudyFacts(goal=str(GOAL), searches=(search,), edge_margin=0.01))
+    off = study_facts_row(StudyFacts(goal=str(GOAL), edge_margin=0.0))
+    facts = [row if size == SIZE else off for size in records.studies["batch_size"]]
+    studies = records.studies.with_columns(pl.Series(FACTS, facts, dtype=records.studies[FACTS].dtype))
     return Records(studies, records.trials, records.sources)
+
+
+def _up_to(config: ParameterConfig, best: float) -> ParameterConfig:
+    return replace(config, min_value=best - 0.001 * (1 - best), max_value=best)
 
 
 def drawn_text(name: str, records: Records) -> str:
@@ -45,14 +57,13 @@ OF_MACHINES = ("plan", "step-time")  # these show machines, not studies
 def test_every_kind_of_figure_says_so_and_only_then(name, curve_records):
     few = curve_records.filter(batch_size=[16, SIZE])
     assert WORDS in drawn_text(name, left_at_edge(few, "learning_rate"))
-    if name != "curve":  # which also flags what lies near an edge without any verdict
-        assert WORDS not in drawn_text(name, few)
+    assert WORDS not in drawn_text(name, left_at_edge(few))
 
 
 def test_a_panel_of_one_study_names_the_ends_and_one_of_many_the_batch_sizes(curve_records):
     records = left_at_edge(curve_records.filter(batch_size=[16, SIZE]), "learning_rate", "momentum")
     sizes = {"dataset": WORKLOAD.dataset, "model": WORKLOAD.model, "optimizer": WORKLOAD.optimizer}
-    rows = with_edges(pl.DataFrame([{**sizes, "batch_size": size} for size in (16, SIZE)]), records)
+    rows = with_edges(pl.DataFrame([{**sizes, "batch_size": size} for size in (16, SIZE)]), records, GOAL)
     assert rows["edge"].to_list() == [None, "learning_rate high, momentum high"]
     assert edge_notes(rows) == ["best trial at an edge of its search space at batch size 64"]
     assert edge_notes(rows.tail(1)) == ["best trial at an edge: learning_rate high, momentum high"]

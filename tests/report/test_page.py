@@ -36,11 +36,18 @@ class Page(HTMLParser):
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.scripts: list[str] = []
         self.words = ""
+        self.tables: list[list[list[str]]] = []  # rows of cells
         self.feed(text)
         assert not self.open, self.open
 
     def handle_starttag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
         if tag not in VOID:
             self.open.append(tag)
 
@@ -56,6 +63,8 @@ class Page(HTMLParser):
             self.scripts.append(data)
         elif not self.open or self.open[-1] != "style":
             self.words += data
+            if "td" in self.open or "th" in self.open:
+                self.tables[-1][-1][-1] += data.strip()
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +95,16 @@ def test_every_part_is_there(page: Page):
 def test_the_table_has_the_analysed_numbers(page: Page):
     records = simulated()
     curve = analyze(records, records.workloads[0], GOAL).curve
-    for size, steps, low, high in curve.select("batch_size", "steps", "steps_low", "steps_high").rows():
-        assert f"{size:,}" in page.words and f"{steps:,}" in page.words
-        if low is not None:
-            assert f"{low:,.0f} to {high:,.0f}" in page.words
+    table = next(rows for rows in page.tables if rows[0][:3] == ["batch size", "steps to result", "90 % interval"])
+    shown = [[_number(cell) for cell in (row[0], row[1], *row[2].split(" to "))] for row in table[1:]]
+    rows = curve.sort("batch_size").select("batch_size", "steps", "steps_low", "steps_high").rows()
+    assert len(rows) == len(shown) > 3
+    for row, cells in zip(rows, shown, strict=True):
+        assert cells == pytest.approx(row, abs=0.5)  # whole numbers are shown
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
 
 
 def test_colours_are_variables_with_a_value_for_light_and_for_dark(page: Page):

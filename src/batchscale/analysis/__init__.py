@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from batchscale.analysis.goals import SENSITIVITY_SCHEMA as SENSITIVITY_SCHEMA
     from batchscale.analysis.goals import GoalSuggestion as GoalSuggestion
     from batchscale.analysis.goals import goal_sensitivity as goal_sensitivity
-    from batchscale.analysis.goals import goal_sentence as goal_sentence
     from batchscale.analysis.goals import suggest_goal as suggest_goal
     from batchscale.analysis.intervals import MEANING as MEANING
     from batchscale.analysis.intervals import BoundaryIntervals as BoundaryIntervals
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from batchscale.analysis.intervals import Resampling as Resampling
     from batchscale.analysis.intervals import StudyPoint as StudyPoint
     from batchscale.analysis.intervals import point_intervals as point_intervals
+    from batchscale.analysis.metaparameters import EFFECTIVE as EFFECTIVE
     from batchscale.analysis.metaparameters import HEURISTIC_SCHEMA as HEURISTIC_SCHEMA
     from batchscale.analysis.metaparameters import Heuristic as Heuristic
     from batchscale.analysis.metaparameters import HeuristicFit as HeuristicFit
@@ -51,10 +51,8 @@ if TYPE_CHECKING:
     from batchscale.analysis.metaparameters import heuristic_sentence as heuristic_sentence
     from batchscale.analysis.metaparameters import judge_heuristics as judge_heuristics
     from batchscale.analysis.noise import NoiseSource as NoiseSource
-    from batchscale.analysis.outcomes import STUDY_OUTCOME_SCHEMA as STUDY_OUTCOME_SCHEMA
     from batchscale.analysis.outcomes import TRIAL_OUTCOME_SCHEMA as TRIAL_OUTCOME_SCHEMA
     from batchscale.analysis.outcomes import Outcome as Outcome
-    from batchscale.analysis.outcomes import study_outcomes as study_outcomes
     from batchscale.analysis.outcomes import trial_outcomes as trial_outcomes
     from batchscale.analysis.regimes import Baseline as Baseline
     from batchscale.analysis.regimes import Regimes as Regimes
@@ -85,6 +83,7 @@ if TYPE_CHECKING:
     from batchscale.analysis.winners import winner_spacing as winner_spacing
 
 _PUBLIC = {
+    "EFFECTIVE": "metaparameters",
     "ANALYSIS_SCHEMA": "answers",
     "Analysis": "answers",
     "BEST_MEASUREMENT_SCHEMA": "budgets",
@@ -117,7 +116,6 @@ _PUBLIC = {
     "Resampling": "intervals",
     "SENSITIVITY_SCHEMA": "goals",
     "STABILITY_SCHEMA": "robustness",
-    "STUDY_OUTCOME_SCHEMA": "outcomes",
     "SUGGESTION_SCHEMA": "suggestion",
     "ScalingFit": "scaling",
     "Sentences": "sentences",
@@ -140,7 +138,6 @@ _PUBLIC = {
     "find_regimes": "regimes",
     "fit_scaling": "scaling",
     "goal_sensitivity": "goals",
-    "goal_sentence": "goals",
     "heuristic_errors": "metaparameters",
     "heuristic_sentence": "metaparameters",
     "judge_heuristics": "metaparameters",
@@ -153,7 +150,6 @@ _PUBLIC = {
     "shared_sizes": "comparison",
     "steps_to_result": "results",
     "stored_goal": "answers",
-    "study_outcomes": "outcomes",
     "suggest": "suggestion",
     "suggest_goal": "goals",
     "train_examples": "budgets",

@@ -95,7 +95,7 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Analy
     check_complete(selected, workload)
     outcomes = trial_outcomes(selected, goal)
     results = results_of(outcomes, num_train_examples=known_examples(selected, chosen.num_train_examples))
-    flagged = winner_spacing(selected, winner_edges(selected, results))
+    flagged = winner_spacing(selected, winner_edges(selected, outcomes, results))
     points = curve_study_points(outcomes, flagged)
     curve = _with_intervals(flagged, points, chosen.resampling).join(
         point_stability(outcomes, selected.studies).select("batch_size", "still_moves", "stability"),

@@ -8,8 +8,10 @@ import polars as pl
 
 from batchscale.analysis.answers import Analysis
 from batchscale.analysis.estimates import Estimate
-from batchscale.analysis.wording import list_sizes, span
+from batchscale.analysis.wording import list_sizes
 from batchscale.errors import AnalysisError
+from batchscale.records.notes import curve_note
+from batchscale.words import percent_text, rounded_text, span_text
 
 COMPARISON_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "name": pl.String,
@@ -151,12 +153,9 @@ def _row(name: str, answer: Analysis, first: Analysis) -> tuple[object, ...]:
 def _notes(curve: pl.DataFrame) -> str | None:
     if "at_edge" not in curve.columns:
         return None  # bare points
-    notes = []
-    for flag, words in (("at_edge", "at edge"), ("extra_searches", "searched again")):
-        sizes = curve.filter(pl.col(flag).fill_null(False))["batch_size"].to_list()
-        if sizes:
-            notes.append(f"{words} at batch size {list_sizes(sizes)}")
-    return "; ".join(notes) or None
+    flags = ("at_edge", "extra_searches")
+    sizes = [curve.filter(pl.col(flag).fill_null(False))["batch_size"].to_list() for flag in flags]
+    return curve_note(*(list_sizes(some) if some else "" for some in sizes))
 
 
 def _sentences(table: pl.DataFrame, level: float) -> tuple[str, ...]:
@@ -171,17 +170,17 @@ def _sentence(row: Mapping[str, object], first: Mapping[str, object], level: flo
     if end == 1:
         text = f"{row['name']} and {first['name']} end perfect scaling at the same batch size"
     elif end > 1:
-        text = f"{row['name']} extends perfect scaling {end:.3g}-fold over {first['name']}"
+        text = f"{row['name']} extends perfect scaling {rounded_text(end)}-fold over {first['name']}"
     else:
-        text = f"{row['name']} ends perfect scaling {1 / end:.3g} times earlier than {first['name']}"
+        text = f"{row['name']} ends perfect scaling {rounded_text(1 / end)} times earlier than {first['name']}"
     if not isinstance(ratio, float):
         return text + "."
     low, high = row["ratio_low"], row["ratio_high"]
     below, above = (end if isinstance(end, float) else None for end in (low, high))
-    words = span(below, above)
+    words = span_text(below, above)
     sure = ""
     if words:
         apart = (below is not None and below > 1) or (above is not None and above < 1)
         sure = ", more than chance" if apart else ", which may be chance"
-    shown = f" ({level:.0%} interval {words})".replace("%", " %") if words else ""
-    return f"{text}; its critical batch size is {ratio:.3g} times as large{shown}{sure}."
+    shown = f" ({percent_text(level)} interval {words})" if words else ""
+    return f"{text}; its critical batch size is {rounded_text(ratio)} times as large{shown}{sure}."

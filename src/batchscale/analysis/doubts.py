@@ -6,6 +6,7 @@ import polars as pl
 
 from batchscale.analysis.facts import COARSE
 from batchscale.analysis.wording import list_sizes
+from batchscale.records.notes import EDGE_WORDS
 
 RESOLVED = 20  # evaluations up to the goal that leave the steps open by a twentieth
 
@@ -20,8 +21,7 @@ def study_doubts(curve: pl.DataFrame) -> tuple[str, ...]:
     edge = _sizes(curve, pl.col("at_edge").fill_null(False))
     if edge:
         doubts.append(
-            f"the best trial lies at an edge of its search space at batch size {list_sizes(edge)}, so a wider search "
-            "may find fewer steps"
+            f"the best trial lies {EDGE_WORDS} at batch size {list_sizes(edge)}, so a wider search may find fewer steps"
         )
     moving = _sizes(curve, pl.col("still_moves").fill_null(False) & reached)
     if moving:

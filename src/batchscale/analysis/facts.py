@@ -67,7 +67,6 @@ class CurveFacts:
         proportional: The largest size from there on up to which examples stay within the tolerance; its interval, over
             all allowed laws, is counted from the smallest size.
         fall: By which share steps fall in the last doubling, by the laws that the points allow.
-        measured_fall: The same from the measured points alone.
         useful: The smallest size with steps close to the fewest measured; its interval ends at measured sizes.
         ending: What the fall says about sizes beyond.
         critical: B_crit; ``value`` None where the best law has it far outside the sizes.
@@ -85,7 +84,6 @@ class CurveFacts:
     cheapest: int
     proportional: Estimate
     fall: Estimate
-    measured_fall: float
     useful: Estimate
     ending: FallEnding
     critical: Estimate
@@ -168,7 +166,6 @@ def curve_facts(evidence: Evidence, found: Regimes, thresholds: Thresholds, leve
         cheapest=int(sizes[cheapest]),
         proportional=_proportional(region, sizes, end, thresholds.perfect),
         fall=fall,
-        measured_fall=measured_fall,
         useful=_useful(region, sizes, candidate, ending, thresholds),
         ending=ending,
         critical=_critical(region, found),

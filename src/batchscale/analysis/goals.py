@@ -63,29 +63,12 @@ def goal_sensitivity(
     return pl.DataFrame(rows, schema=SENSITIVITY_SCHEMA, orient="row")
 
 
-def goal_sentence(sensitivity: pl.DataFrame) -> str:
-    """Whether the boundaries of one workload move with the goal, in words."""
-    known = sensitivity.filter(pl.col("perfect_scaling_end").is_not_null())
-    if len(known) < 2:
-        return "Fewer than two goals give a curve, so nothing can be said about how the goal matters."
-    ends = known["perfect_scaling_end"].to_list()
-    fits = known["b_crit"].drop_nulls().to_list()
-    factor = max(fits) / min(fits) if len(fits) > 1 else max(ends) / min(ends)
-    moved = "hardly depend" if factor <= 2 else "depend"
-    spread = f"the critical batch size varies by a factor {factor:.2g}" if len(fits) > 1 else f"a factor {factor:.2g}"
-    return (
-        f"Over {len(known)} goals the boundaries {moved} on the goal: perfect scaling ends between batch size "
-        f"{min(ends):,} and {max(ends):,}, {spread}."
-    )
-
-
 @dataclass(frozen=True)
 class GoalSuggestion:
-    """A goal that every study can be judged by, and the study that sets it."""
+    """A goal that every study can be judged by, and how many trials of each pass it."""
 
     goal: Goal
     trials: int
-    limiting_batch_size: int
 
 
 def suggest_goal(
@@ -108,7 +91,7 @@ def suggest_goal(
         )
     limiting = enough.sort("value", descending=not maximize).row(0, named=True)
     value = _beyond(float(limiting["value"]), digits, up=not maximize)
-    return GoalSuggestion(Goal(metric, value, maximize), trials, int(limiting["batch_size"]))
+    return GoalSuggestion(Goal(metric, value, maximize), trials)
 
 
 def _beyond(value: float, digits: int, *, up: bool) -> float:

@@ -50,8 +50,17 @@ class Improvements:
             first[there] = self.steps[(ends - counts)[there]]  # those that pass are the last ones of a trial
         return first
 
+    def best_values(self) -> AnyArray:
+        """The best value of every trial, smaller is better whatever the direction; infinite once more at the end."""
+        ends = np.append(self._starts[1:], len(self.values)) - 1 if len(self._starts) else self._starts
+        best = self.values[ends].astype(np.float64)
+        return np.append(-best if self.maximize else best, np.inf)
+
     def places(self, trials: pl.DataFrame) -> AnyArray:
-        """Where each row's ``batch_size`` and ``trial_id`` stand in ``first_steps``; the end if not at all."""
+        """Where each row's trial stands in ``first_steps`` and ``best_values``; the end if not at all.
+
+        Rows are told by ``batch_size`` and ``trial_id``.
+        """
         sizes, ids = (column[self._starts].tolist() for column in (self.sizes, self.trial_ids))
         known = pl.DataFrame({"batch_size": sizes, "trial_id": ids}, schema=_KEYS)
         wanted = trials.select("batch_size", "trial_id")

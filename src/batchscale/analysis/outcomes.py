@@ -4,7 +4,7 @@ Everything that counts trials or picks a winner starts from the one frame made h
 read, once per open records (``improvements``): every further goal on it is a search in memory.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import numpy as np
@@ -84,23 +84,6 @@ def trial_outcomes(
     limits = None if budget is None else budget_steps(records, budget, num_train_examples)
     frames = [_outcomes_of(records.workload(name), name, wanted, limits) for name in records.workloads]
     return frames[0] if len(frames) == 1 else pl.concat(frames)
-
-
-def study_outcomes(outcomes: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
-    """Per study and goal (and value of the metaparameters ``by``) how many trials ended which way."""
-    complete = pl.col("status") == Status.COMPLETE.value
-    counts = outcomes.group_by(*STUDY_COLUMNS, "goal", *by).agg(
-        complete.sum().cast(pl.Int64).alias("trials"),
-        (pl.col("outcome") == Outcome.REACHED.value).sum().cast(pl.Int64).alias("reached"),
-        (pl.col("outcome") == Outcome.INFEASIBLE.value).sum().cast(pl.Int64).alias("infeasible"),
-        (pl.col("outcome") == Outcome.INCOMPLETE.value).sum().cast(pl.Int64).alias("incomplete"),
-    )
-    share = pl.when(pl.col("trials") > 0).then(pl.col("reached") / pl.col("trials"))
-    return (
-        counts.with_columns(share.alias("share_reached"))
-        .select(*STUDY_OUTCOME_SCHEMA, *by)
-        .sort(*STUDY_COLUMNS, "goal", *by)
-    )
 
 
 def _outcomes_of(

@@ -61,7 +61,6 @@ class Regimes:
 
     baseline: Baseline
     baseline_examples: float
-    smallest_batch_size: int
     perfect_scaling_end: int
     max_useful_batch_size: int
     max_useful_reached: bool
@@ -99,7 +98,6 @@ def find_regimes(
     return Regimes(
         baseline=kind,
         baseline_examples=level,
-        smallest_batch_size=int(sizes.min()),
         perfect_scaling_end=int(perfect_scaling_end(sizes, steps, level, thresholds.perfect)),
         max_useful_batch_size=int(useful),
         max_useful_reached=reached,

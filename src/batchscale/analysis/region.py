@@ -34,7 +34,6 @@ class Region:
     goes on beyond the sizes at which B_crit was sought.
     """
 
-    log_sizes: Array
     log_b: Array
     log_k: Array
     log_s_min: Array
@@ -94,7 +93,7 @@ def allowed_laws(sizes: Array, steps: Array, noise: Noise, level: float) -> Regi
     b = log_b[inside]
     edge = 1.5 * (whole.high_b - whole.low_b) / _TICKS_B
     return Region(
-        log_sizes, b, log_k[inside], log_s[inside], room, int(np.argmin(squares[inside])),
+        b, log_k[inside], log_s[inside], room, int(np.argmin(squares[inside])),
         bool(b.min() < whole.low_b + edge), bool(b.max() > whole.high_b - edge),
     )  # fmt: skip
 

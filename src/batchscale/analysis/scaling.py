@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 
 from batchscale.analysis.curves import Array, curve_points
-from batchscale.analysis.wording import percent
 from batchscale.errors import AnalysisError
+from batchscale.words import percent_text
 
 FEWEST_POINTS = 3
 BEND = 0.3  # a best law that leaves an asymptote by less than this share at its end has its bend outside the points
@@ -209,11 +209,13 @@ def _check_bend(plain: FamilyFit, log_sizes: Array) -> None:
     smallest, largest = math.exp(log_sizes.min()), math.exp(log_sizes.max())
     if largest / plain.b_crit < BEND:
         raise AnalysisError(
-            f"The points lie before the bend: in the best law examples grow by less than {percent(BEND)} up to batch "
-            f"size {largest:,.0f}, so the best estimate of the critical batch size lies beyond. Measure larger sizes."
+            f"The points lie before the bend: in the best law examples grow by less than {percent_text(BEND)} up to "
+            f"batch size {largest:,.0f}, so the best estimate of the critical batch size lies beyond. Measure "
+            "larger sizes."
         )
     if plain.b_crit / smallest < BEND:
         raise AnalysisError(
-            f"The points lie behind the bend: in the best law steps fall by less than {percent(BEND)} from batch size "
-            f"{smallest:,.0f} on, so the best estimate of the critical batch size lies below. Measure smaller sizes."
+            f"The points lie behind the bend: in the best law steps fall by less than {percent_text(BEND)} from batch "
+            f"size {smallest:,.0f} on, so the best estimate of the critical batch size lies below. Measure "
+            "smaller sizes."
         )

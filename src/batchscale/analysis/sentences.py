@@ -11,7 +11,8 @@ from batchscale.analysis.answers import Analysis
 from batchscale.analysis.estimates import Estimate
 from batchscale.analysis.facts import CurveFacts, FallEnding
 from batchscale.analysis.noise import ASSUMED, NoiseSource
-from batchscale.analysis.wording import number, percent, size_text, span, times
+from batchscale.analysis.wording import times_text
+from batchscale.words import percent_text, rounded_text, span_text, whole_text
 
 CLEAR_DRIFT = 1.15  # critical batch sizes at fewer trials that differ by less are not worth a word
 
@@ -60,7 +61,7 @@ def examples_sentence(facts: CurveFacts) -> str:
             f"The fewest examples were needed at the largest batch size measured, {largest:,}: no size measured costs "
             "extra computation."
         )
-    tolerance = percent(facts.thresholds.perfect)
+    tolerance = percent_text(facts.thresholds.perfect)
     if end == cheapest:
         following = next(point.batch_size for point in facts.points if point.batch_size > cheapest)
         said = (
@@ -71,14 +72,14 @@ def examples_sentence(facts: CurveFacts) -> str:
         further = facts.proportional.high or 0.0
         if further > end:
             said += (
-                f" That steps fall in proportion, to within {tolerance}, up to {size_text(further)} is not ruled out."
+                f" That steps fall in proportion, to within {tolerance}, up to {whole_text(further)} is not ruled out."
             )
         return said
     if end / cheapest <= 1 + facts.thresholds.perfect:
         # Even steps that do not fall at all would stay within the tolerance over so short a way.
         said = f"Batch sizes {cheapest:,} to {end:,} lie too close together to tell whether steps fall in proportion"
     else:
-        reach = f"{end:,}{_span(facts.proportional, size_text)}"
+        reach = f"{end:,}{_span(facts.proportional, whole_text)}"
         said = f"From batch size {cheapest:,} to {reach} steps fall in proportion, to within {tolerance}"
     said += f": at {end:,} it takes {_ratio(facts, end)} times the examples of the best size, {cheapest:,}"
     return said + ("." if end == largest else f", at the largest size, {largest:,}, {_ratio(facts, largest)} times.")
@@ -87,10 +88,10 @@ def examples_sentence(facts: CurveFacts) -> str:
 def useful_sentence(facts: CurveFacts) -> str:
     """Whether a batch beyond some size still saves steps."""
     fall, useful = facts.fall, facts.useful
-    share, size = percent(facts.thresholds.useful), size_text(useful.value)
+    share, size = percent_text(facts.thresholds.useful), whole_text(useful.value)
     if facts.ending is FallEnding.REACHED:
         return (
-            f"At batch size {size}{_span(useful, size_text)} steps are within {share} of the fewest measured at any "
+            f"At batch size {size}{_span(useful, whole_text)} steps are within {share} of the fewest measured at any "
             "size: more data parallelism saves no more than that."
         )
     if facts.ending is FallEnding.FALLING:
@@ -101,13 +102,13 @@ def useful_sentence(facts: CurveFacts) -> str:
     if not fall.has_interval:
         return (
             f"Two points do not tell where steps stop to fall: from {facts.smallest:,} to {facts.largest:,} they went "
-            f"from {number(facts.points[0].steps.value)} to {number(facts.points[-1].steps.value)}. "
+            f"from {whole_text(facts.points[0].steps.value)} to {whole_text(facts.points[-1].steps.value)}. "
             "Measure more batch sizes."
         )
     return (
         f"Whether sizes beyond {facts.largest:,} would train faster is not decided: in the last doubling steps fell by "
         f"{_fall(facts)}{_faster(facts)}. The smallest size within {share} of the fewest steps measured is {size}"
-        f"{_span(useful, size_text)}."
+        f"{_span(useful, whole_text)}."
     )
 
 
@@ -121,10 +122,10 @@ def critical_sentence(facts: CurveFacts) -> str:
     if critical.value is None:
         where = "larger" if critical.low is not None else "smaller"
         return (
-            f"The critical batch size, where the curve bends, is {span(critical.low, critical.high)}, and not in "
+            f"The critical batch size, where the curve bends, is {span_text(critical.low, critical.high)}, and not in "
             f"sight: measure {where} batch sizes."
         )
-    text = f"The critical batch size, where the curve bends, is about {number(critical.value)}{_span(critical)}"
+    text = f"The critical batch size, where the curve bends, is about {rounded_text(critical.value)}{_span(critical)}"
     if not critical.has_interval:
         return f"{text}, but these points bound it on neither side: measure smaller and larger batch sizes."
     if critical.high is None:
@@ -136,7 +137,7 @@ def critical_sentence(facts: CurveFacts) -> str:
 
 def basis_sentence(facts: CurveFacts) -> str:
     """What the answer is an answer for, and what its intervals rest on."""
-    said, level = [], percent(facts.level)
+    said, level = [], percent_text(facts.level)
     if facts.trials is not None:
         low, high = facts.trials
         count = f"{low:,}" if low == high else f"{low:,} to {high:,}"
@@ -150,7 +151,7 @@ def basis_sentence(facts: CurveFacts) -> str:
             NoiseSource.RUNS: f"In brackets: {level} intervals, from the spread of the repeated runs.",
             NoiseSource.RESIDUALS: f"In brackets: {level} intervals, from how far the points lie off the best law.",
             NoiseSource.ASSUMED: (
-                f"In brackets: {level} intervals for an assumed noise of {percent(ASSUMED)}, as three points say "
+                f"In brackets: {level} intervals for an assumed noise of {percent_text(ASSUMED)}, as three points say "
                 "nothing about their own."
             ),
             None: "",
@@ -169,25 +170,25 @@ def _drift(facts: CurveFacts) -> str:
     steady = values in (sorted(values), sorted(values, reverse=True))
     if len(values) < 2 or not steady or max(values) / min(values) < CLEAR_DRIFT:
         return ""
-    shown = ", ".join(f"{number(value)} at {trials:,}" for trials, value in facts.drift)
+    shown = ", ".join(f"{rounded_text(value)} at {trials:,}" for trials, value in facts.drift)
     moves = "grows" if values[-1] > values[0] else "shrinks"
     return f"The critical batch size {moves} with the number of trials ({shown}); more trials may move it further."
 
 
 def _ratio(facts: CurveFacts, batch_size: int) -> str:
     ratio = facts.point(batch_size).examples_ratio
-    return times(ratio.value) + _span(ratio, times)
+    return times_text(ratio.value) + _span(ratio, times_text)
 
 
 def _fall(facts: CurveFacts) -> str:
-    return percent(facts.fall.value) + _span(facts.fall, percent)
+    return percent_text(facts.fall.value) + _span(facts.fall, percent_text)
 
 
 def _faster(facts: CurveFacts) -> str:
     return "" if facts.fastest == facts.largest else f", but the fewest were measured at {facts.fastest:,}"
 
 
-def _span(estimate: Estimate, text: Callable[[float | None], str] = number) -> str:
-    shown = span(estimate.low, estimate.high, text)
+def _span(estimate: Estimate, text: Callable[[float], str] = rounded_text) -> str:
+    shown = span_text(estimate.low, estimate.high, text)
     same = estimate.low is not None and estimate.high is not None and text(estimate.low) == text(estimate.high)
     return f" ({shown})" if shown and not same else ""

@@ -1,6 +1,5 @@
 """Which metaparameters to train with at a batch size: measured there, between neighbours, or by the measured trend."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from batchscale.analysis.winners import winner_edges
 from batchscale.errors import AnalysisError
 from batchscale.records.frames import Records
 from batchscale.records.notes import study_note
-from batchscale.spec import Goal, ParameterConfig, ParameterType, Scale, SearchSpace, WorkloadName
+from batchscale.records.study_values import searched_spaces
+from batchscale.spec import Goal, ParameterConfig, ParameterType, Scale, WorkloadName
 
 CLOSE = 0.1  # trials within this share of the best steps are listed beside a measured winner
 LEVEL = 0.9  # of the range of the best value
@@ -83,7 +83,7 @@ def suggest(records: Records, workload: WorkloadName, goal: Goal, batch_size: in
     question = _Question(selected, outcomes, winners, batch_size)
     rows = [_row(question, name) for name in selected.metaparameters]
     frame = pl.DataFrame([row for row in rows if row is not None], schema=SUGGESTION_SCHEMA, orient="row")
-    notes = _notes(selected, winners.filter(pl.col("batch_size").is_in(question.behind)))
+    notes = _notes(selected, outcomes, winners.filter(pl.col("batch_size").is_in(question.behind)))
     steps = _steps(records, workload, goal, question)
     return Suggestion(workload, goal, batch_size, question.source.value, question.behind, steps, frame, notes)
 
@@ -97,10 +97,7 @@ class _Question:
         self.sizes: list[int] = winners["batch_size"].to_list()
         self.below = max((size for size in self.sizes if size <= batch_size), default=self.sizes[0])
         self.above = min((size for size in self.sizes if size >= batch_size), default=self.sizes[-1])
-        self.spaces = {
-            size: SearchSpace.from_json(json.loads(text))
-            for size, text in records.studies.select("batch_size", "parameter_configs").rows()
-        }
+        self.spaces = {study[-1]: spaces[-1] for study, spaces in searched_spaces(records).items()}
 
     @property
     def source(self) -> SuggestionSource:
@@ -121,11 +118,6 @@ class _Question:
         if self.below == self.above:
             return 0.0
         return math.log(self.batch_size / self.below) / math.log(self.above / self.below)
-
-    @property
-    def nearest(self) -> int:
-        """The neighbour whose values count where nothing may be mixed."""
-        return self.above if self.weight > 0.5 else self.below
 
     def winner(self, name: str, size: int) -> float | None:
         """The winner's value at a measured size."""
@@ -232,7 +224,7 @@ def _steps(records: Records, workload: WorkloadName, goal: Goal, question: _Ques
     return Estimate()
 
 
-def _notes(records: Records, winners: pl.DataFrame) -> dict[int, str]:
-    rows = winner_edges(records, winners).select("batch_size", "edge", "at_edge", "searches").rows()
+def _notes(records: Records, outcomes: pl.DataFrame, winners: pl.DataFrame) -> dict[int, str]:
+    rows = winner_edges(records, outcomes, winners).select("batch_size", "edge", "at_edge", "searches").rows()
     notes = {size: study_note(edge if at_edge else None, searches) for size, edge, at_edge, searches in rows}
     return {size: note for size, note in notes.items() if note}

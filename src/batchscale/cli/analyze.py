@@ -73,11 +73,10 @@ def _print_answer(answer: "Analysis") -> None:
 
 def _row(row: dict[str, Any]) -> tuple[object, ...]:
     from batchscale.records.notes import study_note
+    from batchscale.words import span_text, whole_text
 
     low, high = row["steps_low"], row["steps_high"]
-    span = None
-    if isinstance(low, float):
-        span = f"{low:,.0f} to {high:,.0f}" if isinstance(high, float) else f"{low:,.0f} or more"
+    span = span_text(low, high, whole_text) or None
     notes = [
         study_note(row["edge"] if row["at_edge"] else None, row["searches"]),
         f"{row['stopped']} stopped early" if row["stopped"] else "",

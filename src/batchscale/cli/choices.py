@@ -59,7 +59,7 @@ def choose_goal(records: "Records", workload: "WorkloadName", text: str | None) 
 
 
 def _hint(records: "Records", workload: "WorkloadName") -> str:
-    """A goal within reach, for the message; or the metrics there are."""
+    """A goal within reach, for the message; or the metrics there are. Records say of none which way is better."""
     from batchscale.analysis import suggest_goal
 
     schema = records.sources[workload]().collect_schema()
@@ -67,8 +67,8 @@ def _hint(records: "Records", workload: "WorkloadName") -> str:
     order = sorted(metrics, key=lambda name: (not name.startswith("val/"), "classification" not in name))
     for metric in order:
         try:
-            found = suggest_goal(records, workload, metric, maximize="precision" in metric or "accuracy" in metric)
+            found = suggest_goal(records, workload, metric)
         except BatchscaleError:
             break
-        return f'At every batch size five trials or more reach --goal "{found.goal}".'
+        return f'If less of it is better: at every batch size five trials or more reach --goal "{found.goal}".'
     return f"Its metrics are {', '.join(metrics)}."

@@ -32,13 +32,14 @@ class CurveRow:
 
 def read_curve(root: Path, plan: "Plan") -> list[CurveRow]:
     """The curve of a run's records, with the flags of its studies."""
-    from batchscale.analysis import steps_to_result
+    from batchscale.analysis import results_of, trial_outcomes, winner_edges
     from batchscale.records import read_tree
     from batchscale.records.facts.columns import FACTS
 
     records = read_tree(root).workload(plan.experiment.workload.name)
     facts = dict(records.studies.select("batch_size", FACTS).rows())
-    rows = steps_to_result(records, plan.experiment.goal).sort("batch_size").to_dicts()
+    outcomes = trial_outcomes(records, plan.experiment.goal)
+    rows = winner_edges(records, outcomes, results_of(outcomes)).sort("batch_size").to_dicts()
     return [
         CurveRow(
             row["batch_size"],
@@ -47,19 +48,19 @@ def read_curve(root: Path, plan: "Plan") -> list[CurveRow]:
             row["trials"],
             row["reached"],
             row["infeasible"],
-            _note(facts[row["batch_size"]]),
+            _note(row, facts[row["batch_size"]]),
         )
         for row in rows
     ]
 
 
-def _note(facts: Mapping[str, Any] | None) -> str | None:
+def _note(row: Mapping[str, Any], facts: Mapping[str, Any] | None) -> str | None:
     from batchscale.records.notes import study_note
 
     if facts is None:
         return None
-    edges, ended = facts["at_edge"], facts["goal_reached"] is not None
-    return study_note(", ".join(edges or ()), len(facts["spaces"]), short=bool(facts["short"]), ended=ended)
+    edge, ended = row["edge"] if row["at_edge"] else None, facts["goal_reached"] is not None
+    return study_note(edge, row["searches"], short=bool(facts["short"]), ended=ended)
 
 
 def print_closing(root: Path, plan: "Plan", expected: Mapping[int, int] | None = None) -> list[CurveRow]:

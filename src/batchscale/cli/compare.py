@@ -69,14 +69,14 @@ def _answers(
 
 
 def _print_comparison(rows: list[dict[str, object]]) -> None:
-    from batchscale.analysis.wording import span
     from batchscale.cli.output import print_table
+    from batchscale.words import rounded_text, span_text
 
     def number(value: object) -> str | None:
-        return f"{value:,.3g}" if isinstance(value, float) else None
+        return rounded_text(value) if isinstance(value, float) else None
 
     def ends(low: object, high: object) -> str | None:
-        return span(low if isinstance(low, float) else None, high if isinstance(high, float) else None) or None
+        return span_text(low if isinstance(low, float) else None, high if isinstance(high, float) else None) or None
 
     print_table(
         ("curve", "perfect scaling to", "useful to", "B_crit", "90 % interval", "ratio", "90 % interval", "notes"),

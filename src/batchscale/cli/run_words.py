@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from batchscale.words import duration, number, rate
+from batchscale.words import duration, metaparameter_text, rate, span_text
 
 if TYPE_CHECKING:
     from batchscale.driver.snapshot import NewSearch, Snapshot, StudySnapshot, WorkerSnapshot
@@ -88,7 +88,7 @@ def announce_search(study: "StudySnapshot", new: "NewSearch") -> str:
 
 
 def _range(ends: tuple[float, float]) -> str:
-    return f"{number(ends[0])} to {number(ends[1])}"
+    return span_text(*ends, metaparameter_text)
 
 
 def announcements(snapshot: "Snapshot") -> list[str]:

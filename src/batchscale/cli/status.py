@@ -11,6 +11,7 @@ import typer
 from batchscale.cli.live import PlainDisplay, draw_snapshot
 from batchscale.cli.output import print_json, print_json_line, print_table
 from batchscale.cli.run_words import describe_run, describe_workers
+from batchscale.words import percent_text
 
 if TYPE_CHECKING:
     from batchscale.driver.snapshot import Snapshot
@@ -109,7 +110,7 @@ def _print(snapshot: "Snapshot", state: str) -> None:
             s.running,
             s.reached,
             s.best_steps,
-            f"{s.share:.0%}",
+            percent_text(s.share),
             s.note or "",
         )
         for s in snapshot.studies

@@ -57,8 +57,9 @@ def _print_json(result: "Suggestion") -> None:
 
 
 def _print_text(result: "Suggestion") -> None:
-    from batchscale.analysis.wording import list_sizes, number, span
+    from batchscale.analysis.wording import list_sizes
     from batchscale.cli.output import print_table
+    from batchscale.words import rounded_text, span_text
 
     def ends(low: float | None, high: float | None) -> str | None:
         return None if low is None or high is None else f"{low:.4g} to {high:.4g}"
@@ -79,8 +80,8 @@ def _print_text(result: "Suggestion") -> None:
     sizes = list_sizes(list(result.batch_sizes))
     steps = "the steps there are not known"
     if result.steps.value is not None:
-        words = span(result.steps.low, result.steps.high)
-        steps = f"expect about {number(result.steps.value)}{f' ({words})' if words else ''} steps to the goal"
+        words = span_text(result.steps.low, result.steps.high)
+        steps = f"expect about {rounded_text(result.steps.value)}{f' ({words})' if words else ''} steps to the goal"
     typer.echo(
         {
             "measured": f"Measured there: {steps}.",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from batchscale.figures.default_goal import common_goal as common_goal
     from batchscale.figures.default_goal import find_goal as find_goal
     from batchscale.figures.default_goal import published_goal as published_goal
+    from batchscale.figures.export import PNG_SCALE as PNG_SCALE
     from batchscale.figures.export import chart_page as chart_page
     from batchscale.figures.export import chart_spec as chart_spec
     from batchscale.figures.export import chart_svg as chart_svg
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from batchscale.figures.kinds.label_smoothing import split_frame as split_frame
     from batchscale.figures.kinds.map import map_frame as map_frame
     from batchscale.figures.kinds.map import plot_map as plot_map
-    from batchscale.figures.kinds.metaparameter import EFFECTIVE as EFFECTIVE
     from batchscale.figures.kinds.metaparameter import metaparameter_frame as metaparameter_frame
     from batchscale.figures.kinds.metaparameter import plot_metaparameter as plot_metaparameter
     from batchscale.figures.kinds.plan import plan_frame as plan_frame
@@ -74,7 +74,6 @@ if TYPE_CHECKING:
     from batchscale.figures.names import goal_label as goal_label
     from batchscale.figures.names import metaparameter_label as metaparameter_label
     from batchscale.figures.names import none_reached as none_reached
-    from batchscale.figures.names import value_text as value_text
     from batchscale.figures.names import workload_label as workload_label
     from batchscale.figures.paper import PAPER_FIGURES as PAPER_FIGURES
     from batchscale.figures.paper import PaperFigure as PaperFigure
@@ -94,12 +93,12 @@ if TYPE_CHECKING:
     from batchscale.figures.theme import series_colours as series_colours
 
 _PUBLIC = {
+    "PNG_SCALE": "export",
     "BATCH_SIZE": "kinds.curves",
     "Chart": "layout",
     "CurvePanel": "series",
     "DARK": "theme",
     "Drawn": "layout",
-    "EFFECTIVE": "kinds.metaparameter",
     "FigureKind": "kind",
     "FigureRequest": "kind",
     "LIGHT": "theme",
@@ -171,7 +170,6 @@ _PUBLIC = {
     "step_time_frame": "kinds.step_time",
     "training_frame": "kinds.training",
     "training_panels": "kinds.training",
-    "value_text": "names",
     "what_is_missing": "kinds.curve",
     "workload_label": "names",
     "workload_panels": "series",

@@ -1,47 +1,76 @@
-"""Studies whose run ended with the best trial at an edge of its search space: a column of every figure's data.
+"""Studies of runs whose best trial for the figure's goal lies at an edge of its search space: a column of every frame.
 
-It is what the run found at its end, for its own goal, whatever goal the figure is about. Published records have none,
-so nothing is flagged there.
+Published records do not say how often and where they were searched, so nothing is flagged there.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from batchscale.analysis import results_of, stored_goal, trial_outcomes, winner_edges
+from batchscale.errors import BatchscaleError
 from batchscale.records.facts.columns import FACTS
-from batchscale.records.frames import STUDY_COLUMNS, Records
+from batchscale.records.frames import STUDY_COLUMNS, WORKLOAD_COLUMNS, Records
+from batchscale.records.notes import EDGE_WORDS
+from batchscale.spec import Goal, WorkloadName
 
 EDGE = "edge"
-"""The column: the ends that the best trial was left at ("learning_rate high"); null where it lies inside."""
+"""The column: the ends that the best trial lies at ("learning_rate high"); null where it lies inside."""
 
-AT_EDGE = "best trial at an edge of its search space"
+AT_EDGE = f"best trial {EDGE_WORDS}"
 
 
-def join_frames(
-    frames: Sequence[pl.DataFrame], schema: Mapping[str, type[pl.DataType]], records: Records
+def join_frames(frames: Sequence[pl.DataFrame], schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+    """The rows of all panels, made by ``with_edges``, as one frame of this schema with the column ``edge`` behind."""
+    return pl.concat(frames) if frames else pl.DataFrame(schema={**schema, EDGE: pl.String})
+
+
+def with_edges(
+    frame: pl.DataFrame, records: Records, goal: Goal | None, first_trials: int | None = None
 ) -> pl.DataFrame:
-    """The rows of all panels as one frame of this schema, with the column ``edge`` behind."""
-    return with_edges(pl.concat(frames) if frames else pl.DataFrame(schema=schema), records)
+    """A frame that names its studies, with the column ``edge``.
 
-
-def with_edges(frame: pl.DataFrame, records: Records) -> pl.DataFrame:
-    """A frame that names its studies, with the column ``edge``."""
-    rows = [
-        (*study, ", ".join(ends or []) or None)
-        for *study, ends in records.studies.select(*STUDY_COLUMNS, pl.col(FACTS).struct.field("at_edge")).iter_rows()
-    ]
+    Args:
+        frame: The rows of a panel.
+        records: Where its studies are.
+        goal: Whose best trials are looked at; None, where a figure is about no goal: that of the studies' run.
+        first_trials: How many of each study's first COMPLETE trials count; None: all.
+    """
     schema = {name: kind for name, kind in records.studies.schema.items() if name in STUDY_COLUMNS}
-    edges = pl.DataFrame(rows, schema=schema | {EDGE: pl.String()}, orient="row").drop_nulls(EDGE)
+    rows: list[tuple[object, ...]] = []
+    for workload in frame.drop_nulls("batch_size").select(WORKLOAD_COLUMNS).unique().iter_rows():
+        chosen = records.workload(WorkloadName(*workload))
+        counted = chosen if first_trials is None else chosen.first_trials(first_trials)
+        rows += counted.kept.get(("edges", goal), functools.partial(_ends, counted, goal))
+    edges = pl.DataFrame(rows, schema=schema | {EDGE: pl.String()}, orient="row")
     return frame.join(edges, on=STUDY_COLUMNS, how="left", maintain_order="left")
 
 
+def _ends(records: Records, goal: Goal | None) -> list[tuple[object, ...]]:
+    """The studies of one workload that are at an edge, each with its ends."""
+    if records.studies[FACTS].is_null().all():
+        return []
+    (name,) = records.workloads
+    asked = stored_goal(records, name) if goal is None else goal
+    if asked is None:
+        return []
+    try:
+        outcomes = trial_outcomes(records, asked)
+    except BatchscaleError:
+        return []  # no such metric, of which the panels speak
+    flagged = winner_edges(records, outcomes, results_of(outcomes)).filter("at_edge")
+    runs = records.studies.filter(pl.col(FACTS).is_not_null()).select(STUDY_COLUMNS)
+    return flagged.join(runs, on=STUDY_COLUMNS, how="semi").select(*STUDY_COLUMNS, EDGE).rows()
+
+
 def at_edge(points: pl.DataFrame) -> pl.DataFrame:
-    """The points whose study was left at an edge."""
+    """The points whose study is at an edge."""
     return points.drop_nulls(EDGE) if EDGE in points.columns else points.clear()
 
 
 def edge_notes(frame: pl.DataFrame) -> list[str]:
-    """What a panel says of studies left at an edge; the series is named where the panel has several workloads."""
+    """What a panel says of studies at an edge; the series is named where the panel has several workloads."""
     flagged = at_edge(frame)
     if flagged.is_empty():
         return []

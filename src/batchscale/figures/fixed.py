@@ -1,19 +1,18 @@
 """Metaparameters that a study held fixed: no trial records them, the study does."""
 
-import json
-
 import polars as pl
 
-from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS, TRIAL_SCHEMA, Records
+from batchscale.records.study_values import fixed_values
 
 
 def with_fixed(trials: pl.DataFrame, records: Records) -> pl.DataFrame:
     """Rows that name their studies, with the values that these held fixed where the rows have none of their own."""
     rows = [
         (*study, str(name), float(value))
-        for *study, held in records.studies.select(*STUDY_COLUMNS, pl.col(FACTS).struct.field("fixed")).iter_rows()
-        for name, value in _fixed(held).items()
+        for study, held in fixed_values(records).items()
+        for name, value in held.items()
+        if name not in TRIAL_SCHEMA
     ]
     for name in sorted({row[-2] for row in rows}):
         schema = {column: trials.schema[column] for column in STUDY_COLUMNS} | {"fixed_value": pl.Float64()}
@@ -26,7 +25,3 @@ def with_fixed(trials: pl.DataFrame, records: Records) -> pl.DataFrame:
             .drop("fixed_value")
         )
     return trials
-
-
-def _fixed(held: str | None) -> dict[str, float]:
-    return {name: value for name, value in json.loads(held or "{}").items() if name not in TRIAL_SCHEMA}

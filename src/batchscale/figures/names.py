@@ -3,7 +3,6 @@
 Known names get the words of the paper; any other name stands as it is in the records.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 
 from batchscale.errors import one_line
@@ -109,18 +108,6 @@ def study_titles(workloads: Iterable[WorkloadName]) -> dict[WorkloadName, str]:
     if len(names) < 2:
         return dict.fromkeys(names, "batch size")
     return {name: f"{label}: batch size" for name, label in differing_labels(names).items()}
-
-
-def value_text(value: float, digits: int = 3) -> str:
-    """A metaparameter's value in few digits, but enough of them to tell it from one.
-
-    >>> value_text(0.9999), value_text(0.0123456), value_text(1.0)
-    ('0.9999', '0.0123', '1')
-    """
-    if 0.5 < value < 1:
-        places = digits - 1 - math.floor(math.log10(1 - value)) - 1
-        return f"{value:.{min(places, 16)}f}".rstrip("0")
-    return f"{value:.{digits}g}"
 
 
 def count(number: int, noun: str) -> str:

@@ -1,20 +1,16 @@
 """The best learning rates of several curves in one panel: what each batch size wants, beside linear scaling."""
 
-from collections.abc import Mapping
-
 import altair as alt
 import polars as pl
 
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, size_axis
 from batchscale.figures.kinds.curves import BATCH_SIZE, hollow_points, legend_under, series_scales, with_rings
-from batchscale.figures.kinds.metaparameter import METAPARAMETER_SCHEMA
 from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline
 from batchscale.figures.names import metaparameter_label
 from batchscale.figures.notes import missing_words, panel_notes
 from batchscale.figures.theme import Theme
 
 LOOK = Look(columns=2, size=PanelSize(460, 320))
-RATES_SCHEMA: Mapping[str, type[pl.DataType]] = {"series": pl.String, **METAPARAMETER_SCHEMA}
 DASHED = "dashed: linear scaling of the rate at each curve's smallest batch size"
 
 
@@ -22,7 +18,7 @@ def plot_rates(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """Panels with one line per series: the best value of a metaparameter at each batch size.
 
     Args:
-        frame: Rows of ``RATES_SCHEMA``: what ``metaparameter_frame`` gives, with the curve they are of.
+        frame: Rows of ``METAPARAMETER_SCHEMA``: what ``metaparameter_frame`` gives, with the curve they are of.
         look: The layout.
     """
     return draw_panels(frame, _panel, look, of="learning rates")

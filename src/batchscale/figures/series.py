@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from batchscale.analysis import Baseline, find_regimes, steps_to_result
-from batchscale.figures.edges import join_frames
+from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.names import differing_labels, goal_label, none_reached, workload_label
 from batchscale.figures.notes import NOT_REACHED, LackingError, find_studies, literals, rows_or_note, workload_values
 from batchscale.records.frames import Records
@@ -60,8 +60,12 @@ def series_frame(
     records: Records, panels: Iterable[CurvePanel], *, baseline: Baseline = Baseline.ROBUST
 ) -> pl.DataFrame:
     """The points of all panels: a frame of ``SERIES_SCHEMA``, series in the order they are given."""
-    frames = [_rows(records, panel, series, baseline) for panel in panels for series in panel.series]
-    return join_frames(frames, SERIES_SCHEMA, records)
+    frames = [
+        with_edges(_rows(records, panel, series, baseline), records, series.goal, series.first_trials)
+        for panel in panels
+        for series in panel.series
+    ]
+    return join_frames(frames, SERIES_SCHEMA)
 
 
 def points_frame(points: pl.DataFrame, panel: CurvePanel, baseline: Baseline = Baseline.ROBUST) -> pl.DataFrame:

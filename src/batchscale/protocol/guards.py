@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from batchscale.search import Edge, RankedTrial, find_edges, propose_space, shift_space, to_unit
+from batchscale.search import Edge, RankedTrial, find_edges, goal_score, propose_space, shift_space, to_unit
 from batchscale.spec import ParameterType, SearchSpace
 
 BEST_SHARE = 0.1
@@ -48,7 +48,7 @@ def judge(results: Sequence[TrialResult], spaces: Sequence[SearchSpace], margin:
     if not any(result.reached_at is not None for result in results):
         space = centre_space(spaces[-1], results, train_steps)
         return Judgement("no trial reached the goal", next_space=space)
-    ranked = [RankedTrial(result.parameters, _score(result)) for result in results]
+    ranked = [_ranked(result) for result in results]
     edges = find_edges(spaces, ranked, margin, train_steps)
     if not edges:
         return Judgement(None)
@@ -57,11 +57,8 @@ def judge(results: Sequence[TrialResult], spaces: Sequence[SearchSpace], margin:
     return Judgement(f"the best trial lies at the edge of {where}", edges, space)
 
 
-def _score(result: TrialResult) -> tuple[float, ...]:
-    """Trials that reached the goal by their steps, then the others by their best value, then the diverged ones."""
-    if result.diverged:
-        return (2.0, math.inf)
-    return (1.0, result.best) if result.reached_at is None else (0.0, float(result.reached_at))
+def _ranked(result: TrialResult) -> RankedTrial:
+    return RankedTrial(result.parameters, goal_score(result.reached_at, result.best, diverged=result.diverged))
 
 
 def centre_space(space: SearchSpace, results: Sequence[TrialResult], train_steps: int | None = None) -> SearchSpace:

@@ -39,11 +39,15 @@ if TYPE_CHECKING:
     from batchscale.records.model import StudyRecord as StudyRecord
     from batchscale.records.model import TrialRecord as TrialRecord
     from batchscale.records.model import parse_study as parse_study
+    from batchscale.records.notes import EDGE_WORDS as EDGE_WORDS
+    from batchscale.records.notes import curve_note as curve_note
     from batchscale.records.notes import study_note as study_note
     from batchscale.records.precision import widen as widen
     from batchscale.records.precision import widen_number as widen_number
     from batchscale.records.read import read_records as read_records
     from batchscale.records.run_paths import RunPaths as RunPaths
+    from batchscale.records.study_values import fixed_values as fixed_values
+    from batchscale.records.study_values import searched_spaces as searched_spaces
     from batchscale.records.summary import Summary as Summary
     from batchscale.records.summary import summarize as summarize
     from batchscale.records.table.export import export_records as export_records
@@ -70,6 +74,7 @@ if TYPE_CHECKING:
     from batchscale.records.tree.writer import StudyWriter as StudyWriter
 
 _PUBLIC = {
+    "EDGE_WORDS": "notes",
     "EdgeEnd": "facts",
     "FACTS": "facts.columns",
     "FileSystem": "filesystem",
@@ -110,7 +115,9 @@ _PUBLIC = {
     "WORKLOAD_COLUMNS": "frames",
     "check_records": "check.stored",
     "check_tree": "check.tree",
+    "curve_note": "notes",
     "export_records": "table.export",
+    "fixed_values": "study_values",
     "folder_number": "tree.layout",
     "import_records": "table.import_records",
     "is_table": "table.files",
@@ -123,6 +130,7 @@ _PUBLIC = {
     "read_tree": "tree.read",
     "read_trial": "tree.read",
     "replace_file": "durable",
+    "searched_spaces": "study_values",
     "storing": "durable",
     "study_note": "notes",
     "summarize": "summary",

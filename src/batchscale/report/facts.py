@@ -1,18 +1,18 @@
 """How an experiment was run: what its records say about spaces, budgets, versions, seeds, hardware and time."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
-from batchscale.errors import BatchscaleError, one_line
+from batchscale.errors import one_line
 from batchscale.figures import metaparameter_label, range_text
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
-from batchscale.spec import ParameterConfig, SearchSpace, WorkloadName
+from batchscale.records.study_values import fixed_values, searched_spaces
+from batchscale.spec import ParameterConfig, WorkloadName
 from batchscale.words import duration
 
 
@@ -39,7 +39,7 @@ def gather_facts(records: Records, workload: WorkloadName) -> RunFacts:
         ("step budget", _budgets(chosen)),
         ("stop rule", _values(studies["stop_rule"])),
         ("trials ended by", _counts(trials["stop_reason"])),
-        ("fixed values", _values(map(_fixed, studies["fixed"]))),
+        ("fixed values", _values(map(_fixed, fixed_values(chosen).values()))),
         ("code version", _values(studies["code_version"])),
         ("seeds of the studies", _values(studies["seed"])),
         ("experiment hash", _values(studies["spec_hash"])),
@@ -52,12 +52,8 @@ def gather_facts(records: Records, workload: WorkloadName) -> RunFacts:
 def _space_rows(records: Records) -> list[tuple[str, str]]:
     """The range of every tuned metaparameter; ranges that differ between batch sizes are told apart."""
     ranges: dict[str, dict[str, list[int]]] = {}
-    for size, configs in records.studies.sort("batch_size").select("batch_size", "parameter_configs").iter_rows():
-        try:
-            space = SearchSpace.from_json(json.loads(configs))
-        except (ValueError, BatchscaleError):
-            continue
-        for config in space:
+    for (*_, size), spaces in sorted(searched_spaces(records).items()):
+        for config in spaces[-1]:
             ranges.setdefault(config.name, {}).setdefault(_range(config), []).append(size)
     rows = []
     for name, texts in ranges.items():
@@ -85,8 +81,8 @@ def _budgets(records: Records) -> str:
     return ", ".join(f"{steps:,} steps at {size:,}" if steps else f"a time budget at {size:,}" for size, steps in rows)
 
 
-def _fixed(text: str | None) -> str | None:
-    return ", ".join(f"{name} = {value}" for name, value in sorted(json.loads(text or "{}").items())) or None
+def _fixed(values: Mapping[str, float]) -> str | None:
+    return ", ".join(f"{name} = {value}" for name, value in values.items()) or None
 
 
 def _values(values: Iterable[object]) -> str:

@@ -28,8 +28,8 @@ from batchscale.records.frames import Records
 from batchscale.report.drawing import draw, style_variables
 from batchscale.report.machines import PlanningFiles, make_machines_parts
 from batchscale.report.section import LARGE, Section, make_section
-from batchscale.report.words import number
 from batchscale.spec import Goal, WorkloadName
+from batchscale.words import whole_text
 
 MOST_CURVES = 8  # in one panel of the overview; more could not be told apart
 
@@ -122,5 +122,5 @@ def _overview(
         "rows": rows,
         "chart": chart,
         "left_out": max(0, len(sections) - MOST_CURVES),
-        "count": number(len(sections)),
+        "count": whole_text(len(sections)),
     }

@@ -8,6 +8,7 @@ import polars as pl
 from markupsafe import Markup
 
 from batchscale.analysis import (
+    EFFECTIVE,
     Analysis,
     add_effective_learning_rate,
     analyze,
@@ -18,7 +19,6 @@ from batchscale.analysis import (
 )
 from batchscale.errors import BatchscaleError
 from batchscale.figures import (
-    EFFECTIVE,
     Chart,
     Look,
     PanelSize,
@@ -38,7 +38,6 @@ from batchscale.figures import (
     space_frame,
     training_frame,
     training_panels,
-    value_text,
     what_is_missing,
     workload_label,
     workload_panels,
@@ -48,8 +47,9 @@ from batchscale.report.drawing import draw
 from batchscale.report.endings import ending_sentence
 from batchscale.report.experiment import experiment_files
 from batchscale.report.facts import RunFacts, gather_facts
-from batchscale.report.words import ReportAnswer, answer_words, number, span_words
+from batchscale.report.words import ReportAnswer, answer_words
 from batchscale.spec import Goal, WorkloadName
+from batchscale.words import metaparameter_text, rounded_text, span_text, whole_text
 
 NARROW = PanelSize(290, 250)
 LARGE = PanelSize(780, 420)
@@ -225,9 +225,9 @@ def _points_table(found: Analysis) -> ReportTable:
     columns += ["trials that reached it", "infeasible", *(["trust less, because"] if flagged else [])]
     rows = []
     for row in curve.iter_rows(named=True):
-        cells = [f"{row['batch_size']:,}", number(row["steps"]) if row["steps"] is not None else "not reached"]
-        cells += [span_words(row["steps_low"], row["steps_high"]), number(row["examples"])]
-        cells += [number(row["epochs"])] if epochs else []
+        cells = [f"{row['batch_size']:,}", whole_text(row["steps"]) if row["steps"] is not None else "not reached"]
+        cells += [span_text(row["steps_low"], row["steps_high"], whole_text), whole_text(row["examples"])]
+        cells += [rounded_text(row["epochs"])] if epochs else []
         cells += [f"{row['reached']:,} of {row['trials']:,}", f"{row['infeasible']:,}"]
         cells += [point_flags(row) or ""] if flagged else []
         rows.append(tuple(cells))
@@ -252,7 +252,7 @@ def _metaparameter_table(found: Analysis) -> ReportTable | None:
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:
-    return "" if row[name] is None else value_text(row[name], 4)
+    return "" if row[name] is None else metaparameter_text(row[name], 4)
 
 
 def _heuristics(records: Records, found: Analysis) -> str | None:

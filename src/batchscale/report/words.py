@@ -1,4 +1,4 @@
-"""Numbers and sentences as a person would say them."""
+"""The answer of a report in sentences."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ import polars as pl
 
 from batchscale.analysis import Analysis, answer_sentences
 from batchscale.figures import none_reached
+from batchscale.words import rounded_text
 
 
 @dataclass(frozen=True)
@@ -37,37 +38,13 @@ def answer_words(found: Analysis) -> ReportAnswer:
     return ReportAnswer((*answer_sentences(found), _gain_sentence(reached)))
 
 
-def number(value: float | None) -> str:
-    """A number with separators, to three digits where it is not whole.
-
-    >>> number(1234567), number(0.012345), number(None)
-    ('1,234,567', '0.0123', '')
-    """
-    if value is None:
-        return ""
-    if float(value).is_integer():
-        return f"{value:,.0f}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
 def about(value: float) -> str:
     """A number that is not exact, rounded to two digits.
 
     >>> about(613.2)
     '610'
     """
-    return number(float(f"{value:.2g}"))
-
-
-def span_words(low: float | None, high: float | None) -> str:
-    """An interval in words; empty where there is none.
-
-    >>> span_words(410, 930), span_words(None, 930)
-    ('410 to 930', 'at most 930')
-    """
-    if low is None:
-        return "" if high is None else f"at most {number(high)}"
-    return f"at least {number(low)}" if high is None else f"{number(low)} to {number(high)}"
+    return rounded_text(float(f"{value:.2g}"))
 
 
 def _gain_sentence(reached: pl.DataFrame) -> str:

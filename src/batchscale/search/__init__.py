@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from batchscale.search.edge_guard import RankedTrial as RankedTrial
     from batchscale.search.edge_guard import far_ends as far_ends
     from batchscale.search.edge_guard import find_edges as find_edges
+    from batchscale.search.edge_guard import goal_score as goal_score
     from batchscale.search.edges import Edge as Edge
     from batchscale.search.edges import Side as Side
     from batchscale.search.edges import edge_distances as edge_distances
@@ -31,6 +32,7 @@ _PUBLIC = {
     "edge_distances": "edges",
     "far_ends": "edge_guard",
     "find_edges": "edge_guard",
+    "goal_score": "edge_guard",
     "propose_space": "edges",
     "shift_space": "edges",
     "to_unit": "units",

@@ -33,6 +33,16 @@ class RankedTrial:
     score: tuple[float, ...]
 
 
+def goal_score(reached_at: int | None, best: float, *, diverged: bool = False) -> tuple[float, ...]:
+    """Trials that reached the goal by their steps, then the others by their best value, then the diverged ones.
+
+    ``best`` is smaller when better, whatever the goal's direction.
+    """
+    if diverged:
+        return (2.0, math.inf)
+    return (1.0, best) if reached_at is None else (0.0, float(reached_at))
+
+
 def find_edges(
     spaces: Sequence[SearchSpace],
     trials: Sequence[RankedTrial],
@@ -78,6 +88,8 @@ def far_ends(
 
 
 def _is_open(edge: Edge, space: SearchSpace, ranked: Sequence[tuple[RankedTrial, float]], margin: float) -> bool:
+    if edge.distance >= max(_WIDE_MARGINS * margin, _WIDEST):
+        return False  # by none of the rules below
     points = [(_nearness(edge, space, trial), rank) for trial, rank in ranked]
     inside = [point for point in points if 0 <= point[0] <= 1]
     others = [point for point in points[1:] if 0 <= point[0] <= 1]  # that the best trial is good proves nothing

@@ -109,7 +109,7 @@ class SearchTable(_Table):
     paired: bool = False
     """Whether every batch size gets the same points of the unit cube."""
     edge_margin: Annotated[float, Field(ge=0, lt=0.5, strict=False)] = 0.05
-    """A best trial nearer than this to an end of its range, as a share of the range, calls for another search."""
+    """How near an end of its range, as a share of it, the best of many trials calls for another search; 0: never."""
     repeats: Annotated[int, Field(ge=0, le=100)] = 2
     """How often a study may be searched again in a moved space."""
     max_attempts: Annotated[int, Field(ge=1, le=10_000_000)] | None = None

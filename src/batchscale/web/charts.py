@@ -13,6 +13,7 @@ import polars as pl
 
 from batchscale.errors import BatchscaleError
 from batchscale.figures import (
+    PNG_SCALE,
     FigureRequest,
     Look,
     PanelSize,
@@ -34,7 +35,6 @@ from batchscale.web.records_folders import RecordsFolder
 from batchscale.web.refusals import RefusedError
 from batchscale.web.shelf import OpenRecords
 
-PNG_SCALE = 2.0
 CURVE_SIZE = PanelSize(560, 360)
 MARGIN = 105  # what axis, title and padding of a panel take beside its plotting area
 NEEDS_MACHINES = ("plan",)

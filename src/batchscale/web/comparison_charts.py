@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import polars as pl
 
+from batchscale.analysis import EFFECTIVE
 from batchscale.errors import AnalysisError
 from batchscale.figures import (
-    EFFECTIVE,
     Chart,
     CurvePanel,
     Look,

@@ -7,11 +7,21 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from batchscale import __version__
+from batchscale.planning.words import cost_words
 from batchscale.web.gate import Scope
 from batchscale.web.records_folders import visible
 from batchscale.web.refusals import RefusedError
 from batchscale.web.settings import WebSettings
-from batchscale.words import duration, size
+from batchscale.words import (
+    duration,
+    metaparameter_text,
+    number_text,
+    percent_text,
+    rounded_text,
+    size,
+    span_text,
+    whole_text,
+)
 
 
 class Pages:
@@ -24,9 +34,11 @@ class Pages:
             lstrip_blocks=True, auto_reload=False,
         )  # fmt: skip
         self._environment.filters |= {
-            "visible": visible, "number": number, "percent": percent, "duration": duration,
+            "visible": visible, "number": number_text, "whole": whole_text, "rounded": rounded_text,
+            "metaparameter": metaparameter_text, "money": cost_words, "percent": percent_text, "duration": duration,
             "size": size,
         }  # fmt: skip
+        self._environment.globals |= {"span_text": span_text, "whole_text": whole_text}
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A whole page."""
@@ -53,19 +65,3 @@ class Pages:
             body = self.text(scope, "refused.html", status=refused.status, message=refused.message)
             return refused.status, [(b"content-type", b"text/html; charset=utf-8")], body.encode()
         return refused.status, [(b"content-type", b"text/plain; charset=utf-8")], f"{refused.message}\n".encode()
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """A number for people; empty for none.
-
-    >>> number(1234567), number(39.3738), number(None)
-    ('1,234,567', '39.4', '')
-    """
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1000 else f"{value:.{digits}g}"
-
-
-def percent(share: float | None) -> str:
-    """A share for people; empty for none."""
-    return "" if share is None else f"{share:.0%}"

@@ -7,7 +7,7 @@ import polars as pl
 
 from batchscale.analysis import best_of_n, trial_outcomes
 from batchscale.figures.axes import log_axis, log_range, log_scale
-from batchscale.figures.edges import join_frames
+from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import STEPS
 from batchscale.figures.layout import SMALL, Chart, Drawn, Look, draw_panels, inline
@@ -44,8 +44,8 @@ BEST_OF_FRAME_SCHEMA: Mapping[str, type[pl.DataType]] = {
 def best_of_frame(records: Records, goal: Goal, *, per_study: bool) -> pl.DataFrame:
     """Steps to result of the best of n trials: a frame of ``BEST_OF_FRAME_SCHEMA``, a panel per study or workload."""
     heads = study_titles(records.workloads) if per_study else dict.fromkeys(records.workloads)
-    frames = [_rows(records, name, goal, head) for name, head in heads.items()]
-    return join_frames(frames, BEST_OF_FRAME_SCHEMA, records)
+    frames = [with_edges(_rows(records, name, goal, head), records, goal) for name, head in heads.items()]
+    return join_frames(frames, BEST_OF_FRAME_SCHEMA)
 
 
 def plot_best_of(frame: pl.DataFrame, look: Look = LOOK) -> Chart:

@@ -8,7 +8,7 @@ import polars as pl
 
 from batchscale.analysis import best_measurement
 from batchscale.figures.axes import log_range, log_scale, size_axis
-from batchscale.figures.edges import join_frames
+from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.kinds.curves import BATCH_SIZE, series_scales
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
@@ -65,8 +65,8 @@ def budget_frame(
     A batch size enters a budget only if its trials were trained that far and measured within it; where trials were
     stopped before it, the value is marked as a bound.
     """
-    frames = [_rows(records, panel, num_train_examples) for panel in panels]
-    return join_frames(frames, BUDGET_SCHEMA, records)
+    frames = [with_edges(_rows(records, panel, num_train_examples), records, None) for panel in panels]
+    return join_frames(frames, BUDGET_SCHEMA)
 
 
 def amount_label(amount: float) -> str:

@@ -11,7 +11,7 @@ import polars as pl
 from batchscale.analysis import Analysis, AnalysisOptions, Baseline, analyze
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, size_axis
-from batchscale.figures.edges import AT_EDGE
+from batchscale.figures.edges import EDGE
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, perfect_lines
 from batchscale.figures.layout import WIDE, Chart, Drawn, Look, PanelSize, draw_panels, inline
@@ -19,6 +19,7 @@ from batchscale.figures.names import BASELINES, none_reached, workload_label
 from batchscale.figures.notes import goal_notes, missing_words, note_frame, panel_notes, workload_values
 from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
+from batchscale.records.notes import study_note
 from batchscale.spec import Goal
 
 LOOK = Look(columns=2)
@@ -42,6 +43,7 @@ CURVE_DETAIL_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "reached": pl.Int64,
     "infeasible": pl.Int64,
     "flags": pl.String,
+    EDGE: pl.String,
     "perfect_scaling_end": pl.Int64,  # the boundaries stand in every row
     "max_useful_batch_size": pl.Int64,
     "max_useful_reached": pl.Boolean,
@@ -76,6 +78,7 @@ def analysis_frame(answer: Analysis) -> pl.DataFrame:
             pl.when(pl.col("steps") > 0).then(pl.col("steps")).cast(pl.Float64).alias("value"),
             (pl.lit(examples, dtype=pl.Float64) / pl.col("batch_size")).alias("perfect"),
             pl.lit((found.baseline if found else Baseline.FIRST).value).alias("baseline"),
+            pl.when("at_edge").then("edge").alias(EDGE),
             pl.Series(
                 "flags", [point_flags(row) for row in answer.curve.sort("batch_size").to_dicts()], dtype=pl.String
             ),
@@ -95,14 +98,11 @@ def point_flags(row: Mapping[str, Any]) -> str | None:
     """Why a point is to be trusted less, in words; None if there is no reason."""
     if row["steps"] is None:
         return None
-    flags = []
-    if row["at_edge"]:
-        flags.append(f"{AT_EDGE} ({row['edge']})")
-    if row["still_moves"]:
-        flags.append(str(row["stability"]))
-    if row["extra_searches"]:
-        flags.append(f"searched {row['searches']} times")
-    return "; ".join(flags) or None
+    flags = (
+        study_note(row["edge"] if row["at_edge"] else None, row["searches"]),
+        row["still_moves"] and row["stability"],
+    )
+    return "; ".join(flag for flag in flags if flag) or None
 
 
 def what_is_missing(answer: Analysis) -> list[str]:
@@ -154,11 +154,7 @@ def _notes(frame: pl.DataFrame, points: pl.DataFrame) -> list[str]:
     notes = [*goal_notes(frame), BASELINES[points["baseline"][0]]]
     if points["flags"].drop_nulls().len():
         notes.append("hollow points are to be trusted less")
-    edges = points.filter(pl.col("flags").str.starts_with(AT_EDGE))["batch_size"].sort()
-    if len(edges):
-        notes.append(f"{AT_EDGE} at batch size {', '.join(f'{size:,}' for size in edges)}")
-    notes += panel_notes(frame)
-    return notes
+    return [*notes, *panel_notes(frame)]
 
 
 def _regime_shades(points: pl.DataFrame, theme: Theme, x_span: LogRange, size: PanelSize) -> list[alt.Chart]:

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import best_per_trial
+from batchscale.analysis import EFFECTIVE, add_effective_learning_rate, best_per_trial
 from batchscale.figures.axes import log_axis, log_range, log_scale
-from batchscale.figures.edges import join_frames
+from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.fixed import with_fixed
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.map import STAR
-from batchscale.figures.kinds.metaparameter import EFFECTIVE, with_effective_rate
 from batchscale.figures.layout import SMALL, Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import metaparameter_label, metric_label, study_titles
 from batchscale.figures.notes import (
@@ -45,18 +44,18 @@ EFFECTIVE_SCHEMA: Mapping[str, type[pl.DataType]] = {
 
 @dataclass(frozen=True)
 class EffectivePanel:
-    """One study, the goal that says which metric is meant, and its momentum where trials do not record one."""
+    """One study, and the goal that says which metric is meant."""
 
     title: str
     workload: WorkloadName
     batch_size: int
     goal: Goal
-    fixed_momentum: float | None = None
 
 
 def effective_frame(records: Records, panels: Iterable[EffectivePanel]) -> pl.DataFrame:
     """Rate and best value of every COMPLETE trial: a frame of ``EFFECTIVE_SCHEMA``."""
-    return join_frames([_rows(records, panel) for panel in panels], EFFECTIVE_SCHEMA, records)
+    frames = [with_edges(_rows(records, panel), records, panel.goal) for panel in panels]
+    return join_frames(frames, EFFECTIVE_SCHEMA)
 
 
 def effective_panels(records: Records, goal: Goal) -> list[EffectivePanel]:
@@ -81,7 +80,7 @@ def _rows(records: Records, panel: EffectivePanel) -> pl.DataFrame:
     def make() -> pl.DataFrame:
         study = find_studies(records, name, panel.batch_size).filter(status=Status.COMPLETE.value)
         values = best_per_trial(study, name, metric, maximize=panel.goal.maximize)
-        trials = with_effective_rate(with_fixed(study.trials, study), panel.fixed_momentum).join(
+        trials = add_effective_learning_rate(with_fixed(study.trials, study)).join(
             values, on=["batch_size", "trial_id"], how="left"
         )
         if trials.is_empty():

@@ -11,14 +11,14 @@ import polars as pl
 
 from batchscale.analysis import best_measurement, steps_to_result
 from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
-from batchscale.figures.edges import join_frames
+from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.kinds.budget import bound_points
 from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, legend_under, series_scales
 from batchscale.figures.kinds.metaparameter import check_metaparameter
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.measured import BOUND, BOUND_WORDS, ended_first
-from batchscale.figures.names import goal_label, metaparameter_label, metric_label, value_text, workload_label
+from batchscale.figures.names import goal_label, metaparameter_label, metric_label, workload_label
 from batchscale.figures.notes import (
     NOT_REACHED,
     WORKLOAD_COLUMNS,
@@ -32,6 +32,7 @@ from batchscale.figures.notes import (
 )
 from batchscale.records.frames import Records
 from batchscale.spec import Goal, WorkloadName
+from batchscale.words import metaparameter_text
 
 SMOOTHING = "label_smoothing"
 LOOK = Look(columns=2)
@@ -65,7 +66,8 @@ class SplitPanel:
 
 def split_frame(records: Records, panels: Iterable[SplitPanel]) -> pl.DataFrame:
     """The points of all panels: a frame of ``SPLIT_SCHEMA``."""
-    return join_frames([_rows(records, panel) for panel in panels], SPLIT_SCHEMA, records)
+    frames = [with_edges(_rows(records, panel), records, panel.goal, panel.first_trials) for panel in panels]
+    return join_frames(frames, SPLIT_SCHEMA)
 
 
 def split_panels(records: Records, goal: Goal, split_by: str, first_trials: int | None = None) -> list[SplitPanel]:
@@ -108,7 +110,7 @@ def _rows(records: Records, panel: SplitPanel) -> pl.DataFrame:
             .join(plans, on="batch_size", how="left")
         )
         cut = (pl.col("shortest") < pl.col("train_steps")).fill_null(False)
-        label = pl.col(by).map_elements(lambda value: f"{words} {value_text(value)}", return_dtype=pl.String)
+        label = pl.col(by).map_elements(lambda value: f"{words} {metaparameter_text(value)}", return_dtype=pl.String)
         return ended.with_columns(
             *literals(known),
             label.alias("series"),

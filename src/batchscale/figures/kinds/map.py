@@ -13,7 +13,7 @@ import polars as pl
 from batchscale.analysis import Outcome, trial_outcomes
 from batchscale.errors import SpecError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, superscript
-from batchscale.figures.edges import join_frames
+from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.fixed import with_fixed
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.layout import SMALL, Chart, Drawn, Look, draw_panels, inline, legend_below
@@ -73,8 +73,8 @@ def map_frame(
     records: Records, panels: Iterable[MapPanel], num_train_examples: int | Mapping[str, int] | None = None
 ) -> pl.DataFrame:
     """All COMPLETE and INFEASIBLE trials of the panels: a frame of ``MAP_SCHEMA``."""
-    frames = [_rows(records, panel, num_train_examples) for panel in panels]
-    return join_frames(frames, MAP_SCHEMA, records)
+    frames = [with_edges(_rows(records, panel, num_train_examples), records, panel.goal) for panel in panels]
+    return join_frames(frames, MAP_SCHEMA)
 
 
 def study_panels(records: Records, goal: Goal, budget: Budget | None = None) -> list[MapPanel]:

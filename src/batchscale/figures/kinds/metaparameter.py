@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import Heuristic, add_effective_learning_rate, steps_to_result
+from batchscale.analysis import EFFECTIVE, Heuristic, add_effective_learning_rate, steps_to_result
 from batchscale.errors import UnknownNameError, one_line, suggest_names
 from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
-from batchscale.figures.edges import join_frames
+from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.fixed import with_fixed
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.kinds.curves import BATCH_SIZE, hollow_points
@@ -31,7 +31,6 @@ from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
 
 LOOK = Look(columns=3)
-EFFECTIVE = "effective_learning_rate"
 SCALED = (EFFECTIVE, "learning_rate")  # what the heuristics speak about
 
 METAPARAMETER_SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -64,11 +63,16 @@ def metaparameter_frame(
         fixed_momentum: Momentum of workloads whose trials do not record it, because it was not tuned.
     """
     frames = [
-        _rows(records, panel.title, series, metaparameter, fixed_momentum or {})
+        with_edges(
+            _rows(records, panel.title, series, metaparameter, fixed_momentum or {}),
+            records,
+            series.goal,
+            series.first_trials,
+        )
         for panel in panels
         for series in panel.series
     ]
-    return join_frames(frames, METAPARAMETER_SCHEMA, records)
+    return join_frames(frames, METAPARAMETER_SCHEMA)
 
 
 def check_metaparameter(records: Records, name: str) -> None:
@@ -78,7 +82,7 @@ def check_metaparameter(records: Records, name: str) -> None:
         raise UnknownNameError(f"--metaparameter: no trial here has '{one_line(name)}'; {suggest_names(name, known)}")
 
 
-def with_effective_rate(trials: pl.DataFrame, fixed_momentum: float | None = None) -> pl.DataFrame:
+def _with_effective_rate(trials: pl.DataFrame, fixed_momentum: float | None) -> pl.DataFrame:
     """Trials with the column ``effective_learning_rate``; ``fixed_momentum`` stands in where none is recorded."""
     if fixed_momentum is not None:
         known = pl.col("momentum") if "momentum" in trials.columns else pl.lit(None, dtype=pl.Float64)
@@ -100,7 +104,7 @@ def _rows(
     def make() -> pl.DataFrame:
         chosen = find_studies(records, name, first_trials=series.first_trials)
         results = steps_to_result(chosen, series.goal, budget=series.budget)
-        results = with_effective_rate(with_fixed(results, chosen), fixed_momentum.get(str(name)))
+        results = _with_effective_rate(with_fixed(results, chosen), fixed_momentum.get(str(name)))
         if metaparameter not in results.columns or results[metaparameter].is_null().all():
             reached = results["steps"].drop_nulls().len()
             label = metaparameter_label(metaparameter)

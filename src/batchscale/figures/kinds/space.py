@@ -4,7 +4,6 @@ A panel per metaparameter, a lane per batch size. Every lane is its study's own 
 was sampled in, so that a star near an end shows a space that should be searched again.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from batchscale.figures.edges import EDGE, with_edges
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.kinds.map import BEST, OUTCOME_WORDS, OUTCOMES, outcome_scales
 from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline, legend_below
-from batchscale.figures.names import count, differing_labels, metaparameter_label, value_text, workload_label
+from batchscale.figures.names import count, differing_labels, metaparameter_label, workload_label
 from batchscale.figures.notes import (
     NOT_REACHED,
     WORKLOAD_COLUMNS,
@@ -30,8 +29,10 @@ from batchscale.figures.notes import (
 )
 from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
+from batchscale.records.study_values import searched_spaces
 from batchscale.search import DEFAULT_MARGIN, to_unit
-from batchscale.spec import Goal, ParameterConfig, SearchSpace, WorkloadName
+from batchscale.spec import Goal, ParameterConfig, WorkloadName
+from batchscale.words import metaparameter_text, span_text
 
 LOOK = Look(columns=2)
 LANE = 22  # points of height for a batch size
@@ -66,7 +67,7 @@ class SpaceQuestion:
 
 def space_frame(records: Records, question: SpaceQuestion) -> pl.DataFrame:
     """Where every trial lies in every range of its study: a frame of ``SPACE_SCHEMA``."""
-    frame = with_edges(_rows(records, question), records)
+    frame = with_edges(_rows(records, question), records, question.goal, question.first_trials)
     ends = pl.lit(", ") + pl.col(EDGE)
     of_this_range = ends.str.contains(pl.lit(", ") + pl.col("metaparameter") + pl.lit(" "), literal=True)
     return frame.with_columns(pl.when(of_this_range).then(pl.col(EDGE)).alias(EDGE))
@@ -81,8 +82,8 @@ def _rows(records: Records, question: SpaceQuestion) -> pl.DataFrame:
         outcomes = _with_best(trial_outcomes(chosen, question.goal).filter(pl.col("outcome").is_in(OUTCOMES)))
         frames = [
             _range_frame(outcomes.filter(pl.col("batch_size") == size), config)
-            for size, configs in chosen.studies.sort("batch_size").select("batch_size", "parameter_configs").iter_rows()
-            for config in SearchSpace.from_json(json.loads(configs))
+            for (*_, size), spaces in sorted(searched_spaces(chosen).items())
+            for config in spaces[-1]
         ]
         frames = [frame for frame in frames if not frame.is_empty()]
         if not frames:
@@ -211,7 +212,7 @@ def range_text(low: float, high: float) -> str:
     >>> range_text(0.9, 0.9999), range_text(1e-5, 0.1)
     ('0.9 to 0.9999', '1e-05 to 0.1')
     """
-    return f"{value_text(low)} to {value_text(high)}"
+    return span_text(low, high, metaparameter_text)
 
 
 def _data(request: FigureRequest) -> pl.DataFrame:

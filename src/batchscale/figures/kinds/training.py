@@ -8,11 +8,11 @@ import polars as pl
 
 from batchscale.analysis import best_measurement, steps_to_result
 from batchscale.errors import BatchscaleError
-from batchscale.figures.edges import join_frames
+from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import legend_under
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
-from batchscale.figures.names import metaparameter_label, metric_label, study_titles, value_text
+from batchscale.figures.names import metaparameter_label, metric_label, study_titles
 from batchscale.figures.notes import (
     WORKLOAD_COLUMNS,
     LackingError,
@@ -28,6 +28,7 @@ from batchscale.figures.theme import Theme, series_colours
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
 from batchscale.spec import Goal, WorkloadName
+from batchscale.words import metaparameter_text
 
 LOOK = Look(columns=3)
 MAX_TRIALS = 200  # drawn faintly; more would only be a darker cloud
@@ -66,8 +67,8 @@ class TrainingPanel:
 
 def training_frame(records: Records, panels: Iterable[TrainingPanel]) -> pl.DataFrame:
     """Steps and values of the trials of each panel, thinned: a frame of ``TRAINING_SCHEMA``."""
-    frames = [_rows(records, panel) for panel in panels]
-    return join_frames(frames, TRAINING_SCHEMA, records)
+    frames = [with_edges(_rows(records, panel), records, panel.goal) for panel in panels]
+    return join_frames(frames, TRAINING_SCHEMA)
 
 
 def training_panels(records: Records, goal: Goal) -> list[TrainingPanel]:
@@ -92,7 +93,7 @@ def best_by_value(
     except BatchscaleError:
         return {}  # the panels will say that the metric is missing
     rows = best.drop_nulls(split_by).sort(split_by).select(split_by, "trial_id").rows()
-    return {f"{metaparameter_label(split_by)} {value_text(value)}": trial for value, trial in rows}
+    return {f"{metaparameter_label(split_by)} {metaparameter_text(value)}": trial for value, trial in rows}
 
 
 def plot_training(frame: pl.DataFrame, look: Look = LOOK) -> Chart:

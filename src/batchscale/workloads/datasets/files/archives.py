@@ -20,7 +20,6 @@ from batchscale.errors import DataError, one_line
 SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar", ".zip")
 _CHUNK = 1 << 20
 _SAFE_PART = re.compile(r"(?!\.\.?$)[\w.][\w.+,@ -]{0,200}")
-_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError)
 _MAX_DEPTH = 12
 _MAX_MEMBERS = 20_000_000
 
