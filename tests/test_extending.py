@@ -125,6 +125,7 @@ run_fake(Path(sys.argv[1]), runner=sys.argv[2], rule=StopRule(sys.argv[3]))
 @pytest.fixture(scope="module")
 def extended(plugin, tmp_path_factory):
     """A copy of batchscale with the page's stop rule and runner in their places, and the lines that name them."""
+    assert MAKE_TURNS in (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     package = tmp_path_factory.mktemp("extended") / "batchscale"
     shutil.copytree(ROOT / "src" / "batchscale", package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(plugin / "my_rules" / "half.py", package / "protocol" / "stop_rules")
