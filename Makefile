@@ -94,7 +94,7 @@ RAY_TESTS := tests/examples/test_ray.py tests/runners
 UP := ip link set lo up && ip addr add 192.0.2.1/32 dev lo
 ALONE := unshare $(if $(filter 0,$(shell id -u)),,--map-root-user) --net --pid --fork --mount-proc
 test-ray: $(VENV)/.ray ## the Ray runner on clusters of one and two nodes, which are started (Linux, 4 GB)
-	$(FULL_PROGRAMS) $(ONE_THREAD) $(ALONE) sh -c '$(UP) && exec $(PYTEST) $(RAY_TESTS) -m "ray and not torture" --timeout 900'
+	$(ONE_THREAD) $(ALONE) sh -c '$(UP) && exec $(PYTEST) $(RAY_TESTS) -m "ray and not torture" --timeout 900'
 
 torture-ray: $(VENV)/.ray ## dozens of kills of Ray's actors, drivers and nodes (Linux, 4 GB)
 	$(ONE_THREAD) $(ALONE) sh -c '$(UP) && exec $(PYTEST) $(RAY_TESTS) -m "ray and torture" --timeout 7200'

@@ -12,7 +12,30 @@ from ray_cluster import wait_for
 
 from batchscale.driver.snapshot import Snapshot, read_snapshot
 
-LONGER = EXPERIMENT.replace("trials = 8", "trials = 16").replace('"race"', '"budget"')
+LONGER = (
+    EXPERIMENT.replace("trials = 8", "trials = 16").replace('"race"', '"budget"').replace("epochs = 6", "epochs = 12")
+)
+LONG_TRIAL = """
+goal = "val/loss < 1e-9"
+batch_sizes = [16]
+trials = 1
+stop = "budget"
+[workload]
+dataset = "noisy_quadratic"
+model = "quadratic"
+optimizer = "sgd"
+dataset_options = { dimension = 20000 }
+[budget]
+steps = 50000
+[evaluation]
+count = 150
+examples = { train = 0, val = 1, test = 0 }
+[search]
+repeats = 0
+[search.space]
+learning_rate = { type = "DOUBLE", scale = "LOG_SCALE", min_value = 1e-3, max_value = 1e-2 }
+"""
+"""One trial of a minute or two in programs that were compiled in a hurry: it is checkpointed after 20 seconds."""
 
 
 def heed_interrupts() -> None:

@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.skipif(not is_there(), reason="SLURM is not installed here"),
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed here"),
 ]
-LONGEST = LONGER.replace("= 150", "= 1500").replace("epochs = 6", "epochs = 12")
+LONGEST = LONGER.replace("= 150", "= 1500")
 LOCALLY = ("--workers", "2")
 ON_SLURM = ("--runner", "slurm", "--workers", "2")
 

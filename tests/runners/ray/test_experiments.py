@@ -8,31 +8,10 @@ from pathlib import Path
 
 import pytest
 from protocol_fakes import read_studies, read_values
-from ray_runs import LONGER, Command
+from ray_runs import LONG_TRIAL, LONGER, Command
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 LOCALLY = ("--workers", "2")
-LONG_TRIAL = """
-goal = "val/loss < 1e-9"
-batch_sizes = [16]
-trials = 1
-stop = "budget"
-[workload]
-dataset = "noisy_quadratic"
-model = "quadratic"
-optimizer = "sgd"
-dataset_options = { dimension = 20000 }
-[budget]
-steps = 150000
-[evaluation]
-count = 150
-examples = { train = 0, val = 1, test = 0 }
-[search]
-repeats = 0
-[search.space]
-learning_rate = { type = "DOUBLE", scale = "LOG_SCALE", min_value = 1e-3, max_value = 1e-2 }
-"""
-"""One trial of about a minute: it is checkpointed after 20 seconds."""
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from protocol_fakes import read_values
 from ray_cluster import wait_for
-from ray_runs import EXPERIMENT, Command
+from ray_runs import EXPERIMENT, LONG_TRIAL, Command
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 ON_RAY = ("--runner", "ray", "--workers", "2")
@@ -41,8 +41,8 @@ def private_folders() -> list[Path]:
     return list(Path(os.environ["TMPDIR"]).glob("bs-ray-*"))
 
 
-def start_and_look(tmp_path: Path) -> tuple[Command, list[psutil.Process]]:
-    run = Command(tmp_path, EXPERIMENT, "parts", *ON_RAY)
+def start_and_look(tmp_path: Path, text: str = EXPERIMENT) -> tuple[Command, list[psutil.Process]]:
+    run = Command(tmp_path, text, "parts", *ON_RAY)
     run.wait_for_training()
     return run, family(run)
 
@@ -92,7 +92,7 @@ def test_ctrl_c_while_the_cluster_starts_ends_at_once(tmp_path):
 
 
 def test_a_cluster_that_lost_its_node_ends_the_run_with_a_message_and_leaves_nothing(tmp_path):
-    run, processes = start_and_look(tmp_path)
+    run, processes = start_and_look(tmp_path, LONG_TRIAL)  # not over before Ray notices
     next(process for process in processes if process.name() == "raylet").kill()
     assert run.process.wait(timeout=120) != 0
     assert "It was lost: no node of it is left" in " ".join(run.log.read_text().split())
