@@ -50,15 +50,17 @@ def export_records(table: Path, tree: Path, on_progress: Callable[[float], None]
     staging = tree.absolute().parent / f".{tree.absolute().name}.partial"
     shutil.rmtree(staging, ignore_errors=True)
     studies = records.studies.select(STUDY_COLUMNS).rows()
-    checksums = records.trials.select(*STUDY_COLUMNS, "trial_id", _CHECKSUM).drop_nulls("sha256")
+    known = records.trials.select(*STUDY_COLUMNS, "trial_id", _CHECKSUM).drop_nulls("sha256")
+    checksums = known.partition_by(STUDY_COLUMNS, as_dict=True, include_key=False)
+    none_known = known.clear().select("trial_id", "sha256")
     trials = rows = 0
     with storing("the export", tree):
         try:
-            for number, (dataset, model, optimizer, size) in enumerate(studies):
-                workload = WorkloadName(dataset, model, optimizer)
+            for number, study in enumerate(studies):
+                workload, size = WorkloadName(*study[:3]), study[3]
                 texts = originals.filter(_is_study(workload, size)).collect()
                 measurements = records.sources[workload]().filter(pl.col("batch_size") == size).collect()
-                texts = texts.join(checksums, on=[*STUDY_COLUMNS, "trial_id"], how="left")
+                texts = texts.join(checksums.get(study, none_known), on="trial_id", how="left")
                 _write_study(StudyPaths.of(staging, workload, size), texts, measurements)
                 trials, rows = trials + texts.height - 1, rows + measurements.height
                 on_progress((number + 1) / len(studies))
