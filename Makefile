@@ -87,7 +87,7 @@ $(VENV)/.ray: $(STAMP)
 	@touch $@
 
 # Other tests are not even collected: some start JAX, which then warns of every process that Ray forks.
-RAY_TESTS := tests/examples/test_ray.py tests/runners
+RAY_TESTS := tests/examples/test_ray.py tests/workers
 # Ray binds the machine's address and starts many processes: in a network and a process space of their own nobody else
 # can reach them, and all of them end with the tests. SLURM, which one test has beside Ray, looks up no address where
 # there is none but loopback's: hence one for examples that leads nowhere else.

@@ -99,14 +99,14 @@ COMPARED = ("mnist", "simple_cnn_base", "nesterov_momentum")
 
 
 def _import(archive: Path, table: Path) -> dict[str, Any]:
-    from batchscale.records import import_records
+    from batchscale.records.table.import_records import import_records
 
     summary = import_records(archive, table)
     return {"trials": sum(summary.trials.values()), "measurements": summary.measurements}
 
 
 def _goal(dataset: str, model: str, optimizer: str) -> Any:
-    from batchscale.spec import Goal
+    from batchscale.spec.goal import Goal
 
     facts = loss_model(dataset, model, optimizer)
     if facts.kind == "language":
@@ -119,8 +119,8 @@ def _goal(dataset: str, model: str, optimizer: str) -> Any:
 def _query(table: Path) -> dict[str, Any]:
     """The curve of every workload: each alone, the table opened anew; then all with one open table."""
     from batchscale.analysis.results import steps_to_result
-    from batchscale.records import read_records
-    from batchscale.spec import WorkloadName
+    from batchscale.records.read import read_records
+    from batchscale.spec.workload_name import WorkloadName
 
     def curve(records: Any, name: WorkloadName) -> None:
         found = steps_to_result(
@@ -165,9 +165,9 @@ def _warm_goals() -> list[Any]:
 
 def _warm_query(table: Path) -> dict[str, Any]:
     """One more goal of a workload on open records."""
-    from batchscale.analysis import steps_to_result
-    from batchscale.records import read_records
-    from batchscale.spec import WorkloadName
+    from batchscale.analysis.results import steps_to_result
+    from batchscale.records.read import read_records
+    from batchscale.spec.workload_name import WorkloadName
 
     records = read_records(table)
     goals = _warm_goals()

@@ -18,7 +18,11 @@ class Trial:
     def __init__(self, case: str, batch_size: int) -> None:
         import jax
 
-        from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study
+        from batchscale.spec.durations import EvaluationPlan
+        from batchscale.spec.experiment import StopRule
+        from batchscale.spec.goal import Goal
+        from batchscale.spec.plan import Study
+        from batchscale.spec.space import SearchSpace
         from batchscale.training.programs import Programs
         from batchscale.training.settings import EngineSettings
 
@@ -65,7 +69,8 @@ def main(core: int, cluster: str) -> None:
     """Answer requests: begin a trial, time its steps, time its exchange."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
-    from batchscale.cluster import connect, read_cluster
+    from batchscale.cluster.description import read_cluster
+    from batchscale.cluster.peers import connect
     from batchscale.training.processes import joined
 
     with ExitStack() as stack:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchscale.search import RankedTrial, Side, edge_distances, find_edges
+from batchscale.search.edge_guard import RankedTrial, find_edges
+from batchscale.search.edges import Side, edge_distances
 from batchscale.search.points import unit_points
-from batchscale.spec import Algorithm, ParameterConfig, ParameterType, SearchSpace
+from batchscale.spec.experiment import Algorithm
+from batchscale.spec.space import ParameterConfig, ParameterType, SearchSpace
 
 NAMES = ("matters", "some", "none")
 SPACE = SearchSpace(tuple(ParameterConfig(name, ParameterType.DOUBLE, 0, 1) for name in NAMES))

@@ -12,7 +12,8 @@ from engine_cases import CASES, Case
 
 def make_workload(case: Case) -> Any:
     """The real workload of the case, on random data."""
-    from batchscale.spec import WorkloadName, WorkloadSpec
+    from batchscale.spec.experiment import WorkloadSpec
+    from batchscale.spec.workload_name import WorkloadName
     from batchscale.workloads.registry import get_workload
     from batchscale.workloads.workload import ArraySplit, Dataset
 
@@ -46,7 +47,11 @@ class Contestant:
     def __init__(self, case: Case, batch_size: int) -> None:
         import jax
 
-        from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study
+        from batchscale.spec.durations import EvaluationPlan
+        from batchscale.spec.experiment import StopRule
+        from batchscale.spec.goal import Goal
+        from batchscale.spec.plan import Study
+        from batchscale.spec.space import SearchSpace
         from batchscale.training.programs import Programs
         from batchscale.training.settings import EngineSettings
 

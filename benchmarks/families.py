@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from batchscale.driver.single_trial import SingleTrial, train_single
-from batchscale.spec import EvaluationPlan, WorkloadName, WorkloadSpec
-from batchscale.training import EngineSettings
+from batchscale.run.single_trial import SingleTrial, train_single
+from batchscale.spec.durations import EvaluationPlan
+from batchscale.spec.experiment import WorkloadSpec
+from batchscale.spec.workload_name import WorkloadName
+from batchscale.training.settings import EngineSettings
 from batchscale.workloads.registry import get_workload
 
 ROOT = Path(__file__).parents[1]

@@ -17,28 +17,16 @@ from pathlib import Path
 
 import psutil
 
-from batchscale.driver.session import RunSettings, run_plan
-from batchscale.protocol.tasks import TrialProgress
-from batchscale.runners.runner import Setup
-from batchscale.spec import (
-    BatchSizes,
-    Budget,
-    EvaluationPlan,
-    Experiment,
-    Goal,
-    ParameterConfig,
-    ParameterType,
-    Scale,
-    SearchPlan,
-    SearchSpace,
-    StopRule,
-    Study,
-    Unit,
-    WorkloadFacts,
-    WorkloadName,
-    WorkloadSpec,
-    make_plan,
-)
+from batchscale.run.session import RunSettings, run_plan
+from batchscale.spec.batch_sizes import BatchSizes
+from batchscale.spec.durations import Budget, EvaluationPlan, Unit
+from batchscale.spec.experiment import Experiment, SearchPlan, StopRule, WorkloadSpec
+from batchscale.spec.goal import Goal
+from batchscale.spec.plan import Study, WorkloadFacts, make_plan
+from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
+from batchscale.spec.workload_name import WorkloadName
+from batchscale.study.tasks import TrialProgress
+from batchscale.workers.runner import Setup
 
 NAME = WorkloadName("waiting", "model", "sgd")
 SPACE = SearchSpace((ParameterConfig("learning_rate", ParameterType.DOUBLE, 1e-4, 1.0, Scale.LOG),))

@@ -18,11 +18,15 @@ from typing import Any
 import polars as pl
 from distributed import free_port
 
-from batchscale.analysis import analyze
-from batchscale.planning import Machine, RunCosts, StepTime, Wishes, analysis_curve, make_plan
+from batchscale.analysis.answers import analyze
 from batchscale.planning.curve import mean_interval
-from batchscale.records import read_records
-from batchscale.spec import read_experiment
+from batchscale.planning.curve_input import analysis_curve
+from batchscale.planning.evaluation import RunCosts
+from batchscale.planning.machines import Machine
+from batchscale.planning.plan import Wishes, make_plan
+from batchscale.planning.step_times import StepTime
+from batchscale.records.read import read_records
+from batchscale.spec.file import read_experiment
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent / "examples"

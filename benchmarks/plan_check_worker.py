@@ -17,7 +17,7 @@ class Worker:
     """The workload of an experiment, and what is asked of it."""
 
     def __init__(self, experiment: Path, data_dir: Path | None, peers: Any) -> None:
-        from batchscale.spec import read_experiment
+        from batchscale.spec.file import read_experiment
         from batchscale.training.settings import EngineSettings
         from batchscale.workloads.registry import get_workload
 
@@ -39,8 +39,8 @@ class Worker:
 
     def train(self, **asked: Any) -> dict[str, float]:
         """Steps and seconds of a trial up to the goal; seconds to start, and of one evaluation."""
-        from batchscale.driver.single_trial import SingleTrial
-        from batchscale.spec import EvaluationPlan
+        from batchscale.run.single_trial import SingleTrial
+        from batchscale.spec.durations import EvaluationPlan
 
         trial = SingleTrial(
             batch_size=asked["batch_size"],
@@ -60,7 +60,7 @@ class Worker:
         return {"steps": steps, "seconds": seconds, "startup_s": took[10], "evaluation_s": evaluation_s}
 
     def _timed(self, trial: Any) -> tuple[int, float]:
-        from batchscale.driver.single_trial import train_single
+        from batchscale.run.single_trial import train_single
 
         began = time.perf_counter()
         outcome = train_single(self.workload, trial, lambda *_: None, lambda: False, self.peers)
@@ -71,7 +71,8 @@ def main(core: int, cluster: str, experiment: str, data_dir: str) -> None:
     """Answer requests until there are no more."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core % (os.cpu_count() or 1)})
-    from batchscale.cluster import connect, read_cluster
+    from batchscale.cluster.description import read_cluster
+    from batchscale.cluster.peers import connect
     from batchscale.training.processes import joined
 
     with ExitStack() as stack:

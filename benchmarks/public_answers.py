@@ -16,7 +16,8 @@ from pathlib import Path
 
 import polars as pl
 
-from batchscale.analysis import analyze_points, answer_sentences
+from batchscale.analysis.answers import analyze_points
+from batchscale.analysis.sentences import answer_sentences
 
 FEWEST = 3
 ROUNDING = 1.01  # sentences give three digits

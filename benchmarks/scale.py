@@ -23,28 +23,16 @@ from pathlib import Path
 import psutil
 from simulated_cluster import SimulatedCluster
 
-from batchscale.driver.session import RunSettings, run_plan
-from batchscale.driver.signals import StopFlag
-from batchscale.driver.snapshot import Snapshot
-from batchscale.spec import (
-    BatchSizes,
-    Budget,
-    EvaluationPlan,
-    Experiment,
-    Goal,
-    ParameterConfig,
-    ParameterType,
-    Plan,
-    Scale,
-    SearchPlan,
-    SearchSpace,
-    StopRule,
-    Unit,
-    WorkloadFacts,
-    WorkloadName,
-    WorkloadSpec,
-    make_plan,
-)
+from batchscale.run.session import RunSettings, run_plan
+from batchscale.run.signals import StopFlag
+from batchscale.run.snapshot import Snapshot
+from batchscale.spec.batch_sizes import BatchSizes
+from batchscale.spec.durations import Budget, EvaluationPlan, Unit
+from batchscale.spec.experiment import Experiment, SearchPlan, StopRule, WorkloadSpec
+from batchscale.spec.goal import Goal
+from batchscale.spec.plan import Plan, WorkloadFacts, make_plan
+from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
+from batchscale.spec.workload_name import WorkloadName
 
 NAME = WorkloadName("simulated", "model", "sgd")
 SPACE = SearchSpace(

@@ -15,8 +15,9 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / "fakes")]
 from fake_slurm import fake_slurm, fake_slurm_runner  # noqa: E402 - after the path
 from protocol_fakes import fake_setup, fake_study  # noqa: E402 - after the path
 
-from batchscale.protocol.tasks import TrialTask  # noqa: E402 - after the path
-from batchscale.runners import Done, Job, LocalRunner, LocalSettings, Runner  # noqa: E402 - after the path
+from batchscale.study.tasks import TrialTask  # noqa: E402 - after the path
+from batchscale.workers.local import LocalRunner, LocalSettings  # noqa: E402 - after the path
+from batchscale.workers.runner import Done, Job, Runner  # noqa: E402 - after the path
 
 STUDY = fake_study()
 SILENCES_S = {0.0: 200, 1.0: 10, 10.0: 3}

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from batchscale.protocol import Failure
-from batchscale.protocol.tasks import TrialProgress, TrialTask
-from batchscale.records.facts import Hardware
-from batchscale.runners.runner import Done, Event, Job, LossReason, Lost, Runner, WorkerInfo
+from batchscale.records.facts.trial import Hardware
+from batchscale.study.failure import Failure
+from batchscale.study.tasks import TrialProgress, TrialTask
+from batchscale.workers.runner import Done, Event, Job, LossReason, Lost, Runner, WorkerInfo
 
 HARDWARE = Hardware("simulated", "cpu", num_devices=1, num_hosts=1)
 DIVERGES_ABOVE = 0.5

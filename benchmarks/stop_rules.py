@@ -12,10 +12,12 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
-from batchscale.driver.preflight import make_checked_plan
-from batchscale.driver.session import run_plan
-from batchscale.driver.snapshot import StudySnapshot
-from batchscale.spec import BatchSizes, Experiment, StopRule, parse_experiment
+from batchscale.run.preflight import make_checked_plan
+from batchscale.run.session import run_plan
+from batchscale.run.snapshot import StudySnapshot
+from batchscale.spec.batch_sizes import BatchSizes
+from batchscale.spec.experiment import Experiment, StopRule
+from batchscale.spec.file import parse_experiment
 
 RULES = (StopRule.BUDGET, StopRule.GOAL, StopRule.RACE)
 

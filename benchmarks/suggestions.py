@@ -15,9 +15,10 @@ import math
 import numpy as np
 import polars as pl
 
-from batchscale.analysis import suggest
+from batchscale.analysis.suggestion import suggest
 from batchscale.records.frames import STUDY_SCHEMA, TRIAL_SCHEMA, Records
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 NAME = WorkloadName("made", "bowl", "momentum")
 METRIC = "val/error"

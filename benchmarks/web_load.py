@@ -29,7 +29,7 @@ from pathlib import Path
 import psutil
 from web_clients import Seen, Site, sign_in, visit
 
-from batchscale.driver import read_snapshot
+from batchscale.run.snapshot import read_snapshot
 from batchscale.web.records_folders import make_records_folder
 
 CORES = psutil.cpu_count() or 1

@@ -26,24 +26,11 @@ from batchscale.analysis import (
     analyze_points,
     stored_goal,
 )
-from batchscale.figures import (
-    BATCH_SIZE,
-    LIGHT,
-    NORMALISED,
-    STEPS,
-    Chart,
-    Drawn,
-    Look,
-    PanelSize,
-    draw_panels,
-    inline,
-    log_axis,
-    log_range,
-    log_scale,
-    series_colours,
-    size_axis,
-    write_chart,
-)
+from batchscale.figures import LIGHT, Drawn, Look, draw_panels, write_chart
+from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
+from batchscale.figures.kinds.curves import BATCH_SIZE, NORMALISED, STEPS
+from batchscale.figures.layout import Chart, PanelSize, inline
+from batchscale.figures.theme import series_colours
 
 NORMALISE_AT = 2
 GOALS = (0.04, 0.035, 0.03)

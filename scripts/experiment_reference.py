@@ -13,8 +13,9 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from batchscale.spec import ParameterType, Scale, parse_experiment, tables
-from batchscale.spec.space import CONFIG_KEYS
+from batchscale.spec import tables
+from batchscale.spec.file import parse_experiment
+from batchscale.spec.space import CONFIG_KEYS, ParameterType, Scale
 
 SHORTEST = 'goal = "val/loss < 1"\n[workload]\ndataset = "d"\nmodel = "m"\noptimizer = "o"\n'
 TOP = """# The experiment file

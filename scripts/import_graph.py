@@ -35,7 +35,7 @@ def read_modules() -> Graph:
 
 
 def to_packages(modules: Graph) -> Graph:
-    """What every package imports of the others; the door of batchscale itself and ``__main__`` are left out."""
+    """What every package imports of the others; batchscale itself and ``__main__`` are left out."""
 
     def package(module: str) -> str:
         return module.split(".")[1] if "." in module else ROOT

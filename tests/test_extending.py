@@ -18,8 +18,7 @@ from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
 from batchscale.figures import kinds
-from batchscale.spec import Bounds
-from batchscale.spec.bounds import declare_bounds
+from batchscale.spec.bounds import Bounds, declare_bounds
 
 ROOT = Path(__file__).parents[1]
 FILE = re.compile(r"^```\w+ (my_\w+/[\w.]+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -63,9 +62,10 @@ def test_the_parts_are_listed_and_their_facts_need_no_jax(plugin):
     parts = json.loads(answer.stdout)["parts"]
     assert all(name in parts[kind] for kind, name in PARTS.items())
     code = (
-        "import sys; from batchscale.spec import *; from batchscale.workloads import workload_facts\n"
+        "import sys; from batchscale.spec import *; from batchscale.workloads.catalogue import workload_facts\n"
         "facts = workload_facts(WorkloadSpec(WorkloadName('rings', 'bumps', 'soft_sign')))\n"
         "assert facts.num_train_examples == 512 and 'hesitation' in facts.metrics, facts\n"
+        "from batchscale.spec.bounds import natural_bounds\n"
         "assert natural_bounds('sharpness').low_open\n"
         "sys.exit('jax' in sys.modules)"
     )
@@ -106,10 +106,10 @@ MAKE_TURNS = """    if settings.runner == "turns":
 """
 LINES = {  # what the page says to add: behind which line of which file
     "spec/experiment.py": ('    RACE = "race"\n', '    HALF = "half"\n'),
-    "driver/run_settings.py": ('RUNNERS = ("local", ', '"turns", '),
-    "driver/place_runner.py": ("        return settings.make_runner(setup)\n", MAKE_TURNS),
+    "run/run_settings.py": ('RUNNERS = ("local", ', '"turns", '),
+    "run/place_runner.py": ("        return settings.make_runner(setup)\n", MAKE_TURNS),
 }
-TURNS_IMPORT = ("from batchscale.spec import Plan\n", "from batchscale.runners.turns import TurnsRunner\n")
+TURNS_IMPORT = ("from batchscale.spec.plan import Plan\n", "from batchscale.workers.turns import TurnsRunner\n")
 SEARCH = """
 import sys
 from pathlib import Path
@@ -128,9 +128,9 @@ def extended(plugin, tmp_path_factory):
     assert MAKE_TURNS in (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     package = tmp_path_factory.mktemp("extended") / "batchscale"
     shutil.copytree(ROOT / "src" / "batchscale", package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(plugin / "my_rules" / "half.py", package / "protocol" / "stop_rules")
-    shutil.copy(plugin / "my_runners" / "turns.py", package / "runners")
-    for file, (line, more) in [*LINES.items(), ("driver/place_runner.py", TURNS_IMPORT)]:
+    shutil.copy(plugin / "my_rules" / "half.py", package / "study" / "stop_rules")
+    shutil.copy(plugin / "my_runners" / "turns.py", package / "workers")
+    for file, (line, more) in [*LINES.items(), ("run/place_runner.py", TURNS_IMPORT)]:
         text = (package / file).read_text(encoding="utf-8")
         assert text.count(line) == 1
         (package / file).write_text(text.replace(line, line + more), encoding="utf-8")

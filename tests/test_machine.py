@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from batchscale import machine
-from batchscale.runners.environment import memory_limit
+from batchscale.workers.environment import memory_limit
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 Public names are re-exported here and loaded when first used, so that ``import batchscale`` costs nothing.
 """
 
-from batchscale.doors import lazy_names
+from batchscale.lazy_imports import load_lazily
 
 __version__ = "0.1.0"
 
@@ -21,4 +21,4 @@ _PUBLIC = {
 }
 
 __all__ = [*_PUBLIC, "__version__"]
-__getattr__, __dir__ = lazy_names(__name__, _PUBLIC, "__version__")
+__getattr__, __dir__ = load_lazily(__name__, _PUBLIC, "__version__")

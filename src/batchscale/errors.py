@@ -59,7 +59,7 @@ class RunError(BatchscaleError, RuntimeError):
 
 
 class TrialFailedError(BatchscaleError, RuntimeError):
-    """One trial could not be trained; others may well be. Raised with a message, or a `protocol.Failure`."""
+    """One trial could not be trained; others may well be. Raised with a message, or a `study.Failure`."""
 
 
 def one_line(text: object, limit: int = 120) -> str:

@@ -8,7 +8,9 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from batchscale.spec import Goal, ParameterConfig, WorkloadName
+    from batchscale.spec.goal import Goal
+    from batchscale.spec.space import ParameterConfig
+    from batchscale.spec.workload_name import WorkloadName
     from batchscale.workloads.catalogue import Parts
     from batchscale.workloads.published import PublishedCurve
 
@@ -43,7 +45,7 @@ def starting_text(name: "WorkloadName | None" = None) -> str:
     template = resources.files("batchscale.spec").joinpath("template.toml").read_text(encoding="utf-8")
     if name is None:
         return template
-    from batchscale.spec import WorkloadSpec
+    from batchscale.spec.experiment import WorkloadSpec
     from batchscale.workloads.catalogue import find_parts
     from batchscale.workloads.published import find_published
 
@@ -57,7 +59,7 @@ def starting_text(name: "WorkloadName | None" = None) -> str:
 
 def _goal(name: "WorkloadName", parts: "Parts") -> list[_Line]:
     from batchscale.figures.default_goal import published_goal
-    from batchscale.workloads.metrics import metric_directions
+    from batchscale.workloads.metrics.table import metric_directions
 
     found: Goal | None = published_goal(name)
     if found is not None:
@@ -120,7 +122,7 @@ def _fill_space(template: str, parts: "Parts") -> str:
 
 
 def _range(config: "ParameterConfig") -> str:
-    from batchscale.spec import ParameterType
+    from batchscale.spec.space import ParameterType
 
     if config.type is ParameterType.DISCRETE:
         points = ", ".join(f"{point:.12g}" for point in config.feasible_points)

@@ -6,10 +6,10 @@ import math
 
 import polars as pl
 
-from batchscale.records.facts import StudyFacts
 from batchscale.records.facts.columns import study_facts_row
+from batchscale.records.facts.study import StudyFacts
 from batchscale.records.frames import STUDY_SCHEMA, TRIAL_SCHEMA, Records
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 NAME = WorkloadName("toy", "net", "sgd")
 METRIC = "val/error"

@@ -4,7 +4,8 @@ import functools
 
 import numpy as np
 
-from batchscale.analysis import Finishers, StudyPoint
+from batchscale.analysis.intervals import StudyPoint
+from batchscale.analysis.tail import Finishers
 
 
 def bowl(dimensions):

@@ -9,20 +9,15 @@ import pytest
 from build_records import METRIC, NAME, curve_studies, make_records, study, trial
 
 import batchscale.analysis as analysis
-from batchscale.analysis import (
-    ANALYSIS_SCHEMA,
-    AnalysisOptions,
-    Resampling,
-    analyze,
-    analyze_points,
-    answer_sentences,
-    find_regimes,
-    stored_goal,
-    suggest,
-)
+from batchscale.analysis.answers import ANALYSIS_SCHEMA, AnalysisOptions, analyze, analyze_points, stored_goal
 from batchscale.analysis.as_json import analysis_json, scaling_json
+from batchscale.analysis.intervals import Resampling
+from batchscale.analysis.regimes import find_regimes
+from batchscale.analysis.sentences import answer_sentences
+from batchscale.analysis.suggestion import suggest
 from batchscale.errors import AnalysisError, UnknownNameError
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 GOAL = Goal(METRIC, 0.1)
 SIZES = [2**i for i in range(0, 16, 2)]

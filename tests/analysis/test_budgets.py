@@ -1,9 +1,9 @@
 import pytest
 from build_records import METRIC, NAME, make_records, study, trial
 
-from batchscale.analysis import best_measurement, best_per_trial, budget_steps
+from batchscale.analysis.budgets import best_measurement, best_per_trial, budget_steps
 from batchscale.errors import AnalysisError
-from batchscale.spec import Budget, Unit
+from batchscale.spec.durations import Budget, Unit
 
 
 def records():

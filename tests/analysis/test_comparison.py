@@ -4,10 +4,12 @@ import polars as pl
 import pytest
 from build_records import METRIC, SPACE, curve_studies, make_records
 
-from batchscale.analysis import Estimate, analyze, analyze_points, compare, normalise
-from batchscale.analysis.comparison import ratio_of
+from batchscale.analysis.answers import analyze, analyze_points
+from batchscale.analysis.comparison import compare, normalise, ratio_of
+from batchscale.analysis.estimates import Estimate
 from batchscale.errors import AnalysisError
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 SIZES = [2**i for i in range(0, 16, 2)]
 SGD, MOMENTUM = WorkloadName("toy", "net", "sgd"), WorkloadName("toy", "net", "momentum")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from simulated_studies import B_CRIT, SHAPES, SIZES, law, simulate_curve, true_factor
 
-from batchscale.analysis import Resampling, point_intervals
+from batchscale.analysis.intervals import Resampling, point_intervals
 from batchscale.analysis.noise import trial_noise
 from batchscale.analysis.region import allowed_laws
 

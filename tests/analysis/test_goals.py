@@ -1,9 +1,10 @@
 import pytest
 from build_records import METRIC, NAME, curve_studies, make_records, study, trial
 
-from batchscale.analysis import goal_sensitivity, steps_to_result, suggest_goal
+from batchscale.analysis.goals import goal_sensitivity, suggest_goal
+from batchscale.analysis.results import steps_to_result
 from batchscale.errors import AnalysisError
-from batchscale.spec import Goal
+from batchscale.spec.goal import Goal
 
 
 def family_of_goals():

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from batchscale.analysis import improvements as module
 from batchscale.analysis.improvements import find_improvements
 from batchscale.errors import UnknownNameError
-from batchscale.records import STUDY_SCHEMA, TRIAL_SCHEMA, Records
-from batchscale.spec import Goal
+from batchscale.records.frames import STUDY_SCHEMA, TRIAL_SCHEMA, Records
+from batchscale.spec.goal import Goal
 
 METRIC = "val/loss"
 VALUES = st.one_of(

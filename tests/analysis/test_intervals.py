@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from simulated_studies import simulate_curve
 
-from batchscale.analysis import Finishers, Resampling, StudyPoint, point_intervals
-from batchscale.analysis.intervals import ONE_FINISHER
+from batchscale.analysis.intervals import ONE_FINISHER, Resampling, StudyPoint, point_intervals
 from batchscale.analysis.noise import trial_noise
 from batchscale.analysis.region import allowed_laws
-from batchscale.analysis.tail import EXPONENTS, draw_steps, order_levels, pool_exponents
+from batchscale.analysis.tail import EXPONENTS, Finishers, draw_steps, order_levels, pool_exponents
 from batchscale.errors import AnalysisError
 
 EVEN = np.full(len(EXPONENTS), 1 / len(EXPONENTS))

@@ -1,17 +1,17 @@
 import pytest
 from build_records import METRIC, make_records, study, trial
 
-from batchscale.analysis import (
+from batchscale.analysis.metaparameters import (
     Heuristic,
     add_effective_learning_rate,
     heuristic_errors,
     heuristic_sentence,
     judge_heuristics,
-    results_of,
-    trial_outcomes,
 )
+from batchscale.analysis.outcomes import trial_outcomes
+from batchscale.analysis.results import results_of
 from batchscale.errors import AnalysisError
-from batchscale.spec import Goal
+from batchscale.spec.goal import Goal
 
 GOAL = Goal(METRIC, 0.1)
 

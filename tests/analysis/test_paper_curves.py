@@ -5,7 +5,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from batchscale.analysis import Family, find_regimes
+from batchscale.analysis.regimes import find_regimes
+from batchscale.analysis.scaling import Family
 
 POINTS = pl.read_csv(Path(__file__).parents[1] / "golden" / "paper_curves.csv")
 

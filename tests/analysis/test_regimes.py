@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from batchscale.analysis import Thresholds, find_regimes
+from batchscale.analysis.regimes import Thresholds, find_regimes
 from batchscale.errors import AnalysisError
 
 

@@ -9,10 +9,11 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import f as f_law
 from simulated_studies import simulate_curve
 
-from batchscale.analysis import Finishers, NoiseSource, StudyPoint
+from batchscale.analysis.intervals import StudyPoint
 from batchscale.analysis.noise import (
     ASSUMED,
     Noise,
+    NoiseSource,
     residual_noise,
     resolution_variance,
     run_noise,
@@ -20,7 +21,7 @@ from batchscale.analysis.noise import (
     trial_noise,
 )
 from batchscale.analysis.region import SHARPEST, allowed_laws
-from batchscale.analysis.tail import EXPONENTS, noise_variance
+from batchscale.analysis.tail import EXPONENTS, Finishers, noise_variance
 
 SIZES = 2.0 ** np.arange(0, 12)
 LEVEL = 0.9

@@ -5,10 +5,13 @@ import pytest
 import results_witness
 from build_records import METRIC, NAME, make_records, study, trial, write_tree
 
-from batchscale.analysis import RESULT_SCHEMA, Outcome, results_of, steps_to_result, trial_outcomes
+from batchscale.analysis.outcomes import Outcome, trial_outcomes
+from batchscale.analysis.results import RESULT_SCHEMA, results_of, steps_to_result
 from batchscale.errors import AnalysisError, UnknownNameError
 from batchscale.records.read import read_records
-from batchscale.spec import Budget, Goal, Unit, WorkloadName
+from batchscale.spec.durations import Budget, Unit
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 GOAL = Goal(METRIC, 0.1)
 

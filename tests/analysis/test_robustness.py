@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from build_records import METRIC, make_records, study, trial
 
-from batchscale.analysis import best_of_n, best_of_probabilities, point_stability, trial_outcomes
+from batchscale.analysis.outcomes import trial_outcomes
+from batchscale.analysis.robustness import best_of_n, best_of_probabilities, point_stability
 from batchscale.errors import AnalysisError
-from batchscale.spec import Goal
+from batchscale.spec.goal import Goal
 
 GOAL = Goal(METRIC, 0.1)
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import curve_fit
 
-from batchscale.analysis import Family, fit_scaling
+from batchscale.analysis.scaling import Family, fit_scaling
 from batchscale.errors import AnalysisError
 
 SIZES = 2.0 ** np.arange(12)

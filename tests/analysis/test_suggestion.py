@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from build_records import METRIC, NAME, make_records, study, trial
 
-from batchscale.analysis import suggest
+from batchscale.analysis.suggestion import suggest
 from batchscale.errors import AnalysisError
-from batchscale.spec import Goal
+from batchscale.spec.goal import Goal
 
 GOAL = Goal(METRIC, 0.1)
 SPACE = {

@@ -12,9 +12,12 @@ from build_records import METRIC, NAME, curve_studies, make_records, study, tria
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchscale.analysis import FallEnding, NoiseSource, analyze, analyze_points, answer_sentences, curve_sentences
+from batchscale.analysis.answers import analyze, analyze_points
+from batchscale.analysis.facts import FallEnding
+from batchscale.analysis.noise import NoiseSource
 from batchscale.analysis.regimes import last_doubling
-from batchscale.spec import Goal
+from batchscale.analysis.sentences import answer_sentences, curve_sentences
+from batchscale.spec.goal import Goal
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from public_answers import check

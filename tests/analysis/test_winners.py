@@ -1,9 +1,11 @@
 import pytest
 from build_records import METRIC, SPACE, make_records, study, trial
 
-from batchscale.analysis import results_of, steps_to_result, trial_outcomes, winner_edges, winner_spacing
+from batchscale.analysis.outcomes import trial_outcomes
+from batchscale.analysis.results import results_of, steps_to_result
+from batchscale.analysis.winners import winner_edges, winner_spacing
 from batchscale.records.frames import Records
-from batchscale.spec import Goal
+from batchscale.spec.goal import Goal
 
 GOAL = Goal(METRIC, 0.1)
 

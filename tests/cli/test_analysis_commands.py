@@ -13,7 +13,7 @@ from batchscale.errors import AnalysisError, BatchscaleError, SpecError, Unknown
 sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
 from build_records import SPACE, curve_studies, study, trial, write_tree
 
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 SIZES = [2**i for i in range(0, 16, 2)]
 SGD, MOMENTUM = WorkloadName("toy", "net", "sgd"), WorkloadName("toy", "net", "momentum")

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
 from batchscale.errors import BatchscaleError, RunError, SpecError
-from batchscale.planning import read_step_times
+from batchscale.planning.step_times import read_step_times
 
 QUICK = ["--repetitions", "3", "--seconds", "0.02"]
 

@@ -10,8 +10,11 @@ from typer.testing import CliRunner, Result
 
 from batchscale.cli.app import make_app
 from batchscale.errors import RecordsError
-from batchscale.records import Measurement, Status, StudyRecord, TrialRecord, open_study
-from batchscale.spec import SearchSpace, WorkloadName
+from batchscale.records.model import Status, StudyRecord, TrialRecord
+from batchscale.records.tree.measurements import Measurement
+from batchscale.records.tree.open_study import open_study
+from batchscale.spec.space import SearchSpace
+from batchscale.spec.workload_name import WorkloadName
 
 
 @pytest.fixture

@@ -6,7 +6,10 @@ from typer.testing import CliRunner
 from batchscale.cli.app import make_app
 from batchscale.errors import SpecError, UnknownNameError
 from batchscale.figures.default_goal import published_goal
-from batchscale.spec import DEFAULT_BUDGET, EvaluationPlan, make_plan, parse_experiment, read_experiment
+from batchscale.spec.durations import EvaluationPlan
+from batchscale.spec.experiment import DEFAULT_BUDGET
+from batchscale.spec.file import parse_experiment, read_experiment
+from batchscale.spec.plan import make_plan
 from batchscale.workloads.catalogue import workload_facts
 from batchscale.workloads.listed import MORE_WORKLOADS, PAPER_WORKLOADS
 

@@ -6,7 +6,7 @@ import io
 from rich.console import Console
 
 from batchscale.cli.live import LiveDisplay, PlainDisplay, draw_snapshot
-from batchscale.driver.snapshot import NewSearch, RangeChange, Snapshot, StudySnapshot, WorkerSnapshot
+from batchscale.run.snapshot import NewSearch, RangeChange, Snapshot, StudySnapshot, WorkerSnapshot
 
 DONE = StudySnapshot(
     batch_size=8, search=2, done=True, wanted=10, complete=20, infeasible=3, incomplete=0, running=0, reached=5,

@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from batchscale.analysis import analyze, answer_sentences
+from batchscale.analysis.answers import analyze
 from batchscale.analysis.curve_file import read_curve
+from batchscale.analysis.sentences import answer_sentences
 from batchscale.cli.app import make_app
 from batchscale.cli.closing import describe_regimes
 from batchscale.errors import REQUEUE, BatchscaleError
-from batchscale.records import read_tree
-from batchscale.spec import Goal, WorkloadName
+from batchscale.records.tree.read import read_tree
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
 from build_records import curve_studies, write_tree

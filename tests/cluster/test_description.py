@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from batchscale.cluster import Cluster, find_cluster, read_cluster, with_token
+from batchscale.cluster.description import Cluster, read_cluster, with_token
+from batchscale.cluster.environment import find_cluster
 from batchscale.errors import RunError
 
 TWO = ["host-a:8476", "host-b:8476"]

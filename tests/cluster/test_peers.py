@@ -11,8 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from batchscale.cluster import Cluster, Timeouts
-from batchscale.cluster.description import split_address
+from batchscale.cluster.description import Cluster, Timeouts, split_address
 from batchscale.cluster.frames import Frame, Kind
 from batchscale.cluster.meeting import _check_go, host_meeting, join_meeting
 from batchscale.cluster.peers import Peers

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from batchscale.cli.app import make_app
 from batchscale.workloads.audio.instrument import Instrument, write_instrument
 from batchscale.workloads.audio.prepared import SoundStatistics
-from batchscale.workloads.models import Shape, find_model
+from batchscale.workloads.models.declaration import Shape
+from batchscale.workloads.models.table import find_model
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "examples" / "mnist_fc_records"

@@ -12,7 +12,7 @@ import make_pages
 import pytest
 
 from batchscale.errors import SpecError
-from batchscale.spec import parse_experiment
+from batchscale.spec.file import parse_experiment
 from batchscale.spec.tables import ExperimentTable
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -93,16 +93,16 @@ def test_numbers_of_decisions_are_given_once():
     assert len(set(numbers)) == len(numbers), "two records have the same number"
 
 
-@pytest.mark.parametrize("door", api_pages.doors())
-def test_a_door_offers_what_it_names_and_every_name_is_documented(door):
-    names = api_pages.doors()[door]
+@pytest.mark.parametrize("package", api_pages.public_packages())
+def test_every_public_name_exists_and_is_documented(package):
+    names = api_pages.public_packages()[package]
     assert len(set(names)) == len(names)
-    module = importlib.import_module(door)
+    module = importlib.import_module(package)
     for name in names:
         value = getattr(module, name)
         if inspect.isclass(value) or inspect.isfunction(value):
-            assert inspect.getdoc(value), f"{door}.{name} has no docstring"
-        where, _, last = api_pages.home(door, name).rpartition(".")
+            assert inspect.getdoc(value), f"{package}.{name} has no docstring"
+        where, _, last = api_pages.home(package, name).rpartition(".")
         if not inspect.ismodule(value):
             assert last in vars(importlib.import_module(where)), f"the page looks for {name} where it is not defined"
 

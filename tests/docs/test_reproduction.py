@@ -8,8 +8,10 @@ import polars as pl
 import pytest
 from page_tables import assert_on_page, read_tables
 
-from batchscale.analysis import AnalysisOptions, Baseline, analyze_points
-from batchscale.spec import WorkloadName, read_experiment
+from batchscale.analysis.answers import AnalysisOptions, analyze_points
+from batchscale.analysis.regimes import Baseline
+from batchscale.spec.file import read_experiment
+from batchscale.spec.workload_name import WorkloadName
 
 ROOT = Path(__file__).parents[2]
 # The end of an interval is a quantile of a thousand draws, so on another processor it may be the neighbouring draw;

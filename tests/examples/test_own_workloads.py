@@ -8,7 +8,8 @@ import numpy as np
 import optax
 import pytest
 
-from batchscale.spec import make_plan, read_experiment
+from batchscale.spec.file import read_experiment
+from batchscale.spec.plan import make_plan
 from batchscale.workloads.catalogue import workload_facts
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.tunables import NEUTRAL

@@ -7,8 +7,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from protocol_fakes import fake_space, run_fake
 
-from batchscale.driver.driver import Result
 from batchscale.errors import REQUEUE
+from batchscale.run.driver import Result
 
 if __name__ == "__main__":
     options = dict(pair.split("=", 1) for pair in sys.argv[2:])

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import psutil
 
-from batchscale.protocol.tasks import TrialProgress
-from batchscale.runners.runner import Setup
-from batchscale.spec import Study
+from batchscale.spec.plan import Study
+from batchscale.study.tasks import TrialProgress
+from batchscale.workers.runner import Setup
 
 METRIC = "val/error"
 

@@ -8,11 +8,11 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from batchscale.runners.slurm.commands import QueuedTask, SlurmError, TaskKey
-from batchscale.runners.slurm.line import Rhythm
-from batchscale.runners.slurm.runner import SlurmRunner, SlurmSettings
-from batchscale.runners.slurm.script import log_of, worker_script
-from batchscale.runners.slurm.worker import worker_words
+from batchscale.workers.slurm.commands import QueuedTask, SlurmError, TaskKey
+from batchscale.workers.slurm.line import Rhythm
+from batchscale.workers.slurm.runner import SlurmRunner, SlurmSettings
+from batchscale.workers.slurm.script import log_of, worker_script
+from batchscale.workers.slurm.worker import worker_words
 
 QUICK = Rhythm(beat_s=0.2, leave_s=3.0, silent_s=30.0)
 

@@ -4,10 +4,12 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from batchscale.cluster import Cluster, Group, Peers, Timeouts
+from batchscale.cluster.description import Cluster, Timeouts
+from batchscale.cluster.groups import Group
 from batchscale.cluster.meeting import host_meeting, join_meeting
-from batchscale.runners.group_lead import GroupLead
-from batchscale.runners.groups import GroupRunner
+from batchscale.cluster.peers import Peers
+from batchscale.workers.group_lead import GroupLead
+from batchscale.workers.groups import GroupRunner
 
 
 def _never():

@@ -69,7 +69,7 @@ SMALL = {"object_store_memory": 80 * 2**20}
 
 def start_runner(address: str, setup, workers: int | None = 1, least: int | None = None, **settings):
     """A runner whose workers have begun."""
-    from batchscale.runners.ray.runner import RayRunner, RaySettings
+    from batchscale.workers.ray.runner import RayRunner, RaySettings
 
     runner = RayRunner(setup, RaySettings(address, workers, **settings))
     try:

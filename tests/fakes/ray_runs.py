@@ -10,7 +10,7 @@ from pathlib import Path
 from digits_race import EXPERIMENT
 from ray_cluster import wait_for
 
-from batchscale.driver.snapshot import Snapshot, read_snapshot
+from batchscale.run.snapshot import Snapshot, read_snapshot
 
 LONGER = (
     EXPERIMENT.replace("trials = 8", "trials = 16").replace('"race"', '"budget"').replace("epochs = 6", "epochs = 12")

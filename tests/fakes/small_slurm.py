@@ -8,8 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from batchscale.runners.slurm.line import Rhythm
-from batchscale.runners.slurm.runner import SlurmRunner, SlurmSettings
+from batchscale.workers.slurm.line import Rhythm
+from batchscale.workers.slurm.runner import SlurmRunner, SlurmSettings
 
 CONFIG = """\
 ClusterName=small

@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 import batchscale
-from batchscale.protocol.tasks import TrialTask
-from batchscale.spec import Study, TrainerSpec, make_plan, parse_experiment
+from batchscale.spec.file import parse_experiment
+from batchscale.spec.plan import Study, make_plan
+from batchscale.spec.trainer import TrainerSpec
+from batchscale.study.tasks import TrialTask
 from batchscale.trainers.engine import TrainerEngine
 from batchscale.trainers.facts import trainer_facts
 from batchscale.trainers.pool import Pool

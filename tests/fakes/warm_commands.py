@@ -26,7 +26,7 @@ LIBRARIES = (
     "scipy.optimize",
     "flax.nnx",
     "orbax.checkpoint",
-    "batchscale.runners.training_host",
+    "batchscale.workers.training_host",
 )
 SHIM = """#!{python} -IS
 import sys

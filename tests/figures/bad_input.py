@@ -5,9 +5,10 @@ from math import nan
 
 from made_records import METRIC, SPACE, WORKLOAD, MadeStudy, MadeTrial, make_records, simulated
 
-from batchscale.records.facts import Hardware, StudyFacts, TrialFacts
+from batchscale.records.facts.study import StudyFacts
+from batchscale.records.facts.trial import Hardware, TrialFacts
 from batchscale.records.frames import Records
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 HOSTILE = '"><script>alert("x")</script>\'&{{7*7}}'
 

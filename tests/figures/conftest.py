@@ -24,7 +24,7 @@ def synthetic_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def synthetic(synthetic_tree: Path) -> Records:
-    from batchscale.records import read_records
+    from batchscale.records.read import read_records
 
     return read_records(synthetic_tree)
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from batchscale.records.facts import Hardware, StudyFacts, TrialFacts
 from batchscale.records.facts.columns import study_facts_row, trial_facts_row
+from batchscale.records.facts.study import StudyFacts
+from batchscale.records.facts.trial import Hardware, TrialFacts
 from batchscale.records.frames import STUDY_SCHEMA, TRIAL_SCHEMA, Records
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 METRIC = "val/classification_error"
 GOAL = Goal(METRIC, 0.1)

@@ -11,7 +11,7 @@ from batchscale.figures.kind import FigureRequest
 from batchscale.figures.kinds import find_kind, kind_names
 from batchscale.figures.paper import PAPER_FIGURES
 from batchscale.figures.theme import DARK, LIGHT
-from batchscale.spec import Budget, Unit
+from batchscale.spec.durations import Budget, Unit
 
 FIRST = ("goal_never_reached", "hostile_names", "nan_metrics", "one_trial")
 

@@ -5,7 +5,8 @@ import polars as pl
 import pytest
 from made_records import GOAL, METRIC, SPACE, MadeStudy, MadeTrial, make_records, simulated
 
-from batchscale.analysis import Baseline, analyze, find_regimes
+from batchscale.analysis.answers import analyze
+from batchscale.analysis.regimes import Baseline, find_regimes
 from batchscale.figures.axes import log_range, power_ticks, size_axis
 from batchscale.figures.export import chart_spec, chart_svg
 from batchscale.figures.kind import FigureRequest
@@ -15,7 +16,8 @@ from batchscale.figures.kinds.curves import plot_curves, with_rings
 from batchscale.figures.names import goal_label
 from batchscale.figures.series import CurvePanel, Series, joint_panel, points_frame, series_frame, workload_panels
 from batchscale.figures.theme import LIGHT
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 
 def marks_of(spec: object, kind: str) -> list[dict]:

@@ -7,16 +7,17 @@ import polars as pl
 import pytest
 from made_records import GOAL, SPACE, WORKLOAD
 
-from batchscale.analysis import steps_to_result
+from batchscale.analysis.results import steps_to_result
 from batchscale.figures.edges import edge_notes, with_edges
 from batchscale.figures.kind import FigureRequest
 from batchscale.figures.kinds import find_kind, kind_names
 from batchscale.figures.paper import PAPER_FIGURES
 from batchscale.figures.theme import LIGHT
-from batchscale.records.facts import SearchFacts, StudyFacts
 from batchscale.records.facts.columns import FACTS, study_facts_row
+from batchscale.records.facts.study import SearchFacts, StudyFacts
 from batchscale.records.frames import Records
-from batchscale.spec import Budget, ParameterConfig, SearchSpace, Unit
+from batchscale.spec.durations import Budget, Unit
+from batchscale.spec.space import ParameterConfig, SearchSpace
 
 SIZE = 64
 WORDS = "best trial at an edge"

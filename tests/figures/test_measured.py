@@ -13,7 +13,8 @@ from batchscale.figures.kinds.space import range_text
 from batchscale.figures.selection import select_records
 from batchscale.figures.theme import LIGHT
 from batchscale.records.frames import Records
-from batchscale.spec import Budget, Unit, WorkloadName
+from batchscale.spec.durations import Budget, Unit
+from batchscale.spec.workload_name import WorkloadName
 
 
 def steps_budgets(*amounts: float) -> tuple[Budget, ...]:

@@ -4,20 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from batchscale.figures import (
-    FigureRequest,
-    chart_spec,
-    find_kind,
-    plan_frame,
-    plot_plan,
-    plot_step_time,
-    step_time_frame,
-)
-from batchscale.figures.kinds.plan import PLAN_CHART_SCHEMA
-from batchscale.figures.kinds.step_time import STEP_TIME_CHART_SCHEMA
-from batchscale.planning import plan_from_runs, read_runs
-from batchscale.records import read_records
-from batchscale.spec import Goal
+from batchscale.figures.export import chart_spec
+from batchscale.figures.kind import FigureRequest
+from batchscale.figures.kinds import find_kind
+from batchscale.figures.kinds.plan import PLAN_CHART_SCHEMA, plan_frame, plot_plan
+from batchscale.figures.kinds.step_time import STEP_TIME_CHART_SCHEMA, plot_step_time, step_time_frame
+from batchscale.planning.plan import plan_from_runs
+from batchscale.planning.runs import read_runs
+from batchscale.records.read import read_records
+from batchscale.spec.goal import Goal
 
 ROOT = Path(__file__).parents[2]
 

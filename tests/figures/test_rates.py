@@ -5,8 +5,10 @@ import json
 import polars as pl
 from made_records import GOAL, WORKLOAD, simulated
 
-from batchscale.figures import CurvePanel, Series, chart_spec, metaparameter_frame, plot_rates
-from batchscale.figures.rates import DASHED
+from batchscale.figures.export import chart_spec
+from batchscale.figures.kinds.metaparameter import metaparameter_frame
+from batchscale.figures.rates import DASHED, plot_rates
+from batchscale.figures.series import CurvePanel, Series
 
 
 def rates(label: str, **law: object) -> pl.DataFrame:

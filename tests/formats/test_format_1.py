@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from batchscale.records import check_tree, read_tree
+from batchscale.records.check.tree import check_tree
 from batchscale.records.facts.columns import FACTS
+from batchscale.records.tree.read import read_tree
 
 STORED = Path(__file__).parent / "format_1"
 

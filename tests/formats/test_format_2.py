@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from make_format_2 import SCRIPT, TRAINER, run
 
-from batchscale.analysis import steps_to_result
-from batchscale.records import check_tree, read_tree
+from batchscale.analysis.results import steps_to_result
+from batchscale.records.check.tree import check_tree
 from batchscale.records.facts.columns import FACTS
-from batchscale.records.mirror import open_mirror
-from batchscale.spec import Goal
+from batchscale.records.mirror.mirror import open_mirror
+from batchscale.records.tree.read import read_tree
+from batchscale.spec.goal import Goal
 
 STORED = Path(__file__).parent / "format_2"
 

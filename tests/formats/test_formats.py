@@ -12,12 +12,17 @@ from pathlib import Path
 import pytest
 from make_format_1 import EXPERIMENT, trials_of
 
-from batchscale.analysis import steps_to_result
-from batchscale.driver.preflight import make_checked_plan
-from batchscale.driver.session import RunSettings, run_plan
-from batchscale.records import check_tree, import_records, read_records, read_tree, summarize
-from batchscale.records.facts import StudyFacts
-from batchscale.spec import Goal, parse_experiment
+from batchscale.analysis.results import steps_to_result
+from batchscale.records.check.tree import check_tree
+from batchscale.records.facts.study import StudyFacts
+from batchscale.records.read import read_records
+from batchscale.records.summary import summarize
+from batchscale.records.table.import_records import import_records
+from batchscale.records.tree.read import read_tree
+from batchscale.run.preflight import make_checked_plan
+from batchscale.run.session import RunSettings, run_plan
+from batchscale.spec.file import parse_experiment
+from batchscale.spec.goal import Goal
 
 GOAL = Goal.parse("val/loss < 0.05")
 

@@ -1,7 +1,7 @@
 """Jobs to write files of."""
 
-from batchscale.planning.jobs import JobLaunch, TrainCommand
-from batchscale.planning.jobs.command import needed_options
+from batchscale.planning.jobs.command import TrainCommand, needed_options
+from batchscale.planning.jobs.job import JobLaunch
 
 ALL_OPTIONS = set(needed_options(2, 2))
 

@@ -9,19 +9,14 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
-from batchscale.planning import (
-    Curve,
-    CurvePoint,
-    Machine,
-    RunCosts,
-    StepTime,
-    Wishes,
-    find_answers,
-    make_plan,
-)
-from batchscale.planning.plan import fit_models
+from batchscale.planning.answers import find_answers
+from batchscale.planning.curve import Curve, CurvePoint
+from batchscale.planning.evaluation import RunCosts
+from batchscale.planning.machines import Machine
+from batchscale.planning.plan import Wishes, fit_models, make_plan
 from batchscale.planning.step_form import Form
 from batchscale.planning.step_model import layout_of
+from batchscale.planning.step_times import StepTime
 
 PLACES = [(1, 1, 8), (1, 1, 32), (1, 1, 128), (1, 2, 64), (1, 4, 256), (2, 4, 256), (4, 4, 512), (2, 2, 32)]
 

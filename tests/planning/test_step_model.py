@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from batchscale.errors import PlanningError
-from batchscale.planning import StepTime, fit_step_model
 from batchscale.planning.step_form import Form, Layout, Overlap
-from batchscale.planning.step_model import EXTRAPOLATED, INTERPOLATED, layout_of
+from batchscale.planning.step_model import EXTRAPOLATED, INTERPOLATED, fit_step_model, layout_of
+from batchscale.planning.step_times import StepTime
 
 TRUE = {"latency_s": 0.05, "per_example_s": 0.002, "sync_within_s": 0.03, "sync_between_s": 0.09}
 FORM = Form(("sync_within", "sync_between"))

@@ -5,10 +5,13 @@ import errno
 import itertools
 from pathlib import Path
 
-from batchscale.records import Measurement, Status, StudyRecord, TrialRecord
-from batchscale.records.facts import StudyFacts, TrialFacts
+from batchscale.records.facts.study import StudyFacts
+from batchscale.records.facts.trial import TrialFacts
 from batchscale.records.filesystem import Entry, FileSystem, FileTooLargeError, NotAFileError
-from batchscale.spec import SearchSpace, WorkloadName
+from batchscale.records.model import Status, StudyRecord, TrialRecord
+from batchscale.records.tree.measurements import Measurement
+from batchscale.spec.space import SearchSpace
+from batchscale.spec.workload_name import WorkloadName
 
 SPACE = SearchSpace.from_json(
     {"learning_rate": {"type": "DOUBLE", "scale": "LOG_SCALE", "min_value": 1e-4, "max_value": 10.0}}

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from records_fakes import MemoryFileSystem, make_rows, make_study, make_trial
 
 from batchscale.errors import RecordsError
-from batchscale.records import Status, check_tree, open_study, read_tree
 from batchscale.records.check.texts import check_study_text, check_trial_text
-from batchscale.records.facts import OWN_KEY
-from batchscale.records.model import STUDY_KEYS
+from batchscale.records.check.tree import check_tree
+from batchscale.records.facts.version import OWN_KEY
+from batchscale.records.model import STUDY_KEYS, Status
 from batchscale.records.rules import RULES
+from batchscale.records.tree.open_study import open_study
+from batchscale.records.tree.read import read_tree
 
 
 @pytest.fixture

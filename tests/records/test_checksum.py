@@ -7,9 +7,12 @@ import pytest
 from records_fakes import make_rows, make_study, make_trial
 
 from batchscale.errors import RecordsError
-from batchscale.records import ImportOptions, check_tree, import_records, open_study, read_tree
 from batchscale.records.check.stored import check_records
+from batchscale.records.check.tree import check_tree
 from batchscale.records.table.export import export_records
+from batchscale.records.table.import_records import ImportOptions, import_records
+from batchscale.records.tree.open_study import open_study
+from batchscale.records.tree.read import read_tree
 
 
 @pytest.fixture

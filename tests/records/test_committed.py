@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchscale.records.facts import TrialFacts
+from batchscale.records.facts.trial import TrialFacts
 from batchscale.records.model import Status, TrialRecord
 from batchscale.records.tree.committed import CommittedTrials
 

@@ -12,7 +12,9 @@ import pytest
 from records_fakes import Crash, FaultyFileSystem, MemoryFileSystem, make_rows, make_study, make_trial
 
 from batchscale.errors import StorageError
-from batchscale.records import Status, check_tree, open_study
+from batchscale.records.check.tree import check_tree
+from batchscale.records.model import Status
+from batchscale.records.tree.open_study import open_study
 from batchscale.records.tree.texts import csv_text, study_text, trial_text
 
 ROOT = Path("/tree")

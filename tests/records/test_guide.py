@@ -4,16 +4,8 @@ import dataclasses
 import re
 from pathlib import Path
 
-from batchscale.records.facts import (
-    EdgeEnd,
-    Finding,
-    Hardware,
-    SearchFacts,
-    StudyFacts,
-    Timing,
-    TrainerFacts,
-    TrialFacts,
-)
+from batchscale.records.facts.study import EdgeEnd, Finding, SearchFacts, StudyFacts, TrainerFacts
+from batchscale.records.facts.trial import Hardware, Timing, TrialFacts
 from batchscale.records.rules import RULES
 
 GUIDE = Path(__file__).parents[2] / "docs" / "records.md"

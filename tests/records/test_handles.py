@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from records_fakes import WORKLOAD, make_rows, make_study, make_trial
 
-from batchscale.records import open_study
 from batchscale.records.filesystem import FileSystem
 from batchscale.records.tree.handles import Handles
 from batchscale.records.tree.journals import Journals
 from batchscale.records.tree.layout import StudyPaths
+from batchscale.records.tree.open_study import open_study
 
 TRIALS = range(1, 6)
 

@@ -9,7 +9,8 @@ import pytest
 from records_fakes import make_rows, make_study, make_trial
 
 from batchscale.errors import StudyLockedError
-from batchscale.records import check_tree, open_study
+from batchscale.records.check.tree import check_tree
+from batchscale.records.tree.open_study import open_study
 
 HERE = Path(__file__).parent
 

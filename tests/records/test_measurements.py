@@ -12,7 +12,7 @@ from batchscale.records.tree import measurements
 from batchscale.records.tree.bulk import read_measurement_files
 from batchscale.records.tree.journal import JournalText, decode_journal, encode_line
 from batchscale.records.tree.measurements import format_number, parse_measurements
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 
 def significant_digits(text: str) -> str:

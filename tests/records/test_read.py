@@ -3,9 +3,12 @@ import pytest
 from records_fakes import WORKLOAD, make_rows, make_study, make_trial
 
 from batchscale.errors import RecordsError
-from batchscale.records import Records, Status, open_study, read_tree, read_trial, summarize
-from batchscale.records.frames import STUDY_SCHEMA, TRIAL_SCHEMA
-from batchscale.spec import WorkloadName
+from batchscale.records.frames import STUDY_SCHEMA, TRIAL_SCHEMA, Records
+from batchscale.records.model import Status
+from batchscale.records.summary import summarize
+from batchscale.records.tree.open_study import open_study
+from batchscale.records.tree.read import read_tree, read_trial
+from batchscale.spec.workload_name import WorkloadName
 
 
 @pytest.fixture

@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 from records_fakes import SPACE, WORKLOAD, FaultyFileSystem, MemoryFileSystem, make_rows, make_study, make_trial
 
 from batchscale.errors import RecordsError, StorageError, StudyLockedError
-from batchscale.records import Measurement, Status, StudyRecord, TrialRecord, check_tree, open_study, read_tree
+from batchscale.records.check.tree import check_tree
 from batchscale.records.filesystem import FileSystem
-from batchscale.spec import WorkloadName
+from batchscale.records.model import Status, StudyRecord, TrialRecord
+from batchscale.records.tree.measurements import Measurement
+from batchscale.records.tree.open_study import open_study
+from batchscale.records.tree.read import read_tree
+from batchscale.spec.workload_name import WorkloadName
 
 
 def workload_folder(root):

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from records_fakes import make_study
 
-from batchscale.records import open_study
+from batchscale.records.tree.open_study import open_study
 
 if __name__ == "__main__":
     with open_study(Path(sys.argv[1]), make_study()):

@@ -15,7 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import records_witness
 from records_fakes import make_rows, make_study, make_trial
 
-from batchscale.records import check_tree, open_study, read_tree
+from batchscale.records.check.tree import check_tree
+from batchscale.records.tree.open_study import open_study
+from batchscale.records.tree.read import read_tree
 
 STEPS = (0, 10, 20)
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from batchscale.figures.export import write_chart
 from batchscale.figures.kinds.curve import curve_frame, plot_curve
-from batchscale.report import make_report
+from batchscale.report.page import make_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from batchscale.records import read_records
-from batchscale.report import PlanningFiles, make_report
+from batchscale.records.read import read_records
+from batchscale.report.machines import PlanningFiles
+from batchscale.report.page import make_report
 
 RECORDS = Path(__file__).parents[2] / "examples" / "mnist_fc_records"
 MACHINE = '[[machine]]\nname = "a<b>"\ndevice = "{}"\ndevices_per_host = 1\nprice_per_host_hour = 0.2\nunit = "EUR"\n'

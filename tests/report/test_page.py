@@ -7,16 +7,16 @@ import pytest
 from bad_input import BAD_INPUT, HOSTILE
 from made_records import GOAL, METRIC, MadeStudy, MadeTrial, make_records, simulated
 
-from batchscale.analysis import analyze
+from batchscale.analysis.answers import analyze
 from batchscale.errors import SpecError
 from batchscale.figures.theme import DARK, LIGHT
-from batchscale.records.facts import StudyFacts
+from batchscale.records.facts.study import StudyFacts
 from batchscale.records.frames import Records
-from batchscale.report import make_report, write_report
 from batchscale.report.drawing import roles, theme_colour
 from batchscale.report.endings import ending_sentence
+from batchscale.report.page import make_report, write_report
 from batchscale.report.words import answer_words
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 PARTS = (
     "The question.", "times the examples", "The curve", "The best metaparameters", "How the trials went",

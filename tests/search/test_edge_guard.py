@@ -3,8 +3,10 @@ import math
 import pytest
 from edge_guard import TRUTHS, mistakes
 
-from batchscale.search import RankedTrial, Side, find_edges, propose_space, to_value
-from batchscale.spec import ParameterConfig, ParameterType, Scale, SearchSpace
+from batchscale.search.edge_guard import RankedTrial, find_edges
+from batchscale.search.edges import Side, propose_space
+from batchscale.search.units import to_value
+from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 
 RATE = ParameterConfig("learning_rate", ParameterType.DOUBLE, 2e-3, 2e-2, Scale.LOG)
 OTHER = ParameterConfig("beta2", ParameterType.DOUBLE, 0.9, 0.9999, Scale.REVERSE_LOG)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchscale.errors import SpecError
-from batchscale.spec import Budget, EvaluationPlan, Spacing, Unit, to_steps
+from batchscale.spec.durations import Budget, EvaluationPlan, Spacing, Unit, to_steps
 
 
 def test_all_units_become_steps_rounded_up():

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchscale.errors import SpecError
-from batchscale.spec import Algorithm, StopRule, Unit, parse_experiment, read_experiment
+from batchscale.spec.durations import Unit
+from batchscale.spec.experiment import Algorithm, StopRule
+from batchscale.spec.file import parse_experiment, read_experiment
 
 MINIMAL = """
 goal = "val/classification_error < 0.1"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchscale.errors import SpecError
-from batchscale.spec import Goal
+from batchscale.spec.goal import Goal
 
 
 def test_a_goal_is_passed_strictly():

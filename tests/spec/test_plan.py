@@ -3,15 +3,9 @@ import dataclasses
 import pytest
 
 from batchscale.errors import SpecError
-from batchscale.spec import (
-    ParameterConfig,
-    ParameterType,
-    Scale,
-    SearchSpace,
-    WorkloadFacts,
-    make_plan,
-    parse_experiment,
-)
+from batchscale.spec.file import parse_experiment
+from batchscale.spec.plan import WorkloadFacts, make_plan
+from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 
 BASE = """
 goal = "val/classification_error < 0.1"

@@ -3,7 +3,8 @@
 import pytest
 
 from batchscale.errors import SpecError
-from batchscale.spec import RayPlan, parse_experiment
+from batchscale.spec.experiment import RayPlan
+from batchscale.spec.file import parse_experiment
 
 TOP = 'goal = "val/loss < 1"\nworkload = "d/m/o"\n'
 TRAINER = """[trainer]

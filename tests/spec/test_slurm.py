@@ -3,7 +3,8 @@
 import pytest
 
 from batchscale.errors import SpecError
-from batchscale.spec import SlurmOptions, parse_experiment
+from batchscale.spec.file import parse_experiment
+from batchscale.spec.slurm import SlurmOptions
 
 SHORTEST = 'goal = "val/loss < 1"\nworkload = "digits/fc_64/sgd"\n[run.slurm]\n'
 
@@ -56,7 +57,7 @@ def test_what_is_no_word_of_sbatch_is_refused(lines, says):
 
 
 def test_where_it_runs_is_no_part_of_what_an_experiment_is():
-    from batchscale.protocol.identity import normalise
+    from batchscale.study.identity import normalise
 
     other = parse_experiment(SHORTEST + 'partition = "gpu"\n')
     assert normalise(other) == normalise(parse_experiment(SHORTEST))

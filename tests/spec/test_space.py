@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchscale.errors import SpecError
-from batchscale.spec import ParameterConfig, ParameterType, Scale, SearchSpace
+from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 
 PUBLISHED = json.loads(
     """{

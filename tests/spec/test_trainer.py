@@ -3,8 +3,9 @@
 import pytest
 
 from batchscale.errors import SpecError
-from batchscale.spec import ReportSource, make_plan, parse_experiment
-from batchscale.spec.trainer import placeholders, render
+from batchscale.spec.file import parse_experiment
+from batchscale.spec.plan import make_plan
+from batchscale.spec.trainer import ReportSource, placeholders, render
 from batchscale.trainers.facts import show_command, trainer_facts
 
 HEAD = """

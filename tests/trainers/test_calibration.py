@@ -8,9 +8,8 @@ from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
 from batchscale.errors import RunError
-from batchscale.planning import read_step_times
-from batchscale.trainers import time_trainer
-from batchscale.trainers.calibration import TimedStep, apart
+from batchscale.planning.step_times import read_step_times
+from batchscale.trainers.calibration import TimedStep, apart, time_trainer
 from batchscale.trainers.reports import Stamp
 
 

@@ -6,7 +6,7 @@ import pytest
 from trainer_fakes import advance, expected, make_engine, task
 
 from batchscale.errors import TrialFailedError
-from batchscale.spec import Goal
+from batchscale.spec.goal import Goal
 
 GOAL = Goal.parse("val/error < 0.2")
 

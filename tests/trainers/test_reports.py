@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchscale.errors import SpecError
-from batchscale.spec import Goal
+from batchscale.spec.goal import Goal
 from batchscale.trainers.readers import CsvReader, JsonLinesReader, LineTail, PatternReader, ProtocolReader
 from batchscale.trainers.reports import Heard, ReportFault, Stamp
 from batchscale.trainers.timing import Mark, describe_times

@@ -1,4 +1,4 @@
-"""The promises of `Runner` (tests/runners/test_runner_contract.py) hold for trials that a user's script trains."""
+"""The promises of `Runner` (tests/workers/test_runner_contract.py) hold for trials that a user's script trains."""
 
 import time
 
@@ -6,10 +6,10 @@ import psutil
 import pytest
 from trainer_fakes import environment, expected, make_trainer_plan
 
-from batchscale.protocol.tasks import TrialTask
-from batchscale.runners.inline import InlineRunner
-from batchscale.runners.local import LocalRunner, LocalSettings
-from batchscale.runners.runner import TRAINER_ENGINE, Doing, Done, Job, LossReason, Lost, Setup, trainer_options
+from batchscale.study.tasks import TrialTask
+from batchscale.workers.inline import InlineRunner
+from batchscale.workers.local import LocalRunner, LocalSettings
+from batchscale.workers.runner import TRAINER_ENGINE, Doing, Done, Job, LossReason, Lost, Setup, trainer_options
 
 
 @pytest.fixture(params=["inline", "local"])

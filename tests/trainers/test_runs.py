@@ -14,9 +14,9 @@ import pytest
 from protocol_fakes import read_values
 from trainer_fakes import HERE, SOURCE, environment, experiment_text, make_trainer_plan
 
-from batchscale.driver.driver import Result
-from batchscale.driver.session import RunSettings, run_plan
 from batchscale.errors import RunError
+from batchscale.run.driver import Result
+from batchscale.run.session import RunSettings, run_plan
 
 PRINTING = str(HERE / "printing_script.py")
 

@@ -12,7 +12,12 @@ import numpy as np
 import optax
 import pytest
 
-from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study, WorkloadName
+from batchscale.spec.durations import EvaluationPlan
+from batchscale.spec.experiment import StopRule
+from batchscale.spec.goal import Goal
+from batchscale.spec.plan import Study
+from batchscale.spec.space import SearchSpace
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.training import study_engine
 from batchscale.training.programs import Programs
 from batchscale.training.study_engine import EngineSettings, StudyEngine

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 from flax import nnx
 
-from batchscale.spec import WorkloadName, WorkloadSpec
+from batchscale.spec.experiment import WorkloadSpec
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.workloads.models.layers.ghost_norm import GhostNorm
 from batchscale.workloads.models.nnx_model import make_model
 from batchscale.workloads.registry import get_workload

@@ -45,7 +45,11 @@ def make_engine(case: Case, checkpoint_dir: Path | None = None):
     """The engine of a case."""
     from real_workloads import make_tiny
 
-    from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study
+    from batchscale.spec.durations import EvaluationPlan
+    from batchscale.spec.experiment import StopRule
+    from batchscale.spec.goal import Goal
+    from batchscale.spec.plan import Study
+    from batchscale.spec.space import SearchSpace
     from batchscale.training import study_engine
     from batchscale.training.study_engine import EngineSettings, StudyEngine
 

@@ -8,7 +8,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study
+from batchscale.spec.durations import EvaluationPlan
+from batchscale.spec.experiment import StopRule
+from batchscale.spec.goal import Goal
+from batchscale.spec.plan import Study
+from batchscale.spec.space import SearchSpace
 from batchscale.training.placement import make_probe
 from batchscale.training.settings import EngineSettings
 from batchscale.training.state import init_trial

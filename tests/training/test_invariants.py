@@ -11,7 +11,7 @@ import pytest
 from real_workloads import NAMES, SLOW_NAMES, make_tiny
 
 from batchscale.errors import SpecError
-from batchscale.spec import EvaluationPlan
+from batchscale.spec.durations import EvaluationPlan
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine, TrialTask
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from batchscale.spec import WorkloadName, WorkloadSpec
+from batchscale.spec.experiment import WorkloadSpec
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.training.study_engine import TrialTask
 from batchscale.workloads.noisy_quadratic import NoisyQuadratic, UpdateRule, closed_form_loss
 from batchscale.workloads.registry import get_workload

@@ -6,10 +6,10 @@ from made_states import state_at
 
 from batchscale.cluster.folders import pack_folder, unpack_folder
 from batchscale.cluster.frames import pack_parts
-from batchscale.runners.state_files import StateFiles
 from batchscale.training.checkpoints import CheckpointStore, SavedTrial
 from batchscale.training.sent_states import SentStates
 from batchscale.training.shelf import Shelf
+from batchscale.workers.state_files import StateFiles
 
 TRIAL, BATCH_SIZE = 3, 8
 ROWS = {0: {"val/loss": 1.5}}

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from batchscale.errors import SpecError
-from batchscale.protocol.tasks import Activity
-from batchscale.spec import Goal
+from batchscale.spec.goal import Goal
+from batchscale.study.tasks import Activity
 from batchscale.training import programs, study_engine
 from batchscale.training.state import stream_keys
 from batchscale.training.study_engine import TrialTask

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from browsing import browse, fits, until
 
-from batchscale.driver import read_snapshot
+from batchscale.run.snapshot import read_snapshot
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

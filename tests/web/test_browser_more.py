@@ -9,7 +9,7 @@ from browsing import browse, fits, until
 from test_instruments import make_wav
 from web_process import WebProcess
 
-from batchscale.driver import is_running
+from batchscale.run.snapshot import is_running
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from batchscale.records import StudyPaths
-from batchscale.spec import WorkloadName
+from batchscale.records.tree.layout import StudyPaths
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.web.chain import ChainStep
 from batchscale.web.claims import start_of
 from batchscale.web.instruments import TrainingWish, WebInstruments, listen_steps, train_steps

@@ -11,8 +11,8 @@ import pytest
 from protocol_fakes import read_values
 from web_process import WebProcess
 
-from batchscale.driver import is_running, read_snapshot
-from batchscale.records import RunPaths
+from batchscale.records.run_paths import RunPaths
+from batchscale.run.snapshot import is_running, read_snapshot
 from batchscale.web.records_folders import make_records_folder
 
 EXPERIMENT = """goal = "val/classification_error < 0.06"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from build_records import METRIC, curve_studies, write_tree
 
-from batchscale.records import import_records
+from batchscale.records.table.import_records import import_records
 from batchscale.web.overview import Overview, Wish, find_b_crit
 from batchscale.web.records_folders import RecordsFolders
 from batchscale.web.row_store import KnownRows, KnownWorkload, read_known, write_known

@@ -5,7 +5,8 @@ import tomllib
 import pytest
 
 from batchscale.errors import SpecError
-from batchscale.spec import StopRule, parse_experiment
+from batchscale.spec.experiment import StopRule
+from batchscale.spec.file import parse_experiment
 from batchscale.web.new_check import check_text, try_text
 from batchscale.web.new_form import form_toml
 from batchscale.web.workload_fields import default_form

@@ -8,7 +8,8 @@ import pytest
 
 from batchscale.errors import BatchscaleError, SpecError
 from batchscale.init_file import starting_text
-from batchscale.spec import WorkloadName, parse_experiment
+from batchscale.spec.file import parse_experiment
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.web.new_check import check_text, plan_text, try_text
 from batchscale.web.new_form import form_toml
 from batchscale.web.workload_fields import default_form, follow_workload, form_of, workload_form

@@ -8,7 +8,7 @@ import zipfile
 import polars as pl
 import pytest
 
-from batchscale.figures import kind_names
+from batchscale.figures.kinds import kind_names
 from batchscale.web.charts import chart_kinds
 
 
@@ -91,7 +91,7 @@ def test_two_experiments_are_compared(site):
 
 
 def test_a_foreign_tree_and_a_table_are_shown(site):
-    from batchscale.records import import_records
+    from batchscale.records.table.import_records import import_records
 
     import_records(site.folder / "finished", site.folder / "table")
     foreign = site.folder / "finished"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from batchscale.driver import is_running, read_snapshot
-from batchscale.records import RunPaths
+from batchscale.records.run_paths import RunPaths
+from batchscale.run.snapshot import is_running, read_snapshot
 from batchscale.web.claims import STARTING_S, start_of
 from batchscale.web.jobs import WebJobs
 from batchscale.web.own_files import list_own_files

@@ -9,7 +9,7 @@ import batchscale.workloads as door
 from batchscale.errors import SpecError, UnknownNameError
 from batchscale.workloads.declarations import Table
 from batchscale.workloads.extension import TABLES
-from batchscale.workloads.optimizers import OptimizerDeclaration
+from batchscale.workloads.optimizers.declaration import OptimizerDeclaration
 
 SGD = "batchscale.workloads.optimizers.builtin"
 

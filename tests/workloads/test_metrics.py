@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchscale.workloads.losses import task_loss
-from batchscale.workloads.metrics import metric_directions, task_metrics
+from batchscale.workloads.metrics.table import metric_directions, task_metrics
 from batchscale.workloads.metrics.thresholds import measure_average_precision, value_average_precision
 from batchscale.workloads.tasks import Task
 

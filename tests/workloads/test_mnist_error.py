@@ -9,7 +9,8 @@ import optax
 import pytest
 
 from batchscale.errors import DataError
-from batchscale.spec import WorkloadName, WorkloadSpec
+from batchscale.spec.experiment import WorkloadSpec
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.workloads.registry import get_workload
 
 

@@ -10,7 +10,8 @@ import optax
 import pytest
 
 from batchscale.errors import SpecError, UnknownNameError
-from batchscale.spec import WorkloadName, WorkloadSpec
+from batchscale.spec.experiment import WorkloadSpec
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.workloads.catalogue import workload_facts
 from batchscale.workloads.noisy_quadratic import (
     NoisyQuadratic,

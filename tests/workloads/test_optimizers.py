@@ -9,8 +9,10 @@ import optax
 import pytest
 
 from batchscale.errors import UnknownNameError
-from batchscale.spec import SearchSpace, WorkloadName, WorkloadSpec, natural_bounds
-from batchscale.spec.bounds import check_bounds
+from batchscale.spec.bounds import check_bounds, natural_bounds
+from batchscale.spec.experiment import WorkloadSpec
+from batchscale.spec.space import SearchSpace
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.workloads.optimizers import OPTIMIZERS
 from batchscale.workloads.schedules import find_schedule
 from batchscale.workloads.tunables import find_tunables

@@ -12,7 +12,8 @@ import optax
 import pytest
 
 from batchscale.errors import SpecError, UnknownNameError
-from batchscale.spec import WorkloadName, WorkloadSpec
+from batchscale.spec.experiment import WorkloadSpec
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.workloads.catalogue import find_parts, workload_facts
 from batchscale.workloads.listed import PAPER_WORKLOADS
 from batchscale.workloads.optimizers import OPTIMIZERS
@@ -173,7 +174,8 @@ def test_heads_must_divide_the_width_and_optimizer_options_must_exist():
 
 def test_the_facts_of_a_workload_need_no_jax():
     code = (
-        "import sys; from batchscale.spec import *; from batchscale.workloads import PAPER_WORKLOADS, workload_facts; "
+        "import sys; from batchscale.spec import *; from batchscale.workloads.catalogue import workload_facts; "
+        "from batchscale.workloads.listed import PAPER_WORKLOADS; "
         "[workload_facts(WorkloadSpec(WorkloadName.parse(name))) for name in PAPER_WORKLOADS]; "
         "sys.exit('jax' in sys.modules)"
     )

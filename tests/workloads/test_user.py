@@ -13,13 +13,18 @@ from flax import nnx
 
 import batchscale
 from batchscale.errors import DataError, SpecError
-from batchscale.protocol.tasks import TrialTask
-from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study, WorkloadName, WorkloadSpec
+from batchscale.spec.durations import EvaluationPlan
+from batchscale.spec.experiment import StopRule, WorkloadSpec
+from batchscale.spec.goal import Goal
+from batchscale.spec.plan import Study
+from batchscale.spec.space import SearchSpace
+from batchscale.spec.workload_name import WorkloadName
+from batchscale.study.tasks import TrialTask
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine
 from batchscale.workloads.catalogue import workload_facts
 from batchscale.workloads.losses import task_loss
-from batchscale.workloads.metrics import task_metrics
+from batchscale.workloads.metrics.table import task_metrics
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.user import registration

@@ -34,7 +34,8 @@ from batchscale.errors import AnalysisError, SpecError, UnknownNameError, one_li
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 ANALYSIS_SCHEMA: Mapping[str, type[pl.DataType]] = {
     **RESULT_SCHEMA,

@@ -13,7 +13,8 @@ from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS, Records
 from batchscale.records.model import Status
 from batchscale.records.precision import widen
-from batchscale.spec import Budget, Unit, WorkloadName
+from batchscale.spec.durations import Budget, Unit
+from batchscale.spec.workload_name import WorkloadName
 
 # Training examples after the paper's splits (appendix A.1); sentences for text. Half-ImageNet is by images.
 PAPER_TRAIN_EXAMPLES: Mapping[str, int] = {

@@ -11,7 +11,8 @@ from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Thresholds
 from batchscale.analysis.results import steps_to_result
 from batchscale.errors import AnalysisError
 from batchscale.records.frames import Records
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 SENSITIVITY_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "dataset": pl.String,

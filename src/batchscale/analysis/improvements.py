@@ -17,7 +17,8 @@ from batchscale.analysis.curves import AnyArray
 from batchscale.analysis.metrics import check_metric
 from batchscale.records.frames import Records
 from batchscale.records.precision import widen_number
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 _KEYS = {"batch_size": pl.Int64, "trial_id": pl.Int64}
 _ROWS_AT_ONCE = 1_000_000  # bounds the memory for any workload

@@ -4,7 +4,7 @@ import polars as pl
 
 from batchscale.errors import AnalysisError, UnknownNameError, one_line, suggest_names
 from batchscale.records.frames import MEASUREMENT_SCHEMA
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 
 def check_metric(frame: pl.LazyFrame, metric: str, workload: WorkloadName) -> pl.DataType:

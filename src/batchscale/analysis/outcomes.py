@@ -15,7 +15,9 @@ from batchscale.analysis.curves import AnyArray
 from batchscale.analysis.improvements import find_improvements
 from batchscale.records.frames import STUDY_COLUMNS, TRIAL_SCHEMA, Records
 from batchscale.records.model import Status
-from batchscale.spec import Budget, Goal, WorkloadName
+from batchscale.spec.durations import Budget
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 
 class Outcome(StrEnum):

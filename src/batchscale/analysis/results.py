@@ -21,7 +21,8 @@ from batchscale.analysis.outcomes import (
 from batchscale.errors import AnalysisError, suggest_names
 from batchscale.records.frames import STUDY_COLUMNS, WORKLOAD_COLUMNS, Records
 from batchscale.records.model import Status
-from batchscale.spec import Budget, Goal
+from batchscale.spec.durations import Budget
+from batchscale.spec.goal import Goal
 
 RESULT_SCHEMA: Mapping[str, type[pl.DataType]] = {
     **STUDY_OUTCOME_SCHEMA,

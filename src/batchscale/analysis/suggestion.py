@@ -17,7 +17,9 @@ from batchscale.errors import AnalysisError
 from batchscale.records.frames import Records
 from batchscale.records.notes import study_note
 from batchscale.records.study_values import searched_spaces
-from batchscale.spec import Goal, ParameterConfig, ParameterType, Scale, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.space import ParameterConfig, ParameterType, Scale
+from batchscale.spec.workload_name import WorkloadName
 
 CLOSE = 0.1  # trials within this share of the best steps are listed beside a measured winner
 LEVEL = 0.9  # of the range of the best value

@@ -12,8 +12,8 @@ import numpy as np
 
 from batchscale.analysis.curves import Array
 from batchscale.analysis.quantiles import student_quantile
-from batchscale.spec import ParameterConfig, ParameterType, Scale
 from batchscale.spec.bounds import natural_bounds
+from batchscale.spec.space import ParameterConfig, ParameterType, Scale
 
 SOFTNESS = 0.1  # a trial with e^0.1 times the best steps weighs e^-1 of the winner in the place of the optimum
 _LARGEST = 700.0  # the logarithm of the largest number that there is

@@ -13,8 +13,9 @@ from batchscale.analysis.outcomes import Outcome
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS, WORKLOAD_COLUMNS, Records
 from batchscale.records.study_values import searched_spaces
-from batchscale.search import DEFAULT_MARGIN, RankedTrial, far_ends, find_edges, goal_score
-from batchscale.spec import Goal, WorkloadName
+from batchscale.search.edge_guard import DEFAULT_MARGIN, RankedTrial, far_ends, find_edges, goal_score
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 WINNER_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "edge_distance": pl.Float64,  # to the nearest end that has something beyond it, as a share of the range

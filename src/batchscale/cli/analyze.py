@@ -8,7 +8,7 @@ import typer
 from batchscale.cli.choices import WORKLOAD_HELP
 
 if TYPE_CHECKING:
-    from batchscale.analysis import Analysis
+    from batchscale.analysis.answers import Analysis
 
 COLUMNS = ("batch size", "steps", "90 % interval", "examples", "trial", "reached", "infeasible", "notes")
 
@@ -29,9 +29,11 @@ def analyze(
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object (a list for several workloads).")] = False,
 ) -> None:
     """Show steps to result against batch size with intervals, the three regimes, and what to do."""
-    from batchscale.analysis import AnalysisOptions, Resampling, Thresholds
-    from batchscale.analysis import analyze as analyze_workload
+    from batchscale.analysis.answers import AnalysisOptions
+    from batchscale.analysis.answers import analyze as analyze_workload
     from batchscale.analysis.as_json import analysis_json
+    from batchscale.analysis.intervals import Resampling
+    from batchscale.analysis.regimes import Thresholds
     from batchscale.cli.choices import choose_goal, choose_workloads, open_records, parse_baseline
     from batchscale.cli.output import print_json
     from batchscale.errors import AnalysisError
@@ -61,7 +63,7 @@ def analyze(
 
 
 def _print_answer(answer: "Analysis") -> None:
-    from batchscale.analysis import answer_sentences
+    from batchscale.analysis.sentences import answer_sentences
     from batchscale.cli.output import print_table
 
     typer.echo(f"{answer.workload}, goal {answer.goal}")

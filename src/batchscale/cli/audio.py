@@ -33,8 +33,8 @@ def audio_export(
     as_json: AsJson = False,
 ) -> None:
     """Export a trained model as one folder: plain arrays and JSON, to be taken anywhere."""
-    from batchscale.driver import export_instrument
-    from batchscale.spec import read_experiment
+    from batchscale.run.instruments import export_instrument
+    from batchscale.spec.file import read_experiment
 
     made = export_instrument(read_experiment(experiment).workload, records, out, batch_size, trial)
     if as_json:

@@ -9,8 +9,8 @@ import typer
 from batchscale.errors import RunError, SpecError
 
 if TYPE_CHECKING:
-    from batchscale.spec import Experiment
-    from batchscale.trainers import TrainerTiming
+    from batchscale.spec.experiment import Experiment
+    from batchscale.trainers.calibration import TrainerTiming
     from batchscale.training.calibration import StepTiming
 
 VERSION = 1
@@ -37,8 +37,8 @@ def calibrate(
 ) -> None:
     """Time the step of a workload or trainer on this machine, warm-up apart, and add it to a file of step times."""
     from batchscale.cli.output import print_json, print_table
-    from batchscale.planning import append_step_times
-    from batchscale.runners.environment import check_devices, offer_devices
+    from batchscale.planning.step_file import append_step_times
+    from batchscale.workers.environment import check_devices, offer_devices
     from batchscale.workloads.models.declaration import check_precision
 
     own = _read_trainer(workload)
@@ -69,7 +69,7 @@ class Timed:
 
 def _read_trainer(target: str) -> "Experiment | None":
     """The experiment file, if a trainer of the user's own trains it."""
-    from batchscale.spec import read_experiment
+    from batchscale.spec.file import read_experiment
 
     experiment = read_experiment(Path(target)) if target.endswith(".toml") else None
     return experiment if experiment is not None and experiment.trainer is not None else None
@@ -77,9 +77,9 @@ def _read_trainer(target: str) -> "Experiment | None":
 
 def _measure_trainer(experiment: "Experiment", sizes: str | None, timed: Timed) -> list[dict[str, Any]]:
     from batchscale.cli.plan_inputs import parse_sizes
-    from batchscale.driver.preflight import make_checked_plan
-    from batchscale.spec import BatchSizes
-    from batchscale.trainers import time_trainer
+    from batchscale.run.preflight import make_checked_plan
+    from batchscale.spec.batch_sizes import BatchSizes
+    from batchscale.trainers.calibration import time_trainer
 
     trainer = experiment.trainer
     assert trainer is not None
@@ -111,7 +111,9 @@ def _trainer_row(workload: str, timing: "TrainerTiming", timed: Timed) -> dict[s
 
 def _measure(target: str, sizes: str | None, timed: Timed, data_dir: Path | None) -> list[dict[str, Any]]:
     from batchscale.cli.plan_inputs import parse_sizes
-    from batchscale.spec import WorkloadName, WorkloadSpec, read_experiment
+    from batchscale.spec.experiment import WorkloadSpec
+    from batchscale.spec.file import read_experiment
+    from batchscale.spec.workload_name import WorkloadName
     from batchscale.training.calibration import Effort, OutOfMemoryError, time_steps
     from batchscale.training.hardware import describe_hardware
     from batchscale.training.settings import EngineSettings
@@ -162,7 +164,7 @@ def _row(workload: str, timing: Measured, timed: Timed, limit: int | None) -> di
 
     from batchscale import __version__
     from batchscale.machine import count_cores, name_host
-    from batchscale.planning import mean_interval
+    from batchscale.planning.curve import mean_interval
 
     mean, low, high = mean_interval(timing.step_times_s)
     return {

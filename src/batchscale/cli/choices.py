@@ -10,9 +10,10 @@ from batchscale.errors import AnalysisError, BatchscaleError, SpecError
 WORKLOAD_HELP = "dataset/model/optimizer, or a part of it: all workloads whose name contains it."
 
 if TYPE_CHECKING:
-    from batchscale.analysis import Baseline
+    from batchscale.analysis.regimes import Baseline
     from batchscale.records.frames import Records
-    from batchscale.spec import Goal, WorkloadName
+    from batchscale.spec.goal import Goal
+    from batchscale.spec.workload_name import WorkloadName
 
 
 def open_records(path: Path) -> "Records":
@@ -27,7 +28,7 @@ def open_records(path: Path) -> "Records":
 
 def parse_baseline(text: str) -> "Baseline":
     """The baseline of that name."""
-    from batchscale.analysis import Baseline
+    from batchscale.analysis.regimes import Baseline
     from batchscale.errors import one_line
 
     if text not in list(Baseline):
@@ -37,15 +38,15 @@ def parse_baseline(text: str) -> "Baseline":
 
 def choose_workloads(records: "Records", text: str | None) -> "list[WorkloadName]":
     """The workload of that name (or all whose name contains the text), or all."""
-    from batchscale.spec import match_workloads
+    from batchscale.spec.workload_name import match_workloads
 
     return records.workloads if text is None else match_workloads(records.workloads, text)
 
 
 def choose_goal(records: "Records", workload: "WorkloadName", text: str | None) -> "Goal":
     """The goal as given, or as the workload's studies have it."""
-    from batchscale.analysis import stored_goal
-    from batchscale.spec import Goal
+    from batchscale.analysis.answers import stored_goal
+    from batchscale.spec.goal import Goal
 
     if text is not None:
         return Goal.parse(text)
@@ -60,7 +61,7 @@ def choose_goal(records: "Records", workload: "WorkloadName", text: str | None) 
 
 def _hint(records: "Records", workload: "WorkloadName") -> str:
     """A goal within reach, for the message; or the metrics there are. Records say of none which way is better."""
-    from batchscale.analysis import suggest_goal
+    from batchscale.analysis.goals import suggest_goal
 
     schema = records.sources[workload]().collect_schema()
     metrics = [name for name in schema if "/" in name]

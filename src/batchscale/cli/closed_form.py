@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from batchscale.spec import Plan
+from batchscale.spec.plan import Plan
 
 
 def expected_steps(root: Path, plan: Plan) -> Mapping[int, int]:
@@ -11,7 +11,7 @@ def expected_steps(root: Path, plan: Plan) -> Mapping[int, int]:
 
     Over the same trials and evaluation steps as the records, so that only the luck of single trials differs.
     """
-    from batchscale.records import read_tree
+    from batchscale.records.tree.read import read_tree
     from batchscale.workloads.noisy_quadratic import UpdateRule, closed_form_steps_to_loss, parse_problem
 
     spec = plan.experiment.workload

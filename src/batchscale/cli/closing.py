@@ -11,8 +11,10 @@ from batchscale.cli.curve_drawing import draw_curve
 from batchscale.cli.output import print_table
 
 if TYPE_CHECKING:
-    from batchscale.driver.snapshot import Snapshot
-    from batchscale.spec import Goal, Plan, WorkloadName
+    from batchscale.run.snapshot import Snapshot
+    from batchscale.spec.goal import Goal
+    from batchscale.spec.plan import Plan
+    from batchscale.spec.workload_name import WorkloadName
 
 VERSION = 1
 
@@ -32,9 +34,11 @@ class CurveRow:
 
 def read_curve(root: Path, plan: "Plan") -> list[CurveRow]:
     """The curve of a run's records, with the flags of its studies."""
-    from batchscale.analysis import results_of, trial_outcomes, winner_edges
-    from batchscale.records import read_tree
+    from batchscale.analysis.outcomes import trial_outcomes
+    from batchscale.analysis.results import results_of
+    from batchscale.analysis.winners import winner_edges
     from batchscale.records.facts.columns import FACTS
+    from batchscale.records.tree.read import read_tree
 
     records = read_tree(root).workload(plan.experiment.workload.name)
     facts = dict(records.studies.select("batch_size", FACTS).rows())
@@ -123,9 +127,10 @@ def closing_json(root: Path, plan: "Plan", snapshot: "Snapshot") -> dict[str, An
 
 def describe_regimes(root: Path, workload: "WorkloadName", goal: "Goal") -> str:
     """What ``batchscale analyze`` says of these records: doubts first, intervals with every number."""
-    from batchscale.analysis import analyze, answer_sentences
+    from batchscale.analysis.answers import analyze
+    from batchscale.analysis.sentences import answer_sentences
     from batchscale.errors import AnalysisError
-    from batchscale.records import read_tree
+    from batchscale.records.tree.read import read_tree
 
     try:
         return "\n".join(answer_sentences(analyze(read_tree(root), workload, goal)))

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 from batchscale.errors import BatchscaleError, RunError
 
 if TYPE_CHECKING:
-    from batchscale.cluster import Cluster, Group, Peers
-    from batchscale.spec import Experiment
+    from batchscale.cluster.description import Cluster
+    from batchscale.cluster.groups import Group
+    from batchscale.cluster.peers import Peers
+    from batchscale.spec.experiment import Experiment
 
 HELP = "The hosts that train together: a JSON or TOML file or text; auto: as the environment says; none: no others."
 
 
 def look_up(text: str) -> "Cluster | None":
     """The cluster of ``--cluster``: described there, found in the environment, or None for a single process."""
-    from batchscale.cluster import find_cluster, read_cluster, with_token
+    from batchscale.cluster.description import read_cluster, with_token
+    from batchscale.cluster.environment import find_cluster
 
     if text == "none":
         return None
@@ -27,8 +30,8 @@ def look_up(text: str) -> "Cluster | None":
 @contextlib.contextmanager
 def together_for(cluster: "Cluster | None", experiment: "Experiment") -> "Iterator[tuple[Peers | None, Group | None]]":
     """The hosts that run a whole experiment: all of them, and those that train a trial together if that is fewer."""
-    from batchscale.protocol.identity import normalise
-    from batchscale.runners.environment import check_devices, offer_devices
+    from batchscale.study.identity import normalise
+    from batchscale.workers.environment import check_devices, offer_devices
 
     if cluster is None:
         yield None, None
@@ -51,7 +54,7 @@ def together_for(cluster: "Cluster | None", experiment: "Experiment") -> "Iterat
 @contextlib.contextmanager
 def _in_groups(cluster: "Cluster", facts: Mapping[str, object], size: int) -> "Iterator[tuple[Peers, Group]]":
     """Inside, JAX sees the devices of the group's processes alone."""
-    from batchscale.cluster import split_peers
+    from batchscale.cluster.groups import split_peers
     from batchscale.training.processes import joined
 
     peers = _meet(cluster, facts)
@@ -67,7 +70,7 @@ def _in_groups(cluster: "Cluster", facts: Mapping[str, object], size: int) -> "I
 
 def _meet(cluster: "Cluster", facts: Mapping[str, object]) -> "Peers":
     from batchscale import __version__
-    from batchscale.cluster import connect
+    from batchscale.cluster.peers import connect
 
     return connect(cluster, {"the version of batchscale": __version__} | {name: repr(v) for name, v in facts.items()})
 

@@ -8,7 +8,7 @@ import typer
 from batchscale.cli.choices import WORKLOAD_HELP
 
 if TYPE_CHECKING:
-    from batchscale.analysis import Analysis, AnalysisOptions
+    from batchscale.analysis.answers import Analysis, AnalysisOptions
 
 
 def compare(
@@ -25,9 +25,9 @@ def compare(
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Compare how far curves scale: ratios of critical batch sizes with intervals, and a sentence for each."""
-    from batchscale.analysis import AnalysisOptions
-    from batchscale.analysis import compare as compare_curves
+    from batchscale.analysis.answers import AnalysisOptions
     from batchscale.analysis.as_json import VERSION
+    from batchscale.analysis.comparison import compare as compare_curves
     from batchscale.cli.choices import parse_baseline
     from batchscale.cli.output import print_json
 
@@ -56,7 +56,8 @@ def compare(
 def _answers(
     path: Path, goal: str | None, workload: str | None, options: "AnalysisOptions"
 ) -> "list[tuple[str, Analysis]]":
-    from batchscale.analysis import analyze, analyze_points, read_curve
+    from batchscale.analysis.answers import analyze, analyze_points
+    from batchscale.analysis.curve_file import read_curve
     from batchscale.cli.choices import choose_goal, choose_workloads, open_records
 
     if path.suffix.lower() == ".csv":

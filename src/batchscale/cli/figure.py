@@ -9,12 +9,13 @@ import typer
 from batchscale.cli.choices import WORKLOAD_HELP
 from batchscale.cli.stages import Stages
 from batchscale.errors import SpecError
-from batchscale.figures import count, kind_names
+from batchscale.figures.kinds import kind_names
+from batchscale.figures.names import count
 
 if TYPE_CHECKING:
-    from batchscale.figures import Theme
-    from batchscale.records import Records
-    from batchscale.spec import Budget
+    from batchscale.figures.theme import Theme
+    from batchscale.records.frames import Records
+    from batchscale.spec.durations import Budget
 
 _T = TypeVar("_T")
 _KINDS = f"{', '.join(kind_names())}; or paper-1 to paper-24"
@@ -85,7 +86,9 @@ def figure(
 
     The goal may be left out where the records name one, or where the paper does.
     """
-    from batchscale.figures import PAPER_FIGURES, check_suffix, find_paper_figure, find_theme, write_chart, write_frame
+    from batchscale.figures.export import check_suffix, write_chart, write_frame
+    from batchscale.figures.paper import PAPER_FIGURES, find_paper_figure
+    from batchscale.figures.theme import find_theme
 
     colours = find_theme(theme)
     if all_ or kind == "all":
@@ -103,8 +106,10 @@ def figure(
             frame = recipe.data(_read(data or path))
             draw, words = recipe.draw, f"Figure {recipe.number}. {recipe.title}"
         else:
-            from batchscale.figures import FigureRequest, common_goal, find_kind
-            from batchscale.spec import Goal
+            from batchscale.figures.default_goal import common_goal
+            from batchscale.figures.kind import FigureRequest
+            from batchscale.figures.kinds import find_kind
+            from batchscale.spec.goal import Goal
 
             chosen = find_kind(name, list(PAPER_FIGURES))
             records = _narrow(_read(data or path), workload or [], batch_size or [])
@@ -131,7 +136,8 @@ def figure(
 
 
 def _all_figures(records: "Records", folder: Path, suffix: str, theme: "Theme") -> None:
-    from batchscale.figures import PAPER_FIGURES, check_suffix, write_chart, write_frame
+    from batchscale.figures.export import check_suffix, write_chart, write_frame
+    from batchscale.figures.paper import PAPER_FIGURES
 
     check_suffix(folder / f"figure.{suffix}")
     for recipe in PAPER_FIGURES.values():
@@ -143,7 +149,7 @@ def _all_figures(records: "Records", folder: Path, suffix: str, theme: "Theme") 
 
 
 def _read(path: Path | None) -> "Records":
-    from batchscale.records import read_records
+    from batchscale.records.read import read_records
 
     place = _required(path, "PATH", "a records tree, a table or an archive")
     return read_records(place, lambda text: typer.echo(f"Notice: {text}", err=True))
@@ -156,13 +162,13 @@ def _required(value: _T | None, name: str, what: str) -> _T:
 
 
 def _narrow(records: "Records", workloads: list[str], batch_sizes: list[int]) -> "Records":
-    from batchscale.figures import select_records
+    from batchscale.figures.selection import select_records
 
     return select_records(records, workloads, batch_sizes)
 
 
 def _budgets(steps: list[float], epochs: list[float]) -> "tuple[Budget, ...]":
-    from batchscale.spec import Budget, Unit
+    from batchscale.spec.durations import Budget, Unit
 
     for amount in (*steps, *epochs):
         if not 0 < amount < 2**60:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from batchscale.analysis import Analysis
+    from batchscale.analysis.answers import Analysis
 
 
 def fit(
@@ -27,8 +27,10 @@ def fit(
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Fit steps = S_min (1 + B_crit/B), and its sharper family, to the points of a curve."""
-    from batchscale.analysis import AnalysisOptions, Thresholds, analyze_points, read_curve
+    from batchscale.analysis.answers import AnalysisOptions, analyze_points
     from batchscale.analysis.as_json import fit_json
+    from batchscale.analysis.curve_file import read_curve
+    from batchscale.analysis.regimes import Thresholds
     from batchscale.analysis.scaling import FEWEST_POINTS
     from batchscale.cli.choices import parse_baseline
     from batchscale.cli.output import print_json
@@ -49,7 +51,7 @@ def fit(
 
 
 def _print_fit(answer: "Analysis") -> None:
-    from batchscale.analysis import answer_sentences
+    from batchscale.analysis.sentences import answer_sentences
     from batchscale.cli.output import print_table
 
     found = answer.regimes

@@ -16,7 +16,7 @@ def init(
     """Write a commented experiment file that runs as it is."""
     from batchscale.errors import SpecError, one_line
     from batchscale.init_file import starting_text
-    from batchscale.spec import WorkloadName
+    from batchscale.spec.workload_name import WorkloadName
 
     path = Path(name if name.endswith(".toml") else f"{name}.toml")
     text = starting_text(None if workload is None else WorkloadName.parse(workload))

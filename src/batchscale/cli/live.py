@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from batchscale.driver.snapshot import Snapshot
+    from batchscale.run.snapshot import Snapshot
 
 PLAIN_EVERY_S = 10.0
 

@@ -8,7 +8,7 @@ import typer
 from batchscale.errors import PlanningError
 
 if TYPE_CHECKING:
-    from batchscale.planning import Machine
+    from batchscale.planning.machines import Machine
 
 VERSION = 1
 COLUMNS = ("machine", "device", "per host", "hosts", "per host-hour", "unit", "region", "date", "source")
@@ -38,13 +38,14 @@ def machines(
     import datetime
 
     from batchscale.cli.output import print_json, print_table
-    from batchscale.planning import machines_toml, read_machines, read_price_list, stale_sentence
+    from batchscale.planning.machines import machines_toml, read_machines
+    from batchscale.planning.price_list import read_price_list, stale_sentence
 
     if path is not None and catalogue is not None:
         raise PlanningError("Machines are of one file, or imported from a catalogue. Found both.")
     notes: tuple[str, ...] = ()
     if catalogue is not None:
-        from batchscale.planning import CatalogueFilter, import_catalogue
+        from batchscale.planning.catalogue import CatalogueFilter, import_catalogue
 
         chosen = CatalogueFilter(tuple(accelerator or ()), region, host, spot, max_hosts)
         found, notes = import_catalogue(catalogue, chosen)

@@ -8,7 +8,7 @@ import typer
 from batchscale.errors import PlanningError, one_line
 
 if TYPE_CHECKING:
-    from batchscale.planning import MachinePlan
+    from batchscale.planning.plan import MachinePlan
 
 COLUMNS = (
     "machine",
@@ -101,8 +101,9 @@ def plan(
     """Say which machines and which batch size reach the goal fastest and cheapest, and how sure that is."""
     from batchscale.cli.output import print_json
     from batchscale.cli.plan_inputs import Request, build_plan, parse_duration, parse_sizes
-    from batchscale.planning import RunCosts, Wishes
     from batchscale.planning.as_json import plan_json
+    from batchscale.planning.evaluation import RunCosts
+    from batchscale.planning.plan import Wishes
 
     _check_job(job, out, pick)
     costs = RunCosts(parse_duration(evaluation_time, "--evaluation-time") if evaluation_time else 0.0, evaluate_every)
@@ -146,7 +147,9 @@ def plan(
 def _draw(found: "MachinePlan", chart: Path | None, step_time_chart: Path | None) -> None:
     if chart is None and step_time_chart is None:
         return
-    from batchscale.figures import plan_frame, plot_plan, plot_step_time, step_time_frame, write_chart
+    from batchscale.figures.export import write_chart
+    from batchscale.figures.kinds.plan import plan_frame, plot_plan
+    from batchscale.figures.kinds.step_time import plot_step_time, step_time_frame
 
     if chart is not None:
         write_chart(plot_plan(plan_frame(found, found.workload or "plan")), chart, "time against cost")
@@ -155,8 +158,8 @@ def _draw(found: "MachinePlan", chart: Path | None, step_time_chart: Path | None
 
 
 def _check_job(job: str | None, out: Path | None, pick: str) -> None:
-    from batchscale.planning import PICKS
-    from batchscale.planning.jobs import check_format
+    from batchscale.planning.answers import PICKS
+    from batchscale.planning.jobs.write import check_format
 
     if pick not in PICKS:
         raise PlanningError(f"--pick is one of {', '.join(PICKS)}. Found {one_line(repr(pick))}.")

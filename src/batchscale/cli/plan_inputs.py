@@ -10,9 +10,13 @@ import typer
 from batchscale.errors import PlanningError, one_line
 
 if TYPE_CHECKING:
-    from batchscale.planning import Curve, Machine, MachinePlan, Runs, SearchCost, StepTime, Wishes
+    from batchscale.planning.curve import Curve
+    from batchscale.planning.machines import Machine
+    from batchscale.planning.plan import MachinePlan, SearchCost, Wishes
+    from batchscale.planning.runs import Runs
+    from batchscale.planning.step_times import StepTime
     from batchscale.records.frames import Records
-    from batchscale.spec import WorkloadName
+    from batchscale.spec.workload_name import WorkloadName
 
 SECONDS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -39,7 +43,7 @@ class Request:
 
 def build_plan(request: Request, wishes: "Wishes") -> "MachinePlan":
     """The plan of a request."""
-    from batchscale.planning import make_plan, plan_from_runs
+    from batchscale.planning.plan import make_plan, plan_from_runs
 
     source = _read_source(request)
     if source.runs is not None and source.runs.have_machines and _runs_alone(request):
@@ -47,7 +51,7 @@ def build_plan(request: Request, wishes: "Wishes") -> "MachinePlan":
         return replace(plan, search=_runs_cost(source.runs) if request.include_search else None)
     curve = source.curve
     if request.batch_sizes:
-        from batchscale.planning import add_batch_sizes
+        from batchscale.planning.curve import add_batch_sizes
 
         curve = add_batch_sizes(curve, request.batch_sizes)
     times = _step_times(request, source)
@@ -71,11 +75,13 @@ class _Source:
 
 
 def _read_source(request: Request) -> _Source:
-    from batchscale.planning import read_analysis_json, read_curve_csv, with_give_up
+    from batchscale.planning.curve_input import read_analysis_json, read_curve_csv, with_give_up
 
     suffix = request.path.suffix.lower()
     if suffix == ".csv" and request.path.is_file():
-        from batchscale.planning import COLUMN_ALIASES, is_runs_file, read_csv_rows
+        from batchscale.planning.csv_rows import read_csv_rows
+        from batchscale.planning.runs import is_runs_file
+        from batchscale.planning.step_times import COLUMN_ALIASES
 
         if is_runs_file(read_csv_rows(request.path, "a curve", ("batch_size", "steps"), COLUMN_ALIASES)):
             return _read_runs(request)
@@ -88,7 +94,7 @@ def _read_source(request: Request) -> _Source:
 
 
 def _read_runs(request: Request) -> _Source:
-    from batchscale.planning import Runs, give_up_at, read_runs, runs_curve
+    from batchscale.planning.runs import Runs, give_up_at, read_runs, runs_curve
 
     runs = read_runs(request.path, request.by)
     judged = runs if request.give_up is None else Runs(give_up_at(runs.runs, request.give_up), runs.unit)
@@ -96,9 +102,9 @@ def _read_runs(request: Request) -> _Source:
 
 
 def _read_records(request: Request) -> _Source:
-    from batchscale.analysis import analyze
+    from batchscale.analysis.answers import analyze
     from batchscale.cli.choices import choose_goal, choose_workloads, open_records
-    from batchscale.planning import analysis_curve, with_give_up
+    from batchscale.planning.curve_input import analysis_curve, with_give_up
 
     records = open_records(request.path)
     names = choose_workloads(records, request.workload)
@@ -112,7 +118,8 @@ def _read_records(request: Request) -> _Source:
 
 
 def _step_times(request: Request, source: _Source) -> "tuple[StepTime, ...]":
-    from batchscale.planning import read_step_times, records_step_times, runs_step_times
+    from batchscale.planning.runs import runs_step_times
+    from batchscale.planning.step_times import read_step_times, records_step_times
 
     if request.step_times:
         return tuple(one for path in request.step_times for one in read_step_times(path))
@@ -131,14 +138,10 @@ def _step_times(request: Request, source: _Source) -> "tuple[StepTime, ...]":
 
 def _machines(request: Request, source: _Source, times: "tuple[StepTime, ...]") -> "tuple[Machine, ...]":
     """The machines of the file; else what the runs paid; else the shipped prices of the devices that were timed."""
-    from batchscale.planning import (
-        check_max_hosts,
-        choose_machines,
-        device_key,
-        read_machines,
-        read_price_list,
-        runs_machines,
-    )
+    from batchscale.planning.machines import choose_machines, read_machines
+    from batchscale.planning.price_list import check_max_hosts, read_price_list
+    from batchscale.planning.runs import runs_machines
+    from batchscale.planning.step_times import device_key
 
     check_max_hosts(request.max_hosts)
     if request.machines is not None:
@@ -165,7 +168,7 @@ def _machines(request: Request, source: _Source, times: "tuple[StepTime, ...]") 
 def _say_if_stale(machines: "tuple[Machine, ...]") -> None:
     import datetime
 
-    from batchscale.planning import stale_sentence
+    from batchscale.planning.price_list import stale_sentence
 
     stale = stale_sentence(machines, datetime.datetime.now(datetime.UTC).date())
     if stale is not None:
@@ -173,7 +176,7 @@ def _say_if_stale(machines: "tuple[Machine, ...]") -> None:
 
 
 def _runs_cost(runs: "Runs") -> "SearchCost":
-    from batchscale.planning import SearchCost
+    from batchscale.planning.plan import SearchCost
 
     return SearchCost(sum(run.seconds or 0.0 for run in runs.runs), sum(run.cost or 0.0 for run in runs.runs))
 
@@ -181,7 +184,8 @@ def _runs_cost(runs: "Runs") -> "SearchCost":
 def _search_cost(request: Request, source: _Source, machines: "tuple[Machine, ...]") -> "SearchCost":
     """What the runs cost, or the trials' seconds on a device of the machine that is named."""
     from batchscale.errors import UnknownNameError, suggest_names
-    from batchscale.planning import SearchCost, trial_seconds
+    from batchscale.planning.plan import SearchCost
+    from batchscale.planning.search_cost import trial_seconds
 
     if source.runs is not None and source.runs.have_machines:
         return _runs_cost(source.runs)

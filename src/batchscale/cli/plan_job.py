@@ -9,8 +9,9 @@ from batchscale.errors import PlanningError, one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from batchscale.planning import Choice, MachinePlan
-    from batchscale.spec import Experiment
+    from batchscale.planning.answers import Choice
+    from batchscale.planning.plan import MachinePlan
+    from batchscale.spec.experiment import Experiment
 
 EXPERIMENT = "experiment.toml"
 
@@ -32,15 +33,10 @@ class JobRequest:
 def write_plan_job(plan: "MachinePlan", request: JobRequest) -> tuple[Path, ...]:
     """Writes the files; nothing is written where one of them cannot be made."""
     from batchscale import __version__
-    from batchscale.planning.jobs import (
-        TrainCommand,
-        choice_metaparameters,
-        give_up_steps,
-        job_files,
-        make_job,
-        write_job,
-    )
-    from batchscale.spec import read_experiment
+    from batchscale.planning.jobs.command import TrainCommand
+    from batchscale.planning.jobs.job import choice_metaparameters, give_up_steps, make_job
+    from batchscale.planning.jobs.write import job_files, write_job
+    from batchscale.spec.file import read_experiment
 
     choice = _picked(plan, request.pick)
     experiment = None if request.experiment is None else read_experiment(request.experiment)

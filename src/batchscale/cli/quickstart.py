@@ -11,7 +11,7 @@ from batchscale.cli.run import report_outcome, run_shown
 from batchscale.words import duration
 
 if TYPE_CHECKING:
-    from batchscale.spec import Plan
+    from batchscale.spec.plan import Plan
 
 WORKLOADS = ("digits", "noisy_quadratic")
 
@@ -27,10 +27,10 @@ def quickstart(
     """Measure a curve here and now: tune at eight batch sizes, find the three regimes, write a report."""
     from batchscale.cli.closing import closing_json, print_closing
     from batchscale.cli.output import print_json
-    from batchscale.driver.preflight import make_checked_plan
-    from batchscale.driver.run_settings import RunSettings
     from batchscale.errors import RunError, UnknownNameError, suggest_names
-    from batchscale.spec import read_experiment
+    from batchscale.run.preflight import make_checked_plan
+    from batchscale.run.run_settings import RunSettings
+    from batchscale.spec.file import read_experiment
 
     if workload not in WORKLOADS:
         raise UnknownNameError(f"The quickstart has no workload '{workload}'; {suggest_names(workload, WORKLOADS)}")
@@ -79,8 +79,8 @@ def _write_experiment(folder: Path, workload: str) -> Path:
 
 
 def _write_page(folder: Path, records: Path, plan: "Plan") -> Path:
-    from batchscale.records import read_tree
-    from batchscale.report import write_report
+    from batchscale.records.tree.read import read_tree
+    from batchscale.report.page import write_report
 
     page = folder / "report.html"
     write_report(read_tree(records), page, plan.experiment.goal, name=str(records.name))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from batchscale.driver.run_settings import RunSettings
-    from batchscale.spec import RayPlan
+    from batchscale.run.run_settings import RunSettings
+    from batchscale.spec.experiment import RayPlan
 
 VARIABLE = "RAY_ADDRESS"
 """Where Ray's own tools look for the cluster, and what it tells the jobs that are submitted to it."""

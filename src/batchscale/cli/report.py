@@ -34,11 +34,11 @@ def report(
     json_: Annotated[bool, typer.Option("--json", help="Print what the report states as a JSON object.")] = False,
 ) -> None:
     """Write a self-contained HTML report: the answer in words, the curve, and how far to trust it."""
-    from batchscale.figures import select_records
-    from batchscale.records import read_records
+    from batchscale.figures.selection import select_records
+    from batchscale.records.read import read_records
     from batchscale.report.machines import PlanningFiles
     from batchscale.report.page import check_report_path, write_report
-    from batchscale.spec import Goal
+    from batchscale.spec.goal import Goal
 
     check_report_path(out)
     wanted = None if goal is None else Goal.parse(goal)

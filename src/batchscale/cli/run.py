@@ -14,11 +14,12 @@ from batchscale.words import duration, size
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from batchscale.driver.run_settings import RunSettings
-    from batchscale.driver.session import RunOutcome
-    from batchscale.driver.signals import StopFlag
-    from batchscale.driver.snapshot import Snapshot
-    from batchscale.spec import Experiment, Plan
+    from batchscale.run.run_settings import RunSettings
+    from batchscale.run.session import RunOutcome
+    from batchscale.run.signals import StopFlag
+    from batchscale.run.snapshot import Snapshot
+    from batchscale.spec.experiment import Experiment
+    from batchscale.spec.plan import Plan
 
 SHOWN_STATES_BYTES = 100e6
 
@@ -78,11 +79,11 @@ def run(
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object when the run is finished.")] = False,
 ) -> None:
     """Run an experiment, or continue it: the same command after any stop goes on where it was."""
-    from batchscale.driver.signals import StopFlag
+    from batchscale.run.signals import StopFlag
 
     with StopFlag() as stop:  # from the very start: loading and checking take a second or two
-        from batchscale.driver.run_settings import RunSettings
-        from batchscale.spec import read_experiment
+        from batchscale.run.run_settings import RunSettings
+        from batchscale.spec.file import read_experiment
 
         experiment = read_experiment(file)
         with clusters.together_for(clusters.look_up(cluster), experiment) as (peers, group):
@@ -125,7 +126,7 @@ def run(
 
 def _note_retraining(plan: "Plan", quiet: bool) -> None:
     """Say before the run that a script which cannot resume may be trained again from its seed."""
-    from batchscale.protocol import find_rule
+    from batchscale.study.stop_rules import find_rule
 
     trainer = plan.experiment.trainer
     if trainer is not None and not trainer.resume and not find_rule(plan.experiment.stop).in_turn and not quiet:
@@ -146,7 +147,7 @@ def note_cache(needed: bool = True) -> None:
 
 
 def _check(experiment: "Experiment", data_dir: Path | None, stop: "StopFlag") -> "Plan":
-    from batchscale.driver.preflight import make_checked_plan
+    from batchscale.run.preflight import make_checked_plan
 
     try:
         return make_checked_plan(experiment, data_dir, lambda: stop.is_set)
@@ -185,7 +186,7 @@ def _run_mirrored(
     plan: "Plan", out: Path, settings: "RunSettings", quiet: bool, stop: "StopFlag", mirror: str | None
 ) -> "RunOutcome":
     """Run a plan; a mirror is told whenever another trial is recorded."""
-    from batchscale.driver.mirroring import mirrored
+    from batchscale.run.mirroring import mirrored
 
     recorded = 0
     with mirrored(out, mirror, lambda text: typer.echo(text, err=True)) as news:
@@ -202,8 +203,8 @@ def _run_mirrored(
 
 def _follow(plan: "Plan", settings: "RunSettings", stop: "StopFlag") -> int:
     """Train with the chief of a cluster, which says everything else; the exit code."""
-    from batchscale.driver.driver import Result
-    from batchscale.driver.place_runner import follow_run
+    from batchscale.run.driver import Result
+    from batchscale.run.place_runner import follow_run
 
     follow_run(plan, settings, stop)
     assert settings.peers is not None
@@ -230,7 +231,7 @@ def run_shown(
     look: "Callable[[Snapshot], None]" = lambda _snapshot: None,
 ) -> "RunOutcome":
     """Run a plan with a display on standard error; ``look`` sees how it stands as well."""
-    from batchscale.driver.session import run_plan
+    from batchscale.run.session import run_plan
 
     display = make_display(quiet)
 
@@ -249,7 +250,7 @@ def report_outcome(outcome: "RunOutcome", out: Path, again: str, *, quiet: bool 
 
     A stopped run exits with the code for "requeue me".
     """
-    from batchscale.driver.driver import Result
+    from batchscale.run.driver import Result
 
     snapshot = outcome.snapshot
     if outcome.result is Result.STOPPED:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from batchscale.words import duration, metaparameter_text, rate, span_text
 
 if TYPE_CHECKING:
-    from batchscale.driver.snapshot import NewSearch, Snapshot, StudySnapshot, WorkerSnapshot
+    from batchscale.run.snapshot import NewSearch, Snapshot, StudySnapshot, WorkerSnapshot
 
 MOST_WORKERS = 4
 """So many workers are told one by one; of more, how many do what."""

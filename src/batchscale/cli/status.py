@@ -14,7 +14,7 @@ from batchscale.cli.run_words import describe_run, describe_workers
 from batchscale.words import percent_text
 
 if TYPE_CHECKING:
-    from batchscale.driver.snapshot import Snapshot
+    from batchscale.run.snapshot import Snapshot
 
 WATCH_EVERY_S = 1.0
 VERSION = 1
@@ -44,9 +44,10 @@ def _to_json(snapshot: "Snapshot", state: str) -> dict[str, Any]:
 
 
 def _look(folder: Path) -> "tuple[Snapshot, str]":
-    from batchscale.driver import find_state, is_running, read_snapshot
     from batchscale.errors import RunError
-    from batchscale.protocol.identity import read_asked
+    from batchscale.run.run_state import find_state
+    from batchscale.run.snapshot import is_running, read_snapshot
+    from batchscale.study.identity import read_asked
 
     snapshot = read_snapshot(folder)
     running = is_running(folder)

@@ -8,7 +8,7 @@ import typer
 from batchscale.cli.choices import WORKLOAD_HELP
 
 if TYPE_CHECKING:
-    from batchscale.analysis import Suggestion
+    from batchscale.analysis.suggestion import Suggestion
 
 
 def suggest(
@@ -19,7 +19,7 @@ def suggest(
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Suggest metaparameters: measured there, between its neighbours, or by the trend of the measured sizes."""
-    from batchscale.analysis import suggest as suggest_values
+    from batchscale.analysis.suggestion import suggest as suggest_values
     from batchscale.cli.choices import choose_goal, choose_workloads, open_records
     from batchscale.errors import AnalysisError
 

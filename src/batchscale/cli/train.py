@@ -14,9 +14,11 @@ from batchscale.errors import REQUEUE, RunError, SpecError, one_line, suggest_na
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from batchscale.driver.single_trial import Show
-    from batchscale.protocol.tasks import Row, TrialProgress
-    from batchscale.spec import EvaluationPlan, Goal, WorkloadSpec
+    from batchscale.run.single_trial import Show
+    from batchscale.spec.durations import EvaluationPlan
+    from batchscale.spec.experiment import WorkloadSpec
+    from batchscale.spec.goal import Goal
+    from batchscale.study.tasks import Row, TrialProgress
     from batchscale.workloads.workload import Workload
 
 VERSION = 1
@@ -59,12 +61,12 @@ def train(
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on a line per measurement.")] = False,
 ) -> None:
     """Train one trial and show its measurements as they are taken."""
-    from batchscale.driver.mirroring import mirrored
-    from batchscale.driver.signals import StopFlag
-    from batchscale.driver.single_trial import SingleTrial, train_single
-    from batchscale.runners.environment import check_devices, offer_devices
+    from batchscale.run.mirroring import mirrored
+    from batchscale.run.signals import StopFlag
+    from batchscale.run.single_trial import SingleTrial, train_single
     from batchscale.training.profiling import profiled
     from batchscale.training.settings import EngineSettings
+    from batchscale.workers.environment import check_devices, offer_devices
     from batchscale.workloads.models.declaration import check_precision
     from batchscale.workloads.registry import get_workload
 
@@ -177,8 +179,11 @@ class Screen:
 
 
 def _read_target(text: str, data_dir: Path | None) -> "tuple[WorkloadSpec, EvaluationPlan, dict[str, float]]":
-    from batchscale.driver.preflight import find_facts
-    from batchscale.spec import EvaluationPlan, WorkloadName, WorkloadSpec, read_experiment
+    from batchscale.run.preflight import find_facts
+    from batchscale.spec.durations import EvaluationPlan
+    from batchscale.spec.experiment import WorkloadSpec
+    from batchscale.spec.file import read_experiment
+    from batchscale.spec.workload_name import WorkloadName
 
     if text.endswith(".toml"):
         experiment = read_experiment(Path(text))
@@ -211,7 +216,7 @@ def _parse_devices(text: str) -> int | None:
 
 
 def _checked_size(workload: "Workload", batch_size: int) -> int:
-    from batchscale.spec import BatchSizes
+    from batchscale.spec.batch_sizes import BatchSizes
 
     BatchSizes((batch_size,)).resolve(workload.dataset.num_train_examples)
     return batch_size
@@ -225,7 +230,7 @@ def _with_every(plan: "EvaluationPlan", workload: "Workload", every: int | None)
 
 
 def _parse_early_stop(text: str | None, workload: "Workload") -> "Goal | None":
-    from batchscale.spec import Goal
+    from batchscale.spec.goal import Goal
 
     if text is None:
         return None

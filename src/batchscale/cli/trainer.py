@@ -40,7 +40,7 @@ def copy(
     from importlib import resources
 
     from batchscale.errors import SpecError, one_line
-    from batchscale.records import write_text_file
+    from batchscale.records.durable import write_text_file
 
     path = folder / "trial.py"
     ours = resources.files("batchscale").joinpath("trial.py").read_text(encoding="utf-8")
@@ -61,9 +61,9 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run one trial for three measurements, pause it, resume it, and say what the trainer can do."""
-    from batchscale.driver.preflight import make_checked_plan
     from batchscale.errors import SpecError
-    from batchscale.spec import read_experiment
+    from batchscale.run.preflight import make_checked_plan
+    from batchscale.spec.file import read_experiment
     from batchscale.trainers.check import check_trainer_ability
 
     experiment = read_experiment(file)

@@ -11,7 +11,8 @@ from batchscale.words import duration, size
 
 if TYPE_CHECKING:
     from batchscale.cli.validate_time import RunTime
-    from batchscale.spec import Experiment, Plan, WorkloadFacts
+    from batchscale.spec.experiment import Experiment
+    from batchscale.spec.plan import Plan, WorkloadFacts
 
 VERSION = 1
 
@@ -37,10 +38,11 @@ def validate(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Check an experiment file and print what would be run: data, studies, trials, steps and their cost."""
-    from batchscale.driver.disk import records_bytes
-    from batchscale.driver.preflight import find_facts
     from batchscale.errors import SpecError
-    from batchscale.spec import make_plan, read_experiment
+    from batchscale.run.disk import records_bytes
+    from batchscale.run.preflight import find_facts
+    from batchscale.spec.file import read_experiment
+    from batchscale.spec.plan import make_plan
 
     experiment = read_experiment(file)
     try:
@@ -80,7 +82,7 @@ def _measure(plan: "Plan", data_dir: Path | None) -> "RunTime":
 
 
 def _print(found: _Found) -> None:
-    from batchscale.protocol import find_rule
+    from batchscale.study.stop_rules import find_rule
 
     plan, experiment = found.plan, found.plan.experiment
     typer.echo(f"workload  {experiment.workload.name}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from batchscale.errors import RunError
 
 if TYPE_CHECKING:
-    from batchscale.spec import Plan, Study
+    from batchscale.spec.plan import Plan, Study
     from batchscale.workloads.workload import Workload
 
 
@@ -35,7 +35,7 @@ def time_run(plan: "Plan", data_dir: Path | None, enter: Callable[[str], None]) 
     Raises:
         RunError: the experiment trains with a script of the user's own, which only it can time.
     """
-    from batchscale.runners.environment import check_devices, computing_like_a_worker, default_workers
+    from batchscale.workers.environment import check_devices, computing_like_a_worker, default_workers
 
     if plan.experiment.trainer is not None:
         raise RunError(
@@ -73,7 +73,7 @@ def _whole_run(plan: "Plan", step_s: dict[int, float | None], evaluation_s: floa
 
 def _time_evaluation(workload: "Workload", plan: "Plan") -> float:
     """The seconds of a warm evaluation of one trial, which hardly depends on the batch size."""
-    from batchscale.protocol.tasks import TrialTask
+    from batchscale.study.tasks import TrialTask
     from batchscale.training.settings import EngineSettings
     from batchscale.training.study_engine import StudyEngine
 

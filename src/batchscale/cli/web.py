@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from batchscale.web import WebSettings
+    from batchscale.web.settings import WebSettings
 
 DEFAULT_PORT = 8765
 
@@ -51,7 +51,7 @@ def _settings(folders: list[Path] | None, port: int, host: str, state: Path | No
 
     if any(importlib.util.find_spec(name) is None for name in ("fastapi", "uvicorn")):
         raise RunError("The web interface needs its extra. Run: pip install 'batchscale[web]'.")
-    from batchscale.web import WebSettings, default_state
+    from batchscale.web.settings import WebSettings, default_state
 
     places = tuple(folder.resolve() for folder in folders or [Path()])
     return WebSettings(places, state or default_state(), host, port, read_only=read_only)
@@ -68,7 +68,9 @@ def _pair(certificate: Path | None, key: Path | None) -> tuple[Path, Path] | Non
 def _serve(settings: "WebSettings", token_file: Path | None) -> None:
     from dataclasses import replace
 
-    from batchscale.web import Access, bind, check_settings, serve
+    from batchscale.web.access import Access
+    from batchscale.web.server import bind, serve
+    from batchscale.web.settings import check_settings
 
     check_settings(settings, token_given=token_file is not None)
     access = Access(settings.state, token_file)

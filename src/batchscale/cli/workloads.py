@@ -15,8 +15,8 @@ def workloads(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """List the workloads: the paper's 35 by their published names, a few more, and the parts to combine."""
-    from batchscale.workloads.datasets import dataset_names
-    from batchscale.workloads.models import model_names
+    from batchscale.workloads.datasets.table import dataset_names
+    from batchscale.workloads.models.table import model_names
     from batchscale.workloads.optimizers import OPTIMIZERS
     from batchscale.workloads.schedules import SCHEDULES
 
@@ -49,7 +49,8 @@ def workloads(
 
 
 def _describe(data_dir: Path | None) -> list[dict[str, Any]]:
-    from batchscale.spec import WorkloadName, WorkloadSpec
+    from batchscale.spec.experiment import WorkloadSpec
+    from batchscale.spec.workload_name import WorkloadName
     from batchscale.workloads.catalogue import find_parts
     from batchscale.workloads.datasets.presence import find_dataset
     from batchscale.workloads.listed import MORE_WORKLOADS, PAPER_WORKLOADS

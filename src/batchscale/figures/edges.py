@@ -8,12 +8,16 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from batchscale.analysis import results_of, stored_goal, trial_outcomes, winner_edges
+from batchscale.analysis.answers import stored_goal
+from batchscale.analysis.outcomes import trial_outcomes
+from batchscale.analysis.results import results_of
+from batchscale.analysis.winners import winner_edges
 from batchscale.errors import BatchscaleError
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS, WORKLOAD_COLUMNS, Records
 from batchscale.records.notes import EDGE_WORDS
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 EDGE = "edge"
 """The column: the ends that the best trial lies at ("learning_rate high"); null where it lies inside."""

@@ -9,7 +9,8 @@ import polars as pl
 from batchscale.figures.layout import Chart, Look
 from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
-from batchscale.spec import Budget, Goal
+from batchscale.spec.durations import Budget
+from batchscale.spec.goal import Goal
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from batchscale.figures.names import metaparameter_label, metric_label
 from batchscale.figures.notes import missing_words
 from batchscale.figures.smoothing import smooth_curves
 from batchscale.records.frames import Records
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 LOOK = Look(columns=2, size=PanelSize(420, 300))
 LOG_FROM = 20.0  # an axis is logarithmic where the largest value is so many times the smallest

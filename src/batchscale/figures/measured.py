@@ -4,7 +4,7 @@ import polars as pl
 
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 BOUND = "bound"
 """The column: whether trials ended before the steps a row is about, so that longer training might have done better."""

@@ -6,7 +6,8 @@ Known names get the words of the paper; any other name stands as it is in the re
 from collections.abc import Iterable, Mapping
 
 from batchscale.errors import one_line
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 _DATASETS: Mapping[str, str] = {
     "mnist": "MNIST",

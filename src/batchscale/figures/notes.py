@@ -11,7 +11,8 @@ from batchscale.errors import AnalysisError, BatchscaleError
 from batchscale.figures.edges import edge_notes
 from batchscale.figures.names import goal_label
 from batchscale.records.frames import Records
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 Schema = Mapping[str, type[pl.DataType]]
 

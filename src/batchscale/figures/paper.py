@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from batchscale.analysis import Baseline
+from batchscale.analysis.regimes import Baseline
 from batchscale.errors import UnknownNameError, one_line, suggest_names
 from batchscale.figures import paper_curves, paper_trials
 from batchscale.figures.kinds.budget import budget_frame, plot_budget

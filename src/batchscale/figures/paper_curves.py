@@ -6,7 +6,8 @@ has no public code, and its training goals here are the validation goals' values
 
 from batchscale.figures.names import dataset_label, goal_label, model_label, optimizer_label
 from batchscale.figures.series import CurvePanel, Series
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 NESTEROV = "nesterov_momentum"
 # The paper ran 100 non-divergent trials a study, and 50 for these (footnote 14).

@@ -17,7 +17,8 @@ from batchscale.figures.kinds.training import TrainingPanel, best_by_value
 from batchscale.figures.names import dataset_label, model_label
 from batchscale.figures.paper_curves import NESTEROV, entropy_goal, error_goal
 from batchscale.records.frames import Records
-from batchscale.spec import Budget, Unit, WorkloadName
+from batchscale.spec.durations import Budget, Unit
+from batchscale.spec.workload_name import WorkloadName
 
 TRANSFORMER = WorkloadName("lm1b", "transformer_base", NESTEROV)
 RESNET = WorkloadName("imagenet", "resnet_50", NESTEROV)

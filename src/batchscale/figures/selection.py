@@ -6,7 +6,7 @@ import polars as pl
 
 from batchscale.errors import UnknownNameError
 from batchscale.records.frames import Records
-from batchscale.spec import WorkloadName, match_workloads
+from batchscale.spec.workload_name import WorkloadName, match_workloads
 
 
 def select_records(records: Records, workloads: Sequence[str] = (), batch_sizes: Sequence[int] = ()) -> Records:

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from batchscale.analysis import Baseline, find_regimes, steps_to_result
+from batchscale.analysis.regimes import Baseline, find_regimes
+from batchscale.analysis.results import steps_to_result
 from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.names import differing_labels, goal_label, none_reached, workload_label
 from batchscale.figures.notes import NOT_REACHED, LackingError, find_studies, literals, rows_or_note, workload_values
 from batchscale.records.frames import Records
-from batchscale.spec import Budget, Goal, WorkloadName
+from batchscale.spec.durations import Budget
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 SERIES_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,

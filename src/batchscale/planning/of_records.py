@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from batchscale.analysis import analyze
+from batchscale.analysis.answers import analyze
 from batchscale.errors import PlanningError
 from batchscale.planning.curve_input import analysis_curve
 from batchscale.planning.machines import read_machines
@@ -11,7 +11,8 @@ from batchscale.planning.plan import MachinePlan, Wishes, fit_models, make_plan
 from batchscale.planning.step_model import StepModel
 from batchscale.planning.step_times import StepTime, device_key, read_step_times, records_step_times
 from batchscale.records.frames import Records
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 
 def plan_records(

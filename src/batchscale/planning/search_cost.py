@@ -3,7 +3,7 @@
 from batchscale.errors import PlanningError
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 
 def trial_seconds(records: Records, workload: WorkloadName) -> float:

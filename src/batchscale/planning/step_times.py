@@ -16,7 +16,7 @@ from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.curve import mean_interval
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 COLUMN_ALIASES = {
     "gpu": "device",

@@ -12,7 +12,7 @@ from batchscale.records.facts.columns import FACTS, STUDY_FACTS, TRIAL_FACTS
 from batchscale.records.kept import KeptFrames
 from batchscale.records.model import Status
 from batchscale.records.precision import widen_metrics
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 WORKLOAD_COLUMNS = ("dataset", "model", "optimizer")
 STUDY_COLUMNS = (*WORKLOAD_COLUMNS, "batch_size")

@@ -11,9 +11,12 @@ from enum import StrEnum
 from typing import Any
 
 from batchscale.errors import RecordsError, SpecError, one_line
-from batchscale.records.facts import OWN_KEY, StudyFacts, TrialFacts
 from batchscale.records.facts.fields import is_finite
-from batchscale.spec import MAX_METAPARAMETERS, SearchSpace, WorkloadName
+from batchscale.records.facts.study import StudyFacts
+from batchscale.records.facts.trial import TrialFacts
+from batchscale.records.facts.version import OWN_KEY
+from batchscale.spec.space import MAX_METAPARAMETERS, SearchSpace
+from batchscale.spec.workload_name import WorkloadName
 
 STUDY_KEYS = ("batch_size", "dataset", "early_stopping", "model", "optimizer", "parameter_configs", "train_steps")
 TRIAL_KEYS = ("parameters", "status", "steps", "trial_id")

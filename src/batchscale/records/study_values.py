@@ -7,7 +7,7 @@ import polars as pl
 
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS, Records
-from batchscale.spec import SearchSpace
+from batchscale.spec.space import SearchSpace
 
 StudyKey = tuple[str, str, str, int]
 """The values of ``STUDY_COLUMNS``."""

@@ -3,14 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from batchscale.analysis import analyze
+from batchscale.analysis.answers import analyze
 from batchscale.analysis.as_json import analysis_json
 from batchscale.errors import BatchscaleError
-from batchscale.figures import find_goal
+from batchscale.figures.default_goal import find_goal
 from batchscale.records.frames import Records
 from batchscale.report.facts import gather_facts
 from batchscale.report.words import answer_words
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 VERSION = 1
 

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from markupsafe import Markup
 
 from batchscale.errors import BatchscaleError
-from batchscale.figures import DARK, LIGHT, Chart, Theme, chart_svg, series_colours
+from batchscale.figures.export import chart_svg
+from batchscale.figures.layout import Chart
+from batchscale.figures.theme import DARK, LIGHT, Theme, series_colours
 
 RAMP_STEPS = 31
 

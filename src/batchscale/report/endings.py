@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from batchscale.figures import count
+from batchscale.figures.names import count
 from batchscale.records.frames import STUDY_COLUMNS, Records
 from batchscale.records.model import Status
 

@@ -7,12 +7,16 @@ from pathlib import Path
 from markupsafe import Markup
 
 from batchscale.errors import BatchscaleError
-from batchscale.figures import Look, PanelSize, plan_frame, plot_plan, plot_step_time, step_time_frame
-from batchscale.planning import MachinePlan, plan_records, plan_sentences
-from batchscale.planning.words import left_out_sentences, machine_words, model_sentences
+from batchscale.figures.kinds.plan import plan_frame, plot_plan
+from batchscale.figures.kinds.step_time import plot_step_time, step_time_frame
+from batchscale.figures.layout import Look, PanelSize
+from batchscale.planning.of_records import plan_records
+from batchscale.planning.plan import MachinePlan
+from batchscale.planning.words import left_out_sentences, machine_words, model_sentences, plan_sentences
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.words import duration
 
 MOST_ROWS = 12

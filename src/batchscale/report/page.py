@@ -9,26 +9,21 @@ from pathlib import Path
 from markupsafe import Markup
 
 from batchscale import __version__
-from batchscale.analysis import MEANING
+from batchscale.analysis.intervals import MEANING
 from batchscale.errors import SpecError, one_line
-from batchscale.figures import (
-    DARK,
-    LIGHT,
-    CurvePanel,
-    Look,
-    Series,
-    count,
-    find_goal,
-    plot_curves,
-    series_frame,
-    workload_label,
-    write_whole,
-)
+from batchscale.figures.default_goal import find_goal
+from batchscale.figures.export import write_whole
+from batchscale.figures.kinds.curves import plot_curves
+from batchscale.figures.layout import Look
+from batchscale.figures.names import count, workload_label
+from batchscale.figures.series import CurvePanel, Series, series_frame
+from batchscale.figures.theme import DARK, LIGHT
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw, style_variables
 from batchscale.report.machines import PlanningFiles, make_machines_parts
 from batchscale.report.section import LARGE, Section, make_section
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.words import whole_text
 
 MOST_CURVES = 8  # in one panel of the overview; more could not be told apart

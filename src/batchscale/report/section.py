@@ -7,48 +7,33 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from batchscale.analysis import (
+from batchscale.analysis.answers import Analysis, analyze
+from batchscale.analysis.metaparameters import (
     EFFECTIVE,
-    Analysis,
     add_effective_learning_rate,
-    analyze,
     heuristic_errors,
     heuristic_sentence,
     judge_heuristics,
-    trial_outcomes,
 )
+from batchscale.analysis.outcomes import trial_outcomes
 from batchscale.errors import BatchscaleError
-from batchscale.figures import (
-    Chart,
-    Look,
-    PanelSize,
-    SpaceQuestion,
-    TrainingPanel,
-    analysis_frame,
-    best_of_frame,
-    goal_label,
-    metaparameter_frame,
-    metaparameter_label,
-    plot_curve,
-    plot_expected_steps,
-    plot_metaparameter,
-    plot_space,
-    plot_training,
-    point_flags,
-    space_frame,
-    training_frame,
-    training_panels,
-    what_is_missing,
-    workload_label,
-    workload_panels,
-)
+from batchscale.figures.kinds.best_of_n import best_of_frame
+from batchscale.figures.kinds.curve import analysis_frame, plot_curve, point_flags, what_is_missing
+from batchscale.figures.kinds.expected_steps import plot_expected_steps
+from batchscale.figures.kinds.metaparameter import metaparameter_frame, plot_metaparameter
+from batchscale.figures.kinds.space import SpaceQuestion, plot_space, space_frame
+from batchscale.figures.kinds.training import TrainingPanel, plot_training, training_frame, training_panels
+from batchscale.figures.layout import Chart, Look, PanelSize
+from batchscale.figures.names import goal_label, metaparameter_label, workload_label
+from batchscale.figures.series import workload_panels
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
 from batchscale.report.endings import ending_sentence
 from batchscale.report.experiment import experiment_files
 from batchscale.report.facts import RunFacts, gather_facts
 from batchscale.report.words import ReportAnswer, answer_words
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.words import metaparameter_text, rounded_text, span_text, whole_text
 
 NARROW = PanelSize(290, 250)
@@ -235,7 +220,7 @@ def _points_table(found: Analysis) -> ReportTable:
 
 
 def _metaparameter_table(found: Analysis) -> ReportTable | None:
-    from batchscale.analysis import ANALYSIS_SCHEMA
+    from batchscale.analysis.answers import ANALYSIS_SCHEMA
 
     curve = add_effective_learning_rate(found.curve.sort("batch_size").drop_nulls("steps"))
     names = [name for name in curve.columns if name not in ANALYSIS_SCHEMA]

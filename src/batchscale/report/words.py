@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from batchscale.analysis import Analysis, answer_sentences
-from batchscale.figures import none_reached
+from batchscale.analysis.answers import Analysis
+from batchscale.analysis.sentences import answer_sentences
+from batchscale.figures.names import none_reached
 from batchscale.words import rounded_text
 
 

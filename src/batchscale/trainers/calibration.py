@@ -12,10 +12,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from batchscale.errors import RunError
-from batchscale.protocol.tasks import TrialTask
-from batchscale.records.facts import Hardware
-from batchscale.search import to_value
-from batchscale.spec import Study, TrainerSpec
+from batchscale.records.facts.trial import Hardware
+from batchscale.search.units import to_value
+from batchscale.spec.plan import Study
+from batchscale.spec.trainer import TrainerSpec
+from batchscale.study.tasks import TrialTask
 from batchscale.trainers.engine import TrainerEngine
 from batchscale.trainers.pool import Pool
 from batchscale.trainers.reports import Stamp

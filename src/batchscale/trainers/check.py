@@ -13,9 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from batchscale.protocol.tasks import Row, TrialTask
-from batchscale.search import to_value
-from batchscale.spec import Plan, Study
+from batchscale.search.units import to_value
+from batchscale.spec.plan import Plan, Study
+from batchscale.study.tasks import Row, TrialTask
 from batchscale.trainers.engine import TrainerEngine
 from batchscale.trainers.pool import Pool
 from batchscale.trainers.trial_run import Surroundings

@@ -9,9 +9,11 @@ from typing import Any
 
 from batchscale.errors import SpecError, one_line
 from batchscale.machine import count_cores
-from batchscale.protocol.tasks import TrialTask
-from batchscale.spec import Goal, ParameterType, Study, TrainerSpec
-from batchscale.spec.trainer import render
+from batchscale.spec.goal import Goal
+from batchscale.spec.plan import Study
+from batchscale.spec.space import ParameterType
+from batchscale.spec.trainer import TrainerSpec, render
+from batchscale.study.tasks import TrialTask
 from batchscale.trial import PROTOCOL, VARIABLE
 
 SAVE_EVERY_S = 300.0

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from batchscale.errors import TrialFailedError
 from batchscale.machine import count_oom_kills
-from batchscale.protocol.tasks import Activity, Row, TrialProgress, TrialTask
-from batchscale.records.facts import Hardware
-from batchscale.spec import Goal
+from batchscale.records.facts.trial import Hardware
+from batchscale.spec.goal import Goal
+from batchscale.study.tasks import Activity, Row, TrialProgress, TrialTask
 from batchscale.trainers.failures import (
     advise,
     describe_early_end,

@@ -1,10 +1,13 @@
 """What must be known of a trainer's workload to check an experiment, and the checks that only a trainer needs."""
 
 from batchscale.errors import SpecError
-from batchscale.protocol.tasks import TrialTask
-from batchscale.search import to_value
-from batchscale.spec import SPLITS, Experiment, Plan, ReportSource, SearchSpace, WorkloadFacts, check_trainer
-from batchscale.spec.trainer import TRIAL_PLACEHOLDERS
+from batchscale.search.units import to_value
+from batchscale.spec.experiment import Experiment
+from batchscale.spec.goal import SPLITS
+from batchscale.spec.plan import Plan, WorkloadFacts
+from batchscale.spec.space import SearchSpace
+from batchscale.spec.trainer import TRIAL_PLACEHOLDERS, ReportSource, check_trainer
+from batchscale.study.tasks import TrialTask
 from batchscale.trainers.command import AttemptFiles, fill_values, make_document, render_command, require_program
 from batchscale.trainers.readers import compile_pattern
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from batchscale.errors import SpecError, one_line
-from batchscale.spec import Goal, ReportSource, ReportsSpec
+from batchscale.spec.goal import Goal
+from batchscale.spec.trainer import ReportSource, ReportsSpec
 
 MAX_LINE_BYTES = 1_000_000
 MAX_TABLE_BYTES = 64 * 2**20

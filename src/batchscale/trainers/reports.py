@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchscale.errors import one_line, suggest_names
-from batchscale.spec import Goal
+from batchscale.spec.goal import Goal
 
 METRIC = re.compile(r"(?:train|val|test)/[A-Za-z][A-Za-z0-9_]*")
 MAX_METRICS = 1000

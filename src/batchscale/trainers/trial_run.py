@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchscale.protocol.failure import Failure
-from batchscale.protocol.tasks import TrialTask
-from batchscale.spec import Goal, ReportSource, Study, TrainerSpec
-from batchscale.spec.trainer import render
+from batchscale.spec.goal import Goal
+from batchscale.spec.plan import Study
+from batchscale.spec.trainer import ReportSource, TrainerSpec, render
+from batchscale.study.failure import Failure
+from batchscale.study.tasks import TrialTask
 from batchscale.trainers.command import AttemptFiles, fill_values, make_document, make_environment, render_command
 from batchscale.trainers.folder import TrialFolder, write_json
 from batchscale.trainers.process import LOCK_FILE, LOG_FILE, Launch, ScriptProcess

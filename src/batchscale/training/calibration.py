@@ -12,7 +12,11 @@ import jax
 import numpy as np
 
 from batchscale.errors import RunError
-from batchscale.spec import EvaluationPlan, Goal, SearchSpace, StopRule, Study
+from batchscale.spec.durations import EvaluationPlan
+from batchscale.spec.experiment import StopRule
+from batchscale.spec.goal import Goal
+from batchscale.spec.plan import Study
+from batchscale.spec.space import SearchSpace
 from batchscale.training.compilation import compile_count, use_compilation_cache
 from batchscale.training.programs import Programs
 from batchscale.training.settings import EngineSettings

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from etils import epath
 
-from batchscale.protocol.tasks import Row
+from batchscale.study.tasks import Row
 from batchscale.training.state import TrialState
 
 KEPT_STEPS = 2

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from batchscale.spec import EvaluationPlan
+from batchscale.spec.durations import EvaluationPlan
 from batchscale.training.devices import ALONG_BATCHES, EVERYWHERE, Devices
 from batchscale.training.evaluation import (
     EvaluationData,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import SpecError
-from batchscale.spec import ALL, EvaluationPlan
+from batchscale.spec.durations import ALL, EvaluationPlan
 from batchscale.training.devices import Devices
 from batchscale.workloads.workload import ArraySplit, Batch, Dataset, HostBatch, IndexedSplit, SampledSplit, Split
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import jax
 
-from batchscale.cluster import Peers
 from batchscale.cluster.description import split_address
+from batchscale.cluster.peers import Peers
 from batchscale.cluster.relay import Relay
 
 PARTING_S = 20

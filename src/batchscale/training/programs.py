@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import SpecError
-from batchscale.spec import EvaluationPlan, Study
-from batchscale.spec.durations import MAX_STEPS
+from batchscale.spec.durations import MAX_STEPS, EvaluationPlan
+from batchscale.spec.plan import Study
 from batchscale.training.devices import choose_devices
 from batchscale.training.evaluation import make_evaluate
 from batchscale.training.evaluation_sets import EvaluationSets

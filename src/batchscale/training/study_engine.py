@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from batchscale.errors import SpecError, suggest_names
-from batchscale.protocol.tasks import Activity, Row, TrialProgress, TrialTask
-from batchscale.records.facts import Hardware
-from batchscale.spec import EvaluationPlan, Goal, Study
+from batchscale.records.facts.trial import Hardware
+from batchscale.spec.durations import EvaluationPlan
+from batchscale.spec.goal import Goal
+from batchscale.spec.plan import Study
+from batchscale.study.tasks import Activity, Row, TrialProgress, TrialTask
 from batchscale.training.agreement import Agreement, Alone, Keeper, SharedKeeper
 from batchscale.training.checkpoints import CheckpointStore
 from batchscale.training.compilation import use_compilation_cache

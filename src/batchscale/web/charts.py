@@ -12,25 +12,18 @@ from typing import Any
 import polars as pl
 
 from batchscale.errors import BatchscaleError
-from batchscale.figures import (
-    PNG_SCALE,
-    FigureRequest,
-    Look,
-    PanelSize,
-    beside_raw,
-    chart_spec,
-    chart_svg,
-    find_goal,
-    find_kind,
-    find_theme,
-    kind_names,
-    plot_training,
-    training_frame,
-)
-from batchscale.figures.kinds.training import TrainingPanel
-from batchscale.figures.layout import Chart
-from batchscale.records import Records
-from batchscale.spec import Budget, Goal, Unit, WorkloadName
+from batchscale.figures.default_goal import find_goal
+from batchscale.figures.export import PNG_SCALE, chart_spec, chart_svg
+from batchscale.figures.kind import FigureRequest
+from batchscale.figures.kinds import find_kind, kind_names
+from batchscale.figures.kinds.training import TrainingPanel, plot_training, training_frame
+from batchscale.figures.layout import Chart, Look, PanelSize
+from batchscale.figures.smoothing import beside_raw
+from batchscale.figures.theme import find_theme
+from batchscale.records.frames import Records
+from batchscale.spec.durations import Budget, Unit
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.web.records_folders import RecordsFolder
 from batchscale.web.refusals import RefusedError
 from batchscale.web.shelf import OpenRecords

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from batchscale.analysis import Analysis, analyze, shared_sizes
+from batchscale.analysis.answers import Analysis, analyze
+from batchscale.analysis.comparison import shared_sizes
 from batchscale.errors import AnalysisError, BatchscaleError
-from batchscale.records import Records
+from batchscale.records.frames import Records
 from batchscale.web.charts import require_goal, workload_at
 from batchscale.web.overview import OverviewRow
 from batchscale.web.records_folders import RecordsFolder, visible

@@ -7,23 +7,16 @@ from typing import TypeVar
 
 import polars as pl
 
-from batchscale.analysis import EFFECTIVE
+from batchscale.analysis.metaparameters import EFFECTIVE
 from batchscale.errors import AnalysisError
-from batchscale.figures import (
-    Chart,
-    CurvePanel,
-    Look,
-    PanelSize,
-    Series,
-    chart_spec,
-    chart_svg,
-    find_theme,
-    metaparameter_frame,
-    plot_curves,
-    plot_rates,
-    series_frame,
-)
-from batchscale.records import Records
+from batchscale.figures.export import chart_spec, chart_svg
+from batchscale.figures.kinds.curves import plot_curves
+from batchscale.figures.kinds.metaparameter import metaparameter_frame
+from batchscale.figures.layout import Chart, Look, PanelSize
+from batchscale.figures.rates import plot_rates
+from batchscale.figures.series import CurvePanel, Series, series_frame
+from batchscale.figures.theme import find_theme
+from batchscale.records.frames import Records
 from batchscale.web.charts import RENDERING, explorable, fitting, picture_of, require_goal, workload_at
 from batchscale.web.comparison import ComparedCurves
 from batchscale.web.overview import OverviewRow

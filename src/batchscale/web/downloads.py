@@ -12,7 +12,9 @@ from pathlib import Path
 
 import polars as pl
 
-from batchscale.records import FACTS, WORKING_FOLDER, Records
+from batchscale.records.facts.columns import FACTS
+from batchscale.records.frames import Records
+from batchscale.records.tree.layout import WORKING_FOLDER
 from batchscale.web.refusals import RefusedError
 from batchscale.words import size
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from batchscale.errors import SpecError
-from batchscale.records import StudyPaths, write_text_file
-from batchscale.spec import WorkloadName
+from batchscale.records.durable import write_text_file
+from batchscale.records.tree.layout import StudyPaths
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.web.chain import ChainStep
 from batchscale.web.records_folders import make_records_folder, visible
 from batchscale.web.refusals import RefusedError

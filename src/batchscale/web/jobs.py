@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchscale.driver import is_held
 from batchscale.errors import RunError
 from batchscale.log_tail import read_tail
+from batchscale.run.snapshot import is_held
 from batchscale.web.chain import ChainPlan, ChainStanding, ChainStep, read_standing, write_plan
 from batchscale.web.claims import Claim, note, read_claimed
 from batchscale.web.refusals import RefusedError

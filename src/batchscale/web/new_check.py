@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.errors import BatchscaleError, SpecError, one_line
-from batchscale.spec import Experiment, Plan, make_plan, parse_experiment
+from batchscale.spec.experiment import Experiment
+from batchscale.spec.file import parse_experiment
+from batchscale.spec.plan import Plan, make_plan
 
 LARGEST_TEXT = 200_000
 NAMING_OPTIONS = ("path", "hf")  # options of data sets that say where files are

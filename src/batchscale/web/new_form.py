@@ -4,8 +4,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from batchscale.protocol import find_rule
-from batchscale.spec import ParameterType, StopRule
+from batchscale.spec.experiment import StopRule
+from batchscale.spec.space import ParameterType
+from batchscale.study.stop_rules import find_rule
 from batchscale.web.workload_fields import (
     UNITS,
     WORKLOAD_KEYS,

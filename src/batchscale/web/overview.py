@@ -13,11 +13,15 @@ from pathlib import Path
 
 import polars as pl
 
-from batchscale.analysis import fit_scaling, results_of, trial_outcomes
+from batchscale.analysis.outcomes import trial_outcomes
+from batchscale.analysis.results import results_of
+from batchscale.analysis.scaling import fit_scaling
 from batchscale.errors import BatchscaleError
-from batchscale.figures import find_goal
-from batchscale.records import Records, RunPaths, read_records
-from batchscale.spec import WorkloadName
+from batchscale.figures.default_goal import find_goal
+from batchscale.records.frames import Records
+from batchscale.records.read import read_records
+from batchscale.records.run_paths import RunPaths
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.web.records_folders import RecordsFolder, RecordsFolders, visible
 from batchscale.web.row_store import KnownRows, KnownWorkload, SmallPoints, read_known, write_known
 from batchscale.web.shelf import signature_of

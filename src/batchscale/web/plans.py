@@ -12,27 +12,20 @@ import polars as pl
 from pydantic import ValidationError
 
 from batchscale import __version__
-from batchscale.analysis import Analysis
+from batchscale.analysis.answers import Analysis
 from batchscale.errors import PlanningError, one_line
-from batchscale.figures import Chart, Look, PanelSize, Theme, chart_spec, chart_svg, plan_frame, plot_plan
-from batchscale.planning import (
-    Machine,
-    MachinePlan,
-    MachineTable,
-    StepTime,
-    Wishes,
-    analysis_curve,
-    device_key,
-    make_plan,
-    read_price_list,
-)
-from batchscale.planning.jobs import (
-    TrainCommand,
-    choice_metaparameters,
-    give_up_steps,
-    job_files,
-    make_job,
-)
+from batchscale.figures.export import chart_spec, chart_svg
+from batchscale.figures.kinds.plan import plan_frame, plot_plan
+from batchscale.figures.layout import Chart, Look, PanelSize
+from batchscale.figures.theme import Theme
+from batchscale.planning.curve_input import analysis_curve
+from batchscale.planning.jobs.command import TrainCommand
+from batchscale.planning.jobs.job import choice_metaparameters, give_up_steps, make_job
+from batchscale.planning.jobs.write import job_files
+from batchscale.planning.machines import Machine, MachineTable
+from batchscale.planning.plan import MachinePlan, Wishes, make_plan
+from batchscale.planning.price_list import read_price_list
+from batchscale.planning.step_times import StepTime, device_key
 from batchscale.planning.words import plan_sentences
 from batchscale.web.charts import RENDERING, explorable, fitting
 

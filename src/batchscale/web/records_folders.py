@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.errors import one_line
-from batchscale.records import MANIFEST, MAX_DEPTH, STUDY_FILE, WORKING_FOLDER, is_table
+from batchscale.records.table.files import MANIFEST, is_table
+from batchscale.records.tree.layout import MAX_DEPTH, STUDY_FILE, WORKING_FOLDER
 from batchscale.web.refusals import RefusedError
 
 MOST_FOLDERS = 5000

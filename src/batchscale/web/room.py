@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchscale.driver import WATERMARK_BYTES
+from batchscale.run.disk import WATERMARK_BYTES
 
 LITTLE = 10 * WATERMARK_BYTES
 

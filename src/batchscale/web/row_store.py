@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchscale.records import write_text_file
+from batchscale.records.durable import write_text_file
 
 VERSION = 2
 MOST = 20_000

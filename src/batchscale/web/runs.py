@@ -14,10 +14,11 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchscale.driver import is_running
 from batchscale.errors import RunError, StudyLockedError
 from batchscale.log_tail import read_tail
-from batchscale.records import RunPaths, write_text_file
+from batchscale.records.durable import write_text_file
+from batchscale.records.run_paths import RunPaths
+from batchscale.run.snapshot import is_running
 from batchscale.web.claims import Claim, note, read_claimed
 from batchscale.web.records_folders import make_records_folder
 from batchscale.web.refusals import RefusedError

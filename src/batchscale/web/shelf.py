@@ -21,9 +21,12 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from batchscale.driver import is_running
 from batchscale.errors import BatchscaleError
-from batchscale.records import MANIFEST, STUDY_FILE, WORKING_FOLDER, Records, read_records
+from batchscale.records.frames import Records
+from batchscale.records.read import read_records
+from batchscale.records.table.files import MANIFEST
+from batchscale.records.tree.layout import STUDY_FILE, WORKING_FOLDER
+from batchscale.run.snapshot import is_running
 from batchscale.web.freed_memory import FreedMemory
 from batchscale.web.refusals import RefusedError
 

@@ -7,8 +7,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchscale.driver import RunState, Snapshot, find_state, is_running, read_snapshot
-from batchscale.records import RunPaths
+from batchscale.records.run_paths import RunPaths
+from batchscale.run.run_state import RunState, find_state
+from batchscale.run.snapshot import Snapshot, is_running, read_snapshot
 
 RECORDS = "records"
 STATES = (*(state.value for state in RunState), RECORDS)

@@ -6,18 +6,11 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from batchscale.errors import BatchscaleError
-from batchscale.figures import (
-    LinkedQuestion,
-    Look,
-    PanelSize,
-    chart_spec,
-    chart_svg,
-    find_theme,
-    linked_frame,
-    plot_linked,
-)
-from batchscale.figures.layout import Chart
-from batchscale.records import Records
+from batchscale.figures.export import chart_spec, chart_svg
+from batchscale.figures.layout import Chart, Look, PanelSize
+from batchscale.figures.linked import LinkedQuestion, linked_frame, plot_linked
+from batchscale.figures.theme import find_theme
+from batchscale.records.frames import Records
 from batchscale.web.charts import RENDERING, fitting, require_goal, workload_at
 from batchscale.web.records_folders import RecordsFolder
 from batchscale.web.shelf import OpenRecords

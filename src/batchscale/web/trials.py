@@ -7,7 +7,9 @@ from urllib.parse import urlencode
 
 import polars as pl
 
-from batchscale.records import FACTS, Records, Status
+from batchscale.records.facts.columns import FACTS
+from batchscale.records.frames import Records
+from batchscale.records.model import Status
 from batchscale.web.records_folders import visible
 from batchscale.web.refusals import RefusedError
 

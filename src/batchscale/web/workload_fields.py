@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from batchscale.errors import BatchscaleError
 from batchscale.init_file import starting_text
-from batchscale.spec import ParameterConfig, ParameterType, StopRule, WorkloadName, WorkloadSpec
+from batchscale.spec.experiment import StopRule, WorkloadSpec
+from batchscale.spec.space import ParameterConfig, ParameterType
+from batchscale.spec.workload_name import WorkloadName
 
 if TYPE_CHECKING:
     from batchscale.workloads.catalogue import Parts

@@ -1,53 +1,34 @@
 """Workloads: data sets, models, optimizers, schedules, metrics, by name; and the registry that puts them together.
 
-What others may use stands here and is loaded when first used: importing this package imports no jax, and of the names
-only ``get_workload`` and ``examples_from`` do. Two modules are doors of their own: ``workload``, the interface that
-training stands on, which imports jax, and ``audio``.
+The public names are loaded on first use. Inside batchscale, import from the modules.
 """
 
-from batchscale.doors import lazy_names
+from typing import TYPE_CHECKING
+
+from batchscale.lazy_imports import load_lazily
+
+if TYPE_CHECKING:
+    from batchscale.workloads.datasets.declaration import DatasetDeclaration as DatasetDeclaration
+    from batchscale.workloads.extension import register as register
+    from batchscale.workloads.metrics.declaration import MetricDeclaration as MetricDeclaration
+    from batchscale.workloads.models.declaration import ModelDeclaration as ModelDeclaration
+    from batchscale.workloads.optimizers.declaration import OptimizerDeclaration as OptimizerDeclaration
+    from batchscale.workloads.registry import get_workload as get_workload
+    from batchscale.workloads.schedules.declaration import ScheduleDeclaration as ScheduleDeclaration
+    from batchscale.workloads.tasks import Task as Task
+    from batchscale.workloads.user.registration import register_workload as register_workload
 
 _PUBLIC = {
-    "DatasetDeclaration": "datasets",
-    "FileFetch": "datasets.files.fetch",
-    "MORE_WORKLOADS": "listed",
-    "MetricDeclaration": "metrics",
-    "ModelDeclaration": "models",
-    "NEUTRAL": "tunables",
-    "OPTIMIZERS": "optimizers",
-    "OptimizerDeclaration": "optimizers",
-    "PAPER_WORKLOADS": "listed",
-    "Parts": "catalogue",
-    "Patience": "datasets.files.download",
-    "PublishedCurve": "published",
-    "SCHEDULES": "schedules",
-    "ScheduleDeclaration": "schedules",
+    "DatasetDeclaration": "datasets.declaration",
+    "MetricDeclaration": "metrics.declaration",
+    "ModelDeclaration": "models.declaration",
+    "OptimizerDeclaration": "optimizers.declaration",
+    "ScheduleDeclaration": "schedules.declaration",
     "Task": "tasks",
-    "UpdateRule": "noisy_quadratic",
-    "cache_folder": "cache",
-    "cache_problem": "cache",
-    "cached": "cache",
-    "check_precision": "models.declaration",
-    "closed_form_steps_to_loss": "noisy_quadratic",
-    "dataset_names": "datasets",
-    "default_data_dir": "datasets.files.locations",
-    "examples_from": "random_bits",
-    "fetch_dataset": "datasets.files.fetch",
-    "files_of": "datasets.presence",
-    "find_dataset": "datasets.presence",
-    "find_files": "datasets.files.locations",
-    "find_parts": "catalogue",
-    "find_published": "published",
     "get_workload": "registry",
-    "list_datasets": "datasets.presence",
-    "metric_directions": "metrics",
-    "model_names": "models",
-    "parse_problem": "noisy_quadratic",
     "register": "extension",
     "register_workload": "user.registration",
-    "take_files": "datasets.files.take",
-    "workload_facts": "catalogue",
 }
 
 __all__ = [*_PUBLIC]
-__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)
+__getattr__, __dir__ = load_lazily(__name__, _PUBLIC)

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from batchscale.records import sync_path
+from batchscale.records.durable import sync_path
 
 
 def cache_folder() -> Path:

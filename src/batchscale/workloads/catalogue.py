@@ -6,10 +6,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchscale.spec import SPLITS, WorkloadFacts, WorkloadSpec
-from batchscale.workloads.datasets import DatasetFacts, dataset_facts
-from batchscale.workloads.metrics import metric_directions
-from batchscale.workloads.models import ModelDeclaration, check_fit, find_model
+from batchscale.spec.experiment import WorkloadSpec
+from batchscale.spec.goal import SPLITS
+from batchscale.spec.plan import WorkloadFacts
+from batchscale.workloads.datasets.declaration import DatasetFacts
+from batchscale.workloads.datasets.table import dataset_facts
+from batchscale.workloads.metrics.table import metric_directions
+from batchscale.workloads.models.declaration import ModelDeclaration, check_fit
+from batchscale.workloads.models.table import find_model
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.tunables import Tunables, find_tunables
 from batchscale.workloads.user.registration import UserWorkload, find_user_workload

@@ -3,11 +3,11 @@
 from typing import Any
 
 from batchscale.errors import SpecError, one_line
-from batchscale.spec import WorkloadName
-from batchscale.workloads.datasets import DATASETS
+from batchscale.spec.workload_name import WorkloadName
+from batchscale.workloads.datasets.table import DATASETS
 from batchscale.workloads.declarations import Table
-from batchscale.workloads.metrics import METRICS
-from batchscale.workloads.models import MODELS
+from batchscale.workloads.metrics.table import METRICS
+from batchscale.workloads.models.table import MODELS
 from batchscale.workloads.optimizers import OPTIMIZERS
 from batchscale.workloads.schedules import SCHEDULES
 

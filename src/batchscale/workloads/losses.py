@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 from batchscale.workloads.audio.spectral_loss import spectral_loss
 from batchscale.workloads.noisy_quadratic import NoisyQuadratic, parse_problem
 from batchscale.workloads.tasks import Task

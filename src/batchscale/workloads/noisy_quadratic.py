@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import SpecError, UnknownNameError, one_line, suggest_names
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 
 Floats = NDArray[np.float64]
 RULES = ("sgd", "momentum", "nesterov_momentum")

@@ -6,7 +6,7 @@ The numbers are read off the published curves. Imports no jax.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from batchscale.spec import WorkloadSpec
+from batchscale.spec.experiment import WorkloadSpec
 from batchscale.workloads.catalogue import find_parts
-from batchscale.workloads.datasets import load_dataset
+from batchscale.workloads.datasets.table import load_dataset
 from batchscale.workloads.losses import task_loss
-from batchscale.workloads.metrics import task_metrics
-from batchscale.workloads.models import Shape
+from batchscale.workloads.metrics.table import task_metrics
+from batchscale.workloads.models.declaration import Shape
 from batchscale.workloads.update import make_update
 from batchscale.workloads.user.registration import find_user_workload
 from batchscale.workloads.workload import Dataset, Workload

@@ -15,7 +15,8 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
-from batchscale.spec import SearchSpace, WorkloadName
+from batchscale.spec.space import SearchSpace
+from batchscale.spec.workload_name import WorkloadName
 
 Batch = Mapping[str, jax.Array]
 HostBatch = Mapping[str, NDArray[Any]]

@@ -19,7 +19,8 @@ from batchscale.records.read import read_records
 from batchscale.records.table.files import read_manifest
 from batchscale.records.table.import_records import ImportOptions, import_records
 from batchscale.records.table.source import PUBLISHED_FILE, PUBLISHED_SHA256, looks_published
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 from .conftest import Synthetic, small_members, study_json, table_bytes, trial_json, write_tar
 

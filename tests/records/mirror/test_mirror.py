@@ -5,8 +5,8 @@ import json
 import pytest
 
 from batchscale.errors import RecordsError, StorageError
-from batchscale.records.mirror import Mirroring, open_mirror
 from batchscale.records.mirror.manifest import MirroredFile, manifest_text
+from batchscale.records.mirror.mirror import Mirroring, open_mirror
 
 
 @pytest.fixture

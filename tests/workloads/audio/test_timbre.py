@@ -15,7 +15,8 @@ from batchscale.workloads.audio.instrument import Instrument, flatten, read_inst
 from batchscale.workloads.audio.playing import play
 from batchscale.workloads.audio.prepared import SoundStatistics
 from batchscale.workloads.audio.timbre import TransferOptions, conform, transfer, write_wav
-from batchscale.workloads.models import Shape, find_model
+from batchscale.workloads.models.declaration import Shape
+from batchscale.workloads.models.table import find_model
 
 sys.path.insert(0, str(Path(__file__).parent))
 from sounds import RATE, melody, silence

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from batchscale.errors import SpecError
-from batchscale.workloads.datasets import dataset_facts, load_dataset
 from batchscale.workloads.datasets.builtin.digits import read_splits
+from batchscale.workloads.datasets.table import dataset_facts, load_dataset
 
 
 def test_digits_need_no_files_and_have_the_documented_split():

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from batchscale.errors import SpecError, UnknownNameError
-from batchscale.workloads.datasets import dataset_facts, dataset_names, load_dataset
+from batchscale.workloads.datasets.table import dataset_facts, dataset_names, load_dataset
 
 
 def test_an_unknown_name_gets_the_nearest_ones():

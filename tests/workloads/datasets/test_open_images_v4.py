@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets import dataset_facts, load_dataset
+from batchscale.workloads.datasets.table import dataset_facts, load_dataset
 
 NAME = "open_images_v4"
 ROWS = {

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from batchscale.workloads import models
-from batchscale.workloads.models import Shape, find_model
+from batchscale.workloads.models.declaration import Shape
+from batchscale.workloads.models.table import find_model
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from generated import cheap_jit

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import best_of_n, trial_outcomes
+from batchscale.analysis.outcomes import trial_outcomes
+from batchscale.analysis.robustness import best_of_n
 from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.kind import FigureKind
@@ -23,7 +24,8 @@ from batchscale.figures.notes import (
     workload_values,
 )
 from batchscale.records.frames import Records
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 LOOK = Look(size=SMALL)
 BEST_OF_FRAME_SCHEMA: Mapping[str, type[pl.DataType]] = {

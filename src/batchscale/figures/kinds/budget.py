@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import best_measurement
+from batchscale.analysis.budgets import best_measurement
 from batchscale.figures.axes import log_range, log_scale, size_axis
 from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.kind import FigureKind, FigureRequest
@@ -26,7 +26,8 @@ from batchscale.figures.notes import (
     workload_values,
 )
 from batchscale.records.frames import Records
-from batchscale.spec import Budget, Unit, WorkloadName
+from batchscale.spec.durations import Budget, Unit
+from batchscale.spec.workload_name import WorkloadName
 
 LOOK = Look(columns=2)
 BUDGET_SCHEMA: Mapping[str, type[pl.DataType]] = {

@@ -8,7 +8,8 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import Analysis, AnalysisOptions, Baseline, analyze
+from batchscale.analysis.answers import Analysis, AnalysisOptions, analyze
+from batchscale.analysis.regimes import Baseline
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, size_axis
 from batchscale.figures.edges import EDGE
@@ -20,7 +21,7 @@ from batchscale.figures.notes import goal_notes, missing_words, note_frame, pane
 from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
 from batchscale.records.notes import study_note
-from batchscale.spec import Goal
+from batchscale.spec.goal import Goal
 
 LOOK = Look(columns=2)
 SHADE_OPACITY = 0.75  # the grid shows through

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import EFFECTIVE, add_effective_learning_rate, best_per_trial
+from batchscale.analysis.budgets import best_per_trial
+from batchscale.analysis.metaparameters import EFFECTIVE, add_effective_learning_rate
 from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.fixed import with_fixed
@@ -26,7 +27,8 @@ from batchscale.figures.notes import (
 )
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 LOOK = Look(columns=4, size=SMALL)
 EFFECTIVE_SCHEMA: Mapping[str, type[pl.DataType]] = {

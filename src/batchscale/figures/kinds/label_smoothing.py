@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import best_measurement, steps_to_result
+from batchscale.analysis.budgets import best_measurement
+from batchscale.analysis.results import steps_to_result
 from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
 from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.kind import FigureKind, FigureRequest
@@ -31,7 +32,8 @@ from batchscale.figures.notes import (
     workload_values,
 )
 from batchscale.records.frames import Records
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.words import metaparameter_text
 
 SMOOTHING = "label_smoothing"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import Outcome, trial_outcomes
+from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.errors import SpecError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, superscript
 from batchscale.figures.edges import join_frames, with_edges
@@ -31,7 +31,9 @@ from batchscale.figures.notes import (
 )
 from batchscale.figures.theme import POWER_FONT, Theme
 from batchscale.records.frames import Records
-from batchscale.spec import Budget, Goal, WorkloadName
+from batchscale.spec.durations import Budget
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 
 LOOK = Look(size=SMALL)
 STAR = (

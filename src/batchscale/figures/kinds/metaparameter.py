@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import EFFECTIVE, Heuristic, add_effective_learning_rate, steps_to_result
+from batchscale.analysis.metaparameters import EFFECTIVE, Heuristic, add_effective_learning_rate
+from batchscale.analysis.results import steps_to_result
 from batchscale.errors import UnknownNameError, one_line, suggest_names
 from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
 from batchscale.figures.edges import join_frames, with_edges

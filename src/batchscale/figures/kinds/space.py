@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import Outcome, trial_outcomes
+from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.figures.edges import EDGE, with_edges
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.kinds.map import BEST, OUTCOME_WORDS, OUTCOMES, outcome_scales
@@ -30,8 +30,11 @@ from batchscale.figures.notes import (
 from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
 from batchscale.records.study_values import searched_spaces
-from batchscale.search import DEFAULT_MARGIN, to_unit
-from batchscale.spec import Goal, ParameterConfig, WorkloadName
+from batchscale.search.edge_guard import DEFAULT_MARGIN
+from batchscale.search.units import to_unit
+from batchscale.spec.goal import Goal
+from batchscale.spec.space import ParameterConfig
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.words import metaparameter_text, span_text
 
 LOOK = Look(columns=2)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import altair as alt
 import polars as pl
 
-from batchscale.analysis import best_measurement, steps_to_result
+from batchscale.analysis.budgets import best_measurement
+from batchscale.analysis.results import steps_to_result
 from batchscale.errors import BatchscaleError
 from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.kind import FigureKind
@@ -27,7 +28,8 @@ from batchscale.figures.notes import (
 from batchscale.figures.theme import Theme, series_colours
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
-from batchscale.spec import Goal, WorkloadName
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.words import metaparameter_text
 
 LOOK = Look(columns=3)

@@ -28,7 +28,7 @@ from batchscale.records.tree.bulk import read_measurement_files
 from batchscale.records.tree.checksum import checksum_fault, measurements_checksum, recorded_checksum
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 _READ_BYTES = 32 * 2**20
 

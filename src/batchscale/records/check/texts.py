@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from batchscale.errors import SpecError, one_line
-from batchscale.records.facts import OWN_KEY, FactsError, NewerFormatError, StudyFacts, TrialFacts
 from batchscale.records.facts.fields import is_finite
-from batchscale.records.facts.version import VERSION_KEY
+from batchscale.records.facts.study import StudyFacts
+from batchscale.records.facts.trial import TrialFacts
+from batchscale.records.facts.version import OWN_KEY, VERSION_KEY, FactsError, NewerFormatError
 from batchscale.records.model import MAX_WHOLE, STUDY_KEYS, TRIAL_KEYS, Status, is_parameter_name
 from batchscale.records.rules import Fault
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK
-from batchscale.spec import MAX_METAPARAMETERS, ParameterConfig, ParameterType, WorkloadName
+from batchscale.spec.space import MAX_METAPARAMETERS, ParameterConfig, ParameterType
+from batchscale.spec.workload_name import WorkloadName
 
 ROUNDING = 1e-12  # a value drawn at the end of a log range may miss it by a rounding of the logarithm
 

@@ -21,7 +21,7 @@ from batchscale.records.table.parts import KEY_SCHEMA, PARAMETER_PREFIX, Part
 from batchscale.records.tree.blocks import CsvBlock, RowRun, join_blocks
 from batchscale.records.tree.checksum import checksum_fault
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 GROUPS = ("imagenet_subsets", "mnist_subsets", "solution_quality")  # group folders of the published archive
 ROW_GROUP = 131_072

@@ -23,7 +23,7 @@ from batchscale.records.tree.checksum import measurements_checksum
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, TRIAL_FILE, StudyPaths
 from batchscale.records.tree.measurements import Measurement
 from batchscale.records.tree.texts import csv_text
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 _CHECKSUM = pl.col(FACTS).struct.field("measurements_sha256").alias("sha256")
 

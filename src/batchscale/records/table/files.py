@@ -12,11 +12,11 @@ from typing import Any
 import polars as pl
 
 from batchscale.errors import RecordsError, SpecError, one_line
-from batchscale.records.facts import NewerFormatError
 from batchscale.records.facts.columns import FACTS
+from batchscale.records.facts.version import NewerFormatError
 from batchscale.records.frames import STUDY_SCHEMA, TRIAL_SCHEMA, WORKLOAD_COLUMNS, Records
 from batchscale.records.table.upgrade import upgrade_studies, upgrade_trials
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 FORMAT = "batchscale-table"
 TABLE_VERSION = 2

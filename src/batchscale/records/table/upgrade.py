@@ -7,8 +7,10 @@ from typing import Any
 import polars as pl
 
 from batchscale.errors import RecordsError
-from batchscale.records.facts import OWN_KEY, StudyFacts, TrialFacts
 from batchscale.records.facts.columns import FACTS, STUDY_FACTS, TRIAL_FACTS, study_facts_row, trial_facts_row
+from batchscale.records.facts.study import StudyFacts
+from batchscale.records.facts.trial import TrialFacts
+from batchscale.records.facts.version import OWN_KEY
 
 
 def upgrade_studies(frame: pl.LazyFrame, where: str) -> pl.LazyFrame:

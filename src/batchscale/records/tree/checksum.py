@@ -2,7 +2,7 @@
 
 import hashlib
 
-from batchscale.records.facts import TrialFacts
+from batchscale.records.facts.trial import TrialFacts
 from batchscale.records.rules import Fault
 
 

@@ -20,7 +20,7 @@ from batchscale.records.tree.layout import (
     name_study,
     require_directory,
 )
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from batchscale.records.rules import Fault
 from batchscale.records.tree.measurements import parse_header, parse_measurements
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 _OWNER_MARK = "# "
 _UNKNOWN_HASH = "-"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.errors import RecordsError, SpecError, one_line
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 STUDY_FILE = "study.json"
 TRIAL_FILE = "metadata.json"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from batchscale.errors import RecordsError, StudyLockedError, one_line
 from batchscale.records.durable import make_folders, replace_file, storing, sync_chain, write_file
-from batchscale.records.facts import OWN_KEY
+from batchscale.records.facts.version import OWN_KEY
 from batchscale.records.filesystem import REAL, FileSystem
 from batchscale.records.model import StudyRecord, parse_study
 from batchscale.records.tree.folders import read_file

@@ -14,7 +14,7 @@ import polars as pl
 
 from batchscale.errors import RecordsError
 from batchscale.records.assemble import make_studies_frame, make_trials_frame
-from batchscale.records.facts import NewerFormatError
+from batchscale.records.facts.version import NewerFormatError
 from batchscale.records.filesystem import REAL, FileSystem
 from batchscale.records.frames import Records
 from batchscale.records.model import StudyRecord, TrialRecord, parse_study, parse_trial
@@ -23,7 +23,7 @@ from batchscale.records.tree.bulk import read_measurement_files
 from batchscale.records.tree.folders import StudyFolder, iter_studies, list_folder, name_folder, read_file
 from batchscale.records.tree.layout import MAX_CSV_BYTES, MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
 from batchscale.records.tree.measurements import MeasurementTable, parse_measurements
-from batchscale.spec import WorkloadName
+from batchscale.spec.workload_name import WorkloadName
 
 Notice = Callable[[str], None]
 

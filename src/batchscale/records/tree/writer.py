@@ -13,7 +13,7 @@ from batchscale.records.durable import (
     storing,
     write_file,
 )
-from batchscale.records.facts import TrialFacts
+from batchscale.records.facts.trial import TrialFacts
 from batchscale.records.filesystem import FileSystem
 from batchscale.records.model import (
     StudyRecord,

@@ -11,9 +11,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from batchscale.figures import DARK, LIGHT
-from batchscale.records import write_text_file
-from batchscale.report import style_variables
+from batchscale.figures.theme import DARK, LIGHT
+from batchscale.records.durable import write_text_file
+from batchscale.report.drawing import style_variables
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from batchscale.analysis import compare
+from batchscale.analysis.comparison import compare
 from batchscale.errors import BatchscaleError
 from batchscale.web.charts import nearest_width
 from batchscale.web.comparison import NOT_SHARED, ComparedCurves, best_rates, make_curves

@@ -5,8 +5,8 @@ from typing import Literal
 from fastapi import APIRouter
 from starlette.responses import Response, StreamingResponse
 
-from batchscale.figures import select_records
-from batchscale.report import make_report
+from batchscale.figures.selection import select_records
+from batchscale.report.page import make_report
 from batchscale.web.charts import workload_at
 from batchscale.web.downloads import table_bytes, zip_files
 from batchscale.web.pages.asked import KEY, find_records_folder

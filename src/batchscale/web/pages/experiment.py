@@ -6,9 +6,9 @@ from fastapi import APIRouter, Depends, Header, Query
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
-from batchscale.analysis import answer_sentences
+from batchscale.analysis.sentences import answer_sentences
 from batchscale.errors import BatchscaleError, RecordsError
-from batchscale.records import Records
+from batchscale.records.frames import Records
 from batchscale.web.charts import chart_kinds, workload_at
 from batchscale.web.comparison import analysis_of
 from batchscale.web.gate import session_cookie

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from batchscale.figures import find_theme
+from batchscale.figures.theme import find_theme
 from batchscale.web.overview import ORDERS, Wish
 from batchscale.web.pages.asked import KEY, find_row
 from batchscale.web.records_folders import visible

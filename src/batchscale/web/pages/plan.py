@@ -7,11 +7,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from batchscale.analysis import Analysis
+from batchscale.analysis.answers import Analysis
 from batchscale.errors import BatchscaleError
-from batchscale.figures import find_theme
-from batchscale.planning import PICKS, StepTime, records_step_times
-from batchscale.planning.jobs import FORMATS, check_format
+from batchscale.figures.theme import find_theme
+from batchscale.planning.answers import PICKS
+from batchscale.planning.jobs.write import FORMATS, check_format
+from batchscale.planning.step_times import StepTime, records_step_times
 from batchscale.web.charts import nearest_width, picture_of, workload_at
 from batchscale.web.comparison import analysis_of
 from batchscale.web.pages.asked import KEY, find_records_folder

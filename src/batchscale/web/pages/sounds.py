@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from fastapi import Path as PathPart
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from batchscale.figures import find_theme
+from batchscale.figures.theme import find_theme
 from batchscale.web.downloads import zip_files
 from batchscale.web.loss_curve import draw_loss
 from batchscale.web.pages.asked import ID

@@ -9,32 +9,10 @@ What pages, commands and scripts call, loaded when first used; none of it import
 - ``transfer(instrument, source, options)``: another recording in the instrument's timbre.
 - ``write_wav(path, samples)``: samples as a wav.
 - ``read_instrument(folder)`` and ``write_instrument(folder, instrument)``: import and copy.
-- ``batchscale.driver.export_instrument(spec, records, out)``: what ``batchscale train`` made, as an
+- ``batchscale.run.export_instrument(spec, records, out)``: what ``batchscale train`` made, as an
   instrument.
 
 ``prepare_recordings`` may be stopped at any time and called again; uploads of unknown origin are safe to give to it: a
 file that cannot be used is named in ``Prepared.skipped``, and nothing in it is run. All errors are ``BatchscaleError``.
 Playing compiles and takes seconds: call it outside an event loop.
 """
-
-from batchscale.doors import lazy_names
-
-_PUBLIC = {
-    "Cutting": "segments",
-    "DESCRIPTION": "instrument",
-    "Instrument": "instrument",
-    "PreparationProgress": "preparation",
-    "SAMPLE_RATE": "recordings",
-    "ShowProgress": "preparation",
-    "TransferOptions": "timbre",
-    "prepare_recordings": "preparation",
-    "read_instrument": "instrument",
-    "read_prepared": "prepared",
-    "resynthesise": "timbre",
-    "transfer": "timbre",
-    "write_instrument": "instrument",
-    "write_wav": "timbre",
-}
-
-__all__ = [*_PUBLIC]
-__getattr__, __dir__ = lazy_names(__name__, _PUBLIC)

@@ -16,7 +16,7 @@ import numpy as np
 
 from batchscale.errors import DataError, one_line
 from batchscale.records.durable import storing, write_text_file
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 from batchscale.workloads.audio.prepared import SoundStatistics
 
 INSTRUMENT_VERSION = 1

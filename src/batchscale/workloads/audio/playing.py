@@ -19,9 +19,9 @@ from batchscale.workloads.audio.filtered_noise import filter_frames
 from batchscale.workloads.audio.instrument import Instrument
 from batchscale.workloads.audio.oscillators import oscillate
 from batchscale.workloads.audio.recordings import SAMPLE_RATE, Samples
-from batchscale.workloads.models import find_model
 from batchscale.workloads.models.architectures.ddsp import Ddsp, DdspSizes, Sampling
 from batchscale.workloads.models.nnx_model import with_parameters
+from batchscale.workloads.models.table import find_model
 
 _BLOCK = 1000  # frames
 _CONTEXT = 2  # frames on either side of a block, so that filters ring across its borders

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 from batchscale.workloads.datasets.files.origin import DatasetFiles
 from batchscale.workloads.tasks import Task
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from batchscale.errors import SpecError, one_line, suggest_names
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 
 
 class NoOptions(BaseModel):

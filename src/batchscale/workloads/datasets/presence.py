@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.errors import UnknownNameError
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 from batchscale.workloads.datasets.files.locations import find_files
 from batchscale.workloads.datasets.files.origin import DatasetFiles
 from batchscale.workloads.datasets.table import DATASETS, dataset_names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
 from batchscale.workloads.declarations import Table
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 from batchscale.workloads.tasks import Task
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from batchscale.errors import SpecError, UnknownNameError, one_line, suggest_names
-from batchscale.spec import Option, Options, ParameterConfig
+from batchscale.spec.experiment import Option, Options
+from batchscale.spec.space import ParameterConfig
 from batchscale.workloads.tasks import Task
 
 if TYPE_CHECKING:

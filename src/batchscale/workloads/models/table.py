@@ -1,6 +1,6 @@
 """The table of models, and models by name with their options. Imports no jax."""
 
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 from batchscale.workloads.declarations import Table
 from batchscale.workloads.models.declaration import ModelDeclaration
 

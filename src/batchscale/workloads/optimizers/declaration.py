@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from batchscale.spec import Bounds, ParameterConfig, ParameterType, Scale
+from batchscale.spec.bounds import Bounds
+from batchscale.spec.space import ParameterConfig, ParameterType, Scale
 
 if TYPE_CHECKING:
     import jax

@@ -1,7 +1,7 @@
 """Learning rate schedules by name: their metaparameters with ranges, and their formulas. No jax until they run."""
 
 from batchscale.errors import SpecError, one_line, suggest_names
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 from batchscale.workloads.declarations import Table
 from batchscale.workloads.schedules.declaration import ScheduleDeclaration
 

@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from batchscale.spec import Bounds, Options, ParameterConfig, ParameterType
-from batchscale.workloads.optimizers import make_range
+from batchscale.spec.bounds import Bounds
+from batchscale.spec.experiment import Options
+from batchscale.spec.space import ParameterConfig, ParameterType
+from batchscale.workloads.optimizers.declaration import make_range
 
 if TYPE_CHECKING:
     from batchscale.workloads.workload import Schedule

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batchscale.errors import SpecError
-from batchscale.spec import Options, WorkloadSpec
-from batchscale.workloads.datasets import dataset_facts, load_dataset
+from batchscale.spec.experiment import Options, WorkloadSpec
+from batchscale.workloads.datasets.table import dataset_facts, load_dataset
 from batchscale.workloads.losses import task_loss
-from batchscale.workloads.metrics import task_metrics
-from batchscale.workloads.models import Shape, check_fit, find_model
-from batchscale.workloads.models.declaration import PRECISIONS, check_precision
+from batchscale.workloads.metrics.table import task_metrics
+from batchscale.workloads.models.declaration import PRECISIONS, Shape, check_fit, check_precision
 from batchscale.workloads.models.nnx_model import make_model
 from batchscale.workloads.models.precision import in_precision
+from batchscale.workloads.models.table import find_model
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.tunables import find_tunables
 from batchscale.workloads.update import make_update

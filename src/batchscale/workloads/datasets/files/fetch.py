@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from batchscale.errors import DataError, one_line
-from batchscale.records import sync_path
+from batchscale.records.durable import sync_path
 from batchscale.workloads.datasets.files.archives import extract_all, iter_members
 from batchscale.workloads.datasets.files.download import PATIENCE, DownloadProgress, Patience, download
 from batchscale.workloads.datasets.files.locations import default_data_dir

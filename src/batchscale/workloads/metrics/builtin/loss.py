@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 from batchscale.workloads.metrics.declaration import MetricDeclaration
 from batchscale.workloads.noisy_quadratic import parse_problem
 from batchscale.workloads.tasks import Task

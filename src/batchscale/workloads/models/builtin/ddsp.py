@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from batchscale.errors import SpecError
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 from batchscale.workloads.audio.features import FRAMES_PER_S
 from batchscale.workloads.models.declaration import ModelDeclaration, Shape
 from batchscale.workloads.tasks import Task

@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 from batchscale.workloads.models.declaration import LABELS, ModelDeclaration, Shape
 
 if TYPE_CHECKING:

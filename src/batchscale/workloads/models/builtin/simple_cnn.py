@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 from batchscale.workloads.models.declaration import LABELS, ModelDeclaration, Shape
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from batchscale.spec import Scale
+from batchscale.spec.space import Scale
 from batchscale.workloads.optimizers.declaration import OptimizerDeclaration, make_range
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from batchscale.spec import Bounds, Scale
+from batchscale.spec.bounds import Bounds
+from batchscale.spec.space import Scale
 from batchscale.workloads.optimizers.declaration import SMALL_LEARNING_RATE, OptimizerDeclaration, make_range
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from batchscale.errors import SpecError, one_line
-from batchscale.spec import Options
+from batchscale.spec.experiment import Options
 from batchscale.workloads.schedules.declaration import DECAY_STEPS, ScheduleDeclaration, decay_steps_range
 
 if TYPE_CHECKING:

@@ -1,0 +1,100 @@
+"""The runner of a run: which one its settings, its experiment file and its cluster ask for."""
+
+import os
+import signal
+from pathlib import Path
+
+from batchscale.errors import RunError
+from batchscale.records.run_paths import RunPaths
+from batchscale.run.run_settings import RunSettings
+from batchscale.run.signals import StopFlag
+from batchscale.spec.plan import Plan
+from batchscale.study.study_run import StudyRun
+from batchscale.workers.cluster import follow, share_host
+from batchscale.workers.environment import check_devices, computing_like_a_worker, default_workers, memory_limit
+from batchscale.workers.group_lead import lead_group
+from batchscale.workers.groups import GroupRunner
+from batchscale.workers.inline import InlineRunner, load_later
+from batchscale.workers.local import LocalRunner, LocalSettings
+from batchscale.workers.ray.link import check_ray
+from batchscale.workers.ray.runner import RayRunner, RaySettings
+from batchscale.workers.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
+from batchscale.workers.slurm.runner import SlurmRunner, SlurmSettings
+
+
+def make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSettings, flag: StopFlag) -> Runner:
+    """The runner that trains what these studies need; nothing is started where they need nothing."""
+    paths, experiment = RunPaths(root), plan.experiment
+    asked = settings.workers or (None if experiment.trainer is None else experiment.trainer.workers)
+    workers = asked or default_workers(num_devices(plan, settings))
+    setup = _make_setup(plan, paths, settings, workers)
+    if settings.peers is not None and settings.group is not None:
+        return GroupRunner(settings.peers, settings.group, setup, lambda: flag.is_set, lambda: _stop_soon(flag))
+    if settings.peers is not None:
+        return InlineRunner(setup, lambda: flag.is_set, share_host(settings.peers, lambda: _stop_soon(flag)))
+    if all(run.done for run in runs):  # nothing is trained: the engine, which takes seconds to load, is left alone
+        return InlineRunner(setup, lambda: flag.is_set, load_later)
+    if settings.make_runner is not None:
+        return settings.make_runner(setup)
+    if settings.runner == "inline":
+        return InlineRunner(setup, lambda: flag.is_set)
+    if settings.runner == "ray":
+        return RayRunner(setup, RaySettings(settings.ray_address, asked))
+    if settings.runner == "slurm":
+        folder, logs = paths.exchange.resolve(), paths.logs.resolve()
+        return SlurmRunner(setup, SlurmSettings(workers, folder, logs, experiment.run.slurm))
+    return LocalRunner(setup, LocalSettings(workers, paths.logs, recycle_above_bytes=memory_limit(workers)))
+
+
+def _make_setup(plan: Plan, paths: RunPaths, settings: RunSettings, workers: int) -> Setup:
+    engine, options = settings.engine, settings.engine_options
+    if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
+        # a job of SLURM has its share of a node to itself, and the environment there
+        own = {"workers": "1"} if settings.runner == "slurm" else trainer_options(os.environ, workers)
+        engine, options = TRAINER_ENGINE, own | options
+    return Setup(
+        plan.experiment,
+        settings.data_dir,
+        paths.checkpoints.resolve(),
+        engine,
+        int(settings.keep_states_gb * 1e9 / len(plan.studies)),
+        options,
+        num_devices(plan, settings),
+    )
+
+
+def num_devices(plan: Plan, settings: RunSettings) -> int:
+    """How many devices train a trial together, where the workers are."""
+    wanted, slurm = plan.experiment.run.devices_per_trial, plan.experiment.run.slurm
+    if settings.runner == "ray":
+        return check_ray(plan.experiment)
+    if settings.runner != "slurm":
+        return check_devices(wanted, settings.workers)
+    if settings.workers is None:
+        raise RunError("--runner slurm keeps as many jobs in the queue as --workers says. Found none; give a number.")
+    there = slurm.num_gpus or slurm.cpus or 1
+    if wanted is not None and wanted > there:
+        raise RunError(
+            f"run.devices_per_trial is at most what a worker asks of SLURM. Found {wanted} of {there}; "
+            "ask for more gpus (or cpus), or for 'all'."
+        )
+    return wanted or there
+
+
+def _stop_soon(flag: StopFlag) -> None:
+    """Another host was asked to stop: so is this one."""
+    if not flag.is_set:
+        flag.set(signal.SIGTERM)
+
+
+def follow_run(plan: Plan, settings: RunSettings, flag: StopFlag) -> None:
+    """Train what the chief trains, as another host of its cluster; nothing is written here."""
+    assert settings.peers is not None
+    devices = check_devices(plan.experiment.run.devices_per_trial)
+    setup = Setup(plan.experiment, settings.data_dir, num_devices=devices)
+    group = settings.group
+    if group is not None and group.is_led_here:
+        lead_group(settings.peers, group, setup, lambda: flag.is_set)
+    else:
+        with computing_like_a_worker(devices):  # as the chief does: each host updates its own copy of a state
+            follow(settings.peers if group is None or group.peers is None else group.peers, setup, lambda: flag.is_set)

@@ -1,0 +1,35 @@
+"""How a run is carried out: where trials are trained, by how many, and what is kept of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from batchscale.cluster.groups import Group
+from batchscale.cluster.peers import Peers
+from batchscale.workers.runner import TRAINING_ENGINE, Runner, Setup
+
+RUNNERS = ("local", "inline", "ray", "slurm")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How a run is carried out; nothing here changes its records.
+
+    ``keep_states_gb`` is what the last states of ended trials may take, shared evenly by the studies. ``peers`` are the
+    other hosts of a cluster, and ``group`` those that train a trial together with this one. ``ray_address`` is the
+    cluster of the runner 'ray'; without one a local cluster lasts as long as the run. ``make_runner`` makes a runner of
+    the caller's own, in place of the named one.
+    """
+
+    runner: str = "local"
+    workers: int | None = None
+    data_dir: Path | None = None
+    retries: int = 3
+    retry_incomplete: bool = False
+    keep_states_gb: float = 4.0
+    peers: Peers | None = None
+    group: Group | None = None
+    ray_address: str | None = None
+    engine: str = TRAINING_ENGINE
+    engine_options: dict[str, str] = field(default_factory=dict)
+    make_runner: Callable[[Setup], Runner] | None = None

@@ -1,0 +1,1 @@
+"""Runners: where jobs run. One interface, and the places that keep its promises."""

@@ -1,0 +1,181 @@
+"""The host of engines: what a worker does with its jobs, in whatever process it lives.
+
+Owns one engine per study and decides when a trial's state is worth a checkpoint. Free of JAX: the engine is made by
+the function that the setup names.
+"""
+
+import importlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol, runtime_checkable
+
+from batchscale.machine import name_processor
+from batchscale.records.facts.trial import Hardware
+from batchscale.spec.goal import Goal
+from batchscale.spec.plan import Study
+from batchscale.study.tasks import Activity, TrialProgress, TrialTask
+from batchscale.workers.runner import Doing, Done, Job, Setup
+
+CHECKPOINT_AFTER_S = 20.0
+"""A trial that has trained this long since its last checkpoint gets another: so much is lost when a worker dies."""
+
+KEEP_AFTER_S = 0.5
+"""A trial that has trained less than this is not worth a checkpoint when the run stops."""
+
+MAX_ENGINES = 32
+
+TELL_EVERY_S = 0.5
+"""How often a worker says what it is doing, but for what takes long: loading and compiling are said at once."""
+
+
+class Engine(Protocol):
+    """What a host needs of a study's engine."""
+
+    @property
+    def population_size(self) -> int:
+        """How many trials are best trained together."""
+
+    def advance(
+        self, tasks: Sequence[TrialTask], should_stop: Callable[[], bool], goal: Goal | None
+    ) -> list[TrialProgress]:
+        """Train every task as far as it says, or to its divergence or the goal; less if asked to stop."""
+
+    def save(self, trial_id: int) -> None:
+        """Write a checkpoint of a trial that is held in memory."""
+
+    def shelve(self, trial_id: int, step: int) -> None:
+        """Drop a trial that ended at this step from memory; keep its state on disk where there is room."""
+
+    def forget(self, trial_id: int) -> None:
+        """Drop everything of a trial."""
+
+
+Listener = Callable[[Activity, int], None]
+"""Is told what an engine does, and at which step."""
+
+
+@runtime_checkable
+class TalkingEngine(Protocol):
+    """An engine that says what it does; others need not."""
+
+    def listen(self, listener: Listener) -> None:
+        """Tell this from now on."""
+
+
+@runtime_checkable
+class ClosableEngine(Protocol):
+    """An engine that holds more than memory; others need not be closed."""
+
+    def close(self) -> None:
+        """End what it started."""
+
+
+MakeEngine = Callable[[Setup, Study, int | None], Engine]
+
+
+def find_engine(name: str) -> MakeEngine:
+    """The function ``module:function`` that makes engines."""
+    module, _, function = name.partition(":")
+    found: MakeEngine = getattr(importlib.import_module(module), function)
+    return found
+
+
+class EngineHost:
+    """Runs jobs one after the other, keeping an engine per study."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        worker_id: str,
+        should_stop: Callable[[], bool],
+        tell: Callable[[Doing], None] = lambda _doing: None,
+        make_engine: MakeEngine | None = None,
+    ) -> None:
+        self._setup = setup
+        self._worker_id = worker_id
+        self._tell = tell
+        self._told_at = -TELL_EVERY_S
+        self._trial_ids: tuple[int, ...] = ()
+        self._should_stop = should_stop
+        self._make_engine = make_engine or find_engine(setup.engine)
+        self._engines: dict[int, Engine] = {}  # by batch size: an experiment has one study each
+        self._unsaved_s: dict[tuple[int, int], float] = {}
+        self._hardware = Hardware(name_processor(), "cpu", num_devices=1, num_hosts=1)
+
+    def run(self, job: Job) -> Done:
+        """The job's answer."""
+        started = time.monotonic()
+        self._trial_ids = tuple(task.trial_id for task in job.tasks)
+        engine = self._engine(job)
+        self._say(job.study.batch_size, Activity.TRAINING, max(task.from_step for task in job.tasks))
+        progress = engine.advance(job.tasks, self._should_stop, job.goal)
+        seconds = time.monotonic() - started
+        self._checkpoint(job, seconds)
+        hardware = getattr(engine, "hardware", self._hardware)  # an engine that uses accelerators knows better
+        cut_short = self._should_stop()
+        return Done(job.job_id, self._worker_id, tuple(progress), seconds, engine.population_size, hardware, cut_short)
+
+    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
+        """Drop these trials of a study with their checkpoints; without any, the study's engine."""
+        engine = self._engines.get(batch_size)
+        if engine is None:
+            return
+        for trial_id in trial_ids:
+            engine.forget(trial_id)
+            self._unsaved_s.pop((batch_size, trial_id), None)
+        if not trial_ids:
+            self._drop(batch_size)
+
+    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
+        """Drop these trials of a study, by their last steps, from memory; what can be goes on the shelf."""
+        engine = self._engines.get(batch_size)
+        for trial_id, step in steps.items():
+            if engine is not None:
+                engine.shelve(trial_id, step)
+            self._unsaved_s.pop((batch_size, trial_id), None)
+
+    def keep(self) -> None:
+        """Checkpoint every trial that would be costly to train again: the process is about to end."""
+        for (batch_size, trial_id), seconds in sorted(self._unsaved_s.items(), key=lambda item: -item[1]):
+            if seconds >= KEEP_AFTER_S:
+                self._engines[batch_size].save(trial_id)
+        self._unsaved_s.clear()
+
+    def close(self) -> None:
+        """End what engines started."""
+        for batch_size in list(self._engines):
+            self._drop(batch_size)
+
+    def _engine(self, job: Job) -> Engine:
+        batch_size = job.study.batch_size
+        if batch_size not in self._engines:
+            while len(self._engines) >= MAX_ENGINES:
+                self.keep()
+                self._drop(next(iter(self._engines)))
+            self._say(batch_size, Activity.LOADING, 0)
+            engine = self._make_engine(self._setup, job.study, job.population)
+            if isinstance(engine, TalkingEngine):
+                engine.listen(partial(self._say, batch_size))
+            self._engines[batch_size] = engine
+        return self._engines[batch_size]
+
+    def _say(self, batch_size: int, activity: Activity, step: int) -> None:
+        now = time.monotonic()
+        if activity in (Activity.LOADING, Activity.COMPILING) or now - self._told_at >= TELL_EVERY_S:
+            self._told_at = now
+            self._tell(Doing(self._worker_id, activity, batch_size, self._trial_ids, max(step, 0)))
+
+    def _drop(self, batch_size: int) -> None:
+        engine: object = self._engines.pop(batch_size, None)
+        if isinstance(engine, ClosableEngine):
+            engine.close()
+        self._unsaved_s = {key: seconds for key, seconds in self._unsaved_s.items() if key[0] != batch_size}
+
+    def _checkpoint(self, job: Job, seconds: float) -> None:
+        for task in job.tasks:
+            key = (job.study.batch_size, task.trial_id)
+            self._unsaved_s[key] = self._unsaved_s.get(key, 0.0) + seconds / len(job.tasks)
+            if self._unsaved_s[key] >= CHECKPOINT_AFTER_S:
+                self._engines[job.study.batch_size].save(task.trial_id)
+                del self._unsaved_s[key]

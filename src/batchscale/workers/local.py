@@ -1,0 +1,177 @@
+"""The local runner: worker processes on this machine, each with single-threaded compute or accelerators of its own.
+
+Owns processes, their pipes and logs. A worker that dies is replaced; its jobs come back as lost, with the signal and
+the last lines it wrote. Nothing in a worker is ever needed to resume, so ending one is always a plain kill.
+"""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import final
+
+from batchscale.errors import RunError
+from batchscale.machine import count_oom_kills, name_host
+from batchscale.study.failure import Failure
+from batchscale.workers.death import describe_death
+from batchscale.workers.environment import worker_environment
+from batchscale.workers.known_worker import MAX_DEATHS_AT_START, KnownWorker, is_out_of_memory
+from batchscale.workers.messages import Begin, Instruction, Ready, Refused, Reply
+from batchscale.workers.runner import Event, LossReason, Setup, WorkerInfo
+from batchscale.workers.workers_runner import WorkersRunner
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """How many workers, where they print, and above how much memory one is replaced by a fresh process."""
+
+    workers: int
+    log_dir: Path
+    recycle_above_bytes: int | None = None
+
+
+@final
+@dataclass(eq=False)
+class LocalWorker(KnownWorker):
+    """A process on this machine, with our end of its pipe. ``place`` numbers those that run at the same time."""
+
+    place: int
+    process: subprocess.Popen[bytes]
+    pipe: Connection
+    log: Path
+
+    def tell(self, message: Instruction) -> None:
+        """Send it a message; if it is dead, the next `wait` finds out and says so."""
+        with contextlib.suppress(OSError):
+            self.pipe.send(message)
+
+
+@final
+class LocalRunner(WorkersRunner[LocalWorker]):
+    """Worker processes on this machine; fewer of them after one ran out of memory, which they share."""
+
+    def __init__(self, setup: Setup, settings: LocalSettings) -> None:
+        super().__init__()
+        self._setup = setup
+        self._settings = settings
+        self._limit = settings.workers
+        self._next_number = 0
+        self._deaths_at_start = 0
+        settings.log_dir.mkdir(parents=True, exist_ok=True)
+        self._oom_kills = count_oom_kills()
+        try:
+            for _ in range(settings.workers):
+                self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def wait(self, timeout_s: float) -> list[Event]:
+        """What the workers have said; the dead are replaced."""
+        if self._closed:
+            return []
+        events, self._events = self._events, []
+        pipes = {worker.pipe: worker for worker in self._workers.values()}
+        for pipe in wait(list(pipes), 0 if events else timeout_s):
+            worker = pipes[pipe]  # type: ignore[index]  # only our own connections were given
+            try:
+                while worker.pipe.poll():
+                    events += self._hear(worker, worker.pipe.recv())
+            except (EOFError, OSError):
+                events += self._replace(worker)
+        self._recycle()
+        return events
+
+    def kill(self) -> None:
+        """Kill all workers, from any thread; none is replaced from now on."""
+        self._stopping = True
+        for worker in list(self._workers.values()):
+            with contextlib.suppress(ProcessLookupError):
+                worker.process.kill()
+
+    def close(self) -> None:
+        """Kill all workers and wait for their end."""
+        self._closed = True
+        self.kill()
+        for worker in self._workers.values():
+            worker.process.wait()
+            worker.pipe.close()
+        self._workers.clear()
+
+    # --- single workers --------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        info = WorkerInfo(f"local-{self._next_number}", name_host(), self._setup.num_devices)
+        self._next_number += 1
+        taken = {worker.place for worker in self._workers.values()}
+        place = min(set(range(self._settings.workers)) - taken)
+        log = self._settings.log_dir / f"worker-{place}.log"
+        ours, theirs = socket.socketpair()
+        with theirs, log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "batchscale.workers.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=worker_environment(place, self._setup.num_devices),
+                start_new_session=True,  # Ctrl-C in the terminal reaches the driver alone
+            )
+        worker = LocalWorker(info, place, process, Connection(ours.detach()), log)
+        self._workers[info.worker_id] = worker
+        worker.tell(Begin(self._setup, info.worker_id))
+
+    def _hear(self, worker: LocalWorker, reply: Reply) -> list[Event]:
+        events = worker.hear(reply)
+        if isinstance(reply, Ready):
+            self._deaths_at_start = 0
+        elif isinstance(reply, Refused):
+            raise RunError(reply.reason)  # all workers are on this machine: none can train
+        worn = worker.is_worn(reply, self._settings.recycle_above_bytes)
+        if worn or (is_out_of_memory(reply) and self._lower_limit()):
+            worker.retire()
+        return events
+
+    def _replace(self, worker: LocalWorker) -> list[Event]:
+        """Clear away a dead or retired worker and start another; its unanswered jobs are lost."""
+        del self._workers[worker.info.worker_id]
+        worker.pipe.close()
+        worker.process.kill()
+        code = worker.process.wait()
+        loss, reason = LossReason.DIED, describe_death(code, worker.log)
+        kills = count_oom_kills()
+        if kills > self._oom_kills and code == -signal.SIGKILL:
+            loss = LossReason.OUT_OF_MEMORY
+            reason = reason.followed_by(" The system reported that it was out of memory.")
+            self._lower_limit()
+        self._oom_kills = kills
+        if not worker.retiring and not self._stopping:
+            self._notices.append(f"Worker {worker.place} was replaced. {str(reason).splitlines()[0]}")
+        if not worker.ready:
+            self._check_start(reason)
+        if not self._stopping and len(self._workers) < self._limit:
+            self._start()
+        return worker.lose(loss, reason)
+
+    def _check_start(self, reason: Failure) -> None:
+        self._deaths_at_start += 1
+        if self._deaths_at_start >= MAX_DEATHS_AT_START * self._settings.workers:
+            raise RunError(f"Workers must start, but {self._deaths_at_start} in a row died at once. {reason}")
+        time.sleep(0.05)
+
+    def _lower_limit(self) -> bool:
+        if self._limit == 1:
+            return False
+        self._limit -= 1
+        self._notices.append(f"Out of memory: from now on {self._limit} worker(s) train at once.")
+        return True
+
+    def _recycle(self) -> None:
+        for worker in list(self._workers.values()):
+            if worker.retiring and worker.at_rest:
+                self._replace(worker)

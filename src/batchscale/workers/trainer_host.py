@@ -1,0 +1,45 @@
+"""The engine of trials that a script of the user's own trains: made in workers, or in the driver's process."""
+
+import json
+import os
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from batchscale.spec.plan import Study
+from batchscale.spec.trainer import TrainerSpec
+from batchscale.trainers.engine import TrainerEngine
+from batchscale.trainers.pool import DEFAULT_MAX_PAUSED, Pool
+from batchscale.trainers.trial_run import Surroundings
+from batchscale.workers.environment import PLACE_VARIABLE, memory_limit
+from batchscale.workers.host import Engine
+from batchscale.workers.runner import Setup
+
+
+def make_engine(setup: Setup, study: Study, population: int | None) -> Engine:  # noqa: ARG001 - one script, one trial
+    """The engine of a study; waiting scripts of all studies share one limit."""
+    trainer = setup.experiment.trainer
+    assert trainer is not None
+    root = setup.checkpoint_dir or Path(tempfile.mkdtemp(prefix="batchscale-"))
+    place = int(os.environ.get(PLACE_VARIABLE, "0"))
+    around = Surroundings(
+        trainer=trainer,
+        study=study,
+        root=root / str(study.batch_size),
+        environment=json.loads(setup.options.get("environment", "null")) or dict(os.environ),
+        device=trainer.devices[place % len(trainer.devices)] if trainer.devices else None,
+        workers=int(setup.options.get("workers", "1")),
+    )
+    return TrainerEngine(around, _make_pool(str(root), _max_paused(trainer), around.workers), setup.shelf_bytes)
+
+
+def _max_paused(trainer: TrainerSpec) -> int:
+    if trainer.max_paused is not None:
+        return trainer.max_paused
+    return 1 if trainer.devices else DEFAULT_MAX_PAUSED  # what a device's memory holds cannot be seen from here
+
+
+@lru_cache(maxsize=1)
+def _make_pool(_root: str, max_paused: int, workers: int) -> Pool:
+    """The pool of this process; those that wait take no more than half of a worker's share of the memory."""
+    return Pool(max_paused, memory_limit(workers) / 2)

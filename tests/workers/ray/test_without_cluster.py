@@ -1,0 +1,218 @@
+"""What the Ray runner decides before and beside a cluster; needs no Ray."""
+
+import asyncio
+import importlib.util
+import platform
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from protocol_fakes import fake_experiment, fake_setup
+from typer.testing import CliRunner
+
+from batchscale.cli.app import make_app
+from batchscale.cli.ray_options import find_address, note_ray
+from batchscale.errors import RunError
+from batchscale.machine import name_host
+from batchscale.run.run_settings import RunSettings
+from batchscale.spec.experiment import RayPlan, RunPlan
+from batchscale.spec.trainer import TrainerSpec
+from batchscale.study.failure import Failure
+from batchscale.workers.codec import encode_instruction
+from batchscale.workers.messages import Stop
+from batchscale.workers.ray import link
+from batchscale.workers.ray.answers import check_look, check_news
+from batchscale.workers.ray.crew import Crew
+from batchscale.workers.ray.link import check_ray
+from batchscale.workers.ray.node_actor import NodeActor
+from batchscale.workers.ray.nodes import Demand, NodeFacts, choose_demand, read_nodes
+from batchscale.workers.ray.papers import find_version_problem, make_papers
+from batchscale.workers.ray.runner import RayRunner
+from batchscale.workers.ray.seats import Seat, Stage, free_place
+from batchscale.workers.runner import LossReason, WorkerInfo
+from batchscale.workers.workers_runner import WorkersRunner
+
+LOOK = {"node": "a1", "host": "n1", "version": "0.0", "sees": True, "pid": 7}
+
+
+def described(node_id: str, alive: bool = True, **resources: float) -> dict:
+    return {"NodeID": node_id, "NodeManagerHostname": f"host-{node_id}", "Alive": alive, "Resources": resources}
+
+
+def test_dead_nodes_do_not_count():
+    nodes = read_nodes([described("a", CPU=4.0), described("b", alive=False, CPU=8.0)])
+    assert list(nodes) == ["a"]
+    assert nodes["a"].host == "host-a"
+
+
+@pytest.mark.parametrize(
+    ("demand", "seats"),
+    [
+        (Demand(), 8),
+        (Demand(num_cpus=3), 2),
+        (Demand(num_cpus=1, num_gpus=1), 2),
+        (Demand(num_cpus=0, num_gpus=0.5), 4),
+        (Demand(num_cpus=0.1), 80),
+        (Demand(resources={"TPU": 4.0}), 1),
+        (Demand(resources={"other": 1.0}), 0),
+        (Demand(num_cpus=0), 1),
+    ],
+)
+def test_a_node_holds_as_many_workers_as_the_scarcest_resource_allows(demand, seats):
+    assert NodeFacts("a", "n", {"CPU": 8.0, "GPU": 2.0, "TPU": 4.0}).seats(demand) == seats
+
+
+@pytest.mark.parametrize(
+    ("plan", "devices", "gpus", "expected"),
+    [
+        (RayPlan(), 1, 0, Demand(1.0, 0.0)),
+        (RayPlan(), 4, 0, Demand(4.0, 0.0)),
+        (RayPlan(), 2, 8, Demand(1.0, 2.0)),
+        (RayPlan(num_gpus=0.5), 1, 8, Demand(1.0, 0.5)),
+        (RayPlan(num_gpus=0.0), 2, 8, Demand(2.0, 0.0)),
+        (RayPlan(num_cpus=3.0), 1, 0, Demand(3.0, 0.0)),
+        (RayPlan(resources={"TPU": 4.0}), 4, 0, Demand(1.0, 0.0, {"TPU": 4.0})),
+    ],
+)
+def test_what_a_worker_takes_is_what_the_file_says_or_a_device_each(plan, devices, gpus, expected):
+    nodes = read_nodes([described("a", CPU=8.0), described("b", CPU=8.0, GPU=float(gpus))])
+    assert choose_demand(plan, devices, nodes) == expected
+
+
+def test_places_of_a_node_are_used_again():
+    seats = [Seat(WorkerInfo(str(place)), None, node="a", place=place) for place in (0, 2)]
+    assert free_place(seats, "a") == 1
+    assert free_place(seats, "b") == 0
+
+
+def test_a_worker_that_waits_for_a_place_is_given_up_when_the_run_stops():
+    """It would begin after all others were told to stop, and the run would wait for its states in vain."""
+    killed, told = [], []
+    ray = SimpleNamespace(kill=killed.append, exceptions=SimpleNamespace(RayError=RuntimeError))
+    runner, crew = object.__new__(RayRunner), object.__new__(Crew)
+    WorkersRunner.__init__(runner)
+    tell = SimpleNamespace(remote=lambda number, message: told.append((number, message)))
+    waiting, placed = Seat(WorkerInfo("0"), "its actor"), Seat(WorkerInfo("1"), SimpleNamespace(tell=tell))
+    placed.stage, placed.told = Stage.STARTING, 1
+    runner._workers.update({"0": waiting, "1": placed})
+    crew.seats, crew.asked, crew._ray = runner._workers, {"look": waiting, "begin": placed}, ray
+    runner._crew = crew
+    runner.stop()
+    runner.stop()
+    assert (killed, crew.asked) == (["its actor"], {"begin": placed})
+    assert told == [(1, encode_instruction(Stop()))]
+    assert list(runner._workers) == ["1"]
+
+
+def test_a_worker_where_the_mark_is_not_seen_keeps_no_states(tmp_path):
+    papers = make_papers(replace(fake_setup(), checkpoint_dir=tmp_path / "states", options={"environment": "{}"}))
+    papers.lay_out()
+    assert papers.mark.read_text() == papers.secret
+    assert papers.begin("w", sees_mark=True, neighbours=2).setup.checkpoint_dir == tmp_path / "states"
+    assert papers.begin("w", sees_mark=False, neighbours=2).setup.checkpoint_dir is None
+    assert papers.begin("w", sees_mark=True, neighbours=2).setup.options == {}
+    papers.put_away()
+    papers.put_away()
+    assert not papers.mark.exists()
+
+
+def test_scripts_share_the_memory_of_their_own_node():
+    setup = replace(fake_setup(), experiment=fake_experiment(trainer=TrainerSpec(("python3",))))
+    assert make_papers(setup).begin("w", sees_mark=False, neighbours=3).setup.options["workers"] == "3"
+
+
+def test_a_node_says_what_is_wrong_with_its_version(monkeypatch):
+    monkeypatch.setattr("batchscale.workers.ray.papers.__version__", "1.0")
+    assert find_version_problem({**LOOK, "version": "1.0"}) is None
+    assert "Node n1 cannot train" in find_version_problem({**LOOK, "version": "0.9"})
+    assert "Found none: install" in find_version_problem({**LOOK, "version": ""})
+
+
+def test_answers_of_other_machines_are_checked():
+    assert check_look(LOOK) == LOOK
+    assert check_news(([b"x"], None)) == ([b"x"], None)
+    assert check_news(([], ("It ended.", ("a", "b")))) == ([], Failure("It ended.", ("a", "b")))
+    for wrong in (None, [], {**LOOK, "pid": "7"}, {**LOOK, "more": 1}, {"node": "a"}, {**LOOK, "sees": 1}):
+        with pytest.raises(RunError, match="same there"):
+            check_look(wrong)
+    ends = (3, "ended", ("ended",), ("ended", "a"), ("ended", (1,)), (1, ()))
+    for wrong in (None, [], ([b"x"],), (["x"], None), ((b"x",), None), *(([b"x"], end) for end in ends)):
+        with pytest.raises(RunError, match="same there"):
+            check_news(wrong)
+
+
+def test_all_devices_of_a_node_are_no_number(monkeypatch):
+    monkeypatch.setattr(link, "require_ray", lambda: None)
+    with pytest.raises(RunError, match="devices_per_trial = 'all'; give the number"):
+        check_ray(fake_experiment(run=RunPlan(devices_per_trial=None)))
+
+
+def test_the_address_is_the_option_or_rays_own_variable(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert find_address("ray", None) is None
+    assert find_address("local", None) is None
+    assert find_address("ray", "auto") == "auto"
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert find_address("ray", None) == "10.0.0.1:6379"
+    assert find_address("ray", "ray://h:1") == "ray://h:1"
+    assert find_address("local", None) is None
+    with pytest.raises(RunError, match="--ray-address is for --runner ray"):
+        find_address("local", "auto")
+
+
+def test_without_the_library_the_command_says_what_to_install(monkeypatch, tmp_path):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else found(name))
+    file = tmp_path / "e.toml"
+    file.write_text('goal = "val/classification_error < 0.1"\nworkload = "digits/fc_64/sgd"\n')
+    result = CliRunner().invoke(make_app(), ["run", str(file), "--out", str(tmp_path / "out"), "--runner", "ray"])
+    text = str(result.exception) + result.output
+    assert result.exit_code != 0
+    assert "pip install 'batchscale[ray]'" in text
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_node_has_the_name_that_its_workers_say(monkeypatch):
+    context = SimpleNamespace(get_node_id=lambda: "a1")
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get_runtime_context=lambda: context))
+    monkeypatch.setattr(platform, "node", lambda: "as-others-say")
+
+    async def look():
+        return await NodeActor().look(None, "")
+
+    assert asyncio.run(look())["host"] == name_host() == "as-others-say"
+
+
+def test_the_actor_can_be_sent_to_a_node_that_has_nothing():
+    source = Path(link.__file__).with_name("node_actor.py").read_text()
+    lines = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
+    assert lines
+    assert not any("batchscale" in line or "ray" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("plan", "place"), [(RayPlan(), "checkpoints on nodes that see"), (RayPlan(checkpoints="s3://b/x"), "in s3://b/x")]
+)
+def test_where_states_of_a_lost_node_are_is_said_before_the_start(plan, place, tmp_path, capsys):
+    note_ray(RunSettings("ray", ray_address="auto"), plan, tmp_path, quiet=False)
+    said = capsys.readouterr().err
+    assert place in said
+    assert "trained again from their seed" in said
+    note_ray(RunSettings("ray", ray_address="auto"), plan, tmp_path, quiet=True)
+    assert capsys.readouterr().err == ""
+
+
+def test_an_answer_that_is_lost_with_its_node_is_the_loss_of_the_worker():
+    kinds = ("RayActorError", "ObjectLostError", "RayTaskError", "RuntimeEnvSetupError")
+    exceptions = SimpleNamespace(**{name: type(name, (Exception,), {}) for name in kinds})
+
+    def get(_reference):
+        raise exceptions.ObjectLostError("The object cannot be reconstructed")
+
+    runner, seat, lost = object.__new__(RayRunner), Seat(WorkerInfo("w"), None), []
+    runner._ray, runner._stopping = SimpleNamespace(exceptions=exceptions, get=get), False
+    crew = SimpleNamespace(lose=lambda *words, stopping: lost.append((*words, stopping)) or [])
+    assert runner._hear(crew, seat, None) == []
+    assert lost == [(seat, LossReason.TAKEN_AWAY, Failure("The object cannot be reconstructed"), False)]

@@ -1,0 +1,129 @@
+"""States of running trials at a remote path: kept, found by another worker, and never needed."""
+
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+from protocol_fakes import fake_experiment, fake_setup
+
+from batchscale.errors import RunError, StorageError
+from batchscale.records.mirror.store import RemoteStore
+from batchscale.run.preflight import make_checked_plan
+from batchscale.spec.experiment import RayPlan, RunPlan
+from batchscale.spec.file import parse_experiment
+from batchscale.spec.trainer import TrainerSpec
+from batchscale.study.tasks import TrialTask
+from batchscale.workers.messages import Begin
+from batchscale.workers.ray.papers import make_papers
+from batchscale.workers.remote_states import MARK, RemoteStates, find_blindness, leave_mark, remove_mark
+from batchscale.workers.runner import Setup
+from batchscale.workers.training_host import make_engine
+from batchscale.workers.worker import Worker
+
+QUADRATIC = """
+goal = "val/loss < 1e-9"
+batch_sizes = [4]
+trials = 1
+[workload]
+dataset = "noisy_quadratic"
+model = "quadratic"
+optimizer = "sgd"
+dataset_options = { dimension = 10 }
+[budget]
+steps = 40
+[evaluation]
+every = 10
+examples = { train = 0, val = 1, test = 0 }
+[search]
+repeats = 0
+[search.space]
+learning_rate = { type = "DOUBLE", scale = "LOG_SCALE", min_value = 1e-2, max_value = 1.0 }
+"""
+
+
+@pytest.fixture
+def url():
+    """A remote path of this test alone, in memory."""
+    return f"memory://states-{uuid4().hex}"
+
+
+def remote_setup(url, **changes):
+    experiment = fake_experiment(run=RunPlan(ray=RayPlan(checkpoints=url)), **changes)
+    return replace(fake_setup(), experiment=experiment)
+
+
+def test_a_state_is_kept_replaced_and_gone_with_its_trials_end(url):
+    states, others = (RemoteStates(RemoteStore(url), size) for size in (8, 16))
+    assert states.find(1) == b""
+    states.keep(1, b"first", ended=False)
+    states.keep(1, b"second", ended=False)
+    assert (states.find(1), others.find(1)) == (b"second", b"")
+    states.keep(1, b"last", ended=True)
+    assert states.find(1) == b""
+
+
+def test_a_path_that_fails_is_written_to_the_log_and_costs_no_trial(url, monkeypatch, capsys):
+    store = RemoteStore(url, pause=lambda _s: None)
+    states = RemoteStates(store, 8)
+
+    def fail(*_words):
+        raise StorageError("no network")
+
+    monkeypatch.setattr(store, "put", fail)
+    monkeypatch.setattr(store, "get", fail)
+    states.keep(1, b"state", ended=False)
+    assert states.find(1) == b""
+    assert "trial 1 is not kept. no network" in capsys.readouterr().err
+
+
+def test_a_worker_goes_on_from_the_state_that_another_sent(url):
+    experiment = parse_experiment(QUADRATIC)
+    (study,) = make_checked_plan(experiment, None).studies
+    setup = Setup(experiment, states_url=url)
+
+    def task(until, from_step=-1):
+        return TrialTask(1, {"learning_rate": 0.1}, 5, until, from_step)
+
+    (whole,) = make_engine(Setup(experiment), study, None).advance([task(40)], lambda: False, None)
+    first = make_engine(setup, study, None)
+    first.advance([task(20)], lambda: False, None)
+    first.save(1)
+    second = make_engine(setup, study, None)
+    (rest,) = second.advance([task(40, from_step=20)], lambda: False, None)
+    assert rest.rows == whole.rows[3:]
+    assert rest.timing["num_steps"] == 20, "the first twenty steps were not trained again"
+    second.forget(1)
+    assert RemoteStates(RemoteStore(url), study.batch_size).find(1) == b""
+
+
+def test_the_driver_shows_itself_at_the_path_before_anything_starts(url):
+    papers = make_papers(remote_setup(url))
+    papers.lay_out()
+    assert papers.mark is None
+    assert find_blindness(url, papers.secret) == ""
+    begin = papers.begin("w", sees_mark=False, neighbours=1)
+    assert (begin.setup.states_url, begin.luggage.secret) == (url, papers.secret)
+    papers.put_away()
+    assert RemoteStore(url).get(MARK) is None
+
+
+def test_a_path_that_cannot_be_written_is_said_by_the_driver():
+    with pytest.raises(StorageError, match="nosuchprotocol://x"):
+        make_papers(remote_setup("nosuchprotocol://x")).lay_out()
+
+
+def test_a_script_keeps_its_own_states(url):
+    with pytest.raises(RunError, match=r"run\.ray\.checkpoints .*\[trainer\]"):
+        make_papers(remote_setup(url, trainer=TrainerSpec(("python3",))))
+
+
+@pytest.mark.parametrize("mark", ["right", "another run's", "none"])
+def test_a_worker_where_the_path_is_another_says_so_and_keeps_states_in_memory(url, mark):
+    papers = make_papers(remote_setup(url))
+    if mark != "none":
+        leave_mark(url, papers.secret if mark == "right" else "x")
+    begin = papers.begin("w", sees_mark=False, neighbours=1)
+    begin, blind = Worker(None)._arrive(Begin(begin.setup, "w", begin.luggage))
+    remove_mark(url)
+    assert bool(blind) == (mark != "right")
+    assert begin.setup.states_url == (url if mark == "right" else None)
