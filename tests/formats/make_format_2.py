@@ -1,6 +1,6 @@
 """Makes format_2/: trees, a table and a mirror as format 2 was first released. Run with that version's code, once.
 
-    python tests/formats/make_format_2.py
+    PYTHONPATH=<a checkout of commit 65f7eac>/src python tests/formats/make_format_2.py
 
 - ``finished``, ``interrupted``, ``table`` and ``extended.json``: as in format_1;
 - ``trainer``: the study of a script of the user's own, with a trial that failed;
@@ -15,14 +15,6 @@ import tempfile
 from pathlib import Path
 
 from make_format_1 import EXPERIMENT, trials_of
-
-from batchscale.driver.preflight import make_checked_plan
-from batchscale.driver.session import RunSettings, run_plan
-from batchscale.protocol import trial_store
-from batchscale.records import import_records
-from batchscale.records.mirror import open_mirror
-from batchscale.records.tree.writer import StudyWriter
-from batchscale.spec import parse_experiment
 
 HERE = Path(__file__).resolve().parent / "format_2"
 
@@ -67,11 +59,18 @@ for step, _ in run.steps(lambda step: step):
 
 
 def run(out: Path, text: str) -> None:
+    from batchscale.driver.preflight import make_checked_plan
+    from batchscale.driver.session import RunSettings, run_plan
+    from batchscale.spec import parse_experiment
+
     plan = make_checked_plan(parse_experiment(text, folder=Path.cwd()), None)
     run_plan(plan, out, RunSettings("inline", keep_states_gb=0))
 
 
 def run_and_die(out: Path, appends: int) -> None:
+    from batchscale.protocol import trial_store
+    from batchscale.records.tree.writer import StudyWriter
+
     trial_store.JOURNAL_AFTER_S = 0.0
     append, count = StudyWriter.append, [0]
 
@@ -86,6 +85,9 @@ def run_and_die(out: Path, appends: int) -> None:
 
 
 def main() -> None:
+    from batchscale.records import import_records
+    from batchscale.records.mirror import open_mirror
+
     shutil.rmtree(HERE, ignore_errors=True)
     HERE.mkdir()
     work = Path(tempfile.mkdtemp())

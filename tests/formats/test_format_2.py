@@ -5,16 +5,25 @@ import shutil
 from pathlib import Path
 
 import pytest
-from make_format_2 import SCRIPT, TRAINER, run
+from make_format_2 import SCRIPT, TRAINER
 
 from batchscale.analysis.results import steps_to_result
 from batchscale.records.check.tree import check_tree
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.mirror.mirror import open_mirror
 from batchscale.records.tree.read import read_tree
+from batchscale.run.preflight import make_checked_plan
+from batchscale.run.run_settings import RunSettings
+from batchscale.run.session import run_plan
+from batchscale.spec.file import parse_experiment
 from batchscale.spec.goal import Goal
 
 STORED = Path(__file__).parent / "format_2"
+
+
+def run(out: Path, text: str) -> None:
+    plan = make_checked_plan(parse_experiment(text, folder=Path.cwd()), None)
+    run_plan(plan, out, RunSettings("inline", keep_states_gb=0))
 
 
 def own_facts(path: Path) -> dict:
