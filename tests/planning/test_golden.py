@@ -5,11 +5,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from batchscale.formatting import duration
 from batchscale.planning.plan import Wishes, plan_from_runs
 from batchscale.planning.runs import read_runs, runs_step_times
 from batchscale.planning.step_model import fit_step_model
 from batchscale.planning.words import plan_sentences
-from batchscale.words import duration
 
 RUNS = Path(__file__).parents[2] / "examples" / "ddsp_training_runs.csv"
 

@@ -10,8 +10,8 @@ from batchscale.analysis.answers import Analysis
 from batchscale.analysis.estimates import Estimate
 from batchscale.analysis.wording import list_sizes
 from batchscale.errors import AnalysisError
+from batchscale.formatting import percent_text, rounded_text, span_text
 from batchscale.records.notes import curve_note
-from batchscale.words import percent_text, rounded_text, span_text
 
 COMPARISON_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "name": pl.String,

@@ -16,7 +16,7 @@ import polars as pl
 
 from batchscale.analysis.curves import Array, curve_points
 from batchscale.errors import AnalysisError
-from batchscale.words import percent_text
+from batchscale.formatting import percent_text
 
 FEWEST_POINTS = 3
 BEND = 0.3  # a best law that leaves an asymptote by less than this share at its end has its bend outside the points

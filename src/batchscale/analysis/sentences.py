@@ -12,7 +12,7 @@ from batchscale.analysis.estimates import Estimate
 from batchscale.analysis.facts import CurveFacts, FallEnding
 from batchscale.analysis.noise import ASSUMED, NoiseSource
 from batchscale.analysis.wording import times_text
-from batchscale.words import percent_text, rounded_text, span_text, whole_text
+from batchscale.formatting import percent_text, rounded_text, span_text, whole_text
 
 CLEAR_DRIFT = 1.15  # critical batch sizes at fewer trials that differ by less are not worth a word
 

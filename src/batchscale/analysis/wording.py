@@ -1,6 +1,6 @@
 """Factors and lists of sizes as they stand in sentences."""
 
-from batchscale.words import rounded_text
+from batchscale.formatting import rounded_text
 
 
 def times_text(value: float | None) -> str:

@@ -71,7 +71,7 @@ def _answers(
 
 def _print_comparison(rows: list[dict[str, object]]) -> None:
     from batchscale.cli.output import print_table
-    from batchscale.words import rounded_text, span_text
+    from batchscale.formatting import rounded_text, span_text
 
     def number(value: object) -> str | None:
         return rounded_text(value) if isinstance(value, float) else None

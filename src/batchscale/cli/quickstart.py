@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchscale.cli.run import report_outcome, run_shown
-from batchscale.words import duration
+from batchscale.formatting import duration
 
 if TYPE_CHECKING:
     from batchscale.spec.plan import Plan

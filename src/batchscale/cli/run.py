@@ -9,7 +9,7 @@ from batchscale.cli import clusters
 from batchscale.cli.live import make_display
 from batchscale.cli.ray_options import find_address, note_ray
 from batchscale.errors import REQUEUE, RunError
-from batchscale.words import duration, size
+from batchscale.formatting import duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from batchscale.words import duration, metaparameter_text, rate, span_text
+from batchscale.formatting import duration, metaparameter_text, rate, span_text
 
 if TYPE_CHECKING:
     from batchscale.run.snapshot import NewSearch, Snapshot, StudySnapshot, WorkerSnapshot

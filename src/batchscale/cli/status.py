@@ -11,7 +11,7 @@ import typer
 from batchscale.cli.live import PlainDisplay, draw_snapshot
 from batchscale.cli.output import print_json, print_json_line, print_table
 from batchscale.cli.run_words import describe_run, describe_workers
-from batchscale.words import percent_text
+from batchscale.formatting import percent_text
 
 if TYPE_CHECKING:
     from batchscale.run.snapshot import Snapshot

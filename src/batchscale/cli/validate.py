@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from batchscale.cli.output import print_json, print_table
-from batchscale.words import duration, size
+from batchscale.formatting import duration, size
 
 if TYPE_CHECKING:
     from batchscale.cli.validate_time import RunTime

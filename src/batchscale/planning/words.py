@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from batchscale.formatting import duration
 from batchscale.planning.answers import Answers, Choice, NextMeasurement, PriceMargin
 from batchscale.planning.plan import MachinePlan
 from batchscale.planning.step_model import EXTRAPOLATED, INTERPOLATED, StepModel
-from batchscale.words import duration
 
 OVERLAPS_SHOWN = 4
 

@@ -9,13 +9,13 @@ import polars as pl
 from batchscale.errors import one_line
 from batchscale.figures.kinds.space import range_text
 from batchscale.figures.names import metaparameter_label
+from batchscale.formatting import duration
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
 from batchscale.records.study_values import fixed_values, searched_spaces
 from batchscale.spec.space import ParameterConfig
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.words import duration
 
 
 @dataclass(frozen=True)

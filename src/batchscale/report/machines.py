@@ -10,6 +10,7 @@ from batchscale.errors import BatchscaleError
 from batchscale.figures.kinds.plan import plan_frame, plot_plan
 from batchscale.figures.kinds.step_time import plot_step_time, step_time_frame
 from batchscale.figures.layout import Look, PanelSize
+from batchscale.formatting import duration
 from batchscale.planning.of_records import plan_records
 from batchscale.planning.plan import MachinePlan
 from batchscale.planning.words import left_out_sentences, machine_words, model_sentences, plan_sentences
@@ -17,7 +18,6 @@ from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.words import duration
 
 MOST_ROWS = 12
 COLUMNS = ("machine", "hosts", "devices per host", "batch size", "time", "cost", "step time")

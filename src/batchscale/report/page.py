@@ -18,13 +18,13 @@ from batchscale.figures.layout import Look
 from batchscale.figures.names import count, workload_label
 from batchscale.figures.series import CurvePanel, Series, series_frame
 from batchscale.figures.theme import DARK, LIGHT
+from batchscale.formatting import whole_text
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw, style_variables
 from batchscale.report.machines import PlanningFiles, make_machines_parts
 from batchscale.report.section import LARGE, Section, make_section
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.words import whole_text
 
 MOST_CURVES = 8  # in one panel of the overview; more could not be told apart
 

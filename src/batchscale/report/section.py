@@ -26,6 +26,7 @@ from batchscale.figures.kinds.training import TrainingPanel, plot_training, trai
 from batchscale.figures.layout import Chart, Look, PanelSize
 from batchscale.figures.names import goal_label, metaparameter_label, workload_label
 from batchscale.figures.series import workload_panels
+from batchscale.formatting import metaparameter_text, rounded_text, span_text, whole_text
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
 from batchscale.report.endings import ending_sentence
@@ -34,7 +35,6 @@ from batchscale.report.facts import RunFacts, gather_facts
 from batchscale.report.words import ReportAnswer, answer_words
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.words import metaparameter_text, rounded_text, span_text, whole_text
 
 NARROW = PanelSize(290, 250)
 LARGE = PanelSize(780, 420)

@@ -7,7 +7,7 @@ import polars as pl
 from batchscale.analysis.answers import Analysis
 from batchscale.analysis.sentences import answer_sentences
 from batchscale.figures.names import none_reached
-from batchscale.words import rounded_text
+from batchscale.formatting import rounded_text
 
 
 @dataclass(frozen=True)

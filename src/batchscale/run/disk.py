@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from batchscale.errors import RunError
+from batchscale.formatting import size
 from batchscale.spec.plan import Plan
-from batchscale.words import size
 
 WATERMARK_BYTES = 100 * 10**6
 ROW_BYTES = 160

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import polars as pl
 
+from batchscale.formatting import size
 from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
 from batchscale.records.tree.layout import WORKING_FOLDER
 from batchscale.web.refusals import RefusedError
-from batchscale.words import size
 
 CHUNK = 1 << 18
 TABLES = ("studies", "trials", "measurements")

@@ -7,12 +7,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from batchscale import __version__
-from batchscale.planning.words import cost_words
-from batchscale.web.gate import Scope
-from batchscale.web.records_folders import visible
-from batchscale.web.refusals import RefusedError
-from batchscale.web.settings import WebSettings
-from batchscale.words import (
+from batchscale.formatting import (
     duration,
     metaparameter_text,
     number_text,
@@ -22,6 +17,11 @@ from batchscale.words import (
     span_text,
     whole_text,
 )
+from batchscale.planning.words import cost_words
+from batchscale.web.gate import Scope
+from batchscale.web.records_folders import visible
+from batchscale.web.refusals import RefusedError
+from batchscale.web.settings import WebSettings
 
 
 class Pages:

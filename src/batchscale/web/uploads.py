@@ -11,10 +11,10 @@ import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from batchscale.formatting import size
 from batchscale.web.refusals import RefusedError
 from batchscale.web.room import LITTLE, find_room
 from batchscale.web.settings import Limits
-from batchscale.words import size
 
 HEAD = 12
 KINDS = {

@@ -31,10 +31,10 @@ from batchscale.figures.notes import (
     rows_or_note,
     workload_values,
 )
+from batchscale.formatting import metaparameter_text
 from batchscale.records.frames import Records
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.words import metaparameter_text
 
 SMOOTHING = "label_smoothing"
 LOOK = Look(columns=2)

@@ -28,6 +28,7 @@ from batchscale.figures.notes import (
     workload_values,
 )
 from batchscale.figures.theme import Theme
+from batchscale.formatting import metaparameter_text, span_text
 from batchscale.records.frames import Records
 from batchscale.records.study_values import searched_spaces
 from batchscale.search.edge_guard import DEFAULT_MARGIN
@@ -35,7 +36,6 @@ from batchscale.search.units import to_unit
 from batchscale.spec.goal import Goal
 from batchscale.spec.space import ParameterConfig
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.words import metaparameter_text, span_text
 
 LOOK = Look(columns=2)
 LANE = 22  # points of height for a batch size

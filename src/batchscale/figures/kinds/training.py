@@ -26,11 +26,11 @@ from batchscale.figures.notes import (
     workload_values,
 )
 from batchscale.figures.theme import Theme, series_colours
+from batchscale.formatting import metaparameter_text
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.words import metaparameter_text
 
 LOOK = Look(columns=3)
 MAX_TRIALS = 200  # drawn faintly; more would only be a darker cloud
