@@ -27,7 +27,7 @@ from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
 from batchscale.spec.experiment import Experiment, SearchPlan, StopRule, WorkloadSpec
 from batchscale.spec.goal import Goal
-from batchscale.spec.plan import Study, WorkloadFacts, make_plan
+from batchscale.spec.plan import Study, WorkloadInfo, make_plan
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.study.tasks import TrialProgress
@@ -106,7 +106,7 @@ def make_computing_plan(trials: int):
         stop=StopRule.BUDGET,
         search=SearchPlan(repeats=0),
     )
-    facts = WorkloadFacts(NAME, {"error": False}, 1000, {"learning_rate": None}, lambda _steps: SPACE)
+    facts = WorkloadInfo(NAME, {"error": False}, 1000, {"learning_rate": None}, lambda _steps: SPACE)
     return make_plan(experiment, facts)
 
 

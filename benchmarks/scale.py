@@ -30,7 +30,7 @@ from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
 from batchscale.spec.experiment import Experiment, SearchPlan, StopRule, WorkloadSpec
 from batchscale.spec.goal import Goal
-from batchscale.spec.plan import Plan, WorkloadFacts, make_plan
+from batchscale.spec.plan import Plan, WorkloadInfo, make_plan
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 from batchscale.spec.workload_name import WorkloadName
 
@@ -68,7 +68,7 @@ class Case:
             stop=StopRule(self.stop),
             search=SearchPlan(repeats=0),
         )
-        facts = WorkloadFacts(NAME, METRICS, 50_000, {"learning_rate": None, "momentum": None}, lambda _steps: SPACE)
+        facts = WorkloadInfo(NAME, METRICS, 50_000, {"learning_rate": None, "momentum": None}, lambda _steps: SPACE)
         return make_plan(experiment, facts)
 
 

@@ -56,15 +56,15 @@ def python(folder, *arguments):
     )
 
 
-def test_the_parts_are_listed_and_their_facts_need_no_jax(plugin):
+def test_the_parts_are_listed_and_their_info_need_no_jax(plugin):
     answer = python(plugin, "-m", "batchscale", "workloads", "--json")
     assert answer.returncode == 0, answer.stderr
     parts = json.loads(answer.stdout)["parts"]
     assert all(name in parts[kind] for kind, name in PARTS.items())
     code = (
-        "import sys; from batchscale.spec import *; from batchscale.workloads.catalogue import workload_facts\n"
-        "facts = workload_facts(WorkloadSpec(WorkloadName('rings', 'bumps', 'soft_sign')))\n"
-        "assert facts.num_train_examples == 512 and 'hesitation' in facts.metrics, facts\n"
+        "import sys; from batchscale.spec import *; from batchscale.workloads.catalogue import workload_info\n"
+        "info = workload_info(WorkloadSpec(WorkloadName('rings', 'bumps', 'soft_sign')))\n"
+        "assert info.num_train_examples == 512 and 'hesitation' in info.metrics, info\n"
         "from batchscale.spec.bounds import natural_bounds\n"
         "assert natural_bounds('sharpness').low_open\n"
         "sys.exit('jax' in sys.modules)"

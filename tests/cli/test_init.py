@@ -10,7 +10,7 @@ from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.experiment import DEFAULT_BUDGET
 from batchscale.spec.file import parse_experiment, read_experiment
 from batchscale.spec.plan import make_plan
-from batchscale.workloads.catalogue import workload_facts
+from batchscale.workloads.catalogue import workload_info
 from batchscale.workloads.listed import MORE_WORKLOADS, PAPER_WORKLOADS
 
 runner = CliRunner()
@@ -64,7 +64,7 @@ def init(tmp_path, workload):
 @pytest.mark.parametrize("name", [*PAPER_WORKLOADS, *MORE_WORKLOADS, "digits/fc_64/adam"])
 def test_every_workload_has_a_file_with_its_own_defaults(tmp_path, name):
     experiment = init(tmp_path, name)
-    facts = workload_facts(experiment.workload)
+    facts = workload_info(experiment.workload)
     plan = make_plan(experiment, facts)
     assert str(experiment.workload.name) == name
     assert experiment.goal == (published_goal(experiment.workload.name) or experiment.goal)
@@ -83,7 +83,7 @@ def test_every_workload_has_a_file_with_its_own_defaults(tmp_path, name):
 
 def test_a_budget_is_several_times_what_the_paper_needed(tmp_path):
     plan = make_plan(
-        experiment := init(tmp_path, "cifar_10/resnet_8/nesterov_momentum"), workload_facts(experiment.workload)
+        experiment := init(tmp_path, "cifar_10/resnet_8/nesterov_momentum"), workload_info(experiment.workload)
     )
     assert str(experiment.goal) == "val/classification_error < 0.3"
     assert experiment.workload.schedule == "linear"

@@ -10,7 +10,7 @@ import pytest
 
 from batchscale.spec.file import read_experiment
 from batchscale.spec.plan import make_plan
-from batchscale.workloads.catalogue import workload_facts
+from batchscale.workloads.catalogue import workload_info
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.tunables import NEUTRAL
 from batchscale.workloads.workload import IndexedSplit
@@ -68,7 +68,7 @@ def train(workload, given, steps=600, size=64):
 )
 def test_an_example_is_valid_and_reaches_its_goal(name, metric, given, reached):
     experiment = read_experiment(EXAMPLES / f"{name}.toml")
-    facts = workload_facts(experiment.workload)
+    facts = workload_info(experiment.workload)
     plan = make_plan(experiment, facts)
     assert experiment.goal.value == reached
     assert facts.splits == ("train", "val")

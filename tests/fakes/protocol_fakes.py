@@ -8,7 +8,7 @@ from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
 from batchscale.spec.experiment import Experiment, SearchPlan, StopRule, WorkloadSpec
 from batchscale.spec.goal import Goal
-from batchscale.spec.plan import Study, WorkloadFacts, make_plan
+from batchscale.spec.plan import Study, WorkloadInfo, make_plan
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.workers.runner import Setup
@@ -20,8 +20,8 @@ def fake_space(low: float = 0.001, high: float = 0.5) -> SearchSpace:
     return SearchSpace((ParameterConfig("learning_rate", ParameterType.DOUBLE, low, high, Scale.LOG),))
 
 
-def fake_facts(space: SearchSpace | None = None) -> WorkloadFacts:
-    return WorkloadFacts(
+def fake_facts(space: SearchSpace | None = None) -> WorkloadInfo:
+    return WorkloadInfo(
         name=WorkloadName("fake", "model", "sgd"),
         metrics={"error": False},
         num_train_examples=1000,

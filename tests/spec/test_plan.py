@@ -4,7 +4,7 @@ import pytest
 
 from batchscale.errors import SpecError
 from batchscale.spec.file import parse_experiment
-from batchscale.spec.plan import WorkloadFacts, make_plan
+from batchscale.spec.plan import WorkloadInfo, make_plan
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 
 BASE = """
@@ -34,7 +34,7 @@ def space(train_steps):
 
 def plan(top="", rest="", **changes):
     experiment = parse_experiment(BASE.format(top=top, rest=rest))
-    facts = WorkloadFacts(
+    facts = WorkloadInfo(
         name=experiment.workload.name,
         metrics={"classification_error": False, "average_precision": True},
         num_train_examples=1000,
@@ -112,7 +112,7 @@ def test_a_metaparameter_that_is_fixed_is_not_given_a_range_as_well():
 def test_measurements_that_no_plan_can_hold_are_refused_at_once(budget, evaluation, message):
     text = BASE.replace("epochs = 2", budget).replace('[4, 16, "full"]', '"1..1000000000"')
     experiment = parse_experiment(text.format(top="", rest=f"[evaluation]\n{evaluation}"))
-    facts = WorkloadFacts(
+    facts = WorkloadInfo(
         name=experiment.workload.name,
         metrics={"classification_error": False},
         num_train_examples=2**40,

@@ -4,7 +4,7 @@ import pytest
 
 from batchscale.spec.experiment import Algorithm
 from batchscale.spec.file import parse_experiment
-from batchscale.spec.plan import WorkloadFacts, make_plan
+from batchscale.spec.plan import WorkloadInfo, make_plan
 from batchscale.spec.seeds import derive_seed
 from batchscale.spec.space import SearchSpace
 from batchscale.study.points import PointStream, trial_seed
@@ -36,7 +36,7 @@ POINTS = {
 
 def studies(text: str = EXPERIMENT):
     experiment = parse_experiment(text)
-    facts = WorkloadFacts(
+    facts = WorkloadInfo(
         name=experiment.workload.name,
         metrics={"loss": False},
         num_train_examples=1000,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batchscale.workloads.datasets.table import dataset_facts
+from batchscale.workloads.datasets.table import dataset_info
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.tunables import NEUTRAL
 from batchscale.workloads.workload import ArraySplit, Dataset
@@ -23,10 +23,10 @@ FEW_OUTPUTS = 12
 
 def generate_dataset(name, count=8, seed=0, max_side=SMALL_SIDE):
     """Random examples of the task and (up to ``max_side``) the shape of a data set; few classes and sub-words."""
-    facts = dataset_facts(name, {})
+    info = dataset_info(name, {})
     random = np.random.default_rng(seed)
-    outputs = min(facts.num_outputs or FEW_OUTPUTS, FEW_OUTPUTS)
-    if facts.task is Task.LANGUAGE:
+    outputs = min(info.num_outputs or FEW_OUTPUTS, FEW_OUTPUTS)
+    if info.task is Task.LANGUAGE:
         tokens = random.integers(0, outputs, size=(count, LENGTH + 1)).astype(np.int32)
         lengths = random.integers(2, LENGTH + 1, size=count)
         arrays = {
@@ -36,9 +36,9 @@ def generate_dataset(name, count=8, seed=0, max_side=SMALL_SIDE):
         }
         shape, dtype = (LENGTH,), jnp.int32
     else:
-        shape = (*(min(side, max_side) for side in facts.input_shape[:-1]), facts.input_shape[-1])
+        shape = (*(min(side, max_side) for side in info.input_shape[:-1]), info.input_shape[-1])
         dtype = jnp.float32
-        several = facts.task is Task.MULTILABEL
+        several = info.task is Task.MULTILABEL
         labels = random.integers(0, 2, (count, outputs)) if several else random.integers(0, outputs, count)
         arrays = {"inputs": random.normal(size=(count, *shape)).astype(np.float32), "labels": labels.astype(np.int32)}
     split = ArraySplit(arrays)

@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.workloads.datasets.table import dataset_facts
+from batchscale.workloads.datasets.table import dataset_info
 from batchscale.workloads.listed import MORE_WORKLOADS, PAPER_WORKLOADS
 from batchscale.workloads.models.declaration import Shape
 from batchscale.workloads.models.table import find_model
@@ -17,7 +17,7 @@ MARKED = [pytest.param(name, marks=[] if name.startswith(QUICK) else pytest.mark
 @pytest.mark.parametrize("name", MARKED)
 def test_the_listed_number_of_parameters_is_the_models_own(name):
     workload = WorkloadName.parse(name)
-    facts = dataset_facts(workload.dataset, {})
-    built = find_model(workload.model, {}).for_data(Shape(facts.input_shape, facts.num_outputs))
+    info = dataset_info(workload.dataset, {})
+    built = find_model(workload.model, {}).for_data(Shape(info.input_shape, info.num_outputs))
     params, _ = jax.eval_shape(built.init, jax.random.key(0))
     assert LISTED[name] == sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))

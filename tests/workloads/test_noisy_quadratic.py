@@ -12,7 +12,7 @@ import pytest
 from batchscale.errors import SpecError, UnknownNameError
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.workloads.catalogue import workload_facts
+from batchscale.workloads.catalogue import workload_info
 from batchscale.workloads.noisy_quadratic import (
     NoisyQuadratic,
     UpdateRule,
@@ -143,12 +143,12 @@ def test_training_starts_at_the_initial_variance_exactly():
     assert state == {}
 
 
-def test_its_facts_have_no_training_set_and_one_metric():
-    facts = workload_facts(WorkloadSpec(WorkloadName("noisy_quadratic", "quadratic", "sgd")))
-    assert facts.num_train_examples is None
-    assert facts.metrics == {"loss": False}
-    assert facts.splits == ("train", "val")
-    assert "label_smoothing" not in facts.defaults
+def test_its_info_have_no_training_set_and_one_metric():
+    info = workload_info(WorkloadSpec(WorkloadName("noisy_quadratic", "quadratic", "sgd")))
+    assert info.num_train_examples is None
+    assert info.metrics == {"loss": False}
+    assert info.splits == ("train", "val")
+    assert "label_smoothing" not in info.defaults
 
 
 @pytest.mark.parametrize("options", [{"dimension": 0}, {"dimension": 2.5}, {"noise": -1}, {"noise_like_curvature": 1}])

@@ -173,13 +173,13 @@ def test_every_optimizer_is_tested_here():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_default_ranges_stay_within_natural_bounds_and_cover_what_has_no_default(name):
-    facts = find_tunables(WorkloadSpec(WorkloadName("digits", "mlp", name)), "constant", True).optimizer
-    for config in facts.ranges:
+    info = find_tunables(WorkloadSpec(WorkloadName("digits", "mlp", name)), "constant", True).optimizer
+    for config in info.ranges:
         check_bounds(config)
-    searched = {config.name for config in facts.ranges}
-    assert searched <= set(facts.defaults)
-    assert {key for key, default in facts.defaults.items() if default is None} <= searched
-    for key, default in facts.defaults.items():
+    searched = {config.name for config in info.ranges}
+    assert searched <= set(info.defaults)
+    assert {key for key, default in info.defaults.items() if default is None} <= searched
+    for key, default in info.defaults.items():
         assert default is None or natural_bounds(key).contains(default)
 
 

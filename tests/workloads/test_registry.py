@@ -14,7 +14,7 @@ import pytest
 from batchscale.errors import SpecError, UnknownNameError
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.workloads.catalogue import find_parts, workload_facts
+from batchscale.workloads.catalogue import find_parts, workload_info
 from batchscale.workloads.listed import PAPER_WORKLOADS
 from batchscale.workloads.optimizers import OPTIMIZERS
 from batchscale.workloads.registry import get_workload
@@ -43,8 +43,8 @@ PROGRAMS = {}
 
 def program_of(workload, options):
     """The compiled start and gradient; at tiny sizes many names share them: MNIST and its subsets, base and wide."""
-    facts = find_parts(WorkloadSpec(workload.name, model_options=options))
-    key = (facts.model.build, str(facts.model.options), facts.dataset.task, workload.dataset.input_shape)
+    info = find_parts(WorkloadSpec(workload.name, model_options=options))
+    key = (info.model.build, str(info.model.options), info.dataset.task, workload.dataset.input_shape)
     if key not in PROGRAMS:
 
         def gradient(params, state, key, values, batch):
@@ -92,7 +92,7 @@ def test_a_workload_of_the_paper_takes_a_step_that_lowers_its_loss(name):
     before, after, largest, measured = two_steps(workload, values_of(workload), {"tiny": True})
     assert after < before  # a small step along the gradient, seen by the same batch, must help
     assert np.all(largest > 0)  # no parameter is left out
-    assert set(measured) == set(workload_facts(WorkloadSpec(workload.name)).metrics)
+    assert set(measured) == set(workload_info(WorkloadSpec(workload.name)).metrics)
     assert all(np.isfinite(value) for value in measured.values())
 
 
@@ -111,7 +111,7 @@ def test_any_optimizer_trains_any_model(optimizer):
 def test_the_default_schedule_is_the_papers():
     decay = {"end_learning_rate_factor", "learning_rate_decay_steps"}
     for name in map(WorkloadName.parse, PAPER_WORKLOADS):
-        searched = set(workload_facts(WorkloadSpec(name)).default_space(1000).names)
+        searched = set(workload_info(WorkloadSpec(name)).default_space(1000).names)
         assert (decay <= searched) == name.model.startswith(("resnet", "vgg"))
         assert ("momentum" in searched) == (name.optimizer != "sgd")
 
@@ -124,22 +124,22 @@ def test_the_default_space_of_resnet_50_on_imagenet_is_the_published_one():
         "learning_rate_decay_steps": {"max_value": 600000, "min_value": 300000, "scale": "", "type": "INTEGER"},
         "momentum": {"max_value": 0.9999, "min_value": 0.9, "scale": "REVERSE_LOG_SCALE", "type": "DOUBLE"},
     }
-    facts = workload_facts(WorkloadSpec(WorkloadName.parse("imagenet/resnet_50/nesterov_momentum")))
-    assert facts.default_space(600_000).to_json() == published
+    info = workload_info(WorkloadSpec(WorkloadName.parse("imagenet/resnet_50/nesterov_momentum")))
+    assert info.default_space(600_000).to_json() == published
 
 
 def test_the_schedule_can_be_chosen():
     spec = WorkloadSpec(WorkloadName.parse("digits/mlp/sgd"), schedule="cosine")
-    assert "learning_rate_decay_steps" in workload_facts(spec).defaults
+    assert "learning_rate_decay_steps" in workload_info(spec).defaults
 
 
-def test_facts_and_workload_agree():
+def test_info_and_workload_agree():
     for name in ("digits/fc_32/adam", "cifar_10/resnet_8/sgd"):
         spec = WorkloadSpec(WorkloadName.parse(name))
-        facts, workload = workload_facts(spec), get_workload(spec, dataset=generate_dataset(spec.name.dataset))
-        assert facts.metrics == {metric.name: metric.maximize for metric in workload.metrics}
-        assert facts.defaults == workload.defaults
-        assert facts.default_space(50) == workload.space(50)
+        info, workload = workload_info(spec), get_workload(spec, dataset=generate_dataset(spec.name.dataset))
+        assert info.metrics == {metric.name: metric.maximize for metric in workload.metrics}
+        assert info.defaults == workload.defaults
+        assert info.default_space(50) == workload.space(50)
 
 
 @pytest.mark.parametrize(
@@ -161,22 +161,22 @@ def test_facts_and_workload_agree():
 )
 def test_what_does_not_exist_or_fit_is_refused_with_what_does(name, options, error, words):
     with pytest.raises(error, match=words):
-        workload_facts(WorkloadSpec(WorkloadName.parse(name), model_options=options))
+        workload_info(WorkloadSpec(WorkloadName.parse(name), model_options=options))
 
 
 def test_heads_must_divide_the_width_and_optimizer_options_must_exist():
     name = WorkloadName.parse("lm1b/transformer_base/sgd")
     with pytest.raises(SpecError, match="8 heads"):
-        workload_facts(WorkloadSpec(name, model_options={"width": 12}))
+        workload_info(WorkloadSpec(name, model_options={"width": 12}))
     with pytest.raises(SpecError, match="schedule_steps"):
-        workload_facts(WorkloadSpec(WorkloadName.parse("digits/mlp/sgd"), optimizer_options={"schedule_step": 1}))
+        workload_info(WorkloadSpec(WorkloadName.parse("digits/mlp/sgd"), optimizer_options={"schedule_step": 1}))
 
 
-def test_the_facts_of_a_workload_need_no_jax():
+def test_the_info_of_a_workload_need_no_jax():
     code = (
-        "import sys; from batchscale.spec import *; from batchscale.workloads.catalogue import workload_facts; "
+        "import sys; from batchscale.spec import *; from batchscale.workloads.catalogue import workload_info; "
         "from batchscale.workloads.listed import PAPER_WORKLOADS; "
-        "[workload_facts(WorkloadSpec(WorkloadName.parse(name))) for name in PAPER_WORKLOADS]; "
+        "[workload_info(WorkloadSpec(WorkloadName.parse(name))) for name in PAPER_WORKLOADS]; "
         "sys.exit('jax' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -22,7 +22,7 @@ from batchscale.spec.workload_name import WorkloadName
 from batchscale.study.tasks import TrialTask
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine
-from batchscale.workloads.catalogue import workload_facts
+from batchscale.workloads.catalogue import workload_info
 from batchscale.workloads.losses import task_loss
 from batchscale.workloads.metrics.table import task_metrics
 from batchscale.workloads.registry import get_workload
@@ -80,9 +80,9 @@ def test_modules_and_pairs_become_workloads_for_every_optimizer(model):
     assert outputs_of(workload)[0].shape == (6, 2)
     assert workload.dataset.input_dtype == jnp.float32  # numpy's float64 becomes what devices compute in
     assert "beta1" in workload.defaults
-    facts = workload_facts(WorkloadSpec(WorkloadName("mine", "net", "adam")))
-    assert facts.num_train_examples == 6
-    assert facts.splits == ("train", "val")
+    info = workload_info(WorkloadSpec(WorkloadName("mine", "net", "adam")))
+    assert info.num_train_examples == 6
+    assert info.splits == ("train", "val")
 
 
 @pytest.mark.parametrize("model", [Net, PAIR])
@@ -279,7 +279,7 @@ def test_a_file_registers_and_is_run_again_only_when_it_changes(tmp_path):
     spec = file_spec(path, "mine/fc_4/sgd")
     assert get_workload(spec).dataset.num_outputs == 2
     first = registration.find_user_workload(spec.name, path)
-    workload_facts(spec)
+    workload_info(spec)
     assert registration.find_user_workload(spec.name, path) is first
     path.write_text(BODY.replace("num_outputs=2", "num_outputs=5"))
     os.utime(path, ns=(1, 1))
@@ -299,18 +299,18 @@ def test_a_file_that_fails_says_where(tmp_path, text, words):
     path = tmp_path / "mine.py"
     path.write_text(text)
     with pytest.raises(SpecError, match=words):
-        workload_facts(file_spec(path))
+        workload_info(file_spec(path))
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(SpecError, match=r"none at .*nowhere\.py"):
-        workload_facts(file_spec(tmp_path / "nowhere.py"))
+        workload_info(file_spec(tmp_path / "nowhere.py"))
 
 
 def test_the_built_in_data_of_an_own_model_is_looked_for_in_the_given_folder(tmp_path):
     batchscale.register_workload("mnist/net", model=Net, task="classification")
     with pytest.raises(DataError, match=re.escape(str(tmp_path))):
-        workload_facts(WorkloadSpec(WorkloadName("mnist", "net", "sgd")), tmp_path)
+        workload_info(WorkloadSpec(WorkloadName("mnist", "net", "sgd")), tmp_path)
 
 
 class Reader:

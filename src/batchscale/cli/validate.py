@@ -12,7 +12,7 @@ from batchscale.formatting import duration, size
 if TYPE_CHECKING:
     from batchscale.cli.validate_time import RunTime
     from batchscale.spec.experiment import Experiment
-    from batchscale.spec.plan import Plan, WorkloadFacts
+    from batchscale.spec.plan import Plan, WorkloadInfo
 
 VERSION = 1
 
@@ -22,7 +22,7 @@ class _Found:
     """What is known of an experiment before it runs. ``data`` is None where nobody but a script knows."""
 
     plan: "Plan"
-    facts: "WorkloadFacts"
+    facts: "WorkloadInfo"
     data: str | None
     data_present: bool | None
     records_bytes: int
@@ -121,7 +121,7 @@ def _print_studies(found: _Found) -> None:
     print_table(columns, rows, right=range(len(columns)))
 
 
-def _training_set(facts: "WorkloadFacts") -> str:
+def _training_set(facts: "WorkloadInfo") -> str:
     examples = facts.num_train_examples
     count = "size not known before the data is read, or without end" if examples is None else f"{examples:,} examples"
     return count + (f", {facts.num_outputs:,} outputs of the model (classes)" if facts.num_outputs else "")

@@ -17,7 +17,7 @@ from batchscale.log_tail import last_lines, open_log
 from batchscale.run.own_file_probe import KINDS, Answer, Question, Refusal
 from batchscale.spec.bounds import declare_bounds
 from batchscale.spec.experiment import Experiment
-from batchscale.spec.plan import WorkloadFacts
+from batchscale.spec.plan import WorkloadInfo
 from batchscale.study.failure import Failure
 from batchscale.trainers.failures import describe_exit
 
@@ -28,7 +28,7 @@ LOOK_EVERY_S = 0.1
 
 def find_own_facts(
     experiment: Experiment, data_dir: Path | None, should_stop: Callable[[], bool] = lambda: False
-) -> WorkloadFacts:
+) -> WorkloadInfo:
     """The facts of the workload that the experiment's own file registers; bounds that it declares hold here as well.
 
     Raises:

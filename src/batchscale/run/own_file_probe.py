@@ -15,9 +15,9 @@ from pathlib import Path
 from batchscale.errors import BatchscaleError, DataError, SpecError, UnknownNameError, one_line
 from batchscale.spec.bounds import Bounds, declared_bounds
 from batchscale.spec.experiment import Experiment
-from batchscale.spec.plan import WorkloadFacts
+from batchscale.spec.plan import WorkloadInfo
 from batchscale.spec.space import SearchSpace
-from batchscale.workloads.catalogue import workload_facts
+from batchscale.workloads.catalogue import workload_info
 
 KINDS: tuple[type[BatchscaleError], ...] = (SpecError, UnknownNameError, DataError)
 
@@ -34,7 +34,7 @@ class Question:
 class Answer:
     """The facts of the workload, and the bounds of metaparameters that the file has declared."""
 
-    facts: WorkloadFacts
+    facts: WorkloadInfo
     bounds: dict[str, Bounds]
 
 
@@ -61,7 +61,7 @@ def probe(question: Question) -> Answer | Refusal:
     """What the file's workload needs to be planned, or what is wrong with it."""
     experiment = question.experiment
     try:
-        facts = workload_facts(experiment.workload, question.data_dir)
+        facts = workload_info(experiment.workload, question.data_dir)
         spaces = {steps: facts.default_space(steps) for steps in _budgets(experiment, facts.num_train_examples)}
     except BatchscaleError as error:
         kind = next((one for one in KINDS if isinstance(error, one)), SpecError)

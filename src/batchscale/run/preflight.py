@@ -6,9 +6,9 @@ from pathlib import Path
 from batchscale.errors import DataError, SpecError, UnknownNameError, one_line
 from batchscale.run.own_file import find_own_facts
 from batchscale.spec.experiment import Experiment
-from batchscale.spec.plan import Plan, WorkloadFacts, make_plan
+from batchscale.spec.plan import Plan, WorkloadInfo, make_plan
 from batchscale.trainers.facts import trainer_facts
-from batchscale.workloads.catalogue import workload_facts
+from batchscale.workloads.catalogue import workload_info
 from batchscale.workloads.datasets.presence import find_dataset
 
 
@@ -36,13 +36,13 @@ def make_checked_plan(
 
 def find_facts(
     experiment: Experiment, data_dir: Path | None, should_stop: Callable[[], bool] = lambda: False
-) -> WorkloadFacts:
+) -> WorkloadInfo:
     """What is known of the experiment's workload before it runs: ours, the user's own, or a script's."""
     if experiment.trainer is not None:
         return trainer_facts(experiment)
     if experiment.workload.file is not None:
         return find_own_facts(experiment, data_dir, should_stop)
-    return workload_facts(experiment.workload, data_dir)
+    return workload_info(experiment.workload, data_dir)
 
 
 def _require_data(experiment: Experiment, data_dir: Path | None) -> None:

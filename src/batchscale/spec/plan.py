@@ -20,7 +20,7 @@ MAX_PLANNED_MEASUREMENTS = 20 * MAX_MEASUREMENTS
 
 
 @dataclass(frozen=True)
-class WorkloadFacts:
+class WorkloadInfo:
     """What must be known of a workload to check an experiment without touching its data or a device.
 
     ``metrics`` maps the metric names (without split) to whether they are to be maximised. ``defaults`` maps every
@@ -82,7 +82,7 @@ class Plan:
         return sum(study.trial_steps * study.batch_size for study in self.studies)
 
 
-def make_plan(experiment: Experiment, facts: WorkloadFacts) -> Plan:
+def make_plan(experiment: Experiment, facts: WorkloadInfo) -> Plan:
     """The studies of the experiment, or a SpecError that says what does not fit the workload."""
     _check_metrics(experiment, facts)
     attempts = experiment.search.max_attempts
@@ -98,7 +98,7 @@ def make_plan(experiment: Experiment, facts: WorkloadFacts) -> Plan:
     return Plan(experiment, tuple(_make_study(experiment, facts, size) for size in sizes))
 
 
-def _check_measurements(experiment: Experiment, facts: WorkloadFacts, sizes: Sequence[int]) -> None:
+def _check_measurements(experiment: Experiment, facts: WorkloadInfo, sizes: Sequence[int]) -> None:
     """Refuse what a plan could not hold, before it is made."""
     budgets = [experiment.budget.steps(size, facts.num_train_examples) for size in sizes]
     total = sum(experiment.evaluation.count_measurements(steps) for steps in budgets)
@@ -109,7 +109,7 @@ def _check_measurements(experiment: Experiment, facts: WorkloadFacts, sizes: Seq
         )
 
 
-def _check_metrics(experiment: Experiment, facts: WorkloadFacts) -> None:
+def _check_metrics(experiment: Experiment, facts: WorkloadInfo) -> None:
     goal = experiment.goal
     recorded = facts.metrics if experiment.metrics is None else experiment.metrics
     for name in recorded:
@@ -132,7 +132,7 @@ def _check_metrics(experiment: Experiment, facts: WorkloadFacts) -> None:
         raise SpecError(f"evaluation.examples.{goal.split} must not be 0: the goal '{goal}' is measured on that split.")
 
 
-def _make_study(experiment: Experiment, facts: WorkloadFacts, batch_size: int) -> Study:
+def _make_study(experiment: Experiment, facts: WorkloadInfo, batch_size: int) -> Study:
     search = experiment.search
     for name in search.fixed:
         if name in search.space:
@@ -157,7 +157,7 @@ def _make_study(experiment: Experiment, facts: WorkloadFacts, batch_size: int) -
     )
 
 
-def _check_space(space: SearchSpace, fixed: Mapping[str, float], facts: WorkloadFacts) -> None:
+def _check_space(space: SearchSpace, fixed: Mapping[str, float], facts: WorkloadInfo) -> None:
     for name in (*space.names, *fixed):
         if name not in facts.defaults:
             raise SpecError(

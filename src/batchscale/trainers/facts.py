@@ -4,7 +4,7 @@ from batchscale.errors import SpecError
 from batchscale.search.units import to_value
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.goal import SPLITS
-from batchscale.spec.plan import Plan, WorkloadFacts
+from batchscale.spec.plan import Plan, WorkloadInfo
 from batchscale.spec.space import SearchSpace
 from batchscale.spec.trainer import TRIAL_PLACEHOLDERS, ReportSource, check_trainer
 from batchscale.study.tasks import TrialTask
@@ -12,7 +12,7 @@ from batchscale.trainers.command import AttemptFiles, fill_values, make_document
 from batchscale.trainers.readers import compile_pattern
 
 
-def trainer_facts(experiment: Experiment) -> WorkloadFacts:
+def trainer_facts(experiment: Experiment) -> WorkloadInfo:
     """The facts of a workload that a script trains: what the file says, for nothing else is known of it.
 
     Raises:
@@ -36,7 +36,7 @@ def trainer_facts(experiment: Experiment) -> WorkloadFacts:
             )
     require_program(trainer)
     metrics = dict.fromkeys(experiment.metrics or (), False) | {goal.metric_name: goal.maximize}
-    return WorkloadFacts(
+    return WorkloadInfo(
         name=experiment.workload.name,
         metrics=metrics,
         num_train_examples=trainer.num_train_examples,

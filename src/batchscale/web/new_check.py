@@ -55,10 +55,10 @@ def plan_text(text: str) -> Plan:
     Raises:
         BatchscaleError: it cannot be run: its workload does not exist, or does not report the goal's metric, or …
     """
-    from batchscale.workloads.catalogue import workload_facts
+    from batchscale.workloads.catalogue import workload_info
 
     experiment = check_text(text)
-    return make_plan(experiment, workload_facts(experiment.workload))
+    return make_plan(experiment, workload_info(experiment.workload))
 
 
 def try_text(text: str) -> CheckedText:

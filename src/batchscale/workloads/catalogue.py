@@ -8,9 +8,9 @@ from pathlib import Path
 
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.goal import SPLITS
-from batchscale.spec.plan import WorkloadFacts
-from batchscale.workloads.datasets.declaration import DatasetFacts
-from batchscale.workloads.datasets.table import dataset_facts
+from batchscale.spec.plan import WorkloadInfo
+from batchscale.workloads.datasets.declaration import DatasetInfo
+from batchscale.workloads.datasets.table import dataset_info
 from batchscale.workloads.metrics.table import metric_directions
 from batchscale.workloads.models.declaration import ModelDeclaration, check_fit
 from batchscale.workloads.models.table import find_model
@@ -21,29 +21,29 @@ from batchscale.workloads.user.registration import UserWorkload, find_user_workl
 
 @dataclass(frozen=True)
 class Parts:
-    """The facts of a built-in workload's parts, checked to fit together."""
+    """The description of a built-in workload's parts, checked to fit together."""
 
-    dataset: DatasetFacts
+    dataset: DatasetInfo
     model: ModelDeclaration
     tunables: Tunables
 
 
 def find_parts(spec: WorkloadSpec) -> Parts:
-    """The facts of each part of a built-in workload.
+    """The description of each part of a built-in workload.
 
     Raises:
         UnknownNameError: a part or an option that does not exist, with the nearest that do.
         SpecError: parts that do not fit together, or an option with an impossible value.
     """
     name = spec.name
-    dataset = dataset_facts(name.dataset, spec.dataset_options)
+    dataset = dataset_info(name.dataset, spec.dataset_options)
     model = find_model(name.model, spec.model_options)
     check_fit(model, name.dataset, dataset.task, dataset.input_shape)
     extra = model.ranges if dataset.task is Task.CLASSIFICATION else ()
     return Parts(dataset, model, find_tunables(spec, model.schedule, dataset.task.has_classes, extra))
 
 
-def workload_facts(spec: WorkloadSpec, data_dir: Path | None = None) -> WorkloadFacts:
+def workload_info(spec: WorkloadSpec, data_dir: Path | None = None) -> WorkloadInfo:
     """What must be known of a workload to check an experiment without touching its data or a device.
 
     A workload of the user's own is registered before, or by the Python file that the experiment names, which is run;
@@ -51,9 +51,9 @@ def workload_facts(spec: WorkloadSpec, data_dir: Path | None = None) -> Workload
     """
     user = find_user_workload(spec.name, spec.file)
     if user is not None:
-        return _user_facts(user, spec, data_dir)
+        return _user_info(user, spec, data_dir)
     parts = find_parts(spec)
-    return WorkloadFacts(
+    return WorkloadInfo(
         name=spec.name,
         metrics=metric_directions(parts.dataset.task),
         num_train_examples=parts.dataset.num_train_examples,
@@ -64,12 +64,12 @@ def workload_facts(spec: WorkloadSpec, data_dir: Path | None = None) -> Workload
     )
 
 
-def _user_facts(user: UserWorkload, spec: WorkloadSpec, data_dir: Path | None) -> WorkloadFacts:
+def _user_info(user: UserWorkload, spec: WorkloadSpec, data_dir: Path | None) -> WorkloadInfo:
     # Imports jax: only the user's own code can say what it needs.
     from batchscale.workloads.user.build import build_user_workload
 
     workload = build_user_workload(user, spec, data_dir)
-    return WorkloadFacts(
+    return WorkloadInfo(
         name=spec.name,
         metrics={metric.name: metric.maximize for metric in workload.metrics},
         num_train_examples=workload.dataset.num_train_examples,

@@ -5,7 +5,7 @@ import pytest
 
 from batchscale.errors import SpecError
 from batchscale.workloads.datasets.builtin.digits import read_splits
-from batchscale.workloads.datasets.table import dataset_facts, load_dataset
+from batchscale.workloads.datasets.table import dataset_info, load_dataset
 
 
 def test_digits_need_no_files_and_have_the_documented_split():
@@ -15,7 +15,7 @@ def test_digits_need_no_files_and_have_the_documented_split():
         "val": 225,
         "test": 225,
     }
-    assert dataset.num_train_examples == dataset_facts("digits", {}).num_train_examples
+    assert dataset.num_train_examples == dataset_info("digits", {}).num_train_examples
     assert dataset.input_shape == (8, 8, 1)
 
 

@@ -7,7 +7,7 @@ from PIL import Image
 
 from batchscale.errors import DataError, SpecError
 from batchscale.workloads.datasets.images.split import MEAN_RGB
-from batchscale.workloads.datasets.table import dataset_facts, load_dataset
+from batchscale.workloads.datasets.table import dataset_info, load_dataset
 
 WNIDS = ["n00000001", "n00000002", "n00000003", "n00000004"]
 HALF_IMAGES, HALF_CLASSES = "imagenet_subsets/imagenet_half_images", "imagenet_subsets/imagenet_half_classes"
@@ -102,20 +102,20 @@ def test_half_the_images_and_half_the_classes(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["imagenet", HALF_IMAGES, HALF_CLASSES])
-def test_facts_of_named_files_are_those_of_the_loaded_set(tmp_path, name):
+def test_info_of_named_files_are_those_of_the_loaded_set(tmp_path, name):
     write_train(tmp_path / "train")
     chosen = options(tmp_path, test_images=20)
-    facts, dataset = dataset_facts(name, chosen), load_dataset(name, chosen, None)
-    assert facts.num_train_examples == dataset.num_train_examples
-    assert facts.num_outputs == dataset.num_outputs
-    assert facts.input_shape == dataset.input_shape
+    info, dataset = dataset_info(name, chosen), load_dataset(name, chosen, None)
+    assert info.num_train_examples == dataset.num_train_examples
+    assert info.num_outputs == dataset.num_outputs
+    assert info.input_shape == dataset.input_shape
 
 
-def test_facts_without_files_are_the_published_ones():
-    assert dataset_facts("imagenet", {}).num_train_examples == 1_281_167 - 50_045
-    assert dataset_facts(HALF_IMAGES, {}).num_train_examples == (1_281_167 - 50_045) // 2
-    assert dataset_facts(HALF_CLASSES, {}).num_outputs == 500
-    assert dataset_facts("imagenet", {"image_size": 64}).input_shape == (64, 64, 3)
+def test_info_without_files_are_the_published_ones():
+    assert dataset_info("imagenet", {}).num_train_examples == 1_281_167 - 50_045
+    assert dataset_info(HALF_IMAGES, {}).num_train_examples == (1_281_167 - 50_045) // 2
+    assert dataset_info(HALF_CLASSES, {}).num_outputs == 500
+    assert dataset_info("imagenet", {"image_size": 64}).input_shape == (64, 64, 3)
 
 
 def test_a_small_folder_is_not_taken_for_imagenet_unless_it_is_named(tmp_path):
@@ -192,7 +192,7 @@ def test_reading_is_a_function_of_indices_and_seeds(tmp_path):
 )
 def test_impossible_options_are_refused(wrong, message):
     with pytest.raises(SpecError, match=message):
-        dataset_facts("imagenet", wrong)
+        dataset_info("imagenet", wrong)
 
 
 def test_without_the_library_the_message_says_what_to_install(monkeypatch):

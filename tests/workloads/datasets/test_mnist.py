@@ -5,7 +5,7 @@ import pytest
 
 from batchscale.errors import DataError
 from batchscale.workloads.datasets.images.idx import read_idx
-from batchscale.workloads.datasets.table import dataset_facts, load_dataset
+from batchscale.workloads.datasets.table import dataset_info, load_dataset
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def test_the_splits_are_those_of_the_paper(data_dir, idx_files, name):
         "val": 5_000,
         "test": 10_000,
     }
-    assert dataset.input_shape == (28, 28, 1) == dataset_facts(name, {}).input_shape
+    assert dataset.input_shape == (28, 28, 1) == dataset_info(name, {}).input_shape
     assert dataset.num_outputs == 10
     val, train = (dataset.splits[split].arrays for split in ("val", "train"))
     assert np.array_equal(idx_files.index_of(val["inputs"]), np.arange(5_000))
@@ -47,7 +47,7 @@ def test_subsets_are_nested_random_and_fixed(data_dir, idx_files):
         dataset = load_dataset(f"mnist_subsets/mnist_{count}", {}, data_dir)
         arrays = dataset.splits["train"].arrays
         indices = idx_files.index_of(arrays["inputs"])
-        assert len(set(indices)) == count == dataset_facts(f"mnist_subsets/mnist_{count}", {}).num_train_examples
+        assert len(set(indices)) == count == dataset_info(f"mnist_subsets/mnist_{count}", {}).num_train_examples
         assert np.array_equal(arrays["labels"], indices % 10)
         assert dataset.splits["val"].num_examples == 5_000
         chosen[count] = set(indices.tolist())

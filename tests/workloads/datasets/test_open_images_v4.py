@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.table import dataset_facts, load_dataset
+from batchscale.workloads.datasets.table import dataset_info, load_dataset
 
 NAME = "open_images_v4"
 ROWS = {
@@ -61,11 +61,11 @@ def test_a_lower_threshold_makes_more_classes_trainable(tmp_path):
     assert contents(dataset.splits["val"]) == {0: [2], 1: [0]}
 
 
-def test_facts_of_named_files_are_those_of_the_loaded_set(tmp_path):
+def test_info_of_named_files_are_those_of_the_loaded_set(tmp_path):
     options = write(tmp_path)
-    facts, dataset = dataset_facts(NAME, options), load_dataset(NAME, options, None)
-    assert (facts.num_train_examples, facts.num_outputs) == (dataset.num_train_examples, dataset.num_outputs) == (3, 2)
-    published = dataset_facts(NAME, {})
+    info, dataset = dataset_info(NAME, options), load_dataset(NAME, options, None)
+    assert (info.num_train_examples, info.num_outputs) == (dataset.num_train_examples, dataset.num_outputs) == (3, 2)
+    published = dataset_info(NAME, {})
     assert (published.num_train_examples, published.num_outputs) == (4_526_492, 7_186)
 
 

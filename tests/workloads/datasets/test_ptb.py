@@ -3,7 +3,7 @@ import pytest
 
 from batchscale.errors import DataError
 from batchscale.workloads.datasets.builtin.ptb import read_ptb
-from batchscale.workloads.datasets.table import dataset_facts, load_dataset
+from batchscale.workloads.datasets.table import dataset_info, load_dataset
 from batchscale.workloads.datasets.text.options import SequenceOptions
 
 TEXTS = {"train": " a b a <unk> \n c a \n\n", "valid": " b zebra \n", "test": " a \n c c c \n"}
@@ -31,7 +31,7 @@ def test_the_end_of_a_sentence_stands_before_the_first_word(folder):
     assert batch["inputs"].tolist() == [[1, 0, 3, 0], [1, 4, 0, 1]]
     assert batch["labels"].tolist() == [[0, 3, 0, 2], [4, 0, 1, 0]]
     assert batch["mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
-    assert dataset.num_outputs == 5 == dataset_facts("ptb", {"path": str(folder)}).num_outputs
+    assert dataset.num_outputs == 5 == dataset_info("ptb", {"path": str(folder)}).num_outputs
 
 
 def test_packing_makes_one_text_of_all_sentences(folder):
@@ -57,7 +57,7 @@ def test_the_real_treebank_has_its_published_numbers_of_tokens(real_data):
     counts = {name: int(split.arrays["lengths"].sum()) for name, split in packed.splits.items()}
     assert counts == {"train": 929_589, "val": 73_760, "test": 82_430}
     assert packed.num_outputs == 10_000
-    assert packed.num_train_examples == dataset_facts("ptb", {"sequence_length": 35}).num_train_examples
+    assert packed.num_train_examples == dataset_info("ptb", {"sequence_length": 35}).num_train_examples
     sentences = load_dataset("ptb", {}, folder)
     assert {name: split.num_examples for name, split in sentences.splits.items()} == {
         "train": 42_068,

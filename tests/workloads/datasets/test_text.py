@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from batchscale.errors import DataError, SpecError
-from batchscale.workloads.datasets.table import dataset_facts, load_dataset
+from batchscale.workloads.datasets.table import dataset_info, load_dataset
 from batchscale.workloads.datasets.text.dataset import TokenSplit
 from batchscale.workloads.datasets.text.files import hash_files, iter_sentences
 from batchscale.workloads.datasets.text.held_out import held_out_draw, split_held_out
@@ -62,7 +62,7 @@ def test_training_sentences_are_clipped_to_their_first_tokens(tmp_path, corpus):
     whole = rows(load_dataset("text", {**corpus, "train_length": 500}, None).splits["train"])
     clipped = load_dataset("text", {**corpus, "train_length": 10}, None)
     assert rows(clipped.splits["train"]) == [row[:10] for row in whole]
-    assert clipped.input_shape == (10,) == dataset_facts("text", {**corpus, "train_length": 10}).input_shape
+    assert clipped.input_shape == (10,) == dataset_info("text", {**corpus, "train_length": 10}).input_shape
     assert clipped.splits["train"].arrays["labels"].shape == (200, 10)
     assert max(map(len, whole)) > 64 > min(map(len, whole))
 
@@ -102,7 +102,7 @@ def test_packing_puts_all_sentences_end_to_end(corpus, length):
         blocks = rows(packed.splits[name])
         assert [token for block in blocks for token in block] == flat
         assert all(len(block) == length for block in blocks[:-1])
-    assert packed.num_train_examples == dataset_facts("text", {**corpus, "sequence_length": length}).num_train_examples
+    assert packed.num_train_examples == dataset_info("text", {**corpus, "sequence_length": length}).num_train_examples
 
 
 def test_packing_works_on_a_text_in_one_piece(tmp_path):
@@ -159,7 +159,7 @@ def test_common_crawl_holds_out_the_papers_share_and_clips_evaluation(tmp_path):
     assert dataset.splits["val"].num_examples + dataset.splits["test"].num_examples == len(held_out)
     assert dataset.splits["val"].arrays["labels"].shape[1] <= 12
     assert dataset.splits["train"].arrays["labels"].shape[1] == 64
-    assert dataset_facts("common_crawl", {}).num_outputs == 24_006
+    assert dataset_info("common_crawl", {}).num_outputs == 24_006
 
 
 def test_a_text_too_small_for_its_holdout_says_so(tmp_path):
@@ -184,8 +184,8 @@ def test_lm1b_takes_the_first_two_held_out_files(tmp_path):
     dataset = load_dataset("lm1b", SMALL, tmp_path)
     assert {name: split.num_examples for name, split in dataset.splits.items()} == {"train": 100, "val": 6, "test": 7}
     assert max(map(len, rows(dataset.splits["val"]))) > 200  # not clipped in evaluation
-    assert dataset_facts("lm1b", {}).num_train_examples == 30_301_028
-    assert dataset_facts("lm1b", {**SMALL, "path": str(tmp_path / "lm1b")}).num_train_examples == 100
+    assert dataset_info("lm1b", {}).num_train_examples == 30_301_028
+    assert dataset_info("lm1b", {**SMALL, "path": str(tmp_path / "lm1b")}).num_train_examples == 100
 
 
 def test_the_vocabulary_and_the_tokens_are_made_once(tmp_path, corpus, monkeypatch):

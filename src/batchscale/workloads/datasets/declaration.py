@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DatasetFacts:
+class DatasetInfo:
     """A data set as the paper or its publisher describes it; of files that the user names, as they are.
 
     ``num_train_examples`` is None where it is known only with the files at hand (or where data is sampled without
@@ -35,7 +35,7 @@ class DatasetFacts:
 class DatasetDeclaration:
     """A data set by name.
 
-    ``parse`` turns the options of an experiment, given with the data set's name, into what ``facts`` and ``load`` take
+    ``parse`` turns the options of an experiment, given with the data set's name, into what ``info`` and ``load`` take
     beside the name; it raises SpecError for those that cannot be. ``load`` reads the arrays from ``data_dir`` or the
     usual places, and imports jax only when called. ``files`` is None for a set that needs none, and ``without_files``
     then says why, for the list that a person reads.
@@ -43,7 +43,7 @@ class DatasetDeclaration:
 
     name: str
     parse: Callable[[str, Options], Any]
-    facts: Callable[[str, Any], DatasetFacts]
+    info: Callable[[str, Any], DatasetInfo]
     load: Callable[[str, Any, Path | None], Dataset]
     files: DatasetFiles | None = None
     without_files: str = ""

@@ -1,4 +1,4 @@
-"""The table of data sets, and the doors to their facts and arrays. The code of a set runs when it is asked for."""
+"""The table of data sets, and functions that describe and load one by name. A set's own code runs only when called."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchscale.spec.experiment import Options
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
 from batchscale.workloads.declarations import Table
 
 if TYPE_CHECKING:
@@ -20,18 +20,18 @@ def dataset_names() -> tuple[str, ...]:
     return tuple(DATASETS.all())
 
 
-def dataset_facts(name: str, options: Options) -> DatasetFacts:
-    """The facts of a data set with these options.
+def dataset_info(name: str, options: Options) -> DatasetInfo:
+    """The description of a data set with these options.
 
     Raises:
         UnknownNameError: No data set has this name.
         SpecError: An option is unknown or has a value that cannot be.
 
-    >>> dataset_facts("mnist_subsets/mnist_6875", {}).num_train_examples
+    >>> dataset_info("mnist_subsets/mnist_6875", {}).num_train_examples
     6875
     """
     declaration = DATASETS.find(name)
-    return declaration.facts(name, declaration.parse(name, options))
+    return declaration.info(name, declaration.parse(name, options))
 
 
 def load_dataset(name: str, options: Options, data_dir: Path | None) -> Dataset:

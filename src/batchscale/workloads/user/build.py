@@ -11,7 +11,7 @@ from flax import nnx
 
 from batchscale.errors import SpecError
 from batchscale.spec.experiment import Options, WorkloadSpec
-from batchscale.workloads.datasets.table import dataset_facts, load_dataset
+from batchscale.workloads.datasets.table import dataset_info, load_dataset
 from batchscale.workloads.losses import task_loss
 from batchscale.workloads.metrics.table import task_metrics
 from batchscale.workloads.models.declaration import PRECISIONS, Shape, check_fit, check_precision
@@ -47,7 +47,7 @@ def build_user_workload(user: UserWorkload, spec: WorkloadSpec, data_dir: Path |
     task = user.task
     if user.data is None:
         dataset = load_dataset(user.dataset, spec.dataset_options, data_dir)
-        task = task or (dataset_facts(user.dataset, spec.dataset_options).task if user.loss is None else None)
+        task = task or (dataset_info(user.dataset, spec.dataset_options).task if user.loss is None else None)
     else:
         dataset = make_dataset(user)
     model, schedule = _model(user, spec, dataset, task)
@@ -60,10 +60,10 @@ def build_user_workload(user: UserWorkload, spec: WorkloadSpec, data_dir: Path |
 def _model(user: UserWorkload, spec: WorkloadSpec, dataset: Dataset, task: Task | None) -> tuple[Model, str]:
     make = user.make
     if make is None:
-        facts = find_model(user.model, spec.model_options)
+        info = find_model(user.model, spec.model_options)
         if task is not None:
-            check_fit(facts, user.dataset, task, dataset.input_shape)
-        return facts.for_data(Shape(dataset.input_shape, dataset.num_outputs, spec.dataset_options)), facts.schedule
+            check_fit(info, user.dataset, task, dataset.input_shape)
+        return info.for_data(Shape(dataset.input_shape, dataset.num_outputs, spec.dataset_options)), info.schedule
     precision = _precision(user, spec.model_options)
     if isinstance(make, Model):
         return in_precision(make, precision), "constant"

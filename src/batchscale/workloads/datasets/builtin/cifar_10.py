@@ -160,7 +160,7 @@ CIFAR_10_FILES = DatasetFiles(
 CIFAR_10 = DatasetDeclaration(
     "cifar_10",
     parse=partial(parse_options, NoOptions),
-    facts=partial(ten_classes, 45_000, (32, 32, 3)),
+    info=partial(ten_classes, 45_000, (32, 32, 3)),
     load=_load,
     files=CIFAR_10_FILES,
 )

@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
 from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
 from batchscale.workloads.datasets.options import parse_options
-from batchscale.workloads.datasets.text.facts import sentence_facts
 from batchscale.workloads.datasets.text.files import find_text_files, has_text_files
+from batchscale.workloads.datasets.text.info import sentence_info
 from batchscale.workloads.datasets.text.options import CommonCrawlOptions
 from batchscale.workloads.datasets.text.splits import read_held_out
 from batchscale.workloads.datasets.text.token_rows import TokenRows
@@ -31,11 +31,11 @@ def _read(folder: Path, options: CommonCrawlOptions) -> dict[str, TokenRows]:
     return read_held_out(find_text_files(folder), options.holdout, NUM_VALIDATION, options)
 
 
-def _facts(name: str, options: CommonCrawlOptions) -> DatasetFacts:
+def _info(name: str, options: CommonCrawlOptions) -> DatasetInfo:
     """Common Crawl; its size is known only with the files (the paper's had about 25.8 billion sentences)."""
     folder = named_folder(name, options.path)
     count = None if folder is None else len(_read(folder, options)["train"])
-    return sentence_facts(name, count, options.vocabulary_size, options)
+    return sentence_info(name, count, options.vocabulary_size, options)
 
 
 def _load(name: str, options: CommonCrawlOptions, data_dir: Path | None) -> Dataset:
@@ -57,5 +57,5 @@ COMMON_CRAWL_FILES = DatasetFiles(
     needs_its_name=True,  # any folder may hold text files
 )
 COMMON_CRAWL = DatasetDeclaration(
-    "common_crawl", partial(parse_options, CommonCrawlOptions), _facts, _load, COMMON_CRAWL_FILES
+    "common_crawl", partial(parse_options, CommonCrawlOptions), _info, _load, COMMON_CRAWL_FILES
 )

@@ -45,7 +45,7 @@ def _load(name: str, options: PixelOptions, data_dir: Path | None) -> Dataset:
 DIGITS = DatasetDeclaration(
     "digits",
     parse=partial(parse_options, PixelOptions),
-    facts=partial(ten_classes, SPLIT_SIZES["train"], (8, 8, 1)),
+    info=partial(ten_classes, SPLIT_SIZES["train"], (8, 8, 1)),
     load=_load,
     without_files="comes with batchscale",
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
 from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
 from batchscale.workloads.datasets.images.encoded import ClassedImages, Selection, label_images
@@ -118,16 +118,16 @@ def _read_encoded(folder: Path | None, options: ImageNetOptions) -> tuple[Classe
     return train, read_val_folder(folder, train.classes)
 
 
-def _facts(name: str, options: ImageNetOptions) -> DatasetFacts:
+def _info(name: str, options: ImageNetOptions) -> DatasetInfo:
     """ImageNet or a subset. How many images half of the classes have is known only with the files."""
     shape = (options.image_size, options.image_size, 3)
     if options.names_files:
         splits, num_classes = read_imagenet_splits(name, named_folder("imagenet", options.path), options)
-        return DatasetFacts(name, Task.CLASSIFICATION, len(splits["train"].indices), num_classes, shape)
+        return DatasetInfo(name, Task.CLASSIFICATION, len(splits["train"].indices), num_classes, shape)
     if name == HALF_CLASSES:
-        return DatasetFacts(name, Task.CLASSIFICATION, None, NUM_CLASSES // 2, shape)
+        return DatasetInfo(name, Task.CLASSIFICATION, None, NUM_CLASSES // 2, shape)
     count = NUM_OFFICIAL - (NUM_TEST if options.test_images is None else options.test_images)
-    return DatasetFacts(name, Task.CLASSIFICATION, count // 2 if name == HALF_IMAGES else count, NUM_CLASSES, shape)
+    return DatasetInfo(name, Task.CLASSIFICATION, count // 2 if name == HALF_IMAGES else count, NUM_CLASSES, shape)
 
 
 def _load(name: str, options: ImageNetOptions, data_dir: Path | None) -> Dataset:
@@ -151,6 +151,6 @@ IMAGENET_FILES = DatasetFiles(
     has_imagenet_files,
 )
 DECLARATIONS = tuple(
-    DatasetDeclaration(name, partial(parse_options, ImageNetOptions), _facts, _load, IMAGENET_FILES)
+    DatasetDeclaration(name, partial(parse_options, ImageNetOptions), _info, _load, IMAGENET_FILES)
     for name in ("imagenet", HALF_IMAGES, HALF_CLASSES)
 )

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
 from batchscale.workloads.datasets.files.origin import DatasetFiles, Download, Origin
 from batchscale.workloads.datasets.options import parse_options
-from batchscale.workloads.datasets.text.facts import sentence_facts
+from batchscale.workloads.datasets.text.info import sentence_info
 from batchscale.workloads.datasets.text.options import SubwordOptions
 from batchscale.workloads.datasets.text.splits import read_split_files
 from batchscale.workloads.datasets.text.vocabulary import PAD
@@ -50,13 +50,13 @@ def _files(folder: Path) -> dict[str, list[Path]]:
     }
 
 
-def _facts(name: str, options: SubwordOptions) -> DatasetFacts:
+def _info(name: str, options: SubwordOptions) -> DatasetInfo:
     """LM1B; how many packed rows it makes is known only with the files."""
     folder = named_folder(name, options.path)
     if folder is not None:
         count = len(read_split_files(find_lm1b_files(folder), options)["train"])
-        return sentence_facts(name, count, options.vocabulary_size, options)
-    return sentence_facts(name, None if options.sequence_length else NUM_TRAIN, options.vocabulary_size, options)
+        return sentence_info(name, count, options.vocabulary_size, options)
+    return sentence_info(name, None if options.sequence_length else NUM_TRAIN, options.vocabulary_size, options)
 
 
 def _load(name: str, options: SubwordOptions, data_dir: Path | None) -> Dataset:
@@ -77,4 +77,4 @@ _DOWNLOAD = Download(
 LM1B_FILES = DatasetFiles(
     Origin("lm1b", (_DOWNLOAD,), "C. Chelba et al. (2014); news articles of the WMT 2011 shared task"), has_lm1b_files
 )
-LM1B = DatasetDeclaration("lm1b", partial(parse_options, SubwordOptions), _facts, _load, LM1B_FILES)
+LM1B = DatasetDeclaration("lm1b", partial(parse_options, SubwordOptions), _info, _load, LM1B_FILES)

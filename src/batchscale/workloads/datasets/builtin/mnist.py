@@ -175,7 +175,7 @@ def _declare(name: str, files: DatasetFiles, count: int = NUM_TRAIN) -> DatasetD
     return DatasetDeclaration(
         name,
         parse=partial(parse_options, PixelOptions),
-        facts=partial(ten_classes, count, (28, 28, 1)),
+        info=partial(ten_classes, count, (28, 28, 1)),
         load=partial(_load, files, count),
         files=files,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchscale.spec.experiment import Options
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
 from batchscale.workloads.noisy_quadratic import NoisyQuadratic, parse_problem
 from batchscale.workloads.tasks import Task
 
@@ -21,8 +21,8 @@ def _parse(name: str, options: Options) -> NoisyQuadratic:
     return parse_problem(options)
 
 
-def _facts(name: str, problem: NoisyQuadratic) -> DatasetFacts:
-    return DatasetFacts(name, Task.QUADRATIC, None, problem.dimension, (problem.dimension,))
+def _info(name: str, problem: NoisyQuadratic) -> DatasetInfo:
+    return DatasetInfo(name, Task.QUADRATIC, None, problem.dimension, (problem.dimension,))
 
 
 def _load(name: str, problem: NoisyQuadratic, data_dir: Path | None) -> Dataset:
@@ -50,4 +50,4 @@ def _load(name: str, problem: NoisyQuadratic, data_dir: Path | None) -> Dataset:
     return Dataset(name, {"train": split, "val": split}, dict, (problem.dimension,), jnp.float32, problem.dimension)
 
 
-NOISY_QUADRATIC = DatasetDeclaration("noisy_quadratic", _parse, _facts, _load, without_files="sampled, needs no files")
+NOISY_QUADRATIC = DatasetDeclaration("noisy_quadratic", _parse, _info, _load, without_files="sampled, needs no files")

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
 from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
 from batchscale.workloads.datasets.images.open_images_files import has_open_images_files
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from batchscale.workloads.workload import Dataset
 
 
-def _facts(name: str, options: OpenImagesOptions) -> DatasetFacts:
+def _info(name: str, options: OpenImagesOptions) -> DatasetInfo:
     """Open Images; with another threshold for trainable classes its sizes are known only with the files."""
     shape = (options.image_size, options.image_size, 3)
     if options.names_files:
         splits, classes = read_open_images(named_folder(name, options.path), options)
-        return DatasetFacts(name, Task.MULTILABEL, len(splits["train"].indices), len(classes), shape)
+        return DatasetInfo(name, Task.MULTILABEL, len(splits["train"].indices), len(classes), shape)
     if options.min_positives != MIN_POSITIVES:
-        return DatasetFacts(name, Task.MULTILABEL, None, None, shape)
-    return DatasetFacts(name, Task.MULTILABEL, NUM_TRAIN, NUM_CLASSES, shape)
+        return DatasetInfo(name, Task.MULTILABEL, None, None, shape)
+    return DatasetInfo(name, Task.MULTILABEL, NUM_TRAIN, NUM_CLASSES, shape)
 
 
 def _load(name: str, options: OpenImagesOptions, data_dir: Path | None) -> Dataset:
@@ -63,5 +63,5 @@ OPEN_IMAGES_FILES = DatasetFiles(
     has_open_images_files,
 )
 OPEN_IMAGES = DatasetDeclaration(
-    "open_images_v4", partial(parse_options, OpenImagesOptions), _facts, _load, OPEN_IMAGES_FILES
+    "open_images_v4", partial(parse_options, OpenImagesOptions), _info, _load, OPEN_IMAGES_FILES
 )

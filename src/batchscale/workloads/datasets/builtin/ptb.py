@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batchscale.errors import DataError, one_line
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
 from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin, plain_file
 from batchscale.workloads.datasets.options import parse_options
-from batchscale.workloads.datasets.text.facts import sentence_facts
 from batchscale.workloads.datasets.text.files import iter_sentences
+from batchscale.workloads.datasets.text.info import sentence_info
 from batchscale.workloads.datasets.text.options import SequenceOptions
 from batchscale.workloads.datasets.text.token_rows import TokenRows, packed_rows, sentence_rows, token_dtype
 
@@ -88,13 +88,13 @@ def _rows(
     return sentence_rows(tokens, offsets, None, options.eval_length)
 
 
-def _facts(name: str, options: SequenceOptions) -> DatasetFacts:
+def _info(name: str, options: SequenceOptions) -> DatasetInfo:
     folder = named_folder(name, options.path)
     if folder is not None:
         text = read_ptb(folder, options)
-        return sentence_facts(name, len(text.splits["train"]), len(text.words), options)
+        return sentence_info(name, len(text.splits["train"]), len(text.words), options)
     length = options.sequence_length
-    return sentence_facts(name, NUM_SENTENCES if length is None else -(-NUM_TOKENS // length), NUM_WORDS, options)
+    return sentence_info(name, NUM_SENTENCES if length is None else -(-NUM_TOKENS // length), NUM_WORDS, options)
 
 
 def _load(name: str, options: SequenceOptions, data_dir: Path | None) -> Dataset:
@@ -113,4 +113,4 @@ _DOWNLOADS = (
     plain_file(_MIRRORS, "ptb.test.txt", 449_945, "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0"),
 )
 PTB_FILES = DatasetFiles(Origin("ptb", _DOWNLOADS, "research use; do not redistribute"), has_ptb_files)
-PTB = DatasetDeclaration("ptb", partial(parse_options, SequenceOptions), _facts, _load, PTB_FILES)
+PTB = DatasetDeclaration("ptb", partial(parse_options, SequenceOptions), _info, _load, PTB_FILES)

@@ -11,7 +11,7 @@ from pydantic import Field
 from batchscale.workloads.audio.features import FRAMES_PER_S, HOP
 from batchscale.workloads.audio.prepared import read_prepared
 from batchscale.workloads.audio.windows import cut_windows
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
 from batchscale.workloads.datasets.options import NoOptions, parse_options
 from batchscale.workloads.tasks import Task
 
@@ -38,11 +38,11 @@ class RecordingOptions(NoOptions):
         return round(self.seconds * FRAMES_PER_S)
 
 
-def _facts(name: str, options: RecordingOptions) -> DatasetFacts:
+def _info(name: str, options: RecordingOptions) -> DatasetInfo:
     prepared = read_prepared(Path(options.path).expanduser())
     count = len(cut_windows(prepared, "train", options.seconds, options.spacing))
     shape = (options.num_frames, 2 + options.mfccs)
-    return DatasetFacts(name, Task.SOUND, count, options.num_frames * HOP, shape)
+    return DatasetInfo(name, Task.SOUND, count, options.num_frames * HOP, shape)
 
 
 def _load(name: str, options: RecordingOptions, data_dir: Path | None) -> Dataset:
@@ -57,7 +57,7 @@ def _load(name: str, options: RecordingOptions, data_dir: Path | None) -> Datase
 RECORDINGS = DatasetDeclaration(
     "recordings",
     partial(parse_options, RecordingOptions),
-    _facts,
+    _info,
     _load,
     without_files="your own, prepared by `batchscale data audio` and named by the option path",
 )

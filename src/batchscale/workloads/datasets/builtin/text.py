@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetFacts
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
 from batchscale.workloads.datasets.options import parse_options
-from batchscale.workloads.datasets.text.facts import sentence_facts
+from batchscale.workloads.datasets.text.info import sentence_info
 from batchscale.workloads.datasets.text.options import UserTextOptions
 from batchscale.workloads.datasets.text.splits import read_user_text
 from batchscale.workloads.datasets.text.vocabulary import PAD
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from batchscale.workloads.workload import Dataset
 
 
-def _facts(name: str, options: UserTextOptions) -> DatasetFacts:
+def _info(name: str, options: UserTextOptions) -> DatasetInfo:
     """The text that the options name, encoded at the first call."""
-    return sentence_facts(name, len(read_user_text(options)["train"]), options.vocabulary_size, options)
+    return sentence_info(name, len(read_user_text(options)["train"]), options.vocabulary_size, options)
 
 
 def _load(name: str, options: UserTextOptions, data_dir: Path | None) -> Dataset:
@@ -32,7 +32,7 @@ def _load(name: str, options: UserTextOptions, data_dir: Path | None) -> Dataset
 TEXT = DatasetDeclaration(
     "text",
     parse=partial(parse_options, UserTextOptions),
-    facts=_facts,
+    info=_info,
     load=_load,
     without_files="your own files, named by the option path",
 )

@@ -1,11 +1,11 @@
-"""The options of data sets of images, and the facts that small ones have in common. Imports no jax."""
+"""The options of data sets of images, and The description that small ones have in common. Imports no jax."""
 
 import math
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from batchscale.workloads.datasets.declaration import DatasetFacts
+from batchscale.workloads.datasets.declaration import DatasetInfo
 from batchscale.workloads.datasets.images.pixels import Crop
 from batchscale.workloads.datasets.options import NoOptions
 from batchscale.workloads.tasks import Task
@@ -78,7 +78,7 @@ class OpenImagesOptions(ImageOptions):
     label_column: str = "labels"
 
 
-def ten_classes(count: int, shape: tuple[int, int, int], name: str, options: NoOptions) -> DatasetFacts:
-    """The facts of ``count`` small training images of this shape in ten classes."""
+def ten_classes(count: int, shape: tuple[int, int, int], name: str, options: NoOptions) -> DatasetInfo:
+    """The description of ``count`` small training images of this shape in ten classes."""
     del options
-    return DatasetFacts(name, Task.CLASSIFICATION, count, 10, shape)
+    return DatasetInfo(name, Task.CLASSIFICATION, count, 10, shape)

@@ -61,8 +61,8 @@ def open_store(files: Sequence[Path], image_column: str, label_column: str) -> t
 
 def _fingerprint(file: Path) -> str:
     """A file by path, size and time of change: hashing hundreds of gigabytes at every start would take an hour."""
-    facts = file.stat()
-    return f"{file.resolve()}:{facts.st_size}:{facts.st_mtime_ns}"
+    info = file.stat()
+    return f"{file.resolve()}:{info.st_size}:{info.st_mtime_ns}"
 
 
 def _write_store(files: Sequence[Path], column: str, folder: Path) -> None:

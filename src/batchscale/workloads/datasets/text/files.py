@@ -59,15 +59,15 @@ def hash_files(files: Sequence[Path]) -> str:
     """
     digest = hashlib.blake2b(digest_size=16)
     for file in files:
-        facts = file.stat()
-        digest.update(f"{facts.st_size}\n".encode())
+        info = file.stat()
+        digest.update(f"{info.st_size}\n".encode())
         with file.open("rb") as content:
-            if facts.st_size <= _WHOLE_HASH_LIMIT:
+            if info.st_size <= _WHOLE_HASH_LIMIT:
                 while chunk := content.read(_SAMPLE):
                     digest.update(chunk)
                 continue
-            digest.update(f"{facts.st_mtime_ns}\n".encode())
-            for start in (0, facts.st_size // 2, facts.st_size - _SAMPLE):
+            digest.update(f"{info.st_mtime_ns}\n".encode())
+            for start in (0, info.st_size // 2, info.st_size - _SAMPLE):
                 content.seek(start)
                 digest.update(content.read(_SAMPLE))
     return digest.hexdigest()

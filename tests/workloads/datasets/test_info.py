@@ -4,25 +4,25 @@ import sys
 import pytest
 
 from batchscale.errors import SpecError, UnknownNameError
-from batchscale.workloads.datasets.table import dataset_facts, dataset_names, load_dataset
+from batchscale.workloads.datasets.table import dataset_info, dataset_names, load_dataset
 
 
 def test_an_unknown_name_gets_the_nearest_ones():
     with pytest.raises(UnknownNameError, match="did you mean 'mnist'"):
-        dataset_facts("mnits", {})
+        dataset_info("mnits", {})
     with pytest.raises(UnknownNameError, match="did you mean"):
         load_dataset("fashionmnist", {}, None)
 
 
-def test_facts_refuse_unknown_options():
+def test_info_refuse_unknown_options():
     with pytest.raises(SpecError, match="no option 'colour'"):
-        dataset_facts("mnist", {"colour": True})
+        dataset_info("mnist", {"colour": True})
 
 
-def test_facts_of_every_set_come_without_jax():
+def test_info_of_every_set_come_without_jax():
     code = (
-        "import sys; from batchscale.workloads.datasets import dataset_facts, dataset_names\n"
-        "[dataset_facts(name, {}) for name in dataset_names() if name not in ('text', 'recordings')]\n"
+        "import sys; from batchscale.workloads.datasets import dataset_info, dataset_names\n"
+        "[dataset_info(name, {}) for name in dataset_names() if name not in ('text', 'recordings')]\n"
         "sys.exit('jax' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
