@@ -17,7 +17,7 @@ from protocol_fakes import fake_setup, fake_study  # noqa: E402 - after the path
 
 from batchscale.study.tasks import TrialTask  # noqa: E402 - after the path
 from batchscale.workers.local import LocalRunner, LocalSettings  # noqa: E402 - after the path
-from batchscale.workers.runner import Done, Job, Runner  # noqa: E402 - after the path
+from batchscale.workers.runner import Job, JobResult, Runner  # noqa: E402 - after the path
 
 STUDY = fake_study()
 SILENCES_S = {0.0: 200, 1.0: 10, 10.0: 3}
@@ -40,7 +40,7 @@ def time_jobs(runner: Runner) -> dict[float, float]:
             number += 1
             started = time.perf_counter()
             runner.submit(worker, Job(number, STUDY, (TrialTask(1, {"learning_rate": 0.1}, 1, 10, -1),)))
-            while not any(isinstance(event, Done) for event in runner.wait(0.1)):
+            while not any(isinstance(event, JobResult) for event in runner.wait(0.1)):
                 pass
             times.append(time.perf_counter() - started)
         found[silence_s] = statistics.median(times)

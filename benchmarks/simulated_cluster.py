@@ -15,7 +15,7 @@ from typing import final
 from batchscale.records.facts.trial import Hardware
 from batchscale.study.failure import Failure
 from batchscale.study.tasks import TrialProgress, TrialTask
-from batchscale.workers.runner import Done, Event, Job, LossReason, Lost, Runner, WorkerInfo
+from batchscale.workers.runner import Event, Job, JobFailed, JobResult, LossReason, Runner, WorkerInfo
 
 HARDWARE = Hardware("simulated", "cpu", num_devices=1, num_hosts=1)
 DIVERGES_ABOVE = 0.5
@@ -71,7 +71,9 @@ class SimulatedCluster(Runner):
             self.first_job_at = time.monotonic()
         worker = self._workers.get(worker_id)
         if worker is None:
-            self._lost.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("There is no such worker.")))
+            self._lost.append(
+                JobFailed(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("There is no such worker."))
+            )
             return
         worker.jobs.append(job)
         if len(worker.jobs) == 1:
@@ -89,7 +91,7 @@ class SimulatedCluster(Runner):
             seconds = self._seconds(job)
             self.busy_s += seconds
             progress = tuple(train(job, task, self._stopped) for task in job.tasks)
-            events.append(Done(job.job_id, worker_id, progress, seconds, 1, HARDWARE))
+            events.append(JobResult(job.job_id, worker_id, progress, seconds, 1, HARDWARE))
             self.answers += 1
             self.measurements += sum(len(one.rows) for one in progress)
             if worker.jobs:

@@ -26,7 +26,7 @@ LIBRARIES = (
     "scipy.optimize",
     "flax.nnx",
     "orbax.checkpoint",
-    "batchscale.workers.training_host",
+    "batchscale.workers.training_engine",
 )
 SHIM = """#!{python} -IS
 import sys

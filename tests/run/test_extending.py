@@ -10,7 +10,7 @@ from batchscale.run.preflight import make_checked_plan
 from batchscale.run.session import RunSettings, run_plan
 from batchscale.spec.file import parse_experiment
 from batchscale.spec.plan import Study
-from batchscale.workers import training_host
+from batchscale.workers import training_engine
 from batchscale.workers.runner import Setup
 
 EXPERIMENT = """
@@ -41,7 +41,7 @@ momentum = 0.9
 
 def counting_engine(setup: Setup, study: Study, population: int | None):
     """The real engine, which writes down every trial that it begins from its seed."""
-    engine = training_host.make_engine(setup, study, population)
+    engine = training_engine.make_engine(setup, study, population)
     init = engine._programs.init
 
     def begin(*args):

@@ -14,11 +14,11 @@ from batchscale.run.watch import Watch
 from batchscale.spec.experiment import SearchPlan
 from batchscale.study.stop_rules import find_rule
 from batchscale.study.tasks import Activity
-from batchscale.workers.runner import Doing
+from batchscale.workers.runner import WorkerActivity
 
 
-def doing(activity: Activity, step: int = 0, trials: tuple[int, ...] = (1,), worker: str = "0") -> Doing:
-    return Doing(worker, activity, 8, trials, step)
+def doing(activity: Activity, step: int = 0, trials: tuple[int, ...] = (1,), worker: str = "0") -> WorkerActivity:
+    return WorkerActivity(worker, activity, 8, trials, step)
 
 
 def test_a_slow_first_job_has_a_rate_long_before_it_is_answered():

@@ -9,7 +9,16 @@ from trainer_fakes import environment, expected, make_trainer_plan
 from batchscale.study.tasks import TrialTask
 from batchscale.workers.inline import InlineRunner
 from batchscale.workers.local import LocalRunner, LocalSettings
-from batchscale.workers.runner import TRAINER_ENGINE, Doing, Done, Job, LossReason, Lost, Setup, trainer_options
+from batchscale.workers.runner import (
+    TRAINER_ENGINE,
+    Job,
+    JobFailed,
+    JobResult,
+    LossReason,
+    Setup,
+    WorkerActivity,
+    trainer_options,
+)
 
 
 @pytest.fixture(params=["inline", "local"])
@@ -34,10 +43,10 @@ def job(study, job_id: int, *trials: int, until: int = 30, after: int = -1, **re
     return Job(job_id, study, tuple(TrialTask(t, {"learning_rate": 0.01 * t}, t, until, after) for t in trials), **rest)
 
 
-def collect(runner, count: int) -> dict[int, Done | Lost]:
+def collect(runner, count: int) -> dict[int, JobResult | JobFailed]:
     outcomes, end = [], time.monotonic() + 60
     while len(outcomes) < count and time.monotonic() < end:
-        outcomes += [event for event in runner.wait(0.1) if not isinstance(event, Doing)]
+        outcomes += [event for event in runner.wait(0.1) if not isinstance(event, WorkerActivity)]
     assert len(outcomes) == count
     return {outcome.job_id: outcome for outcome in outcomes}
 

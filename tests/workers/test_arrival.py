@@ -12,7 +12,7 @@ from batchscale.errors import RunError
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.trainer import TrainerSpec
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.workers.arrival import Luggage, arrive, make_absolute, pack_luggage
+from batchscale.workers.remote_setup import RemoteSetup, arrive, make_absolute, make_remote_setup
 from batchscale.workers.runner import Setup
 
 
@@ -35,32 +35,32 @@ def own(tmp_path):
 
 def test_the_same_machine_is_a_good_place(tmp_path):
     setup = setup_with()
-    assert arrive(setup, pack_luggage(setup.experiment), tmp_path) == setup
+    assert arrive(setup, make_remote_setup(setup.experiment), tmp_path) == setup
     assert list(tmp_path.iterdir()) == []
 
 
 def test_another_version_is_refused_with_both_and_the_node(tmp_path):
-    luggage = replace(pack_luggage(setup_with().experiment), versions={"batchscale": "9.9", "jax": "0.0.1"})
+    luggage = replace(make_remote_setup(setup_with().experiment), versions={"batchscale": "9.9", "jax": "0.0.1"})
     with pytest.raises(RunError, match=rf"Node n7 cannot .* batchscale {__version__} instead of 9\.9, jax .* 0\.0\.1"):
         arrive(setup_with(), luggage, tmp_path, node="n7")
 
 
 def test_a_script_may_have_any_version_of_jax():
     trainer = TrainerSpec(("python3", "-c", "pass"))
-    assert set(pack_luggage(fake_experiment(trainer=trainer)).versions) == {"batchscale"}
-    assert set(pack_luggage(fake_experiment()).versions) == {"batchscale", "jax", "jaxlib"}
+    assert set(make_remote_setup(fake_experiment(trainer=trainer)).versions) == {"batchscale"}
+    assert set(make_remote_setup(fake_experiment()).versions) == {"batchscale", "jax", "jaxlib"}
 
 
 def test_the_users_own_file_is_used_in_its_place_where_it_is_the_same(own, tmp_path):
     setup = own_setup(own)
-    assert arrive(setup, pack_luggage(setup.experiment), tmp_path / "private") == setup
+    assert arrive(setup, make_remote_setup(setup.experiment), tmp_path / "private") == setup
     assert not (tmp_path / "private").exists()
 
 
 @pytest.mark.parametrize("there", ["nothing", "another"])
 def test_elsewhere_it_is_written_to_a_private_place_as_the_driver_read_it(own, tmp_path, there):
     setup = own_setup(own)
-    luggage = pack_luggage(setup.experiment)
+    luggage = make_remote_setup(setup.experiment)
     digest = hashlib.sha256(own.read_bytes()).hexdigest()
     assert luggage.own_file.sha256 == digest
     own.unlink() if there == "nothing" else own.write_text("# edited since\n")
@@ -75,18 +75,18 @@ def test_elsewhere_it_is_written_to_a_private_place_as_the_driver_read_it(own, t
 
 def test_a_file_that_changed_on_its_way_is_refused(own, tmp_path):
     setup = own_setup(own)
-    luggage = pack_luggage(setup.experiment)
+    luggage = make_remote_setup(setup.experiment)
     own.unlink()
     for damaged in (replace(luggage.own_file, text="x"), replace(luggage.own_file, name="../own.py")):
         with pytest.raises(RunError, match="damaged on its way"):
-            arrive(setup, Luggage(luggage.versions, damaged), tmp_path / "private")
+            arrive(setup, RemoteSetup(luggage.versions, damaged), tmp_path / "private")
     assert list(tmp_path.rglob("own.py")) == []
 
 
 def test_a_file_that_cannot_be_sent_is_refused_by_the_driver(own):
     own.write_bytes(b"\xff\xfe")
     with pytest.raises(RunError, match="UTF-8"):
-        pack_luggage(own_setup(own).experiment)
+        make_remote_setup(own_setup(own).experiment)
 
 
 def test_missing_data_is_said_with_the_node_and_what_to_do(tmp_path, monkeypatch):
@@ -96,13 +96,13 @@ def test_missing_data_is_said_with_the_node_and_what_to_do(tmp_path, monkeypatch
     setup = setup_with(workload=WorkloadSpec(WorkloadName("mnist", "fc_64", "sgd")))
     setup = replace(setup, data_dir=tmp_path / "shared")
     with pytest.raises(RunError, match=r"Node n7 .* data set 'mnist' must be on every machine .*shared or where"):
-        arrive(setup, pack_luggage(setup.experiment), tmp_path, node="n7")
+        arrive(setup, make_remote_setup(setup.experiment), tmp_path, node="n7")
 
 
 def test_a_program_that_is_not_there_is_said_with_the_node(tmp_path):
     setup = setup_with(trainer=TrainerSpec(("no-such-program",), tmp_path))
     with pytest.raises(RunError, match=r"Node n7 .*no-such-program"):
-        arrive(setup, pack_luggage(setup.experiment), tmp_path, node="n7")
+        arrive(setup, make_remote_setup(setup.experiment), tmp_path, node="n7")
 
 
 def test_paths_of_a_setup_mean_the_same_in_any_folder(own, monkeypatch):

@@ -15,11 +15,11 @@ from batchscale.spec.trainer import ReportSource, ReportsSpec, TrainerSpec
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.study.failure import Failure
 from batchscale.study.tasks import Activity, TrialProgress, TrialTask
-from batchscale.workers.arrival import Luggage, OwnFile
 from batchscale.workers.codec import decode_instruction, decode_reply, encode_instruction, encode_reply
-from batchscale.workers.messages import Answered, Begin, Forget, Kept, Raised, Ready, Refused, Retire, Shelve, Started
+from batchscale.workers.messages import Answered, Begin, Drain, Forget, Kept, Raised, Ready, Refused, Shelve, Started
 from batchscale.workers.messages import Stop as StopMessage
-from batchscale.workers.runner import Doing, Done, Job, LossReason, Setup
+from batchscale.workers.remote_setup import OwnFile, RemoteSetup
+from batchscale.workers.runner import Job, JobResult, LossReason, Setup, WorkerActivity
 
 STUDY = fake_study()
 TASK = TrialTask(1, {"learning_rate": 0.1234567890123456, "momentum": 5e-324}, 2**63 - 1, 50, -1)
@@ -45,14 +45,16 @@ PROGRESS = TrialProgress(1, (ROW,), 10, 10, {"train": 0.1}, Hardware("cpu", "cpu
     "message",
     [
         Begin(Setup(fake_experiment(budget=BUDGET), engine=FAKE_ENGINE, options={"mischief": "raise"}), "w"),
-        Begin(Setup(OWN, Path("/data"), Path("/c"), "m:f", 10**12, {"workers": "2"}, 4), "w", Luggage({"jax": "1"})),
-        Begin(Setup(SCRIPT), "w", Luggage({}, OwnFile("o.py", "x = 'é'\n", "ab"))),
+        Begin(
+            Setup(OWN, Path("/data"), Path("/c"), "m:f", 10**12, {"workers": "2"}, 4), "w", RemoteSetup({"jax": "1"})
+        ),
+        Begin(Setup(SCRIPT), "w", RemoteSetup({}, OwnFile("o.py", "x = 'é'\n", "ab"))),
         Job(3, STUDY, (TASK,), STUDY.goal, 2),
         Job(4, STUDY, (TASK, TASK)),
         Forget(8, (1, 2)),
         Shelve(8, {1: 50}),
         StopMessage(),
-        Retire(),
+        Drain(),
     ],
     ids=lambda message: type(message).__name__,
 )
@@ -68,8 +70,8 @@ def test_what_the_driver_says_is_what_a_worker_hears(message):
         Ready("node7"),
         Refused("node7", "no data"),
         Started(3),
-        Doing("w", Activity.TRAINING, 8, (1, 2), 30),
-        Answered(Done(3, "w", (PROGRESS, replace(PROGRESS, diverged_at=None, hardware=None)), 1.5, 4), 10**11),
+        WorkerActivity("w", Activity.TRAINING, 8, (1, 2), 30),
+        Answered(JobResult(3, "w", (PROGRESS, replace(PROGRESS, diverged_at=None, hardware=None)), 1.5, 4), 10**11),
         Raised(3, LossReason.OUT_OF_MEMORY, Failure("too large\nby far", ("a", ""), " Alas.")),
         Kept(),
     ],

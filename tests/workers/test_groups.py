@@ -18,8 +18,8 @@ from batchscale.study.failure import Failure
 from batchscale.study.tasks import Activity, TrialProgress, TrialTask
 from batchscale.workers.group_messages import FoundState, GroupGone, KeepState, WantState, WishToStop, decode, encode
 from batchscale.workers.groups import GroupRunner
-from batchscale.workers.messages import Answered, Forget, Kept, Raised, Retire, Shelve, Stop
-from batchscale.workers.runner import Doing, Done, Job, LossReason, Lost
+from batchscale.workers.messages import Answered, Drain, Forget, Kept, Raised, Shelve, Stop
+from batchscale.workers.runner import Job, JobFailed, JobResult, LossReason, WorkerActivity
 from batchscale.workers.state_files import StateFiles
 
 ROWS = ((0, {"val/error": 0.1234567890123456789}), (10, {"val/error": float("inf")}))
@@ -30,9 +30,9 @@ PROGRESS = TrialProgress(3, ROWS, 10, None, {"train_s": 0.5}, Hardware("cpu", "c
     "message",
     [
         Job(3, fake_study(), (TrialTask(1, {"learning_rate": 0.1}, 2**40, 50, -1),), None, 2),
-        *(Forget(8, (1, 2)), Shelve(8, {1: 50}), Stop(), Retire(), Kept(), WishToStop()),
-        Doing("group-1", Activity.TRAINING, 8, (1,), 5),
-        Answered(Done(3, "group-1", (PROGRESS,), 0.25, 2, Hardware("cpu")), 10**9),
+        *(Forget(8, (1, 2)), Shelve(8, {1: 50}), Stop(), Drain(), Kept(), WishToStop()),
+        WorkerActivity("group-1", Activity.TRAINING, 8, (1,), 5),
+        Answered(JobResult(3, "group-1", (PROGRESS,), 0.25, 2, Hardware("cpu")), 10**9),
         Raised(3, LossReason.OUT_OF_MEMORY, Failure("too much")),
         *(KeepState(8, 1, True, b"\0\xffbytes"), WantState(8, 1, True), FoundState(b""), GroupGone("lost")),
     ],
@@ -44,7 +44,7 @@ def test_what_one_says_is_what_the_other_hears(message):
 
 def test_a_value_that_is_no_number_is_heard_as_such():
     progress = TrialProgress(3, ((0, {"val/error": float("nan")}),), 0, None)
-    ((_, values),) = decode(encode(Answered(Done(3, "x", (progress,), 0.0), 0))).done.progress[0].rows
+    ((_, values),) = decode(encode(Answered(JobResult(3, "x", (progress,), 0.0), 0))).done.progress[0].rows
     assert np.isnan(values["val/error"])
 
 
@@ -138,7 +138,7 @@ def test_a_group_that_is_lost_gives_its_jobs_back_and_the_others_go_on(runner_of
     assert runner.notices[0].startswith("process 1 (host-1) closed its connection")
     assert runner.notices[0].endswith("The run goes on without group-1.")
     runner.submit("group-1", job(3))
-    assert runner.wait(5) == [Lost(3, "group-1", LossReason.NOT_STARTED, Failure("The worker is gone."))]
+    assert runner.wait(5) == [JobFailed(3, "group-1", LossReason.NOT_STARTED, Failure("The worker is gone."))]
 
 
 def test_a_group_is_sent_what_it_kept_and_what_a_run_without_groups_has_left(runner_of_two, tmp_path):

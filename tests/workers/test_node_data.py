@@ -14,7 +14,7 @@ from batchscale.records.mirror.store import RemoteStore
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.workers import node_data
-from batchscale.workers.arrival import arrive, pack_luggage
+from batchscale.workers.remote_setup import arrive, make_remote_setup
 from batchscale.workers.runner import Setup
 from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
 from batchscale.workloads.datasets.presence import Presence
@@ -30,7 +30,7 @@ def bare(tmp_path, monkeypatch):
     for name in ("BATCHSCALE_CACHE", "HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
     monkeypatch.setattr(node_data, "files_of", lambda _name: FILES)
-    monkeypatch.setattr("batchscale.workers.arrival.find_dataset", find)
+    monkeypatch.setattr("batchscale.workers.remote_setup.find_dataset", find)
     return place
 
 
@@ -41,7 +41,7 @@ def find(name, data_dir, _options):
 def go(source: str | None, private: Path) -> Setup:
     workload = WorkloadSpec(WorkloadName("mnist", "fc_64", "sgd"))
     setup = Setup(fake_experiment(workload=workload))
-    luggage = replace(pack_luggage(setup.experiment), data_from=source)
+    luggage = replace(make_remote_setup(setup.experiment), data_from=source)
     return arrive(setup, luggage, private, node="n7")
 
 

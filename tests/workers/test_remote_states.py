@@ -17,7 +17,7 @@ from batchscale.workers.messages import Begin
 from batchscale.workers.ray.papers import make_papers
 from batchscale.workers.remote_states import MARK, RemoteStates, find_blindness, leave_mark, remove_mark
 from batchscale.workers.runner import Setup
-from batchscale.workers.training_host import make_engine
+from batchscale.workers.training_engine import make_engine
 from batchscale.workers.worker import Worker
 
 QUADRATIC = """

@@ -16,12 +16,12 @@ from small_slurm import is_there, real_slurm_runner
 from batchscale.errors import RunError
 from batchscale.spec.trainer import TrainerSpec
 from batchscale.study.tasks import Activity, TrialTask
-from batchscale.workers import known_worker, local
-from batchscale.workers.arrival import pack_luggage
+from batchscale.workers import handle, local
 from batchscale.workers.inline import InlineRunner
 from batchscale.workers.local import LocalRunner, LocalSettings
 from batchscale.workers.messages import Begin
-from batchscale.workers.runner import Doing, Done, Job, LossReason, Lost, Setup
+from batchscale.workers.remote_setup import make_remote_setup
+from batchscale.workers.runner import Job, JobFailed, JobResult, LossReason, Setup, WorkerActivity
 
 STUDY = fake_study()
 
@@ -65,7 +65,7 @@ def job(job_id: int, *trials: int, until: int = 50, after: int = -1, rate: float
 
 
 def answers(runner, timeout_s: float):
-    return [event for event in runner.wait(timeout_s) if not isinstance(event, Doing)]
+    return [event for event in runner.wait(timeout_s) if not isinstance(event, WorkerActivity)]
 
 
 def collect(runner, count: int, timeout_s: float = 20.0):
@@ -132,10 +132,10 @@ def test_a_trial_that_raises_is_a_lost_job_with_the_reason_and_the_next_job_runs
         runner.submit(worker, job(0, 1))
         runner.submit(worker, job(1, 2))
         outcomes = collect(runner, 2)
-    assert isinstance(outcomes[0], Lost)
+    assert isinstance(outcomes[0], JobFailed)
     assert outcomes[0].loss is LossReason.ERROR
     assert "this trial cannot be trained" in outcomes[0].reason.words
-    assert isinstance(outcomes[1], Done)
+    assert isinstance(outcomes[1], JobResult)
 
 
 def test_out_of_memory_is_told_apart(kind, tmp_path):
@@ -148,7 +148,7 @@ def test_a_lost_job_gives_the_same_answer_when_submitted_again(kind, tmp_path):
     options = {"bad_trials": "1", "mischief": "raise", "once": tmp_path}
     with make_runner(kind, tmp_path, **options) as runner:
         runner.submit(runner.workers[0].worker_id, job(0, 1))
-        assert isinstance(collect(runner, 1)[0], Lost)
+        assert isinstance(collect(runner, 1)[0], JobFailed)
         runner.submit(runner.workers[0].worker_id, job(1, 1))
         again = collect(runner, 1)[1]
     with make_runner(kind, tmp_path) as fresh:
@@ -182,7 +182,7 @@ def test_a_job_for_a_worker_that_is_not_there_comes_back_as_not_started(kind, tm
         lost = collect(runner, 1)[0]
         assert (lost.loss, lost.worker_id) == (LossReason.NOT_STARTED, "gone")
         runner.submit(runner.workers[0].worker_id, job(0, 1))
-        assert isinstance(collect(runner, 1)[0], Done)
+        assert isinstance(collect(runner, 1)[0], JobResult)
 
 
 def test_workers_have_ids_of_their_own_and_say_where_they_are(kind, tmp_path):
@@ -197,10 +197,10 @@ def test_a_worker_says_what_it_is_doing(kind, tmp_path):
         worker = runner.workers[0].worker_id
         runner.submit(worker, job(0, 1, 2))
         events, deadline = [], time.monotonic() + 20
-        while not any(isinstance(event, Done) for event in events) and time.monotonic() < deadline:
+        while not any(isinstance(event, JobResult) for event in events) and time.monotonic() < deadline:
             events += runner.wait(0.1)
-    assert events[0] == Doing(worker, Activity.LOADING, STUDY.batch_size, (1, 2))
-    assert isinstance(events[-1], Done)
+    assert events[0] == WorkerActivity(worker, Activity.LOADING, STUDY.batch_size, (1, 2))
+    assert isinstance(events[-1], JobResult)
 
 
 # --- what only worker processes can do ------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def test_a_killed_worker_is_replaced_and_its_other_jobs_count_as_not_started(pro
         assert "about to misbehave" in lost[0].reason.log_lines
         assert with_workers(runner, 1).workers[0].worker_id != worker
         runner.submit(runner.workers[0].worker_id, job(2, 2))
-        assert isinstance(collect(runner, 1)[2], Done)
+        assert isinstance(collect(runner, 1)[2], JobResult)
 
 
 def test_out_of_memory_lowers_how_many_train_at_once(tmp_path):
@@ -270,7 +270,7 @@ def test_workers_end_when_the_driver_dies(tmp_path):
 
 
 def test_a_worker_is_recycled_after_its_trials(tmp_path, monkeypatch):
-    monkeypatch.setattr(known_worker, "RECYCLE_AFTER_TRIALS", 2)
+    monkeypatch.setattr(handle, "RECYCLE_AFTER_TRIALS", 2)
     with make_runner("local", tmp_path) as runner:
         first = process_ids(runner)
         runner.submit(runner.workers[0].worker_id, job(0, 1, 2))
@@ -280,13 +280,13 @@ def test_a_worker_is_recycled_after_its_trials(tmp_path, monkeypatch):
             assert answers(runner, 0.05) == []
         assert process_ids(runner) != first
         runner.submit(runner.workers[0].worker_id, job(1, 3))
-        assert isinstance(collect(runner, 1)[1], Done)
+        assert isinstance(collect(runner, 1)[1], JobResult)
 
 
 def test_a_worker_that_cannot_begin_here_ends_the_run_with_its_reason(tmp_path, monkeypatch):
     """Workers of this machine have nothing to check today; one that refuses all the same is not a crash."""
     experiment = fake_experiment(trainer=TrainerSpec(("no-such-program",), tmp_path))
-    monkeypatch.setattr(local, "Begin", partial(Begin, luggage=pack_luggage(experiment)))
+    monkeypatch.setattr(local, "Begin", partial(Begin, luggage=make_remote_setup(experiment)))
     setup = Setup(experiment, engine="fake_engine:make_engine")
     with (
         LocalRunner(setup, LocalSettings(1, tmp_path / "logs")) as runner,

@@ -22,7 +22,7 @@ from batchscale.study.failure import Failure
 from batchscale.study.study_facts import DamagedStudyError
 from batchscale.study.study_run import StudyRun
 from batchscale.study.tasks import TrialTask
-from batchscale.workers.runner import Doing, Done, Event, Job, LossReason, Lost, Runner
+from batchscale.workers.runner import Event, Job, JobFailed, JobResult, LossReason, Runner, WorkerActivity
 
 QUEUE = 2
 """How many jobs a worker has at once: it starts the next while the driver takes in the last."""
@@ -162,9 +162,9 @@ class Driver:
 
     def _hear(self, event: Event) -> None:
         started = time.monotonic()
-        if isinstance(event, Doing):
+        if isinstance(event, WorkerActivity):
             self.watch.hear(event, started)
-        elif isinstance(event, Done):
+        elif isinstance(event, JobResult):
             self.watch.land(event.worker_id)
             self._take_in(*self._jobs.pop(event.job_id), event)
         else:
@@ -172,7 +172,7 @@ class Driver:
             self._count_loss(*self._jobs.pop(event.job_id), event)
         self.busy_s += time.monotonic() - started
 
-    def _take_in(self, job: Job, run: StudyRun, done: Done) -> None:
+    def _take_in(self, job: Job, run: StudyRun, done: JobResult) -> None:
         self._due.setdefault(run.batch_size, run)
         if not any(progress.failure for progress in done.progress):
             self.failures.note_answer()
@@ -191,7 +191,7 @@ class Driver:
         with self._guarding(run):
             run.set_population(done.population, done.progress[0].framework)
 
-    def _count_loss(self, job: Job, run: StudyRun, lost: Lost) -> None:
+    def _count_loss(self, job: Job, run: StudyRun, lost: JobFailed) -> None:
         if lost.loss is LossReason.REFUSED:
             raise RunError(str(lost.reason))
         self._due.setdefault(run.batch_size, run)

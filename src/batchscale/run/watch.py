@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from batchscale.study.tasks import Activity
-from batchscale.workers.runner import Doing
+from batchscale.workers.runner import WorkerActivity
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Flight:
     ``landed`` is answered: it counts no more, and is shown until the next one is heard of.
     """
 
-    doing: Doing
+    doing: WorkerActivity
     since_s: float
     heard_s: float
     steps: int = 0
@@ -34,7 +34,7 @@ class Watch:
     def __init__(self) -> None:
         self.flights: dict[str, Flight] = {}
 
-    def hear(self, doing: Doing, now_s: float) -> None:
+    def hear(self, doing: WorkerActivity, now_s: float) -> None:
         """Take in what a worker says that it does."""
         flight = self.flights.get(doing.worker_id)
         if flight is None or flight.landed or _job(flight.doing) != _job(doing):
@@ -80,5 +80,5 @@ class Watch:
         return [flight for flight in self.flights.values() if flight.doing.batch_size == batch_size]
 
 
-def _job(doing: Doing) -> tuple[int, tuple[int, ...]]:
+def _job(doing: WorkerActivity) -> tuple[int, tuple[int, ...]]:
     return doing.batch_size, doing.trial_ids

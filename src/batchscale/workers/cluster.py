@@ -11,8 +11,8 @@ from typing import Any
 from batchscale.cluster.peers import Peers
 from batchscale.errors import BatchscaleError
 from batchscale.workers.codec import Codec
-from batchscale.workers.host import EngineHost, MakeEngine
-from batchscale.workers.runner import Doing, Done, Job, Setup
+from batchscale.workers.engine_host import EngineHost, MakeEngine
+from batchscale.workers.runner import Job, JobResult, Setup, WorkerActivity
 
 _DO = "do"
 
@@ -56,13 +56,13 @@ class SharedHost(EngineHost):
         setup: Setup,
         worker_id: str,
         should_stop: Callable[[], bool],
-        tell: Callable[[Doing], None],
+        tell: Callable[[WorkerActivity], None],
         make_engine: MakeEngine | None = None,
     ) -> None:
         super().__init__(setup, worker_id, should_stop, tell, make_engine or engine_maker(peers, on_stop))
         self._peers = peers
 
-    def run(self, job: Job) -> Done:
+    def run(self, job: Job) -> JobResult:
         """The job's answer. Whatever goes wrong ends the run on all hosts: they would not be at the same step."""
         self._tell_others("run", job)
         try:
@@ -112,7 +112,7 @@ def follow(peers: Peers, setup: Setup, should_stop: Callable[[], bool]) -> None:
 
 def engine_maker(peers: Peers, on_stop: Callable[[], None]) -> MakeEngine:
     """What makes the engines of processes that train together."""
-    from batchscale.workers.training_host import make_engine
+    from batchscale.workers.training_engine import make_engine
 
     return partial(make_engine, agreement=StopListener(peers, on_stop))
 

@@ -14,6 +14,7 @@ from batchscale.errors import RunError, one_line
 from batchscale.workers.messages import (
     Answered,
     Begin,
+    Drain,
     Forget,
     Instruction,
     Kept,
@@ -21,12 +22,11 @@ from batchscale.workers.messages import (
     Ready,
     Refused,
     Reply,
-    Retire,
     Shelve,
     Started,
     Stop,
 )
-from batchscale.workers.runner import Doing, Job
+from batchscale.workers.runner import Job, WorkerActivity
 
 
 class Codec:
@@ -61,8 +61,8 @@ class Codec:
             ) from None
 
 
-_ASKED = (Begin, Job, Forget, Shelve, Stop, Retire)
-REPLIES = (Ready, Refused, Started, Doing, Answered, Raised, Kept)
+_ASKED = (Begin, Job, Forget, Shelve, Stop, Drain)
+REPLIES = (Ready, Refused, Started, WorkerActivity, Answered, Raised, Kept)
 _TO_WORKER = Codec({kind.__name__: kind for kind in _ASKED}, "A driver's message is")
 _TO_DRIVER = Codec({kind.__name__: kind for kind in REPLIES}, "A worker's reply is")
 

@@ -15,10 +15,10 @@ import psutil
 from batchscale.cluster.groups import Group
 from batchscale.cluster.peers import Peers
 from batchscale.workers.cluster import SharedHost, StopListener
+from batchscale.workers.engine_host import EngineHost
 from batchscale.workers.environment import computing_like_a_worker
 from batchscale.workers.group_messages import FoundState, KeepState, WantState, WishToStop, decode, encode
-from batchscale.workers.host import EngineHost
-from batchscale.workers.messages import Answered, Forget, Kept, Raised, Retire, Shelve, Stop
+from batchscale.workers.messages import Answered, Drain, Forget, Kept, Raised, Shelve, Stop
 from batchscale.workers.runner import TRAINING_ENGINE, Job, Setup
 from batchscale.workers.worker import explain_error
 
@@ -65,7 +65,7 @@ class GroupLead:
         name = f"group-{group.number}"
         if setup.engine != TRAINING_ENGINE:
             return EngineHost(setup, name, self._should_stop, self._say)
-        from batchscale.workers.training_host import make_engine  # brings JAX
+        from batchscale.workers.training_engine import make_engine  # brings JAX
 
         made = partial(make_engine, make_post=partial(_Post, self._say, self._found))
         if group.peers is None:
@@ -79,10 +79,10 @@ class GroupLead:
             if isinstance(message, FoundState):
                 self._found.put(message.data)
                 continue
-            if isinstance(message, Stop | Retire):
+            if isinstance(message, Stop | Drain):
                 self._stop.set()
             self._queue.put(message)
-            if isinstance(message, Retire):
+            if isinstance(message, Drain):
                 self._found.put(b"")  # nobody answers any more
                 return
 

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 
 from batchscale.cluster.frames import pack_parts, unpack_parts
 from batchscale.errors import RunError, one_line
-from batchscale.workers.messages import Answered, Forget, Kept, Raised, Retire, Shelve, Stop
-from batchscale.workers.runner import Doing, Job
+from batchscale.workers.messages import Answered, Drain, Forget, Kept, Raised, Shelve, Stop
+from batchscale.workers.runner import Job, WorkerActivity
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class GroupGone:
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        *(Job, Forget, Shelve, Stop, Retire, FoundState),
-        *(Doing, Answered, Raised, Kept, WishToStop, KeepState, WantState, GroupGone),
+        *(Job, Forget, Shelve, Stop, Drain, FoundState),
+        *(WorkerActivity, Answered, Raised, Kept, WishToStop, KeepState, WantState, GroupGone),
     )
 }
 """All that is ever said: anything else is refused."""

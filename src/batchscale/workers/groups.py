@@ -18,18 +18,18 @@ from batchscale.study.failure import Failure
 from batchscale.workers.environment import computing_like_a_worker
 from batchscale.workers.group_lead import GroupLead
 from batchscale.workers.group_messages import FoundState, GroupGone, KeepState, WantState, WishToStop, decode, encode
-from batchscale.workers.known_worker import KnownWorker
-from batchscale.workers.messages import Forget, Instruction, Retire, Shelve
+from batchscale.workers.handle import WorkerHandle
+from batchscale.workers.messages import Drain, Forget, Instruction, Shelve
+from batchscale.workers.process_runner import ProcessRunner
 from batchscale.workers.runner import Event, LossReason, Setup, WorkerInfo
 from batchscale.workers.state_files import StateFiles
-from batchscale.workers.workers_runner import WorkersRunner
 
 CLOSE_S = 60.0
 
 
 @final
 @dataclass(eq=False)
-class GroupWorker(KnownWorker):
+class GroupWorker(WorkerHandle):
     """A group, which process ``lead`` speaks for. It is there from the start until it is lost."""
 
     whole: Peers
@@ -42,7 +42,7 @@ class GroupWorker(KnownWorker):
 
 
 @final
-class GroupRunner(WorkersRunner[GroupWorker]):
+class GroupRunner(ProcessRunner[GroupWorker]):
     """Groups of hosts as workers. A host of the chief's group that is lost ends all; started again, the run goes on."""
 
     def __init__(
@@ -140,7 +140,7 @@ class GroupRunner(WorkersRunner[GroupWorker]):
             self._end([worker for worker in self._workers.values() if worker.jobs])
         self.stop()
         self._closed = True
-        self._tell_all(Retire())
+        self._tell_all(Drain())
         if not self._workers["group-0"].jobs:
             self._own.join(CLOSE_S)
         self._environment.close()

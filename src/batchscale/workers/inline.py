@@ -9,9 +9,9 @@ from typing import final
 from batchscale.errors import RunError
 from batchscale.machine import name_host
 from batchscale.study.failure import Failure
+from batchscale.workers.engine_host import EngineHost, find_engine
 from batchscale.workers.environment import computing_like_a_worker
-from batchscale.workers.host import EngineHost, find_engine
-from batchscale.workers.runner import Doing, Event, Job, LossReason, Lost, Runner, Setup, WorkerInfo
+from batchscale.workers.runner import Event, Job, JobFailed, LossReason, Runner, Setup, WorkerActivity, WorkerInfo
 from batchscale.workers.worker import explain_error
 
 WORKER_ID = "inline"
@@ -21,7 +21,7 @@ MakeHost = Callable[..., EngineHost]
 
 
 def load_later(
-    setup: Setup, worker_id: str, should_stop: Callable[[], bool], tell: Callable[[Doing], None]
+    setup: Setup, worker_id: str, should_stop: Callable[[], bool], tell: Callable[[WorkerActivity], None]
 ) -> EngineHost:
     """A host that loads its engine, which takes seconds, with the first job only."""
     return EngineHost(setup, worker_id, should_stop, tell, lambda *given: find_engine(setup.engine)(*given))
@@ -66,7 +66,7 @@ class InlineRunner(Runner):
             self._jobs.append(job)
         else:
             self._events.append(
-                Lost(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("There is no such worker."))
+                JobFailed(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("There is no such worker."))
             )
 
     def wait(self, timeout_s: float) -> list[Event]:  # noqa: ARG002 - the interface has it
@@ -82,7 +82,7 @@ class InlineRunner(Runner):
             return self._host.run(job)
         except (Exception, MemoryError) as error:  # noqa: BLE001 - whatever a trial raises is an outcome of its job
             loss, reason = explain_error(error)
-            return Lost(job.job_id, WORKER_ID, loss, reason)
+            return JobFailed(job.job_id, WORKER_ID, loss, reason)
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Drop what is held of these trials."""

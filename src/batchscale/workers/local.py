@@ -20,10 +20,10 @@ from batchscale.machine import count_oom_kills, name_host
 from batchscale.study.failure import Failure
 from batchscale.workers.death import describe_death
 from batchscale.workers.environment import worker_environment
-from batchscale.workers.known_worker import MAX_DEATHS_AT_START, KnownWorker, is_out_of_memory
+from batchscale.workers.handle import MAX_DEATHS_AT_START, WorkerHandle, is_out_of_memory
 from batchscale.workers.messages import Begin, Instruction, Ready, Refused, Reply
+from batchscale.workers.process_runner import ProcessRunner
 from batchscale.workers.runner import Event, LossReason, Setup, WorkerInfo
-from batchscale.workers.workers_runner import WorkersRunner
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LocalSettings:
 
 @final
 @dataclass(eq=False)
-class LocalWorker(KnownWorker):
+class LocalWorker(WorkerHandle):
     """A process on this machine, with our end of its pipe. ``place`` numbers those that run at the same time."""
 
     place: int
@@ -52,7 +52,7 @@ class LocalWorker(KnownWorker):
 
 
 @final
-class LocalRunner(WorkersRunner[LocalWorker]):
+class LocalRunner(ProcessRunner[LocalWorker]):
     """Worker processes on this machine; fewer of them after one ran out of memory, which they share."""
 
     def __init__(self, setup: Setup, settings: LocalSettings) -> None:
@@ -132,9 +132,9 @@ class LocalRunner(WorkersRunner[LocalWorker]):
             self._deaths_at_start = 0
         elif isinstance(reply, Refused):
             raise RunError(reply.reason)  # all workers are on this machine: none can train
-        worn = worker.is_worn(reply, self._settings.recycle_above_bytes)
+        worn = worker.needs_restart(reply, self._settings.recycle_above_bytes)
         if worn or (is_out_of_memory(reply) and self._lower_limit()):
-            worker.retire()
+            worker.drain()
         return events
 
     def _replace(self, worker: LocalWorker) -> list[Event]:
@@ -150,7 +150,7 @@ class LocalRunner(WorkersRunner[LocalWorker]):
             reason = reason.followed_by(" The system reported that it was out of memory.")
             self._lower_limit()
         self._oom_kills = kills
-        if not worker.retiring and not self._stopping:
+        if not worker.draining and not self._stopping:
             self._notices.append(f"Worker {worker.place} was replaced. {str(reason).splitlines()[0]}")
         if not worker.ready:
             self._check_start(reason)
@@ -173,5 +173,5 @@ class LocalRunner(WorkersRunner[LocalWorker]):
 
     def _recycle(self) -> None:
         for worker in list(self._workers.values()):
-            if worker.retiring and worker.at_rest:
+            if worker.draining and worker.at_rest:
                 self._replace(worker)

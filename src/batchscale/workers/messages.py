@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from batchscale.study.failure import Failure
-from batchscale.workers.arrival import Luggage
-from batchscale.workers.runner import Doing, Done, Job, LossReason, Setup
+from batchscale.workers.remote_setup import RemoteSetup
+from batchscale.workers.runner import Job, JobResult, LossReason, Setup, WorkerActivity
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Begin:
 
     setup: Setup
     worker_id: str
-    luggage: Luggage | None = None
+    luggage: RemoteSetup | None = None
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Retire:
+class Drain:
     """As `Stop`, when all earlier jobs are answered; then exit."""
 
 
@@ -81,7 +81,7 @@ class Started:
 class Answered:
     """A finished job, and the memory that the worker's process holds."""
 
-    done: Done
+    done: JobResult
     memory_bytes: int
 
 
@@ -99,5 +99,5 @@ class Kept:
     """The answer to `Stop`: nothing that is worth a checkpoint is without one."""
 
 
-Instruction = Begin | Job | Forget | Shelve | Stop | Retire | Leave
-Reply = Ready | Refused | Started | Doing | Answered | Raised | Kept
+Instruction = Begin | Job | Forget | Shelve | Stop | Drain | Leave
+Reply = Ready | Refused | Started | WorkerActivity | Answered | Raised | Kept

@@ -1,4 +1,4 @@
-"""The interface of a runner: jobs in, events out. Where and how trials are trained is the runner's own business."""
+"""The interface of a runner: jobs in, events out. Where and how trials are trained is up to the runner."""
 
 import json
 from abc import ABC, abstractmethod
@@ -14,17 +14,17 @@ from batchscale.spec.plan import Study
 from batchscale.study.failure import Failure
 from batchscale.study.tasks import Activity, TrialProgress, TrialTask
 
-TRAINING_ENGINE = "batchscale.workers.training_host:make_engine"
-TRAINER_ENGINE = "batchscale.workers.trainer_host:make_engine"
+TRAINING_ENGINE = "batchscale.workers.training_engine:make_engine"
+TRAINER_ENGINE = "batchscale.workers.script_engine:make_engine"
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker must know before its first job.
+    """The configuration that a worker receives before its first job.
 
-    ``engine`` names the function that makes a study's engine. ``shelf_bytes`` is what the last states of a study's
-    ended trials may take. ``num_devices`` is how many devices each worker has, for one trial at a time. ``states_url``
-    is a remote path that keeps the states of running trials, in place of the folder of checkpoints.
+    ``engine`` names the function that makes a study's engine. ``shelf_bytes`` limits the stored states of a study's
+    finished trials. ``num_devices`` is the number of devices of each worker, which trains one job at a time.
+    ``states_url`` is a remote path for the states of running trials; it replaces the folder of checkpoints.
     """
 
     experiment: Experiment
@@ -38,16 +38,16 @@ class Setup:
 
 
 def trainer_options(environment: Mapping[str, str], workers: int) -> dict[str, str]:
-    """The options of a trainer's setup: its scripts run in the user's environment, not in that of our workers."""
+    """Return the options of a trainer's setup: its scripts run in the user's environment, not in that of workers."""
     return {"environment": json.dumps(dict(environment)), "workers": str(workers)}
 
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """A worker, as its runner declares it.
+    """A worker as its runner lists it.
 
-    ``worker_id`` is opaque: it means this worker, with the states that it holds, for as long as the runner lives, and
-    never another one. ``num_devices`` is how many cores or accelerators a job of it is spread over.
+    ``worker_id`` identifies this worker and the states that it holds for the lifetime of the runner; it is never
+    reused. ``num_devices`` is the number of cores or accelerators that a job is spread over.
     """
 
     worker_id: str
@@ -60,7 +60,7 @@ class Job:
     """Some trials of one study, to be trained in one go by one worker.
 
     ``goal`` ends a trial at its first measurement that reaches it. ``population`` fixes how many trials are trained
-    together (None: the worker chooses, and says so): results may depend on it in their last bits.
+    together (None: the worker chooses and reports it): results may depend on it in their last bits.
     """
 
     job_id: int
@@ -71,10 +71,10 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Done:
-    """A job's answer: its trials' progress, and how the worker is.
+class JobResult:
+    """The progress of a job's trials, and the hardware that trained them.
 
-    ``cut_short`` says that it was asked to end early: trials that came no further are no failures.
+    ``cut_short`` is set if the worker was stopping: trials that made no progress have not failed.
     """
 
     job_id: int
@@ -87,7 +87,7 @@ class Done:
 
 
 class LossReason(StrEnum):
-    """Why a job was lost."""
+    """Why a job failed."""
 
     DIED = "died"
     OUT_OF_MEMORY = "out of memory"
@@ -95,21 +95,21 @@ class LossReason(StrEnum):
     REFUSED = "refused"
     DISK_FULL = "disk full"
     NOT_STARTED = "not started"
-    TAKEN_AWAY = "taken away"
+    PREEMPTED = "taken away"
 
     @property
     def is_fault(self) -> bool:
-        """Whether it may be the trial's own doing, so that it is not tried without end."""
-        return self not in (LossReason.NOT_STARTED, LossReason.TAKEN_AWAY, LossReason.DISK_FULL)
+        """True if the trial may have caused it, so that retries are limited."""
+        return self not in (LossReason.NOT_STARTED, LossReason.PREEMPTED, LossReason.DISK_FULL)
 
 
 @dataclass(frozen=True)
-class Lost:
+class JobFailed:
     """A job that was not finished: its worker died or raised. ``reason`` is for people: signal and last log lines.
 
-    NOT_STARTED means that the worker was lost before it touched this job, and TAKEN_AWAY that a scheduler took its
-    machine: no failures of its trials. REFUSED means that the experiment cannot be trained at all, with a message for
-    the user; DISK_FULL that it should be tried again when there is room.
+    NOT_STARTED: the worker was lost before it started this job. PREEMPTED: a scheduler took the machine away. Neither
+    is a failure of the trials. REFUSED: the experiment cannot be trained at all, with a message for the user.
+    DISK_FULL: to be retried when there is room.
     """
 
     job_id: int
@@ -119,8 +119,8 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class Doing:
-    """What a worker does now: news for people. ``step`` is how far the foremost of the trials is."""
+class WorkerActivity:
+    """The current activity of a worker, for display. ``step`` is the largest step of its trials."""
 
     worker_id: str
     activity: Activity
@@ -129,29 +129,29 @@ class Doing:
     step: int = 0
 
 
-Event = Done | Lost | Doing
+Event = JobResult | JobFailed | WorkerActivity
 
 
 class Runner(ABC):
-    """Where trials are trained.
+    """The place where trials are trained.
 
     Promises that every runner keeps, and that one contract test suite checks on all of them:
 
-    * **Every job is answered once.** A submitted job comes back exactly once, as `Done` or as `Lost`, unless the
-      runner is closed first.
-    * **Workers come and go.** The workers may be others, more or fewer, at any call, also none for hours (they wait in
-      a cluster's queue). Whoever submits to a worker that has gone is not to blame: the job comes back `Lost` with
-      NOT_STARTED. A runner on top of an engine with its own scheduler declares a worker once it can take a job.
-    * **Jobs stay where they were given.** A worker holds the states of the trials it trained, so the jobs of one
-      worker run there, one after the other, in the order in which they were submitted.
-    * **Lost is not spoiled.** A job that comes back `Lost` may be submitted again, to any worker, and gives what it
-      would have given.
-    * **Whole evaluations.** Progress is reported in whole evaluations; a `Done` job that was asked to stop may report
-      less than was asked for.
-    * **News may be left out.** `Doing` comes as often as is cheap, in order with the worker's answers, or never;
-      nothing depends on it.
-    * **Ending.** `stop` makes running jobs end at their next chunk and be reported; `close` ends every process of the
-      runner, at once, whatever they do, and leaves none behind. Both may be called twice.
+    * **Every job is answered once.** A submitted job is answered exactly once, by `JobResult` or by `JobFailed`,
+      unless the runner is closed first.
+    * **Workers come and go.** The workers may change at any call; there may be none for hours (they wait in a
+      cluster's queue). A job for a worker that has gone fails with NOT_STARTED. A runner on top of a scheduler lists
+      a worker once it can run a job.
+    * **Jobs stay with their worker.** A worker holds the states of the trials it trained. The jobs of one worker run
+      one after the other, in the order in which they were submitted.
+    * **Failed jobs can be retried.** A job that failed may be submitted again, to any worker, and gives the result
+      that it would have given.
+    * **Whole evaluations.** Progress is reported in whole evaluations; a job that was stopped may report fewer than
+      it was submitted for.
+    * **Activity is optional.** `WorkerActivity` comes as often as is cheap, in order with the worker's answers, or
+      never; nothing depends on it.
+    * **Ending.** `stop` makes running jobs end at their next chunk and report; `close` ends every process of the
+      runner at once, whatever it is doing, and leaves none behind. Both may be called twice.
     * **No records.** A runner writes none. Nothing that it loses is needed to resume.
 
     All methods but `kill` are called from one thread.
@@ -160,20 +160,20 @@ class Runner(ABC):
     @property
     @abstractmethod
     def workers(self) -> tuple[WorkerInfo, ...]:
-        """The workers that may be given a job now."""
+        """The workers that accept jobs now."""
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What people should know of the workers (one was replaced, fewer run at once), oldest first."""
+        """Messages about the workers for people (one was replaced, fewer run at once), oldest first."""
         return ()
 
     @abstractmethod
     def waiting(self, worker_id: str) -> int:
-        """How many jobs a worker has that it has not answered; 0 if it is gone."""
+        """Return the number of unanswered jobs of a worker; 0 if it is gone."""
 
     @abstractmethod
     def submit(self, worker_id: str, job: Job) -> None:
-        """Give a worker a job; it starts when the worker's earlier ones are answered.
+        """Queue a job at a worker; it starts when the worker's earlier ones are answered.
 
         Raises:
             RunError: the runner is closed.
@@ -181,30 +181,30 @@ class Runner(ABC):
 
     @abstractmethod
     def wait(self, timeout_s: float) -> list[Event]:
-        """The events since the last call; waits for one, but not longer than this."""
+        """Return the events since the last call; block for the first one up to ``timeout_s``."""
 
     @abstractmethod
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
-        """Tell all workers to drop these trials of a study with their checkpoints; without any, the whole study.
+        """Make all workers drop these trials of a study with their checkpoints; without any, the whole study.
 
-        A worker that was given no job of the study holds none and need not be told.
+        A worker that never had a job of the study holds none of it and need not be contacted.
         """
 
     @abstractmethod
     def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
-        """Tell all workers to drop these trials, which ended at these steps, from memory, and keep their last states.
+        """Make all workers drop these finished trials, by their last steps, from memory and store their states.
 
-        A later run may train them longer from there, or, where a state was not kept, from their seed.
+        A later run may train them longer from there, or, where no state was stored, from their seed.
         """
 
     @abstractmethod
     def stop(self) -> None:
-        """Ask all workers to end their jobs at the next chunk and keep their states for a later run."""
+        """Make all workers end their jobs at the next chunk and save their states for a later run."""
 
     @property
     @abstractmethod
     def at_rest(self) -> bool:
-        """After `stop`: whether every worker has answered its jobs and kept its states."""
+        """True if, after `stop`, every worker has answered its jobs and saved its states."""
 
     @abstractmethod
     def kill(self) -> None:

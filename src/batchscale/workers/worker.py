@@ -25,11 +25,11 @@ import psutil
 from batchscale.errors import BatchscaleError, RunError, TrialFailedError
 from batchscale.machine import DISK_FULL, name_host
 from batchscale.study.failure import Failure, find_failure
-from batchscale.workers.arrival import arrive
-from batchscale.workers.host import EngineHost
+from batchscale.workers.engine_host import EngineHost
 from batchscale.workers.messages import (
     Answered,
     Begin,
+    Drain,
     Forget,
     Instruction,
     Kept,
@@ -38,11 +38,11 @@ from batchscale.workers.messages import (
     Ready,
     Refused,
     Reply,
-    Retire,
     Shelve,
     Started,
     Stop,
 )
+from batchscale.workers.remote_setup import arrive
 from batchscale.workers.remote_states import find_blindness
 from batchscale.workers.runner import Job, LossReason
 
@@ -92,7 +92,7 @@ class Worker:
         self._process = psutil.Process()
 
     def serve(self) -> None:
-        """Answer until told to retire or the driver is gone; leave at once where nothing can be trained."""
+        """Answer until told to drain or the driver is gone; leave at once where nothing can be trained."""
         threading.Thread(target=self._listen, daemon=True).start()
         begin = self._queue.get()
         if not isinstance(begin, Begin):
@@ -117,7 +117,7 @@ class Worker:
             else:
                 host.keep()
                 self._say(Kept())
-                if isinstance(message, Retire | Leave):
+                if isinstance(message, Drain | Leave):
                     return
 
     def _arrive(self, begin: Begin) -> tuple[Begin, str]:

@@ -22,6 +22,7 @@ from batchscale.spec.trainer import TrainerSpec
 from batchscale.study.failure import Failure
 from batchscale.workers.codec import encode_instruction
 from batchscale.workers.messages import Stop
+from batchscale.workers.process_runner import ProcessRunner
 from batchscale.workers.ray import link
 from batchscale.workers.ray.answers import check_look, check_news
 from batchscale.workers.ray.crew import Crew
@@ -32,7 +33,6 @@ from batchscale.workers.ray.papers import find_version_problem, make_papers
 from batchscale.workers.ray.runner import RayRunner
 from batchscale.workers.ray.seats import Seat, Stage, free_place
 from batchscale.workers.runner import LossReason, WorkerInfo
-from batchscale.workers.workers_runner import WorkersRunner
 
 LOOK = {"node": "a1", "host": "n1", "version": "0.0", "sees": True, "pid": 7}
 
@@ -92,7 +92,7 @@ def test_a_worker_that_waits_for_a_place_is_given_up_when_the_run_stops():
     killed, told = [], []
     ray = SimpleNamespace(kill=killed.append, exceptions=SimpleNamespace(RayError=RuntimeError))
     runner, crew = object.__new__(RayRunner), object.__new__(Crew)
-    WorkersRunner.__init__(runner)
+    ProcessRunner.__init__(runner)
     tell = SimpleNamespace(remote=lambda number, message: told.append((number, message)))
     waiting, placed = Seat(WorkerInfo("0"), "its actor"), Seat(WorkerInfo("1"), SimpleNamespace(tell=tell))
     placed.stage, placed.told = Stage.STARTING, 1
@@ -215,4 +215,4 @@ def test_an_answer_that_is_lost_with_its_node_is_the_loss_of_the_worker():
     runner._ray, runner._stopping = SimpleNamespace(exceptions=exceptions, get=get), False
     crew = SimpleNamespace(lose=lambda *words, stopping: lost.append((*words, stopping)) or [])
     assert runner._hear(crew, seat, None) == []
-    assert lost == [(seat, LossReason.TAKEN_AWAY, Failure("The object cannot be reconstructed"), False)]
+    assert lost == [(seat, LossReason.PREEMPTED, Failure("The object cannot be reconstructed"), False)]

@@ -14,9 +14,9 @@ from batchscale.errors import RunError
 from batchscale.spec.experiment import RayPlan, RunPlan, WorkloadSpec
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.study.tasks import TrialTask
-from batchscale.workers import known_worker
+from batchscale.workers import handle
 from batchscale.workers.ray import papers
-from batchscale.workers.runner import Doing, Done, Job, LossReason, Setup
+from batchscale.workers.runner import Job, JobResult, LossReason, Setup, WorkerActivity
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
 STUDY = fake_study()
@@ -30,7 +30,7 @@ def collect(runner, count: int, seconds: float = 60.0):
     outcomes = []
 
     def look():
-        outcomes.extend(event for event in runner.wait(0.1) if not isinstance(event, Doing))
+        outcomes.extend(event for event in runner.wait(0.1) if not isinstance(event, WorkerActivity))
         return len(outcomes) >= count
 
     wait_for(look, seconds, f"{count} answers")
@@ -63,7 +63,7 @@ def test_a_worker_that_a_trial_kills_is_replaced_with_its_last_lines_and_the_nod
     wait_for(lambda: runner.wait(0.1) == [] and runner.workers)
     assert runner.workers[0].worker_id != worker
     runner.submit(runner.workers[0].worker_id, job(2, 2))
-    assert isinstance(collect(runner, 1)[2], Done)
+    assert isinstance(collect(runner, 1)[2], JobResult)
 
 
 def test_an_actor_that_is_killed_from_outside_is_no_failure_of_its_trials(ray_runner):
@@ -73,7 +73,7 @@ def test_an_actor_that_is_killed_from_outside_is_no_failure_of_its_trials(ray_ru
     runner.submit(worker, job(0, 1, until=200))
     wait_for(lambda: runner.wait(0.1) is not None and has_started(runner), what="the job's start")
     actor.kill()
-    assert collect(runner, 1)[0].loss is LossReason.TAKEN_AWAY
+    assert collect(runner, 1)[0].loss is LossReason.PREEMPTED
     psutil.wait_procs([process], timeout=5)
     assert not process.is_running()
     wait_for(lambda: runner.wait(0.1) == [] and runner.workers)
@@ -111,15 +111,15 @@ def test_close_ends_hanging_workers_and_leaves_none(ray_runner):
 
 
 def test_a_worker_is_recycled_after_its_trials(ray_runner, monkeypatch):
-    monkeypatch.setattr(known_worker, "RECYCLE_AFTER_TRIALS", 2)
+    monkeypatch.setattr(handle, "RECYCLE_AFTER_TRIALS", 2)
     runner = ray_runner(fake_setup())
     first = runner.workers[0].worker_id
     runner.submit(first, job(0, 1))
     runner.submit(first, job(1, 2))
-    assert all(isinstance(outcome, Done) for outcome in collect(runner, 2).values())
+    assert all(isinstance(outcome, JobResult) for outcome in collect(runner, 2).values())
     wait_for(lambda: runner.wait(0.1) == [] and runner.workers and runner.workers[0].worker_id != first)
     runner.submit(runner.workers[0].worker_id, job(2, 3))
-    assert isinstance(collect(runner, 1)[2], Done)
+    assert isinstance(collect(runner, 1)[2], JobResult)
     assert not any("replaced" in notice for notice in runner.notices)
 
 

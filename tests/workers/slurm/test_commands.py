@@ -102,11 +102,11 @@ def test_the_script_passes_any_path_through_the_shell(tmp_path):
 @pytest.mark.parametrize(
     ("state", "status", "loss"),
     [
-        ("CANCELLED", 0, LossReason.TAKEN_AWAY),
-        ("PREEMPTED", 0, LossReason.TAKEN_AWAY),
-        ("NODE_FAIL", 0, LossReason.TAKEN_AWAY),
-        ("TIMEOUT", 0, LossReason.TAKEN_AWAY),
-        ("PENDING", 0, LossReason.TAKEN_AWAY),
+        ("CANCELLED", 0, LossReason.PREEMPTED),
+        ("PREEMPTED", 0, LossReason.PREEMPTED),
+        ("NODE_FAIL", 0, LossReason.PREEMPTED),
+        ("TIMEOUT", 0, LossReason.PREEMPTED),
+        ("PENDING", 0, LossReason.PREEMPTED),
         ("OUT_OF_MEMORY", 9, LossReason.OUT_OF_MEMORY),
         ("FAILED", 9, LossReason.DIED),
         ("FAILED", 768, LossReason.DIED),
@@ -127,7 +127,7 @@ def test_a_task_that_slurm_has_forgotten_may_be_the_trials_doing(tmp_path):
     assert explain_end(None, tmp_path / "none")[0] is LossReason.DIED
 
 
-@pytest.mark.parametrize(("loss", "most"), [(LossReason.DIED, MAX_FAILURES), (LossReason.TAKEN_AWAY, MAX_TAKEN)])
+@pytest.mark.parametrize(("loss", "most"), [(LossReason.DIED, MAX_FAILURES), (LossReason.PREEMPTED, MAX_TAKEN)])
 def test_submitting_again_has_an_end(loss, most):
     from batchscale.errors import RunError
 

@@ -13,8 +13,8 @@ from protocol_fakes import fake_experiment, fake_setup, fake_study
 from batchscale.errors import RunError
 from batchscale.spec.trainer import TrainerSpec
 from batchscale.study.tasks import TrialTask
-from batchscale.workers import known_worker
-from batchscale.workers.runner import Doing, Done, Job, LossReason, Lost, Setup
+from batchscale.workers import handle
+from batchscale.workers.runner import Job, JobFailed, JobResult, LossReason, Setup, WorkerActivity
 from batchscale.workers.slurm.commands import SlurmError
 
 STUDY = fake_study()
@@ -35,7 +35,7 @@ def until(runner, is_so, timeout_s: float = 30.0) -> list:
     events, end = [], time.monotonic() + timeout_s
     while not is_so(events):
         assert time.monotonic() < end, events
-        events += [event for event in runner.wait(0.05) if not isinstance(event, Doing)]
+        events += [event for event in runner.wait(0.05) if not isinstance(event, WorkerActivity)]
     return events
 
 
@@ -48,7 +48,7 @@ def begin_training(runner, worker: str, *jobs: Job) -> None:
     for one in jobs:
         runner.submit(worker, one)
     end = time.monotonic() + 20
-    while not any(isinstance(event, Doing) for event in runner.wait(0.05)):
+    while not any(isinstance(event, WorkerActivity) for event in runner.wait(0.05)):
         assert time.monotonic() < end
 
 
@@ -74,7 +74,7 @@ def test_before_the_time_limit_a_worker_saves_and_is_put_in_the_queue_again(slur
         slurm.kill(signal.SIGUSR1)
         events = until(runner, lambda events: len(events) == 2)
         done, lost = events
-        assert isinstance(done, Done)
+        assert isinstance(done, JobResult)
         assert done.cut_short
         assert 0 < len(done.progress[0].rows) < 21
         assert (lost.loss, lost.job_id) == (LossReason.NOT_STARTED, 1)
@@ -84,7 +84,7 @@ def test_before_the_time_limit_a_worker_saves_and_is_put_in_the_queue_again(slur
         assert [str(key.place) for key in slurm.requeued] == ["0"]
         assert len(slurm.asked) == 1  # no other job was submitted
         runner.submit(again, job(2))
-        assert isinstance(until(runner, lambda events: events)[0], Done)
+        assert isinstance(until(runner, lambda events: events)[0], JobResult)
 
 
 @pytest.mark.slow
@@ -98,8 +98,8 @@ def test_a_cancelled_worker_is_replaced_and_nothing_is_held_against_its_trials(s
         runner.wait(0.5)
         slurm.kill(signal.SIGKILL)
         (lost,) = until(runner, lambda events: events)
-        assert isinstance(lost, Lost)
-        assert lost.loss is LossReason.TAKEN_AWAY
+        assert isinstance(lost, JobFailed)
+        assert lost.loss is LossReason.PREEMPTED
         assert not lost.loss.is_fault
         assert with_worker(runner) != worker
         assert len(slurm.asked) == 2
@@ -159,7 +159,7 @@ def test_a_new_driver_ends_what_a_dead_one_left_before_it_submits(slurm, tmp_pat
         assert len(list((tmp_path / "exchange").iterdir())) == 1
         assert "left of an earlier run" in runner.notices[0]
         runner.submit(with_worker(runner), job(0))
-        assert isinstance(until(runner, lambda events: events)[0], Done)
+        assert isinstance(until(runner, lambda events: events)[0], JobResult)
     dead.close()
 
 
@@ -176,12 +176,12 @@ def test_a_silent_worker_is_cancelled_before_its_jobs_go_to_another(slurm, tmp_p
         assert runner.waiting("slurm-0") == 1  # it may still live: nobody else gets its job
         slurm.kill(signal.SIGKILL)
         (lost,) = until(runner, lambda events: events)
-        assert lost.loss is LossReason.TAKEN_AWAY
+        assert lost.loss is LossReason.PREEMPTED
 
 
 @pytest.mark.slow
 def test_a_worker_is_recycled_in_its_job(slurm, tmp_path, monkeypatch):
-    monkeypatch.setattr(known_worker, "RECYCLE_AFTER_TRIALS", 1)
+    monkeypatch.setattr(handle, "RECYCLE_AFTER_TRIALS", 1)
     with fake_slurm_runner(fake_setup(), tmp_path, slurm) as runner:
         worker = with_worker(runner)
         runner.submit(worker, job(0))
@@ -199,7 +199,7 @@ def test_out_of_memory_makes_workers_no_fewer_because_each_has_memory_of_its_own
         (lost,) = until(runner, lambda events: events)
         assert lost.loss is LossReason.OUT_OF_MEMORY
         runner.submit(before[0].worker_id, job(1, trial=2))
-        assert isinstance(until(runner, lambda events: events)[0], Done)
+        assert isinstance(until(runner, lambda events: events)[0], JobResult)
         assert (runner.workers, runner.notices) == (before, ())
 
 

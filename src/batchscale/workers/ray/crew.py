@@ -8,7 +8,7 @@ from typing import Any
 
 from batchscale.errors import RunError, one_line
 from batchscale.study.failure import Failure
-from batchscale.workers.known_worker import MAX_DEATHS_AT_START
+from batchscale.workers.handle import MAX_DEATHS_AT_START
 from batchscale.workers.ray import node_actor
 from batchscale.workers.ray.nodes import Demand, NodeFacts, choose_demand, read_nodes
 from batchscale.workers.ray.papers import Papers, find_version_problem
@@ -82,7 +82,7 @@ class Crew:
         if self._refused and not fitting and not at_work:
             raise RunError("\n".join(self._refused.values()))
         wanted = max(1, (self._workers or fitting) - self._fewer)
-        there = [seat for seat in self.seats.values() if not seat.retiring]
+        there = [seat for seat in self.seats.values() if not seat.draining]
         for _ in range(min(MAX_NEW, wanted - len(there))):
             self._add()
         waiting = [seat for seat in there if seat.stage is Stage.PLACING]
@@ -131,7 +131,7 @@ class Crew:
 
     def lower_limit(self) -> bool:
         """Have one worker fewer from now on; False if it is the last one."""
-        working = sum(not seat.retiring for seat in self.seats.values())
+        working = sum(not seat.draining for seat in self.seats.values())
         if working <= 1:
             return False
         self._fewer += 1
@@ -154,11 +154,11 @@ class Crew:
         """
         self.remove(seat)
         where = f"Worker {seat.info.worker_id} on {seat.info.host or 'no node yet'}"
-        if not stopping and not seat.retiring:
+        if not stopping and not seat.draining:
             self._notices.append(f"{where} is replaced. {str(reason).splitlines()[0]}")
             if loss is LossReason.OUT_OF_MEMORY:
                 self.lower_limit()
-            if not seat.ready and loss is not LossReason.TAKEN_AWAY:
+            if not seat.ready and loss is not LossReason.PREEMPTED:
                 self._count_start(f"{where}: {reason}")
         self._next_look = min(self._next_look, time.monotonic() + SOON_S)
         return seat.lose(loss, reason.preceded_by(f"{where}: "))

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 WORKER = "batchscale.workers.ray.worker"
-NEWS = (b'["Doing"', b'["Started"')
+NEWS = (b'["WorkerActivity"', b'["Started"')
 """How messages begin that may wait a little for others."""
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from batchscale import __version__
 from batchscale.errors import RunError, one_line
-from batchscale.workers.arrival import Luggage, make_absolute, pack_luggage
 from batchscale.workers.messages import Begin
+from batchscale.workers.remote_setup import RemoteSetup, make_absolute, make_remote_setup
 from batchscale.workers.remote_states import MARK, leave_mark, remove_mark
 from batchscale.workers.runner import Setup
 
@@ -22,7 +22,7 @@ class Papers:
     """A setup on its way to the nodes; ``mark`` is None where no states are kept in a folder."""
 
     setup: Setup
-    luggage: Luggage
+    luggage: RemoteSetup
     mark: Path | None
     secret: str
 
@@ -69,7 +69,7 @@ def make_papers(setup: Setup) -> Papers:
     folder = None if plan.checkpoints is not None else setup.checkpoint_dir
     mark = None if folder is None else folder / MARK
     secret = secrets.token_hex(16)
-    luggage = replace(pack_luggage(experiment), data_from=plan.data_from, secret=secret)
+    luggage = replace(make_remote_setup(experiment), data_from=plan.data_from, secret=secret)
     setup = replace(setup, options=options, checkpoint_dir=folder, states_url=plan.checkpoints)
     return Papers(make_absolute(setup), luggage, mark, secret)
 

@@ -14,15 +14,15 @@ from batchscale.errors import RunError, one_line
 from batchscale.machine import count_accelerators, count_cores
 from batchscale.study.failure import Failure
 from batchscale.workers.codec import decode_reply
-from batchscale.workers.known_worker import is_out_of_memory
+from batchscale.workers.handle import is_out_of_memory
 from batchscale.workers.messages import Ready, Refused, Reply
+from batchscale.workers.process_runner import ProcessRunner
 from batchscale.workers.ray.answers import check_look, check_news
 from batchscale.workers.ray.crew import ClusterLostError, Crew
 from batchscale.workers.ray.link import ClusterLink
 from batchscale.workers.ray.papers import make_papers
 from batchscale.workers.ray.seats import Seat, Stage, end_actors
 from batchscale.workers.runner import Event, LossReason, Setup
-from batchscale.workers.workers_runner import WorkersRunner
 
 END_S = 5.0
 """The longest that the end of actors is waited for."""
@@ -37,7 +37,7 @@ class RaySettings:
 
 
 @final
-class RayRunner(WorkersRunner[Seat]):
+class RayRunner(ProcessRunner[Seat]):
     """Workers on a Ray cluster; fewer of them after one ran out of memory, which those of a node share."""
 
     def __init__(self, setup: Setup, settings: RaySettings) -> None:
@@ -155,9 +155,9 @@ def _take_in(crew: Crew, seat: Seat, reply: Reply) -> list[Event]:
         crew.note_ready(seat, reply.blind)
     elif isinstance(reply, Refused):
         crew.refuse(seat, reply.reason)
-    worn = seat.is_worn(reply, crew.memory_share(seat))
+    worn = seat.needs_restart(reply, crew.memory_share(seat))
     if worn or (is_out_of_memory(reply) and crew.lower_limit()):
-        seat.retire()
+        seat.drain()
     return events
 
 
@@ -171,4 +171,4 @@ def _explain_loss(error: Exception) -> tuple[LossReason, Failure]:
     text = " ".join(str(error).split())
     cause = re.search(r"The actor (is dead|died) because .*", text)
     words = one_line(cause[0] if cause else text, 300)
-    return (LossReason.OUT_OF_MEMORY if "low on memory" in text else LossReason.TAKEN_AWAY), Failure(words)
+    return (LossReason.OUT_OF_MEMORY if "low on memory" in text else LossReason.PREEMPTED), Failure(words)

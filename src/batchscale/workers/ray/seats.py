@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Any, final
 
 from batchscale.workers.codec import encode_instruction
-from batchscale.workers.known_worker import KnownWorker
+from batchscale.workers.handle import WorkerHandle
 from batchscale.workers.messages import Instruction
 
 
@@ -21,7 +21,7 @@ class Stage(Enum):
 
 @final
 @dataclass(eq=False)
-class Seat(KnownWorker):
+class Seat(WorkerHandle):
     """A worker: its actor, and its node once it has one."""
 
     actor: Any
@@ -34,7 +34,7 @@ class Seat(KnownWorker):
     @property
     def takes_jobs(self) -> bool:
         """Whether it may be given a job: whether Ray ever finds it a place is not known before it has begun."""
-        return self.ready and not self.retiring
+        return self.ready and not self.draining
 
     def tell(self, message: Instruction) -> None:
         """Send a message after all earlier ones; if the worker is gone, its end says so."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from batchscale.errors import RunError
 from batchscale.machine import DISK_FULL
 from batchscale.workers.codec import decode_instruction
-from batchscale.workers.messages import Begin, Instruction, Leave, Reply, Retire
+from batchscale.workers.messages import Begin, Drain, Instruction, Leave, Reply
 from batchscale.workers.runner import TRAINER_ENGINE
 from batchscale.workers.slurm.letters import Alive, Departure, Leaving, Left, Letter, encode_letter
 from batchscale.workers.slurm.mailbox import MOST_LOOK_S, LetterReader, LetterWriter, pause_s
@@ -71,7 +71,7 @@ class FolderLine:
             self._look()
             self._live()
         message = self._letters.popleft()
-        self.retired = isinstance(message, Retire)
+        self.retired = isinstance(message, Drain)
         return message
 
     def send(self, reply: Reply) -> None:

@@ -20,7 +20,7 @@ def explain_end(task: QueuedTask | None, log: Path) -> tuple[LossReason, Failure
         return LossReason.DIED, describe_death(0, log)
     if task.state in TAKEN:
         words = f"SLURM took a worker away on {task.node or 'its node'} ({_words(task)})."
-        return LossReason.TAKEN_AWAY, Failure(words)
+        return LossReason.PREEMPTED, Failure(words)
     said = describe_death(os.waitstatus_to_exitcode(task.status), log)
     if task.state == "OUT_OF_MEMORY":
         return LossReason.OUT_OF_MEMORY, said.followed_by("\nSLURM reported that it was out of memory.")
@@ -49,8 +49,8 @@ class Endurance:
         Raises:
             RunError: there were too many.
         """
-        self._taken += loss is LossReason.TAKEN_AWAY
-        self._failed += loss is not LossReason.TAKEN_AWAY
+        self._taken += loss is LossReason.PREEMPTED
+        self._failed += loss is not LossReason.PREEMPTED
         if self._failed >= MAX_FAILURES * self._workers:
             raise RunError(
                 f"Workers must start, but {self._failed} jobs of SLURM in a row ended before they trained anything. "

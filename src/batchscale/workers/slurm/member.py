@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import final
 
 from batchscale.workers.codec import encode_instruction
-from batchscale.workers.known_worker import KnownWorker
+from batchscale.workers.handle import WorkerHandle
 from batchscale.workers.messages import Instruction
 from batchscale.workers.slurm.commands import TaskKey
 from batchscale.workers.slurm.letters import Arrived, Letter, decode_letter
@@ -19,7 +19,7 @@ from batchscale.workers.slurm.mailbox import LetterReader, LetterWriter, pause_s
 
 @final
 @dataclass(eq=False)
-class SlurmWorker(KnownWorker):
+class SlurmWorker(WorkerHandle):
     """One worker process. ``arrived`` is None until its first letter came."""
 
     folder: Path
@@ -48,7 +48,7 @@ class SlurmWorker(KnownWorker):
     @property
     def takes_jobs(self) -> bool:
         """Whether it may be given a job."""
-        return self.ready and not self.retiring and not self.leaving and not self.cancelled
+        return self.ready and not self.draining and not self.leaving and not self.cancelled
 
     def tell(self, message: Instruction) -> None:
         """Send an instruction; what cannot be written now is written later, in order."""

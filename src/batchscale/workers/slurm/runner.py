@@ -16,8 +16,9 @@ from typing import final
 from batchscale.errors import RunError, one_line
 from batchscale.spec.slurm import SlurmOptions
 from batchscale.study.failure import Failure
-from batchscale.workers.arrival import make_absolute, pack_luggage
 from batchscale.workers.messages import Answered, Begin, Raised, Refused, Reply
+from batchscale.workers.process_runner import ProcessRunner
+from batchscale.workers.remote_setup import make_absolute, make_remote_setup
 from batchscale.workers.runner import Event, LossReason, Setup, WorkerInfo
 from batchscale.workers.slurm.commands import Scheduler, SlurmCommands, SlurmError, TaskKey
 from batchscale.workers.slurm.letters import Alive, Arrived, Departure, Leaving, Left, Letter
@@ -30,7 +31,6 @@ from batchscale.workers.slurm.pulse import Pulse
 from batchscale.workers.slurm.script import log_of, sbatch_words, worker_script
 from batchscale.workers.slurm.session import MakeScheduler, clear_sessions, end_jobs, job_name, make_session
 from batchscale.workers.slurm.worker import PULSE, WORKERS, worker_words
-from batchscale.workers.workers_runner import WorkersRunner
 
 FIND_EVERY_S = 0.5
 CLOSE_S = 15.0
@@ -54,13 +54,13 @@ class SlurmSettings:
 
 
 @final
-class SlurmRunner(WorkersRunner[SlurmWorker]):
+class SlurmRunner(ProcessRunner[SlurmWorker]):
     """Worker jobs of SLURM. Out of memory makes them no fewer: each has the memory that its own job asked for."""
 
     def __init__(self, setup: Setup, settings: SlurmSettings, make_scheduler: MakeScheduler | None = None) -> None:
         super().__init__()
         self._setup = make_absolute(setup)
-        self._luggage = pack_luggage(setup.experiment)
+        self._luggage = make_remote_setup(setup.experiment)
         self._settings = settings
         self._next_number = 0
         self._find_at = 0.0
@@ -174,7 +174,7 @@ class SlurmRunner(WorkersRunner[SlurmWorker]):
         for other in list(self._workers.values()):  # SLURM runs a task once at a time: an earlier process is gone
             if other is not member and other.key == key:
                 self._listen(other, at_once=True)
-                self._lose(other, LossReason.TAKEN_AWAY, Failure("SLURM started its job anew."))
+                self._lose(other, LossReason.PREEMPTED, Failure("SLURM started its job anew."))
         for other in [one for one in self._departed if one.key == key]:
             self._departed.remove(other)
             other.remove()
@@ -195,15 +195,15 @@ class SlurmRunner(WorkersRunner[SlurmWorker]):
         elif isinstance(reply, Raised) and reply.loss is LossReason.REFUSED:
             reply = replace(reply, reason=reply.reason.preceded_by(f"Node {member.info.host}: "))
         self._events += member.hear(reply)
-        if member.is_worn(reply, None if member.arrived is None else member.arrived.memory_bytes):
-            member.retire()
+        if member.needs_restart(reply, None if member.arrived is None else member.arrived.memory_bytes):
+            member.drain()
 
     # --- workers go ------------------------------------------------------------------------------------------
 
     def _part(self, member: SlurmWorker) -> None:
         """A worker has said its last word."""
         reason = Failure(f"A worker on {member.info.host} left: {member.leaving or 'it starts afresh'}.")
-        self._lose(member, LossReason.TAKEN_AWAY, reason, keep_folder=True)
+        self._lose(member, LossReason.PREEMPTED, reason, keep_folder=True)
         if member.leaving == Departure.TIME_LIMIT and member.key is not None and not self._stopping:
             self._office.requeue(member.key)
         self._departed.append(member)  # its folder stays: without it, it would end before SLURM ends it

@@ -7,14 +7,14 @@ from protocol_fakes import fake_study
 
 from batchscale.study.failure import Failure
 from batchscale.study.tasks import Activity, TrialProgress
-from batchscale.workers import known_worker
-from batchscale.workers.known_worker import KnownWorker, is_out_of_memory
-from batchscale.workers.messages import Answered, Kept, Raised, Ready, Refused, Retire, Started
-from batchscale.workers.runner import Doing, Done, Job, LossReason, Lost, WorkerInfo
+from batchscale.workers import handle
+from batchscale.workers.handle import WorkerHandle, is_out_of_memory
+from batchscale.workers.messages import Answered, Drain, Kept, Raised, Ready, Refused, Started
+from batchscale.workers.runner import Job, JobFailed, JobResult, LossReason, WorkerActivity, WorkerInfo
 
 
 @dataclass(eq=False)
-class FakeWorker(KnownWorker):
+class FakeWorker(WorkerHandle):
     told: list = field(default_factory=list)
 
     def tell(self, message):
@@ -27,7 +27,7 @@ def job(number: int) -> Job:
 
 def answer(number: int, trials: int = 1, memory_bytes: int = 0) -> Answered:
     progress = tuple(TrialProgress(one, (), 0, None) for one in range(trials))
-    return Answered(Done(number, "w", progress, 0.1), memory_bytes)
+    return Answered(JobResult(number, "w", progress, 0.1), memory_bytes)
 
 
 @pytest.fixture
@@ -45,11 +45,13 @@ def test_jobs_are_told_in_order_and_wait_for_their_answers(worker):
     done = answer(0, trials=2)
     assert worker.hear(done) == [done.done]
     assert (list(worker.jobs), worker.started, worker.trials) == ([job(1), job(2)], None, 2)
-    assert worker.hear(Raised(1, LossReason.ERROR, Failure("why"))) == [Lost(1, "w", LossReason.ERROR, Failure("why"))]
+    assert worker.hear(Raised(1, LossReason.ERROR, Failure("why"))) == [
+        JobFailed(1, "w", LossReason.ERROR, Failure("why"))
+    ]
     assert (list(worker.jobs), worker.trials) == ([job(2)], 2)
 
 
-@pytest.mark.parametrize("loss", [LossReason.DIED, LossReason.OUT_OF_MEMORY, LossReason.TAKEN_AWAY])
+@pytest.mark.parametrize("loss", [LossReason.DIED, LossReason.OUT_OF_MEMORY, LossReason.PREEMPTED])
 def test_only_the_job_that_was_begun_shares_the_fate_of_its_worker(worker, loss):
     worker.hear(Started(0))
     losses = [(lost.job_id, lost.loss) for lost in worker.lose(loss, Failure("why"))]
@@ -57,7 +59,7 @@ def test_only_the_job_that_was_begun_shares_the_fate_of_its_worker(worker, loss)
 
 
 def test_news_are_passed_on_and_say_nothing_of_the_worker(worker):
-    doing = Doing("w", Activity.TRAINING, 8, (1,))
+    doing = WorkerActivity("w", Activity.TRAINING, 8, (1,))
     assert worker.hear(doing) == [doing]
     assert worker.hear(Refused("n", "why")) == []
     assert (worker.ready, worker.kept, worker.started) == (False, False, None)
@@ -74,9 +76,9 @@ def test_a_worker_is_at_rest_when_it_has_kept_its_states_and_answered_its_jobs(w
 
 def test_a_worker_is_told_once_to_retire_and_takes_no_jobs_from_then_on(worker):
     assert worker.takes_jobs
-    worker.retire()
-    worker.retire()
-    assert worker.told.count(Retire()) == 1
+    worker.drain()
+    worker.drain()
+    assert worker.told.count(Drain()) == 1
     assert not worker.takes_jobs
 
 
@@ -86,16 +88,16 @@ def test_a_worker_is_told_once_to_retire_and_takes_no_jobs_from_then_on(worker):
 def test_a_worker_is_worn_above_its_memory(worker, memory_bytes, max_bytes, worn):
     reply = answer(0, memory_bytes=memory_bytes)
     worker.hear(reply)
-    assert worker.is_worn(reply, max_bytes) is worn
+    assert worker.needs_restart(reply, max_bytes) is worn
 
 
 def test_a_worker_is_worn_after_its_trials_and_only_by_an_answer(worker, monkeypatch):
-    monkeypatch.setattr(known_worker, "RECYCLE_AFTER_TRIALS", 3)
+    monkeypatch.setattr(handle, "RECYCLE_AFTER_TRIALS", 3)
     for number, worn in ((0, False), (1, True)):
         reply = answer(number, trials=2)
         worker.hear(reply)
-        assert worker.is_worn(reply, None) is worn
-    assert not worker.is_worn(Started(2), None)
+        assert worker.needs_restart(reply, None) is worn
+    assert not worker.needs_restart(Started(2), None)
 
 
 def test_out_of_memory_is_what_a_worker_says_of_a_job():

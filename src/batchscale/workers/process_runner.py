@@ -5,15 +5,15 @@ from typing import Generic, TypeVar
 
 from batchscale.errors import RunError
 from batchscale.study.failure import Failure
+from batchscale.workers.handle import WorkerHandle
 from batchscale.workers.holders import Holders
-from batchscale.workers.known_worker import KnownWorker
 from batchscale.workers.messages import Stop
-from batchscale.workers.runner import Event, Job, LossReason, Lost, Runner, WorkerInfo
+from batchscale.workers.runner import Event, Job, JobFailed, LossReason, Runner, WorkerInfo
 
-W = TypeVar("W", bound=KnownWorker)
+W = TypeVar("W", bound=WorkerHandle)
 
 
-class WorkersRunner(Runner, Generic[W]):
+class ProcessRunner(Runner, Generic[W]):
     """A runner that holds what it knows of its workers. How they come, go and are heard is each runner's own.
 
     ``_events`` is what the next `wait` says; no worker is replaced once the runner is ``_stopping``.
@@ -50,7 +50,9 @@ class WorkersRunner(Runner, Generic[W]):
             raise RunError("A closed runner takes no jobs.")
         worker = self._workers.get(worker_id)
         if worker is None:
-            self._events.append(Lost(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("The worker is gone.")))
+            self._events.append(
+                JobFailed(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("The worker is gone."))
+            )
             return
         self._holders.note(worker_id, job)
         worker.give(job)

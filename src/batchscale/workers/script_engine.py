@@ -11,8 +11,8 @@ from batchscale.spec.trainer import TrainerSpec
 from batchscale.trainers.engine import TrainerEngine
 from batchscale.trainers.pool import DEFAULT_MAX_PAUSED, Pool
 from batchscale.trainers.trial_run import Surroundings
+from batchscale.workers.engine_host import Engine
 from batchscale.workers.environment import PLACE_VARIABLE, memory_limit
-from batchscale.workers.host import Engine
 from batchscale.workers.runner import Setup
 
 

@@ -15,7 +15,7 @@ from batchscale.records.facts.trial import Hardware
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
 from batchscale.study.tasks import Activity, TrialProgress, TrialTask
-from batchscale.workers.runner import Doing, Done, Job, Setup
+from batchscale.workers.runner import Job, JobResult, Setup, WorkerActivity
 
 CHECKPOINT_AFTER_S = 20.0
 """A trial that has trained this long since its last checkpoint gets another: so much is lost when a worker dies."""
@@ -89,7 +89,7 @@ class EngineHost:
         setup: Setup,
         worker_id: str,
         should_stop: Callable[[], bool],
-        tell: Callable[[Doing], None] = lambda _doing: None,
+        tell: Callable[[WorkerActivity], None] = lambda _doing: None,
         make_engine: MakeEngine | None = None,
     ) -> None:
         self._setup = setup
@@ -103,7 +103,7 @@ class EngineHost:
         self._unsaved_s: dict[tuple[int, int], float] = {}
         self._hardware = Hardware(name_processor(), "cpu", num_devices=1, num_hosts=1)
 
-    def run(self, job: Job) -> Done:
+    def run(self, job: Job) -> JobResult:
         """The job's answer."""
         started = time.monotonic()
         self._trial_ids = tuple(task.trial_id for task in job.tasks)
@@ -114,7 +114,9 @@ class EngineHost:
         self._checkpoint(job, seconds)
         hardware = getattr(engine, "hardware", self._hardware)  # an engine that uses accelerators knows better
         cut_short = self._should_stop()
-        return Done(job.job_id, self._worker_id, tuple(progress), seconds, engine.population_size, hardware, cut_short)
+        return JobResult(
+            job.job_id, self._worker_id, tuple(progress), seconds, engine.population_size, hardware, cut_short
+        )
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Drop these trials of a study with their checkpoints; without any, the study's engine."""
@@ -164,7 +166,7 @@ class EngineHost:
         now = time.monotonic()
         if activity in (Activity.LOADING, Activity.COMPILING) or now - self._told_at >= TELL_EVERY_S:
             self._told_at = now
-            self._tell(Doing(self._worker_id, activity, batch_size, self._trial_ids, max(step, 0)))
+            self._tell(WorkerActivity(self._worker_id, activity, batch_size, self._trial_ids, max(step, 0)))
 
     def _drop(self, batch_size: int) -> None:
         engine: object = self._engines.pop(batch_size, None)

@@ -8,8 +8,8 @@ from collections import deque
 from dataclasses import KW_ONLY, dataclass, field
 
 from batchscale.study.failure import Failure
-from batchscale.workers.messages import Answered, Instruction, Kept, Raised, Ready, Reply, Retire, Started
-from batchscale.workers.runner import Doing, Event, Job, LossReason, Lost, WorkerInfo
+from batchscale.workers.messages import Answered, Drain, Instruction, Kept, Raised, Ready, Reply, Started
+from batchscale.workers.runner import Event, Job, JobFailed, LossReason, WorkerActivity, WorkerInfo
 
 RECYCLE_AFTER_TRIALS = 2000
 """After so many trials a fresh process takes a worker's place: what libraries leak does not grow without end."""
@@ -19,12 +19,12 @@ MAX_DEATHS_AT_START = 3
 
 
 @dataclass(eq=False)
-class KnownWorker(ABC):
+class WorkerHandle(ABC):
     """One worker process, or what stands for one.
 
     ``jobs`` are those that it has not answered, in the order in which they were given; ``started`` is the one that it
     has taken up. It is ``ready`` once it has begun, and has ``kept`` what it holds when it was told to stop. A worker
-    that is ``retiring`` leaves when its jobs are answered. ``trials`` is how many it has trained.
+    that is ``draining`` leaves when its jobs are answered. ``trials`` is how many it has trained.
     """
 
     info: WorkerInfo
@@ -33,7 +33,7 @@ class KnownWorker(ABC):
     started: int | None = None
     ready: bool = False
     kept: bool = False
-    retiring: bool = False
+    draining: bool = False
     trials: int = 0
 
     @abstractmethod
@@ -43,7 +43,7 @@ class KnownWorker(ABC):
     @property
     def takes_jobs(self) -> bool:
         """Whether it may be given a job now."""
-        return not self.retiring
+        return not self.draining
 
     @property
     def at_rest(self) -> bool:
@@ -55,15 +55,15 @@ class KnownWorker(ABC):
         self.jobs.append(job)
         self.tell(job)
 
-    def retire(self) -> None:
+    def drain(self) -> None:
         """Let it leave when its jobs are answered."""
-        if not self.retiring:
-            self.retiring = True
-            self.tell(Retire())
+        if not self.draining:
+            self.draining = True
+            self.tell(Drain())
 
     def hear(self, reply: Reply) -> list[Event]:
         """Take in what it said: the events of it. What follows for other workers, as of a refusal, is the runner's."""
-        if isinstance(reply, Doing):
+        if isinstance(reply, WorkerActivity):
             return [reply]
         if isinstance(reply, Answered):
             self.answer(reply.done.job_id)
@@ -71,7 +71,7 @@ class KnownWorker(ABC):
             return [reply.done]
         if isinstance(reply, Raised):
             self.answer(reply.job_id)
-            return [Lost(reply.job_id, self.info.worker_id, reply.loss, reply.reason)]
+            return [JobFailed(reply.job_id, self.info.worker_id, reply.loss, reply.reason)]
         if isinstance(reply, Ready):
             self.ready = True
         elif isinstance(reply, Started):
@@ -80,7 +80,7 @@ class KnownWorker(ABC):
             self.kept = True
         return []
 
-    def is_worn(self, reply: Reply, max_bytes: float | None) -> bool:
+    def needs_restart(self, reply: Reply, max_bytes: float | None) -> bool:
         """Whether a fresh process should take its place after this answer, for its trials or the memory it holds."""
         if not isinstance(reply, Answered):
             return False
@@ -94,7 +94,7 @@ class KnownWorker(ABC):
     def lose(self, loss: LossReason, reason: Failure) -> list[Event]:
         """All its jobs as lost; those that it had not taken up as not started."""
         return [
-            Lost(
+            JobFailed(
                 job.job_id,
                 self.info.worker_id,
                 loss if job.job_id == self.started else LossReason.NOT_STARTED,

@@ -10,7 +10,7 @@ from batchscale.spec.plan import Study
 from batchscale.training.agreement import Agreement
 from batchscale.training.sent_states import StatePost
 from batchscale.training.study_engine import EngineSettings, StudyEngine
-from batchscale.workers.host import Engine
+from batchscale.workers.engine_host import Engine
 from batchscale.workers.remote_states import RemoteStates
 from batchscale.workers.runner import Setup
 from batchscale.workloads.registry import get_workload

@@ -1,6 +1,6 @@
 """What a worker on another machine needs, and checks when it arrives there: one message names what is wrong and where.
 
-The driver packs `Luggage` once. A worker unpacks it before its first job: versions that give the same numbers, the
+The driver packs `RemoteSetup` once. A worker unpacks it before its first job: versions that give the same numbers, the
 user's own Python file by what it contains, the data, the trainer's program.
 """
 
@@ -34,7 +34,7 @@ class OwnFile:
 
 
 @dataclass(frozen=True)
-class Luggage:
+class RemoteSetup:
     """What the driver sends with a worker: the versions it has itself, and the user's own file if there is one.
 
     A machine without the data takes it from ``data_from``. ``secret`` stands in the mark at the remote path for states.
@@ -46,14 +46,16 @@ class Luggage:
     secret: str = ""
 
 
-def pack_luggage(experiment: Experiment) -> Luggage:
+def make_remote_setup(experiment: Experiment) -> RemoteSetup:
     """What workers on other machines need beside the setup.
 
     Raises:
         RunError: the user's own file cannot be read, or is no UTF-8 text.
     """
     ours = experiment.trainer is None
-    return Luggage(_versions(ours), None if experiment.workload.file is None else _pack_file(experiment.workload.file))
+    return RemoteSetup(
+        _versions(ours), None if experiment.workload.file is None else _pack_file(experiment.workload.file)
+    )
 
 
 def make_absolute(setup: Setup) -> Setup:
@@ -65,7 +67,7 @@ def make_absolute(setup: Setup) -> Setup:
     return replace(setup, experiment=replace(setup.experiment, workload=workload), data_dir=data_dir)
 
 
-def arrive(setup: Setup, luggage: Luggage, private: Path, node: str | None = None) -> Setup:
+def arrive(setup: Setup, luggage: RemoteSetup, private: Path, node: str | None = None) -> Setup:
     """The setup as it holds on this machine, after everything was found to be here.
 
     Args:
