@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchscale.search.edge_guard import RankedTrial, find_edges
-from batchscale.search.edges import Side, edge_distances
+from batchscale.search.edge_guard import RankedTrial, Side, edge_distances, find_edges
 from batchscale.search.points import unit_points
 from batchscale.spec.experiment import Algorithm
 from batchscale.spec.space import ParameterConfig, ParameterType, SearchSpace

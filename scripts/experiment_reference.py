@@ -20,23 +20,23 @@ from batchscale.spec.space import CONFIG_KEYS, ParameterType, Scale
 SHORTEST = 'goal = "val/loss < 1"\n[workload]\ndataset = "d"\nmodel = "m"\noptimizer = "o"\n'
 TOP = """# The experiment file
 Every key that an experiment file may have. `batchscale init` writes a commented example, `batchscale validate` checks a
-file and says what it would run. A key that is not here is refused, as is a value of another type. This page is made
-from the code that checks the file (`make pages`).
+file and shows what it would run. An unknown key is an error, and so is a value of another type. `make pages` writes
+this page from the code that checks the file.
 
-Only `goal` and the three names of `[workload]` are needed; of `[trainer]`, where there is one, its `command`.
+Only `goal` and the three names of `[workload]` are required, and the `command` of a `[trainer]` table.
 """
 RANGES = """
 ## A range: `[search.space]`, `[search.per_batch_size.B]`
 Each key is a metaparameter, each value a table such as
-`{ type = "DOUBLE", scale = "LOG_SCALE", min_value = 1e-4, max_value = 10.0 }`, the form that `study.json` has.
+`{ type = "DOUBLE", scale = "LOG_SCALE", min_value = 1e-4, max_value = 10.0 }`, as in `study.json`.
 
-| key | value | if left out | meaning |
+| key | value | default | meaning |
 |---|---|---|---|
 """
 
 
 def make_page() -> str:
-    """The whole page as Markdown."""
+    """Return the whole page as Markdown."""
     sections = [_section(name, table) for name, table in _tables(tables.ExperimentTable, "")]
     return TOP + "".join(sections) + RANGES + "".join(f"{line}\n" for line in _range_rows())
 
@@ -50,7 +50,7 @@ def _tables(table: type[BaseModel], prefix: str) -> Iterator[tuple[str, type[Bas
 
 
 def inner_table(annotation: object) -> type[BaseModel] | None:
-    """The table that a key holds, which may be left out; None for a key that holds a value."""
+    """Return the table that a key holds, which may be optional; None for a key that holds a value."""
     kinds = (annotation, *get_args(annotation))
     return next((kind for kind in kinds if inspect.isclass(kind) and issubclass(kind, BaseModel)), None)
 
@@ -59,34 +59,34 @@ def _section(prefix: str, table: type[BaseModel]) -> str:
     title = f"`[{prefix}]`" if prefix else "At the top"
     described = _descriptions(table)
     rows = [
-        f"| `{key}` | {_words(schema)} | {_default(prefix, key, schema, table)} | {described[key]} |"
+        f"| `{key}` | {_describe(schema)} | {_default(prefix, key, schema, table)} | {described[key]} |"
         for key, schema in table.model_json_schema()["properties"].items()
         if inner_table(table.model_fields[key].annotation) is None
     ]
-    head = f"\n## {title}\n{inspect.getdoc(table)}\n\n| key | value | if left out | meaning |\n|---|---|---|---|\n"
+    head = f"\n## {title}\n{inspect.getdoc(table)}\n\n| key | value | default | meaning |\n|---|---|---|---|\n"
     return head + "".join(f"{row}\n" for row in rows)
 
 
 def _descriptions(table: type[BaseModel]) -> dict[str, str]:
-    """The text under each key of a table: the string that stands after its declaration."""
+    """Return the text under each key of a table: the string after its declaration."""
     body = ast.parse(inspect.getsource(table)).body[0].body
-    found = {}
+    texts = {}
     for declared, text in itertools.pairwise(body):
         if isinstance(declared, ast.AnnAssign) and isinstance(text, ast.Expr):
-            found[declared.target.id] = inspect.cleandoc(text.value.value)
-    return found
+            texts[declared.target.id] = inspect.cleandoc(text.value.value)
+    return texts
 
 
-def _words(schema: Mapping[str, Any]) -> str:
-    """A JSON schema in words.
+def _describe(schema: Mapping[str, Any]) -> str:
+    """Describe a JSON schema.
 
-    >>> _words({"type": "integer", "minimum": 1, "maximum": 1000})
+    >>> _describe({"type": "integer", "minimum": 1, "maximum": 1000})
     'whole number, 1 to 1,000'
-    >>> _words({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "all", "type": "string"}]})
+    >>> _describe({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "all", "type": "string"}]})
     'number above 0, or `"all"`'
     """
     if "anyOf" in schema:
-        return ", or ".join(_words(part) for part in schema["anyOf"] if part.get("type") != "null")
+        return ", or ".join(_describe(part) for part in schema["anyOf"] if part.get("type") != "null")
     if "const" in schema:
         return f'`"{schema["const"]}"`'
     if "enum" in schema:
@@ -115,7 +115,7 @@ def _number(value: float) -> str:
 
 def _default(prefix: str, key: str, schema: Mapping[str, Any], table: type[BaseModel]) -> str:
     if table.model_fields[key].is_required():
-        return "needed"
+        return "required"
     default = _implied().get(f"{prefix}.{key}".lstrip("."), schema["default"])
     if default is None or default in ({}, []):
         return "–" if default is None else "empty"
@@ -123,7 +123,7 @@ def _default(prefix: str, key: str, schema: Mapping[str, Any], table: type[BaseM
 
 
 def _implied() -> dict[str, object]:
-    """What the experiment of the shortest file has where the tables have nothing."""
+    """Return the defaults that the experiment of the shortest file has and the tables lack."""
     shortest = parse_experiment(SHORTEST)
     sizes = shortest.batch_sizes.sizes
     return {
@@ -140,13 +140,13 @@ def _range_rows() -> list[str]:
         return ", ".join(f'`"{member}"`' for member in kind)
 
     rows = {
-        "type": (names(ParameterType), '`"DOUBLE"`', "What values it takes: any, whole ones, or the feasible points."),
+        "type": (names(ParameterType), '`"DOUBLE"`', "The values it takes: any, whole ones, or the feasible points."),
         "scale": (
             names(Scale), '`"LINEAR_SCALE"`',
-            "In which coordinate points are uniform: the value, its logarithm, the logarithm of 1 - value.",
+            "The coordinate in which points are uniform: the value, its logarithm, the logarithm of 1 - value.",
         ),
-        "min_value": ("number", "needed but for DISCRETE", "The lower end; above 0 on LOG_SCALE."),
-        "max_value": ("number", "needed but for DISCRETE", "The upper end; below 1 on REVERSE_LOG_SCALE."),
-        "feasible_points": ("list of numbers", "needed for DISCRETE", "The values of a DISCRETE metaparameter."),
+        "min_value": ("number", "required unless DISCRETE", "The lower end; above 0 on LOG_SCALE."),
+        "max_value": ("number", "required unless DISCRETE", "The upper end; below 1 on REVERSE_LOG_SCALE."),
+        "feasible_points": ("list of numbers", "required for DISCRETE", "The values of a DISCRETE metaparameter."),
     }  # fmt: skip
     return [f"| `{key}` | {' | '.join(rows[key])} |" for key in CONFIG_KEYS]

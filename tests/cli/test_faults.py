@@ -94,12 +94,12 @@ def test_a_path_that_no_file_system_takes_is_one_paragraph(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ('file = "\\u0000"', "'file' is the path of a Python file"),
+        ('file = "\\u0000"', "'file' must be the path of a Python file"),
         (f'file = "{"m" * 400}"', "workload.file must be a Python file"),
         ('schedule = "piecewise_linear"\noptimizer_options = { schedule_steps = [0, 9], schedule_factors = [1, nan] }',
-         "a number is finite"),
+         "a number must be finite"),
         (f'optimizer_options = {{ schedule_factors = [1, {10**400}] }}', "a whole number of 1329 bits"),
-        (f"model_options = {{ widths = [{2**63 - 1}] }}", "a number is finite, and a whole one below 2"),
+        (f"model_options = {{ widths = [{2**63 - 1}] }}", "a number must be finite, and a whole one below 2"),
         ("model_options = { widths = [1000000000] }", "whole numbers from 1 to 999,999"),
     ],
 )  # fmt: skip

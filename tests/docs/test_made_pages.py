@@ -62,19 +62,19 @@ def test_every_key_of_the_experiment_file_is_described():
     check(ExperimentTable, sections["At the top"], "")
 
 
-def test_only_what_the_page_calls_needed_is_needed():
+def test_only_keys_that_the_page_calls_required_are_required():
     page = (DOCS / "experiment-file.md").read_text(encoding="utf-8")
-    needed = re.findall(r"^\| `(\w+)` \| [^|]+ \| needed \|", page.partition("## `[trainer]`")[0], re.MULTILINE)
+    required = re.findall(r"^\| `(\w+)` \| [^|]+ \| required \|", page.partition("## `[trainer]`")[0], re.MULTILINE)
     lines = {
         "goal": 'goal = "val/loss < 1"',
         "dataset": 'workload.dataset = "d"',
         "model": 'workload.model = "m"',
         "optimizer": 'workload.optimizer = "o"',
     }
-    assert set(needed) == set(lines)
+    assert set(required) == set(lines)
     parse_experiment("\n".join(lines.values()))
     for left_out in lines:
-        with pytest.raises(SpecError, match=f"{left_out}' is needed"):
+        with pytest.raises(SpecError, match=f"{left_out}' is required"):
             parse_experiment("\n".join(line for name, line in lines.items() if name != left_out))
 
 

@@ -3,8 +3,7 @@ import math
 import pytest
 from edge_guard import TRUTHS, mistakes
 
-from batchscale.search.edge_guard import RankedTrial, find_edges
-from batchscale.search.edges import Side, propose_space
+from batchscale.search.edge_guard import RankedTrial, Side, find_edges, propose_space
 from batchscale.search.units import to_value
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 

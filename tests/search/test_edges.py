@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchscale.search.edge_guard import RankedTrial, far_ends, find_edges
-from batchscale.search.edges import Side, edge_distances, propose_space
+from batchscale.search.edge_guard import RankedTrial, Side, edge_distances, far_ends, find_edges, propose_space
 from batchscale.search.units import to_unit, to_value
 from batchscale.spec.bounds import natural_bounds
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace

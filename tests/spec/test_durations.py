@@ -15,7 +15,7 @@ def test_all_units_become_steps_rounded_up():
 
 
 def test_epochs_of_sampled_data_are_refused():
-    with pytest.raises(SpecError, match="epochs needs a training set with an end"):
+    with pytest.raises(SpecError, match="epochs needs a training set of fixed size"):
         to_steps(1, Unit.EPOCHS, 8, None)
 
 
@@ -83,5 +83,5 @@ def test_the_count_of_measurements_is_known_without_their_steps(plan):
     "plan", [EvaluationPlan(every=1), EvaluationPlan(every=10_000, start=0.1), EvaluationPlan(count=10**9)]
 )
 def test_too_many_measurements_are_refused_at_once(plan):
-    with pytest.raises(SpecError, match="at most 100,000 times"):
+    with pytest.raises(SpecError, match="at most 100,000 measurements"):
         plan.steps(2**31 - 1)

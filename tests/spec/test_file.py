@@ -80,10 +80,10 @@ def test_every_key_of_the_file_arrives():
     [
         ("[workload]", "[wrokload]", r"unknown key 'wrokload'; did you mean 'workload'\?"),
         ('dataset = "digits"', 'datasets = "digits"', r"unknown key 'workload.datasets'; did you mean .*'dataset'"),
-        ('dataset = "digits"', 'dataset = "../x"', r"key 'workload': A dataset name is letters.*Found '\.\./x'"),
+        ('dataset = "digits"', 'dataset = "../x"', r"key 'workload': A dataset name must be letters.*Found '\.\./x'"),
         ('dataset = "digits"', "dataset = 3", r"key 'workload.dataset' should be a valid string. Found 3"),
-        ('goal = "val/classification_error < 0.1"', "", "key 'goal' is needed and missing"),
-        ('< 0.1"', '"', "key 'goal': A goal is a metric of a split"),
+        ('goal = "val/classification_error < 0.1"', "", "key 'goal' is required but missing"),
+        ('< 0.1"', '"', "key 'goal': A goal must be a metric of a split"),
         ("[workload]", "trials = 0\n[workload]", "key 'trials' should be greater than or equal to 1. Found 0"),
         ("[workload]", "trials = 3\nfinishers = 4\n[workload]", "finishers.*must not exceed trials = 3. Found 4"),
         ("[workload]", "batch_sizes = [0]\n[workload]", "key 'batch_sizes': .*Found 0"),
@@ -91,7 +91,7 @@ def test_every_key_of_the_file_arrives():
         ("[workload]", 'stop = "never"\n[workload]', "key 'stop' should be 'budget', 'goal' or 'race'. Found 'never'"),
         ("[workload]", "budget = { steps = 1, epochs = 2 }\n[workload]", "give one of steps, examples and epochs"),
         ("[workload]", "budget = { epochs = -2 }\n[workload]", "key 'budget.epochs' should be greater than 0"),
-        ("[workload]", "budget = { per_batch_size = { x = 2 } }\n[workload]", "each key is a batch size"),
+        ("[workload]", "budget = { per_batch_size = { x = 2 } }\n[workload]", "each key must be a batch size"),
         ("[workload]", "evaluation = { every = 5, count = 3 }\n[workload]", "either 'every', or 'count'"),
         ("[workload]", "evaluation = { examples = { val = -1 } }\n[workload]", "key 'evaluation.examples.val' should"),
         ("[workload]", "search = { fixed = { momentum = nan } }\n[workload]", "key 'search.fixed.momentum'"),
@@ -99,12 +99,16 @@ def test_every_key_of_the_file_arrives():
         ("[workload]", "search.space.learning_rate = { min_value = 2, max_value = 1 }\n[workload]", "above max_value"),
         ("[workload]", "a = [", "valid TOML.*line 4"),
         ("[workload]", "seed = " + "9" * 5000 + "\n[workload]", "valid TOML"),
-        ('model = "fc_64"', 'model = "fc_64"\nmodel_options = { a = { b = 1 } }', "model_options.a: an option is"),
-        ('model = "fc_64"', 'model = "fc_64"\nmodel_options = { a = [1, nan] }', "model_options.a: a number is finite"),
-        ('model = "fc_64"', 'model = "fc_64"\nmodel_options = { a = 1e400 }', "a number is finite.*Found inf"),
+        ('model = "fc_64"', 'model = "fc_64"\nmodel_options = { a = { b = 1 } }', "model_options.a: an option must be"),
+        (
+            'model = "fc_64"',
+            'model = "fc_64"\nmodel_options = { a = [1, nan] }',
+            "model_options.a: a number must be finite",
+        ),
+        ('model = "fc_64"', 'model = "fc_64"\nmodel_options = { a = 1e400 }', "a number must be finite.*Found inf"),
         ('model = "fc_64"', f'model = "fc_64"\ndataset_options = {{ a = {10**400} }}', "whole number of 1329 bits"),
         ('model = "fc_64"', f'model = "fc_64"\noptimizer_options = {{ a = [{2**63}] }}', "below 2.53.*64 bits"),
-        ('model = "fc_64"', 'model = "fc_64"\nfile = "a\\u0000b"', r"'file' is the path of a Python file.*a.x00b"),
+        ('model = "fc_64"', 'model = "fc_64"\nfile = "a\\u0000b"', r"'file' must be the path of a Python file.*a.x00b"),
         ("[workload]", f"batch_sizes = {list(range(1, 1100))}\n[workload]", "at most 1,000 of them. Found 1,099"),
         ("[workload]", "evaluation.count = 1000000\n[workload]", "key 'evaluation.count' should be less .*100000"),
     ],
@@ -124,7 +128,7 @@ def test_a_workload_may_be_one_text():
 
 @pytest.mark.parametrize("workload", ['"digits"', '"a/b"', "3", "[]", "true"])
 def test_a_workload_that_is_no_table_and_no_name_is_refused_with_both_forms(workload):
-    with pytest.raises(SpecError, match=r"key 'workload' is a table .* or a text \"DATASET/MODEL/OPTIMIZER\""):
+    with pytest.raises(SpecError, match=r"key 'workload' must be a table .* or a text \"DATASET/MODEL/OPTIMIZER\""):
         parse_experiment(f'goal = "val/loss < 1"\nworkload = {workload}')
 
 
@@ -132,9 +136,9 @@ def test_a_workload_that_is_no_table_and_no_name_is_refused_with_both_forms(work
     ("content", "message"),
     [
         (b"\xff\xfe", "UTF-8"),
-        (b"x" * 2_000_000, "at most 1000000 bytes"),
-        (b"# only a comment", "'workload' is needed"),
-        (b"", "'workload' is needed"),
+        (b"x" * 2_000_000, "exceed 1000000 bytes"),
+        (b"# only a comment", "'workload' is required"),
+        (b"", "'workload' is required"),
     ],
 )
 def test_a_file_that_is_no_experiment_is_refused_with_its_path(tmp_path, content, message):

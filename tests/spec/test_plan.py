@@ -80,7 +80,7 @@ def test_studies_have_their_own_streams_unless_paired():
         ('metrics = ["eror"]', "", {}, "does not report 'eror'"),
         ('metrics = ["average_precision"]', "", {}, "metrics: the goal's metric 'classification_error'"),
         ("evaluation.examples.val = 0", "", {}, "evaluation.examples.val must not be 0"),
-        ("", "per_batch_size = { 5 = 1 }", {}, "names batch size 5"),
+        ("", "per_batch_size = { 5 = 1 }", {}, "must name batch sizes.*Found 5"),
         ("", "[search]\nfixed = { moment = 0.5 }", {}, "no metaparameter 'moment'; did you mean 'momentum'"),
         ("", "[search]\nfixed = { momentum = 1.0 }", {}, r"'momentum' must be in \[0, 1\)"),
         ("", "", {"default_space": lambda _: SearchSpace()}, "has no default; give it a range or a fixed value"),
@@ -95,7 +95,7 @@ def test_a_metaparameter_that_is_fixed_is_not_given_a_range_as_well():
     both = """[search]
     fixed = { momentum = 0.9 }
     space.momentum = { min_value = 0.1, max_value = 0.9 }"""
-    with pytest.raises(SpecError, match=r"A metaparameter is searched or fixed. Found 'momentum'"):
+    with pytest.raises(SpecError, match=r"A metaparameter must be either searched or fixed. Found 'momentum'"):
         plan(rest=both)
 
 
@@ -103,10 +103,14 @@ def test_a_metaparameter_that_is_fixed_is_not_given_a_range_as_well():
 @pytest.mark.parametrize(
     ("budget", "evaluation", "message"),
     [
-        ("steps = 1000000000", "every = 1", "at most 100,000 times. Found .*every = 1, which makes 1,000,000,000"),
-        ("steps = 10000000", "every = 1", "at most 100,000 times"),
-        ("epochs = 0.001", "every = 10", "at most 100,000 times"),
-        ("steps = 100000000", "count = 100000", "at every batch size is measured at most 2,000,000 times"),
+        (
+            "steps = 1000000000",
+            "every = 1",
+            "at most 100,000 measurements. Found .*every = 1, which makes 1,000,000,000",
+        ),
+        ("steps = 10000000", "every = 1", "at most 100,000 measurements"),
+        ("epochs = 0.001", "every = 10", "at most 100,000 measurements"),
+        ("steps = 100000000", "count = 100000", "at every batch size must have at most 2,000,000 measurements"),
     ],
 )
 def test_measurements_that_no_plan_can_hold_are_refused_at_once(budget, evaluation, message):

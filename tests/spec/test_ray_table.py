@@ -38,5 +38,5 @@ def test_what_makes_no_sense_is_refused(line):
 def test_states_and_data_may_have_places_of_their_own():
     found = parse_experiment(f'{TOP}[run.ray]\ncheckpoints = "s3://b/x"\ndata_from = "/shared/mnist.tar"\n').run.ray
     assert (found.checkpoints, found.data_from) == ("s3://b/x", "/shared/mnist.tar")
-    with pytest.raises(SpecError, match=r"run\.ray\.checkpoints is a remote path"):
+    with pytest.raises(SpecError, match=r"run\.ray\.checkpoints must be a remote path"):
         parse_experiment(f'{TOP}[run.ray]\ncheckpoints = "/shared/states"\n')

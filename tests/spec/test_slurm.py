@@ -3,8 +3,8 @@
 import pytest
 
 from batchscale.errors import SpecError
+from batchscale.spec.experiment import SlurmOptions
 from batchscale.spec.file import parse_experiment
-from batchscale.spec.slurm import SlurmOptions
 
 SHORTEST = 'goal = "val/loss < 1"\nworkload = "digits/fc_64/sgd"\n[run.slurm]\n'
 
@@ -33,12 +33,12 @@ def test_numbers_are_minutes_and_gpus():
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        ('partition = "a b"', "slurm.partition is one word"),
-        ('account = "--wrap=x"', "slurm.account is one word"),
-        ('partition = "$(id)"', "slurm.partition is one word"),
-        ('gpus = "many"', "slurm.gpus is a number, or kind and number"),
-        ('time = "soon"', "slurm.time is minutes"),
-        ('time = "1:2:3:4"', "slurm.time is minutes"),
+        ('partition = "a b"', "slurm.partition must be one word"),
+        ('account = "--wrap=x"', "slurm.account must be one word"),
+        ('partition = "$(id)"', "slurm.partition must be one word"),
+        ('gpus = "many"', "slurm.gpus must be a number, or kind and number"),
+        ('time = "soon"', "slurm.time must be minutes"),
+        ('time = "1:2:3:4"', "slurm.time must be minutes"),
         ("time = 3", "at least twice save_s"),
         ('options = ["exclusive=yes --wrap=rm"]', "single words"),
         ('options = ["-p gpu"]', "single words"),

@@ -70,7 +70,7 @@ def test_devices_are_workers():
         ('command = ["sh", "{learning_rat}"]', "did you mean 'learning_rate'"),
         ('command = ["sh", "{unfinished"]', "written twice"),
         ('command = ["sh"]\nenv = { X = "{nonsense}" }', "trainer.env.X"),
-        ('command = ["sh"]\nenv = { "A=B" = "1" }', "no '='"),
+        ('command = ["sh"]\nenv = { "A=B" = "1" }', "not contain '='"),
         ('command = ["sh", "{device}"]', "trainer.devices"),
         ('command = ["sh"]\nresum = true', "did you mean 'resume'"),
         ('command = ["sh"]\nworkers = 3\ndevices = ["0", "1"]', "must not exceed the devices"),

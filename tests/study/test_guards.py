@@ -1,4 +1,4 @@
-from batchscale.search.edges import Side
+from batchscale.search.edge_guard import Side
 from batchscale.search.units import to_value
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 from batchscale.study.guards import TrialResult, judge

@@ -4,8 +4,7 @@ import pytest
 
 from batchscale.spec.experiment import Algorithm
 from batchscale.spec.file import parse_experiment
-from batchscale.spec.plan import WorkloadInfo, make_plan
-from batchscale.spec.seeds import derive_seed
+from batchscale.spec.plan import WorkloadInfo, derive_seed, make_plan
 from batchscale.spec.space import SearchSpace
 from batchscale.study.points import PointStream, trial_seed
 

@@ -1,24 +1,42 @@
 """Quasi-random points: one stream per study, the k-th point a pure function of (seed, space, k).
 
-Nothing is kept between calls: asking for more later continues the stream, and a resumed search draws what an
-uninterrupted one would have drawn.
+Nothing is stored between calls: a later call continues the stream, and a resumed search draws the same points as an
+uninterrupted one. The scrambled Halton sequence equals that of ``scipy.stats.qmc`` number for number; it is written
+out here because every run draws its points first, and ``scipy.stats`` takes a second to import.
 """
 
+import itertools
+import math
 import warnings
+from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from batchscale.search.halton import halton_points
 from batchscale.search.units import to_value
 from batchscale.spec.experiment import Algorithm
 from batchscale.spec.space import SearchSpace
+
+_BITS = 54
+"""Digits beyond this many bits do not change a double."""
+
+
+def draw_points(
+    space: SearchSpace, seed: int, start: int, count: int, algorithm: Algorithm = Algorithm.HALTON
+) -> list[dict[str, float]]:
+    """Return the metaparameter values number ``start`` to ``start + count - 1`` of a study's stream.
+
+    The space may change between searches while the unit points stay: that is the paired design over batch sizes.
+    """
+    rows = unit_points(len(space), seed, start, count, algorithm)
+    return [{config.name: to_value(config, float(u)) for config, u in zip(space, row, strict=True)} for row in rows]
 
 
 def unit_points(
     dimension: int, seed: int, start: int, count: int, algorithm: Algorithm = Algorithm.HALTON
 ) -> NDArray[np.float64]:
-    """Points ``start`` to ``start + count - 1`` of a scrambled low-discrepancy sequence, one a row."""
+    """Return points ``start`` to ``start + count - 1`` of a scrambled low-discrepancy sequence, one a row."""
     if dimension == 0 or count == 0:
         return np.zeros((count, dimension))
     if algorithm is Algorithm.HALTON:
@@ -29,17 +47,50 @@ def unit_points(
     if start:  # scipy's Sobol cannot skip zero points
         engine.fast_forward(start)
     with warnings.catch_warnings():
-        # Sobol's balance holds for powers of two only; a stream that may go on for ever cannot promise one.
+        # Sobol's balance holds for powers of two only; a stream without end cannot promise one.
         warnings.filterwarnings("ignore", message="The balance properties", category=UserWarning)
         return np.asarray(engine.random(count), dtype=np.float64)
 
 
-def draw_points(
-    space: SearchSpace, seed: int, start: int, count: int, algorithm: Algorithm = Algorithm.HALTON
-) -> list[dict[str, float]]:
-    """Metaparameter values number ``start`` to ``start + count - 1`` of a study's stream.
+def halton_points(dimension: int, seed: int, start: int, count: int) -> NDArray[np.float64]:
+    """Return points of the scrambled Halton sequence, one a row: Owen, A randomized Halton algorithm in R, 2017.
 
-    The space may change between searches while the unit points stay: that is the paired design over batch sizes.
+    >>> halton_points(2, seed=3, start=1, count=2).round(3).tolist()
+    [[0.854, 0.578], [0.104, 0.245]]
     """
-    rows = unit_points(len(space), seed, start, count, algorithm)
-    return [{config.name: to_value(config, float(u)) for config, u in zip(space, row, strict=True)} for row in rows]
+    columns = [_halton_column(digits, start, count) for digits in _shuffled_digits(dimension, seed)]
+    return np.stack(columns, axis=1)
+
+
+def _halton_column(shuffled: NDArray[np.int64], start: int, count: int) -> NDArray[np.float64]:
+    """Mirror the numbers at the point in the base of this dimension, with the shuffled digits of every place."""
+    base = shuffled.shape[1]
+    remainder, share = np.arange(start, start + count), 1.0 / base
+    points = np.zeros(count)
+    for digits in shuffled:
+        points += digits[remainder % base] * share
+        remainder //= base
+        share /= base
+    return points
+
+
+@lru_cache(maxsize=64)
+def _shuffled_digits(dimension: int, seed: int) -> tuple[NDArray[np.int64], ...]:
+    """Return for every dimension one row of shuffled digits per place."""
+    random = np.random.default_rng(seed).spawn(1)[0]  # as SciPy does with a seed
+    tables = []
+    for base in itertools.islice(_primes(), dimension):
+        rows = np.repeat(np.arange(base)[None], math.ceil(_BITS / math.log2(base)) - 1, axis=0)
+        for row in rows:
+            random.shuffle(row)
+        rows.flags.writeable = False  # the cache returns them again
+        tables.append(rows)
+    return tuple(tables)
+
+
+def _primes() -> Iterator[int]:
+    primes: list[int] = []
+    for number in itertools.count(2):
+        if all(number % prime for prime in primes):
+            primes.append(number)
+            yield number

@@ -1,4 +1,4 @@
-"""The unit interval and the values of a metaparameter, both ways.
+"""Conversion between the unit interval and the values of a metaparameter.
 
 DOUBLE: u in [0, 1] maps to the range, uniformly in value (LINEAR), in log(value) (LOG) or in log(1 - value)
 (REVERSE_LOG, growing with the value). INTEGER: the range is cut into one cell per whole number on its scale.
@@ -11,7 +11,7 @@ from batchscale.spec.space import ParameterConfig, ParameterType, Scale
 
 
 def to_value(config: ParameterConfig, unit: float) -> float:
-    """The value of a metaparameter at a point of the unit interval.
+    """Return the value of a metaparameter at a point of the unit interval.
 
     >>> from batchscale.spec import ParameterType, Scale
     >>> momentum = ParameterConfig("momentum", ParameterType.DOUBLE, 0.9, 0.9999, Scale.REVERSE_LOG)
@@ -30,7 +30,7 @@ def to_value(config: ParameterConfig, unit: float) -> float:
 
 
 def to_unit(config: ParameterConfig, value: float) -> float:
-    """The point of the unit interval that a value stands for: the middle of its cell for INTEGER and DISCRETE.
+    """Return the point of the unit interval for a value: the middle of its cell for INTEGER and DISCRETE.
 
     A value outside the range gives a point outside the unit interval (NaN where the scale ends, or for a value that
     is no feasible point).

@@ -22,7 +22,7 @@ _RULE = (
 
 @dataclass(frozen=True)
 class BatchSizes:
-    """The batch sizes asked for, in growing order; ``full`` adds the whole training set.
+    """The batch sizes of an experiment, in growing order; ``full`` adds the whole training set.
 
     >>> BatchSizes.parse("2..40 by 4")
     BatchSizes(sizes=(2, 8, 32), full=False)
@@ -35,7 +35,7 @@ class BatchSizes:
 
     @classmethod
     def parse(cls, value: object) -> "BatchSizes":
-        """The batch sizes from their form in the experiment file."""
+        """Parse the batch sizes from their form in the experiment file."""
         items = value if isinstance(value, list | tuple) else [value]
         if not items:
             raise SpecError(f"{_RULE}; at least one is needed. Found an empty list.")
@@ -48,10 +48,10 @@ class BatchSizes:
         return cls(tuple(sorted(sizes)), full=FULL in items)
 
     def resolve(self, num_train_examples: int | None) -> tuple[int, ...]:
-        """The batch sizes as numbers, once the size of the training set is known (None: data without end)."""
+        """Return the batch sizes as numbers for a training set of this size (None: sampled data without end)."""
         if num_train_examples is None:
             if self.full:
-                raise SpecError('Batch size "full" needs a training set with an end; this data set is sampled.')
+                raise SpecError('Batch size "full" needs a training set of fixed size. Found sampled data.')
             return self.sizes
         largest = max(self.sizes, default=1)
         if largest > num_train_examples:
@@ -62,7 +62,7 @@ class BatchSizes:
         return tuple(sorted({*self.sizes, num_train_examples})) if self.full else self.sizes
 
     def to_json(self) -> list[int | str]:
-        """The batch sizes as a list."""
+        """Return the batch sizes as a list."""
         return [*self.sizes, FULL] if self.full else list(self.sizes)
 
 

@@ -1,6 +1,6 @@
-"""The natural bounds of metaparameters, by name: what a value may be on any workload.
+"""The natural bounds of metaparameters by name: the values that are possible on any workload.
 
-They hold a search space within sense when it is written and when the edge guard moves it outwards.
+They limit a search space when it is written and when the edge guard moves it outwards.
 """
 
 import math
@@ -20,7 +20,7 @@ class Bounds:
     high_open: bool = False
 
     def contains(self, value: float) -> bool:
-        """Whether the value is allowed."""
+        """True if the value is allowed."""
         above = value > self.low if self.low_open else value >= self.low
         below = value < self.high if self.high_open else value <= self.high
         return above and below
@@ -50,21 +50,21 @@ _BOUNDS = {
 
 
 def declare_bounds(name: str, bounds: Bounds) -> None:
-    """Adds the bounds of a metaparameter that stands beside the rule that takes it, for the life of this process.
+    """Add the bounds of a metaparameter, for the life of this process.
 
     Raises:
-        SpecError: The name has other bounds already: one name has one meaning.
+        SpecError: The name has other bounds already.
     """
-    known = _BOUNDS.setdefault(name, bounds)
-    if known != bounds:
+    declared = _BOUNDS.setdefault(name, bounds)
+    if declared != bounds:
         raise SpecError(
-            f"A metaparameter has one meaning: '{name}' stays within {known}. Found another declaration, {bounds}; "
+            f"A metaparameter must have one declaration: '{name}' stays within {declared}. Found another, {bounds}; "
             "give the second another name."
         )
 
 
 def declared_bounds() -> dict[str, Bounds]:
-    """The bounds of all names that have any: what one process has declared, for another to declare."""
+    """Return the bounds of all names, for another process to declare."""
     return dict(_BOUNDS)
 
 
@@ -72,9 +72,9 @@ _COUNTED_IN_STEPS = ("learning_rate_decay_steps",)
 
 
 def natural_bounds(name: str, train_steps: int | None = None) -> Bounds:
-    """The bounds of a metaparameter; a name we do not know is unbounded.
+    """Return the bounds of a metaparameter; an unknown name is unbounded.
 
-    In a study of ``train_steps`` what is counted in steps ends there: no trial lives to see the rest.
+    A metaparameter counted in steps ends at ``train_steps``: no trial gets further.
 
     >>> str(natural_bounds("momentum"))
     '[0, 1)'
@@ -88,7 +88,7 @@ def natural_bounds(name: str, train_steps: int | None = None) -> Bounds:
 
 
 def check_bounds(config: ParameterConfig) -> None:
-    """Raises SpecError when a range (or a feasible point) leaves the natural bounds of its name."""
+    """Raise SpecError if a range (or a feasible point) leaves the natural bounds of its name."""
     bounds = natural_bounds(config.name)
     discrete = config.type is ParameterType.DISCRETE
     for value in config.feasible_points if discrete else (config.min_value, config.max_value):

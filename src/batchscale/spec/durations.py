@@ -1,4 +1,4 @@
-"""How long a trial trains and when it is measured, turned into steps in one place."""
+"""The length of a trial and the times of its measurements, converted to steps in one place."""
 
 import functools
 import math
@@ -10,7 +10,7 @@ from batchscale.errors import SpecError
 
 
 class Unit(StrEnum):
-    """In what a step budget is given."""
+    """The unit of a step budget."""
 
     STEPS = "steps"
     EXAMPLES = "examples"
@@ -18,7 +18,7 @@ class Unit(StrEnum):
 
 
 class Spacing(StrEnum):
-    """How a given number of evaluations lies over a trial."""
+    """The spacing of a number of evaluations over a trial."""
 
     EVEN = "even"
     LOG = "log"
@@ -31,7 +31,7 @@ ALL = "all"
 
 
 def to_steps(amount: float, unit: Unit, batch_size: int, num_train_examples: int | None) -> int:
-    """A duration in optimizer steps, rounded up, at least one.
+    """Convert a duration to optimizer steps, rounded up, at least one.
 
     >>> to_steps(2, Unit.EPOCHS, batch_size=64, num_train_examples=1000)
     32
@@ -39,17 +39,19 @@ def to_steps(amount: float, unit: Unit, batch_size: int, num_train_examples: int
     examples = amount
     if unit is Unit.EPOCHS:
         if num_train_examples is None:
-            raise SpecError("A budget in epochs needs a training set with an end; give steps or examples instead.")
+            raise SpecError("A budget in epochs needs a training set of fixed size; give steps or examples.")
         examples = amount * num_train_examples
     steps = amount if unit is Unit.STEPS else examples / batch_size
     if not 0 < steps <= MAX_STEPS:
-        raise SpecError(f"A trial trains between 1 and {MAX_STEPS} steps. Found {amount:g} {unit} = {steps:g} steps.")
+        raise SpecError(
+            f"A trial must have between 1 and {MAX_STEPS} steps. Found {amount:g} {unit} = {steps:g} steps."
+        )
     return max(1, math.ceil(steps))
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The longest a trial may train, for all batch sizes or for some of them otherwise.
+    """The most steps, examples or epochs of a trial, for all batch sizes or for single ones.
 
     ``at_least_steps`` keeps large batch sizes from getting too few steps of an epoch or example budget.
     """
@@ -60,14 +62,14 @@ class Budget:
     per_batch_size: Mapping[int, float] = field(default_factory=dict)
 
     def steps(self, batch_size: int, num_train_examples: int | None) -> int:
-        """The step budget of a study."""
+        """Return the step budget of a study."""
         amount = self.per_batch_size.get(batch_size, self.amount)
         return max(self.at_least_steps, to_steps(amount, self.unit, batch_size, num_train_examples))
 
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """When trials are measured, and on how many examples of each split (``"all"`` or a number; 0 leaves it out).
+    """The measured steps of trials, and the examples per split (``"all"`` or a number; 0 leaves it out).
 
     Either every ``every`` steps, or ``count`` times. After step 0 nothing is measured before the share ``start`` of the
     step budget: no measurements are spent where no trial can have reached the goal. All trials of a study are measured
@@ -81,7 +83,7 @@ class EvaluationPlan:
     examples: Mapping[str, int | str] = field(default_factory=lambda: {"train": 1000, "val": ALL, "test": 0})
 
     def steps(self, train_steps: int) -> tuple[int, ...]:
-        """The measured steps, growing, from 0 to ``train_steps``.
+        """Return the measured steps in growing order, from 0 to ``train_steps``.
 
         >>> EvaluationPlan(count=4).steps(1000)
         (0, 250, 500, 750, 1000)
@@ -94,19 +96,19 @@ class EvaluationPlan:
         return _measured_steps(self.every, self.count, self.spacing, self.start, train_steps)
 
     def count_measurements(self, train_steps: int) -> int:
-        """At most how often a trial of this budget is measured besides its first and last step, without a list of them.
+        """Return the most measurements of a trial of this budget besides its first and last step, without listing them.
 
         Raises:
-            SpecError: too often.
+            SpecError: too many.
         """
         if self.every is None:
-            count, given = min(self.count, train_steps), f"count = {self.count:,}"
+            count, setting = min(self.count, train_steps), f"count = {self.count:,}"
         else:
             count = -(-(train_steps - round(self.start * train_steps)) // self.every)
-            given = f"every = {self.every:,}"
+            setting = f"every = {self.every:,}"
         if count > MAX_MEASUREMENTS:
             raise SpecError(
-                f"A trial is measured at most {MAX_MEASUREMENTS:,} times. Found evaluation {given}, which makes "
+                f"A trial must have at most {MAX_MEASUREMENTS:,} measurements. Found evaluation {setting}, which makes "
                 f"{count:,} in {train_steps:,} steps; measure less often, or train for fewer steps."
             )
         return count

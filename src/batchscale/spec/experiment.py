@@ -1,33 +1,45 @@
-"""The experiment: a workload at several batch sizes, with a goal and budgets; what one TOML file says.
+"""The experiment: a workload at several batch sizes, with a goal, budgets and the machines to use.
 
-Owns the frozen values that all of MEASURE passes around. Reading the file is in ``file``; turning an experiment
-into studies, once the facts of its workload are known, is in ``plan``.
+Owns the frozen values that one TOML file describes. Reading the file is in ``file``; turning an experiment into studies
+is in ``plan``.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from typing_extensions import TypeAliasType
 
+from batchscale.errors import SpecError, one_line
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
 from batchscale.spec.goal import Goal
-from batchscale.spec.slurm import SlurmOptions
 from batchscale.spec.space import SearchSpace
 from batchscale.spec.trainer import TrainerSpec
 from batchscale.spec.workload_name import WorkloadName
 
 Option = TypeAliasType("Option", "bool | int | float | str | tuple[Option, ...]")
-"""A named alias: one that holds itself has no end for whoever checks values by it."""
+"""A named alias: pydantic cannot check values by a plain alias that contains itself."""
 
 Options = Mapping[str, Option]
 DEFAULT_FILE_TIMEOUT_S = 600.0
 
+SLURM_RESERVED = (
+    "account", "array", "chdir", "cpus-per-task", "error", "exclude", "export", "export-file", "gpus-per-node",
+    "help", "input", "job-name", "mem", "nodes", "no-requeue", "ntasks", "open-mode", "output", "parsable", "partition",
+    "qos", "quiet", "requeue", "signal", "test-only", "time", "usage", "version", "wait", "wrap",
+)  # fmt: skip
+"""Options that the runner sets itself, or that would make ``sbatch`` do something else than submit."""
+
+_OPTION = re.compile(r"--(?P<name>[a-z][a-z0-9-]*)(?:=(?P<value>.+))?")
+_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<parts>\d+(?::\d{1,2}){0,2})")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,@+&|()*\[\]-]*")
+
 
 class StopRule(StrEnum):
-    """When a trial ends before it diverges.
+    """The rule that ends a trial.
 
     ``budget``: at its step budget. ``goal``: at its first measurement that reaches the goal. ``race``: as soon as it
     cannot be the first to reach the goal any more, which loses nothing of the steps to result.
@@ -64,12 +76,12 @@ class WorkloadSpec:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """How metaparameters are searched.
+    """The metaparameter search of an experiment.
 
     ``space`` replaces ranges of the workload's default space by name; ``fixed`` holds metaparameters at a value
     instead of searching them; ``per_batch_size`` replaces ranges at single batch sizes. ``paired`` uses the same
-    unit points at every batch size. ``repeats`` is how often a study may be searched again in a moved space, and
-    ``max_attempts`` how many trials a search may start to get its non-divergent ones.
+    unit points at every batch size. A study may be searched again in a moved space ``repeats`` times. ``max_attempts``
+    limits the trials that a search starts to get its non-divergent ones.
     """
 
     algorithm: Algorithm = Algorithm.HALTON
@@ -83,11 +95,51 @@ class SearchPlan:
 
 
 @dataclass(frozen=True)
+class SlurmOptions:
+    """The resources that one worker requests from SLURM. ``sbatch`` gets words, never the text of a shell.
+
+    ``time`` is a limit as SLURM writes it; ``gpus`` is a number, or kind and number ("a100:1"). A worker saves its
+    trials ``save_s`` seconds before the time limit and is queued again.
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    time: str | None = None
+    gpus: str | None = None
+    cpus: int | None = None
+    memory: str | None = None
+    save_s: int = 120
+    options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for key in ("partition", "account", "qos", "gpus", "memory"):
+            _check_word(key, getattr(self, key))
+        _check_options(self.options)
+        limit_s = self.limit_s
+        if limit_s is not None and limit_s < 2 * self.save_s:
+            raise SpecError(
+                f"slurm.time must be at least twice save_s, or a worker would only save. Found {self.time} with "
+                f"save_s = {self.save_s}. Request more time, or lower save_s."
+            )
+
+    @property
+    def limit_s(self) -> int | None:
+        """The time limit in seconds."""
+        return None if self.time is None else time_limit_s(self.time)
+
+    @property
+    def num_gpus(self) -> int:
+        """The number of GPUs of a worker."""
+        return 0 if self.gpus is None else int(self.gpus.rpartition(":")[2])
+
+
+@dataclass(frozen=True)
 class RayPlan:
-    """What a worker takes of its node on a Ray cluster; None is settled when the cluster is seen.
+    """The resources that a worker takes of its node on a Ray cluster; None is decided when the cluster is reached.
 
     ``resources`` are amounts of what nodes declare, by name. ``checkpoints`` is a remote path that keeps the states of
-    running trials, in place of a folder that all nodes see. A node without the data takes it from ``data_from``.
+    running trials, in place of a folder that all nodes see. A node without the data copies it from ``data_from``.
     """
 
     num_cpus: float | None = None
@@ -99,10 +151,10 @@ class RayPlan:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What each trial is trained on: so many devices of a host (None: all). Changes no result, up to rounding.
+    """The devices that train each trial (None: all of a host). Changes no result, up to rounding.
 
     ``exact`` adds gradients in an order that does not depend on the devices. ``hosts_per_trial`` is how many hosts of a
-    cluster train a trial together (None: all). ``slurm`` is what workers ask of SLURM, ``ray`` what they take of nodes.
+    cluster train a trial together (None: all). ``slurm`` and ``ray`` are the resources of workers on these clusters.
     """
 
     devices_per_trial: int | None = 1
@@ -118,7 +170,7 @@ DEFAULT_BUDGET = Budget(amount=30, unit=Unit.EPOCHS, at_least_steps=1000)
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything an experiment file says. ``trials`` counts the NON-DIVERGENT ones of each search.
+    """The content of an experiment file. ``trials`` counts the NON-DIVERGENT ones of each search.
 
     ``finishers`` is how many trials must have reached the goal before a race ends; more than one gives the analysis
     the runners-up that it needs for intervals. ``trainer`` is the script that trains in place of our engine.
@@ -142,6 +194,48 @@ class Experiment:
     run: RunPlan = field(default_factory=RunPlan)
 
     def evaluation_steps(self, train_steps: int) -> tuple[int, ...]:
-        """The steps at which a trial of this budget is measured; a trainer's script has trained before it measures."""
+        """Return the measured steps of a trial with this budget; a script of the user does not measure step 0."""
         steps = self.evaluation.steps(train_steps)
         return steps if self.trainer is None else steps[1:]
+
+
+def time_limit_s(text: str) -> int:
+    """Convert a time limit as SLURM writes it to seconds.
+
+    >>> [time_limit_s(text) for text in ("90", "2:30", "1:00:00", "1-12", "1-00:30")]
+    [5400, 150, 3600, 129600, 88200]
+    """
+    match = _TIME.fullmatch(text)
+    parts = [int(part) for part in match["parts"].split(":")] if match is not None else []
+    if match is None or any(part > 10**6 for part in parts):
+        raise SpecError(
+            "slurm.time must be minutes, minutes:seconds, hours:minutes:seconds, days-hours or "
+            f"days-hours:minutes:seconds. Found {one_line(repr(text))}."
+        )
+    if match["days"] is not None:
+        days, units = int(match["days"][:6]), [3600, 60, 1]  # days-hours:minutes:seconds
+    else:
+        days, units = 0, [60] if len(parts) == 1 else [3600, 60, 1][-len(parts) :]
+    return days * 86_400 + sum(part * unit for part, unit in zip(parts, units, strict=False))
+
+
+def _check_word(key: str, value: str | None) -> None:
+    if value is not None and not _WORD.fullmatch(value):
+        raise SpecError(f"slurm.{key} must be one word as sbatch takes it. Found {one_line(repr(value))}.")
+    if key == "gpus" and value is not None and not re.fullmatch(r"([A-Za-z0-9._-]+:)?[1-9]\d{0,3}", value):
+        raise SpecError(f'slurm.gpus must be a number, or kind and number ("a100:1"). Found {one_line(repr(value))}.')
+
+
+def _check_options(options: Sequence[str]) -> None:
+    for option in options:
+        match = _OPTION.fullmatch(option)
+        if match is None or not option.isprintable():
+            raise SpecError(
+                'slurm.options must be single words of sbatch such as "--constraint=a100" or "--exclusive". Found '
+                f"{one_line(repr(option))}."
+            )
+        if any(name.startswith(match["name"]) for name in SLURM_RESERVED):  # sbatch accepts prefixes
+            raise SpecError(
+                f"slurm.options must be options that the runner does not set itself. Found "
+                f"--{match['name']}. Use the key of [run.slurm] if there is one, or remove it."
+            )

@@ -1,6 +1,6 @@
-"""Reading an experiment file: TOML in, a frozen Experiment out, or one clear paragraph.
+"""Reads an experiment file: TOML in, a frozen Experiment out, or one clear error.
 
-The file is hostile until checked: its size, its encoding, its syntax, its keys, then the meaning of each value.
+The file is not trusted: its size, its encoding, its syntax and its keys are checked, then the meaning of each value.
 """
 
 import math
@@ -26,34 +26,40 @@ from batchscale.spec.experiment import (
     RayPlan,
     RunPlan,
     SearchPlan,
+    SlurmOptions,
     StopRule,
     WorkloadSpec,
 )
 from batchscale.spec.goal import Goal
-from batchscale.spec.slurm import SlurmOptions
 from batchscale.spec.space import SearchSpace
 from batchscale.spec.tables import (
     BudgetTable,
     EvaluationTable,
     ExperimentTable,
+    ReportsTable,
     RunTable,
     SearchTable,
     SlurmTable,
     SpaceTable,
+    TrainerTable,
     WorkloadTable,
 )
-from batchscale.spec.trainer_table import check_beside_trainer, to_trainer
+from batchscale.spec.trainer import ReportSource, ReportsSpec, TrainerSpec
 from batchscale.spec.workload_name import WorkloadName
 
 MAX_FILE_BYTES = 1_000_000
-MAX_WHOLE = 2**53  # what a float can tell from its neighbours
+MAX_WHOLE = 2**53  # whole numbers below are exact as floats
+
+_ENGINE_KEYS = ("schedule", "file", "dataset_options", "model_options", "optimizer_options")
+_PLACE_KEYS = {"ray", "slurm"}
+"""Tables of [run] that place workers, whatever they train with."""
 
 
 def read_experiment(path: Path) -> Experiment:
-    """The experiment that a TOML file describes.
+    """Read an experiment from a TOML file.
 
     Raises:
-        SpecError: the file cannot be read or says something that cannot be run; names the file and the key.
+        SpecError: the file cannot be read or is not valid; names the file and the key.
     """
     try:
         return parse_experiment(_read_text(path), source=str(path), folder=path.parent)
@@ -62,7 +68,7 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def parse_experiment(text: str, source: str = "experiment.toml", folder: Path | None = None) -> Experiment:
-    """The experiment that TOML text describes; paths in it are relative to ``folder``."""
+    """Parse an experiment from TOML text; paths in it are relative to ``folder``."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -83,7 +89,7 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise SpecError(f"the experiment file cannot be read ({error.strerror or error}). Give a TOML file.") from None
     if len(content) > MAX_FILE_BYTES:
-        raise SpecError(f"an experiment file has at most {MAX_FILE_BYTES} bytes; this one is larger.")
+        raise SpecError(f"the file must not exceed {MAX_FILE_BYTES} bytes. Found a larger one.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -100,7 +106,7 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
     if table.finishers > table.trials:
         raise SpecError(f"key 'finishers' must not exceed trials = {table.trials}. Found {table.finishers}.")
     if table.trainer is not None:
-        check_beside_trainer(table)
+        _check_beside_trainer(table)
     return Experiment(
         workload=part("workload", lambda: _to_workload(table.workload, folder)),
         goal=part("goal", lambda: Goal.parse(table.goal)),
@@ -115,7 +121,7 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
         metrics=None if table.metrics is None else tuple(table.metrics),
         source=source,
         run=part("run", lambda: _to_run(table.run)),
-        trainer=part("trainer", lambda: None if table.trainer is None else to_trainer(table.trainer, folder)),
+        trainer=part("trainer", lambda: None if table.trainer is None else _to_trainer(table.trainer, folder)),
     )
 
 
@@ -137,7 +143,9 @@ def _to_workload(table: WorkloadTable, folder: Path) -> WorkloadSpec:
 
 def _to_path(text: str, folder: Path) -> Path:
     if not text.isprintable():
-        raise SpecError(f"'file' is the path of a Python file, in printable characters. Found {one_line(repr(text))}.")
+        raise SpecError(
+            f"'file' must be the path of a Python file in printable characters. Found {one_line(repr(text))}."
+        )
     return folder / text
 
 
@@ -149,11 +157,13 @@ def _to_option(value: object, key: str) -> Option:
     if isinstance(value, list):
         return tuple(_to_option(item, key) for item in value)
     if isinstance(value, int | float) and not _is_sound(value):
-        raise SpecError(f"{key}: a number is finite, and a whole one below 2^53. Found {one_line(_shown(value))}.")
+        raise SpecError(
+            f"{key}: a number must be finite, and a whole one below 2^53. Found {one_line(_describe(value))}."
+        )
     if isinstance(value, bool | int | float | str):
         return value
     raise SpecError(
-        f"{key}: an option is a number, a text, true or false, or a list of these. Found {one_line(value)}."
+        f"{key}: an option must be a number, a text, true or false, or a list of these. Found {one_line(value)}."
     )
 
 
@@ -161,16 +171,16 @@ def _is_sound(value: float) -> bool:
     return abs(value) <= MAX_WHOLE if isinstance(value, int) else math.isfinite(value)
 
 
-def _shown(value: float) -> str:
+def _describe(value: float) -> str:
     return f"a whole number of {value.bit_length()} bits" if isinstance(value, int) else repr(value)
 
 
 def _to_budget(table: BudgetTable) -> Budget:
-    given = {unit: getattr(table, unit.value) for unit in Unit if getattr(table, unit.value) is not None}
-    if len(given) > 1:
-        raise SpecError(f"give one of steps, examples and epochs. Found {' and '.join(given)}.")
-    unit, amount = next(iter(given.items()), (DEFAULT_BUDGET.unit, DEFAULT_BUDGET.amount))
-    at_least = table.at_least_steps or (1 if given else DEFAULT_BUDGET.at_least_steps)
+    amounts = {unit: getattr(table, unit.value) for unit in Unit if getattr(table, unit.value) is not None}
+    if len(amounts) > 1:
+        raise SpecError(f"give one of steps, examples and epochs. Found {' and '.join(amounts)}.")
+    unit, amount = next(iter(amounts.items()), (DEFAULT_BUDGET.unit, DEFAULT_BUDGET.amount))
+    at_least = table.at_least_steps or (1 if amounts else DEFAULT_BUDGET.at_least_steps)
     per_batch_size = {_to_batch_size(key): value for key, value in table.per_batch_size.items()}
     return Budget(amount, unit, at_least, per_batch_size)
 
@@ -188,7 +198,7 @@ def _to_run(table: RunTable) -> RunPlan:
     hosts = None if table.hosts_per_trial == "all" else table.hosts_per_trial
     if table.ray.checkpoints is not None and "://" not in table.ray.checkpoints:
         raise SpecError(
-            f"run.ray.checkpoints is a remote path such as s3://BUCKET/FOLDER. Found '{table.ray.checkpoints}'; a "
+            f"run.ray.checkpoints must be a remote path such as s3://BUCKET/FOLDER. Found '{table.ray.checkpoints}'; a "
             "folder that all nodes see needs no key: have the records there."
         )
     places = (table.ray.checkpoints, table.ray.data_from)
@@ -197,17 +207,8 @@ def _to_run(table: RunTable) -> RunPlan:
 
 
 def _to_slurm(table: SlurmTable) -> SlurmOptions:
-    return SlurmOptions(
-        partition=table.partition,
-        account=table.account,
-        qos=table.qos,
-        time=None if table.time is None else str(table.time),
-        gpus=None if table.gpus is None else str(table.gpus),
-        cpus=table.cpus,
-        memory=table.memory,
-        save_s=table.save_s,
-        options=tuple(table.options),
-    )
+    texts = {key: None if value is None else str(value) for key, value in (("time", table.time), ("gpus", table.gpus))}
+    return SlurmOptions(**{**dict(table), **texts, "options": tuple(table.options)})
 
 
 def _to_search(table: SearchTable) -> SearchPlan:
@@ -216,8 +217,8 @@ def _to_search(table: SearchTable) -> SearchPlan:
         both = sorted(set(space) & set(table.fixed))
         if both:
             raise SpecError(
-                f"A metaparameter is searched or fixed. Found {one_line(repr(both[0]))} in search.{one_line(where)} "
-                "and in search.fixed; remove it from one of the two."
+                f"A metaparameter must be either searched or fixed. Found {one_line(repr(both[0]))} in "
+                f"search.{one_line(where)} and in search.fixed; remove one of the two."
             )
     return SearchPlan(
         algorithm=Algorithm(table.algorithm),
@@ -240,26 +241,99 @@ def _to_space(table: SpaceTable) -> SearchSpace:
 
 def _to_batch_size(key: str) -> int:
     if not (key.isascii() and key.isdigit() and len(key) <= 13 and int(key) >= 1):
-        raise SpecError(f"per_batch_size: each key is a batch size such as 64. Found {one_line(repr(key))}.")
+        raise SpecError(f"per_batch_size: each key must be a batch size such as 64. Found {one_line(repr(key))}.")
     return int(key)
 
 
+def _to_trainer(table: TrainerTable, folder: Path) -> TrainerSpec:
+    for text in (*table.command, *table.env, *table.env.values()):
+        if "\0" in text:
+            raise SpecError("command and env must not contain a NUL character. Found one; remove it.")
+    if not table.command[0].strip():
+        raise SpecError("the first word of 'command' must be the program to start. Found an empty text.")
+    for name in table.env:
+        if "=" in name:
+            raise SpecError(f"env: a variable's name must not contain '='. Found '{name}'.")
+    return TrainerSpec(
+        command=tuple(table.command),
+        folder=folder.absolute(),
+        resume=table.resume,
+        workers=table.workers or (len(table.devices) or None),
+        devices=tuple(table.devices),
+        timeout_s=table.timeout_s,
+        grace_s=table.grace_s,
+        max_paused=table.max_paused,
+        num_train_examples=table.num_train_examples,
+        env=dict(table.env),
+        reports=ReportsSpec() if table.reports is None else _to_reports(table.reports),
+    )
+
+
+def _to_reports(table: ReportsTable) -> ReportsSpec:
+    texts = {
+        source: text
+        for source, text in (
+            (ReportSource.PATTERN, table.pattern),
+            (ReportSource.CSV, table.csv),
+            (ReportSource.JSON_LINES, table.jsonl),
+        )
+        if text is not None
+    }
+    if len(texts) != 1:
+        names = " and ".join(texts) or "none of them"
+        raise SpecError(f"reports: give one of pattern, csv and jsonl. Found {names}.")
+    source, text = next(iter(texts.items()))
+    if source is ReportSource.PATTERN and table.names:
+        raise SpecError("reports: a pattern has our names already. Found 'names' as well; remove it.")
+    return ReportsSpec(source, text, dict(table.names))
+
+
+def _check_beside_trainer(table: ExperimentTable) -> None:
+    """Raise SpecError if the file sets for a script what only our own engine can do."""
+    for key in _ENGINE_KEYS:
+        if key in table.workload.model_fields_set:
+            raise SpecError(
+                f"key 'workload.{key}' is for our own engine; with [trainer] the script decides. Remove it, or give it "
+                "to the script in its command."
+            )
+    for key in sorted(table.run.model_fields_set - _PLACE_KEYS):
+        raise SpecError(
+            f"key 'run.{key}' is for our own engine; a script gets its devices from 'trainer.devices'. Remove it."
+        )
+    if "examples" in table.evaluation.model_fields_set:
+        raise SpecError(
+            "key 'evaluation.examples' is for our own engine; with [trainer] the script decides. Remove it."
+        )
+    if not table.search.space and not table.search.fixed:
+        raise SpecError(
+            "key 'search.space' is needed with [trainer]: a script has no default metaparameters. For example:\n"
+            '[search.space.learning_rate]\ntype = "DOUBLE"\nscale = "LOG_SCALE"\nmin_value = 1e-3\nmax_value = 1.0'
+        )
+    workers = table.trainer.workers if table.trainer else None
+    devices = table.trainer.devices if table.trainer else []
+    if workers is not None and devices and workers > len(devices):
+        raise SpecError(
+            f"key 'trainer.workers' must not exceed the devices, one each. Found {workers} workers, {len(devices)} "
+            "devices; name a device twice to share it."
+        )
+
+
 def _explain(error: ValidationError) -> str:
-    """One problem of the file in words: the rule, the value found, the key. Unknown keys explain the rest, so first."""
+    """Describe one problem of the file: key, rule and value. Unknown keys come first: they cause others."""
     problems = error.errors(include_url=False)
     problem = next((item for item in problems if item["type"] == "extra_forbidden"), problems[0])
     path = _key_path(problem["loc"])
-    key, found = one_line(".".join(path), 200), one_line(repr(problem["input"]))
+    key, value = one_line(".".join(path), 200), one_line(repr(problem["input"]))
     if problem["type"] == "extra_forbidden":
         return f"unknown key '{key}'; {suggest_names(path[-1], _valid_keys(path[:-1]))}"
     if problem["type"] == "missing":
-        return f"key '{key}' is needed and missing. 'batchscale init' writes a commented example."
+        return f"key '{key}' is required but missing. 'batchscale init' writes a commented example."
     rule = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    return f"key '{key}' {rule}. Found {found}."
+    return f"key '{key}' {rule}. Found {value}."
 
 
 def _key_path(location: tuple[int | str, ...]) -> list[str]:
-    """The keys of a problem; pydantic also lists the alternatives of a value, which are no keys of the file."""
+    """Return the keys of a problem, without the alternatives of a value that pydantic lists among them."""
     return [str(part) for part in location if not str(part).startswith(("constrained-", "literal[", "int", "float"))]
 
 

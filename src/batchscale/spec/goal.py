@@ -1,6 +1,6 @@
 """The goal of an experiment: a metric, a direction and the value that must be passed.
 
-Owns the goal's text form. Knows nothing about which metrics a workload reports.
+Owns the goal's text form. The metrics that a workload reports are checked in ``plan``.
 """
 
 import math
@@ -34,12 +34,12 @@ class Goal:
 
     @classmethod
     def parse(cls, text: object) -> "Goal":
-        """The goal written as ``split/metric < number`` or ``split/metric > number``."""
+        """Parse a goal written as ``split/metric < number`` or ``split/metric > number``."""
         match = _GOAL.fullmatch(text) if isinstance(text, str) and len(text) <= 200 else None
         if match is None or not math.isfinite(float(match["value"])):
             raise SpecError(
-                f"A goal is a metric of a split (train, val or test), '<' or '>', and a finite number: {_EXAMPLE}. "
-                f"Found {one_line(repr(text))}."
+                f"A goal must be a metric of a split (train, val or test), '<' or '>', and a finite number: "
+                f"{_EXAMPLE}. Found {one_line(repr(text))}."
             )
         return cls(match["metric"], float(match["value"]), match["sign"] == ">")
 
@@ -54,7 +54,7 @@ class Goal:
         return self.metric.partition("/")[2]
 
     def is_reached_by(self, value: float) -> bool:
-        """Whether a measured value is strictly beyond the goal; NaN never is."""
+        """True if a measured value is strictly beyond the goal; NaN never is."""
         return value > self.value if self.maximize else value < self.value
 
     def __str__(self) -> str:

@@ -1,8 +1,9 @@
-"""From an experiment and the facts of its workload to the studies that would be run.
+"""The studies of an experiment, made from the experiment and the properties of its workload.
 
-The facts come from the layer that knows the workloads; all checks that need them happen here, before any compute.
+The properties come from the workloads layer; all checks that need them happen here, before any compute.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,6 @@ from batchscale.spec.bounds import check_bounds, natural_bounds
 from batchscale.spec.durations import MAX_MEASUREMENTS
 from batchscale.spec.experiment import Experiment, StopRule
 from batchscale.spec.goal import SPLITS, Goal
-from batchscale.spec.seeds import derive_seed
 from batchscale.spec.space import SearchSpace
 from batchscale.spec.workload_name import WorkloadName
 
@@ -21,7 +21,7 @@ MAX_PLANNED_MEASUREMENTS = 20 * MAX_MEASUREMENTS
 
 @dataclass(frozen=True)
 class WorkloadInfo:
-    """What must be known of a workload to check an experiment without touching its data or a device.
+    """The properties of a workload that checking an experiment needs, found without its data or a device.
 
     ``metrics`` maps the metric names (without split) to whether they are to be maximised. ``defaults`` maps every
     metaparameter that may be searched or fixed to the value it has otherwise (None: it must be searched or fixed).
@@ -42,7 +42,7 @@ class WorkloadInfo:
 class Study:
     """The metaparameter search of a workload at one batch size, with every duration in steps.
 
-    ``num_train_examples`` is the size of the training set; None for sampled data, or where nobody needs it.
+    ``num_train_examples`` is the size of the training set; None for sampled data, or where it is not needed.
     """
 
     workload: WorkloadName
@@ -82,67 +82,71 @@ class Plan:
         return sum(study.trial_steps * study.batch_size for study in self.studies)
 
 
-def make_plan(experiment: Experiment, facts: WorkloadInfo) -> Plan:
-    """The studies of the experiment, or a SpecError that says what does not fit the workload."""
-    _check_metrics(experiment, facts)
+def make_plan(experiment: Experiment, info: WorkloadInfo) -> Plan:
+    """Return the studies of an experiment.
+
+    Raises:
+        SpecError: the experiment does not fit the workload.
+    """
+    _check_metrics(experiment, info)
     attempts = experiment.search.max_attempts
     if attempts is not None and attempts < experiment.trials:
         raise SpecError(
-            f"search.max_attempts must not be below trials, or no search can be complete. Found {attempts} attempts "
+            f"search.max_attempts must be at least trials, or no search can be complete. Found {attempts} attempts "
             f"for {experiment.trials} trials."
         )
-    sizes = experiment.batch_sizes.resolve(facts.num_train_examples)
+    sizes = experiment.batch_sizes.resolve(info.num_train_examples)
     for size in {*experiment.budget.per_batch_size, *experiment.search.per_batch_size} - set(sizes):
-        raise SpecError(f"per_batch_size names batch size {size}, which the experiment does not have: {list(sizes)}.")
-    _check_measurements(experiment, facts, sizes)
-    return Plan(experiment, tuple(_make_study(experiment, facts, size) for size in sizes))
+        raise SpecError(f"per_batch_size must name batch sizes of the experiment: {list(sizes)}. Found {size}.")
+    _check_measurements(experiment, info, sizes)
+    return Plan(experiment, tuple(_make_study(experiment, info, size) for size in sizes))
 
 
-def _check_measurements(experiment: Experiment, facts: WorkloadInfo, sizes: Sequence[int]) -> None:
-    """Refuse what a plan could not hold, before it is made."""
-    budgets = [experiment.budget.steps(size, facts.num_train_examples) for size in sizes]
+def _check_measurements(experiment: Experiment, info: WorkloadInfo, sizes: Sequence[int]) -> None:
+    """Reject more measurements than a plan can list, before it is made."""
+    budgets = [experiment.budget.steps(size, info.num_train_examples) for size in sizes]
     total = sum(experiment.evaluation.count_measurements(steps) for steps in budgets)
     if total > MAX_PLANNED_MEASUREMENTS:
         raise SpecError(
-            f"evaluation: one trial at every batch size is measured at most {MAX_PLANNED_MEASUREMENTS:,} times in all. "
+            f"evaluation: one trial at every batch size must have at most {MAX_PLANNED_MEASUREMENTS:,} measurements. "
             f"Found {total:,} at {len(sizes):,} batch sizes; measure less often, or at fewer batch sizes."
         )
 
 
-def _check_metrics(experiment: Experiment, facts: WorkloadInfo) -> None:
+def _check_metrics(experiment: Experiment, info: WorkloadInfo) -> None:
     goal = experiment.goal
-    recorded = facts.metrics if experiment.metrics is None else experiment.metrics
+    recorded = info.metrics if experiment.metrics is None else experiment.metrics
     for name in recorded:
-        if name not in facts.metrics:
+        if name not in info.metrics:
             raise SpecError(
-                f"metrics: workload {facts.name} does not report '{name}'; {suggest_names(name, facts.metrics)}"
+                f"metrics: workload {info.name} does not report '{name}'; {suggest_names(name, info.metrics)}"
             )
-    if goal.metric_name in facts.metrics and goal.metric_name not in recorded:
+    if goal.metric_name in info.metrics and goal.metric_name not in recorded:
         raise SpecError(f"metrics: the goal's metric '{goal.metric_name}' must be recorded. Found {list(recorded)}.")
-    if goal.metric_name not in recorded or goal.split not in facts.splits:
-        valid = [f"{split}/{name}" for split in facts.splits for name in recorded]
+    if goal.metric_name not in recorded or goal.split not in info.splits:
+        valid = [f"{split}/{name}" for split in info.splits for name in recorded]
         raise SpecError(
-            f"goal: the metric must be one that workload {facts.name} reports. Found '{goal.metric}'; "
+            f"goal: the metric must be one that workload {info.name} reports. Found '{goal.metric}'; "
             f"{suggest_names(goal.metric, valid)}"
         )
-    if goal.maximize != facts.metrics[goal.metric_name]:
+    if goal.maximize != info.metrics[goal.metric_name]:
         sign, verb = ("<", "minimised") if goal.maximize else (">", "maximised")
         raise SpecError(f"goal: '{goal.metric_name}' is to be {verb}, so the goal needs '{sign}'. Found '{goal}'.")
     if experiment.trainer is None and experiment.evaluation.examples.get(goal.split, 0) == 0:
         raise SpecError(f"evaluation.examples.{goal.split} must not be 0: the goal '{goal}' is measured on that split.")
 
 
-def _make_study(experiment: Experiment, facts: WorkloadInfo, batch_size: int) -> Study:
+def _make_study(experiment: Experiment, info: WorkloadInfo, batch_size: int) -> Study:
     search = experiment.search
     for name in search.fixed:
         if name in search.space:
             raise _fixed_and_searched(name)
-    train_steps = experiment.budget.steps(batch_size, facts.num_train_examples)
-    space = facts.default_space(train_steps).replace(*search.space).without(*search.fixed)
+    train_steps = experiment.budget.steps(batch_size, info.num_train_examples)
+    space = info.default_space(train_steps).replace(*search.space).without(*search.fixed)
     space = space.replace(*search.per_batch_size.get(batch_size, SearchSpace()))
-    _check_space(space, search.fixed, facts)
+    _check_space(space, search.fixed, info)
     return Study(
-        workload=facts.name,
+        workload=info.name,
         batch_size=batch_size,
         train_steps=train_steps,
         evaluation_steps=experiment.evaluation_steps(train_steps),
@@ -152,16 +156,16 @@ def _make_study(experiment: Experiment, facts: WorkloadInfo, batch_size: int) ->
         max_attempts=search.max_attempts or 10 * experiment.trials,
         goal=experiment.goal,
         stop=experiment.stop,
-        seed=derive_seed(experiment.seed, str(facts.name), 0 if search.paired else batch_size),
-        num_train_examples=facts.num_train_examples,
+        seed=derive_seed(experiment.seed, str(info.name), 0 if search.paired else batch_size),
+        num_train_examples=info.num_train_examples,
     )
 
 
-def _check_space(space: SearchSpace, fixed: Mapping[str, float], facts: WorkloadInfo) -> None:
+def _check_space(space: SearchSpace, fixed: Mapping[str, float], info: WorkloadInfo) -> None:
     for name in (*space.names, *fixed):
-        if name not in facts.defaults:
+        if name not in info.defaults:
             raise SpecError(
-                f"search: workload {facts.name} has no metaparameter '{name}'; {suggest_names(name, facts.defaults)}"
+                f"search: workload {info.name} has no metaparameter '{name}'; {suggest_names(name, info.defaults)}"
             )
     for name in fixed:
         if name in space:
@@ -170,7 +174,7 @@ def _check_space(space: SearchSpace, fixed: Mapping[str, float], facts: Workload
             raise SpecError(f"search.fixed: '{name}' must be in {natural_bounds(name)}. Found {fixed[name]:g}.")
     for config in space:
         check_bounds(config)
-    for name, default in facts.defaults.items():
+    for name, default in info.defaults.items():
         if default is None and name not in space and name not in fixed:
             raise SpecError(f"search: metaparameter '{name}' has no default; give it a range or a fixed value.")
 
@@ -179,3 +183,14 @@ def _fixed_and_searched(name: str) -> SpecError:
     return SpecError(
         f"search: metaparameter '{name}' is both fixed and searched; remove it from search.fixed, or from the ranges."
     )
+
+
+def derive_seed(*parts: int | str) -> int:
+    """Return a seed below 2**31 for these parts, as a pure function of them; other parts give an unrelated seed.
+
+    >>> derive_seed(0, "mnist", 64), derive_seed(0, "mnist", 128)
+    (944606874, 1613767406)
+    """
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % 2**31

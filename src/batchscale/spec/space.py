@@ -1,6 +1,6 @@
 """The search space: one parameter config per metaparameter, exactly as the published ``study.json`` has them.
 
-Owns what a config may say and its JSON form. How a point of the unit cube becomes a value is in ``search``.
+Owns the rules of a config and its JSON form. Converting points of the unit cube to values is in ``search``.
 """
 
 import math
@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 from batchscale.errors import SpecError, one_line, suggest_names
 
 MAX_FEASIBLE_POINTS = 10_000
-MAX_METAPARAMETERS = 100  # of one search or trial: what is asked of each costs time
+MAX_METAPARAMETERS = 100  # of one search or trial
 CONFIG_KEYS = ("type", "scale", "min_value", "max_value", "feasible_points")
 
 _E = TypeVar("_E", bound=StrEnum)
 
 
 class ParameterType(StrEnum):
-    """What values a metaparameter takes."""
+    """The kind of values that a metaparameter takes."""
 
     DOUBLE = "DOUBLE"
     INTEGER = "INTEGER"
@@ -27,7 +27,7 @@ class ParameterType(StrEnum):
 
 
 class Scale(StrEnum):
-    """In which coordinate a range is sampled uniformly."""
+    """The coordinate in which a range is sampled uniformly."""
 
     LINEAR = "LINEAR_SCALE"
     LOG = "LOG_SCALE"
@@ -68,29 +68,29 @@ class ParameterConfig:
 
     def _check_range(self) -> None:
         low, high = self.min_value, self.max_value
-        found = f"{low:.12g} to {high:.12g}"
+        range_text = f"{low:.12g} to {high:.12g}"
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise self._wrong(f"{self.type} needs a finite min_value and max_value", found)
+            raise self._wrong(f"{self.type} needs a finite min_value and max_value", range_text)
         if low > high:
-            raise self._wrong("min_value must not be above max_value", found)
+            raise self._wrong("min_value must not be above max_value", range_text)
         if self.type is ParameterType.INTEGER and not (low.is_integer() and high.is_integer()):
-            raise self._wrong("the range of an INTEGER must be whole numbers", found)
+            raise self._wrong("the range of an INTEGER must be whole numbers", range_text)
         if self.scale is Scale.LOG and low <= 0:
-            raise self._wrong("LOG_SCALE needs min_value > 0", found)
+            raise self._wrong("LOG_SCALE needs min_value > 0", range_text)
         if self.scale is Scale.REVERSE_LOG and high >= 1:
-            raise self._wrong("REVERSE_LOG_SCALE samples log(1 - value) and needs max_value < 1", found)
+            raise self._wrong("REVERSE_LOG_SCALE samples log(1 - value) and needs max_value < 1", range_text)
         if self.scale is Scale.REVERSE_LOG and self.type is ParameterType.INTEGER:
             raise self._wrong("REVERSE_LOG_SCALE is for DOUBLE", self.type)
 
-    def _wrong(self, rule: str, found: object) -> SpecError:
-        return SpecError(f"Metaparameter '{one_line(self.name)}': {rule}. Found {one_line(found)}.")
+    def _wrong(self, rule: str, value: object) -> SpecError:
+        return SpecError(f"Metaparameter '{one_line(self.name)}': {rule}. Found {one_line(value)}.")
 
     @classmethod
     def from_json(cls, name: str, config: object) -> "ParameterConfig":
-        """The config of one metaparameter from its published JSON form."""
+        """Parse the config of one metaparameter from its published JSON form."""
         where = f"Metaparameter '{one_line(name)}'"
         if not isinstance(config, Mapping):
-            raise SpecError(f"{where}: a parameter config is a table of keys. Found {one_line(repr(config))}.")
+            raise SpecError(f"{where}: a parameter config must be a table of keys. Found {one_line(repr(config))}.")
         for key in config:
             if key not in CONFIG_KEYS:
                 raise SpecError(f"{where}: unknown key {one_line(repr(key))}; {suggest_names(str(key), CONFIG_KEYS)}")
@@ -106,7 +106,7 @@ class ParameterConfig:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The published JSON form; whole numbers stay whole for INTEGER."""
+        """Return the published JSON form; whole numbers stay whole for INTEGER."""
         if self.type is ParameterType.DISCRETE:
             return {"feasible_points": list(self.feasible_points), "type": self.type.value}
         whole = self.type is ParameterType.INTEGER
@@ -119,7 +119,7 @@ class ParameterConfig:
         }
 
     def contains(self, value: float) -> bool:
-        """Whether the value lies in the range (or is a feasible point), ends included."""
+        """True if the value lies in the range (or is a feasible point), ends included."""
         if self.type is ParameterType.DISCRETE:
             return value in self.feasible_points
         inside = self.min_value <= value <= self.max_value
@@ -139,7 +139,7 @@ class SearchSpace:
         if len(names) > MAX_METAPARAMETERS:
             raise SpecError(f"A search space has at most {MAX_METAPARAMETERS} metaparameters. Found {len(names):,}.")
         if len(set(names)) != len(names):
-            raise SpecError(f"Each metaparameter stands once in a search space. Found {one_line(names)}.")
+            raise SpecError(f"A search space must name each metaparameter once. Found {one_line(names)}.")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -163,42 +163,42 @@ class SearchSpace:
 
     @classmethod
     def from_json(cls, configs: object) -> "SearchSpace":
-        """The space from the published ``parameter_configs`` object."""
+        """Parse the space from the published ``parameter_configs`` object."""
         if not isinstance(configs, Mapping):
-            raise SpecError(f"A search space is a table of metaparameters. Found {one_line(repr(configs))}.")
+            raise SpecError(f"A search space must be a table of metaparameters. Found {one_line(repr(configs))}.")
         return cls(tuple(ParameterConfig.from_json(str(name), config) for name, config in configs.items()))
 
     def to_json(self) -> dict[str, dict[str, Any]]:
-        """The published ``parameter_configs`` object."""
+        """Return the published ``parameter_configs`` object."""
         return {config.name: config.to_json() for config in self.parameters}
 
     def replace(self, *configs: ParameterConfig) -> "SearchSpace":
-        """The same space with some configs exchanged or added."""
+        """Return the space with some configs exchanged or added."""
         changed = {config.name: config for config in self.parameters} | {config.name: config for config in configs}
         return SearchSpace(tuple(changed.values()))
 
     def without(self, *names: str) -> "SearchSpace":
-        """The same space without some metaparameters."""
+        """Return the space without some metaparameters."""
         return SearchSpace(tuple(config for config in self.parameters if config.name not in names))
 
 
 def _member(kind: type[_E], text: object, where: str, key: str) -> _E:
     values = [member.value for member in kind]
     if text not in values:
-        raise SpecError(f"{where}: {key} is one of {', '.join(values)}. Found {one_line(repr(text))}.")
+        raise SpecError(f"{where}: {key} must be one of {', '.join(values)}. Found {one_line(repr(text))}.")
     return kind(str(text))
 
 
 def _number(value: object, where: str, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SpecError(f"{where}: {key} is a number. Found {one_line(repr(value))}.")
+        raise SpecError(f"{where}: {key} must be a number. Found {one_line(repr(value))}.")
     try:
         return float(value)
     except OverflowError:
-        raise SpecError(f"{where}: {key} is too large for a float. Found {one_line(repr(value))}.") from None
+        raise SpecError(f"{where}: {key} must fit a float. Found {one_line(repr(value))}.") from None
 
 
 def _points(values: object, where: str) -> tuple[float, ...]:
     if not isinstance(values, list | tuple):
-        raise SpecError(f"{where}: feasible_points is a list of numbers. Found {one_line(repr(values))}.")
+        raise SpecError(f"{where}: feasible_points must be a list of numbers. Found {one_line(repr(values))}.")
     return tuple(_number(value, where, "feasible_points") for value in values)

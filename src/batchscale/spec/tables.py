@@ -1,7 +1,7 @@
-"""The tables and keys of an experiment file, typed: what may be written, and its default.
+"""The tables and keys of an experiment file with their types and defaults.
 
-Owns the shape of the file only. What the text of a goal, a range of batch sizes or a search space means belongs to
-the values themselves; ``file`` turns these tables into an Experiment. The text under each key is its description in
+Owns the shape of the file only. Goals, batch sizes and search spaces are parsed by their own classes; ``file`` turns
+these tables into an Experiment. The text under each key is its description in
 docs/experiment-file.md, which ``make pages`` writes.
 """
 
@@ -25,9 +25,9 @@ class _Table(BaseModel):
 
 
 class WorkloadTable(_Table):
-    """What is trained, as a table or as `workload = "dataset/model/optimizer"`. `batchscale workloads` lists the names.
+    """The workload, as a table or as `workload = "dataset/model/optimizer"`. `batchscale workloads` lists the names.
 
-    [Workloads](workloads.md) and [Data sets](data.md) have the options.
+    [Workloads](workloads.md) and [Data sets](data.md) list the options.
     """
 
     dataset: Name
@@ -37,11 +37,11 @@ class WorkloadTable(_Table):
     optimizer: Name
     """The optimizer."""
     schedule: Name | None = None
-    """The learning rate schedule. Left out: the model's own."""
+    """The learning rate schedule. Default: the model's own."""
     file: Name | None = None
-    """A Python file, relative to this one, that registers a workload of your own. Left out: none."""
+    """A Python file, relative to this one, that registers your own workload. Default: none."""
     file_timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = DEFAULT_FILE_TIMEOUT_S
-    """How long that file may take to be loaded and checked, its data included, before anything is trained."""
+    """Seconds that loading and checking that file may take, its data included, before training starts."""
     dataset_options: dict[str, Any] = {}
     """Options of the data set: numbers, texts, true or false, and lists of these."""
     model_options: dict[str, Any] = {}
@@ -51,32 +51,32 @@ class WorkloadTable(_Table):
 
 
 def _read_workload(value: object) -> object:
-    """The table, or the one that a text stands for."""
+    """Return the table, or the one that a text such as "digits/fc_64/sgd" stands for."""
     if isinstance(value, dict | WorkloadTable):
         return value
     parts = value.strip("/").rsplit("/", 2) if isinstance(value, str) else ()
     if len(parts) != 3:
-        raise ValueError('is a table of dataset, model and optimizer, or a text "DATASET/MODEL/OPTIMIZER"')
+        raise ValueError('must be a table of dataset, model and optimizer, or a text "DATASET/MODEL/OPTIMIZER"')
     return dict(zip(("dataset", "model", "optimizer"), parts, strict=True))
 
 
 class BudgetTable(_Table):
-    """The longest a trial may train: one of steps, examples and epochs."""
+    """The longest training of a trial: one of steps, examples and epochs."""
 
     steps: Steps | None = None
     """Optimizer steps."""
     examples: Steps | None = None
     """Training examples; the steps are rounded up."""
     epochs: Annotated[float, Field(gt=0, strict=False)] | None = None
-    """Passes over the training set; the steps are rounded up. What is used when none of the three is given."""
+    """Passes over the training set; the steps are rounded up. Used when none of the three is given."""
     at_least_steps: Steps | None = None
-    """The least budget at any batch size, because large batches make few steps in an epoch. 1 if a budget is given."""
+    """The smallest budget at any batch size, because large batches make few steps per epoch. 1 if a budget is given."""
     per_batch_size: dict[str, Annotated[float, Field(gt=0, strict=False)]] = {}
     """Another budget at single batch sizes of the experiment, in the same unit: `{ 64 = 20 }`."""
 
 
 class ExamplesTable(_Table):
-    """How many examples of each split are measured; 0 leaves the split out."""
+    """The number of examples of each split to measure; 0 leaves the split out."""
 
     train: ExampleCount = 1000
     """Of the training set."""
@@ -87,35 +87,35 @@ class ExamplesTable(_Table):
 
 
 class EvaluationTable(_Table):
-    """When trials are measured, and on what. All trials of a study are measured at the same steps."""
+    """The steps at which trials are measured, the same for all trials of a study, and the examples."""
 
     every: Steps | None = None
-    """Measure every so many steps; not together with `count` or `spacing`. Left out: `count` times."""
+    """Steps between measurements; not together with `count` or `spacing`. Default: `count` measurements."""
     count: Annotated[int, Field(ge=1, le=MAX_MEASUREMENTS)] | None = None
-    """Measure so many times."""
+    """The number of measurements."""
     spacing: Literal["even", "log"] | None = None
-    """How the `count` measurements lie over a trial: evenly, or evenly in the logarithm of the step."""
+    """The spacing of the `count` measurements: even, or even in the logarithm of the step."""
     start: Annotated[float, Field(ge=0, lt=1, strict=False)] = 0.0
-    """The share of the step budget before which nothing is measured but step 0."""
+    """The share of the step budget before which only step 0 is measured."""
     examples: ExamplesTable = ExamplesTable()
-    """How many examples of each split are measured."""
+    """The number of examples of each split to measure."""
 
 
 class SearchTable(_Table):
-    """The metaparameters and how they are searched."""
+    """The metaparameter search."""
 
     algorithm: Literal["halton", "sobol"] = Algorithm.HALTON.value
-    """The low-discrepancy sequence that points are drawn from."""
+    """The low-discrepancy sequence of the points."""
     paired: bool = False
-    """Whether every batch size gets the same points of the unit cube."""
+    """Use the same points of the unit cube at every batch size."""
     edge_margin: Annotated[float, Field(ge=0, lt=0.5, strict=False)] = 0.05
-    """How near an end of its range, as a share of it, the best of many trials calls for another search; 0: never."""
+    """Search again if the best of many trials is nearer to an end of a range than this share of it; 0: never."""
     repeats: Annotated[int, Field(ge=0, le=100)] = 2
-    """How often a study may be searched again in a moved space."""
+    """The most further searches of a study, each in a moved space."""
     max_attempts: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
-    """The trials that a search may start to get its non-divergent ones, not below `trials`. Left out: 10 × `trials`."""
+    """The most trials that a search starts to get its non-divergent ones, at least `trials`. Default: 10 × `trials`."""
     space: SpaceTable = {}
-    """Ranges by metaparameter, in place of the optimizer's own."""
+    """Ranges by metaparameter, replacing the optimizer's own."""
     fixed: dict[str, Annotated[float, Field(strict=False)]] = {}
     """Metaparameters held at a value instead of searched: `{ momentum = 0.9 }`."""
     per_batch_size: dict[str, SpaceTable] = {}
@@ -123,50 +123,50 @@ class SearchTable(_Table):
 
 
 class ReportsTable(_Table):
-    """How a script's measurements are read that does not report by the protocol: one of pattern, csv and jsonl."""
+    """The output to read measurements from if a script does not report by the protocol: pattern, csv or jsonl."""
 
     pattern: Text | None = None
-    """A printed line: `"step={step} val/loss={val/loss}"`; `{}` stands for anything. Left out: none."""
+    """A printed line: `"step={step} val/loss={val/loss}"`; `{}` matches anything. Default: none."""
     csv: Text | None = None
-    """A table with a header that each trial writes: `"{folder}/metrics.csv"`. Left out: none."""
+    """A table with a header that each trial writes: `"{folder}/metrics.csv"`. Default: none."""
     jsonl: Text | None = None
-    """A file of one JSON object per line that each trial writes. Left out: none."""
+    """A file of one JSON object per line that each trial writes. Default: none."""
     names: dict[Name, Name] = {}
-    """The script's names of metrics and of the step, and ours: `{ eval_loss = "val/loss", global_step = "step" }`."""
+    """The script's names of metrics and of the step, with ours: `{ eval_loss = "val/loss", global_step = "step" }`."""
 
 
 class TrainerTable(_Table):
-    """Your own training script instead of our engine: [Any trainer](trainers.md). `[workload]` names are free then."""
+    """Your own training script instead of our engine, see [its guide](trainers.md). `[workload]` names are free."""
 
     command: Annotated[list[Text], Field(min_length=1, max_length=1000)]
-    """The program and its arguments; `{learning_rate}`, `{batch_size}` and others stand for what a trial has."""
+    """The program and its arguments; `{learning_rate}`, `{batch_size}` and others become the trial's values."""
     resume: bool = False
-    """Whether the script can go on from its own checkpoint folder."""
+    """The script can continue from its own checkpoint folder."""
     workers: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """How many trials are trained at once. Left out: one per device, else per accelerator or core."""
+    """The number of trials trained at once. Default: one per device, else per accelerator or core."""
     devices: Annotated[list[Name], Field(max_length=10_000)] = []
-    """What each worker's trials train on, told to the script: `["cuda:0", "cuda:1"]`."""
+    """The device of each worker, passed to the script: `["cuda:0", "cuda:1"]`."""
     timeout_s: Annotated[float, Field(gt=0, le=1e7, strict=False)] = 3600.0
-    """The longest between two measurements; a script that takes longer is killed."""
+    """The longest time between two measurements; a script that takes longer is killed."""
     grace_s: Annotated[float, Field(gt=0, le=3600, strict=False)] = 10.0
-    """The time that a script has to save when it is asked to leave; then it is killed."""
+    """The time that a script has to save after it is asked to stop; then it is killed."""
     max_paused: Annotated[int, Field(ge=0, le=10_000)] | None = None
-    """How many paused trials may wait in memory on each worker. Left out: 16, fewer if large; 1 with devices."""
+    """The most paused trials in memory on each worker. Default: 16, fewer if large; 1 with devices."""
     num_train_examples: Annotated[int, Field(ge=1, le=2**53)] | None = None
-    """The size of the training set, for budgets in epochs and the batch size `"full"`. Left out: not known."""
+    """The size of the training set, for budgets in epochs and the batch size `"full"`. Default: unknown."""
     env: dict[Name, Text] = {}
     """Environment variables of the script, with placeholders: `{ CUDA_VISIBLE_DEVICES = "{device}" }`."""
     reports: ReportsTable | None = None
-    """How measurements are read of a script that does not report them by the protocol."""
+    """The output to read measurements from, for a script that does not report by the protocol."""
 
 
 class SlurmTable(_Table):
-    """What each worker asks of SLURM with `--runner slurm`: [Many machines](many-machines.md)."""
+    """The resources that each worker requests with `--runner slurm`, see [its guide](many-machines.md)."""
 
     partition: Name | None = None
-    """The partition. Left out: the cluster's default, here as below."""
+    """The partition. Default: the cluster's own, here and below."""
     account: Name | None = None
-    """The account that is charged."""
+    """The account to charge."""
     qos: Name | None = None
     """The quality of service."""
     time: Annotated[int, Field(ge=1, le=10_000_000)] | Name | None = None
@@ -178,67 +178,67 @@ class SlurmTable(_Table):
     memory: Name | None = None
     """The memory of a worker: `"16G"`."""
     save_s: Annotated[int, Field(ge=10, le=3600)] = 120
-    """How long before the time limit a worker saves its trials and is put in the queue again."""
+    """Seconds before the time limit at which a worker saves its trials and is queued again."""
     options: Annotated[list[Name], Field(max_length=100)] = []
     """Other options of sbatch, each one word: `["--constraint=a100", "--exclusive"]`."""
 
 
 class RayTable(_Table):
-    """What each worker takes of its node with `--runner ray`: [Many machines](many-machines.md)."""
+    """The resources that each worker takes with `--runner ray`, see [its guide](many-machines.md)."""
 
     num_cpus: Annotated[float, Field(ge=0, le=100_000, strict=False)] | None = None
-    """Cores. Left out: one for each device of a trial; 1 where accelerators or resources are taken."""
+    """Cores. Default: one for each device of a trial; 1 if accelerators or resources are taken."""
     num_gpus: Annotated[float, Field(ge=0, le=100_000, strict=False)] | None = None
-    """GPUs; a part of one lets workers share it. Left out: one for each device of a trial where nodes have GPUs."""
+    """GPUs; a part of one lets workers share it. Default: one for each device of a trial if nodes have GPUs."""
     resources: dict[Name, Annotated[float, Field(gt=0, le=1e12, strict=False)]] = {}
     """Other resources that nodes declare, by name: `{ TPU = 4 }`."""
     checkpoints: Name | None = None
-    """A remote path for the states of running trials, `s3://…` or `gs://…`. Left out: the records folder."""
+    """A remote path for the states of running trials, `s3://…` or `gs://…`. Default: the records folder."""
     data_from: Name | None = None
-    """Where a node without the data set takes it: a folder or an archive that it sees, or a remote archive."""
+    """The source of the data set for a node without it: a folder or an archive on the node, or a remote archive."""
 
 
 class RunTable(_Table):
-    """What each trial is trained on: [Several devices and hosts](distributed.md). Changes no result but by rounding."""
+    """The devices that train each trial, see [the guide](distributed.md). Changes results by rounding only."""
 
     devices_per_trial: Annotated[int, Field(ge=1, le=100_000)] | Literal["all"] = 1
-    """The devices of one host that train a trial together. One trial per device is the cheapest parallelism."""
+    """The number of devices of one host that train a trial together. One trial per device is the cheapest."""
     hosts_per_trial: Annotated[int, Field(ge=1, le=100_000)] | Literal["all"] = "all"
     """The hosts of a cluster that train a trial together: other groups of as many train other trials meanwhile."""
     exact: bool = False
-    """Whether gradients are added in a fixed order, for the same bits on any number of devices; costs time."""
+    """Add gradients in a fixed order, for the same bits on any number of devices; costs time."""
     slurm: SlurmTable = SlurmTable()
-    """What each worker asks of SLURM."""
+    """The resources that each worker requests with `--runner slurm`."""
     ray: RayTable = RayTable()
-    """What each worker takes of its node with `--runner ray`."""
+    """The resources that each worker takes with `--runner ray`."""
 
 
 class ExperimentTable(_Table):
-    """What is run and how long the search is."""
+    """The experiment: workload, goal, batch sizes and number of trials."""
 
     workload: Annotated[WorkloadTable, BeforeValidator(_read_workload)]
-    """What is trained: a table, or the three names as one text, `"digits/fc_64/sgd"`."""
+    """The workload to train: a table, or the three names as one text, `"digits/fc_64/sgd"`."""
     goal: Annotated[Any, WithJsonSchema({"type": "string"})]
-    """What to reach: a metric of `train`, `val` or `test`, `<` (or `>` for a metric to maximise), a number."""
+    """The goal to reach: a metric of `train`, `val` or `test`, `<` (or `>` for a metric to maximise), a number."""
     batch_sizes: Annotated[Any, WithJsonSchema({"type": "array", "items": {}})] = None
     """Whole numbers, ranges (`"1..4096"`: powers of two; `"2..8192 by 4"`), `"full"` for all examples; or one range."""
     trials: Annotated[int, Field(ge=1, le=1_000_000)] = 100
-    """The non-divergent trials of every search."""
+    """The number of non-divergent trials of every search."""
     stop: StopName = StopRule.RACE
-    """When a trial ends: at its budget, at the goal, or as soon as it can no longer be among the first to reach it."""
+    """The end of a trial: at its budget, at the goal, or as soon as it can no longer be among the first to reach it."""
     finishers: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """How many trials must have reached the goal before a race ends; at most `trials`. Five tell how sure it is."""
+    """The trials that must reach the goal before a race ends, at most `trials`. Five give the result an interval."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """What every random choice of the experiment follows from."""
+    """The seed of every random choice of the experiment."""
     metrics: list[Name] | None = None
-    """The metrics to record; the goal's is one of them. Left out: all that the workload reports."""
+    """The metrics to record; the goal's must be one of them. Default: all that the workload reports."""
     budget: BudgetTable = BudgetTable()
-    """The longest a trial may train."""
+    """The longest training of a trial."""
     evaluation: EvaluationTable = EvaluationTable()
-    """When trials are measured, and on what."""
+    """The steps at which trials are measured, and the examples."""
     search: SearchTable = SearchTable()
-    """The metaparameters and how they are searched."""
+    """The metaparameter search."""
     trainer: TrainerTable | None = None
-    """Your own training script, in place of our engine."""
+    """Your own training script instead of our engine."""
     run: RunTable = RunTable()
-    """What each trial is trained on."""
+    """The devices that train each trial."""

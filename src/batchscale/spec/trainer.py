@@ -1,6 +1,6 @@
-"""``[trainer]``: a training script of the user's own in place of our engine, and how it is started and heard.
+"""``[trainer]``: a training script of the user's own in place of our engine.
 
-Owns what the table means and the placeholders of its texts. The conversation itself is in ``trainers``.
+Owns the values of the table and the placeholders of its texts. Starting the script is in ``trainers``.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ TRIAL_PLACEHOLDERS = (
     "checkpoint",
     "trial_file",
 )
-"""What a command may name besides the metaparameters."""
+"""The placeholders of a command besides the metaparameters."""
 
 _PER_TRIAL = ("folder", "checkpoint", "trial_id")
 _PARTS = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}]*)\}|(?P<stray>[{}])")
 
 
 class ReportSource(StrEnum):
-    """Where measurements come from: the protocol's own file, or what a script prints or writes anyway."""
+    """The source of measurements: the protocol's own file, or the output of a script that does not use it."""
 
     PROTOCOL = "protocol"
     PATTERN = "pattern"
@@ -41,7 +41,7 @@ class ReportSource(StrEnum):
 
 @dataclass(frozen=True)
 class ReportsSpec:
-    """How measurements are read: ``text`` is the pattern of printed lines, or the path of a file.
+    """The form of a script's measurements: ``text`` is the pattern of printed lines, or the path of a file.
 
     ``names`` maps the script's names of metrics (and of the step) to ours.
     """
@@ -55,9 +55,9 @@ class ReportsSpec:
 class TrainerSpec:
     """A training script. ``folder``, where the experiment file is, is its working folder.
 
-    ``resume`` says that the script can go on from its checkpoint folder. ``max_paused`` trials wait in memory on each
-    worker (None: as many as there is room for). ``timeout_s`` is the longest between two measurements, ``grace_s`` the
-    time to save when asked to leave.
+    ``resume`` means that the script can continue from its checkpoint folder. ``max_paused`` trials wait in memory on
+    each worker (None: as many as fit). ``timeout_s`` is the longest time between two measurements, ``grace_s`` the time
+    to save before the script is killed.
     """
 
     command: tuple[str, ...]
@@ -73,9 +73,9 @@ class TrainerSpec:
     reports: ReportsSpec = field(default_factory=ReportsSpec)
 
     def identity(self) -> dict[str, Any]:
-        """What makes it the same trainer when a run is continued: what is trained, not how it is carried out.
+        """Return what must be equal when a run is continued: what is trained, not how it is executed.
 
-        A script that the command names is a part of it by what it contains.
+        The content of a script that the command names is part of it.
         """
         reports = {"source": self.reports.source.value, "text": self.reports.text, "names": dict(self.reports.names)}
         scripts = {}
@@ -93,7 +93,7 @@ class TrainerSpec:
 
 
 def render(text: str, values: Mapping[str, str], where: str) -> str:
-    """The text with its ``{name}`` placeholders filled in; ``{{`` and ``}}`` are braces.
+    """Fill in the ``{name}`` placeholders of a text; ``{{`` and ``}}`` are braces.
 
     >>> render("--lr={learning_rate}", {"learning_rate": "0.1"}, "command")
     '--lr=0.1'
@@ -101,14 +101,15 @@ def render(text: str, values: Mapping[str, str], where: str) -> str:
 
     def fill(match: re.Match[str]) -> str:
         if match["stray"] is not None:
-            raise SpecError(f"{where}: a brace that is meant is written twice, {{{{ or }}}}. Found {_quote(text)}.")
+            raise SpecError(f"{where}: a literal brace must be written twice, {{{{ or }}}}. Found {_quote(text)}.")
         name = match["name"]
         if name is None:
             return match[0][0]
         if name not in values:
             raise SpecError(
-                f"{where}: a placeholder is a metaparameter of the search or one of {', '.join(TRIAL_PLACEHOLDERS)}. "
-                f"Found {_quote(match[0])} in {_quote(text)}; {suggest_names(name, values)}"
+                f"{where}: a placeholder must be a metaparameter of the search or one of "
+                f"{', '.join(TRIAL_PLACEHOLDERS)}. Found {_quote(match[0])} in {_quote(text)}; "
+                f"{suggest_names(name, values)}"
             )
         return values[name]
 
@@ -116,12 +117,12 @@ def render(text: str, values: Mapping[str, str], where: str) -> str:
 
 
 def placeholders(text: str) -> list[str]:
-    """The names that a text has placeholders for."""
+    """Return the placeholder names of a text."""
     return [match["name"] for match in _PARTS.finditer(text) if match["name"] is not None]
 
 
 def check_trainer(trainer: TrainerSpec, metaparameters: Iterable[str]) -> None:
-    """Raises SpecError if a text of it has a placeholder that nothing fills, or lacks one that it must have."""
+    """Raise SpecError if a text has an unknown placeholder, or lacks a required one."""
     names = dict.fromkeys((*TRIAL_PLACEHOLDERS, *metaparameters), "0")
     for place, word in enumerate(trainer.command):
         render(word, names, f"trainer.command[{place}]")
@@ -132,7 +133,7 @@ def check_trainer(trainer: TrainerSpec, metaparameters: Iterable[str]) -> None:
         render(reports.text, names, f"trainer.reports.{reports.source}")
         if not set(placeholders(reports.text)) & set(_PER_TRIAL):
             raise SpecError(
-                f"trainer.reports.{reports.source}: each trial writes a file of its own, so its path has one of "
+                f"trainer.reports.{reports.source}: each trial must write a file of its own, so the path needs one of "
                 f"{{{'}, {'.join(_PER_TRIAL)}}}. Found {_quote(reports.text)}."
             )
     named = {name for word in (*trainer.command, *trainer.env.values()) for name in placeholders(word)}
@@ -140,8 +141,8 @@ def check_trainer(trainer: TrainerSpec, metaparameters: Iterable[str]) -> None:
         missing = sorted({"batch_size", *metaparameters} - named)
         if missing:
             raise SpecError(
-                "trainer.command: a script that only prints learns its values from its command or env. Found no "
-                f"placeholder {{{missing[0]}}}; add it, or let the script read the file named in BATCHSCALE_TRIAL."
+                "trainer.command: a script that only prints must get its values from its command or env. Found "
+                f"no placeholder {{{missing[0]}}}. Add it, or let the script read the file named in BATCHSCALE_TRIAL."
             )
     if "device" in named and not trainer.devices:
         raise SpecError("trainer.devices must list the devices that the placeholder {device} stands for. Found none.")

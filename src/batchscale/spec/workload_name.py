@@ -14,7 +14,7 @@ _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
 
 @dataclass(frozen=True, order=True)
 class WorkloadName:
-    """Data set, model and optimizer: what is trained.
+    """The data set, model and optimizer of a workload.
 
     >>> WorkloadName.parse("mnist_subsets/mnist_6875/simple_cnn_base/sgd").dataset
     'mnist_subsets/mnist_6875'
@@ -29,16 +29,16 @@ class WorkloadName:
             segments = text.split("/") if part == "dataset" else [text]
             if not all(is_safe_segment(segment) for segment in segments) or len(segments) > 8:
                 raise SpecError(
-                    f"A {part} name is letters, digits and _ . + - (a data set may have group folders before it, "
+                    f"A {part} name must be letters, digits and _ . + - (a data set may have group folders before it, "
                     f"separated by '/'). Found {one_line(repr(text))}."
                 )
 
     @classmethod
     def parse(cls, text: str) -> "WorkloadName":
-        """The name written as ``dataset/model/optimizer``, group folders first."""
+        """Parse a name written as ``dataset/model/optimizer``, group folders first."""
         parts = text.strip("/").rsplit("/", 2)
         if len(parts) != 3:
-            raise SpecError(f"A workload is written dataset/model/optimizer. Found {one_line(repr(text))}.")
+            raise SpecError(f"A workload must be written dataset/model/optimizer. Found {one_line(repr(text))}.")
         return cls(*parts)
 
     def __str__(self) -> str:
@@ -46,19 +46,19 @@ class WorkloadName:
 
 
 def match_workloads(names: Iterable[WorkloadName], text: str) -> list[WorkloadName]:
-    """The workload that is called so, or else all whose name contains the text: what every ``--workload`` means.
+    """Return the workload of that name, or else all whose name contains the text, as for every ``--workload``.
 
     Raises:
         UnknownNameError: there is none; the message has the nearest names.
     """
-    known = {str(name): name for name in names}
-    wanted = text.strip("/")
-    found = [known[wanted]] if wanted in known else [name for key, name in known.items() if wanted and wanted in key]
-    if not found:
-        raise UnknownNameError(f"--workload: there are no records of '{one_line(text)}'; {suggest_names(text, known)}")
-    return found
+    by_text = {str(name): name for name in names}
+    part = text.strip("/")
+    matches = [by_text[part]] if part in by_text else [name for key, name in by_text.items() if part and part in key]
+    if not matches:
+        raise UnknownNameError(f"--workload: no records of '{one_line(text)}'; {suggest_names(text, by_text)}")
+    return matches
 
 
 def is_safe_segment(text: str) -> bool:
-    """Whether a name may be one folder of a records tree: no separators, no dots first, not too long."""
+    """True if a name may be one folder of a records tree: no separators, no dots first, not too long."""
     return _SEGMENT.fullmatch(text) is not None

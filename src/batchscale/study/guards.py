@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from batchscale.search.edge_guard import RankedTrial, find_edges, goal_score
-from batchscale.search.edges import Edge, propose_space, shift_space
+from batchscale.search.edge_guard import Edge, RankedTrial, find_edges, goal_score, propose_space, shift_space
 from batchscale.search.units import to_unit
 from batchscale.spec.space import ParameterType, SearchSpace
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from batchscale.search.points import draw_points
 from batchscale.spec.experiment import Algorithm
-from batchscale.spec.plan import Study
-from batchscale.spec.seeds import derive_seed
+from batchscale.spec.plan import Study, derive_seed
 from batchscale.spec.space import SearchSpace
 
 

@@ -10,7 +10,7 @@ from batchscale.errors import RecordsError
 from batchscale.records.facts.study import EdgeEnd, Finding, SearchFacts, StudyFacts, TrainerFacts
 from batchscale.records.facts.trial import Hardware, Timing, TrialFacts
 from batchscale.records.facts.version import FORMAT_VERSION, NewerFormatError
-from batchscale.search.edges import Side
+from batchscale.search.edge_guard import Side
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 
 SPACE = SearchSpace((ParameterConfig("learning_rate", ParameterType.DOUBLE, 0.01, 10.0, Scale.LOG),))

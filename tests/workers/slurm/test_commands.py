@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscale.spec.slurm import SlurmOptions
+from batchscale.spec.experiment import SlurmOptions
 from batchscale.study.failure import Failure
 from batchscale.workers.runner import LossReason
 from batchscale.workers.slurm.commands import QueuedTask, SlurmCommands, SlurmError, TaskKey, submission_environment

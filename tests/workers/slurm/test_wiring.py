@@ -8,9 +8,8 @@ from batchscale.errors import RunError
 from batchscale.run import place_runner
 from batchscale.run.driver import Result
 from batchscale.run.session import RunSettings, run_plan
-from batchscale.spec.experiment import RunPlan
+from batchscale.spec.experiment import RunPlan, SlurmOptions
 from batchscale.spec.plan import make_plan
-from batchscale.spec.slurm import SlurmOptions
 from batchscale.workers.slurm.runner import SlurmSettings
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from batchscale.errors import SpecError, one_line
 from batchscale.records.facts.fields import Fields, is_finite, is_whole, without_none
 from batchscale.records.facts.version import FORMAT_VERSION, OWN_KEY, VERSION_KEY, read_version, upgrade_study
-from batchscale.search.edges import Side
+from batchscale.search.edge_guard import Side
 from batchscale.spec.space import SearchSpace
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import final
 
 from batchscale.errors import RunError, one_line
-from batchscale.spec.slurm import SlurmOptions
+from batchscale.spec.experiment import SlurmOptions
 from batchscale.study.failure import Failure
 from batchscale.workers.messages import Answered, Begin, Raised, Refused, Reply
 from batchscale.workers.process_runner import ProcessRunner

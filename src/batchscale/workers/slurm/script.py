@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from batchscale.spec.slurm import SlurmOptions
+from batchscale.spec.experiment import SlurmOptions
 
 START = "import sys; sys.path[:] = {path}; from batchscale.workers.slurm.worker import main; main(sys.argv[1:])"
 

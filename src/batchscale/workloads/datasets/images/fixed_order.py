@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from batchscale.spec.seeds import derive_seed
+from batchscale.spec.plan import derive_seed
 
 LabelledImages = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 """Images (first axis: the example) and their class labels."""
