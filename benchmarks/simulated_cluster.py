@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from batchscale.records.facts.trial import Hardware
+from batchscale.records.metadata.trial import Hardware
 from batchscale.study.failure import Failure
 from batchscale.study.tasks import TrialProgress, TrialTask
 from batchscale.workers.runner import Event, Job, JobFailed, JobResult, LossReason, Runner, WorkerInfo

@@ -6,9 +6,9 @@ import math
 
 import polars as pl
 
-from batchscale.records.facts.columns import study_facts_row
-from batchscale.records.facts.study import StudyFacts
 from batchscale.records.frames import STUDY_SCHEMA, TRIAL_SCHEMA, Records
+from batchscale.records.metadata.columns import study_metadata_row
+from batchscale.records.metadata.study import StudyMetadata
 from batchscale.spec.workload_name import WorkloadName
 
 NAME = WorkloadName("toy", "net", "sgd")
@@ -50,7 +50,7 @@ def make_records(workloads, kind=pl.Float64):
         rows = []
         for one in members:
             place = key | {"batch_size": one["batch_size"]}
-            own = None if one["own"] is None else study_facts_row(StudyFacts.from_json(one["own"], "study.json"))
+            own = None if one["own"] is None else study_metadata_row(StudyMetadata.from_json(one["own"], "study.json"))
             facts = {k: one[k] for k in ("train_steps", "early_stopping")}
             studies.append(place | facts | {"parameter_configs": json.dumps(one["space"]), "facts": own, "extra": "{}"})
             for t in one["trials"]:

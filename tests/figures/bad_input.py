@@ -5,9 +5,9 @@ from math import nan
 
 from made_records import METRIC, SPACE, WORKLOAD, MadeStudy, MadeTrial, make_records, simulated
 
-from batchscale.records.facts.study import StudyFacts
-from batchscale.records.facts.trial import Hardware, TrialFacts
 from batchscale.records.frames import Records
+from batchscale.records.metadata.study import StudyMetadata
+from batchscale.records.metadata.trial import Hardware, TrialMetadata
 from batchscale.spec.workload_name import WorkloadName
 
 HOSTILE = '"><script>alert("x")</script>\'&{{7*7}}'
@@ -49,8 +49,8 @@ def _thousand_trials() -> Records:
 
 
 def _hostile_names() -> Records:
-    study = StudyFacts(goal=f"{METRIC} < 0.1", spec_hash=HOSTILE, code_version=HOSTILE, stop_rule=HOSTILE)
-    trial = TrialFacts(hardware=Hardware(HOSTILE), stop_reason=HOSTILE)
+    study = StudyMetadata(goal=f"{METRIC} < 0.1", spec_hash=HOSTILE, code_version=HOSTILE, stop_rule=HOSTILE)
+    trial = TrialMetadata(hardware=Hardware(HOSTILE), stop_reason=HOSTILE)
     space = {HOSTILE: SPACE["learning_rate"], "learning_rate": SPACE["learning_rate"]}
     studies = []
     for size in (1, 8, 64):

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from batchscale.records.facts.columns import study_facts_row, trial_facts_row
-from batchscale.records.facts.study import StudyFacts
-from batchscale.records.facts.trial import Hardware, TrialFacts
 from batchscale.records.frames import STUDY_SCHEMA, TRIAL_SCHEMA, Records
+from batchscale.records.metadata.columns import study_metadata_row, trial_metadata_row
+from batchscale.records.metadata.study import StudyMetadata
+from batchscale.records.metadata.trial import Hardware, TrialMetadata
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
 
@@ -32,7 +32,7 @@ class MadeTrial:
     parameters: Mapping[str, float]
     rows: Sequence[tuple[int, Mapping[str, float]]]
     status: str = "COMPLETE"
-    facts: TrialFacts | None = None
+    facts: TrialMetadata | None = None
 
 
 @dataclass
@@ -44,7 +44,7 @@ class MadeStudy:
     workload: WorkloadName = WORKLOAD
     space: Mapping[str, Any] = field(default_factory=lambda: SPACE)
     train_steps: int = 1000
-    facts: StudyFacts | None = None
+    facts: StudyMetadata | None = None
 
 
 def make_records(studies: Sequence[MadeStudy]) -> Records:
@@ -55,12 +55,14 @@ def make_records(studies: Sequence[MadeStudy]) -> Records:
     rows: dict[WorkloadName, list[tuple[Any, ...]]] = {}
     for study in studies:
         key = (study.workload.dataset, study.workload.model, study.workload.optimizer, study.batch_size)
-        study_rows.append((*key, study.train_steps, False, json.dumps(study.space), study_facts_row(study.facts), "{}"))
+        study_rows.append(
+            (*key, study.train_steps, False, json.dumps(study.space), study_metadata_row(study.facts), "{}")
+        )
         own = rows.setdefault(study.workload, [])
         for trial_id, trial in enumerate(study.trials, start=1):
             last = trial.rows[-1][0] if trial.rows else 0
             values = [trial.parameters.get(name) for name in names]
-            trial_rows.append((*key, trial_id, trial.status, last, trial_facts_row(trial.facts), "{}", *values))
+            trial_rows.append((*key, trial_id, trial.status, last, trial_metadata_row(trial.facts), "{}", *values))
             own += [(study.batch_size, trial_id, step, *(v.get(m) for m in metrics)) for step, v in trial.rows]
     schema = {"batch_size": pl.Int64, "trial_id": pl.Int64, "step": pl.Int64, **dict.fromkeys(metrics, pl.Float64)}
     frames = {name: pl.DataFrame(found, schema=schema, orient="row") for name, found in rows.items()}
@@ -102,9 +104,9 @@ def simulated(
                     {"learning_rate": rate, "momentum": momentum, "label_smoothing": [0.0, 0.1][index % 2]},
                     rows[:3] if diverged else rows,
                     "INFEASIBLE" if diverged else "COMPLETE",
-                    TrialFacts(seed=index, search=1, stop_reason="budget", hardware=Hardware("x86_64")),
+                    TrialMetadata(seed=index, search=1, stop_reason="budget", hardware=Hardware("x86_64")),
                 )
             )
-        facts = StudyFacts(goal=str(GOAL), seed=7, stop_rule="budget", code_version="0.1.0")
+        facts = StudyMetadata(goal=str(GOAL), seed=7, stop_rule="budget", code_version="0.1.0")
         studies.append(MadeStudy(size, made, workload, train_steps=budget, facts=facts))
     return make_records(studies)

@@ -13,9 +13,9 @@ from batchscale.figures.kind import FigureRequest
 from batchscale.figures.kinds import find_kind, kind_names
 from batchscale.figures.paper import PAPER_FIGURES
 from batchscale.figures.theme import LIGHT
-from batchscale.records.facts.columns import FACTS, study_facts_row
-from batchscale.records.facts.study import SearchFacts, StudyFacts
 from batchscale.records.frames import Records
+from batchscale.records.metadata.columns import METADATA, study_metadata_row
+from batchscale.records.metadata.study import SearchMetadata, StudyMetadata
 from batchscale.spec.durations import Budget, Unit
 from batchscale.spec.space import ParameterConfig, SearchSpace
 
@@ -32,11 +32,11 @@ def left_at_edge(records: Records, *parameters: str) -> Records:
     space = SearchSpace.from_json(SPACE)
     ends = [_up_to(space[name], best[name]) if name in parameters else None for name in best if name in space]
     narrow = space.replace(*(config for config in ends if config is not None))
-    search = SearchFacts(narrow, ((1, 0),))
-    row = study_facts_row(StudyFacts(goal=str(GOAL), searches=(search,), edge_margin=0.01))
-    off = study_facts_row(StudyFacts(goal=str(GOAL), edge_margin=0.0))
+    search = SearchMetadata(narrow, ((1, 0),))
+    row = study_metadata_row(StudyMetadata(goal=str(GOAL), searches=(search,), edge_margin=0.01))
+    off = study_metadata_row(StudyMetadata(goal=str(GOAL), edge_margin=0.0))
     facts = [row if size == SIZE else off for size in records.studies["batch_size"]]
-    studies = records.studies.with_columns(pl.Series(FACTS, facts, dtype=records.studies[FACTS].dtype))
+    studies = records.studies.with_columns(pl.Series(METADATA, facts, dtype=records.studies[METADATA].dtype))
     return Records(studies, records.trials, records.sources)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchscale.records.check.tree import check_tree
-from batchscale.records.facts.columns import FACTS
+from batchscale.records.metadata.columns import METADATA
 from batchscale.records.tree.read import read_tree
 
 STORED = Path(__file__).parent / "format_1"
@@ -15,7 +15,7 @@ STORED = Path(__file__).parent / "format_1"
 def test_the_tree_is_sound_and_every_fact_of_it_is_read():
     assert check_tree(STORED / "finished") == []
     records = read_tree(STORED / "finished", pytest.fail)
-    studies = {row["batch_size"]: row[FACTS] for row in records.studies.to_dicts()}
+    studies = {row["batch_size"]: row[METADATA] for row in records.studies.to_dicts()}
     for size, facts in studies.items():
         own = json.loads(next((STORED / "finished").glob(f"*/*/*/{size}/study.json")).read_text())["batchscale"]
         assert facts["stop_rule"] == own["stop"] == "race"
@@ -26,7 +26,7 @@ def test_the_tree_is_sound_and_every_fact_of_it_is_read():
     for row in records.trials.to_dicts():
         folder = STORED / "finished" / row["dataset"] / row["model"] / row["optimizer"] / str(row["batch_size"])
         own = json.loads((folder / str(row["trial_id"]) / "metadata.json").read_text())["batchscale"]
-        facts = row[FACTS]
+        facts = row[METADATA]
         assert [facts[key] for key in ("seed", "search", "point", "stop_reason", "reached_at", "best")] == [
             own[key] for key in ("seed", "search", "point", "stop_reason", "reached_at", "best")
         ]

@@ -9,8 +9,8 @@ from make_format_2 import SCRIPT, TRAINER
 
 from batchscale.analysis.results import steps_to_result
 from batchscale.records.check.tree import check_tree
-from batchscale.records.facts.columns import FACTS
-from batchscale.records.mirror.mirror import open_mirror
+from batchscale.records.metadata.columns import METADATA
+from batchscale.records.mirror import open_mirror
 from batchscale.records.tree.read import read_tree
 from batchscale.run.preflight import make_checked_plan
 from batchscale.run.run_settings import RunSettings
@@ -45,7 +45,7 @@ def test_the_tree_is_sound_and_every_fact_of_it_is_read(name):
     records = read_tree(root, pytest.fail)
     assert records.studies.height == 2
     for row in records.studies.to_dicts():
-        facts, own = row[FACTS], own_facts(next(root.glob(f"*/*/*/{row['batch_size']}/study.json")))
+        facts, own = row[METADATA], own_facts(next(root.glob(f"*/*/*/{row['batch_size']}/study.json")))
         same = ("stop_rule", "goal", "seed", "budgets", "num_train_examples", "spec_hash", "trials", "finishers")
         assert [facts[key] for key in same] == [own.get(key) for key in same]
         assert [json.loads(space) for space in facts["spaces"]] == [search["space"] for search in own["searches"]]
@@ -53,7 +53,7 @@ def test_the_tree_is_sound_and_every_fact_of_it_is_read(name):
     assert records.trials.height == len(list(root.glob("*/*/*/*/*/metadata.json")))
     for row in records.trials.to_dicts():
         folder = root / row["dataset"] / row["model"] / row["optimizer"] / str(row["batch_size"])
-        facts, own = row[FACTS], own_facts(folder / str(row["trial_id"]) / "metadata.json")
+        facts, own = row[METADATA], own_facts(folder / str(row["trial_id"]) / "metadata.json")
         same = ("seed", "search", "point", "stop_reason", "reached_at", "best", "measurements_sha256", "failure")
         assert [facts[key] for key in same] == [own.get(key) for key in same]
         assert facts["total_s"] == own["timing"]["total_s"]
@@ -64,7 +64,7 @@ def test_a_script_that_failed_is_read_with_its_words():
     trials = read_tree(STORED / "trainer").trials.to_dicts()
     (failed,) = (row for row in trials if row["status"] == "INCOMPLETE")
     assert (failed["batch_size"], failed["trial_id"]) == (32, 2)
-    assert failed[FACTS]["failure"].startswith("Tried 4 times. The script exited with code 1")
+    assert failed[METADATA]["failure"].startswith("Tried 4 times. The script exited with code 1")
     curve = steps_to_result(read_tree(STORED / "trainer"), Goal.parse("val/error < 0.2"))
     assert dict(curve.select("batch_size", "steps").rows()) == {8: 10, 32: 10}
 

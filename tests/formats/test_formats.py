@@ -14,7 +14,7 @@ from make_format_1 import EXPERIMENT, trials_of
 
 from batchscale.analysis.results import steps_to_result
 from batchscale.records.check.tree import check_tree
-from batchscale.records.facts.study import StudyFacts
+from batchscale.records.metadata.study import StudyMetadata
 from batchscale.records.read import read_records
 from batchscale.records.summary import summarize
 from batchscale.records.table.import_records import import_records
@@ -106,9 +106,9 @@ def test_an_interrupted_run_is_resumed_number_for_number(stored, copy):
         own = json.loads(path.read_text())["batchscale"]
         old = json.loads((stored / "finished" / path.relative_to(root)).read_text())["batchscale"]
         assert own["format_version"] == 2
-        new, wanted = (StudyFacts.from_json(facts, "study.json") for facts in (own, old))
+        new, wanted = (StudyMetadata.from_json(facts, "study.json") for facts in (own, old))
         assert (new.searches, new.budgets) == (wanted.searches, wanted.budgets)
-        assert new.finding.goal_reached is wanted.finding.goal_reached  # at_edge is judged by later rules (0087)
+        assert new.result.goal_reached is wanted.result.goal_reached  # at_edge is judged by later rules (0087)
 
 
 def test_a_finished_run_is_extended_number_for_number(stored, copy):

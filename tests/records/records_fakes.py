@@ -5,9 +5,9 @@ import errno
 import itertools
 from pathlib import Path
 
-from batchscale.records.facts.study import StudyFacts
-from batchscale.records.facts.trial import TrialFacts
 from batchscale.records.filesystem import Entry, FileSystem, FileTooLargeError, NotAFileError
+from batchscale.records.metadata.study import StudyMetadata
+from batchscale.records.metadata.trial import TrialMetadata
 from batchscale.records.model import Status, StudyRecord, TrialRecord
 from batchscale.records.tree.measurements import Measurement
 from batchscale.spec.space import SearchSpace
@@ -20,11 +20,11 @@ WORKLOAD = WorkloadName("groups/tiny", "net", "sgd")
 
 
 def make_study(batch_size=8, train_steps=20, workload=WORKLOAD, **own):
-    return StudyRecord(workload, batch_size, train_steps, False, SPACE, StudyFacts(**own))
+    return StudyRecord(workload, batch_size, train_steps, False, SPACE, StudyMetadata(**own))
 
 
 def make_trial(trial_id=1, steps=20, status=Status.COMPLETE, rate=0.1):
-    return TrialRecord(trial_id, status, steps, {"learning_rate": rate}, TrialFacts(seed=trial_id))
+    return TrialRecord(trial_id, status, steps, {"learning_rate": rate}, TrialMetadata(seed=trial_id))
 
 
 def make_rows(trial_id, steps):

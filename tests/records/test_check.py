@@ -11,7 +11,7 @@ from records_fakes import MemoryFileSystem, make_rows, make_study, make_trial
 from batchscale.errors import RecordsError
 from batchscale.records.check.texts import check_study_text, check_trial_text
 from batchscale.records.check.tree import check_tree
-from batchscale.records.facts.version import OWN_KEY
+from batchscale.records.metadata.base import OWN_KEY
 from batchscale.records.model import STUDY_KEYS, Status
 from batchscale.records.rules import RULES
 from batchscale.records.tree.open_study import open_study

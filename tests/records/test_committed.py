@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchscale.records.facts.trial import TrialFacts
+from batchscale.records.metadata.trial import TrialMetadata
 from batchscale.records.model import Status, TrialRecord
 from batchscale.records.tree.committed import CommittedTrials
 
@@ -14,10 +14,10 @@ records = st.builds(
     status=st.sampled_from(Status),
     steps=st.integers(0, 2**53),
     parameters=st.dictionaries(st.sampled_from(("learning_rate", "momentum", "width")), numbers),
-    facts=st.one_of(
+    metadata=st.one_of(
         st.none(),
         st.builds(
-            TrialFacts, reached_at=st.one_of(st.none(), st.integers(0, 2**53)), best=st.one_of(st.none(), numbers)
+            TrialMetadata, reached_at=st.one_of(st.none(), st.integers(0, 2**53)), best=st.one_of(st.none(), numbers)
         ),
     ),
 )
@@ -36,9 +36,9 @@ def test_columns_hold_the_last_record_of_each_trial(found):
     assert {status: committed.counts[status] for status in Status} == {
         status: sum(record.status is status for record in there.values()) for status in Status
     }
-    for summary, (trial_id, record) in zip(committed.summaries(), sorted(there.items()), strict=True):
-        facts = record.facts or TrialFacts()
-        assert summary == committed.summary(trial_id)
+    for summary, (trial_id, record) in zip(committed.trials(), sorted(there.items()), strict=True):
+        facts = record.metadata or TrialMetadata()
+        assert summary == committed.trial(trial_id)
         assert (summary.trial_id, summary.status, summary.steps) == (trial_id, record.status, record.steps)
         assert summary.parameters == record.parameters
         assert (summary.reached_at, summary.best) == (facts.reached_at, facts.best)

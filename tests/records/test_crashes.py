@@ -36,7 +36,7 @@ def expected_files(trial_id, steps):
     trial, rows = version(trial_id, steps)
     text = csv_text(rows)
     checksum = hashlib.sha256(text).hexdigest()
-    return trial_text(replace(trial, facts=replace(trial.facts, measurements_sha256=checksum))), text
+    return trial_text(replace(trial, metadata=replace(trial.metadata, measurements_sha256=checksum))), text
 
 
 def ignore(_):

@@ -4,8 +4,8 @@ import dataclasses
 import re
 from pathlib import Path
 
-from batchscale.records.facts.study import EdgeEnd, Finding, SearchFacts, StudyFacts, TrainerFacts
-from batchscale.records.facts.trial import Hardware, Timing, TrialFacts
+from batchscale.records.metadata.study import EdgeEnd, SearchMetadata, StudyMetadata, StudyResult, TrainerMetadata
+from batchscale.records.metadata.trial import Hardware, Timing, TrialMetadata
 from batchscale.records.rules import RULES
 
 GUIDE = Path(__file__).parents[2] / "docs" / "records.md"
@@ -28,6 +28,6 @@ def test_the_guide_lists_every_rule():
 def test_the_guide_lists_every_key():
     files = GUIDE.read_text().partition("## The files")[2].partition("## Reading")[0]
     listed = set(re.findall(r"`([a-z0-9_]+)`", files))
-    kinds = (StudyFacts, TrialFacts, Timing, Hardware, SearchFacts, Finding, TrainerFacts, EdgeEnd)
+    kinds = (StudyMetadata, TrialMetadata, Timing, Hardware, SearchMetadata, StudyResult, TrainerMetadata, EdgeEnd)
     keys = {field.name for kind in kinds for field in dataclasses.fields(kind)} - {"other"}
     assert keys <= listed

@@ -10,8 +10,8 @@ from made_records import GOAL, METRIC, MadeStudy, MadeTrial, make_records, simul
 from batchscale.analysis.answers import analyze
 from batchscale.errors import SpecError
 from batchscale.figures.theme import DARK, LIGHT
-from batchscale.records.facts.study import StudyFacts
 from batchscale.records.frames import Records
+from batchscale.records.metadata.study import StudyMetadata
 from batchscale.report.drawing import roles, theme_colour
 from batchscale.report.endings import ending_sentence
 from batchscale.report.page import make_report, write_report
@@ -212,7 +212,7 @@ def test_one_trial_is_one_trial():
 def test_the_experiment_file_is_on_the_page_as_it_was_written():
     text = 'goal = "val/classification_error < 0.1"  # <b>mine</b>'
     trial = MadeTrial({"learning_rate": 0.1}, [(0, {METRIC: 0.9}), (9, {METRIC: 0.05})])
-    studies = [MadeStudy(size, [trial], facts=StudyFacts(experiment=text)) for size in (8, 64)]
+    studies = [MadeStudy(size, [trial], facts=StudyMetadata(experiment=text)) for size in (8, 64)]
     words = Page(make_report(make_records(studies), GOAL)).words
     assert words.count(text) == 1 and "save it as experiment.toml" in words
     assert "save it as experiment.toml" not in Page(make_report(make_records([MadeStudy(8, [trial])]), GOAL)).words

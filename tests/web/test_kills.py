@@ -11,7 +11,7 @@ import pytest
 from protocol_fakes import read_values
 from web_process import WebProcess
 
-from batchscale.records.run_paths import RunPaths
+from batchscale.records.tree.layout import RunPaths
 from batchscale.run.snapshot import is_running, read_snapshot
 from batchscale.web.records_folders import make_records_folder
 

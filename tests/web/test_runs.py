@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscale.records.run_paths import RunPaths
+from batchscale.records.tree.layout import RunPaths
 from batchscale.run.snapshot import is_running, read_snapshot
 from batchscale.web.claims import STARTING_S, start_of
 from batchscale.web.jobs import WebJobs

@@ -8,7 +8,7 @@ import pytest
 from protocol_fakes import FAKE_ENGINE, fake_experiment, fake_study
 
 from batchscale.errors import RunError
-from batchscale.records.facts.trial import Hardware
+from batchscale.records.metadata.trial import Hardware
 from batchscale.spec.durations import Budget, Unit
 from batchscale.spec.experiment import RunPlan, WorkloadSpec
 from batchscale.spec.trainer import ReportSource, ReportsSpec, TrainerSpec

@@ -13,7 +13,7 @@ from protocol_fakes import fake_setup, fake_study
 from batchscale.cluster.frames import pack_parts
 from batchscale.cluster.groups import Group, split_peers
 from batchscale.errors import RunError
-from batchscale.records.facts.trial import Hardware
+from batchscale.records.metadata.trial import Hardware
 from batchscale.study.failure import Failure
 from batchscale.study.tasks import Activity, TrialProgress, TrialTask
 from batchscale.workers.group_messages import FoundState, GroupGone, KeepState, WantState, WishToStop, decode, encode

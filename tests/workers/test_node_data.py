@@ -10,7 +10,7 @@ import pytest
 from protocol_fakes import fake_experiment
 
 from batchscale.errors import RunError
-from batchscale.records.mirror.store import RemoteStore
+from batchscale.records.remote_store import RemoteStore
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.workers import node_data

@@ -7,7 +7,7 @@ import pytest
 from protocol_fakes import fake_experiment, fake_setup
 
 from batchscale.errors import RunError, StorageError
-from batchscale.records.mirror.store import RemoteStore
+from batchscale.records.remote_store import RemoteStore
 from batchscale.run.preflight import make_checked_plan
 from batchscale.spec.experiment import RayPlan, RunPlan
 from batchscale.spec.file import parse_experiment

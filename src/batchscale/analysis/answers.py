@@ -31,8 +31,8 @@ from batchscale.analysis.robustness import point_stability
 from batchscale.analysis.tail import Finishers
 from batchscale.analysis.winners import WINNER_SCHEMA, winner_edges, winner_spacing
 from batchscale.errors import AnalysisError, SpecError, UnknownNameError, one_line, suggest_names
-from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
+from batchscale.records.metadata.columns import METADATA
 from batchscale.records.model import Status
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
@@ -176,7 +176,7 @@ def select_workload(records: Records, workload: WorkloadName) -> Records:
 
 def stored_goal(records: Records, workload: WorkloadName) -> Goal | None:
     """The goal that a workload's studies were run for, if they say so and agree."""
-    facts = records.workload(workload).studies[FACTS].struct.field("goal")
+    facts = records.workload(workload).studies[METADATA].struct.field("goal")
     texts = set(facts.drop_nulls())
     if len(texts) != 1:
         return None

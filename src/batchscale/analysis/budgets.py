@@ -9,8 +9,8 @@ import polars as pl
 
 from batchscale.analysis.metrics import check_metric
 from batchscale.errors import AnalysisError, one_line
-from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS, Records
+from batchscale.records.metadata.columns import METADATA
 from batchscale.records.model import Status
 from batchscale.records.precision import widen
 from batchscale.spec.durations import Budget, Unit
@@ -66,7 +66,7 @@ def known_examples(records: Records, given: int | Mapping[str, int] | None) -> i
     """The sizes of training splits by data set: as given, or else as the runs recorded them."""
     if isinstance(given, int):
         return given
-    sizes = records.studies[FACTS].struct.field("num_train_examples")
+    sizes = records.studies[METADATA].struct.field("num_train_examples")
     recorded: dict[str, set[int]] = {}
     if sizes.null_count() < len(sizes):
         for dataset, size in zip(records.studies["dataset"], sizes, strict=True):

@@ -11,7 +11,7 @@ from batchscale.analysis.estimates import Estimate
 from batchscale.analysis.wording import list_sizes
 from batchscale.errors import AnalysisError
 from batchscale.formatting import percent_text, rounded_text, span_text
-from batchscale.records.notes import curve_note
+from batchscale.records.summary import curve_note
 
 COMPARISON_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "name": pl.String,

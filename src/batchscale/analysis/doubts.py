@@ -6,7 +6,7 @@ import polars as pl
 
 from batchscale.analysis.facts import COARSE
 from batchscale.analysis.wording import list_sizes
-from batchscale.records.notes import EDGE_WORDS
+from batchscale.records.summary import EDGE_WORDS
 
 RESOLVED = 20  # evaluations up to the goal that leave the steps open by a twentieth
 

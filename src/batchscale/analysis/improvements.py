@@ -98,7 +98,7 @@ def find_improvements(records: Records, workload: WorkloadName, metric: str, max
             parts = [_improving(_Rows(*map(np.concatenate, zip(*parts, strict=True))), maximize)]
         return Improvements(*parts[0], maximize)
 
-    return records.sources_kept.get(("improvements", workload, metric, maximize), find)
+    return records.sources_cache.get(("improvements", workload, metric, maximize), find)
 
 
 class _Rows(NamedTuple):

@@ -92,7 +92,7 @@ def _outcomes_of(
     selected: Records, workload: WorkloadName, goals: list[Goal], limits: pl.DataFrame | None
 ) -> pl.DataFrame:
     """The outcomes of one workload's trials, by batch size, goal as given, and trial id."""
-    rows = selected.kept.get("trials", lambda: _sorted_trials(selected))
+    rows = selected.cache.get("trials", lambda: _sorted_trials(selected))
     last = None if limits is None else rows.join(limits, on=STUDY_COLUMNS, how="left", maintain_order="left")["limit"]
     parts = []
     for goal in goals:
@@ -117,7 +117,7 @@ def _steps_to_goal(selected: Records, workload: WorkloadName, goal: Goal, rows: 
     """The first step beyond the goal of every row's trial, -1 where there is none."""
     metric = (goal.metric, goal.maximize)
     improvements = find_improvements(selected, workload, *metric)
-    places = selected.kept.get(metric, lambda: improvements.places(rows))
+    places = selected.cache.get(metric, lambda: improvements.places(rows))
     return improvements.first_steps(goal)[places]
 
 

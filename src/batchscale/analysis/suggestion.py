@@ -14,9 +14,8 @@ from batchscale.analysis.results import results_of
 from batchscale.analysis.trends import Optimum, Trend, fit_trend, from_scale, soft_optimum, to_scale
 from batchscale.analysis.winners import winner_edges
 from batchscale.errors import AnalysisError
-from batchscale.records.frames import Records
-from batchscale.records.notes import study_note
-from batchscale.records.study_values import searched_spaces
+from batchscale.records.frames import Records, searched_spaces
+from batchscale.records.summary import study_note
 from batchscale.spec.goal import Goal
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale
 from batchscale.spec.workload_name import WorkloadName

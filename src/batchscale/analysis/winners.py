@@ -10,9 +10,8 @@ import polars as pl
 
 from batchscale.analysis.improvements import find_improvements
 from batchscale.analysis.outcomes import Outcome
-from batchscale.records.facts.columns import FACTS
-from batchscale.records.frames import STUDY_COLUMNS, WORKLOAD_COLUMNS, Records
-from batchscale.records.study_values import searched_spaces
+from batchscale.records.frames import STUDY_COLUMNS, WORKLOAD_COLUMNS, Records, searched_spaces
+from batchscale.records.metadata.columns import METADATA
 from batchscale.search.edge_guard import DEFAULT_MARGIN, RankedTrial, far_ends, find_edges, goal_score
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
@@ -41,7 +40,7 @@ def winner_edges(
         results: With a row for each study and goal.
         margin: For studies that do not say theirs.
     """
-    plans = records.studies.select(*STUDY_COLUMNS, "train_steps", pl.col(FACTS).struct.field("edge_margin"))
+    plans = records.studies.select(*STUDY_COLUMNS, "train_steps", pl.col(METADATA).struct.field("edge_margin"))
     known = {row[:4]: row[4:] for row in plans.iter_rows()}
     spaces = searched_spaces(records)
     trials = dict(_winners_trials(records, outcomes, results))

@@ -37,11 +37,11 @@ def read_curve(root: Path, plan: "Plan") -> list[CurveRow]:
     from batchscale.analysis.outcomes import trial_outcomes
     from batchscale.analysis.results import results_of
     from batchscale.analysis.winners import winner_edges
-    from batchscale.records.facts.columns import FACTS
+    from batchscale.records.metadata.columns import METADATA
     from batchscale.records.tree.read import read_tree
 
     records = read_tree(root).workload(plan.experiment.workload.name)
-    facts = dict(records.studies.select("batch_size", FACTS).rows())
+    facts = dict(records.studies.select("batch_size", METADATA).rows())
     outcomes = trial_outcomes(records, plan.experiment.goal)
     rows = winner_edges(records, outcomes, results_of(outcomes)).sort("batch_size").to_dicts()
     return [
@@ -59,7 +59,7 @@ def read_curve(root: Path, plan: "Plan") -> list[CurveRow]:
 
 
 def _note(row: Mapping[str, Any], facts: Mapping[str, Any] | None) -> str | None:
-    from batchscale.records.notes import study_note
+    from batchscale.records.summary import study_note
 
     if facts is None:
         return None

@@ -32,7 +32,7 @@ def find_address(runner: str, given: str | None) -> str | None:
 def note_ray(settings: "RunSettings", plan: "RayPlan", out: Path, quiet: bool) -> None:
     """Say before the run what becomes of a trial whose node is lost."""
     if settings.runner == "ray" and settings.ray_address is not None and not quiet:
-        from batchscale.records.run_paths import RunPaths
+        from batchscale.records.tree.layout import RunPaths
 
         place = f"{RunPaths(out).checkpoints.resolve()} on nodes that see this folder"
         if plan.checkpoints is not None:

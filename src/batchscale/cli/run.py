@@ -213,7 +213,7 @@ def _follow(plan: "Plan", settings: "RunSettings", stop: "StopFlag") -> int:
 
 def _note_states(out: Path) -> str:
     """What the kept states take, where that is worth knowing."""
-    from batchscale.records.run_paths import RunPaths
+    from batchscale.records.tree.layout import RunPaths
 
     folder = RunPaths(out).checkpoints
     num_bytes = sum(path.stat().st_size for path in folder.glob("*/*.npz"))

@@ -13,9 +13,9 @@ from batchscale.analysis.outcomes import trial_outcomes
 from batchscale.analysis.results import results_of
 from batchscale.analysis.winners import winner_edges
 from batchscale.errors import BatchscaleError
-from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS, WORKLOAD_COLUMNS, Records
-from batchscale.records.notes import EDGE_WORDS
+from batchscale.records.metadata.columns import METADATA
+from batchscale.records.summary import EDGE_WORDS
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
 
@@ -46,14 +46,14 @@ def with_edges(
     for workload in frame.drop_nulls("batch_size").select(WORKLOAD_COLUMNS).unique().iter_rows():
         chosen = records.workload(WorkloadName(*workload))
         counted = chosen if first_trials is None else chosen.first_trials(first_trials)
-        rows += counted.kept.get(("edges", goal), functools.partial(_ends, counted, goal))
+        rows += counted.cache.get(("edges", goal), functools.partial(_ends, counted, goal))
     edges = pl.DataFrame(rows, schema=schema | {EDGE: pl.String()}, orient="row")
     return frame.join(edges, on=STUDY_COLUMNS, how="left", maintain_order="left")
 
 
 def _ends(records: Records, goal: Goal | None) -> list[tuple[object, ...]]:
     """The studies of one workload that are at an edge, each with its ends."""
-    if records.studies[FACTS].is_null().all():
+    if records.studies[METADATA].is_null().all():
         return []
     (name,) = records.workloads
     asked = stored_goal(records, name) if goal is None else goal
@@ -64,7 +64,7 @@ def _ends(records: Records, goal: Goal | None) -> list[tuple[object, ...]]:
     except BatchscaleError:
         return []  # no such metric, of which the panels speak
     flagged = winner_edges(records, outcomes, results_of(outcomes)).filter("at_edge")
-    runs = records.studies.filter(pl.col(FACTS).is_not_null()).select(STUDY_COLUMNS)
+    runs = records.studies.filter(pl.col(METADATA).is_not_null()).select(STUDY_COLUMNS)
     return flagged.join(runs, on=STUDY_COLUMNS, how="semi").select(*STUDY_COLUMNS, EDGE).rows()
 
 

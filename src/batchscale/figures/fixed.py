@@ -2,8 +2,7 @@
 
 import polars as pl
 
-from batchscale.records.frames import STUDY_COLUMNS, TRIAL_SCHEMA, Records
-from batchscale.records.study_values import fixed_values
+from batchscale.records.frames import STUDY_COLUMNS, TRIAL_SCHEMA, Records, fixed_values
 
 
 def with_fixed(trials: pl.DataFrame, records: Records) -> pl.DataFrame:

@@ -1,8 +1,8 @@
 """What measuring a curve took: the seconds of all its trials, as the records have them."""
 
 from batchscale.errors import PlanningError
-from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
+from batchscale.records.metadata.columns import METADATA
 from batchscale.spec.workload_name import WorkloadName
 
 
@@ -12,7 +12,7 @@ def trial_seconds(records: Records, workload: WorkloadName) -> float:
     Raises:
         PlanningError: the records do not say.
     """
-    seconds = records.workload(workload).trials[FACTS].struct.field("total_s")
+    seconds = records.workload(workload).trials[METADATA].struct.field("total_s")
     total = float(seconds.filter(seconds > 0).sum())
     if total <= 0:
         raise PlanningError(f"The records of {workload} do not say how long their trials took; leave the search out.")

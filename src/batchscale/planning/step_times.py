@@ -14,8 +14,8 @@ import polars as pl
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.curve import mean_interval
-from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
+from batchscale.records.metadata.columns import METADATA
 from batchscale.spec.workload_name import WorkloadName
 
 COLUMN_ALIASES = {
@@ -154,9 +154,9 @@ def records_step_times(records: Records, workload: WorkloadName) -> tuple[StepTi
     Trials that were trained several at a time on a device say nothing of a trial alone, and are left out.
     """
     chosen = records.workload(workload)
-    together = dict(chosen.studies.select("batch_size", pl.col(FACTS).struct.field("population")).rows())
+    together = dict(chosen.studies.select("batch_size", pl.col(METADATA).struct.field("population")).rows())
     found: dict[tuple[str, int, int, int], list[float]] = {}
-    facts = pl.col(FACTS).struct
+    facts = pl.col(METADATA).struct
     known = chosen.trials.select(
         facts.field("device_kind"),
         facts.field("num_hosts").fill_null(1),

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import polars as pl
 
 from batchscale.errors import RecordsError
-from batchscale.records.facts.columns import FACTS, study_facts_row, trial_facts_row
 from batchscale.records.frames import STUDY_COLUMNS, STUDY_SCHEMA, TRIAL_SCHEMA
+from batchscale.records.metadata.columns import METADATA, study_metadata_row, trial_metadata_row
 from batchscale.records.model import StudyRecord, TrialRecord
 
 MAX_PARAMETER_COLUMNS = 1_000
@@ -21,7 +21,7 @@ def make_studies_frame(studies: Iterable[StudyRecord]) -> pl.DataFrame:
             "train_steps": study.train_steps,
             "early_stopping": study.early_stopping,
             "parameter_configs": json.dumps(study.space.to_json(), sort_keys=True),
-            FACTS: study_facts_row(study.facts),
+            METADATA: study_metadata_row(study.metadata),
             "extra": json.dumps(dict(study.extra), sort_keys=True),
         }
         for study in studies
@@ -40,7 +40,7 @@ def make_trials_frame(trials: Iterable[tuple[StudyRecord, TrialRecord]]) -> pl.D
             "trial_id": trial.trial_id,
             "status": trial.status.value,
             "steps": trial.steps,
-            FACTS: trial_facts_row(trial.facts),
+            METADATA: trial_metadata_row(trial.metadata),
             "extra": json.dumps(dict(trial.extra), sort_keys=True),
         }
         for name, value in row.items():

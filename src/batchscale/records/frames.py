@@ -1,18 +1,27 @@
-"""Records as frames: what analysis, figures and report read, whatever the records are stored in.
+"""Records as three frames with declared schemas: studies, trials and measurements.
 
-One object, three frames with declared schemas. A tree, a table and an archive all become this.
+Analysis, figures and report read this one object, made from a tree, a table or an archive.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import polars as pl
 
-from batchscale.records.facts.columns import FACTS, STUDY_FACTS, TRIAL_FACTS
-from batchscale.records.kept import KeptFrames
+from batchscale.records.metadata.columns import METADATA, STUDY_METADATA, TRIAL_METADATA
 from batchscale.records.model import Status
 from batchscale.records.precision import widen_metrics
+from batchscale.spec.space import SearchSpace
 from batchscale.spec.workload_name import WorkloadName
+
+Value = TypeVar("Value")
+
+StudyKey = tuple[str, str, str, int]
+"""The values of ``STUDY_COLUMNS``."""
 
 WORKLOAD_COLUMNS = ("dataset", "model", "optimizer")
 STUDY_COLUMNS = (*WORKLOAD_COLUMNS, "batch_size")
@@ -25,7 +34,7 @@ STUDY_SCHEMA: Mapping[str, pl.DataType | type[pl.DataType]] = {
     "train_steps": pl.Int64,
     "early_stopping": pl.Boolean,
     "parameter_configs": pl.String,  # the JSON object of study.json
-    FACTS: pl.Struct(STUDY_FACTS),  # our own facts; null: none
+    METADATA: pl.Struct(STUDY_METADATA),  # our own metadata; null: none
     "extra": pl.String,  # every other key of study.json, as a JSON object
 }
 
@@ -37,7 +46,7 @@ TRIAL_SCHEMA: Mapping[str, pl.DataType | type[pl.DataType]] = {
     "trial_id": pl.Int64,
     "status": pl.String,
     "steps": pl.Int64,
-    FACTS: pl.Struct(TRIAL_FACTS),  # our own facts; null: none
+    METADATA: pl.Struct(TRIAL_METADATA),  # our own metadata; null: none
     "extra": pl.String,  # every other key of metadata.json, as a JSON object
 }
 # behind these columns: one Float64 column per metaparameter, null where a trial has none of that name
@@ -50,17 +59,44 @@ MEASUREMENT_SCHEMA: Mapping[str, type[pl.DataType]] = {
 # behind these columns: one float column per `split/metric`
 
 
-class Records:
-    """Studies, trials and measurements of one or more workloads.
+class FrameCache:
+    """Values computed from measurements, by key: the ``size`` that were used last. Safe for threads."""
 
-    Studies are small and loaded; trials are loaded when first asked for, and only those selected. Measurements are
-    read when a query asks for them, one lazy frame per workload, sorted by batch size, trial id and step; metrics
-    differ between workloads.
+    def __init__(self, size: int = 64) -> None:  # a value takes about a megabyte at the size of the published workloads
+        self._size = size
+        self._values: OrderedDict[Hashable, Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """Return the cached value for the key, made now if there is none.
+
+        >>> cache = FrameCache()
+        >>> cache.get("a", lambda: 1), cache.get("a", lambda: 2)
+        (1, 1)
+        """
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                cached: Value = self._values[key]
+                return cached
+        value = make()
+        with self._lock:
+            self._values[key] = value
+            if len(self._values) > self._size:
+                self._values.popitem(last=False)
+        return value
+
+
+class Records:
+    """Studies, trials and measurements of one or more workloads. Records never change.
+
+    Studies are small and loaded. Trials are loaded on first use, and only those selected. Measurements are read by
+    queries, one lazy frame per workload, sorted by batch size, trial id and step; metrics differ between workloads.
 
     ``sources`` give a workload's measurements as they are stored, with every trial: the fastest frame to filter, its
-    metrics possibly in float32. ``measurements_of`` has the selected trials, in float64. Records never change: what
-    was selected or worked out once is given again. ``kept`` has what depends on this selection, ``sources_kept`` what
-    depends on the measurements alone and serves every selection.
+    metrics possibly in float32. ``measurements_of`` has the selected trials, in float64. ``cache`` is for values that
+    depend on this selection, ``sources_cache`` for values that depend on the measurements alone: every selection of the
+    same records shares it.
     """
 
     def __init__(
@@ -68,12 +104,12 @@ class Records:
         studies: pl.DataFrame,
         trials: pl.DataFrame | pl.LazyFrame,
         sources: Mapping[WorkloadName, Callable[[], pl.LazyFrame]],
-        sources_kept: KeptFrames | None = None,
+        sources_cache: FrameCache | None = None,
     ) -> None:
         self.studies = studies
         self.sources = sources
-        self.kept = KeptFrames()
-        self.sources_kept = sources_kept or KeptFrames()
+        self.cache = FrameCache()
+        self.sources_cache = sources_cache or FrameCache()
         self._trials = trials
         self._workloads: dict[tuple[str, str, str], Records] = {}
         self._first: dict[int, Records] = {}
@@ -108,10 +144,10 @@ class Records:
         return tuple(self._trials.lazy().collect_schema())
 
     def measurements_of(self, workload: WorkloadName) -> pl.LazyFrame:
-        """The measurements of the workload's studies and trials that are still selected."""
+        """Return the measurements of the workload's selected studies and trials."""
         frame = self.sources[workload]()
-        here = _is_workload(workload.dataset, workload.model, workload.optimizer)
-        selected = self._trials.lazy().filter(here).select("batch_size", "trial_id")
+        is_workload = _is_workload(workload.dataset, workload.model, workload.optimizer)
+        selected = self._trials.lazy().filter(is_workload).select("batch_size", "trial_id")
         return widen_metrics(frame.join(selected, on=["batch_size", "trial_id"], how="semi", maintain_order="left"))
 
     @property
@@ -139,45 +175,64 @@ class Records:
         batch_size: int | Iterable[int] | None = None,
         status: str | Iterable[str] | None = None,
     ) -> "Records":
-        """The records of these workloads, batch sizes and (for trials) statuses only."""
+        """Return the records of these workloads, batch sizes and (for trials) statuses only."""
         if dataset is not None and model is not None and optimizer is not None:
-            chosen = self._workload(dataset, model, optimizer)
-            return chosen.filter(batch_size=batch_size, status=status)
+            return self._workload(dataset, model, optimizer).filter(batch_size=batch_size, status=status)
         studies, trials = self.studies, self._trials
-        for column, wanted in (("dataset", dataset), ("model", model), ("optimizer", optimizer)):
-            if wanted is not None:
-                studies, trials = studies.filter(pl.col(column) == wanted), trials.filter(pl.col(column) == wanted)
+        for column, value in (("dataset", dataset), ("model", model), ("optimizer", optimizer)):
+            if value is not None:
+                studies, trials = studies.filter(pl.col(column) == value), trials.filter(pl.col(column) == value)
         if batch_size is not None:
             sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
-            here = pl.col("batch_size").is_in(sizes)
-            studies, trials = studies.filter(here), trials.filter(here)
+            is_selected = pl.col("batch_size").is_in(sizes)
+            studies, trials = studies.filter(is_selected), trials.filter(is_selected)
         if status is not None:
             trials = trials.filter(pl.col("status").is_in([status] if isinstance(status, str) else list(status)))
         if studies is self.studies and trials is self._trials:
             return self
-        return Records(studies, trials, self.sources, self.sources_kept)
+        return Records(studies, trials, self.sources, self.sources_cache)
 
     def workload(self, name: WorkloadName) -> "Records":
-        """The records of one workload."""
+        """Return the records of one workload."""
         return self._workload(name.dataset, name.model, name.optimizer)
 
     def _workload(self, dataset: str, model: str, optimizer: str) -> "Records":
         if (dataset, model, optimizer) not in self._workloads:
-            here = _is_workload(dataset, model, optimizer)
-            chosen = Records(self.studies.filter(here), self._trials.filter(here), self.sources, self.sources_kept)
-            self._workloads[dataset, model, optimizer] = chosen
+            is_workload = _is_workload(dataset, model, optimizer)
+            studies, trials = self.studies.filter(is_workload), self._trials.filter(is_workload)
+            self._workloads[dataset, model, optimizer] = Records(studies, trials, self.sources, self.sources_cache)
         return self._workloads[dataset, model, optimizer]
 
     def first_trials(self, count: int) -> "Records":
-        """The first ``count`` COMPLETE trials of each study by trial id, as the published notebook selects them."""
+        """Return the first ``count`` COMPLETE trials of each study by trial id, as the published notebook selects them."""
         if count not in self._first:
-            # The trials of one workload are few: read once, they serve every question that follows.
+            # The trials of one workload are few: load them once for all later queries.
             trials = self.trials if len(self._names) == 1 else self._trials
             complete = trials.filter(pl.col("status") == Status.COMPLETE.value)
             rank = pl.col("trial_id").rank("ordinal").over(STUDY_COLUMNS)
-            self._first[count] = Records(self.studies, complete.filter(rank <= count), self.sources, self.sources_kept)
+            self._first[count] = Records(self.studies, complete.filter(rank <= count), self.sources, self.sources_cache)
         return self._first[count]
 
 
 def _is_workload(dataset: str, model: str, optimizer: str) -> pl.Expr:
     return (pl.col("dataset") == dataset) & (pl.col("model") == model) & (pl.col("optimizer") == optimizer)
+
+
+def searched_spaces(records: Records) -> dict[StudyKey, tuple[SearchSpace, ...]]:
+    """Return the spaces of each study's searches, oldest first; published records have the last one only.
+
+    Raises:
+        SpecError, ValueError: one of them is no search space.
+    """
+    spaces = pl.col(METADATA).struct.field("spaces")
+    rows = records.studies.select(*STUDY_COLUMNS, "parameter_configs", spaces).iter_rows()
+    return {
+        tuple(key): tuple(SearchSpace.from_json(json.loads(text)) for text in texts or [configs])
+        for *key, configs, texts in rows
+    }
+
+
+def fixed_values(records: Records) -> dict[StudyKey, Mapping[str, float]]:
+    """Return the fixed metaparameters of each study by name; empty if its metadata has none."""
+    rows = records.studies.select(*STUDY_COLUMNS, pl.col(METADATA).struct.field("fixed")).iter_rows()
+    return {tuple(key): dict(sorted(json.loads(text or "{}").items())) for *key, text in rows}

@@ -11,10 +11,10 @@ from enum import StrEnum
 from typing import Any
 
 from batchscale.errors import RecordsError, SpecError, one_line
-from batchscale.records.facts.fields import is_finite
-from batchscale.records.facts.study import StudyFacts
-from batchscale.records.facts.trial import TrialFacts
-from batchscale.records.facts.version import OWN_KEY
+from batchscale.records.metadata.base import OWN_KEY
+from batchscale.records.metadata.fields import is_finite
+from batchscale.records.metadata.study import StudyMetadata
+from batchscale.records.metadata.trial import TrialMetadata
 from batchscale.spec.space import MAX_METAPARAMETERS, SearchSpace
 from batchscale.spec.workload_name import WorkloadName
 
@@ -46,7 +46,7 @@ class StudyRecord:
     train_steps: int
     early_stopping: bool
     space: SearchSpace
-    facts: StudyFacts | None = None
+    metadata: StudyMetadata | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class StudyRecord:
             "optimizer": self.workload.optimizer,
             "parameter_configs": self.space.to_json(),
             "train_steps": self.train_steps,
-            **({OWN_KEY: self.facts.to_json()} if self.facts is not None else {}),
+            **({OWN_KEY: self.metadata.to_json()} if self.metadata is not None else {}),
             **self.extra,
         }
 
@@ -72,7 +72,7 @@ class TrialRecord:
     status: Status
     steps: int
     parameters: Mapping[str, float]
-    facts: TrialFacts | None = None
+    metadata: TrialMetadata | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class TrialRecord:
             "status": self.status.value,
             "steps": self.steps,
             "trial_id": self.trial_id,
-            **({OWN_KEY: self.facts.to_json()} if self.facts is not None else {}),
+            **({OWN_KEY: self.metadata.to_json()} if self.metadata is not None else {}),
             **self.extra,
         }
 
@@ -111,7 +111,7 @@ def parse_study(text: bytes | str, workload: WorkloadName, where: str) -> StudyR
         train_steps=_whole(data["train_steps"], "train_steps", where),
         early_stopping=data["early_stopping"],
         space=space,
-        facts=StudyFacts.from_json(data[OWN_KEY], where) if OWN_KEY in data else None,
+        metadata=StudyMetadata.from_json(data[OWN_KEY], where) if OWN_KEY in data else None,
         extra={key: value for key, value in data.items() if key not in (*STUDY_KEYS, OWN_KEY)},
     )
 
@@ -140,7 +140,7 @@ def parse_trial(text: bytes | str, where: str) -> TrialRecord:
         status=_STATUSES[data["status"]],
         steps=_whole(data["steps"], "steps", where),
         parameters=parameters,
-        facts=TrialFacts.from_json(data[OWN_KEY], where) if OWN_KEY in data else None,
+        metadata=TrialMetadata.from_json(data[OWN_KEY], where) if OWN_KEY in data else None,
         extra={key: value for key, value in data.items() if key not in _KNOWN_TRIAL_KEYS},
     )
 

@@ -1,13 +1,16 @@
-"""The table of studies with their trials by status, as at the end of the published description, for any records."""
+"""Count the studies and trials of any records, and note what lowers the trust in a study.
+
+The table has the columns of the one at the end of the published description. The notes are the same in every table, on
+every page and in the output of a run.
+"""
 
 from dataclasses import dataclass
 
 import polars as pl
 
-from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS, WORKLOAD_COLUMNS, Records
+from batchscale.records.metadata.columns import METADATA
 from batchscale.records.model import Status
-from batchscale.records.notes import study_note
 
 STATUS_COLUMNS = {
     Status.COMPLETE: "complete",
@@ -15,34 +18,68 @@ STATUS_COLUMNS = {
     Status.INFEASIBLE: "infeasible",
 }
 
+EDGE_WORDS = "at an edge of its search space"
+"""The place of a best trial at an edge, in sentences and titles."""
+
+_AT_EDGE = "at edge"
+
+
+def study_note(edge: str | None, searches: int, *, short: bool = False, ended: bool = True) -> str | None:
+    """Return the note printed beside a study's numbers, None if there is nothing to note.
+
+    Args:
+        edge: The ends of ranges that its best trial lies at.
+        searches: The number of its searches.
+        short: True if fewer trials than requested did not diverge.
+        ended: True if its run has ended.
+
+    >>> study_note("learning_rate high", 2)
+    'at edge: learning_rate high; 2 searches'
+    """
+    notes = [f"{_AT_EDGE}: {edge}"] if edge else []
+    notes += [f"{searches} searches"] if searches > 1 else []
+    notes += ["too few non-divergent trials"] if short else []
+    notes += [] if ended else ["not finished"]
+    return "; ".join(notes) or None
+
+
+def curve_note(at_edge: str, searched_again: str) -> str | None:
+    """Return the note for a whole curve; the arguments list batch sizes as text, empty for none.
+
+    >>> curve_note("4 and 8", "4")
+    'at edge at batch size 4 and 8; searched again at batch size 4'
+    """
+    notes = ((_AT_EDGE, at_edge), ("searched again", searched_again))
+    return "; ".join(f"{text} at batch size {sizes}" for text, sizes in notes if sizes) or None
+
 
 @dataclass(frozen=True)
 class Summary:
-    """One row per study, sorted by workload and batch size: its trials by status, its measurements, and notes.
+    """One row per study, sorted by workload and batch size: trials by status, number of measurements, and notes.
 
-    ``notes`` say what the run found: a best trial at an edge, more than one search, too few trials. Null if nothing.
+    ``notes`` is null for a study without a note (`study_note`).
     """
 
     table: pl.DataFrame
 
     @property
     def num_studies(self) -> int:
-        """How many studies there are."""
+        """The number of studies."""
         return self.table.height
 
     @property
     def num_trials(self) -> int:
-        """How many trials there are, whatever their status."""
+        """The number of trials of any status."""
         return sum(int(self.table[column].sum()) for column in STATUS_COLUMNS.values())
 
     @property
     def num_measurements(self) -> int:
-        """How many measurements there are."""
+        """The number of measurements."""
         return int(self.table["measurements"].sum())
 
 
 def summarize(records: Records) -> Summary:
-    """The summary of a tree, table or archive. Measurements are counted a workload at a time."""
+    """Return the summary of a tree, table or archive. Measurements are counted a workload at a time."""
     is_status = {name: (pl.col("status") == status.value).sum() for status, name in STATUS_COLUMNS.items()}
     trials = records.trials.group_by(STUDY_COLUMNS).agg(**is_status)
     counted = records.studies.select(STUDY_COLUMNS).join(trials, on=STUDY_COLUMNS, how="left")
@@ -54,19 +91,13 @@ def summarize(records: Records) -> Summary:
 
 
 def _notes(records: Records) -> list[str | None]:
-    known = (facts or {"at_edge": (), "spaces": (), "short": None} for facts in records.studies[FACTS])
-    return [
-        study_note(", ".join(facts["at_edge"] or ()), len(facts["spaces"]), short=bool(facts["short"]))
-        for facts in known
-    ]
+    rows = (row or {"at_edge": (), "spaces": (), "short": None} for row in records.studies[METADATA])
+    return [study_note(", ".join(row["at_edge"] or ()), len(row["spaces"]), short=bool(row["short"])) for row in rows]
 
 
 def _count_measurements(records: Records) -> pl.DataFrame:
-    frames = [
-        pl.DataFrame(
-            schema={**dict.fromkeys(WORKLOAD_COLUMNS, pl.String), "batch_size": pl.Int64, "measurements": pl.UInt32}
-        )
-    ]
+    schema = {**dict.fromkeys(WORKLOAD_COLUMNS, pl.String), "batch_size": pl.Int64, "measurements": pl.UInt32}
+    frames = [pl.DataFrame(schema=schema)]
     for name in records.workloads:
         counts = records.measurements_of(name).group_by("batch_size").agg(measurements=pl.len()).collect()
         labels = [

@@ -2,15 +2,15 @@
 
 import polars as pl
 
-from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
+from batchscale.records.metadata.columns import METADATA
 
 MOST_CHARACTERS = 50_000  # of one file; a longer one would make the page unreadable
 
 
 def experiment_files(records: Records) -> tuple[str, ...]:
     """The text of every experiment file that the studies name, each once; none for published records."""
-    texts = records.studies.sort("batch_size").select(pl.col(FACTS).struct.field("experiment")).to_series()
+    texts = records.studies.sort("batch_size").select(pl.col(METADATA).struct.field("experiment")).to_series()
     return tuple(_shortened(text.strip()) for text in texts.drop_nulls().unique(maintain_order=True) if text.strip())
 
 

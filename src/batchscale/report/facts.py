@@ -10,10 +10,9 @@ from batchscale.errors import one_line
 from batchscale.figures.kinds.space import range_text
 from batchscale.figures.names import metaparameter_label
 from batchscale.formatting import duration
-from batchscale.records.facts.columns import FACTS
-from batchscale.records.frames import Records
+from batchscale.records.frames import Records, fixed_values, searched_spaces
+from batchscale.records.metadata.columns import METADATA
 from batchscale.records.model import Status
-from batchscale.records.study_values import fixed_values, searched_spaces
 from batchscale.spec.space import ParameterConfig
 from batchscale.spec.workload_name import WorkloadName
 
@@ -29,7 +28,7 @@ class RunFacts:
 def gather_facts(records: Records, workload: WorkloadName) -> RunFacts:
     """What the records of one workload say about how they were made."""
     chosen = records.workload(workload)
-    studies, trials = (frame[FACTS].struct.unnest() for frame in (chosen.studies, chosen.trials))
+    studies, trials = (frame[METADATA].struct.unnest() for frame in (chosen.studies, chosen.trials))
     seconds = float(trials["total_s"].sum()) if trials["total_s"].count() else None
     statuses = {status.value: int((chosen.trials["status"] == status.value).sum()) for status in Status}
     rows = [

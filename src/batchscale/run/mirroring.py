@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from batchscale.records.mirror.mirror import Mirroring, open_mirror
+from batchscale.records.mirror import Mirroring, open_mirror
 
 Say = Callable[[str], None]
 
@@ -24,6 +24,6 @@ def mirrored(root: Path | None, url: str | None, say: Say) -> Iterator[Callable[
     if not mirror.is_empty and not (root.is_dir() and any(root.iterdir())):
         say(f"Restored {mirror.restore()} files from {url}.")
     with Mirroring(mirror) as mirroring:
-        yield mirroring.ask
+        yield mirroring.request
     if mirror.problem is not None:
         say(f"The mirror is not up to date: {mirror.problem} The same command again brings it there.")

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from batchscale.errors import RunError
-from batchscale.records.run_paths import RunPaths
+from batchscale.records.tree.layout import RunPaths
 from batchscale.run.run_settings import RunSettings
 from batchscale.run.signals import StopFlag
 from batchscale.spec.plan import Plan

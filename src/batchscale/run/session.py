@@ -16,7 +16,7 @@ from batchscale.errors import RecordsError, RunError, StorageError, StudyLockedE
 from batchscale.machine import DISK_FULL
 from batchscale.records.durable import make_folders, storing
 from batchscale.records.filesystem import REAL
-from batchscale.records.run_paths import RunPaths
+from batchscale.records.tree.layout import RunPaths
 from batchscale.run.disk import OF_ONE_STUDY, DiskGuard, require_room
 from batchscale.run.dispatch import STRETCH_S
 from batchscale.run.driver import Driver, DriverSettings, Result

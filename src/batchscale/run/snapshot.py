@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchscale.records.run_paths import RunPaths
+from batchscale.records.tree.layout import RunPaths
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from batchscale.records.model import Status
-from batchscale.records.notes import study_note
+from batchscale.records.summary import study_note
 from batchscale.run.driver import Driver
 from batchscale.run.snapshot import NewSearch, RangeChange, Snapshot, StudySnapshot, WorkerSnapshot
 from batchscale.run.time_left import StudyWork, estimate_time_left

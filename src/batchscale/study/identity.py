@@ -16,7 +16,7 @@ from typing import Any
 from batchscale.errors import RunError, one_line
 from batchscale.records.durable import make_folders, replace_file, storing
 from batchscale.records.filesystem import REAL
-from batchscale.records.run_paths import RunPaths
+from batchscale.records.tree.layout import RunPaths
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.plan import Plan
 from batchscale.spec.space import SearchSpace

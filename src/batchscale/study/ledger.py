@@ -7,7 +7,7 @@ in a further range of ids, so that its points stay the same points.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from batchscale.records.facts.study import SearchFacts
+from batchscale.records.metadata.study import SearchMetadata
 from batchscale.spec.space import SearchSpace
 
 
@@ -53,11 +53,11 @@ class Ledger:
         return search, point + trial_id - first_id
 
     @property
-    def facts(self) -> tuple[SearchFacts, ...]:
+    def facts(self) -> tuple[SearchMetadata, ...]:
         """The searches as ``study.json`` keeps them."""
-        return tuple(SearchFacts(search.space, tuple(search.ranges), search.reason) for search in self.searches)
+        return tuple(SearchMetadata(search.space, tuple(search.ranges), search.reason) for search in self.searches)
 
     @classmethod
-    def of(cls, searches: Iterable[SearchFacts]) -> "Ledger":
+    def of(cls, searches: Iterable[SearchMetadata]) -> "Ledger":
         """The ledger of the searches that ``study.json`` has."""
         return cls([Search(search.space, list(search.ranges), search.reason) for search in searches])

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from batchscale.records.facts.trial import Hardware
+from batchscale.records.metadata.trial import Hardware
 from batchscale.records.model import Status, StudyRecord, TrialRecord
 from batchscale.records.tree.committed import CommittedTrials
 from batchscale.records.tree.writer import StudyWriter
@@ -70,7 +70,7 @@ class Recorder:
         """What is known of one trial that has a record or a journal."""
         known = Knowledge()
         if trial_id in self.records:
-            trial = self.records.summary(trial_id)
+            trial = self.records.trial(trial_id)
             if not (retry and trial.status is Status.INCOMPLETE):
                 known = recall(trial, self._read_failure)
         if self._store.has_journal(trial_id) or known.recorded is None:
@@ -80,7 +80,7 @@ class Recorder:
     def results(self) -> list[TrialResult]:
         """What the guards must know of the trials that came to their end, by id."""
         found = []
-        for trial in self.records.summaries():
+        for trial in self.records.trials():
             if trial.status is not Status.INCOMPLETE:
                 diverged = trial.status is Status.INFEASIBLE
                 reached_at = None if diverged else trial.reached_at
@@ -89,7 +89,7 @@ class Recorder:
         return found
 
     def _read_failure(self, trial_id: int) -> str | None:
-        facts = self.records[trial_id].facts
+        facts = self.records[trial_id].metadata
         return None if facts is None else facts.failure
 
     def _learn(self, rows: Sequence[Row]) -> Knowledge:

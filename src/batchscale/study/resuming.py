@@ -66,10 +66,10 @@ def _require_study_file(paths: StudyPaths, study: Study) -> None:
 
 def _require_growth(record: StudyRecord, memory: StudyMemory, study: Study, experiment: Experiment, where: str) -> None:
     """Refuse to ask for less than a study has: what its folder was asked for, which is read first, may be lost."""
-    assert record.facts is not None  # a study without was refused before
+    assert record.metadata is not None  # a study without was refused before
     pairs = {
-        "trials": (record.facts.trials, study.trials),
-        "finishers": (record.facts.finishers, experiment.finishers),
+        "trials": (record.metadata.trials, study.trials),
+        "finishers": (record.metadata.finishers, experiment.finishers),
         "step budget": (memory.budgets[-1], study.train_steps),
     }
     lower = [

@@ -11,8 +11,8 @@ from typing import Any
 from batchscale import __version__
 from batchscale.errors import RunError
 from batchscale.records.durable import write_text_file
-from batchscale.records.facts.study import StudyFacts
-from batchscale.records.facts.trial import Hardware
+from batchscale.records.metadata.study import StudyMetadata
+from batchscale.records.metadata.trial import Hardware
 from batchscale.records.model import StudyRecord
 from batchscale.records.tree.open_study import open_study
 from batchscale.spec.plan import Study
@@ -82,7 +82,7 @@ class SingleStudy:
         """Metaparameters and seed that the trial has had so far; None where nothing says so."""
         record = self._recorder.records.get(self.trial_id)
         if record is not None and self.known.recorded is not None:
-            return {"parameters": dict(record.parameters), "seed": record.facts.seed if record.facts else None}
+            return {"parameters": dict(record.parameters), "seed": record.metadata.seed if record.metadata else None}
         try:
             found = json.loads(self._writer.chosen(self.trial_id).read_bytes())
             return {"parameters": dict(found["parameters"]), "seed": found["seed"]}
@@ -96,7 +96,7 @@ class SingleStudy:
         self._recorder.close()
 
     def _require_single(self) -> None:
-        facts = self._writer.record.facts
+        facts = self._writer.record.metadata
         if facts is not None and facts.searches:
             raise RunError(
                 f"{self._writer.folder}: a study belongs to one experiment. Found one of 'batchscale run', to which no "
@@ -122,7 +122,7 @@ def extend_to(study: Study, step: int) -> Study:
 
 def _to_record(study: Study, known: StudyRecord | None) -> StudyRecord:
     """The ``study.json`` of a trial, and of those that were there before it."""
-    before = StudyFacts() if known is None or known.facts is None else known.facts
+    before = StudyMetadata() if known is None or known.metadata is None else known.metadata
     stops_early = find_rule(study.stop).stops_early
     facts = replace(
         before,
@@ -138,7 +138,7 @@ def _to_record(study: Study, known: StudyRecord | None) -> StudyRecord:
         train_steps=study.train_steps if known is None else max(known.train_steps, study.train_steps),
         early_stopping=True,  # a single trial may have any early stop, and trials of one study may differ in it
         space=study.space if known is None else _merge(known.space, study.space),
-        facts=facts,
+        metadata=facts,
         extra={} if known is None else known.extra,
     )
 

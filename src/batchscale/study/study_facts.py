@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from batchscale import __version__
 from batchscale.errors import RecordsError, RunError
-from batchscale.records.facts.study import Finding, StudyFacts, TrainerFacts
-from batchscale.records.facts.trial import TrialFacts
+from batchscale.records.metadata.study import StudyMetadata, StudyResult, TrainerMetadata
+from batchscale.records.metadata.trial import TrialMetadata
 from batchscale.records.model import Status, StudyRecord, TrialRecord
-from batchscale.records.tree.committed import TrialSummary
+from batchscale.records.tree.committed import CommittedTrial
 from batchscale.records.tree.measurements import MeasurementTable
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.plan import Study
@@ -37,8 +37,8 @@ class StudyMemory:
     ledger: Ledger = field(default_factory=Ledger)
     budgets: list[int] = field(default_factory=list)
     population: int | None = None
-    finding: Finding | None = None
-    framework: TrainerFacts | None = None
+    finding: StudyResult | None = None
+    framework: TrainerMetadata | None = None
 
     @classmethod
     def read(cls, record: StudyRecord, where: str) -> "StudyMemory":
@@ -48,7 +48,7 @@ class StudyMemory:
             RecordsError: it was not made by a run.
             DamagedStudyError: it was, and what a run needs is not there.
         """
-        facts = record.facts
+        facts = record.metadata
         if facts is not None and facts.spec_hash and not (facts.searches and facts.budgets):
             raise DamagedStudyError(
                 f"{where}: study.json lists the searches and step budgets of its study. Found none. Put the file back "
@@ -58,11 +58,11 @@ class StudyMemory:
             raise RecordsError(
                 f"{where}: this study was not made by 'batchscale run' and cannot be continued. Give another folder."
             )
-        return cls(Ledger.of(facts.searches), list(facts.budgets), facts.population, facts.finding, facts.trainer)
+        return cls(Ledger.of(facts.searches), list(facts.budgets), facts.population, facts.result, facts.trainer)
 
     def to_record(self, study: Study, experiment: Experiment) -> StudyRecord:
         """The ``study.json`` that says all this."""
-        facts = StudyFacts(
+        facts = StudyMetadata(
             code_version=__version__,
             spec_hash=spec_hash(experiment),
             goal=str(study.goal),
@@ -77,7 +77,7 @@ class StudyMemory:
             population=self.population,
             edge_margin=experiment.search.edge_margin,
             searches=self.ledger.facts,
-            finding=self.finding,
+            result=self.finding,
             trainer=self.framework,
             experiment=experiment.text,
         )
@@ -87,7 +87,7 @@ class StudyMemory:
             train_steps=study.train_steps,
             early_stopping=find_rule(study.stop).stops_early,
             space=self.ledger.searches[-1].space,
-            facts=facts,
+            metadata=facts,
         )
 
 
@@ -109,10 +109,10 @@ def with_budgets(study: Study, experiment: Experiment, memory: StudyMemory) -> S
     return replace(study, evaluation_steps=steps, space=memory.ledger.searches[0].space)
 
 
-def trial_facts(seed: int, search: int, point: int, known: Knowledge, reason: str) -> TrialFacts:
+def trial_facts(seed: int, search: int, point: int, known: Knowledge, reason: str) -> TrialMetadata:
     """What ``metadata.json`` says of a trial besides the published keys."""
     failure, log_lines = (None, ()) if known.failed is None else known.failed.record
-    return TrialFacts(
+    return TrialMetadata(
         seed=seed,
         search=search,
         point=point,
@@ -125,7 +125,7 @@ def trial_facts(seed: int, search: int, point: int, known: Knowledge, reason: st
     )
 
 
-def recall(trial: TrialSummary, read_failure: Callable[[int], str | None]) -> Knowledge:
+def recall(trial: CommittedTrial, read_failure: Callable[[int], str | None]) -> Knowledge:
     """What is known of a recorded trial; why it failed, if it did, is read."""
     known = Knowledge(
         step=trial.steps,
@@ -143,7 +143,7 @@ def recall(trial: TrialSummary, read_failure: Callable[[int], str | None]) -> Kn
 
 def recorded_seconds(record: TrialRecord) -> float:
     """The seconds of training that a record knows of; 0 where it says nothing."""
-    timing = record.facts.timing if record.facts is not None else None
+    timing = record.metadata.timing if record.metadata is not None else None
     return (timing.total_s if timing is not None else None) or 0.0
 
 

@@ -7,8 +7,8 @@ forgotten and the same call is made again later.
 import time
 from dataclasses import dataclass, field
 
-from batchscale.records.facts.study import EdgeEnd, Finding, TrainerFacts
-from batchscale.records.facts.trial import Hardware
+from batchscale.records.metadata.study import EdgeEnd, StudyResult, TrainerMetadata
+from batchscale.records.metadata.trial import Hardware
 from batchscale.records.tree.committed import CommittedTrials
 from batchscale.study.guards import Judgement, judge
 from batchscale.study.needs import Ending, Need
@@ -78,7 +78,7 @@ class StudyRun:
             self.state.stirred()
             if framework is not None:
                 name, _, version = framework.partition(" ")
-                self.state.memory.framework = TrainerFacts(name, version or None)
+                self.state.memory.framework = TrainerMetadata(name, version or None)
             self._write_study()
 
     def take_released(self) -> Released:
@@ -176,7 +176,7 @@ class StudyRun:
 
     def _conclude(self, judgement: Judgement) -> None:
         searches = self.state.searches
-        finding = Finding(
+        finding = StudyResult(
             goal_reached=any(p.reached_at is not None for s in searches for p in s.points),
             at_edge=tuple(EdgeEnd(edge.parameter, edge.side) for edge in judgement.edges),
             short=any(search.short for search in searches),

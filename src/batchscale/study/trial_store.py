@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.facts.trial import Hardware, Timing
+from batchscale.records.metadata.trial import Hardware, Timing
 from batchscale.records.model import Status, TrialRecord
 from batchscale.records.tree.measurements import Measurement, MeasurementTable
 from batchscale.records.tree.writer import StudyWriter
@@ -110,7 +110,7 @@ class TrialStore:
 
     def _sound_table(self, trial_id: int) -> MeasurementTable:
         """The measurements of a recorded trial, which must be all there: rows after a gap would hide the damage."""
-        record = self.writer.committed_trials().summary(trial_id)
+        record = self.writer.committed_trials().trial(trial_id)
         due = None if self._evaluation_steps is None else [s for s in self._evaluation_steps if s <= record.steps]
         try:
             table = self.writer.read_measurements(trial_id)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from batchscale.errors import RunError
-from batchscale.records.facts.trial import Hardware
+from batchscale.records.metadata.trial import Hardware
 from batchscale.search.units import to_value
 from batchscale.spec.plan import Study
 from batchscale.spec.trainer import TrainerSpec

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from batchscale.errors import TrialFailedError
 from batchscale.machine import count_oom_kills
-from batchscale.records.facts.trial import Hardware
+from batchscale.records.metadata.trial import Hardware
 from batchscale.spec.goal import Goal
 from batchscale.study.tasks import Activity, Row, TrialProgress, TrialTask
 from batchscale.trainers.failures import (

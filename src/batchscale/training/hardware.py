@@ -3,7 +3,7 @@
 import jax
 
 from batchscale.machine import name_processor
-from batchscale.records.facts.trial import Hardware
+from batchscale.records.metadata.trial import Hardware
 
 
 def describe_hardware(num_devices: int = 1, num_hosts: int = 1) -> Hardware:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from batchscale.errors import SpecError, suggest_names
-from batchscale.records.facts.trial import Hardware
+from batchscale.records.metadata.trial import Hardware
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study

@@ -13,8 +13,8 @@ from pathlib import Path
 import polars as pl
 
 from batchscale.formatting import size
-from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
+from batchscale.records.metadata.columns import METADATA
 from batchscale.records.tree.layout import WORKING_FOLDER
 from batchscale.web.refusals import RefusedError
 
@@ -95,8 +95,8 @@ def table_bytes(records: Records, table: str, suffix: str) -> bytes:
         target = io.BytesIO()
         frame.write_parquet(target)
         return target.getvalue()
-    if FACTS in frame.columns:
-        frame = frame.with_columns(pl.col(FACTS).struct.json_encode())
+    if METADATA in frame.columns:
+        frame = frame.with_columns(pl.col(METADATA).struct.json_encode())
     return guarded_csv(frame)
 
 

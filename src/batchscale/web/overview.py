@@ -20,7 +20,7 @@ from batchscale.errors import BatchscaleError
 from batchscale.figures.default_goal import find_goal
 from batchscale.records.frames import Records
 from batchscale.records.read import read_records
-from batchscale.records.run_paths import RunPaths
+from batchscale.records.tree.layout import RunPaths
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.web.records_folders import RecordsFolder, RecordsFolders, visible
 from batchscale.web.row_store import KnownRows, KnownWorkload, SmallPoints, read_known, write_known

@@ -17,7 +17,7 @@ from pathlib import Path
 from batchscale.errors import RunError, StudyLockedError
 from batchscale.log_tail import read_tail
 from batchscale.records.durable import write_text_file
-from batchscale.records.run_paths import RunPaths
+from batchscale.records.tree.layout import RunPaths
 from batchscale.run.snapshot import is_running
 from batchscale.web.claims import Claim, note, read_claimed
 from batchscale.web.records_folders import make_records_folder

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchscale.records.run_paths import RunPaths
+from batchscale.records.tree.layout import RunPaths
 from batchscale.run.run_state import RunState, find_state
 from batchscale.run.snapshot import Snapshot, is_running, read_snapshot
 

@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 import polars as pl
 
-from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import Records
+from batchscale.records.metadata.columns import METADATA
 from batchscale.records.model import Status
 from batchscale.web.records_folders import visible
 from batchscale.web.refusals import RefusedError
@@ -144,7 +144,7 @@ def matching_trials(records: Records, wish: TrialWish) -> pl.DataFrame:
 def trial_page(records: Records, wish: TrialWish) -> TrialPage:
     """The page of trials that was asked for; ``records`` are those of one workload."""
     names = used_metaparameters(records)
-    reached = pl.col(FACTS).struct.field("reached_at").alias("_reached_at")
+    reached = pl.col(METADATA).struct.field("reached_at").alias("_reached_at")
     frame = matching_trials(records, wish).with_columns(reached)
     columns = {name: name for name in (*ORDERS, *names)} | {"reached_at": "_reached_at"}
     by = columns.get(wish.order, "batch_size")
@@ -166,7 +166,7 @@ def trial_page(records: Records, wish: TrialWish) -> TrialPage:
 
 
 def _row(row: dict[str, Any], names: list[str]) -> TrialRow:
-    facts: dict[str, Any] = row[FACTS] or {}
+    facts: dict[str, Any] = row[METADATA] or {}
     reason = facts.get("failure") or facts.get("stop_reason") or ""
     if facts.get("diverged_at") is not None:
         reason = f"diverged at step {facts['diverged_at']:,}"

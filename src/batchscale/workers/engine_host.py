@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol, runtime_checkable
 
 from batchscale.machine import name_processor
-from batchscale.records.facts.trial import Hardware
+from batchscale.records.metadata.trial import Hardware
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
 from batchscale.study.tasks import Activity, TrialProgress, TrialTask

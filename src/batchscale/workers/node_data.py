@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from batchscale.errors import BatchscaleError, DataError, one_line
-from batchscale.records.mirror.store import RemoteStore
+from batchscale.records.remote_store import RemoteStore
 from batchscale.workloads.datasets.files.locations import default_data_dir, find_files
 from batchscale.workloads.datasets.files.take import take_files
 from batchscale.workloads.datasets.presence import files_of

@@ -8,7 +8,7 @@ import sys
 from typing import final
 
 from batchscale.errors import StorageError, one_line
-from batchscale.records.mirror.store import RemoteStore
+from batchscale.records.remote_store import RemoteStore
 
 MARK = ".seen-by-nodes"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from batchscale.records.facts.trial import Hardware
+from batchscale.records.metadata.trial import Hardware
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study

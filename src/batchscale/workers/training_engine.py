@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from batchscale.records.mirror.store import RemoteStore
+from batchscale.records.remote_store import RemoteStore
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.plan import Study
 from batchscale.training.agreement import Agreement

@@ -4,8 +4,8 @@ import pytest
 from failing_proxy import Proxy, contents, make_tree
 
 from batchscale.errors import StorageError
+from batchscale.records.mirror import open_mirror
 from batchscale.records.mirror import store as store_module
-from batchscale.records.mirror.mirror import open_mirror
 
 pytestmark = [pytest.mark.remote, pytest.mark.filterwarnings("default")]  # the libraries of the server warn much
 BUCKET = "records"
@@ -85,7 +85,7 @@ def test_a_server_that_fails_for_good_leaves_the_last_whole_state(proxy, tree, u
 def test_credentials_that_are_not_taken_are_said_at_once_before_anything_starts(proxy, tree, url):
     proxy.trouble = dict.fromkeys(range(proxy.requests + 1, proxy.requests + 1000), "401")
     before = proxy.requests
-    with pytest.raises(StorageError, match=r"401.* Look at the address, the network and the credentials"):
+    with pytest.raises(StorageError, match=r"401.* Check the address, the network and the credentials"):
         mirror_of(tree, url)
     assert proxy.requests == before + 1
 

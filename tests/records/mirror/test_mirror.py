@@ -5,8 +5,7 @@ import json
 import pytest
 
 from batchscale.errors import RecordsError, StorageError
-from batchscale.records.mirror.manifest import MirroredFile, manifest_text
-from batchscale.records.mirror.mirror import Mirroring, open_mirror
+from batchscale.records.mirror import MirroredFile, Mirroring, manifest_text, open_mirror
 
 
 @pytest.fixture
@@ -170,7 +169,7 @@ def test_what_changes_while_it_is_mirrored_is_there_at_the_end(tree, url, tmp_pa
     with Mirroring(mirror) as mirroring:
         for number in range(20):
             write(tree / f"digits/fc/sgd/8/{number + 2}/measurements.csv", str(number))
-            mirroring.ask()
+            mirroring.request()
     assert mirror.problem is None
     mirror_of(tmp_path / "elsewhere", url).restore()
     assert contents(tmp_path / "elsewhere") == wanted(tree)

@@ -20,7 +20,7 @@ from batchscale.figures.names import BASELINES, none_reached, workload_label
 from batchscale.figures.notes import goal_notes, missing_words, note_frame, panel_notes, workload_values
 from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
-from batchscale.records.notes import study_note
+from batchscale.records.summary import study_note
 from batchscale.spec.goal import Goal
 
 LOOK = Look(columns=2)

@@ -29,8 +29,7 @@ from batchscale.figures.notes import (
 )
 from batchscale.figures.theme import Theme
 from batchscale.formatting import metaparameter_text, span_text
-from batchscale.records.frames import Records
-from batchscale.records.study_values import searched_spaces
+from batchscale.records.frames import Records, searched_spaces
 from batchscale.search.edge_guard import DEFAULT_MARGIN
 from batchscale.search.units import to_unit
 from batchscale.spec.goal import Goal

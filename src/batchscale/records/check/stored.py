@@ -187,7 +187,7 @@ def _check_study(folder: Path, workload: WorkloadName, batch_size: int, study: _
             yield _violation(trial / MEASUREMENTS_FILE, missing)
         elif found.status is Status.COMPLETE and trial_id not in study.measured | study.faulty:
             yield _violation(trial / MEASUREMENTS_FILE, Fault(None, "no-measurements", "no row"))
-        recorded = recorded_checksum(found.facts)
+        recorded = recorded_checksum(found.metadata)
         changed = checksum_fault(recorded, study.checksums.get(trial_id, recorded or ""))
         if changed is not None:
             yield _violation(trial / MEASUREMENTS_FILE, changed)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from batchscale.errors import SpecError, one_line
-from batchscale.records.facts.fields import is_finite
-from batchscale.records.facts.study import StudyFacts
-from batchscale.records.facts.trial import TrialFacts
-from batchscale.records.facts.version import OWN_KEY, VERSION_KEY, FactsError, NewerFormatError
+from batchscale.records.metadata.base import OWN_KEY, VERSION_KEY, MetadataError, NewerFormatError
+from batchscale.records.metadata.fields import is_finite
+from batchscale.records.metadata.study import StudyMetadata
+from batchscale.records.metadata.trial import TrialMetadata
 from batchscale.records.model import MAX_WHOLE, STUDY_KEYS, TRIAL_KEYS, Status, is_parameter_name
 from batchscale.records.rules import Fault
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK
@@ -32,13 +32,13 @@ class CheckedStudy:
     train_steps: int
     early_stopping: bool
     configs: Configs
-    facts: StudyFacts | None = None
+    metadata: StudyMetadata | None = None
 
-    def space_of(self, trial: TrialFacts | None) -> Configs:
+    def space_of(self, trial: TrialMetadata | None) -> Configs:
         """The space that a trial was drawn from: that of its own search if it names one, else the study's."""
         number = trial.search if trial is not None else None
-        if self.facts is not None and number is not None and number <= len(self.facts.searches):
-            return {config.name: config for config in self.facts.searches[number - 1].space}
+        if self.metadata is not None and number is not None and number <= len(self.metadata.searches):
+            return {config.name: config for config in self.metadata.searches[number - 1].space}
         return self.configs
 
 
@@ -47,7 +47,7 @@ class CheckedTrial:
     """What the check of a trial's measurements needs of its ``metadata.json``; as much of it as is sound."""
 
     status: Status | None = None
-    facts: TrialFacts | None = None
+    metadata: TrialMetadata | None = None
 
 
 class _Text:
@@ -116,7 +116,7 @@ def check_study_text(
         train_steps=data["train_steps"] if _is_whole(data.get("train_steps"), 0) else 0,
         early_stopping=data.get("early_stopping", False) is not False,
         configs=configs,
-        facts=_facts(parsed, StudyFacts.from_json),
+        metadata=_facts(parsed, StudyMetadata.from_json),
     )
     return study, faults
 
@@ -154,7 +154,7 @@ def _facts(parsed: _Text, read: Callable[[object, str], T]) -> T | None:
     except NewerFormatError:
         version = parsed.data[OWN_KEY][VERSION_KEY]
         parsed.faults.append(Fault(parsed.line_of(VERSION_KEY), "newer-format", f"version {version}"))
-    except FactsError as error:
+    except MetadataError as error:
         parsed.faults.append(Fault(parsed.line_of(error.key), "bad-facts", one_line(error, 300).removeprefix(": ")))
     return None
 
@@ -165,7 +165,7 @@ def check_trial_text(text: bytes, trial_id: int, study: CheckedStudy | None) -> 
     data, faults = parsed.data, parsed.faults
     if not data and faults:
         return CheckedTrial(), faults
-    facts = _facts(parsed, TrialFacts.from_json)
+    facts = _facts(parsed, TrialMetadata.from_json)
     faults += [Fault(1, "missing-key", f"no {key}") for key in TRIAL_KEYS if key not in data]
     status = Status(data["status"]) if data.get("status") in list(Status) else None
     if "status" in data and status is None:

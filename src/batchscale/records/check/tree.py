@@ -160,7 +160,7 @@ def _check_study(study: StudyFolder, tree: _Tree) -> None:
     moving = set() if named is None else _find_moving(StudyPaths.of(tree.root, *named), trials, tree)
     _check_measurements(study, trials, moving, tree)
     if named is not None:
-        spec_hash = checked.facts.spec_hash if checked is not None and checked.facts is not None else None
+        spec_hash = checked.metadata.spec_hash if checked is not None and checked.metadata is not None else None
         _check_journals(StudyPaths.of(tree.root, *named), spec_hash, tree)
 
 
@@ -212,7 +212,7 @@ def _check_measurements(
                 tree.add(path, Fault(1, "byte-order-mark", "a byte order mark"))
             header = text[:MAX_LINE_BYTES].removeprefix(BYTE_ORDER_MARK).partition(b"\n")[0]
             headers[trial_id] = header.removesuffix(b"\r")
-            recorded = None if trial_id in moving else recorded_checksum(trials[trial_id].facts)
+            recorded = None if trial_id in moving else recorded_checksum(trials[trial_id].metadata)
             changed = recorded and checksum_fault(recorded, measurements_checksum(text))
             if changed:
                 tree.add(path, changed)

@@ -10,8 +10,8 @@ import polars as pl
 
 from batchscale.errors import RecordsError
 from batchscale.records.assemble import make_studies_frame
-from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import MEASUREMENT_SCHEMA, STUDY_COLUMNS, TRIAL_SCHEMA, WORKLOAD_COLUMNS
+from batchscale.records.metadata.columns import METADATA
 from batchscale.records.model import StudyRecord, parse_study
 from batchscale.records.precision import widen
 from batchscale.records.rules import Fault
@@ -130,7 +130,7 @@ def _sound_trials(
 
 def _changed(trials: pl.DataFrame) -> Iterator[tuple[str, int, int, Fault]]:
     """The trials whose measurements are not those that were recorded."""
-    recorded = pl.col(FACTS).struct.field("measurements_sha256").alias("recorded")
+    recorded = pl.col(METADATA).struct.field("measurements_sha256").alias("recorded")
     for *key, checksum, found in trials.select(*_KEYS, recorded, "sha256").drop_nulls().sort(_KEYS).rows():
         fault = checksum_fault(checksum, found)
         if fault is not None:

@@ -15,8 +15,8 @@ import polars as pl
 
 from batchscale.errors import RecordsError, one_line
 from batchscale.records.durable import storing, sync_path
-from batchscale.records.facts.columns import FACTS
 from batchscale.records.frames import STUDY_COLUMNS
+from batchscale.records.metadata.columns import METADATA
 from batchscale.records.precision import widen_metrics
 from batchscale.records.table.files import ORIGINAL_SCHEMA, ORIGINALS, open_table_file, read_table
 from batchscale.records.tree.checksum import measurements_checksum
@@ -25,7 +25,7 @@ from batchscale.records.tree.measurements import Measurement
 from batchscale.records.tree.texts import csv_text
 from batchscale.spec.workload_name import WorkloadName
 
-_CHECKSUM = pl.col(FACTS).struct.field("measurements_sha256").alias("sha256")
+_CHECKSUM = pl.col(METADATA).struct.field("measurements_sha256").alias("sha256")
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import Any
 import polars as pl
 
 from batchscale.errors import RecordsError, SpecError, one_line
-from batchscale.records.facts.columns import FACTS
-from batchscale.records.facts.version import NewerFormatError
 from batchscale.records.frames import STUDY_SCHEMA, TRIAL_SCHEMA, WORKLOAD_COLUMNS, Records
+from batchscale.records.metadata.base import NewerFormatError
+from batchscale.records.metadata.columns import METADATA
 from batchscale.records.table.upgrade import upgrade_studies, upgrade_trials
 from batchscale.spec.workload_name import WorkloadName
 
@@ -104,7 +104,7 @@ def read_table(path: Path) -> Records:
 
 
 def _without_facts(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: kind for name, kind in schema.items() if name != FACTS}
+    return {name: kind for name, kind in schema.items() if name != METADATA}
 
 
 def _workloads(studies: pl.DataFrame, path: Path) -> list[WorkloadName]:

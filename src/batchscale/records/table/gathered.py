@@ -92,7 +92,7 @@ class PartContent:
             if trial.trial_id != file.trial_id:
                 raise RecordsError(f"{file.path}: trial_id agrees with the folder. Found {trial.trial_id}.")
             self.trials.append((file.folder, file.batch_size, trial, text))
-            if recorded_checksum(trial.facts) is None:
+            if recorded_checksum(trial.metadata) is None:
                 self.unrecorded.setdefault(file.folder, set()).add((file.batch_size, trial.trial_id))
 
     def parse_ahead(self, pool: Executor) -> None:

@@ -19,7 +19,7 @@ from typing import Any, final
 import polars as pl
 
 from batchscale.records.durable import sync_path, sync_tree
-from batchscale.records.facts.columns import FACTS, TRIAL_FACTS, trial_facts_row
+from batchscale.records.metadata.columns import METADATA, TRIAL_METADATA, trial_metadata_row
 from batchscale.records.model import TrialRecord
 from batchscale.records.precision import widen
 from batchscale.records.table.gathered import MeasuredChunk, PartContent, check_width
@@ -39,7 +39,7 @@ TRIAL_PART_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     **KEY_SCHEMA,
     "status": pl.String,
     "steps": pl.Int64,
-    FACTS: pl.Struct(TRIAL_FACTS),
+    METADATA: pl.Struct(TRIAL_METADATA),
     "extra": pl.String,
     "text": pl.String,
 }
@@ -208,7 +208,7 @@ def _trials_frame(trials: Iterable[tuple[str, int, TrialRecord, str]]) -> pl.Dat
     parameters: dict[str, list[float | None]] = {}
     for folder, size, trial, text in trials:
         extra = _sorted_json(dict(trial.extra))
-        facts = trial_facts_row(trial.facts)
+        facts = trial_metadata_row(trial.metadata)
         for name, value in trial.parameters.items():
             cells = parameters.get(name)
             if cells is None:

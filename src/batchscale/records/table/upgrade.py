@@ -7,28 +7,34 @@ from typing import Any
 import polars as pl
 
 from batchscale.errors import RecordsError
-from batchscale.records.facts.columns import FACTS, STUDY_FACTS, TRIAL_FACTS, study_facts_row, trial_facts_row
-from batchscale.records.facts.study import StudyFacts
-from batchscale.records.facts.trial import TrialFacts
-from batchscale.records.facts.version import OWN_KEY
+from batchscale.records.metadata.base import OWN_KEY
+from batchscale.records.metadata.columns import (
+    METADATA,
+    STUDY_METADATA,
+    TRIAL_METADATA,
+    study_metadata_row,
+    trial_metadata_row,
+)
+from batchscale.records.metadata.study import StudyMetadata
+from batchscale.records.metadata.trial import TrialMetadata
 
 
 def upgrade_studies(frame: pl.LazyFrame, where: str) -> pl.LazyFrame:
     """The studies with their facts in a column of their own."""
 
     def read(own: object) -> dict[str, Any] | None:
-        return study_facts_row(StudyFacts.from_json(own, where))
+        return study_metadata_row(StudyMetadata.from_json(own, where))
 
-    return _with_facts(frame, read, STUDY_FACTS, where)
+    return _with_facts(frame, read, STUDY_METADATA, where)
 
 
 def upgrade_trials(frame: pl.LazyFrame, where: str) -> pl.LazyFrame:
     """The trials with their facts in a column of their own; those that a query leaves out are never parsed."""
 
     def read(own: object) -> dict[str, Any] | None:
-        return trial_facts_row(TrialFacts.from_json(own, where))
+        return trial_metadata_row(TrialMetadata.from_json(own, where))
 
-    return _with_facts(frame, read, TRIAL_FACTS, where)
+    return _with_facts(frame, read, TRIAL_METADATA, where)
 
 
 def _with_facts(
@@ -47,10 +53,10 @@ def _with_facts(
 
     column = pl.col("extra")
     names = [
-        name for before in frame.collect_schema() for name in ((FACTS, before) if before == "extra" else (before,))
+        name for before in frame.collect_schema() for name in ((METADATA, before) if before == "extra" else (before,))
     ]
     return frame.with_columns(
-        column.map_batches(facts, return_dtype=kind, is_elementwise=True).alias(FACTS),
+        column.map_batches(facts, return_dtype=kind, is_elementwise=True).alias(METADATA),
         column.map_batches(others, return_dtype=pl.String, is_elementwise=True),
     ).select(names)
 

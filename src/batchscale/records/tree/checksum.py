@@ -2,7 +2,7 @@
 
 import hashlib
 
-from batchscale.records.facts.trial import TrialFacts
+from batchscale.records.metadata.trial import TrialMetadata
 from batchscale.records.rules import Fault
 
 
@@ -19,6 +19,6 @@ def checksum_fault(recorded: str | None, found: str) -> Fault | None:
     return Fault(None, "changed-measurements", f"checksum {found[:12]}… where {recorded[:12]}… was recorded")
 
 
-def recorded_checksum(facts: TrialFacts | None) -> str | None:
+def recorded_checksum(metadata: TrialMetadata | None) -> str | None:
     """The checksum that a trial's facts have."""
     return None if facts is None else facts.measurements_sha256

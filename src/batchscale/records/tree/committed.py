@@ -18,7 +18,7 @@ _NONE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class TrialSummary:
+class CommittedTrial:
     """The outcome of a committed trial; ``best`` is None where the record has none."""
 
     trial_id: int
@@ -59,7 +59,7 @@ class CommittedTrials(Mapping[int, TrialRecord]):
     def put(self, record: TrialRecord) -> None:
         """A trial was committed, or committed again."""
         place, there = self._find(record.trial_id)
-        facts = record.facts
+        facts = record.metadata
         reached = _NONE if facts is None or facts.reached_at is None else facts.reached_at
         best = math.nan if facts is None or facts.best is None else facts.best
         for name in record.parameters:
@@ -82,21 +82,21 @@ class CommittedTrials(Mapping[int, TrialRecord]):
                 column.insert(place, value)  # type: ignore[arg-type]
         self.counts[record.status] += 1
 
-    def summary(self, trial_id: int) -> TrialSummary:
+    def trial(self, trial_id: int) -> CommittedTrial:
         """The outcome of one trial."""
         place, there = self._find(trial_id)
         if not there:
             raise KeyError(trial_id)
-        return self._summary(place)
+        return self._trial(place)
 
-    def summaries(self) -> Iterator[TrialSummary]:
+    def trials(self) -> Iterator[CommittedTrial]:
         """The outcomes of all trials, by growing id."""
-        return map(self._summary, range(len(self._ids)))
+        return map(self._trial, range(len(self._ids)))
 
-    def _summary(self, place: int) -> TrialSummary:
+    def _trial(self, place: int) -> CommittedTrial:
         reached, best = self._reached[place], self._best[place]
         values = {name: column[place] for name, column in self._parameters.items()}
-        return TrialSummary(
+        return CommittedTrial(
             self._ids[place],
             _STATUSES[self._statuses[place]],
             self._steps[place],

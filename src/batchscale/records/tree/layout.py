@@ -1,4 +1,4 @@
-"""Where everything lies in a records tree: names of folders and files, and what may stand where.
+"""The paths of a records tree: names of folders and files, of records and of working files.
 
 The published reader parses the name of every folder of a workload and of a study as a whole number. So nothing else may
 ever be there, not for a moment: all working files live under one ``.batchscale`` folder at the root of the tree.
@@ -26,8 +26,50 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
 
 
 @dataclass(frozen=True)
+class RunPaths:
+    """The working files of a run in the records tree at ``root``. None of them is a record."""
+
+    root: Path
+
+    @property
+    def working(self) -> Path:
+        """The folder of all working files."""
+        return self.root / WORKING_FOLDER
+
+    @property
+    def lock(self) -> Path:
+        """The file that the one run writing here keeps locked."""
+        return self.working / "run.lock"
+
+    @property
+    def status(self) -> Path:
+        """The latest status of the run."""
+        return self.working / "status.json"
+
+    @property
+    def experiment(self) -> Path:
+        """The experiment that the folder belongs to."""
+        return self.working / "experiment.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The states of trials, a folder for each batch size."""
+        return self.working / CHECKPOINTS
+
+    @property
+    def exchange(self) -> Path:
+        """The folder in which a run and its workers on other machines exchange files."""
+        return self.working / "exchange"
+
+    @property
+    def logs(self) -> Path:
+        """The output of worker processes."""
+        return self.working / "logs"
+
+
+@dataclass(frozen=True)
 class StudyPaths:
-    """The folders of one study: the one readers see and the one its writer works in."""
+    """The folders of one study: ``folder`` for readers, ``working`` for its writer."""
 
     root: Path
     workload: WorkloadName
@@ -37,7 +79,7 @@ class StudyPaths:
 
     @classmethod
     def of(cls, root: Path, workload: WorkloadName, batch_size: int) -> "StudyPaths":
-        """The folders of a study in the tree at ``root``."""
+        """Return the folders of a study in the tree at ``root``."""
         if batch_size < 1:
             raise RecordsError(f"A batch size is a whole number of at least 1. Found {batch_size}.")
         below = Path(*workload.dataset.split("/"), workload.model, workload.optimizer, str(batch_size))
@@ -50,7 +92,7 @@ class StudyPaths:
 
     @property
     def lock(self) -> Path:
-        """The file whose lock the one writer holds."""
+        """The file that the one writer keeps locked."""
         return self.working / "lock"
 
     @property
@@ -71,7 +113,7 @@ class StudyPaths:
         return self.working / f"chosen-{trial_id}.json"
 
     def staged(self, trial_id: int) -> Path:
-        """Where a trial's folder is made ready, and where an exchanged one waits to be removed."""
+        """The folder in which a trial is prepared, and in which an exchanged one waits to be removed."""
         return self.working / f"new-{trial_id}"
 
     def ready(self, trial_id: int) -> Path:
@@ -80,7 +122,7 @@ class StudyPaths:
 
 
 def name_study(folders: tuple[str, ...]) -> tuple[WorkloadName, int] | None:
-    """The workload and batch size that a study's folders name, from the tree's root; None if they name none."""
+    """Return the workload and batch size named by a study's folders, from the tree's root; None if they name none."""
     batch_size = folder_number(folders[-1]) if 4 <= len(folders) <= MAX_DEPTH else None
     if not batch_size:
         return None
@@ -91,7 +133,7 @@ def name_study(folders: tuple[str, ...]) -> tuple[WorkloadName, int] | None:
 
 
 def folder_number(name: str) -> int | None:
-    """The whole number that a folder's name is, or None. No signs, no leading zeros, so that no two names are equal.
+    """Return the whole number that a folder is named by, or None. No signs and no leading zeros: names are unique.
 
     >>> folder_number("64"), folder_number("064"), folder_number("trial")
     (64, None, None)
@@ -102,5 +144,5 @@ def folder_number(name: str) -> int | None:
 def require_directory(path: Path) -> None:
     """Refuse a path that is no directory."""
     if not path.is_dir():
-        found = "a file" if path.exists() else "nothing"
-        raise RecordsError(f"A records tree is a directory. Found {found} at {one_line(path, 500)}.")
+        kind = "a file" if path.exists() else "nothing"
+        raise RecordsError(f"A records tree is a directory. Found {kind} at {one_line(path, 500)}.")

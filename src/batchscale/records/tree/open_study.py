@@ -6,8 +6,8 @@ from pathlib import Path
 
 from batchscale.errors import RecordsError, StudyLockedError, one_line
 from batchscale.records.durable import make_folders, replace_file, storing, sync_chain, write_file
-from batchscale.records.facts.version import OWN_KEY
 from batchscale.records.filesystem import REAL, FileSystem
+from batchscale.records.metadata.base import OWN_KEY
 from batchscale.records.model import StudyRecord, parse_study
 from batchscale.records.tree.folders import read_file
 from batchscale.records.tree.layout import STUDY_FILE, StudyPaths
@@ -104,7 +104,7 @@ def _read_existing(fs: FileSystem, paths: StudyPaths, wanted: StudyRecord) -> St
 
 
 def _spec_hash(record: StudyRecord) -> str | None:
-    return None if record.facts is None else record.facts.spec_hash
+    return None if record.metadata is None else record.metadata.spec_hash
 
 
 def describe_difference(found: StudyRecord, wanted: StudyRecord) -> str:

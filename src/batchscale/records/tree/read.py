@@ -14,9 +14,9 @@ import polars as pl
 
 from batchscale.errors import RecordsError
 from batchscale.records.assemble import make_studies_frame, make_trials_frame
-from batchscale.records.facts.version import NewerFormatError
 from batchscale.records.filesystem import REAL, FileSystem
 from batchscale.records.frames import Records
+from batchscale.records.metadata.base import NewerFormatError
 from batchscale.records.model import StudyRecord, TrialRecord, parse_study, parse_trial
 from batchscale.records.rules import Fault
 from batchscale.records.tree.bulk import read_measurement_files

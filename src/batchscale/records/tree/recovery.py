@@ -96,7 +96,7 @@ def read_record(fs: FileSystem, paths: StudyPaths, trial_id: int) -> TrialRecord
 
 
 def _require_unchanged(fs: FileSystem, path: str, record: TrialRecord) -> None:
-    recorded = recorded_checksum(record.facts)
+    recorded = recorded_checksum(record.metadata)
     if recorded is not None:
         fault = checksum_fault(recorded, measurements_checksum(read_file(path, MAX_CSV_BYTES, fs)))
         if fault is not None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.facts.version import OWN_KEY
+from batchscale.records.metadata.base import OWN_KEY
 from batchscale.records.model import STUDY_KEYS, TRIAL_KEYS, StudyRecord, TrialRecord, parse_study, parse_trial
 from batchscale.records.tree.layout import STUDY_FILE, TRIAL_FILE
 from batchscale.records.tree.measurements import Measurement, format_header, format_row

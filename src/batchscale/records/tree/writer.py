@@ -13,8 +13,8 @@ from batchscale.records.durable import (
     storing,
     write_file,
 )
-from batchscale.records.facts.trial import TrialFacts
 from batchscale.records.filesystem import FileSystem
+from batchscale.records.metadata.trial import TrialMetadata
 from batchscale.records.model import (
     StudyRecord,
     TrialRecord,
@@ -180,8 +180,8 @@ class StudyWriter:
             raise RecordsError(self._damaged[trial.trial_id])
         with self._storing(f"committing trial {trial.trial_id}"):
             text = self._measurements_to_commit(trial, measurements)
-            facts = replace(trial.facts or TrialFacts(), measurements_sha256=measurements_checksum(text))
-            trial = replace(trial, facts=facts)
+            facts = replace(trial.metadata or TrialMetadata(), measurements_sha256=measurements_checksum(text))
+            trial = replace(trial, metadata=facts)
             self._stage(trial.trial_id, text, trial_text(trial))
             self._publish(trial.trial_id)
             self._committed.put(trial)
@@ -258,4 +258,4 @@ def _require_trial_id(trial_id: int) -> None:
 
 
 def _spec_hash(record: StudyRecord) -> str | None:
-    return None if record.facts is None else record.facts.spec_hash
+    return None if record.metadata is None else record.metadata.spec_hash

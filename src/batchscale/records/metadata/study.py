@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchscale.errors import SpecError, one_line
-from batchscale.records.facts.fields import Fields, is_finite, is_whole, without_none
-from batchscale.records.facts.version import FORMAT_VERSION, OWN_KEY, VERSION_KEY, read_version, upgrade_study
+from batchscale.records.metadata.base import FORMAT_VERSION, OWN_KEY, VERSION_KEY, read_version, upgrade_study
+from batchscale.records.metadata.fields import Fields, is_finite, is_whole, without_none
 from batchscale.search.edge_guard import Side
 from batchscale.spec.space import SearchSpace
 
 
 @dataclass(frozen=True)
-class SearchFacts:
+class SearchMetadata:
     """One search of a study.
 
     ``ranges`` has, for each range of trial ids, the first id and the point that this trial is; a search has more than
@@ -28,7 +28,7 @@ class SearchFacts:
         return {"space": self.space.to_json(), "ranges": [list(pair) for pair in self.ranges], "reason": self.reason}
 
     @classmethod
-    def read(cls, fields: Fields) -> "SearchFacts":
+    def read(cls, fields: Fields) -> "SearchMetadata":
         """The search that an object describes."""
         try:
             space = SearchSpace.from_json(fields.mapping("space"))
@@ -62,7 +62,7 @@ class EdgeEnd:
 
 
 @dataclass(frozen=True)
-class Finding:
+class StudyResult:
     """What the run found when the study ended.
 
     ``short`` says that fewer trials than wanted did not diverge.
@@ -78,7 +78,7 @@ class Finding:
         return {"goal_reached": self.goal_reached, "at_edge": ends, "short": self.short}
 
     @classmethod
-    def read(cls, fields: Fields) -> "Finding":
+    def read(cls, fields: Fields) -> "StudyResult":
         """The finding that an object describes."""
         return cls(
             goal_reached=bool(fields.flag("goal_reached")),
@@ -88,7 +88,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class TrainerFacts:
+class TrainerMetadata:
     """What trained the trials: our own engine, or the user's script."""
 
     name: str
@@ -99,7 +99,7 @@ class TrainerFacts:
         return without_none(name=self.name, version=self.version)
 
     @classmethod
-    def read(cls, fields: Fields) -> "TrainerFacts":
+    def read(cls, fields: Fields) -> "TrainerMetadata":
         """The trainer that an object names."""
         name = fields.text("name")
         if not name:
@@ -108,7 +108,7 @@ class TrainerFacts:
 
 
 @dataclass(frozen=True)
-class StudyFacts:
+class StudyMetadata:
     """All our facts of a study; None and empty stand for what is not known.
 
     ``budgets`` are the step budgets it has had, growing. ``population`` is how many trials train together.
@@ -130,9 +130,9 @@ class StudyFacts:
     budgets: tuple[int, ...] = ()
     population: int | None = None
     edge_margin: float | None = None
-    searches: tuple[SearchFacts, ...] = ()
-    finding: Finding | None = None
-    trainer: TrainerFacts | None = None
+    searches: tuple[SearchMetadata, ...] = ()
+    result: StudyResult | None = None
+    trainer: TrainerMetadata | None = None
     experiment: str | None = None
     other: Mapping[str, Any] = field(default_factory=dict)
 
@@ -154,19 +154,19 @@ class StudyFacts:
             population=self.population,
             edge_margin=self.edge_margin,
             searches=[search.to_json() for search in self.searches] or None,
-            finding=self.finding.to_json() if self.finding else None,
+            finding=self.result.to_json() if self.result else None,
             trainer=self.trainer.to_json() if self.trainer else None,
             experiment=self.experiment,
         )
         return {**self.other, **known}
 
     @classmethod
-    def from_json(cls, own: object, where: str) -> "StudyFacts":
+    def from_json(cls, own: object, where: str) -> "StudyMetadata":
         """The facts that stand under our key in the ``study.json`` at ``where``, of any version up to ours.
 
         Raises:
             NewerFormatError: their version is newer.
-            FactsError: one of them is not of its kind.
+            MetadataError: one of them is not of its kind.
         """
         version = read_version(own, where)
         assert isinstance(own, Mapping)
@@ -186,9 +186,9 @@ class StudyFacts:
             budgets=_read_budgets(fields),
             population=fields.whole("population"),
             edge_margin=fields.number("edge_margin"),
-            searches=fields.parts("searches", SearchFacts.read),
-            finding=fields.part("finding", Finding.read),
-            trainer=fields.part("trainer", TrainerFacts.read),
+            searches=fields.parts("searches", SearchMetadata.read),
+            result=fields.part("finding", StudyResult.read),
+            trainer=fields.part("trainer", TrainerMetadata.read),
             experiment=fields.text("experiment"),
             other=fields.rest(),
         )

@@ -10,12 +10,12 @@ from typing import Any
 
 import polars as pl
 
-from batchscale.records.facts.study import StudyFacts
-from batchscale.records.facts.trial import Hardware, Timing, TrialFacts
+from batchscale.records.metadata.study import StudyMetadata
+from batchscale.records.metadata.trial import Hardware, Timing, TrialMetadata
 
-FACTS = "facts"
+METADATA = "facts"
 
-STUDY_FACTS: Mapping[str, pl.DataType] = {
+STUDY_METADATA: Mapping[str, pl.DataType] = {
     "code_version": pl.String(),
     "spec_hash": pl.String(),
     "goal": pl.String(),
@@ -39,7 +39,7 @@ STUDY_FACTS: Mapping[str, pl.DataType] = {
     "experiment": pl.String(),
 }
 
-TRIAL_FACTS: Mapping[str, pl.DataType] = {
+TRIAL_METADATA: Mapping[str, pl.DataType] = {
     "seed": pl.Int64(),
     "search": pl.Int64(),
     "point": pl.Int64(),
@@ -66,11 +66,11 @@ TRIAL_FACTS: Mapping[str, pl.DataType] = {
 }
 
 
-def study_facts_row(facts: StudyFacts | None) -> dict[str, Any] | None:
+def study_metadata_row(facts: StudyMetadata | None) -> dict[str, Any] | None:
     """The facts as a value of the column."""
     if facts is None:
         return None
-    finding, trainer = facts.finding, facts.trainer
+    finding, trainer = facts.result, facts.trainer
     return {
         "code_version": facts.code_version,
         "spec_hash": facts.spec_hash,
@@ -96,7 +96,7 @@ def study_facts_row(facts: StudyFacts | None) -> dict[str, Any] | None:
     }
 
 
-def trial_facts_row(facts: TrialFacts | None) -> dict[str, Any] | None:
+def trial_metadata_row(facts: TrialMetadata | None) -> dict[str, Any] | None:
     """The facts as a value of the column."""
     if facts is None:
         return None

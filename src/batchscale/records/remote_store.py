@@ -1,4 +1,4 @@
-"""A remote path (gs://, s3://, whatever fsspec knows) as whole files, with retries and errors in words."""
+"""Whole files under a remote path (gs://, s3:// or another scheme of fsspec), with retries and readable errors."""
 
 import importlib
 import time
@@ -12,7 +12,7 @@ T = TypeVar("T")
 TRIES = 4
 FIRST_PAUSE_S = 0.5
 _TIMES = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 2}}
-_GCS_TIMES = {"sock_connect": 10, "sock_read": 60}  # without them its client waits for ever
+_GCS_TIMES = {"sock_connect": 10, "sock_read": 60}  # without them its client waits forever
 
 
 class RemoteStore:
@@ -25,10 +25,10 @@ class RemoteStore:
 
     def put(self, name: str, content: bytes) -> None:
         """Write a file."""
-        self._try("write", name, lambda: self._files.pipe_file(self._path(name), content))
+        self._retry("write", name, lambda: self._files.pipe_file(self._path(name), content))
 
     def get(self, name: str) -> bytes | None:
-        """Read a file; None if there is none."""
+        """Return the content of a file, None if it does not exist."""
 
         def read() -> bytes | None:
             try:
@@ -37,33 +37,33 @@ class RemoteStore:
                 return None
             return content
 
-        return self._try("read", name, read)
+        return self._retry("read", name, read)
 
     def download(self, name: str, path: Path) -> None:
-        """Copy a file, however large, to a path of this machine; one that is not there is a mistake."""
-        self._try("read", name, lambda: self._files.get_file(self._path(name), str(path)))
+        """Copy a file of any size to a path of this machine. Raises StorageError if it does not exist."""
+        self._retry("read", name, lambda: self._files.get_file(self._path(name), str(path)))
 
     def remove(self, name: str) -> None:
-        """Remove a file; it is no mistake if there is none, or if it stays."""
+        """Remove a file if possible; a failure is ignored."""
         try:
             self._files.rm_file(self._path(name))
-        except Exception:  # noqa: BLE001 - every library has its own errors; what stays only takes room
+        except Exception:  # noqa: BLE001 - every library has its own errors; a file that stays only takes space
             return
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
-    def _try(self, verb: str, name: str, action: Callable[[], T]) -> T:
-        for left in range(TRIES - 1, -1, -1):
+    def _retry(self, verb: str, name: str, action: Callable[[], T]) -> T:
+        for remaining in range(TRIES - 1, -1, -1):
             try:
                 return action()
             except Exception as error:  # noqa: BLE001 - every library has its own errors
-                if not left or not _may_pass(error):
+                if not remaining or not _is_transient(error):
                     raise StorageError(
                         f"{self.url}: cannot {verb} {one_line(name)} ({type(error).__name__}: {one_line(error, 300)}). "
-                        "Look at the address, the network and the credentials."
+                        "Check the address, the network and the credentials."
                     ) from None
-                self._pause(FIRST_PAUSE_S * 2 ** (TRIES - 1 - left))
+                self._pause(FIRST_PAUSE_S * 2 ** (TRIES - 1 - remaining))
         raise AssertionError
 
 
@@ -89,10 +89,10 @@ def _open(url: str) -> tuple[Any, str]:
     return files, str(root).rstrip("/")
 
 
-def _may_pass(error: Exception) -> bool:
-    """Whether trying again may help: not where a name, a right or a credential is missing."""
+def _is_transient(error: Exception) -> bool:
+    """True if a retry may help: not where a name, a right or a credential is missing."""
     if isinstance(error, PermissionError | FileNotFoundError | NotADirectoryError):
         return False
-    if getattr(error, "code", None) == 401 or str(error).startswith("Forbidden"):  # as Google's client says it
+    if getattr(error, "code", None) == 401 or str(error).startswith("Forbidden"):  # as Google's client reports it
         return False
     return "Credential" not in type(error).__name__

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
-from batchscale.records.facts.fields import Fields, without_none
-from batchscale.records.facts.version import FORMAT_VERSION, OWN_KEY, VERSION_KEY, read_version, upgrade_trial
+from batchscale.records.metadata.base import FORMAT_VERSION, OWN_KEY, VERSION_KEY, read_version, upgrade_trial
+from batchscale.records.metadata.fields import Fields, without_none
 
 _SHA256_DIGITS = 64
 _HEXADECIMAL = frozenset("0123456789abcdef")
@@ -84,7 +84,7 @@ class Hardware:
 
 
 @dataclass(frozen=True)
-class TrialFacts:
+class TrialMetadata:
     """All our facts of a trial; None and empty stand for what is not known.
 
     ``search`` counts from 1, ``point`` from 0 within it. ``best`` is the best value of the goal's metric, smaller is
@@ -127,12 +127,12 @@ class TrialFacts:
         return {**self.other, **known}
 
     @classmethod
-    def from_json(cls, own: object, where: str) -> "TrialFacts":
+    def from_json(cls, own: object, where: str) -> "TrialMetadata":
         """The facts that stand under our key in the ``metadata.json`` at ``where``, of any version up to ours.
 
         Raises:
             NewerFormatError: their version is newer.
-            FactsError: one of them is not of its kind.
+            MetadataError: one of them is not of its kind.
         """
         version = read_version(own, where)
         assert isinstance(own, Mapping)

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchscale.errors import RecordsError
-from batchscale.records.facts.study import EdgeEnd, Finding, SearchFacts, StudyFacts, TrainerFacts
-from batchscale.records.facts.trial import Hardware, Timing, TrialFacts
-from batchscale.records.facts.version import FORMAT_VERSION, NewerFormatError
+from batchscale.records.metadata.base import FORMAT_VERSION, NewerFormatError
+from batchscale.records.metadata.study import EdgeEnd, SearchMetadata, StudyMetadata, StudyResult, TrainerMetadata
+from batchscale.records.metadata.trial import Hardware, Timing, TrialMetadata
 from batchscale.search.edge_guard import Side
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 
 SPACE = SearchSpace((ParameterConfig("learning_rate", ParameterType.DOUBLE, 0.01, 10.0, Scale.LOG),))
 
-STUDY = StudyFacts(
+STUDY = StudyMetadata(
     code_version="1.2",
     spec_hash="0123456789abcdef",
     goal="val/loss < 0.1",
@@ -28,12 +28,15 @@ STUDY = StudyFacts(
     num_train_examples=55_000,
     budgets=(100, 200),
     population=4,
-    searches=(SearchFacts(SPACE, ((1, 0), (12, 5))), SearchFacts(SPACE, ((6, 0),), "the best trial lies at the edge")),
-    finding=Finding(True, (EdgeEnd("learning_rate", Side.HIGH),), short=True),
-    trainer=TrainerFacts("jax", "0.9"),
+    searches=(
+        SearchMetadata(SPACE, ((1, 0), (12, 5))),
+        SearchMetadata(SPACE, ((6, 0),), "the best trial lies at the edge"),
+    ),
+    result=StudyResult(True, (EdgeEnd("learning_rate", Side.HIGH),), short=True),
+    trainer=TrainerMetadata("jax", "0.9"),
     experiment="[experiment]\n",
 )
-TRIAL = TrialFacts(
+TRIAL = TrialMetadata(
     seed=1,
     search=2,
     point=0,
@@ -54,18 +57,18 @@ def through_text(data: object) -> object:
 
 
 def test_what_is_written_is_what_is_read() -> None:
-    assert StudyFacts.from_json(through_text(STUDY.to_json()), "study.json") == STUDY
-    assert TrialFacts.from_json(through_text(TRIAL.to_json()), "metadata.json") == TRIAL
-    assert StudyFacts.from_json(StudyFacts().to_json(), "study.json") == StudyFacts()
-    assert TrialFacts.from_json(TrialFacts().to_json(), "metadata.json") == TrialFacts()
+    assert StudyMetadata.from_json(through_text(STUDY.to_json()), "study.json") == STUDY
+    assert TrialMetadata.from_json(through_text(TRIAL.to_json()), "metadata.json") == TRIAL
+    assert StudyMetadata.from_json(StudyMetadata().to_json(), "study.json") == StudyMetadata()
+    assert TrialMetadata.from_json(TrialMetadata().to_json(), "metadata.json") == TrialMetadata()
 
 
 def test_both_files_say_their_version() -> None:
     assert STUDY.to_json()["format_version"] == TRIAL.to_json()["format_version"] == FORMAT_VERSION
 
 
-@pytest.mark.parametrize("kind", [StudyFacts, TrialFacts])
-def test_newer_versions_are_refused_by_name(kind: type[StudyFacts] | type[TrialFacts]) -> None:
+@pytest.mark.parametrize("kind", [StudyMetadata, TrialMetadata])
+def test_newer_versions_are_refused_by_name(kind: type[StudyMetadata] | type[TrialMetadata]) -> None:
     with pytest.raises(NewerFormatError, match=r"a/study\.json.*up to 2.*version 99.*install"):
         kind.from_json({"format_version": 99, "anything": "else"}, "a/study.json")
 
@@ -73,12 +76,12 @@ def test_newer_versions_are_refused_by_name(kind: type[StudyFacts] | type[TrialF
 @pytest.mark.parametrize("version", [0, -1, True, "2", None, 1.5])
 def test_a_version_is_a_whole_number_from_1(version: object) -> None:
     with pytest.raises(RecordsError, match="format_version from 1"):
-        StudyFacts.from_json({"format_version": version}, "study.json")
+        StudyMetadata.from_json({"format_version": version}, "study.json")
 
 
 def test_unknown_keys_of_the_same_version_are_kept() -> None:
     own = {"format_version": 2, "seed": 3, "colour": {"deep": [1]}}
-    for kind in (StudyFacts, TrialFacts):
+    for kind in (StudyMetadata, TrialMetadata):
         facts = kind.from_json(own, "a")
         assert facts.other == {"colour": {"deep": [1]}}
         assert facts.to_json() == own
@@ -104,7 +107,7 @@ def test_unknown_keys_of_the_same_version_are_kept() -> None:
 )
 def test_wrong_kinds_in_a_study_are_named(own: dict[str, object], named: str) -> None:
     with pytest.raises(RecordsError, match=named):
-        StudyFacts.from_json({"format_version": 2, **own}, "s.json")
+        StudyMetadata.from_json({"format_version": 2, **own}, "s.json")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +125,7 @@ def test_wrong_kinds_in_a_study_are_named(own: dict[str, object], named: str) ->
 )
 def test_wrong_kinds_in_a_trial_are_named(own: dict[str, object], named: str) -> None:
     with pytest.raises(RecordsError, match=named):
-        TrialFacts.from_json({"format_version": 2, **own}, "m.json")
+        TrialMetadata.from_json({"format_version": 2, **own}, "m.json")
 
 
 def test_a_study_of_version_1_is_upgraded() -> None:
@@ -136,20 +139,20 @@ def test_a_study_of_version_1_is_upgraded() -> None:
         ],
         "population": None,
     }
-    facts = StudyFacts.from_json(old, "study.json")
+    facts = StudyMetadata.from_json(old, "study.json")
     assert facts.stop_rule == "goal"
-    assert facts.finding == Finding(True, (EdgeEnd("learning_rate", Side.LOW),))
+    assert facts.result == StudyResult(True, (EdgeEnd("learning_rate", Side.LOW),))
     assert [search.ranges for search in facts.searches] == [((1, 0),), ((4, 0), (9, 3))]
     assert facts.other == {}
-    assert StudyFacts.from_json({"format_version": 1, "verdict": {}}, "study.json").finding is None
+    assert StudyMetadata.from_json({"format_version": 1, "verdict": {}}, "study.json").result is None
 
 
 def test_a_trial_of_version_1_is_upgraded() -> None:
     old = {"seed": 1, "hardware": "x86_64", "timing": {"seconds": 1.5, "steps": 40.0, "step_time_s": 0.1}}
-    facts = TrialFacts.from_json(old, "metadata.json")
+    facts = TrialMetadata.from_json(old, "metadata.json")
     assert facts.hardware == Hardware("x86_64")
     assert facts.timing == Timing(num_steps=40, step_time_s=0.1, total_s=1.5)
-    assert TrialFacts.from_json({"hardware": ""}, "metadata.json").hardware is None
+    assert TrialMetadata.from_json({"hardware": ""}, "metadata.json").hardware is None
 
 
 json_values = st.recursive(
@@ -162,7 +165,7 @@ NAMES = sorted({*STUDY.to_json(), *TRIAL.to_json(), "stop", "verdict"})
 
 @given(own=st.dictionaries(st.sampled_from(NAMES), json_values) | json_values)
 def test_any_json_is_read_or_refused(own: object) -> None:
-    for kind in (StudyFacts, TrialFacts):
+    for kind in (StudyMetadata, TrialMetadata):
         try:
             facts = kind.from_json(own, "file")
         except RecordsError:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from batchscale.errors import one_line
-from batchscale.records.facts.version import FactsError
+from batchscale.records.metadata.base import MetadataError
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ class Fields:
 
     def __init__(self, data: object, where: str) -> None:
         if not isinstance(data, Mapping):
-            raise FactsError(f"{where} is an object. Found {one_line(repr(data), 80)}.", where.rpartition(".")[2])
+            raise MetadataError(f"{where} is an object. Found {one_line(repr(data), 80)}.", where.rpartition(".")[2])
         self._data, self._where = data, where
         self._asked: set[str] = set()
 
@@ -87,10 +87,10 @@ class Fields:
         """The keys that nobody asked for: kept, so that what is read and written again loses nothing."""
         return {key: value for key, value in self._data.items() if key not in self._asked}
 
-    def refuse(self, key: str, rule: str) -> FactsError:
+    def refuse(self, key: str, rule: str) -> MetadataError:
         """The error that a key breaks this rule."""
         found = one_line(repr(self._data.get(key)), 80)
-        return FactsError(f"{self._where}.{one_line(key, 60)} {rule}. Found {found}.", key)
+        return MetadataError(f"{self._where}.{one_line(key, 60)} {rule}. Found {found}.", key)
 
     def _get(self, key: str) -> Any:
         self._asked.add(key)

@@ -16,7 +16,7 @@ VERSION_KEY = "format_version"
 _OLD_TIMING = {"seconds": "total_s", "steps": "num_steps"}
 
 
-class FactsError(RecordsError):
+class MetadataError(RecordsError):
     """Something under our key is not of its kind; ``key`` is its name."""
 
     def __init__(self, message: str, key: str) -> None:
@@ -33,11 +33,11 @@ def read_version(own: object, where: str) -> int:
 
     Raises:
         NewerFormatError: it is newer than ours.
-        FactsError: it is no version.
+        MetadataError: it is no version.
     """
     version = own.get(VERSION_KEY, 1) if isinstance(own, Mapping) else None
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise FactsError(
+        raise MetadataError(
             f"{where}: '{OWN_KEY}' is an object with a {VERSION_KEY} from 1. Found {one_line(repr(own), 80)}.", OWN_KEY
         )
     if version > FORMAT_VERSION:
