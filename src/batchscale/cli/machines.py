@@ -55,9 +55,9 @@ def machines(
     for note in notes[:8]:
         typer.echo(f"Notice: {note}", err=True)
     if out is not None:
-        from batchscale.records.durable import write_text_file
+        from batchscale.records.durable import replace_durably
 
-        write_text_file(out, machines_toml(found))
+        replace_durably(out, machines_toml(found))
         typer.echo(str(out), err=json_)
     if json_:
         print_json({"version": VERSION, "machines": [_object(machine, machine.is_stale(today)) for machine in found]})

@@ -128,9 +128,9 @@ def plan(
     )
     found = build_plan(request, Wishes(budget, limit, costs))
     if csv is not None:
-        from batchscale.records.durable import write_text_file
+        from batchscale.records.durable import replace_durably
 
-        write_text_file(csv, found.table.write_csv())
+        replace_durably(csv, found.table.write_csv())
     _draw(found, chart, step_time_chart)
     if job is not None and out is not None:
         from batchscale.cli.plan_job import JobRequest, write_plan_job

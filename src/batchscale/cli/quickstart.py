@@ -65,16 +65,11 @@ def quickstart(
 
 def _write_experiment(folder: Path, workload: str) -> Path:
     """The experiment as a file of the user's own, to be read and changed; one that is there stays."""
-    from batchscale.records.durable import storing
+    from batchscale.records.durable import replace_durably
 
     file = folder / "experiment.toml"
-    with storing("starting the quickstart", folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        if not file.exists():
-            text = (files("batchscale.cli") / "quickstart_files" / f"{workload}.toml").read_text()
-            new = file.with_suffix(".new")
-            new.write_text(text)
-            new.replace(file)
+    if not file.exists():
+        replace_durably(file, (files("batchscale.cli") / "quickstart_files" / f"{workload}.toml").read_text())
     return file
 
 

@@ -40,7 +40,7 @@ def copy(
     from importlib import resources
 
     from batchscale.errors import SpecError, one_line
-    from batchscale.records.durable import write_text_file
+    from batchscale.records.durable import replace_durably
 
     path = folder / "trial.py"
     ours = resources.files("batchscale").joinpath("trial.py").read_text(encoding="utf-8")
@@ -52,7 +52,7 @@ def copy(
             )
     except (OSError, ValueError) as error:
         raise SpecError(f"'trainer copy' cannot read '{one_line(path)}': {one_line(error)}.") from None
-    write_text_file(path, ours)
+    replace_durably(path, ours)
     typer.echo(f"Wrote {path}. In your script: import trial")
 
 

@@ -4,8 +4,6 @@ No browser is used and nothing is fetched. A file appears whole or not at all.
 """
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -16,6 +14,7 @@ import polars as pl
 
 from batchscale.errors import SpecError, one_line
 from batchscale.figures.layout import Chart
+from batchscale.records.durable import replace_atomically
 
 PNG_SCALE = 2.0
 
@@ -91,21 +90,11 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write a file beside its place and move it there, so that nobody sees half of it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        replace_atomically(path, data)
     except OSError as error:
         raise SpecError(
             f"The output must be a file that can be written: '{one_line(path)}': {error.strerror}."
         ) from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)
-        Path(temporary).replace(path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise SpecError(f"The output could not be written: '{one_line(path)}': {error.strerror}.") from None
 
 
 @cache

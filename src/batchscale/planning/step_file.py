@@ -8,7 +8,7 @@ import polars as pl
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.csv_rows import read_csv_rows
 from batchscale.planning.step_times import NEEDED
-from batchscale.records.durable import write_text_file
+from batchscale.records.durable import replace_durably
 
 STEP_TIME_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "workload": pl.String,
@@ -47,4 +47,4 @@ def append_step_times(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
             )
         old = path.read_text(encoding="utf-8-sig")
         old += "" if old.endswith("\n") else "\n"
-    write_text_file(path, old + new.write_csv(include_header=not old))
+    replace_durably(path, old + new.write_csv(include_header=not old))

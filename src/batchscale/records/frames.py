@@ -204,7 +204,7 @@ class Records:
         return self._workloads[dataset, model, optimizer]
 
     def first_trials(self, count: int) -> "Records":
-        """Return the first ``count`` COMPLETE trials of each study by trial id, as the published notebook selects them."""
+        """Return the first ``count`` COMPLETE trials of each study by trial id, as the published notebook does."""
         if count not in self._first:
             # The trials of one workload are few: load them once for all later queries.
             trials = self.trials if len(self._names) == 1 else self._trials

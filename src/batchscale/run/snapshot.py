@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from batchscale.records.durable import replace_atomically
 from batchscale.records.tree.layout import RunPaths
 
 
@@ -130,10 +131,8 @@ def _reader() -> Any:
 def write_snapshot(root: Path, snapshot: Snapshot) -> None:
     """Store the snapshot for other processes; not durable, and a disk that refuses is no reason to stop."""
     path = RunPaths(root).status
-    new = path.with_suffix(".writing")
     try:
-        new.write_text(json.dumps(snapshot.to_json()))
-        new.replace(path)
+        replace_atomically(path, json.dumps(snapshot.to_json()))
     except OSError:
         return
 

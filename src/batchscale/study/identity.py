@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscale.errors import RunError, one_line
-from batchscale.records.durable import make_folders, replace_file, storing
-from batchscale.records.filesystem import REAL
+from batchscale.records.durable import replace_durably
 from batchscale.records.tree.layout import RunPaths
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.plan import Plan
@@ -129,10 +128,7 @@ def write_asked(root: Path, plan: Plan) -> None:
     path = RunPaths(root).experiment
     if is_asked_for(root, plan):
         return
-    with storing("writing down the experiment", path):
-        make_folders(REAL, path.parent)
-        text = json.dumps(_describe(plan), indent=2, sort_keys=True) + "\n"
-        replace_file(REAL, path, path.parent, text.encode())
+    replace_durably(path, json.dumps(_describe(plan), indent=2, sort_keys=True) + "\n")
 
 
 def read_asked(root: Path) -> dict[str, Any] | None:

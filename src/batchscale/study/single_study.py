@@ -10,7 +10,7 @@ from typing import Any
 
 from batchscale import __version__
 from batchscale.errors import RunError
-from batchscale.records.durable import write_text_file
+from batchscale.records.durable import replace_durably
 from batchscale.records.metadata.study import StudyMetadata
 from batchscale.records.metadata.trial import Hardware
 from batchscale.records.model import StudyRecord
@@ -76,7 +76,7 @@ class SingleStudy:
                 "give the same, or leave --resume out to train a new trial."
             )
         if there is None:
-            write_text_file(self._writer.chosen(self.trial_id), json.dumps(asked) + "\n")
+            replace_durably(self._writer.chosen(self.trial_id), json.dumps(asked) + "\n")
 
     def _chosen(self) -> dict[str, Any] | None:
         """Metaparameters and seed that the trial has had so far; None where nothing says so."""

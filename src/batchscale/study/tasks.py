@@ -47,7 +47,7 @@ class TrialProgress:
 
     ``rows`` are the measurements after the task's ``from_step``, at the study's evaluation steps only. ``diverged_at``
     is the step at which the trial's flag was set; a diverged trial stays at that step. ``timing`` says where the time
-    of this call went, by the names of `records.metadata.Timing`. ``hardware`` is what it trained on and ``framework`` what
+    of this call went, by the names of `Timing`. ``hardware`` is what it trained on and ``framework`` what
     with, where an engine knows better than its worker. ``failure`` says why it did not come as far as it was asked to,
     if it failed after measurements that are worth telling first.
     """

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from batchscale.records.durable import replace_atomically
+
 KNOWN_FILE = "known.json"
 STATE_FOLDER = "state"
 
@@ -131,6 +133,4 @@ class TrialFolder:
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Replace a file whole, so that no reader ever sees half of it."""
-    writing = path.with_name(path.name + ".writing")
-    writing.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    writing.replace(path)
+    replace_atomically(path, json.dumps(data, indent=1, allow_nan=False) + "\n")

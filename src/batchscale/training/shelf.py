@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from batchscale.records.durable import replacing_atomically
 from batchscale.training.checkpoints import SavedTrial, check_saved, row_to_json
 from batchscale.training.state import TrialState
 
@@ -34,15 +35,13 @@ class Shelf:
         """Writes the state in place of an earlier one; False if there is no room for it."""
         arrays = to_arrays(saved)
         path = self._path(trial_id)
-        writing = path.with_suffix(".writing")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             if not self._has_room(path, sum(array.nbytes for array in arrays.values())):
                 path.unlink(missing_ok=True)
                 return False
-            with writing.open("wb") as file:
+            with replacing_atomically(path) as file:
                 np.savez(file, **arrays)
-            writing.replace(path)
         except OSError:  # whatever it is, it is no reason to stop: the state is only good to have
             self.forget(trial_id)
             return False

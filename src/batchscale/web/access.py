@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import hmac
 import json
-import os
 import secrets
 import threading
 import time
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.errors import SpecError, one_line
+from batchscale.records.durable import replace_atomically
 
 SESSION_S = 7 * 24 * 3600
 MOST_SESSIONS = 200
@@ -131,8 +131,4 @@ def _read_token(path: Path) -> str:
 
 
 def _write_private(path: Path, text: str) -> None:
-    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    new.replace(path)
+    replace_atomically(path, text, mode=0o600)

@@ -11,6 +11,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from batchscale.records.durable import replace_atomically
 from batchscale.web.claims import claim
 
 STOPPED = 130
@@ -100,9 +101,7 @@ class Chain:
 
     def _tell(self, standing: ChainStanding) -> None:
         file = Path(self._plan.standing)
-        new = file.with_suffix(".writing")
-        new.write_text(json.dumps(asdict(standing)))
-        new.replace(file)
+        replace_atomically(file, json.dumps(asdict(standing)))
 
 
 def main() -> int:

@@ -13,6 +13,8 @@ from typing import Any
 
 import psutil
 
+from batchscale.records.durable import replace_atomically
+
 STARTING_S = 10.0
 """So long a note without a process counts as a start: a process writes itself down within a fraction of it."""
 
@@ -70,6 +72,4 @@ def start_of(pid: int) -> str:
 
 
 def _write(file: Path, facts: dict[str, Any]) -> None:
-    new = file.with_name(f".{file.name}.{os.getpid()}")
-    new.write_text(json.dumps(facts), encoding="utf-8")
-    new.replace(file)
+    replace_atomically(file, json.dumps(facts))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscale.errors import SpecError
-from batchscale.records.durable import write_text_file
+from batchscale.records.durable import replace_durably
 from batchscale.records.tree.layout import StudyPaths
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.web.chain import ChainStep
@@ -196,7 +196,7 @@ class WebInstruments:
             raise RefusedError(409, f"There is already something called {name}. Choose another name.") from None
         for part in ("recordings", "voices", "sounds", "models"):
             (path / part).mkdir()
-        write_text_file(path / MARK, '{"version": 1}\n')
+        replace_durably(path / MARK, '{"version": 1}\n')
         return self._open(path)
 
     def _open(self, path: Path) -> WebInstrument:
@@ -220,10 +220,10 @@ def train_steps(instrument: WebInstrument, wish: TrainingWish) -> list[ChainStep
         seconds=0.5 if short else 1.0, spacing=0.25 if short else 0.5, steps=wish.steps,
         every=max(1, min(25, wish.steps // 6)),
     )  # fmt: skip
-    write_text_file(instrument.path / "train.toml", text)
+    replace_durably(instrument.path / "train.toml", text)
     steps: list[ChainStep] = []
     resumes = instrument.can_go_on(wish)
-    write_text_file(instrument.path / WISH, json.dumps({key: str(value) for key, value in asdict(wish).items()}) + "\n")
+    replace_durably(instrument.path / WISH, json.dumps({key: str(value) for key, value in asdict(wish).items()}) + "\n")
     number = int(instrument.models[-1].name) if instrument.models else 0
     rounds = ROUNDS if wish.steps > SHORT_STEPS else 1
     for round_ in range(1, rounds + 1):

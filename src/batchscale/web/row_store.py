@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchscale.records.durable import write_text_file
+from batchscale.records.durable import replace_durably
 
 VERSION = 2
 MOST = 20_000
@@ -58,7 +58,7 @@ def write_known(file: Path, known: KnownRows) -> None:
         for path, (signature, rows) in [*known.folders.items()][-MOST:]
     ]
     fits = [*known.fits.items()][-MOST:]
-    write_text_file(file, json.dumps({"version": VERSION, "folders": folders, "fits": fits}))
+    replace_durably(file, json.dumps({"version": VERSION, "folders": folders, "fits": fits}))
 
 
 def _workload(workload: str, goal: str, points: Any, trials: int | None, problem: str) -> KnownWorkload:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from batchscale.errors import RunError, StudyLockedError
 from batchscale.log_tail import read_tail
-from batchscale.records.durable import write_text_file
+from batchscale.records.durable import replace_durably
 from batchscale.records.tree.layout import RunPaths
 from batchscale.run.snapshot import is_running
 from batchscale.web.claims import Claim, note, read_claimed
@@ -75,7 +75,7 @@ class WebRuns:
             folder = make_records_folder(path, path.parent)
             number = sum(1 for _ in self._folder.glob(f"{folder.id}-*.toml"))
             file = self._folder / f"{folder.id}-{number}.toml"
-            write_text_file(file, text)
+            replace_durably(file, text)
             self._start(path, file, is_own_file=False)
 
     def start_file(self, path: Path, file: Path) -> None:

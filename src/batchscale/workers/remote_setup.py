@@ -5,7 +5,6 @@ user's own Python file by what it contains, the data, the trainer's program.
 """
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -14,6 +13,7 @@ from pathlib import Path
 from batchscale import __version__
 from batchscale.errors import BatchscaleError, RunError, one_line
 from batchscale.machine import name_host
+from batchscale.records.durable import replace_atomically
 from batchscale.spec.experiment import Experiment
 from batchscale.trainers.command import require_program
 from batchscale.workers.node_data import take_data
@@ -139,9 +139,7 @@ def _unpack_file(setup: Setup, own: OwnFile, private: Path) -> Setup:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / own.name
     if not _contains(path, own.sha256):
-        beside = folder / f".{own.name}.{os.getpid()}"
-        beside.write_bytes(content)
-        beside.replace(path)
+        replace_atomically(path, content)
     return replace(setup, experiment=replace(setup.experiment, workload=replace(workload, file=path)))
 
 

@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 from batchscale.cluster.folders import pack_folder
+from batchscale.records.durable import replace_atomically
 
 MAX_RUNNING_BYTES = 20 * 2**30
 """What the states of a study's trials may take that have not ended."""
@@ -28,7 +29,6 @@ class StateFiles:
         path = self._path(batch_size, trial_id)
         if path is None:
             return
-        writing = path.with_suffix(".writing")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             limit = self._max_shelf_bytes if ended else MAX_RUNNING_BYTES
@@ -37,11 +37,10 @@ class StateFiles:
                 if not data:
                     shutil.rmtree(path.with_suffix(""), ignore_errors=True)
                 return
-            writing.write_bytes(data)
-            writing.replace(path)
+            replace_atomically(path, data)
             shutil.rmtree(path.with_suffix(""), ignore_errors=True)  # after: it is older, and would be found first
         except OSError:  # a full disk, or a right: the state is only good to have
-            writing.unlink(missing_ok=True)
+            return
 
     def get(self, batch_size: int, trial_id: int) -> bytes:
         """The state of a trial; empty if none is kept."""

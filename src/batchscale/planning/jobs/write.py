@@ -13,7 +13,7 @@ from batchscale.planning.jobs.skypilot import skypilot_task
 from batchscale.planning.jobs.slurm import slurm_script
 from batchscale.planning.jobs.vertex import vertex_text
 from batchscale.records.durable import make_folders, replace_file, storing
-from batchscale.records.filesystem import FileSystem
+from batchscale.records.filesystem import REAL, FileSystem
 
 FORMATS: Mapping[str, Callable[[JobLaunch], dict[str, str]]] = {
     "slurm": lambda job: {"job.sbatch": slurm_script(job)},
@@ -46,11 +46,10 @@ def job_files(job: JobLaunch, format_: str, known_options: Collection[str], pack
     return {**FORMATS[format_](job), LAUNCHER: launcher(job), DOCKERFILE: dockerfile(job, package)}
 
 
-def write_job(files: Mapping[str, str], folder: Path, fs: FileSystem | None = None) -> tuple[Path, ...]:
+def write_job(files: Mapping[str, str], folder: Path, fs: FileSystem = REAL) -> tuple[Path, ...]:
     """Writes the files, each whole; those of another job in the folder are replaced."""
-    disk = fs or FileSystem()
     with storing("writing the job", folder):
-        make_folders(disk, folder)
+        make_folders(fs, folder)
         for name, text in files.items():
-            replace_file(disk, folder / name, folder, text.encode())
+            replace_file(fs, folder / name, folder, text.encode())
     return tuple(folder / name for name in files)

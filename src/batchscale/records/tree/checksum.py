@@ -21,4 +21,4 @@ def checksum_fault(recorded: str | None, found: str) -> Fault | None:
 
 def recorded_checksum(metadata: TrialMetadata | None) -> str | None:
     """The checksum that a trial's facts have."""
-    return None if facts is None else facts.measurements_sha256
+    return None if metadata is None else metadata.measurements_sha256

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from batchscale.figures.theme import DARK, LIGHT
-from batchscale.records.durable import write_text_file
+from batchscale.records.durable import replace_durably
 from batchscale.report.drawing import style_variables
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
@@ -78,7 +78,7 @@ class ChartScripts:
             if not self._file.is_file():
                 import vl_convert
 
-                write_text_file(self._file, str(vl_convert.javascript_bundle()))  # type: ignore[call-arg]
+                replace_durably(self._file, str(vl_convert.javascript_bundle()))  # type: ignore[call-arg]
             return self._file.read_bytes()
 
 

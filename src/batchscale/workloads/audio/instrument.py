@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from batchscale.errors import DataError, one_line
-from batchscale.records.durable import storing, write_text_file
+from batchscale.records.durable import replace_durably, storing
 from batchscale.spec.experiment import Options
 from batchscale.workloads.audio.prepared import SoundStatistics
 
@@ -56,7 +56,7 @@ def write_instrument(folder: Path, instrument: Instrument) -> None:
     with storing("writing an instrument", folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / PARAMETERS).write_bytes(content)
-    write_text_file(folder / DESCRIPTION, json.dumps({"version": INSTRUMENT_VERSION, **said}, indent=1) + "\n")
+    replace_durably(folder / DESCRIPTION, json.dumps({"version": INSTRUMENT_VERSION, **said}, indent=1) + "\n")
 
 
 def read_instrument(folder: Path) -> Instrument:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from batchscale.errors import DataError, one_line
-from batchscale.records.durable import storing, write_text_file
+from batchscale.records.durable import replace_durably, storing
 from batchscale.workloads.audio.features import HOP, TRACKER, FeatureStream
 from batchscale.workloads.audio.prepared import (
     ARRAYS,
@@ -143,7 +143,7 @@ def _write_arrays(blocks: Iterable[Samples], stage: Path, tell: Callable[[float]
             out.flush()
             os.fsync(out.fileno())
     sums = {name: hash_file(stage / f"{name}.bin") for name in ARRAYS}
-    write_text_file(stage / "checksums.json", json.dumps(sums))
+    replace_durably(stage / "checksums.json", json.dumps(sums))
 
 
 def _describe(out: Path, recordings: list[Recording], skipped: dict[str, str], cutting: Cutting) -> Prepared:
@@ -153,5 +153,5 @@ def _describe(out: Path, recordings: list[Recording], skipped: dict[str, str], c
     segments = cut_segments([one.loudness_db for one in features], cutting)
     heard = [(features[one.recording], one) for one in segments if one.split == "train"]
     prepared = Prepared(out, TRACKER, tuple(recordings), segments, measure_statistics(heard), skipped)
-    write_text_file(out / FILE, json.dumps(prepared_to_json(prepared), indent=1) + "\n")
+    replace_durably(out / FILE, json.dumps(prepared_to_json(prepared), indent=1) + "\n")
     return read_prepared(out)

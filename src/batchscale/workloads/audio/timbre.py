@@ -123,15 +123,13 @@ def write_wav(path: Path, samples: Samples) -> None:
     """The samples as a 16-bit wav; louder than full scale is scaled down as a whole."""
     import soundfile
 
-    from batchscale.records.durable import storing
+    from batchscale.records.durable import replacing_atomically, storing
 
     peak = float(np.abs(samples).max(initial=0.0))
-    beside = path.with_name(f".{path.name}.new")
     with storing("writing a sound", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
+        with replacing_atomically(path) as file:
             soundfile.write(file, samples / max(1.0, peak), SAMPLE_RATE, format="WAV", subtype="PCM_16")
-        beside.replace(path)
 
 
 def _increasing(found: Iterable[float], wanted: Iterable[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

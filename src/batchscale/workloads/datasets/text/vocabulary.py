@@ -5,14 +5,12 @@ Any text can be encoded and comes back unchanged, for every byte is a sub-word. 
 """
 
 import itertools
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from batchscale.errors import DataError, one_line
+from batchscale.records.durable import replace_durably
 from batchscale.workloads.cache import cached
 
 PAD, EOS = 0, 1
@@ -52,7 +50,7 @@ def open_vocabulary(content: str, size: int, sentences: Iterable[str]) -> Vocabu
     key = f"{content}-{size}-v{_VERSION}"
     path = cached("vocabularies", f"{key}.json")
     if not path.is_file():
-        _write(path, _train(library, size, itertools.islice(sentences, MAX_TRAINING_SENTENCES)))
+        replace_durably(path, _train(library, size, itertools.islice(sentences, MAX_TRAINING_SENTENCES)))
     try:
         return Vocabulary(key, library.Tokenizer.from_file(str(path)))
     except Exception as error:
@@ -81,17 +79,3 @@ def _train(library: Any, size: int, sentences: Iterable[str]) -> str:
     tokenizer.train_from_iterator(sentences, trainer)
     text: str = tokenizer.to_str()
     return text
-
-
-def _write(path: Path, text: str) -> None:
-    """The file appears whole: written beside, synced, renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".new-", delete=False) as file:
-        try:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
