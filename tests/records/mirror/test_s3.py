@@ -4,8 +4,8 @@ import pytest
 from failing_proxy import Proxy, contents, make_tree
 
 from batchscale.errors import StorageError
+from batchscale.records import remote_store as store_module
 from batchscale.records.mirror import open_mirror
-from batchscale.records.mirror import store as store_module
 from batchscale.records.remote_store import RemoteStore
 from batchscale.workers.remote_states import RemoteStates, find_blindness, leave_mark, remove_mark
 
