@@ -1,11 +1,11 @@
 """Tables within a width: nothing is lost, numbers stay whole, wide terminals see what they always saw."""
 
 import re
+import threading
 
 import pytest
 
-from batchscale.cli.output import available_width, print_table
-from batchscale.cli.table_layout import lay_out
+from batchscale.cli.output import Stages, available_width, lay_out, print_table
 
 COLUMNS = ("batch size", "steps", "trial examples", "notes")
 ROWS = (
@@ -55,3 +55,17 @@ def test_a_pipe_has_no_bound_unless_columns_says_so(monkeypatch, capsys):
     found = capsys.readouterr().out
     assert max(map(len, found.splitlines())) <= 30
     assert not re.search(r"\x1b", found)
+
+
+def test_a_short_command_prints_no_stage(capsys):
+    with Stages(silent_s=60) as stages:
+        stages.enter("drawing")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_long_command_prints_its_stage_to_standard_error(capsys):
+    with Stages(silent_s=0.01, every_s=0.01) as stages:
+        stages.enter("drawing 24 panels")
+        threading.Event().wait(0.5)
+    output = capsys.readouterr()
+    assert "drawing 24 panels …" in output.err and output.out == ""

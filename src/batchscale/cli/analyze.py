@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from batchscale.cli.choices import WORKLOAD_HELP
+from batchscale.cli.selection import WORKLOAD_HELP
 
 if TYPE_CHECKING:
     from batchscale.analysis.answers import Analysis
@@ -34,14 +34,14 @@ def analyze(
     from batchscale.analysis.as_json import analysis_json
     from batchscale.analysis.intervals import Resampling
     from batchscale.analysis.regimes import Thresholds
-    from batchscale.cli.choices import choose_goal, choose_workloads, open_records, parse_baseline
     from batchscale.cli.output import print_json
+    from batchscale.cli.selection import open_records, parse_baseline, select_goal, select_workloads
     from batchscale.errors import AnalysisError
 
     options = AnalysisOptions(parse_baseline(baseline), Thresholds(perfect=tau, useful=useful), Resampling(seed=seed))
     records = open_records(path)
-    chosen = choose_workloads(records, workload)
-    goals = [choose_goal(records, name, goal) for name in chosen]
+    chosen = select_workloads(records, workload)
+    goals = [select_goal(records, name, goal) for name in chosen]
     answers = []
     for name, one in zip(chosen, goals, strict=True):
         try:

@@ -1,61 +1,60 @@
-"""The ``batchscale`` command: its sub-commands, and the one place where errors become exit codes.
+"""The ``batchscale`` command and its sub-commands.
 
-A command's module is imported when it is asked for, and everything heavy inside the command: one command loads neither
-the others nor their libraries, and ``batchscale --help`` answers at once.
+The module of a command is imported only when the command is used, and heavy libraries only inside its function: one
+command loads neither the others nor their libraries, and ``batchscale --help`` answers at once.
 """
 
 import gc
 import importlib
+import itertools
 import keyword
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from batchscale import __version__
-from batchscale.cli.ending import abandon_output, describe_refusal, leave, refuse
-from batchscale.errors import BatchscaleError
+from batchscale.cli.exit import run_and_exit
 
-INTERRUPTED = 130
+PANELS = {
+    "Measure": ("quickstart", "init", "validate", "run", "status", "train", "trainer"),
+    "Understand": ("analyze", "report", "figure", "compare", "fit", "suggest"),
+    "Decide": ("calibrate", "machines", "plan"),
+    "Data": ("workloads", "data", "import", "export", "check", "summary"),
+    "Serve": ("web", "audio"),
+}
+"""The commands by their heading in ``--help``. Module and function have the command's name; a keyword gets a "_"."""
 
-# In the order of --help. The function of a command has its name, and so has its module; a word of Python's gets a "_".
-COMMANDS = (
-    "init",
-    "validate",
-    "train",
-    "run",
-    "quickstart",
-    "status",
-    "check",
-    "summary",
-    "analyze",
-    "fit",
-    "compare",
-    "suggest",
-    "calibrate",
-    "plan",
-    "machines",
-    "figure",
-    "report",
-    "web",
-    "data",
-    "audio",
-    "trainer",
-    "workloads",
-    "import",
-    "export",
-)
-GROUPS = ("audio", "data", "trainer")  # with commands of their own: the module makes them
+COMMANDS = tuple(itertools.chain(*PANELS.values()))
+GROUPS = ("audio", "data", "trainer")  # commands with sub-commands: the module has a function that makes them
 READING = ("check", "summary", "analyze", "fit", "compare", "suggest", "import", "export")  # start no training
-OBJECTS_BEFORE_COLLECTION = 50_000  # loading libraries makes as many that stay; Python's 700 looks at them 300 times
+OBJECTS_BEFORE_COLLECTION = 50_000  # loading libraries creates that many; Python's default of 700 collects 300 times
+
+
+class PanelGroup(TyperGroup):
+    """A command group whose help lists the commands under the headings of their panels, without cutting any text."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write one section per panel."""
+        width = max(map(len, self.commands), default=0)
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            panel = getattr(command, "rich_help_panel", None)
+            row = (name.ljust(width), command.get_short_help_str(limit=1000))
+            panels.setdefault(panel if isinstance(panel, str) else "Commands", []).append(row)
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(rows)
 
 
 def make_app(only: str | None = None) -> typer.Typer:
-    """The command line application, with one of the commands if that is all that will be asked for."""
+    """Return the command line application, with all commands or with one of them."""
     app = typer.Typer(
         name="batchscale",
-        help="Measure how neural-network training scales with batch size, and decide with the answer.",
+        cls=PanelGroup,
+        help="Measure how neural-network training scales with batch size, and decide with the result.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -71,60 +70,33 @@ def make_app(only: str | None = None) -> typer.Typer:
     ) -> None:
         pass
 
-    for name in (only,) if only in COMMANDS else COMMANDS:
-        _add(app, name)
+    for panel, names in PANELS.items():
+        for name in names:
+            if only not in COMMANDS or name == only:
+                _add_command(app, name, panel)
     return app
 
 
-def _add(app: typer.Typer, name: str) -> None:
-    module = importlib.import_module(f"batchscale.cli.{_python_name(name)}")
+def _add_command(app: typer.Typer, name: str, panel: str) -> None:
+    python_name = f"{name}_" if keyword.iskeyword(name) else name
+    module: Any = importlib.import_module(f"batchscale.cli.{python_name}")
     if name in GROUPS:
-        app.add_typer(getattr(module, f"make_{name}_app")(), name=name)
+        app.add_typer(getattr(module, f"make_{name}_app")(), name=name, rich_help_panel=panel)
     else:
-        app.command(name)(getattr(module, _python_name(name)))
+        app.command(name, rich_help_panel=panel)(getattr(module, python_name))
 
 
-def _python_name(name: str) -> str:
-    return f"{name}_" if keyword.iskeyword(name) else name
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"batchscale {__version__}")
         raise typer.Exit
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one paragraph on standard error and exit code 2."""
+    """Run the command line and end the process."""
     gc.set_threshold(OBJECTS_BEFORE_COLLECTION, 10, 10)
     command = sys.argv[1] if len(sys.argv) > 1 else None
     if command in READING:
-        # NumPy's linear algebra would start a thread for every core, which such small matrices never use.
+        # NumPy's linear algebra would start a thread per core, which such small matrices never use.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    try:
-        make_app(command)(standalone_mode=True)
-    except SystemExit as end:
-        gc.freeze()  # what is left ends with the process: nothing is gained by looking through it once more
-        leave(_after_output(end))
-    except BatchscaleError as error:
-        refuse(str(error))
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    except OSError as error:
-        refuse(describe_refusal(error))
-
-
-def _after_output(end: SystemExit) -> str | int | None:
-    """The exit code, once everything that was printed has left; a reader that went away (head, less) has had enough."""
-    pipe_closed = isinstance(end.__context__, BrokenPipeError)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        pipe_closed = True
-    except OSError as error:
-        abandon_output()
-        refuse(describe_refusal(error, "standard output"))
-    if pipe_closed:
-        abandon_output()
-        return 0
-    return end.code
+    run_and_exit(lambda: make_app(command)(standalone_mode=True))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchscale.cli.choices import WORKLOAD_HELP
+from batchscale.cli.selection import WORKLOAD_HELP
 
 if TYPE_CHECKING:
     from batchscale.analysis.answers import Analysis, AnalysisOptions
@@ -28,8 +28,8 @@ def compare(
     from batchscale.analysis.answers import AnalysisOptions
     from batchscale.analysis.as_json import VERSION
     from batchscale.analysis.comparison import compare as compare_curves
-    from batchscale.cli.choices import parse_baseline
     from batchscale.cli.output import print_json
+    from batchscale.cli.selection import parse_baseline
 
     options = AnalysisOptions(parse_baseline(baseline))
     answers: dict[str, Analysis] = {}
@@ -58,14 +58,14 @@ def _answers(
 ) -> "list[tuple[str, Analysis]]":
     from batchscale.analysis.answers import analyze, analyze_points
     from batchscale.analysis.curve_file import read_curve
-    from batchscale.cli.choices import choose_goal, choose_workloads, open_records
+    from batchscale.cli.selection import open_records, select_goal, select_workloads
 
     if path.suffix.lower() == ".csv":
         return [(path.stem, analyze_points(read_curve(path), options))]
     records = open_records(path)
     return [
-        (str(name), analyze(records, name, choose_goal(records, name, goal), options))
-        for name in choose_workloads(records, workload)
+        (str(name), analyze(records, name, select_goal(records, name, goal), options))
+        for name in select_workloads(records, workload)
     ]
 
 

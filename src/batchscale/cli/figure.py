@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from batchscale.cli.choices import WORKLOAD_HELP
-from batchscale.cli.stages import Stages
+from batchscale.cli.output import Stages
+from batchscale.cli.selection import WORKLOAD_HELP
 from batchscale.errors import SpecError
 from batchscale.figures.kinds import kind_names
 from batchscale.figures.names import count

@@ -32,8 +32,8 @@ def fit(
     from batchscale.analysis.curve_file import read_curve
     from batchscale.analysis.regimes import Thresholds
     from batchscale.analysis.scaling import FEWEST_POINTS
-    from batchscale.cli.choices import parse_baseline
     from batchscale.cli.output import print_json
+    from batchscale.cli.selection import parse_baseline
     from batchscale.errors import AnalysisError
 
     options = AnalysisOptions(parse_baseline(baseline), Thresholds(perfect=tau, useful=useful))

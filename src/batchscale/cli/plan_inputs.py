@@ -103,15 +103,15 @@ def _read_runs(request: Request) -> _Source:
 
 def _read_records(request: Request) -> _Source:
     from batchscale.analysis.answers import analyze
-    from batchscale.cli.choices import choose_goal, choose_workloads, open_records
+    from batchscale.cli.selection import open_records, select_goal, select_workloads
     from batchscale.planning.curve_input import analysis_curve, with_give_up
 
     records = open_records(request.path)
-    names = choose_workloads(records, request.workload)
+    names = select_workloads(records, request.workload)
     if len(names) != 1:
         shown = ", ".join(str(name) for name in names[:5])
         raise PlanningError(f"A plan is of one workload. Found {len(names)} ({shown}); choose with --workload.")
-    curve = analysis_curve(analyze(records, names[0], choose_goal(records, names[0], request.goal)))
+    curve = analysis_curve(analyze(records, names[0], select_goal(records, names[0], request.goal)))
     if request.give_up is not None:
         curve = with_give_up(curve, request.give_up)
     return _Source(curve, None, records, names[0])

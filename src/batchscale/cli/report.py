@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from batchscale.cli.choices import WORKLOAD_HELP
+from batchscale.cli.selection import WORKLOAD_HELP
 
 
 def report(

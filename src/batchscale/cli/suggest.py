@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchscale.cli.choices import WORKLOAD_HELP
+from batchscale.cli.selection import WORKLOAD_HELP
 
 if TYPE_CHECKING:
     from batchscale.analysis.suggestion import Suggestion
@@ -20,15 +20,15 @@ def suggest(
 ) -> None:
     """Suggest metaparameters: measured there, between its neighbours, or by the trend of the measured sizes."""
     from batchscale.analysis.suggestion import suggest as suggest_values
-    from batchscale.cli.choices import choose_goal, choose_workloads, open_records
+    from batchscale.cli.selection import open_records, select_goal, select_workloads
     from batchscale.errors import AnalysisError
 
     records = open_records(path)
-    names = choose_workloads(records, workload)
+    names = select_workloads(records, workload)
     if len(names) > 1:
         shown = ", ".join(str(name) for name in names[:6])
         raise AnalysisError(f"A suggestion is for one workload. Found {len(names)} ({shown}); give --workload.")
-    result = suggest_values(records, names[0], choose_goal(records, names[0], goal), batch_size)
+    result = suggest_values(records, names[0], select_goal(records, names[0], goal), batch_size)
     if json_:
         _print_json(result)
     else:

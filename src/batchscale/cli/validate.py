@@ -74,7 +74,7 @@ def _find_data(experiment: "Experiment", data_dir: Path | None) -> tuple[str | N
 
 
 def _measure(plan: "Plan", data_dir: Path | None) -> "RunTime":
-    from batchscale.cli.stages import Stages
+    from batchscale.cli.output import Stages
     from batchscale.cli.validate_time import time_run
 
     with Stages() as stages:
