@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-LOADED = ["jax", "flax.nnx", "optax", "orbax.checkpoint", "pydantic", "typer"]
+LOADED = ["jax", "flax.nnx", "optax", "pydantic", "typer"]
 FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload(LOADED)
 

@@ -209,7 +209,7 @@ def test_a_trial_goes_on_where_hosts_are_grouped_otherwise(long_run_alone, tmp_p
     hosts.signal(1, signal.SIGTERM)  # to any of them
     assert hosts.wait() == [75] * 2, hosts.logs()
     kept = tmp_path / "0" / ".batchscale" / "checkpoints" / "50"
-    assert any(kept.glob("*.npz" if sizes[0] == 1 else "*/*/state")), hosts.logs()
+    assert any(kept.glob("*.newest.npz")), hosts.logs()
     hosts = Hosts(2, tmp_path, second)
     assert hosts.wait() == [0] * 2, hosts.logs()
     assert tables_of(tmp_path) == long_run_alone

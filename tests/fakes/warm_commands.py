@@ -25,7 +25,6 @@ LIBRARIES = (
     "vl_convert",
     "scipy.optimize",
     "flax.nnx",
-    "orbax.checkpoint",
     "batchscale.workers.training_engine",
 )
 SHIM = """#!{python} -IS

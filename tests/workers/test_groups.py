@@ -34,7 +34,7 @@ PROGRESS = TrialProgress(3, ROWS, 10, None, {"train_s": 0.5}, Hardware("cpu", "c
         WorkerActivity("group-1", Activity.TRAINING, 8, (1,), 5),
         Answered(JobResult(3, "group-1", (PROGRESS,), 0.25, 2, Hardware("cpu")), 10**9),
         Raised(3, LossReason.OUT_OF_MEMORY, Failure("too much")),
-        *(KeepState(8, 1, True, b"\0\xffbytes"), WantState(8, 1, True), FoundState(b""), GroupGone("lost")),
+        *(KeepState("8/1.npz", b"\0\xffbytes"), WantState("8/1.npz"), FoundState(b""), GroupGone("lost")),
     ],
 )
 def test_what_one_says_is_what_the_other_hears(message):
@@ -64,16 +64,21 @@ def test_anything_else_is_refused_in_words(payload):
 
 
 def test_states_are_kept_below_their_limits_and_dropped(tmp_path):
-    files = StateFiles(tmp_path, max_shelf_bytes=10)
-    files.put(8, 1, b"running and longer than ten", ended=False)
-    assert files.get(8, 1) == b"running and longer than ten"
-    files.put(8, 2, b"ended", ended=True)
-    assert files.get(8, 2) == b""  # no room beside the other
-    files.put(8, 1, b"", ended=True)
-    assert files.get(8, 1) == b""
-    files.put(8, 2, b"ended", ended=True)
-    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.npz")] == ["8/2.npz"]
-    assert StateFiles(None, 10).get(8, 2) == b""
+    files = StateFiles(tmp_path, max_finished_bytes=10)
+    files.put("8/1.newest.npz", b"running and longer than ten")
+    assert files.get("8/1.newest.npz") == b"running and longer than ten"
+    for trial_id in (2, 3):
+        files.put(f"8/{trial_id}.npz", b"ended")
+    files.put("8/4.npz", b"no room")
+    files.put("8/3.npz", b"")
+    assert [files.get(f"8/{trial_id}.npz") for trial_id in (2, 3, 4)] == [b"ended", b"", b""]
+    for name in ("../x.npz", "8/../1.npz", "8/x.npz", "/8/1.npz"):
+        files.put(name, b"bad")
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.npz")) == [
+        "8/1.newest.npz",
+        "8/2.npz",
+    ]
+    assert StateFiles(None, 10).get("8/2.npz") == b""
 
 
 def on_all(peers, function):
@@ -143,16 +148,16 @@ def test_a_group_that_is_lost_gives_its_jobs_back_and_the_others_go_on(runner_of
 
 def test_a_group_is_sent_what_it_kept_and_what_a_run_without_groups_has_left(runner_of_two, tmp_path):
     runner, other = runner_of_two
-    (tmp_path / "8" / "3" / "50").mkdir(parents=True)
-    (tmp_path / "8" / "3" / "50" / "state").write_bytes(b"left")
+    (tmp_path / "8").mkdir()
+    (tmp_path / "8" / "3.newest.npz").write_bytes(b"left")
     found = []
-    wanted, kept = WantState(8, 3, True), KeepState(8, 3, False, b"kept")
-    for message in (wanted, kept, wanted, WantState(8, 3, False)):
+    wanted, kept = WantState("8/3.newest.npz"), KeepState("8/3.newest.npz", b"kept")
+    for message in (wanted, kept, wanted, WantState("8/3.npz")):
         other.tell(encode(message))
         if isinstance(message, WantState):
             assert runner.wait(5) == []
             found.append(decode(other.asked.get(timeout=5)).data)
-    assert found == [pack_parts([b'["50/state"]', b"left"]), b"", b"kept"]
+    assert found == [b"left", b"kept", b""]
 
 
 def test_closing_waits_for_no_group_that_still_trains(runner_of_two):

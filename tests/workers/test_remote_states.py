@@ -15,8 +15,8 @@ from batchscale.spec.trainer import TrainerSpec
 from batchscale.study.tasks import TrialTask
 from batchscale.workers.messages import Begin
 from batchscale.workers.ray.papers import make_papers
-from batchscale.workers.remote_states import MARK, RemoteStates, find_blindness, leave_mark, remove_mark
 from batchscale.workers.runner import Setup
+from batchscale.workers.state_marker import MARKER, find_marker_problem, remove_marker, write_marker
 from batchscale.workers.training_engine import make_engine
 from batchscale.workers.worker import Worker
 
@@ -52,30 +52,6 @@ def remote_setup(url, **changes):
     return replace(fake_setup(), experiment=experiment)
 
 
-def test_a_state_is_kept_replaced_and_gone_with_its_trials_end(url):
-    states, others = (RemoteStates(RemoteStore(url), size) for size in (8, 16))
-    assert states.find(1) == b""
-    states.keep(1, b"first", ended=False)
-    states.keep(1, b"second", ended=False)
-    assert (states.find(1), others.find(1)) == (b"second", b"")
-    states.keep(1, b"last", ended=True)
-    assert states.find(1) == b""
-
-
-def test_a_path_that_fails_is_written_to_the_log_and_costs_no_trial(url, monkeypatch, capsys):
-    store = RemoteStore(url, pause=lambda _s: None)
-    states = RemoteStates(store, 8)
-
-    def fail(*_words):
-        raise StorageError("no network")
-
-    monkeypatch.setattr(store, "put", fail)
-    monkeypatch.setattr(store, "get", fail)
-    states.keep(1, b"state", ended=False)
-    assert states.find(1) == b""
-    assert "trial 1 is not kept. no network" in capsys.readouterr().err
-
-
 def test_a_worker_goes_on_from_the_state_that_another_sent(url):
     experiment = parse_experiment(QUADRATIC)
     (study,) = make_checked_plan(experiment, None).studies
@@ -92,19 +68,20 @@ def test_a_worker_goes_on_from_the_state_that_another_sent(url):
     (rest,) = second.advance([task(40, from_step=20)], lambda: False, None)
     assert rest.rows == whole.rows[3:]
     assert rest.timing["num_steps"] == 20, "the first twenty steps were not trained again"
+    assert RemoteStore(url).get("4/1.npz")
     second.forget(1)
-    assert RemoteStates(RemoteStore(url), study.batch_size).find(1) == b""
+    assert RemoteStore(url).get("4/1.npz") is None
 
 
 def test_the_driver_shows_itself_at_the_path_before_anything_starts(url):
     papers = make_papers(remote_setup(url))
     papers.lay_out()
     assert papers.mark is None
-    assert find_blindness(url, papers.secret) == ""
+    assert find_marker_problem(url, papers.secret) == ""
     begin = papers.begin("w", sees_mark=False, neighbours=1)
     assert (begin.setup.states_url, begin.luggage.secret) == (url, papers.secret)
     papers.put_away()
-    assert RemoteStore(url).get(MARK) is None
+    assert RemoteStore(url).get(MARKER) is None
 
 
 def test_a_path_that_cannot_be_written_is_said_by_the_driver():
@@ -121,9 +98,9 @@ def test_a_script_keeps_its_own_states(url):
 def test_a_worker_where_the_path_is_another_says_so_and_keeps_states_in_memory(url, mark):
     papers = make_papers(remote_setup(url))
     if mark != "none":
-        leave_mark(url, papers.secret if mark == "right" else "x")
+        write_marker(url, papers.secret if mark == "right" else "x")
     begin = papers.begin("w", sees_mark=False, neighbours=1)
     begin, blind = Worker(None)._arrive(Begin(begin.setup, "w", begin.luggage))
-    remove_mark(url)
+    remove_marker(url)
     assert bool(blind) == (mark != "right")
     assert begin.setup.states_url == (url if mark == "right" else None)

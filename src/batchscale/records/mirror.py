@@ -28,7 +28,6 @@ LAST_S = 300.0
 """The longest that the end of a run waits for its mirror."""
 
 _SKIPPED_ENDINGS = (".lock", ".log", ".writing")
-_UNFINISHED = ".orbax-checkpoint-tmp"
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ class Mirror:
         """Yield the files to mirror: measurements before the metadata that marks them as complete."""
         logs = RunPaths(self._root).logs
         for parent, folders, names in os.walk(self._root):
-            folders[:] = sorted(name for name in folders if _UNFINISHED not in name and Path(parent, name) != logs)
+            folders[:] = sorted(name for name in folders if Path(parent, name) != logs)
             for name in sorted(names, key=lambda name: (name.endswith(".json"), name)):
                 path = Path(parent) / name
                 if not name.endswith(_SKIPPED_ENDINGS) and path.is_file() and not path.is_symlink():

@@ -5,7 +5,7 @@ from pathlib import Path
 from batchscale.errors import RunError, SpecError, one_line
 from batchscale.records.tree.layout import StudyPaths
 from batchscale.spec.experiment import WorkloadSpec
-from batchscale.training.trained_parameters import read_trained
+from batchscale.training.state_store import read_trained
 from batchscale.workloads.audio.instrument import Instrument, write_instrument
 from batchscale.workloads.audio.prepared import read_prepared
 from batchscale.workloads.catalogue import find_parts

@@ -18,7 +18,7 @@ from batchscale.study.search_state import SearchState
 from batchscale.study.single_study import SingleStudy, extend_to
 from batchscale.study.stop_rules import find_rule
 from batchscale.study.tasks import Row, TrialProgress, TrialTask
-from batchscale.training.agreement import Agreement, Alone
+from batchscale.training.host_group import HostGroup, SingleHost
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine
 from batchscale.workloads.workload import Workload
@@ -65,28 +65,28 @@ def train_single(
     trial: SingleTrial,
     show: Show,
     should_stop: Callable[[], bool],
-    agreement: Agreement | None = None,
+    hosts: HostGroup | None = None,
 ) -> TrialOutcome:
     """Trains the trial and shows each measurement as soon as it is taken.
 
-    With an ``agreement`` of several processes all of them call this; the chief alone reads and writes records.
+    With several ``hosts`` all of them call this; the chief alone reads and writes records.
     """
     study = _as_study(workload, trial)
-    all_of_us = agreement or Alone()
+    group = hosts or SingleHost()
     with ExitStack() as stack:
-        records = trial.out if all_of_us.is_chief else None
+        records = trial.out if group.is_chief else None
         log = stack.enter_context(SingleStudy(records, study, trial.resume)) if records else None
-        trial_id, known = _share_known(log, all_of_us)
+        trial_id, known = _share_known(log, group)
         study = extend_to(study, known.step)
         task = TrialTask(trial_id, trial.parameters, trial.seed, study.train_steps, known.step)
         if log:
             log.begin(task)
         search = SearchState(SearchRules(find_rule(study.stop), study.evaluation_steps, 1, 1), [known])
         settings = replace(trial.settings, population=1, checkpoint_dir=log.checkpoint_dir if log else None)
-        engine = StudyEngine(workload, study, trial.evaluation, settings, all_of_us)
+        engine = StudyEngine(workload, study, trial.evaluation, settings, group)
         timing: Mapping[str, float] = {}
         step = max(known.step, 0)
-        while search.needs() and not all_of_us.any("go on", should_stop()):
+        while search.needs() and not group.any("go on", should_stop()):
             progress, seconds = _advance(engine, study, replace(task, from_step=known.step), should_stop)
             timing, step = progress.timing, progress.step
             for row in progress.rows:
@@ -105,10 +105,10 @@ def train_single(
         return TrialOutcome(task.trial_id, ending.step, ending.reason, timing, engine.idle_devices)
 
 
-def _share_known(log: SingleStudy | None, agreement: Agreement) -> tuple[int, Knowledge]:
+def _share_known(log: SingleStudy | None, hosts: HostGroup) -> tuple[int, Knowledge]:
     """The trial's id and what is known of it: what the chief has read of its records."""
     mine = (log.trial_id, asdict(log.known)) if log else (1, asdict(Knowledge()))
-    trial_id, found = json.loads(agreement.share("known", json.dumps(mine).encode()))
+    trial_id, found = json.loads(hosts.share("known", json.dumps(mine).encode()))
     return trial_id, log.known if log else Knowledge(**found)
 
 

@@ -1,7 +1,7 @@
 """The slots of a population: which trial sits where, and what becomes of those that must leave.
 
 States of trials that are not in a slot are parked in host memory, and beyond a limit in checkpoints; those of ended
-trials lie on the shelf. A trial that is in none of them starts from its seed again: where it ran never changes its
+trials stay in the store. A trial that is in none of them starts from its seed again: where it ran never changes its
 results.
 """
 
@@ -13,11 +13,11 @@ from typing import cast
 import jax
 import numpy as np
 
-from batchscale.training.agreement import Keeper
-from batchscale.training.checkpoints import SavedTrial
 from batchscale.training.devices import Devices
 from batchscale.training.loop import make_enter, take_member
 from batchscale.training.state import TrialState
+from batchscale.training.state_archive import SavedTrial
+from batchscale.training.state_store import StateStore
 
 
 @dataclass
@@ -39,16 +39,14 @@ class Population:
         template: TrialState,
         slots: int,
         devices: Devices,
-        store: Keeper | None,
+        store: StateStore | None,
         max_parked_bytes: int,
-        shelf: Keeper | None = None,
     ) -> None:
         self.slots = slots
         self._devices = devices
         self._template = jax.tree.map(np.asarray, template)
         self.state: TrialState = devices.replicate(jax.tree.map(lambda leaf: np.stack([leaf] * slots), self._template))
         self._store = store
-        self._shelf = shelf
         self._slot_of: OrderedDict[int, int] = OrderedDict()  # trial id → slot, least recently used first
         self._parked: OrderedDict[int, TrialState] = OrderedDict()
         member_bytes = max(1, sum(leaf.nbytes for leaf in jax.tree.leaves(self._template)))
@@ -62,7 +60,7 @@ class Population:
         return self._slot_of[trial_id]
 
     def find(self, trial_id: int, identity: str) -> Trial | None:
-        """The trial if its state is in memory, in a checkpoint or on the shelf, and its metaparameters are the same."""
+        """Return the trial if its state is in memory or stored, and its metaparameters are the same."""
         trial = self._trials.get(trial_id)
         if trial is not None and trial.identity != identity:
             self.forget(trial_id)
@@ -72,10 +70,8 @@ class Population:
         return self.restore(trial_id, identity)
 
     def restore(self, trial_id: int, identity: str) -> Trial | None:
-        """The trial from its newest checkpoint, or else from the shelf, parked; None if it is in neither."""
+        """Return the trial from its newest stored state, parked; None if there is none."""
         saved = self._store.restore(trial_id, self._template, identity) if self._store else None
-        if saved is None and self._shelf is not None:
-            saved = self._shelf.restore(trial_id, self._template, identity)
         if saved is None:
             return None
         self._slot_of.pop(trial_id, None)
@@ -110,24 +106,19 @@ class Population:
             self._store.save(trial_id, self._saved(trial))
 
     def shelve(self, trial_id: int, step: int) -> None:
-        """Puts a trial that ended at this step on the shelf, in place of its checkpoints, and drops it from memory.
+        """Stores the last state of a trial that ended at this step and drops it from memory.
 
-        One that is not in memory, or not that far, is somebody else's to put there.
+        If its state is not in memory, or of an earlier step, another worker stores it.
         """
-        if self.holds(trial_id) and self._trials[trial_id].step >= step:
-            if self._shelf is not None:
-                self._shelf.save(trial_id, self._saved(self._trials[trial_id]))
-            if self._store is not None:
-                self._store.forget(trial_id)
+        if self._store is not None and self.holds(trial_id) and self._trials[trial_id].step >= step:
+            self._store.finish(trial_id, self._saved(self._trials[trial_id]))
         self._drop(trial_id)
 
     def forget(self, trial_id: int) -> None:
         """Drops everything of a trial."""
         self._drop(trial_id)
         if self._store is not None:
-            self._store.forget(trial_id)
-        if self._shelf is not None:
-            self._shelf.forget(trial_id)
+            self._store.remove(trial_id)
 
     def _drop(self, trial_id: int) -> None:
         self._slot_of.pop(trial_id, None)

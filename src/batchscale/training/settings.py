@@ -11,16 +11,16 @@ class EngineSettings:
     """How the engine runs; nothing here changes what a trial is, up to float reordering.
 
     ``checkpoint_dir`` may be a remote path; None keeps states in memory only. ``microbatch`` and ``population`` None
-    let the engine choose. ``max_shelf_bytes`` is for the last states of ended trials. ``devices`` is how many devices
-    of the process train each trial together (None: all of them), and ``exact`` adds their gradients in an order that
-    does not depend on how many there are.
+    let the engine choose. ``max_finished_bytes`` limits the last states of ended trials. ``devices`` is the number of
+    devices of the process that train each trial together (None: all of them), and ``exact`` adds their gradients in an
+    order that does not depend on their number.
     """
 
     checkpoint_dir: str | Path | None = None
     microbatch: int | None = None
     population: int | None = None
     checkpoint_interval_s: float = 60.0
-    max_shelf_bytes: int = 2**29
+    max_finished_bytes: int = 2**29
     devices: int | None = 1
     exact: bool = False
 

@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -18,15 +17,13 @@ from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
 from batchscale.study.tasks import Activity, Row, TrialProgress, TrialTask
-from batchscale.training.agreement import Agreement, Alone, Keeper, SharedKeeper
-from batchscale.training.checkpoints import CheckpointStore
 from batchscale.training.compilation import use_compilation_cache
 from batchscale.training.hardware import describe_hardware
+from batchscale.training.host_group import HostGroup, SingleHost
 from batchscale.training.population import Population, Trial, note
 from batchscale.training.programs import Programs
-from batchscale.training.sent_states import SentStates, StatePost
 from batchscale.training.settings import EngineSettings
-from batchscale.training.shelf import Shelf
+from batchscale.training.state_store import SharedStateStore, StateStore, open_store
 from batchscale.training.stopwatch import Stopwatch
 from batchscale.workloads.tunables import NEUTRAL
 from batchscale.workloads.workload import Workload
@@ -35,9 +32,6 @@ __all__ = ["EngineSettings", "StudyEngine", "TrialProgress", "TrialTask"]
 
 CHUNK_S = 1.0
 """The longest that the device runs before ``should_stop`` is asked again."""
-
-MAX_CHECKPOINT_BYTES = 20 * 2**30
-"""What the checkpoints of a study's running trials may take."""
 
 MAX_PARKED_BYTES = 2 * 2**30
 """What the states of trials that wait for a slot may take in memory; more of them are kept as checkpoints."""
@@ -69,37 +63,29 @@ class StudyEngine:
         study: Study,
         evaluation: EvaluationPlan,
         settings: EngineSettings | None = None,
-        agreement: Agreement | None = None,
-        post: StatePost | None = None,
+        hosts: HostGroup | None = None,
+        store: StateStore | None = None,
     ) -> None:
         self._settings = settings or EngineSettings()
-        self._post = post
-        self._agreement: Agreement = agreement or Alone()
+        self._hosts: HostGroup = hosts or SingleHost()
         use_compilation_cache()
         self._workload = workload
         self._study = study
         self._programs = Programs(workload, study, evaluation, self._settings)
         self._evaluation_steps = study.evaluation_steps
         self._wanted = frozenset(study.evaluation_steps)
-        self._population = self._make_population()
+        self._population = self._make_population(store)
         self._stopwatch = Stopwatch(study.batch_size)
         self._tell: Callable[[Activity, int], None] = lambda _activity, _step: None
         self._compiled: set[Activity] = set()
 
-    def _make_population(self) -> Population:
-        settings = self._settings
-        store: Keeper | None = None
-        shelf: Keeper | None = None
-        if self._post is not None and self._agreement.is_chief:
-            store, shelf = SentStates(self._post, ended=False), SentStates(self._post, ended=True)
-        elif settings.checkpoint_dir is not None and self._agreement.is_chief:
-            store = CheckpointStore(settings.checkpoint_dir, MAX_CHECKPOINT_BYTES)
-            if "://" not in str(settings.checkpoint_dir):
-                shelf = Shelf(Path(settings.checkpoint_dir), settings.max_shelf_bytes)
-        if self._programs.devices.num_hosts > 1:
-            store, shelf = SharedKeeper(store, self._agreement), SharedKeeper(shelf, self._agreement)
-        template, devices = self._programs.template, self._programs.devices
-        return Population(template, self.population_size, devices, store, MAX_PARKED_BYTES, shelf)
+    def _make_population(self, store: StateStore | None) -> Population:
+        settings, devices = self._settings, self._programs.devices
+        if store is None and settings.checkpoint_dir is not None and self._hosts.is_chief:
+            store = open_store(settings.checkpoint_dir, settings.max_finished_bytes)
+        if devices.num_hosts > 1:
+            store = SharedStateStore(store, self._hosts)
+        return Population(self._programs.template, self.population_size, devices, store, MAX_PARKED_BYTES)
 
     @property
     def population_size(self) -> int:
@@ -141,7 +127,7 @@ class StudyEngine:
             self._evaluate_due(running, goal)
             for trial_id in [key for key, one in running.items() if one.done]:
                 finished[trial_id] = running.pop(trial_id)
-            if self._agreement.any("stop", should_stop()):
+            if self._hosts.any("stop", should_stop()):
                 break
             if running and not any(one.done for one in running.values()):
                 self._run_chunk(running)
@@ -259,7 +245,7 @@ class StudyEngine:
             until[self._population.slot_of(one.trial.trial_id)] = stop
             steps_left.append(stop - one.trial.step)
         self._say(Activity.TRAINING, running)
-        num_steps = self._agreement.chiefs("steps", self._stopwatch.bound(min(steps_left), CHUNK_S))
+        num_steps = self._hosts.chiefs("steps", self._stopwatch.bound(min(steps_left), CHUNK_S))
         with self._stopwatch.stepping(num_steps, len(running)):
             state = self._programs.advance(self._population.state, until, num_steps)
             self._population.state = state

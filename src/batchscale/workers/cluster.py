@@ -114,7 +114,7 @@ def engine_maker(peers: Peers, on_stop: Callable[[], None]) -> MakeEngine:
     """What makes the engines of processes that train together."""
     from batchscale.workers.training_engine import make_engine
 
-    return partial(make_engine, agreement=StopListener(peers, on_stop))
+    return partial(make_engine, hosts=StopListener(peers, on_stop))
 
 
 def _nothing() -> None:

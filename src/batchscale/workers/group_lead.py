@@ -67,10 +67,10 @@ class GroupLead:
             return EngineHost(setup, name, self._should_stop, self._say)
         from batchscale.workers.training_engine import make_engine  # brings JAX
 
-        made = partial(make_engine, make_post=partial(_Post, self._say, self._found))
+        made = partial(make_engine, make_files=partial(_ChiefFiles, self._say, self._found))
         if group.peers is None:
             return EngineHost(setup, name, self._should_stop, self._say, made)
-        together = partial(made, agreement=StopListener(group.peers, self._wish))
+        together = partial(made, hosts=StopListener(group.peers, self._wish))
         return SharedHost(group.peers, self._wish, setup, name, self._should_stop, self._say, together)
 
     def _listen(self) -> None:
@@ -112,25 +112,24 @@ class GroupLead:
 
 
 @final
-class _Post:
-    """The states of one study, kept by the chief."""
+class _ChiefFiles:
+    """The state files of one study, stored by the chief."""
 
     def __init__(self, say: Callable[[object], None], found: "queue.SimpleQueue[bytes]", batch_size: int) -> None:
         self._say, self._found, self._batch_size = say, found, batch_size
 
-    def keep(self, trial_id: int, data: bytes, ended: bool) -> None:
-        """Send a state."""
-        self._say(KeepState(self._batch_size, trial_id, ended, data))
+    def put(self, name: str, content: bytes) -> None:
+        """Send a file."""
+        self._say(KeepState(f"{self._batch_size}/{name}", content))
 
-    def find(self, trial_id: int) -> bytes:
-        """Ask for a state, and wait for it."""
-        self._say(WantState(self._batch_size, trial_id, checkpoints=False))
+    def get(self, name: str) -> bytes:
+        """Request a file, and wait for it; empty if there is none."""
+        self._say(WantState(f"{self._batch_size}/{name}"))
         return self._found.get()
 
-    def find_checkpoints(self, trial_id: int) -> bytes:
-        """Ask for what a run without groups has left, and wait for it."""
-        self._say(WantState(self._batch_size, trial_id, checkpoints=True))
-        return self._found.get()
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        self.put(name, b"")
 
 
 def lead_group(whole: Peers, group: Group, setup: Setup, is_stopped: Callable[[], bool]) -> None:

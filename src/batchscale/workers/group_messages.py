@@ -23,21 +23,17 @@ class WishToStop:
 
 @dataclass(frozen=True)
 class KeepState:
-    """Keep this state of a trial, ``ended`` or not; without any, drop what is kept."""
+    """Store the state file of a trial; remove it if ``data`` is empty."""
 
-    batch_size: int
-    trial_id: int
-    ended: bool
+    name: str
     data: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
 class WantState:
-    """Send the state of a trial: the one that groups keep, or the checkpoints that a run without groups has left."""
+    """Send a state file of a trial."""
 
-    batch_size: int
-    trial_id: int
-    checkpoints: bool
+    name: str
 
 
 @dataclass(frozen=True)

@@ -93,10 +93,9 @@ class GroupRunner(ProcessRunner[GroupWorker]):
         if isinstance(message, GroupGone):
             return self._lose(worker, message.reason)
         if isinstance(message, KeepState):
-            self._states.put(message.batch_size, message.trial_id, message.data, message.ended)
+            self._states.put(message.name, message.data)
         elif isinstance(message, WantState):
-            get = self._states.get_checkpoints if message.checkpoints else self._states.get
-            self._whole.ask(worker.lead, encode(FoundState(get(message.batch_size, message.trial_id))))
+            self._whole.ask(worker.lead, encode(FoundState(self._states.get(message.name))))
         elif isinstance(message, WishToStop):
             self._on_stop()
         else:

@@ -4,43 +4,39 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from batchscale.records.remote_store import RemoteStore
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.plan import Study
-from batchscale.training.agreement import Agreement
-from batchscale.training.sent_states import StatePost
+from batchscale.training.host_group import HostGroup
+from batchscale.training.state_store import RemoteFiles, RemoteStateStore
 from batchscale.training.study_engine import EngineSettings, StudyEngine
 from batchscale.workers.engine_host import Engine
-from batchscale.workers.remote_states import RemoteStates
 from batchscale.workers.runner import Setup
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.workload import Workload
 
-MakePost = Callable[[int], StatePost]
-"""Where the states of the study with this batch size are sent."""
+MakeFiles = Callable[[int], RemoteFiles]
+"""Returns the files that hold the states of the study with this batch size."""
 
 
 def make_engine(
     setup: Setup,
     study: Study,
     population: int | None,
-    agreement: Agreement | None = None,
-    make_post: MakePost | None = None,
+    hosts: HostGroup | None = None,
+    make_files: MakeFiles | None = None,
 ) -> Engine:
     """The engine of a study; the workload's data is read once per process."""
-    checkpoints = setup.checkpoint_dir / str(study.batch_size) if setup.checkpoint_dir else None
+    states = setup.states_url or setup.checkpoint_dir
     settings = EngineSettings(
-        checkpoint_dir=checkpoints,
+        checkpoint_dir=f"{states}/{study.batch_size}" if states else None,
         population=population,
-        max_shelf_bytes=setup.shelf_bytes,
+        max_finished_bytes=setup.shelf_bytes,
         devices=setup.num_devices,
         exact=setup.experiment.run.exact,
     )
     workload = _load(_Key(setup.experiment.workload, setup.data_dir))
-    post = make_post(study.batch_size) if make_post else None
-    if post is None and setup.states_url is not None:
-        post = RemoteStates(RemoteStore(setup.states_url), study.batch_size)
-    return StudyEngine(workload, study, setup.experiment.evaluation, settings, agreement, post)
+    store = RemoteStateStore(make_files(study.batch_size), keeps_finished=True) if make_files else None
+    return StudyEngine(workload, study, setup.experiment.evaluation, settings, hosts, store)
 
 
 class _Key:

@@ -43,8 +43,8 @@ from batchscale.workers.messages import (
     Stop,
 )
 from batchscale.workers.remote_setup import arrive
-from batchscale.workers.remote_states import find_blindness
 from batchscale.workers.runner import Job, LossReason
+from batchscale.workers.state_marker import find_marker_problem
 
 MAX_REASON = 2000
 _FULL_WORDS = tuple(os.strerror(number) for number in DISK_FULL)
@@ -127,7 +127,7 @@ class Worker:
         private = Path(tempfile.mkdtemp(prefix="batchscale-"))
         try:
             setup = arrive(begin.setup, begin.luggage, private, self._node)
-            blind = find_blindness(setup.states_url, begin.luggage.secret) if setup.states_url else ""
+            blind = find_marker_problem(setup.states_url, begin.luggage.secret) if setup.states_url else ""
             return replace(begin, setup=replace(setup, states_url=None) if blind else setup), blind
         finally:
             with contextlib.suppress(OSError):

@@ -21,12 +21,12 @@ def tree(tmp_path):
         "digits/fc/sgd/8/1/metadata.json": '{"status": "COMPLETE"}',
         "digits/fc/sgd/8/1/measurements.csv": "step,val/loss\n0,1.0\n",
         ".batchscale/experiment.json": "{}",
-        ".batchscale/checkpoints/8/2/100/state/data": "state",
+        ".batchscale/checkpoints/8/2.newest.npz": "state",
     }.items():
         write(root / name, text)
     write(root / ".batchscale/run.lock", "17")
     write(root / ".batchscale/logs/worker-0.log", "words")
-    write(root / ".batchscale/checkpoints/8/2/200.orbax-checkpoint-tmp/state/data", "half")
+    write(root / ".batchscale/checkpoints/8/2.newest.npz.17.writing", "half")
     return root
 
 
@@ -40,9 +40,8 @@ def contents(root):
 
 
 def wanted(root):
-    left_out = (".lock", ".log")
-    found = contents(root)
-    return {name: text for name, text in found.items() if not name.endswith(left_out) and "orbax" not in name}
+    left_out = (".lock", ".log", ".writing")
+    return {name: text for name, text in contents(root).items() if not name.endswith(left_out)}
 
 
 def now(_seconds):
@@ -71,7 +70,7 @@ def test_only_what_is_new_is_copied_and_what_is_gone_is_removed(tree, url, tmp_p
     assert mirror.sync()
     assert put == []
     write(tree / "digits/fc/sgd/8/1/measurements.csv", "step,val/loss\n0,1.0\n10,0.5\n")
-    (tree / ".batchscale/checkpoints/8/2/100/state/data").unlink()
+    (tree / ".batchscale/checkpoints/8/2.newest.npz").unlink()
     assert mirror.sync()
     assert [name.split("/")[0] for name in put] == ["objects", "tree", "manifest.json"]
     assert mirror_of(tmp_path / "elsewhere", url).restore() == 4

@@ -2,12 +2,15 @@
 
 import pytest
 from failing_proxy import Proxy, contents, make_tree
+from made_states import state_at
 
 from batchscale.errors import StorageError
 from batchscale.records import remote_store as store_module
 from batchscale.records.mirror import open_mirror
 from batchscale.records.remote_store import RemoteStore
-from batchscale.workers.remote_states import RemoteStates, find_blindness, leave_mark, remove_mark
+from batchscale.training.state_archive import SavedTrial
+from batchscale.training.state_store import RemoteStateStore
+from batchscale.workers.state_marker import find_marker_problem, remove_marker, write_marker
 
 pytestmark = [pytest.mark.remote, pytest.mark.filterwarnings("default")]  # the libraries of the server warn much
 BUCKET = "records"
@@ -105,32 +108,37 @@ def test_a_bucket_that_is_not_there_is_said(proxy, tree):
 
 
 def states_at(url):
-    return RemoteStates(RemoteStore(url, pause=lambda _seconds: None), batch_size=8)
+    return RemoteStateStore(RemoteStore(f"{url}/8", pause=lambda _seconds: None))
+
+
+def step_at(url):
+    saved = states_at(url).restore(1, state_at(0), "me")
+    return None if saved is None else int(saved.state.step)
 
 
 @pytest.mark.parametrize("trouble", ["500", "hang", "drop", "cut"])
-def test_a_state_of_a_trial_is_kept_replaced_found_and_removed_past_failures(proxy, url, trouble):
-    for number, data in enumerate((b"first" * 1000, b"second" * 1000)):
-        proxy.trouble = {proxy.requests + 1 + number: trouble}
-        states_at(url).keep(1, data, ended=False)
-        assert states_at(url).find(1) == data
+def test_a_state_of_a_trial_is_stored_replaced_read_and_removed_past_failures(proxy, url, trouble):
+    for step in (1, 2):
+        proxy.trouble = {proxy.requests + step: trouble}
+        states_at(url).save(1, SavedTrial(state_at(step), {}, "me"))
+        assert step_at(url) == step
     proxy.trouble = {proxy.requests + 1: trouble}
-    assert states_at(url).find(1) == b"second" * 1000, "another worker finds it"
+    assert step_at(url) == 2, "another worker reads it"
     proxy.trouble = {}
-    states_at(url).keep(1, b"", ended=True)
-    assert states_at(url).find(1) == b""
+    states_at(url).finish(1, SavedTrial(state_at(3), {}, "me"))
+    assert step_at(url) is None
 
 
 def test_a_server_that_fails_for_good_costs_the_state_and_not_the_trial(proxy, url, capsys):
     proxy.trouble = dict.fromkeys(range(proxy.requests + 1, proxy.requests + 1000), "500")
-    states_at(url).keep(1, b"state", ended=False)
-    assert states_at(url).find(1) == b""
-    assert "The state of trial 1 is not kept." in capsys.readouterr().err
+    states_at(url).save(1, SavedTrial(state_at(1), {}, "me"))
+    assert step_at(url) is None
+    assert "The state 1.npz is not stored." in capsys.readouterr().err
 
 
 def test_the_mark_of_a_run_is_seen_by_whoever_reaches_the_path(proxy, url):
-    leave_mark(url, "secret")
-    assert find_blindness(url, "secret") == ""
-    assert "the mark of this run is not there" in find_blindness(url, "another")
-    remove_mark(url)
-    assert find_blindness(url, "secret")
+    write_marker(url, "secret")
+    assert find_marker_problem(url, "secret") == ""
+    assert "the mark of this run is not there" in find_marker_problem(url, "another")
+    remove_marker(url)
+    assert find_marker_problem(url, "secret")

@@ -13,8 +13,8 @@ from batchscale import __version__
 from batchscale.errors import RunError, one_line
 from batchscale.workers.messages import Begin
 from batchscale.workers.remote_setup import RemoteSetup, make_absolute, make_remote_setup
-from batchscale.workers.remote_states import MARK, leave_mark, remove_mark
 from batchscale.workers.runner import Setup
+from batchscale.workers.state_marker import MARKER, remove_marker, write_marker
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Papers:
             StorageError: states cannot be kept at the remote path.
         """
         if self.setup.states_url is not None:
-            leave_mark(self.setup.states_url, self.secret)
+            write_marker(self.setup.states_url, self.secret)
         if self.mark is not None:
             self.mark.parent.mkdir(parents=True, exist_ok=True)
             self.mark.write_text(self.secret)
@@ -41,7 +41,7 @@ class Papers:
     def put_away(self) -> None:
         """Remove the mark."""
         if self.setup.states_url is not None:
-            remove_mark(self.setup.states_url)
+            remove_marker(self.setup.states_url)
         if self.mark is not None:
             self.mark.unlink(missing_ok=True)
 
@@ -67,7 +67,7 @@ def make_papers(setup: Setup) -> Papers:
         )
     options = {name: value for name, value in setup.options.items() if name != "environment"}
     folder = None if plan.checkpoints is not None else setup.checkpoint_dir
-    mark = None if folder is None else folder / MARK
+    mark = None if folder is None else folder / MARKER
     secret = secrets.token_hex(16)
     luggage = replace(make_remote_setup(experiment), data_from=plan.data_from, secret=secret)
     setup = replace(setup, options=options, checkpoint_dir=folder, states_url=plan.checkpoints)
