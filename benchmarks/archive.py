@@ -92,7 +92,7 @@ def run(scale: float, work: Path, with_pandas: bool) -> dict[str, Any]:
 
 TURNS = 3
 CLOCKS = ("cpu_seconds", "seconds")
-OURS = ["batchscale.records.table.import_records", "batchscale.analysis.answers"]
+OURS = ["batchscale.records.table.import_records", "batchscale.analysis.curve_analysis"]
 WARM_GOALS = 30
 ANALYZE_RUNS = 5
 COMPARED = ("mnist", "simple_cnn_base", "nesterov_momentum")

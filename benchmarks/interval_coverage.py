@@ -16,12 +16,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
-from batchscale.analysis.facts import CurveFacts, Evidence, curve_facts
 from batchscale.analysis.intervals import Resampling, StudyPoint, point_intervals
 from batchscale.analysis.noise import Noise, run_intervals, run_noise, trial_noise
-from batchscale.analysis.regimes import Thresholds, find_regimes
+from batchscale.analysis.summary import CurveData, CurveSummary, summarize
 from batchscale.analysis.tail import Finishers
 
 LAWS = {"k = 1": 1.0, "k = 2": 2.0, "k = 3": 3.0, "cliff": math.inf}
@@ -96,28 +94,28 @@ def measure(cell: Cell, repetitions: int) -> Shares:
     useful = cell.sizes[np.argmax(truth <= 1.2 * truth.min() * (1 + 1e-9))]
     points, critical, sizes, bounded = [], [], [], []
     for seed in range(repetitions):
-        facts, medians = (study_facts if PROTOCOLS[cell.protocol] > 0 else run_facts)(cell, rng, seed)
-        for point, median in zip(facts.points, medians, strict=True):
+        summary, medians = (summarize_study if PROTOCOLS[cell.protocol] > 0 else summarize_runs)(cell, rng, seed)
+        for point, median in zip(summary.points, medians, strict=True):
             if point.steps.has_interval:
                 points.append(_holds(point.steps.low, median, point.steps.high))
-        critical.append(_holds(facts.critical.low, cell.b_crit, facts.critical.high))
-        bounded.append(facts.critical.low is not None and facts.critical.high is not None)
-        sizes.append(_holds(facts.useful.low, useful, facts.useful.high))
+        critical.append(_holds(summary.critical.low, cell.b_crit, summary.critical.high))
+        bounded.append(summary.critical.low is not None and summary.critical.high is not None)
+        sizes.append(_holds(summary.regimes.useful.low, useful, summary.regimes.useful.high))
     return Shares(_mean(points), _mean(critical) or 0.0, _mean(sizes) or 0.0, _mean(bounded) or 0.0)
 
 
-def run_facts(cell: Cell, rng: np.random.Generator, seed: int) -> tuple[CurveFacts, np.ndarray]:
-    """The facts of bare points or repeated runs, and the true steps."""
+def summarize_runs(cell: Cell, rng: np.random.Generator, seed: int) -> tuple[CurveSummary, np.ndarray]:
+    """The summary of bare points or repeated runs, and the true steps."""
     del seed
     runs = max(-PROTOCOLS[cell.protocol], 1)
     logs = np.log(cell.steps)[:, None] + cell.noise * rng.normal(size=(cell.count, runs))
     groups = list(logs)
     noise, ends = run_noise(groups), run_intervals(groups, LEVEL)
-    return _facts(cell.sizes, np.exp(logs.mean(axis=1)), ends, noise), cell.steps
+    return _summary(cell.sizes, np.exp(logs.mean(axis=1)), ends, noise), cell.steps
 
 
-def study_facts(cell: Cell, rng: np.random.Generator, seed: int) -> tuple[CurveFacts, np.ndarray]:
-    """The facts of a curve with searches behind it, and the true median steps to result of fresh searches."""
+def summarize_study(cell: Cell, rng: np.random.Generator, seed: int) -> tuple[CurveSummary, np.ndarray]:
+    """The summary of a curve with searches behind it, and the true median steps to result of fresh searches."""
     trials = PROTOCOLS[cell.protocol]
     spread, middle = bowl_scale(trials)
     factor = cell.noise / spread
@@ -129,7 +127,7 @@ def study_facts(cell: Cell, rng: np.random.Generator, seed: int) -> tuple[CurveF
         points.append(StudyPoint(int(size), round(steps.min()), Finishers(np.sort(steps), trials)))
     ends = [(one.low, one.high) for one in point_intervals(points, Resampling(LEVEL, 400, seed))]
     steps = np.array([float(point.steps) for point in points])
-    return _facts(cell.sizes, steps, ends, trial_noise(points)), cell.steps * math.exp(factor * middle)
+    return _summary(cell.sizes, steps, ends, trial_noise(points)), cell.steps * math.exp(factor * middle)
 
 
 def cells() -> list[Cell]:
@@ -169,11 +167,10 @@ def main() -> None:
             print(f"  {share:.1%} {cell}")
 
 
-def _facts(
+def _summary(
     sizes: np.ndarray, steps: np.ndarray, ends: list[tuple[float | None, float | None]], noise: Noise
-) -> CurveFacts:
-    found = find_regimes(pl.DataFrame({"batch_size": sizes, "steps": steps}))
-    return curve_facts(Evidence(sizes, steps, ends, [0] * len(sizes), noise), found, Thresholds(), LEVEL)
+) -> CurveSummary:
+    return summarize(CurveData(sizes, steps, ends, [0] * len(sizes), noise), level=LEVEL)
 
 
 def _holds(low: float | None, truth: float, high: float | None) -> bool:

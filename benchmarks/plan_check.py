@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 from distributed import free_port
 
-from batchscale.analysis.answers import analyze
+from batchscale.analysis.curve_analysis import analyze
 from batchscale.planning.curve import mean_interval
 from batchscale.planning.curve_input import analysis_curve
 from batchscale.planning.evaluation import RunCosts

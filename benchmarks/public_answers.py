@@ -16,7 +16,7 @@ from pathlib import Path
 
 import polars as pl
 
-from batchscale.analysis.answers import analyze_points
+from batchscale.analysis.curve_analysis import analyze_points
 from batchscale.analysis.sentences import answer_sentences
 
 FEWEST = 3

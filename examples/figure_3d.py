@@ -203,12 +203,13 @@ def _of_the_figure(answers: dict[WorkloadName, Analysis]) -> list[tuple[Workload
 
 
 def _regime_row(name: str, answer: Analysis) -> str:
-    found = answer.regimes
-    if found is None:
+    summary = answer.summary
+    if summary is None:
         return f"| {name} | – | – | – |"
-    useful = f"{found.max_useful_batch_size:,}" + ("" if found.max_useful_reached else " at least")
-    critical = f"{found.critical_batch_size:,.0f}" if found.critical_batch_size else "–"
-    return f"| {name} | {found.perfect_scaling_end:,} | {useful} | {critical} |"
+    regimes = summary.regimes
+    useful = f"{regimes.max_useful_batch_size:,}" + ("" if regimes.max_useful_reached else " at least")
+    critical = f"{summary.fit.b_crit:,.0f}" if summary.fit else "–"
+    return f"| {name} | {regimes.perfect_end:,} | {useful} | {critical} |"
 
 
 def rate_table(answers: dict[WorkloadName, Analysis]) -> Iterator[str]:

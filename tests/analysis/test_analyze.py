@@ -9,10 +9,9 @@ import pytest
 from build_records import METRIC, NAME, curve_studies, make_records, study, trial
 
 import batchscale.analysis as analysis
-from batchscale.analysis.answers import ANALYSIS_SCHEMA, AnalysisOptions, analyze, analyze_points, stored_goal
 from batchscale.analysis.as_json import analysis_json, scaling_json
+from batchscale.analysis.curve_analysis import ANALYSIS_SCHEMA, AnalysisOptions, analyze, analyze_points, stored_goal
 from batchscale.analysis.intervals import Resampling
-from batchscale.analysis.regimes import find_regimes
 from batchscale.analysis.sentences import answer_sentences
 from batchscale.analysis.suggestion import suggest
 from batchscale.errors import AnalysisError, UnknownNameError
@@ -28,9 +27,9 @@ def test_the_whole_answer_of_a_known_law():
     answer = analyze(make_records(curve_studies(LAW)), NAME, GOAL)
     assert answer.curve.schema.names()[: len(ANALYSIS_SCHEMA)] == list(ANALYSIS_SCHEMA)
     assert dict(answer.curve.select(list(ANALYSIS_SCHEMA)).schema) == {k: v() for k, v in ANALYSIS_SCHEMA.items()}
-    assert answer.regimes.fit.b_crit == pytest.approx(64, rel=0.01)
-    assert answer.intervals.b_crit.low < 64 < answer.intervals.b_crit.high
-    assert answer.critical_from == "trials"
+    assert answer.summary.fit.b_crit == pytest.approx(64, rel=0.01)
+    assert answer.summary.critical.low < 64 < answer.summary.critical.high
+    assert answer.summary.noise == "trials"
     inside = (answer.curve["steps_low"] <= answer.curve["steps"]) & (
         answer.curve["steps"] <= answer.curve["steps_high"]
     )
@@ -66,8 +65,8 @@ def test_a_race_with_one_finisher_has_no_point_intervals_and_b_crit_from_residua
     answer = analyze(make_records(curve_studies(LAW, factors=(1.0,))), NAME, GOAL)
     assert answer.curve["steps_low"].null_count() == len(SIZES)
     assert answer.curve["interval_note"].null_count() == 0
-    assert answer.critical_from == "residuals"
-    assert answer.intervals.b_crit.low <= 64.1
+    assert answer.summary.noise == "residuals"
+    assert answer.summary.critical.low <= 64.1
 
 
 def test_a_study_that_did_not_reach_stays_in_the_table_and_is_named():
@@ -85,7 +84,7 @@ def test_trials_stopped_by_a_race_are_counted_apart():
 
 def test_too_few_points_are_told_not_raised():
     answer = analyze(make_records(curve_studies({8: 100})), NAME, GOAL)
-    assert answer.regimes is None
+    assert answer.summary is None
     assert "two batch sizes" in answer.refusal
     assert scaling_json(answer)["refusal"] == answer.refusal
     assert answer.refusal in answer_sentences(answer)
@@ -94,7 +93,7 @@ def test_too_few_points_are_told_not_raised():
 def test_a_goal_reached_before_the_first_step_is_no_point_of_a_curve():
     studies = [*curve_studies(LAW), study(2**16, [trial(1, {0: 0.05, 10: 0.01})])]
     answer = analyze(make_records(studies), NAME, GOAL)
-    assert answer.regimes.fit.points == len(SIZES)
+    assert answer.summary.fit.points == len(SIZES)
 
 
 def test_trial_less_records_are_refused():
@@ -114,7 +113,7 @@ def test_a_run_that_has_just_begun_is_said_to_have_no_trial_yet():
 def test_regimes_is_a_module():
     import batchscale.analysis.regimes as module
 
-    assert module.find_regimes is find_regimes
+    assert module.Regimes is analysis.Regimes
     for name in analysis.__all__:
         assert not isinstance(getattr(analysis, name), type(module)), name
         assert importlib.util.find_spec(f"batchscale.analysis.{name}") is None, name
@@ -138,7 +137,7 @@ def test_the_goal_of_the_studies_is_found_if_they_agree():
 def test_bare_points_have_b_crit_with_an_interval_by_residuals():
     steps = np.array(list(LAW.values())) * np.exp(0.05 * np.random.default_rng(0).normal(size=len(LAW)))
     answer = analyze_points(pl.DataFrame({"batch_size": SIZES, "steps": steps}))
-    assert answer.intervals.b_crit.low < 64 < answer.intervals.b_crit.high
+    assert answer.summary.critical.low < 64 < answer.summary.critical.high
 
 
 def test_analysis_loads_no_jax_and_no_charts():

@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 from build_records import METRIC, SPACE, curve_studies, make_records
 
-from batchscale.analysis.answers import analyze, analyze_points
 from batchscale.analysis.comparison import compare, normalise, ratio_of
-from batchscale.analysis.estimates import Estimate
+from batchscale.analysis.curve_analysis import analyze, analyze_points
+from batchscale.analysis.intervals import Estimate
 from batchscale.errors import AnalysisError
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from simulated_studies import simulate_curve
 
+from batchscale.analysis.confidence_set import find_confidence_set
 from batchscale.analysis.intervals import ONE_FINISHER, Resampling, StudyPoint, point_intervals
 from batchscale.analysis.noise import trial_noise
-from batchscale.analysis.region import allowed_laws
 from batchscale.analysis.tail import EXPONENTS, Finishers, draw_steps, order_levels, pool_exponents
 from batchscale.errors import AnalysisError
 
@@ -104,7 +104,7 @@ def test_a_thousand_resamples_of_fifteen_studies_take_less_than_half_a_second():
     start = time.process_time()
     point_intervals(points)
     sizes, steps = (np.array([float(getattr(p, name)) for p in points]) for name in ("batch_size", "steps"))
-    allowed_laws(sizes, steps, trial_noise(points), 0.9)
+    find_confidence_set(sizes, steps, trial_noise(points), 0.9)
     assert time.process_time() - start < 0.5
 
 

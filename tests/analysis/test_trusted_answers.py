@@ -12,10 +12,9 @@ from build_records import METRIC, NAME, curve_studies, make_records, study, tria
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchscale.analysis.answers import analyze, analyze_points
-from batchscale.analysis.facts import FallEnding
+from batchscale.analysis.curve_analysis import analyze, analyze_points
 from batchscale.analysis.noise import NoiseSource
-from batchscale.analysis.regimes import last_doubling
+from batchscale.analysis.regimes import PlateauStatus, last_doubling
 from batchscale.analysis.sentences import answer_sentences, curve_sentences
 from batchscale.spec.goal import Goal
 
@@ -72,7 +71,7 @@ def test_the_price_of_a_size_is_its_measured_ratio_with_an_interval():
     assert price == pytest.approx(1.549, abs=5e-3)  # printed with two decimals
     assert low < price < high
     (critical,) = numbers_in(r"bends, is about ([\d.,]+) \(", text)
-    assert critical == pytest.approx(answer(MLPERF).facts.critical.value, rel=5e-3)  # printed with three digits
+    assert critical == pytest.approx(answer(MLPERF).summary.critical.value, rel=5e-3)  # printed with three digits
     assert critical == pytest.approx(71.8, rel=0.01)  # a fit by SciPy, to its own tolerance
 
 
@@ -85,8 +84,8 @@ def test_a_size_beyond_the_tolerance_is_not_called_in_proportion_whatever_its_ne
 
 
 def test_sizes_too_close_together_give_neither_proportion_nor_an_end():
-    facts = answer(CLOSE).facts
-    assert facts.ending is FallEnding.OPEN
+    summary = answer(CLOSE).summary
+    assert summary.regimes.plateau is PlateauStatus.OPEN
     text = said(CLOSE)
     assert "too close together to tell" in text
     assert "in proportion, to within" not in text
@@ -94,9 +93,9 @@ def test_sizes_too_close_together_give_neither_proportion_nor_an_end():
 
 
 def test_a_noisy_plateau_has_an_end_and_sends_nobody_beyond_it():
-    facts = answer(PLATEAU).facts
-    assert facts.ending is FallEnding.REACHED
-    assert facts.useful.value == min(b for b, s in PLATEAU.items() if s <= 1.2 * 250)
+    summary = answer(PLATEAU).summary
+    assert summary.regimes.plateau is PlateauStatus.REACHED
+    assert summary.regimes.useful.value == min(b for b, s in PLATEAU.items() if s <= 1.2 * 250)
     assert "Steps still fell" not in said(PLATEAU)
 
 
@@ -109,9 +108,9 @@ def test_a_plateau_of_the_published_figures_sends_nobody_beyond_the_training_set
 
 def test_a_corner_of_five_points_is_not_said_to_hardly_fall():
     found = answer(CLIFF)
-    assert found.regimes.fit is not None
+    assert found.summary.fit is not None
     corner = 16 * 345 / 135  # where the line of perfect scaling through 16 meets the plateau
-    assert found.facts.critical.low <= corner <= found.facts.critical.high
+    assert found.summary.critical.low <= corner <= found.summary.critical.high
     assert "hardly" not in said(CLIFF)
 
 
@@ -125,8 +124,8 @@ def test_a_known_hyperbola_is_seldom_said_to_bend_elsewhere_for_any_number_of_po
     for _ in range(repetitions):
         steps = 1000 * (1 + b_crit / sizes) * np.exp(0.1 * rng.normal(size=count))
         found = answer(dict(zip(sizes.round().astype(int).tolist(), steps.tolist(), strict=True)))
-        refused += found.regimes.fit is None
-        critical = found.facts.critical
+        refused += found.summary.fit is None
+        critical = found.summary.critical
         covered += (critical.low or 0) <= b_crit <= (critical.high or math.inf)
     assert refused == 0
     # Three standard errors below the level; for three points the noise is assumed, and happens to be right.
@@ -136,13 +135,13 @@ def test_a_known_hyperbola_is_seldom_said_to_bend_elsewhere_for_any_number_of_po
 @pytest.mark.parametrize("count", range(3, 12))
 def test_what_cannot_be_bounded_from_one_side_has_a_one_sided_interval(count):
     falling = answer({2**i: 1e6 / 2**i for i in range(count)})
-    assert falling.regimes.critical_batch_size is None
-    assert falling.facts.critical.high is None
-    assert falling.facts.critical.low > 2 ** (count - 1) / 4
+    assert falling.summary.critical.value is None
+    assert falling.summary.critical.high is None
+    assert falling.summary.critical.low > 2 ** (count - 1) / 4
     assert "is at least" in " ".join(answer_sentences(falling))
     flat = answer({2**i: 100.0 for i in range(count)})
-    assert flat.facts.critical.low is None
-    assert flat.facts.critical.high < 4
+    assert flat.summary.critical.low is None
+    assert flat.summary.critical.high < 4
     assert "is at most" in " ".join(answer_sentences(flat))
 
 
@@ -154,8 +153,8 @@ def test_steps_are_seldom_said_to_fall_still_where_they_do_not():
     wrong = sum(
         answer(
             dict(zip(sizes.astype(int).tolist(), (law * np.exp(0.15 * rng.normal(size=10))).tolist(), strict=True))
-        ).facts.ending
-        is FallEnding.FALLING
+        ).summary.regimes.plateau
+        is PlateauStatus.FALLING
         for _ in range(100)
     )
     assert wrong <= 3  # 23 to 44 before
@@ -167,10 +166,10 @@ def test_a_goal_reached_at_the_first_measurement_is_an_interval_and_ends_nothing
 
     studies = [first(4, 60), first(8, 20), first(16, 20)]
     found = analyze(make_records(studies), NAME, GOAL)
-    point = found.facts.point(16)
+    point = found.summary.point(16)
     assert point.steps.low == 1  # anything from the first step on
     assert point.steps.value == 20
-    assert found.facts.ending is not FallEnding.REACHED
+    assert found.summary.regimes.plateau is not PlateauStatus.REACHED
     sentences = answer_sentences(found)
     assert sentences[0].startswith("Read this with care")
     assert "at 4, 8 and 16 the first measurement had reached the goal already" in sentences[0]
@@ -182,10 +181,10 @@ def test_a_corner_that_no_hyperbola_has_is_given_where_sharper_laws_have_it():
     runs = [(1024, 58.5), (1024, 58.6), (2048, 28.5), (2048, 28.6), (3072, 22.6), (3072, 22.7)]
     found = answer(runs)
     corner = 2048 * 28.55 / 22.65  # where the line of perfect scaling meets the steps at the largest size
-    assert found.facts.critical.low < corner < found.facts.critical.high
+    assert found.summary.critical.low < corner < found.summary.critical.high
     text = " ".join(answer_sentences(found))
     assert "not in sight" not in text
-    assert found.regimes.fit_refusal is None
+    assert found.summary.fit_refusal is None
 
 
 def test_doubts_come_before_the_answer():
@@ -214,7 +213,7 @@ def test_the_answer_says_what_it_is_an_answer_for_and_shows_the_drift_with_trial
     found = analyze(make_records(studies), NAME, GOAL)
     text = " ".join(answer_sentences(found))
     assert "for this protocol at 40 trials a batch size" in text
-    trials, values = zip(*found.facts.drift, strict=True)
+    trials, values = zip(*found.summary.drift, strict=True)
     assert trials == (10, 20, 40)
     assert values[0] < values[1] < values[2]
     assert "grows with the number of trials" in text
@@ -224,11 +223,11 @@ def test_repeated_runs_give_the_geometric_mean_and_students_interval():
     rng = np.random.default_rng(1)
     runs = {size: 1000 * (1 + 16 / size) * np.exp(0.1 * rng.normal(size=5)) for size in (1, 4, 16, 64, 256)}
     found = answer([(size, float(value)) for size, values in runs.items() for value in values])
-    assert found.facts.noise is NoiseSource.RUNS
+    assert found.summary.noise is NoiseSource.RUNS
     logs = np.array([np.log(values) for values in runs.values()])
     pooled = math.sqrt(logs.var(axis=1, ddof=1).mean())
     reach = 1.7247182 * pooled / math.sqrt(5)  # Student's t, 20 degrees of freedom, 95 %
-    for point, mean in zip(found.facts.points, logs.mean(axis=1), strict=True):
+    for point, mean in zip(found.summary.points, logs.mean(axis=1), strict=True):
         assert point.steps.value == pytest.approx(math.exp(mean))
         assert (point.steps.low, point.steps.high) == pytest.approx((math.exp(mean - reach), math.exp(mean + reach)))
 
@@ -257,7 +256,7 @@ def curves(draw):
 @given(points=curves())
 def test_no_two_sentences_contradict_each_other_or_the_points(points):
     found = answer(points)
-    facts, sentences = found.facts, curve_sentences(found.facts)
+    summary, sentences = found.summary, curve_sentences(found.summary)
     fewest = min(size * steps for size, steps in points.items())
     claim = re.search(r"From batch size ([\d,]+) to ([\d,]+)(?: \(.*?\))? steps fall in proportion", sentences.examples)
     levelled = re.search(r"At batch size ([\d,]+).* steps are within 20 %", sentences.useful)
@@ -272,17 +271,15 @@ def test_no_two_sentences_contradict_each_other_or_the_points(points):
         assert not claim or end <= useful or end == start
         assert "Steps still fell" not in sentences.useful
     if "Steps still fell" in sentences.useful:
-        assert facts.fall.low > 0.1
+        assert summary.regimes.last_doubling_gain.low > 0.1
         sizes, steps = (np.array(column, float) for column in zip(*sorted(points.items()), strict=True))
         assert 1 - last_doubling(sizes, steps) > 0.1
-    critical = facts.critical
+    critical = summary.critical
     if critical.value is not None:
         assert (critical.low or 0) <= critical.value <= (critical.high or math.inf)
-    for point in facts.points:
+    for point in summary.points:
         low, high = point.examples_ratio.low, point.examples_ratio.high
         assert low is None or low <= point.examples_ratio.value <= high
-    assert found.regimes.max_useful_reached or facts.ending is not FallEnding.REACHED
-    assert not (found.regimes.max_useful_reached and facts.ending is FallEnding.FALLING)
 
 
 PUBLIC = {

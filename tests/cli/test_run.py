@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from batchscale.analysis.answers import analyze
+from batchscale.analysis.curve_analysis import analyze
 from batchscale.analysis.curve_file import read_curve
 from batchscale.analysis.sentences import answer_sentences
 from batchscale.cli.app import make_app

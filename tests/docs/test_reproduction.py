@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from page_tables import assert_on_page, read_tables
 
-from batchscale.analysis.answers import AnalysisOptions, analyze_points
+from batchscale.analysis.curve_analysis import AnalysisOptions, analyze_points
 from batchscale.analysis.regimes import Baseline
 from batchscale.spec.file import read_experiment
 from batchscale.spec.workload_name import WorkloadName
@@ -55,9 +55,9 @@ def test_regimes_end_where_published_or_at_the_next_measured_batch_size(figure_3
         ours = answers[WorkloadName("mnist", model, "sgd")]
         assert sorted(ours.curve["batch_size"]) == sizes
         points = figure_3d.read_published(model).filter(pl.col("batch_size").is_in(sizes))
-        theirs = analyze_points(points, AnalysisOptions(Baseline.FIRST)).regimes
-        for name in ("perfect_scaling_end", "max_useful_batch_size"):
-            found, expected = (sizes.index(getattr(regimes, name)) for regimes in (ours.regimes, theirs))
+        theirs = analyze_points(points, AnalysisOptions(Baseline.FIRST)).summary.regimes
+        for name in ("perfect_end", "max_useful_batch_size"):
+            found, expected = (sizes.index(getattr(regimes, name)) for regimes in (ours.summary.regimes, theirs))
             assert abs(found - expected) <= 1
 
 

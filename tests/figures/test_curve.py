@@ -5,17 +5,18 @@ import polars as pl
 import pytest
 from made_records import GOAL, METRIC, SPACE, MadeStudy, MadeTrial, make_records, simulated
 
-from batchscale.analysis.answers import analyze
-from batchscale.analysis.regimes import Baseline, find_regimes
+from batchscale.analysis.curve_analysis import AnalysisOptions, analyze, analyze_points
+from batchscale.analysis.regimes import Baseline
 from batchscale.figures.axes import log_range, power_ticks, size_axis
 from batchscale.figures.export import chart_spec, chart_svg
 from batchscale.figures.kind import FigureRequest
 from batchscale.figures.kinds import find_kind
-from batchscale.figures.kinds.curve import SHADE_OPACITY, curve_frame, plot_curve
+from batchscale.figures.kinds.curve import SHADE_OPACITY, curve_frame, plot_curve, shaded_spans
 from batchscale.figures.kinds.curves import plot_curves, with_rings
 from batchscale.figures.names import goal_label
 from batchscale.figures.series import CurvePanel, Series, joint_panel, points_frame, series_frame, workload_panels
 from batchscale.figures.theme import LIGHT
+from batchscale.records.frames import Records
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
 
@@ -29,23 +30,30 @@ def marks_of(spec: object, kind: str) -> list[dict]:
 
 
 def _study(size: int, *steps: int | None, rate: float = 0.01) -> MadeStudy:
+    """Trials that reach the goal at these steps, measured at the step before as well; None for one that does not."""
     trials = [
         MadeTrial(
-            {"learning_rate": rate, "momentum": 0.5}, [(0, {METRIC: 0.9}), (s or 9, {METRIC: 0.05 if s else 0.5})]
+            {"learning_rate": rate, "momentum": 0.5},
+            [(0, {METRIC: 0.9}), ((s or 9) - 1, {METRIC: 0.5}), (s or 9, {METRIC: 0.05 if s else 0.5})],
         )
         for s in steps
     ]
     return MadeStudy(size, trials)
 
 
+def three_regimes() -> Records:
+    return make_records([_study(1, 800, 700), _study(4, 175), _study(16, 60, 50), _study(64, 48)])
+
+
 def test_the_frame_has_the_fewest_steps_the_perfect_line_and_the_regimes():
-    records = make_records([_study(1, 800, 700), _study(4, 175), _study(16, 60, 50), _study(64, 48)])
+    records = three_regimes()
     frame = curve_frame(records, GOAL, baseline=Baseline.FIRST)
     assert frame["steps"].drop_nulls().to_list() == [700, 175, 50, 48]
     assert frame["perfect"].drop_nulls().to_list() == [700, 175, 43.75, 10.9375]
-    want = find_regimes(pl.DataFrame({"batch_size": [1, 4, 16, 64], "steps": [700, 175, 50, 48]}), baseline="first")
-    assert frame["perfect_scaling_end"][0] == want.perfect_scaling_end == 16
+    want = analyze(records, records.workloads[0], GOAL, AnalysisOptions(Baseline.FIRST)).summary.regimes
+    assert frame["perfect_scaling_end"][0] == want.perfect_end == 16
     assert frame["max_useful_batch_size"][0] == want.max_useful_batch_size == 16
+    assert shaded_spans(frame.drop_nulls("value")) == list(want.spans())
 
 
 def test_a_winner_at_the_edge_of_its_space_is_flagged_and_drawn_hollow():
@@ -79,8 +87,8 @@ def test_one_goal_alone_is_named_since_no_legend_does(curve_records):
     assert f"goal: {goal_label(GOAL)}" in html.unescape(chart_svg(plot_curves(frame, ordered=True)))
 
 
-def test_the_ground_of_a_regime_never_hides_the_grid(curve_records):
-    spec = chart_spec(plot_curve(curve_frame(curve_records, GOAL)))
+def test_the_ground_of_a_regime_never_hides_the_grid():
+    spec = chart_spec(plot_curve(curve_frame(three_regimes(), GOAL)))
     grounds = marks_of(spec, "rect")
     assert grounds and all(mark["opacity"] == SHADE_OPACITY for mark in grounds)
     assert LIGHT.ground not in {mark["color"] for mark in grounds}
@@ -142,11 +150,11 @@ def test_curve_curves_and_goals_draw_the_same_line_of_perfect_scaling(curve_reco
         assert "perfect scaling through the point with the fewest examples" in text.replace("', '", " ")
 
 
-def test_nothing_is_shaded_beyond_the_batch_sizes_measured(curve_records):
-    spec = chart_spec(plot_curve(curve_frame(curve_records, GOAL)))
+def test_nothing_is_shaded_beyond_the_batch_sizes_measured():
+    spec = chart_spec(plot_curve(curve_frame(three_regimes(), GOAL)))
     shades = [layer["data"]["name"] for layer in spec["layer"] if layer["mark"]["type"] == "rect"]
     ends = [row for name in shades for row in spec["datasets"][name]]
-    assert ends and min(row["from"] for row in ends) >= 1 and max(row["to"] for row in ends) <= 1024
+    assert ends and min(row["from"] for row in ends) >= 1 and max(row["to"] for row in ends) <= 64
 
 
 def test_bare_points_make_a_curve():
@@ -164,10 +172,11 @@ def test_figure_1_from_the_published_points_shows_what_the_paper_says_in_words()
     examples = Path(__file__).parents[2] / "examples"
     frame = runpy.run_path(str(examples / "figure_1_from_points.py"))["read_points"](examples / "paper_figure_1.csv")
     assert frame["panel"].n_unique() == 9 and frame["value"].null_count() == 0
-    ends = {panel: find_regimes(part, baseline="first") for (panel,), part in frame.group_by("panel")}
-    assert ends["ResNet-8 on CIFAR-10"].perfect_scaling_end == 2**8
-    assert ends["LSTM on LM1B"].perfect_scaling_end == 2**4
-    assert ends["ResNet-50 on ImageNet"].perfect_scaling_end == 2**13
+    first_line = AnalysisOptions(Baseline.FIRST)
+    ends = {panel: analyze_points(part, first_line).summary.regimes for (panel,), part in frame.group_by("panel")}
+    assert ends["ResNet-8 on CIFAR-10"].perfect_end == 2**8
+    assert ends["LSTM on LM1B"].perfect_end == 2**4
+    assert ends["ResNet-50 on ImageNet"].perfect_end == 2**13
     assert not ends["ResNet-50 on ImageNet"].max_useful_reached
     first = frame.group_by("panel").first()
     assert first["perfect"].to_list() == pytest.approx(first["value"].to_list())

@@ -7,7 +7,7 @@ import pytest
 from bad_input import BAD_INPUT, HOSTILE
 from made_records import GOAL, METRIC, MadeStudy, MadeTrial, make_records, simulated
 
-from batchscale.analysis.answers import analyze
+from batchscale.analysis.curve_analysis import analyze
 from batchscale.errors import SpecError
 from batchscale.figures.theme import DARK, LIGHT
 from batchscale.records.frames import Records

@@ -14,7 +14,7 @@ import pytest
 from fake_engine import divergence_step, error_at
 from protocol_fakes import FAKE_ENGINE, fake_experiment, fake_facts, fake_space, read_studies, read_values, run_fake
 
-from batchscale.analysis.answers import analyze
+from batchscale.analysis.curve_analysis import analyze
 from batchscale.errors import BatchscaleError, RunError, StorageError, StudyLockedError
 from batchscale.figures.kind import FigureRequest
 from batchscale.figures.kinds import find_kind

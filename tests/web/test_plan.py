@@ -16,7 +16,7 @@ from batchscale.web.plans import PlanWish, default_rows, plan_of, read_wish
 
 @pytest.fixture
 def analysis():
-    from batchscale.analysis.answers import analyze_points
+    from batchscale.analysis.curve_analysis import analyze_points
 
     sizes = [1, 4, 16, 64, 256]
     return analyze_points(pl.DataFrame({"batch_size": sizes, "steps": [100 * (1 + 32 / b) for b in sizes]}))

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from batchscale.lazy_imports import load_lazily
 
 if TYPE_CHECKING:
-    from batchscale.analysis.answers import Analysis as Analysis
-    from batchscale.analysis.answers import AnalysisOptions as AnalysisOptions
-    from batchscale.analysis.answers import analyze as analyze
-    from batchscale.analysis.answers import analyze_points as analyze_points
-    from batchscale.analysis.answers import stored_goal as stored_goal
     from batchscale.analysis.comparison import Comparison as Comparison
     from batchscale.analysis.comparison import compare as compare
+    from batchscale.analysis.curve_analysis import Analysis as Analysis
+    from batchscale.analysis.curve_analysis import AnalysisOptions as AnalysisOptions
+    from batchscale.analysis.curve_analysis import analyze as analyze
+    from batchscale.analysis.curve_analysis import analyze_points as analyze_points
+    from batchscale.analysis.curve_analysis import stored_goal as stored_goal
     from batchscale.analysis.curve_file import read_curve as read_curve
-    from batchscale.analysis.facts import CurveFacts as CurveFacts
     from batchscale.analysis.goals import goal_sensitivity as goal_sensitivity
     from batchscale.analysis.goals import suggest_goal as suggest_goal
     from batchscale.analysis.intervals import Interval as Interval
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from batchscale.analysis.regimes import Baseline as Baseline
     from batchscale.analysis.regimes import Regimes as Regimes
     from batchscale.analysis.regimes import Thresholds as Thresholds
-    from batchscale.analysis.regimes import find_regimes as find_regimes
     from batchscale.analysis.results import steps_to_result as steps_to_result
     from batchscale.analysis.robustness import best_of_n as best_of_n
     from batchscale.analysis.scaling import ScalingFit as ScalingFit
@@ -36,14 +34,15 @@ if TYPE_CHECKING:
     from batchscale.analysis.sentences import answer_sentences as answer_sentences
     from batchscale.analysis.suggestion import Suggestion as Suggestion
     from batchscale.analysis.suggestion import suggest as suggest
+    from batchscale.analysis.summary import CurveSummary as CurveSummary
     from batchscale.analysis.tail import Finishers as Finishers
 
 _PUBLIC = {
-    "Analysis": "answers",
-    "AnalysisOptions": "answers",
+    "Analysis": "curve_analysis",
+    "AnalysisOptions": "curve_analysis",
     "Baseline": "regimes",
     "Comparison": "comparison",
-    "CurveFacts": "facts",
+    "CurveSummary": "summary",
     "Finishers": "tail",
     "Interval": "intervals",
     "Regimes": "regimes",
@@ -53,18 +52,17 @@ _PUBLIC = {
     "Suggestion": "suggestion",
     "Thresholds": "regimes",
     "add_effective_learning_rate": "metaparameters",
-    "analyze": "answers",
-    "analyze_points": "answers",
+    "analyze": "curve_analysis",
+    "analyze_points": "curve_analysis",
     "answer_sentences": "sentences",
     "best_of_n": "robustness",
     "compare": "comparison",
-    "find_regimes": "regimes",
     "fit_scaling": "scaling",
     "goal_sensitivity": "goals",
     "point_intervals": "intervals",
     "read_curve": "curve_file",
     "steps_to_result": "results",
-    "stored_goal": "answers",
+    "stored_goal": "curve_analysis",
     "suggest": "suggestion",
     "suggest_goal": "goals",
     "trial_outcomes": "outcomes",

@@ -3,11 +3,12 @@
 import math
 from typing import Any
 
-from batchscale.analysis.answers import ANALYSIS_SCHEMA, Analysis
-from batchscale.analysis.estimates import Estimate
+from batchscale.analysis.curve_analysis import ANALYSIS_SCHEMA, Analysis
+from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.regimes import Regimes
 from batchscale.analysis.scaling import FamilyFit
 from batchscale.analysis.sentences import answer_sentences
+from batchscale.analysis.summary import CurveSummary
 
 VERSION = 2  # of the objects that analyze, fit, suggest and compare print; 1 had no such key
 
@@ -39,7 +40,7 @@ CURVE_KEYS = (
 def analysis_json(answer: Analysis) -> dict[str, Any]:
     """The object that ``batchscale analyze --json`` prints for a workload."""
     metaparameters = [name for name in answer.curve.columns if name not in ANALYSIS_SCHEMA]
-    ratios = {} if answer.facts is None else {p.batch_size: p.examples_ratio for p in answer.facts.points}
+    ratios = {} if answer.summary is None else {p.batch_size: p.examples_ratio for p in answer.summary.points}
     return {
         "version": VERSION,
         "workload": str(answer.workload),
@@ -56,36 +57,21 @@ def analysis_json(answer: Analysis) -> dict[str, Any]:
 
 
 def scaling_json(answer: Analysis) -> dict[str, Any]:
-    """The ``scaling`` object: the fit, the regimes and their intervals; ``refusal`` says why something is null."""
-    found, intervals = answer.regimes, answer.intervals
-    fit = None if found is None else found.fit
-    critical = None if intervals is None else intervals.b_crit
-    end = None if intervals is None else intervals.perfect_scaling_end
-    useful = None if intervals is None else intervals.max_useful_batch_size
+    """Return the ``scaling`` object: the fit, the regimes and their intervals; ``refusal`` explains nulls."""
+    summary = answer.summary
     return {
-        "s_min": None if fit is None else finite(fit.s_min),
-        "b_crit": None if answer.facts is None else finite(answer.facts.critical.value),
-        "b_crit_low": None if critical is None else finite(critical.low),
-        "b_crit_high": None if critical is None else finite(critical.high),
-        "b_crit_interval_from": answer.critical_from,
-        "e_min": None if fit is None else finite(fit.e_min),
-        "rms_log": None if fit is None else finite(fit.rms_log),
-        "family": None if fit is None else fit.best.family.value,
-        "families": [] if fit is None else [_family_json(family) for family in fit.families],
-        **_regimes_json(found),
-        "perfect_scaling_end_low": None if end is None else _whole(end.low),
-        "perfect_scaling_end_high": None if end is None else _whole(end.high),
-        "max_useful_batch_size_low": None if useful is None else _whole(useful.low),
-        "max_useful_batch_size_high": None if useful is None else _whole(useful.high),
-        "refusal": answer.refusal if found is None else found.fit_refusal,
-        **_facts_json(answer),
+        **_fit_json(summary),
+        **_regimes_json(None if summary is None else summary.regimes),
+        "refusal": answer.refusal if summary is None else summary.fit_refusal,
+        "drift": [] if summary is None else [{"trials": n, "b_crit": b} for n, b in summary.drift],
+        "doubts": list(answer.doubts),
+        "sentences": list(answer_sentences(answer)),
     }
 
 
 def fit_json(answer: Analysis) -> dict[str, Any]:
-    """The object that ``batchscale fit --json`` prints: the ``scaling`` object with its version and the points."""
-    facts = answer.facts
-    points = [] if facts is None else facts.points
+    """Return the object that ``batchscale fit --json`` prints: the ``scaling`` object with its version and points."""
+    points = () if answer.summary is None else answer.summary.points
     runs = dict(answer.curve.select("batch_size", "runs").rows())
     curve = [
         {"batch_size": point.batch_size, "runs": runs[point.batch_size]}
@@ -105,28 +91,42 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _regimes_json(found: Regimes | None) -> dict[str, Any]:
+def _fit_json(summary: CurveSummary | None) -> dict[str, Any]:
+    fit = None if summary is None else summary.fit
+    critical = Estimate() if summary is None else summary.critical
     return {
-        "baseline": None if found is None else found.baseline.value,
-        "perfect_scaling_end": None if found is None else found.perfect_scaling_end,
-        "max_useful_batch_size": None if found is None else found.max_useful_batch_size,
-        "max_useful_reached": None if found is None else found.max_useful_reached,
-        "overhead_batch_size": None if found is None else found.overhead_batch_size,
+        "s_min": None if fit is None else finite(fit.s_min),
+        "b_crit": finite(critical.value),
+        "b_crit_low": finite(critical.low),
+        "b_crit_high": finite(critical.high),
+        "b_crit_interval_from": None if summary is None or summary.noise is None else summary.noise.value,
+        "e_min": None if fit is None else finite(fit.e_min),
+        "rms_log": None if fit is None else finite(fit.rms_log),
+        "family": None if fit is None else fit.best.family.value,
+        "families": [] if fit is None else [_family_json(family) for family in fit.families],
     }
 
 
-def _facts_json(answer: Analysis) -> dict[str, Any]:
-    facts = answer.facts
+def _regimes_json(regimes: Regimes | None) -> dict[str, Any]:
+    end = Estimate() if regimes is None else regimes.perfect_scaling_end
+    useful = Estimate() if regimes is None else regimes.useful
+    gain = Estimate() if regimes is None else regimes.last_doubling_gain
     return {
-        "cheapest_batch_size": None if facts is None else facts.cheapest,
-        "proportional_end": None if facts is None else facts.proportional_end,
-        "ending": None if facts is None else facts.ending.value,
-        "fall": None if facts is None else finite(facts.fall.value),
-        "fall_low": None if facts is None else finite(facts.fall.low),
-        "fall_high": None if facts is None else finite(facts.fall.high),
-        "drift": [] if facts is None else [{"trials": n, "b_crit": b} for n, b in facts.drift],
-        "doubts": list(answer.doubts),
-        "sentences": list(answer_sentences(answer)),
+        "baseline": None if regimes is None else regimes.baseline.value,
+        "perfect_scaling_end": None if regimes is None else regimes.perfect_end,
+        "max_useful_batch_size": None if regimes is None else regimes.max_useful_batch_size,
+        "max_useful_reached": None if regimes is None else regimes.max_useful_reached,
+        "overhead_batch_size": None if regimes is None else regimes.overhead_batch_size,
+        "perfect_scaling_end_low": _whole(end.low),
+        "perfect_scaling_end_high": _whole(end.high),
+        "max_useful_batch_size_low": _whole(useful.low),
+        "max_useful_batch_size_high": _whole(useful.high),
+        "cheapest_batch_size": None if regimes is None else regimes.cheapest,
+        "proportional_end": None if regimes is None else regimes.perfect_end,
+        "ending": None if regimes is None else regimes.plateau.value,
+        "fall": finite(gain.value),
+        "fall_low": finite(gain.low),
+        "fall_high": finite(gain.high),
     }
 
 

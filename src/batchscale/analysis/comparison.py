@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from batchscale.analysis.answers import Analysis
-from batchscale.analysis.estimates import Estimate
+from batchscale.analysis.curve_analysis import Analysis
+from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.wording import list_sizes
 from batchscale.errors import AnalysisError
 from batchscale.formatting import percent_text, rounded_text, span_text
@@ -124,29 +124,29 @@ def ratio_of(one: Estimate, other: Estimate) -> Estimate:
 
 
 def _row(name: str, answer: Analysis, first: Analysis) -> tuple[object, ...]:
-    found, against = answer.regimes, first.regimes
     head = (name, str(answer.workload or name), None if answer.goal is None else str(answer.goal))
-    if found is None or answer.facts is None:
+    summary, reference = answer.summary, first.summary
+    if summary is None:
         return (*head, *(None,) * 11)
-    critical = answer.facts.critical
+    regimes, critical = summary.regimes, summary.critical
     ratio = Estimate()
     if answer is first and critical.value is not None:
         ratio = Estimate(1.0, 1.0, 1.0)
-    elif first.facts is not None:
-        ratio = ratio_of(critical, first.facts.critical)
+    elif reference is not None:
+        ratio = ratio_of(critical, reference.critical)
     return (
         *head,
-        found.perfect_scaling_end,
-        found.max_useful_batch_size,
-        found.max_useful_reached,
-        None if found.fit is None else found.fit.s_min,
+        regimes.perfect_end,
+        regimes.max_useful_batch_size,
+        regimes.max_useful_reached,
+        None if summary.fit is None else summary.fit.s_min,
         critical.value,
         critical.low,
         critical.high,
         ratio.value,
         ratio.low,
         ratio.high,
-        None if against is None else found.perfect_scaling_end / against.perfect_scaling_end,
+        None if reference is None else regimes.perfect_end / reference.regimes.perfect_end,
     )
 
 

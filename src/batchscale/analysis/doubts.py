@@ -4,7 +4,7 @@ import math
 
 import polars as pl
 
-from batchscale.analysis.facts import COARSE
+from batchscale.analysis.summary import COARSE
 from batchscale.analysis.wording import list_sizes
 from batchscale.records.summary import EDGE_WORDS
 

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import polars as pl
 
 from batchscale.analysis.budgets import best_per_trial
-from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Thresholds, find_regimes
-from batchscale.analysis.results import steps_to_result
+from batchscale.analysis.curve_analysis import AnalysisOptions, analyze
+from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Thresholds
 from batchscale.errors import AnalysisError
 from batchscale.records.frames import Records
 from batchscale.spec.goal import Goal
@@ -37,31 +38,34 @@ def goal_sensitivity(
     baseline: Baseline | str = Baseline.ROBUST,
     thresholds: Thresholds = DEFAULT_THRESHOLDS,
 ) -> pl.DataFrame:
-    """The boundaries of the same curves over a range of goals (Figure 2): one row per workload and goal."""
-    results = steps_to_result(records, list(goals))
-    rows = []
-    for key, curve in results.group_by("dataset", "model", "optimizer", "goal", maintain_order=True):
-        points = curve.filter(pl.col("steps") > 0)
-        counts = (len(points), len(curve) - len(points))
-        try:
-            found = find_regimes(points, baseline=baseline, thresholds=thresholds)
-        except AnalysisError as error:
-            rows.append((*key, *counts, None, None, None, None, None, str(error)))
-            continue
-        fit = found.fit
-        rows.append(
-            (
-                *key,
-                *counts,
-                found.perfect_scaling_end,
-                found.max_useful_batch_size,
-                found.max_useful_reached,
-                None if fit is None else fit.s_min,
-                None if fit is None else fit.b_crit,
-                found.fit_refusal,
-            )
-        )
+    """Return the boundaries of the same curves over a range of goals (Figure 2): one row per workload and goal."""
+    options = AnalysisOptions(Baseline(baseline), thresholds)
+    rows = [_sensitivity_row(records, name, goal, options) for name, goal in product(records.workloads, list(goals))]
     return pl.DataFrame(rows, schema=SENSITIVITY_SCHEMA, orient="row")
+
+
+def _sensitivity_row(records: Records, name: WorkloadName, goal: Goal, options: AnalysisOptions) -> tuple[object, ...]:
+    key = (name.dataset, name.model, name.optimizer, str(goal))
+    try:
+        answer = analyze(records, name, goal, options)
+    except AnalysisError as error:
+        return (*key, 0, records.workload(name).studies.height, *(None,) * 5, str(error))
+    points = answer.curve.filter(pl.col("steps") > 0).height
+    counts = (points, answer.curve.height - points)
+    summary = answer.summary
+    if summary is None:
+        return (*key, *counts, *(None,) * 5, answer.refusal)
+    regimes = summary.regimes
+    return (
+        *key,
+        *counts,
+        regimes.perfect_end,
+        regimes.max_useful_batch_size,
+        regimes.max_useful_reached,
+        None if summary.fit is None else summary.fit.s_min,
+        summary.critical.value,
+        summary.fit_refusal,
+    )
 
 
 @dataclass(frozen=True)

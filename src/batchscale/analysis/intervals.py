@@ -67,12 +67,28 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class BoundaryIntervals:
-    """Intervals of the boundaries of a curve; those of measured sizes end at measured sizes."""
+class Estimate:
+    """A value and the ends of its interval; None at an end without a bound, or where there is no value."""
 
-    b_crit: Interval
-    perfect_scaling_end: Interval
-    max_useful_batch_size: Interval
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def has_interval(self) -> bool:
+        """True if at least one end is bounded."""
+        return self.low is not None or self.high is not None
+
+
+def with_interval(value: float | None, low: float | None, high: float | None) -> Estimate:
+    """Return an estimate whose interval is widened to include its value.
+
+    >>> with_interval(3.0, 1.0, 2.0)
+    Estimate(value=3.0, low=1.0, high=3.0)
+    """
+    if value is None:
+        return Estimate(None, low, high)
+    return Estimate(value, None if low is None else min(low, value), None if high is None else max(high, value))
 
 
 def point_intervals(points: Sequence[StudyPoint], resampling: Resampling = DEFAULT_RESAMPLING) -> list[Interval]:

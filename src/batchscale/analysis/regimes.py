@@ -1,37 +1,58 @@
-"""The three regimes of a curve, each boundary with its own definition (docs/analysis.md has the formulas).
+"""The regimes of a curve: perfect scaling, diminishing returns, maximal data parallelism (Shallue et al., section 4.1).
 
-Perfect scaling, diminishing returns, maximal data parallelism: the paper's words (section 4.1). These functions look
-at the points alone; how sure their answers are is in ``facts``.
+This module owns every definition. Sentences, charts, tables, comparisons and JSON read the one ``Regimes`` of a curve,
+so a boundary that a picture shows is the one that the sentence beside it states. docs/analysis.md has the formulas.
 """
 
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
-import polars as pl
 
-from batchscale.analysis.curves import Array, curve_points
-from batchscale.analysis.scaling import ScalingFit, fit_scaling
+from batchscale.analysis.confidence_set import ConfidenceSet
+from batchscale.analysis.curves import Array
+from batchscale.analysis.intervals import Estimate, with_interval
 from batchscale.errors import AnalysisError
+
+FEWEST_SIZES = 2
+LONG_PLATEAU = 4  # a plateau over this factor of batch sizes is one, whatever its last two points do
 
 
 class Baseline(StrEnum):
-    """Which point the line of perfect scaling is drawn through: that with the fewest examples, or the first."""
+    """The point that the line of perfect scaling is drawn through: that with the fewest examples, or the first."""
 
     ROBUST = "robust"
     FIRST = "first"
 
 
+class Regime(StrEnum):
+    """The name of a regime, as charts and tables print it."""
+
+    PERFECT = "perfect scaling"
+    DIMINISHING = "diminishing returns"
+    MAXIMAL = "maximal data parallelism"
+    UNDECIDED = "not decided"
+
+
+class PlateauStatus(StrEnum):
+    """The evidence of a plateau: it was reached, steps are still falling, or the points leave it open."""
+
+    REACHED = "reached"
+    FALLING = "falling"
+    OPEN = "open"
+
+
 @dataclass(frozen=True)
 class Thresholds:
-    """What the boundaries are judged by.
+    """The tolerances of the boundaries.
 
     Attributes:
-        perfect: τ of ``perfect_scaling_end``: how far above the line a point may lie.
+        perfect: τ of the end of perfect scaling: how far above the line a point may lie.
         useful: how far above the fewest steps the maximum useful batch size may lie.
-        falling: a fall of the steps by more than this in the last doubling says that the end is not in sight (unless
-            the useful size is at most a quarter of the largest measured: then the fall came before).
+        falling: a gain of more than this in the last doubling means that steps still fall (unless the useful size is
+            at most a quarter of the largest measured: then the fall came before).
         overhead: τ of ``overhead_batch_size``: how many more examples than the fewest.
     """
 
@@ -47,68 +68,132 @@ class Thresholds:
 
 
 DEFAULT_THRESHOLDS = Thresholds()
-FAR_ENOUGH = 4  # a plateau measured over this factor has an end of the fall before it, whatever its last pair does
+
+
+class RegimeSpan(NamedTuple):
+    """A regime between two batch sizes."""
+
+    regime: Regime
+    start: int
+    end: int
 
 
 @dataclass(frozen=True)
 class Regimes:
     """The boundaries of a curve.
 
-    ``max_useful_reached`` False means that the points do not show the end of the fall: ``max_useful_batch_size`` is
-    the largest size then, and the answer is "at least". ``fit`` is None where the best law has its bend outside the
-    points, and ``fit_refusal`` says on which side.
+    Attributes:
+        baseline: The kind of line that perfect scaling is measured against.
+        baseline_examples: The examples to result on that line.
+        thresholds: The tolerances used.
+        largest: The largest measured size.
+        cheapest: The measured size with the fewest examples to result.
+        perfect_scaling_start: The measured size that the line goes through: ``cheapest`` for the robust baseline.
+            Smaller sizes belong to no regime.
+        perfect_scaling_end: The largest size from there on up to which examples stay within the tolerance; its
+            interval, over the confidence set, is counted from the smallest size.
+        useful: The smallest size with steps close to the fewest measured; its interval ends at measured sizes.
+        last_doubling_gain: The share of steps saved by the last doubling of the batch size.
+        plateau: The evidence that sizes beyond ``useful`` save nothing more.
+        overhead_batch_size: The largest size whose examples are close to the fewest.
     """
 
     baseline: Baseline
     baseline_examples: float
-    perfect_scaling_end: int
-    max_useful_batch_size: int
-    max_useful_reached: bool
+    thresholds: Thresholds
+    largest: int
+    cheapest: int
+    perfect_scaling_start: int
+    perfect_scaling_end: Estimate
+    useful: Estimate
+    last_doubling_gain: Estimate
+    plateau: PlateauStatus
     overhead_batch_size: int
-    fit: ScalingFit | None
-    fit_refusal: str | None
 
     @property
-    def critical_batch_size(self) -> float | None:
-        """B_crit of the fit, if there is one."""
-        return None if self.fit is None else self.fit.b_crit
+    def perfect_end(self) -> int:
+        """The measured end of perfect scaling."""
+        return int(self.perfect_scaling_end.value or self.perfect_scaling_start)
+
+    @property
+    def is_too_short(self) -> bool:
+        """True if steps that do not fall at all would stay within the tolerance up to the end of perfect scaling."""
+        start, end = self.perfect_scaling_start, self.perfect_end
+        return start < end <= start * (1 + self.thresholds.perfect)
+
+    @property
+    def max_useful_reached(self) -> bool:
+        """True if the points show a plateau."""
+        return self.plateau is PlateauStatus.REACHED
+
+    @property
+    def max_useful_batch_size(self) -> int:
+        """The useful size where a plateau was reached; otherwise the largest size measured, as "at least"."""
+        return int(self.useful.value or self.largest) if self.max_useful_reached else self.largest
+
+    def spans(self) -> tuple[RegimeSpan, ...]:
+        """Return the regimes by growing batch size, without those that no two measured sizes span."""
+        end = self.perfect_end
+        falls_to = self.largest if self.plateau is PlateauStatus.FALLING else max(int(self.useful.value or end), end)
+        spans = (
+            RegimeSpan(Regime.UNDECIDED if self.is_too_short else Regime.PERFECT, self.perfect_scaling_start, end),
+            RegimeSpan(Regime.DIMINISHING, end, falls_to),
+            RegimeSpan(Regime.MAXIMAL if self.max_useful_reached else Regime.UNDECIDED, falls_to, self.largest),
+        )
+        return tuple(span for span in spans if span.start < span.end)
+
+    def regime_of(self, batch_size: int) -> Regime | None:
+        """Return the regime of a measured size; None for sizes before perfect scaling starts."""
+        if batch_size == self.perfect_scaling_start:
+            return Regime.UNDECIDED if self.is_too_short else Regime.PERFECT
+        return next((span.regime for span in self.spans() if span.start < batch_size <= span.end), None)
 
 
 def find_regimes(
-    curve: pl.DataFrame,
+    sizes: Array,
+    steps: Array,
+    confidence_set: ConfidenceSet | None,
     *,
-    baseline: Baseline | str = Baseline.ROBUST,
+    coarse: Array | None = None,
+    baseline: Baseline = Baseline.ROBUST,
     thresholds: Thresholds = DEFAULT_THRESHOLDS,
 ) -> Regimes:
-    """The boundaries of a curve (columns ``batch_size`` and ``steps``; rows with null steps are left out).
+    """Return the boundaries of a curve.
 
-    Raises:
-        AnalysisError: fewer than two points; a scaling fit that cannot be made is told in ``fit_refusal`` instead.
+    Args:
+        sizes: Two batch sizes or more, growing.
+        steps: Their steps to result.
+        confidence_set: The laws that agree with the points; None for two sizes, which give no interval.
+        coarse: True for each point whose evaluation spacing leaves its steps open; such points show no plateau.
+        baseline: The line of perfect scaling.
+        thresholds: The tolerances.
     """
-    sizes, steps = curve_points(curve)
-    if len(sizes) < 2:
-        raise AnalysisError(
-            f"Regimes need the steps to result at two batch sizes or more. Found {len(sizes)}; measure more batch "
-            "sizes, or choose a goal that more of them reach."
-        )
-    kind = Baseline(baseline)
-    level = baseline_examples(sizes, steps, kind)
-    useful, reached = max_useful_batch_size(sizes, steps, thresholds)
-    fit, refusal = _try_fit(curve)
+    examples = baseline_examples(sizes, steps, baseline)
+    start, end = perfect_scaling_range(sizes, steps, examples, thresholds.perfect)
+    useful = useful_batch_size(sizes, steps, thresholds.useful)
+    gain = _last_doubling_gain(confidence_set, sizes, steps)
+    coarse_plateau = coarse is not None and bool(coarse[sizes >= useful].any())
+    plateau = PlateauStatus.OPEN if coarse_plateau else _plateau_status(sizes, steps, useful, gain, thresholds)
+    if plateau is PlateauStatus.REACHED:
+        # Where nothing more is gained, nothing falls in proportion: tolerances of both sides must not overlap.
+        end = max(min(end, useful), start)
     return Regimes(
-        baseline=kind,
-        baseline_examples=level,
-        perfect_scaling_end=int(perfect_scaling_end(sizes, steps, level, thresholds.perfect)),
-        max_useful_batch_size=int(useful),
-        max_useful_reached=reached,
+        baseline=baseline,
+        baseline_examples=examples,
+        thresholds=thresholds,
+        largest=int(sizes[-1]),
+        cheapest=int(sizes[fewest_examples(sizes, steps)]),
+        perfect_scaling_start=int(start),
+        perfect_scaling_end=_perfect_scaling_end(confidence_set, sizes, end, thresholds.perfect),
+        useful=_useful(confidence_set, sizes, useful, plateau, thresholds.useful),
+        last_doubling_gain=gain,
+        plateau=plateau,
         overhead_batch_size=int(overhead_batch_size(sizes, steps, thresholds.overhead)),
-        fit=fit,
-        fit_refusal=refusal,
     )
 
 
 def baseline_examples(sizes: Array, steps: Array, baseline: Baseline) -> float:
-    """The examples to result that perfect scaling keeps: the height of the line S = E/B.
+    """Return the examples to result that perfect scaling keeps: the height of the line S = E/B.
 
     ``first``: E of the smallest batch size. ``robust``: the fewest E measured at any size, so that an unlucky study
     at the smallest size cannot lift the line, and nothing above the line is called perfect.
@@ -118,13 +203,13 @@ def baseline_examples(sizes: Array, steps: Array, baseline: Baseline) -> float:
 
 
 def fewest_examples(sizes: Array, steps: Array) -> int:
-    """The place of the size with the fewest examples to result; the smaller one of equals, up to rounding."""
+    """Return the index of the size with the fewest examples to result; the smaller one of equals, up to rounding."""
     examples = sizes * steps
     return int(np.argmax(examples <= examples.min() * (1 + 1e-9)))
 
 
-def perfect_scaling_end(sizes: Array, steps: Array, level: float, tolerance: float) -> float:
-    """The largest measured batch size up to which every point has S·B <= (1 + tolerance)·level.
+def perfect_scaling_range(sizes: Array, steps: Array, level: float, tolerance: float) -> tuple[float, float]:
+    """Return the sizes from and up to which every point has S·B <= (1 + tolerance)·level.
 
     Counted from the point on the line or, where none lies on it, from the fewest examples: points before that one
     are too slow, and end nothing.
@@ -135,30 +220,17 @@ def perfect_scaling_end(sizes: Array, steps: Array, level: float, tolerance: flo
     start = int(np.argmax(nearest <= nearest.min() * (1 + 1e-9)))
     outside = np.flatnonzero(~inside[start:])
     last = start + int(outside[0]) - 1 if outside.size else len(sizes) - 1
-    return float(sizes[max(last, 0)])
+    return float(sizes[start]), float(sizes[max(last, 0)])
 
 
-def max_useful_batch_size(sizes: Array, steps: Array, thresholds: Thresholds) -> tuple[float, bool]:
-    """The smallest measured batch size with steps within ``useful`` of the fewest, and whether steps have levelled.
-
-    They have if that size is at most a quarter of the largest, or if steps fall by no more than ``falling`` from half
-    of the largest batch size to the largest (steps at the half interpolated in logarithms where it was not measured).
-    Else the answer is the largest size and False: "at least".
-    """
-    useful = useful_candidate(sizes, steps, thresholds.useful)
-    if useful * FAR_ENOUGH <= sizes[-1] or last_doubling(sizes, steps) >= 1 - thresholds.falling:
-        return useful, True
-    return float(sizes[-1]), False
-
-
-def useful_candidate(sizes: Array, steps: Array, useful: float) -> float:
-    """The smallest measured batch size with steps within ``useful`` of the fewest measured."""
-    within = steps <= steps.min() * (1 + useful) * (1 + 1e-12)
+def useful_batch_size(sizes: Array, steps: Array, tolerance: float) -> float:
+    """Return the smallest measured batch size with steps within the tolerance of the fewest measured."""
+    within = steps <= steps.min() * (1 + tolerance) * (1 + 1e-12)
     return float(sizes[int(np.argmax(within))])
 
 
 def last_doubling(sizes: Array, steps: Array) -> float:
-    """Steps at the largest batch size over those at its half; between measured sizes the line in logarithms counts."""
+    """Return steps at the largest size over those at its half, interpolated in logarithms if that was not measured."""
     log_sizes, log_steps = np.log(sizes), np.log(steps)
     half = log_sizes[-1] - math.log(2)
     if half >= log_sizes[0]:
@@ -168,14 +240,51 @@ def last_doubling(sizes: Array, steps: Array) -> float:
 
 
 def overhead_batch_size(sizes: Array, steps: Array, overhead: float) -> float:
-    """B*(τ): the largest measured batch size whose examples to result are within 1 + τ of the fewest examples."""
+    """Return B*(τ): the largest measured batch size whose examples are within 1 + τ of the fewest examples."""
     examples = sizes * steps
     within = np.flatnonzero(examples <= examples.min() * (1 + overhead) * (1 + 1e-12))
     return float(sizes[within[-1]])
 
 
-def _try_fit(curve: pl.DataFrame) -> tuple[ScalingFit | None, str | None]:
-    try:
-        return fit_scaling(curve), None
-    except AnalysisError as error:
-        return None, str(error)
+def _plateau_status(sizes: Array, steps: Array, useful: float, gain: Estimate, thresholds: Thresholds) -> PlateauStatus:
+    if useful * LONG_PLATEAU <= sizes[-1] or (gain.high is not None and gain.high <= thresholds.falling):
+        return PlateauStatus.REACHED
+    # A smaller size that needs fewer steps contradicts the laws by which steps still fall.
+    fastest_is_largest = bool(steps[-1] <= steps.min())
+    if gain.low is not None and gain.low > thresholds.falling and fastest_is_largest:
+        return PlateauStatus.FALLING
+    return PlateauStatus.OPEN
+
+
+def _last_doubling_gain(confidence_set: ConfidenceSet | None, sizes: Array, steps: Array) -> Estimate:
+    """Return the gain by the best law; the interval over the confidence set includes the measured gain."""
+    measured = 1 - last_doubling(sizes, steps)
+    if confidence_set is None:
+        return Estimate(measured)
+    pair = np.array([sizes[-1] / 2, sizes[-1]])
+    logs = confidence_set.log_steps(pair)
+    gains = -np.expm1(logs[:, 1] - logs[:, 0])
+    best = confidence_set.best_log_steps(pair)
+    value = -math.expm1(float(best[1] - best[0]))
+    return Estimate(value, min(float(gains.min()), measured, value), max(float(gains.max()), measured, value))
+
+
+def _perfect_scaling_end(confidence_set: ConfidenceSet | None, sizes: Array, end: float, tolerance: float) -> Estimate:
+    if confidence_set is None:
+        return Estimate(end)
+    examples = confidence_set.log_steps(sizes) + np.log(sizes)
+    within = examples <= examples[:, :1] + math.log1p(tolerance)
+    ends = sizes[within.sum(axis=1) - 1]  # examples of a law only grow
+    return with_interval(end, float(ends.min()), float(ends.max()))
+
+
+def _useful(
+    confidence_set: ConfidenceSet | None, sizes: Array, useful: float, plateau: PlateauStatus, tolerance: float
+) -> Estimate:
+    if confidence_set is None:
+        return Estimate(useful)
+    logs = confidence_set.log_steps(sizes)
+    within = logs <= logs[:, -1:] + math.log1p(tolerance)  # steps of a law only fall
+    ends = sizes[np.argmax(within, axis=1)]
+    high = float(ends.max()) if plateau is PlateauStatus.REACHED else None
+    return with_interval(useful, float(ends.min()), high)

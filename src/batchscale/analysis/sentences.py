@@ -7,10 +7,11 @@ two can contradict each other, and each number stands with its interval.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from batchscale.analysis.answers import Analysis
-from batchscale.analysis.estimates import Estimate
-from batchscale.analysis.facts import CurveFacts, FallEnding
+from batchscale.analysis.curve_analysis import Analysis
+from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.noise import ASSUMED, NoiseSource
+from batchscale.analysis.regimes import PlateauStatus, Regimes
+from batchscale.analysis.summary import CurveSummary
 from batchscale.analysis.wording import times_text
 from batchscale.formatting import percent_text, rounded_text, span_text, whole_text
 
@@ -34,89 +35,118 @@ class Sentences:
         return tuple(text for text in (self.doubts, *rest) if text)
 
 
-def curve_sentences(facts: CurveFacts) -> Sentences:
+def curve_sentences(summary: CurveSummary) -> Sentences:
     """All sentences about a curve."""
     return Sentences(
-        doubts=doubt_sentence(facts.doubts),
-        examples=examples_sentence(facts),
-        useful=useful_sentence(facts),
-        critical=critical_sentence(facts),
-        basis=basis_sentence(facts),
+        doubts=doubt_sentence(summary.doubts),
+        examples=examples_sentence(summary),
+        useful=useful_sentence(summary),
+        critical=critical_sentence(summary),
+        basis=basis_sentence(summary),
     )
 
 
 def answer_sentences(answer: Analysis) -> tuple[str, ...]:
     """What to say about an analysed curve, in the order to read it; also where there are too few points."""
-    if answer.facts is None:
+    if answer.summary is None:
         refusal = answer.refusal or "There are too few points."
         return tuple(text for text in (doubt_sentence(answer.doubts), refusal) if text)
-    return curve_sentences(answer.facts).ordered
+    return curve_sentences(answer.summary).ordered
 
 
-def examples_sentence(facts: CurveFacts) -> str:
-    """What a larger batch costs in examples: how far steps fall in proportion, and the price at the largest size."""
-    cheapest, end, largest = facts.cheapest, facts.proportional_end, facts.largest
+def examples_sentence(summary: CurveSummary) -> str:
+    """State how far steps fall in proportion, and the examples that the largest size costs."""
+    regimes = summary.regimes
+    cheapest, end, largest = regimes.cheapest, regimes.perfect_end, regimes.largest
+    if regimes.perfect_scaling_start != cheapest:
+        return _first_baseline_sentence(summary)
     if cheapest == largest:
         return (
             f"The fewest examples were needed at the largest batch size measured, {largest:,}: no size measured costs "
             "extra computation."
         )
-    tolerance = percent_text(facts.thresholds.perfect)
+    tolerance = percent_text(regimes.thresholds.perfect)
+    at_largest = f", at the largest size, {largest:,}, {_ratio(summary, largest)} times."
     if end == cheapest:
-        following = next(point.batch_size for point in facts.points if point.batch_size > cheapest)
-        said = (
+        following = _next_size(summary, cheapest)
+        text = (
             f"The fewest examples were needed at batch size {cheapest:,}: at {following:,} it takes "
-            f"{_ratio(facts, following)} times the examples of the best size"
+            f"{_ratio(summary, following)} times the examples of the best size"
         )
-        said += "." if following == largest else f", at the largest size, {largest:,}, {_ratio(facts, largest)} times."
-        further = facts.proportional.high or 0.0
+        text += "." if following == largest else at_largest
+        further = regimes.perfect_scaling_end.high or 0.0
         if further > end:
-            said += (
+            text += (
                 f" That steps fall in proportion, to within {tolerance}, up to {whole_text(further)} is not ruled out."
             )
-        return said
-    if end / cheapest <= 1 + facts.thresholds.perfect:
-        # Even steps that do not fall at all would stay within the tolerance over so short a way.
-        said = f"Batch sizes {cheapest:,} to {end:,} lie too close together to tell whether steps fall in proportion"
+        return text
+    text = _proportion(regimes) + ("" if regimes.is_too_short else f", to within {tolerance}")
+    text += f": at {end:,} it takes {_ratio(summary, end)} times the examples of the best size, {cheapest:,}"
+    return text + ("." if end == largest else at_largest)
+
+
+def _first_baseline_sentence(summary: CurveSummary) -> str:
+    """State the same against the line through the smallest size, where another size needs the fewest examples."""
+    regimes = summary.regimes
+    start, cheapest, largest = regimes.perfect_scaling_start, regimes.cheapest, regimes.largest
+    line = f", to within {percent_text(regimes.thresholds.perfect)} of the line through the smallest size"
+    if regimes.perfect_end == start:
+        text = f"From batch size {start:,} to {_next_size(summary, start):,} steps do not fall in proportion{line}"
     else:
-        reach = f"{end:,}{_span(facts.proportional, whole_text)}"
-        said = f"From batch size {cheapest:,} to {reach} steps fall in proportion, to within {tolerance}"
-    said += f": at {end:,} it takes {_ratio(facts, end)} times the examples of the best size, {cheapest:,}"
-    return said + ("." if end == largest else f", at the largest size, {largest:,}, {_ratio(facts, largest)} times.")
+        text = _proportion(regimes) + ("" if regimes.is_too_short else line)
+    text += f": at {start:,} it takes {_ratio(summary, start)} times the examples of the best size, {cheapest:,}"
+    if cheapest == largest:
+        return text + "."
+    return f"{text}, at the largest size, {largest:,}, {_ratio(summary, largest)} times."
 
 
-def useful_sentence(facts: CurveFacts) -> str:
-    """Whether a batch beyond some size still saves steps."""
-    fall, useful = facts.fall, facts.useful
-    share, size = percent_text(facts.thresholds.useful), whole_text(useful.value)
-    if facts.ending is FallEnding.REACHED:
+def _proportion(regimes: Regimes) -> str:
+    start, end = regimes.perfect_scaling_start, regimes.perfect_end
+    if regimes.is_too_short:
+        return f"Batch sizes {start:,} to {end:,} lie too close together to tell whether steps fall in proportion"
+    interval = _span(regimes.perfect_scaling_end, whole_text)
+    return f"From batch size {start:,} to {end:,}{interval} steps fall in proportion"
+
+
+def _next_size(summary: CurveSummary, batch_size: int) -> int:
+    return next(point.batch_size for point in summary.points if point.batch_size > batch_size)
+
+
+def useful_sentence(summary: CurveSummary) -> str:
+    """State whether a batch beyond some size still saves steps."""
+    regimes = summary.regimes
+    useful, gain = regimes.useful, f"{percent_text(regimes.last_doubling_gain.value)}"
+    gain += _span(regimes.last_doubling_gain, percent_text)
+    share, size = percent_text(regimes.thresholds.useful), whole_text(useful.value)
+    if regimes.plateau is PlateauStatus.REACHED:
         return (
             f"At batch size {size}{_span(useful, whole_text)} steps are within {share} of the fewest measured at any "
             "size: more data parallelism saves no more than that."
         )
-    if facts.ending is FallEnding.FALLING:
+    if regimes.plateau is PlateauStatus.FALLING:
         return (
-            f"Steps still fell at the largest batch size measured, {facts.largest:,}: by {_fall(facts)} in the last "
+            f"Steps still fell at the largest batch size measured, {summary.largest:,}: by {gain} in the last "
             "doubling. Larger sizes may train faster still; measure them before you decide against more hardware."
         )
-    if not fall.has_interval:
+    if not regimes.last_doubling_gain.has_interval:
+        first, last = summary.points[0].steps.value, summary.points[-1].steps.value
         return (
-            f"Two points do not tell where steps stop to fall: from {facts.smallest:,} to {facts.largest:,} they went "
-            f"from {whole_text(facts.points[0].steps.value)} to {whole_text(facts.points[-1].steps.value)}. "
-            "Measure more batch sizes."
+            f"Two points do not tell where steps stop to fall: from {summary.smallest:,} to {summary.largest:,} they "
+            f"went from {whole_text(first)} to {whole_text(last)}. Measure more batch sizes."
         )
+    fastest = "" if summary.fastest == summary.largest else f", but the fewest were measured at {summary.fastest:,}"
     return (
-        f"Whether sizes beyond {facts.largest:,} would train faster is not decided: in the last doubling steps fell by "
-        f"{_fall(facts)}{_faster(facts)}. The smallest size within {share} of the fewest steps measured is {size}"
+        f"Whether sizes beyond {summary.largest:,} would train faster is not decided: in the last doubling steps fell "
+        f"by {gain}{fastest}. The smallest size within {share} of the fewest steps measured is {size}"
         f"{_span(useful, whole_text)}."
     )
 
 
-def critical_sentence(facts: CurveFacts) -> str:
+def critical_sentence(summary: CurveSummary) -> str:
     """The critical batch size, where the curve bends from saving steps to wasting examples."""
-    critical = facts.critical
+    critical = summary.critical
     if critical.value is None and not critical.has_interval:
-        if facts.region is None:
+        if summary.confidence_set is None:
             return "Two points give no critical batch size; measure more batch sizes."
         return "These points do not bound the critical batch size: measure smaller and larger batch sizes."
     if critical.value is None:
@@ -135,14 +165,14 @@ def critical_sentence(facts: CurveFacts) -> str:
     return f"{text}."
 
 
-def basis_sentence(facts: CurveFacts) -> str:
+def basis_sentence(summary: CurveSummary) -> str:
     """What the answer is an answer for, and what its intervals rest on."""
-    said, level = [], percent_text(facts.level)
-    if facts.trials is not None:
-        low, high = facts.trials
+    said, level = [], percent_text(summary.level)
+    if summary.trials is not None:
+        low, high = summary.trials
         count = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         said.append(f"This is the answer for this protocol at {count} trials a batch size, not for perfect tuning.")
-    drift = _drift(facts)
+    drift = _drift(summary)
     if drift:
         said.append(drift)
     said.append(
@@ -155,7 +185,7 @@ def basis_sentence(facts: CurveFacts) -> str:
                 "nothing about their own."
             ),
             None: "",
-        }[facts.noise]
+        }[summary.noise]
     )
     return " ".join(text for text in said if text)
 
@@ -165,27 +195,19 @@ def doubt_sentence(doubts: tuple[str, ...]) -> str:
     return f"Read this with care: {'; '.join(doubts)}." if doubts else ""
 
 
-def _drift(facts: CurveFacts) -> str:
-    values = [value for _, value in facts.drift]
+def _drift(summary: CurveSummary) -> str:
+    values = [value for _, value in summary.drift]
     steady = values in (sorted(values), sorted(values, reverse=True))
     if len(values) < 2 or not steady or max(values) / min(values) < CLEAR_DRIFT:
         return ""
-    shown = ", ".join(f"{rounded_text(value)} at {trials:,}" for trials, value in facts.drift)
+    shown = ", ".join(f"{rounded_text(value)} at {trials:,}" for trials, value in summary.drift)
     moves = "grows" if values[-1] > values[0] else "shrinks"
     return f"The critical batch size {moves} with the number of trials ({shown}); more trials may move it further."
 
 
-def _ratio(facts: CurveFacts, batch_size: int) -> str:
-    ratio = facts.point(batch_size).examples_ratio
+def _ratio(summary: CurveSummary, batch_size: int) -> str:
+    ratio = summary.point(batch_size).examples_ratio
     return times_text(ratio.value) + _span(ratio, times_text)
-
-
-def _fall(facts: CurveFacts) -> str:
-    return percent_text(facts.fall.value) + _span(facts.fall, percent_text)
-
-
-def _faster(facts: CurveFacts) -> str:
-    return "" if facts.fastest == facts.largest else f", but the fewest were measured at {facts.fastest:,}"
 
 
 def _span(estimate: Estimate, text: Callable[[float], str] = rounded_text) -> str:

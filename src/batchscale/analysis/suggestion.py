@@ -7,8 +7,8 @@ from enum import StrEnum
 
 import polars as pl
 
-from batchscale.analysis.answers import analyze, check_complete, select_workload
-from batchscale.analysis.estimates import Estimate
+from batchscale.analysis.curve_analysis import analyze, check_complete, select_workload
+from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.results import results_of
 from batchscale.analysis.trends import Optimum, Trend, fit_trend, from_scale, soft_optimum, to_scale
@@ -211,9 +211,9 @@ def _range(
 
 
 def _steps(records: Records, workload: WorkloadName, goal: Goal, question: _Question) -> Estimate:
-    facts = analyze(records, workload, goal).facts
-    if facts is not None:
-        found = facts.steps_at(question.batch_size)
+    summary = analyze(records, workload, goal).summary
+    if summary is not None:
+        found = summary.steps_at(question.batch_size)
         if found.value is not None or question.source is SuggestionSource.NEAREST:
             return found
     logs = [

@@ -8,7 +8,7 @@ import typer
 from batchscale.cli.selection import WORKLOAD_HELP
 
 if TYPE_CHECKING:
-    from batchscale.analysis.answers import Analysis
+    from batchscale.analysis.curve_analysis import Analysis
 
 COLUMNS = ("batch size", "steps", "90 % interval", "examples", "trial", "reached", "infeasible", "notes")
 
@@ -29,9 +29,9 @@ def analyze(
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object (a list for several workloads).")] = False,
 ) -> None:
     """Show steps to result against batch size with intervals, the three regimes, and what to do."""
-    from batchscale.analysis.answers import AnalysisOptions
-    from batchscale.analysis.answers import analyze as analyze_workload
     from batchscale.analysis.as_json import analysis_json
+    from batchscale.analysis.curve_analysis import AnalysisOptions
+    from batchscale.analysis.curve_analysis import analyze as analyze_workload
     from batchscale.analysis.intervals import Resampling
     from batchscale.analysis.regimes import Thresholds
     from batchscale.cli.output import print_json

@@ -127,7 +127,7 @@ def closing_json(root: Path, plan: "Plan", snapshot: "Snapshot") -> dict[str, An
 
 def describe_regimes(root: Path, workload: "WorkloadName", goal: "Goal") -> str:
     """What ``batchscale analyze`` says of these records: doubts first, intervals with every number."""
-    from batchscale.analysis.answers import analyze
+    from batchscale.analysis.curve_analysis import analyze
     from batchscale.analysis.sentences import answer_sentences
     from batchscale.errors import AnalysisError
     from batchscale.records.tree.read import read_tree

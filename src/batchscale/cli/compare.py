@@ -8,7 +8,7 @@ import typer
 from batchscale.cli.selection import WORKLOAD_HELP
 
 if TYPE_CHECKING:
-    from batchscale.analysis.answers import Analysis, AnalysisOptions
+    from batchscale.analysis.curve_analysis import Analysis, AnalysisOptions
 
 
 def compare(
@@ -25,9 +25,9 @@ def compare(
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Compare how far curves scale: ratios of critical batch sizes with intervals, and a sentence for each."""
-    from batchscale.analysis.answers import AnalysisOptions
     from batchscale.analysis.as_json import VERSION
     from batchscale.analysis.comparison import compare as compare_curves
+    from batchscale.analysis.curve_analysis import AnalysisOptions
     from batchscale.cli.output import print_json
     from batchscale.cli.selection import parse_baseline
 
@@ -56,7 +56,7 @@ def compare(
 def _answers(
     path: Path, goal: str | None, workload: str | None, options: "AnalysisOptions"
 ) -> "list[tuple[str, Analysis]]":
-    from batchscale.analysis.answers import analyze, analyze_points
+    from batchscale.analysis.curve_analysis import analyze, analyze_points
     from batchscale.analysis.curve_file import read_curve
     from batchscale.cli.selection import open_records, select_goal, select_workloads
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from batchscale.analysis.answers import Analysis
+    from batchscale.analysis.curve_analysis import Analysis
 
 
 def fit(
@@ -27,8 +27,8 @@ def fit(
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Fit steps = S_min (1 + B_crit/B), and its sharper family, to the points of a curve."""
-    from batchscale.analysis.answers import AnalysisOptions, analyze_points
     from batchscale.analysis.as_json import fit_json
+    from batchscale.analysis.curve_analysis import AnalysisOptions, analyze_points
     from batchscale.analysis.curve_file import read_curve
     from batchscale.analysis.regimes import Thresholds
     from batchscale.analysis.scaling import FEWEST_POINTS
@@ -54,9 +54,9 @@ def _print_fit(answer: "Analysis") -> None:
     from batchscale.analysis.sentences import answer_sentences
     from batchscale.cli.output import print_table
 
-    found = answer.regimes
-    assert found is not None  # fewer points than regimes need were refused before
-    if found.fit is not None:
+    summary = answer.summary
+    assert summary is not None  # too few points were refused before
+    if summary.fit is not None:
         print_table(("batch size", "runs", "steps", "90 % interval", "fit", "off by"), _rows(answer), right=range(6))
         typer.echo()
         print_table(
@@ -69,22 +69,22 @@ def _print_fit(answer: "Analysis") -> None:
                     f"{one.sharpness:.3g}",
                     f"{one.rms_log:.3f}",
                     None if one.aicc is None else f"{one.aicc:.1f}",
-                    one is found.fit.best,
+                    one is summary.fit.best,
                 )
-                for one in found.fit.families
+                for one in summary.fit.families
             ],
             right=(1, 2, 3, 4, 5),
         )
         typer.echo()
-    elif found.fit_refusal:
-        typer.echo(f"{found.fit_refusal}\n")
+    elif summary.fit_refusal:
+        typer.echo(f"{summary.fit_refusal}\n")
     for sentence in answer_sentences(answer):
         typer.echo(sentence)
 
 
 def _rows(answer: "Analysis") -> list[tuple[object, ...]]:
-    assert answer.regimes is not None and answer.regimes.fit is not None
-    best = answer.regimes.fit.best
+    assert answer.summary is not None and answer.summary.fit is not None
+    best = answer.summary.fit.best
     rows: list[tuple[object, ...]] = []
     for size, steps, low, high, runs in answer.curve.rows():
         law = float(best.steps(size)[0])

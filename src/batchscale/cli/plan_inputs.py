@@ -102,7 +102,7 @@ def _read_runs(request: Request) -> _Source:
 
 
 def _read_records(request: Request) -> _Source:
-    from batchscale.analysis.answers import analyze
+    from batchscale.analysis.curve_analysis import analyze
     from batchscale.cli.selection import open_records, select_goal, select_workloads
     from batchscale.planning.curve_input import analysis_curve, with_give_up
 

@@ -57,7 +57,7 @@ def select_workloads(records: "Records", text: str | None) -> "list[WorkloadName
 
 def select_goal(records: "Records", workload: "WorkloadName", text: str | None) -> "Goal":
     """Return the goal of the option ``--goal``, or the goal of the workload's studies."""
-    from batchscale.analysis.answers import stored_goal
+    from batchscale.analysis.curve_analysis import stored_goal
     from batchscale.spec.goal import Goal
 
     if text is not None:

@@ -1,6 +1,6 @@
 """Which goal is meant where none is given: the one the experiment recorded, or the one the paper used."""
 
-from batchscale.analysis.answers import stored_goal
+from batchscale.analysis.curve_analysis import stored_goal
 from batchscale.errors import AnalysisError
 from batchscale.figures.paper_curves import error_goal, figure_1, figure_3, figure_4, figure_6
 from batchscale.records.frames import Records

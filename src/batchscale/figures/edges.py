@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from batchscale.analysis.answers import stored_goal
+from batchscale.analysis.curve_analysis import stored_goal
 from batchscale.analysis.outcomes import trial_outcomes
 from batchscale.analysis.results import results_of
 from batchscale.analysis.winners import winner_edges

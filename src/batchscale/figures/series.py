@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from batchscale.analysis.regimes import Baseline, find_regimes
+from batchscale.analysis.curves import curve_points
+from batchscale.analysis.regimes import Baseline, baseline_examples
 from batchscale.analysis.results import steps_to_result
 from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.names import differing_labels, goal_label, none_reached, workload_label
@@ -143,6 +144,4 @@ def _complete(rows: pl.DataFrame, panel: CurvePanel, series: Series, baseline: B
 
 
 def _perfect_examples(reached: pl.DataFrame, baseline: Baseline) -> float:
-    if len(reached) == 1:
-        return float(reached["steps"][0]) * int(reached["batch_size"][0])
-    return find_regimes(reached, baseline=baseline).baseline_examples
+    return baseline_examples(*curve_points(reached), baseline)

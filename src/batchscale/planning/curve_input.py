@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from batchscale.analysis.answers import ANALYSIS_SCHEMA, Analysis
+from batchscale.analysis.curve_analysis import ANALYSIS_SCHEMA, Analysis
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.curve import Curve, CurvePoint

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from batchscale.analysis.answers import analyze
+from batchscale.analysis.curve_analysis import analyze
 from batchscale.errors import PlanningError
 from batchscale.planning.curve_input import analysis_curve
 from batchscale.planning.machines import read_machines

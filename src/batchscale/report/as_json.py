@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from batchscale.analysis.answers import analyze
 from batchscale.analysis.as_json import analysis_json
+from batchscale.analysis.curve_analysis import analyze
 from batchscale.errors import BatchscaleError
 from batchscale.figures.default_goal import find_goal
 from batchscale.records.frames import Records

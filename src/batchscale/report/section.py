@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from batchscale.analysis.answers import Analysis, analyze
+from batchscale.analysis.curve_analysis import Analysis, analyze
 from batchscale.analysis.metaparameters import (
     EFFECTIVE,
     add_effective_learning_rate,
@@ -220,7 +220,7 @@ def _points_table(found: Analysis) -> ReportTable:
 
 
 def _metaparameter_table(found: Analysis) -> ReportTable | None:
-    from batchscale.analysis.answers import ANALYSIS_SCHEMA
+    from batchscale.analysis.curve_analysis import ANALYSIS_SCHEMA
 
     curve = add_effective_learning_rate(found.curve.sort("batch_size").drop_nulls("steps"))
     names = [name for name in curve.columns if name not in ANALYSIS_SCHEMA]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from batchscale.analysis.answers import Analysis
+from batchscale.analysis.curve_analysis import Analysis
 from batchscale.analysis.sentences import answer_sentences
 from batchscale.figures.names import none_reached
 from batchscale.formatting import rounded_text
@@ -28,7 +28,7 @@ def answer_words(found: Analysis) -> ReportAnswer:
                 "Choose a goal that is easier to reach, train longer, or search other metaparameters.",
             )
         )
-    if found.regimes is None:
+    if found.summary is None:
         size, steps = reached["batch_size"][0], reached["steps"][0]
         return ReportAnswer(
             (

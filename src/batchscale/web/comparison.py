@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from batchscale.analysis.answers import Analysis, analyze
 from batchscale.analysis.comparison import shared_sizes
+from batchscale.analysis.curve_analysis import Analysis, analyze
 from batchscale.errors import AnalysisError, BatchscaleError
 from batchscale.records.frames import Records
 from batchscale.web.charts import require_goal, workload_at

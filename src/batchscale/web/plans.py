@@ -12,7 +12,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from batchscale import __version__
-from batchscale.analysis.answers import Analysis
+from batchscale.analysis.curve_analysis import Analysis
 from batchscale.errors import PlanningError, one_line
 from batchscale.figures.export import chart_spec, chart_svg
 from batchscale.figures.kinds.plan import plan_frame, plot_plan

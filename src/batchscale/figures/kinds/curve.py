@@ -1,5 +1,6 @@
 """The curve of one workload with all that is known about it: regimes, intervals, points to be trusted less."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,8 +9,8 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from batchscale.analysis.answers import Analysis, AnalysisOptions, analyze
-from batchscale.analysis.regimes import Baseline
+from batchscale.analysis.curve_analysis import Analysis, AnalysisOptions, analyze
+from batchscale.analysis.regimes import Baseline, Regime, RegimeSpan
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, size_axis
 from batchscale.figures.edges import EDGE
@@ -45,6 +46,7 @@ CURVE_DETAIL_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "infeasible": pl.Int64,
     "flags": pl.String,
     EDGE: pl.String,
+    "regime": pl.String,  # of the point; null for sizes smaller than where perfect scaling starts
     "perfect_scaling_end": pl.Int64,  # the boundaries stand in every row
     "max_useful_batch_size": pl.Int64,
     "max_useful_reached": pl.Boolean,
@@ -65,34 +67,35 @@ def curve_frame(records: Records, goal: Goal, *, baseline: Baseline = Baseline.R
 
 
 def analysis_frame(answer: Analysis) -> pl.DataFrame:
-    """The frame of one workload that has been analysed."""
-    found = answer.regimes
+    """Return the frame of an analysed workload."""
+    regimes = None if answer.summary is None else answer.summary.regimes
     title = workload_label(answer.workload) if answer.workload else "curve"
-    first = answer.curve.filter(pl.col("steps") > 0).sort("batch_size").head(1)
+    curve = answer.curve.sort("batch_size")
+    first = curve.filter(pl.col("steps") > 0).head(1)
     lone = float(first["steps"][0]) * int(first["batch_size"][0]) if len(first) else None
-    examples = found.baseline_examples if found else lone
-    rows = (
-        answer.curve.sort("batch_size")
-        .with_columns(
-            pl.lit(title).alias("panel"),
-            pl.lit(title).alias("series"),
-            pl.when(pl.col("steps") > 0).then(pl.col("steps")).cast(pl.Float64).alias("value"),
-            (pl.lit(examples, dtype=pl.Float64) / pl.col("batch_size")).alias("perfect"),
-            pl.lit((found.baseline if found else Baseline.FIRST).value).alias("baseline"),
-            pl.when("at_edge").then("edge").alias(EDGE),
-            pl.Series(
-                "flags", [point_flags(row) for row in answer.curve.sort("batch_size").to_dicts()], dtype=pl.String
-            ),
-            pl.lit(found.perfect_scaling_end if found else None, dtype=pl.Int64).alias("perfect_scaling_end"),
-            pl.lit(found.max_useful_batch_size if found else None, dtype=pl.Int64).alias("max_useful_batch_size"),
-            pl.lit(found.max_useful_reached if found else None, dtype=pl.Boolean).alias("max_useful_reached"),
-            pl.lit(None, dtype=pl.String).alias("note"),
-        )
-        .select(pl.col(name).cast(kind) for name, kind in CURVE_DETAIL_SCHEMA.items())
-    )
-    known: dict[str, object] = {"panel": title, "series": title, "goal": str(answer.goal)}
-    known |= workload_values(answer.workload) if answer.workload else {}
-    return pl.concat([rows, *(note_frame(CURVE_DETAIL_SCHEMA, note, **known) for note in what_is_missing(answer))])
+    examples = regimes.baseline_examples if regimes else lone
+    reached = curve["steps"].is_not_null() & (curve["steps"] > 0)
+    names = [
+        regimes.regime_of(size) if regimes and has_steps else None
+        for size, has_steps in zip(curve["batch_size"], reached, strict=True)
+    ]
+    rows = curve.with_columns(
+        pl.lit(title).alias("panel"),
+        pl.lit(title).alias("series"),
+        pl.when(pl.col("steps") > 0).then(pl.col("steps")).cast(pl.Float64).alias("value"),
+        (pl.lit(examples, dtype=pl.Float64) / pl.col("batch_size")).alias("perfect"),
+        pl.lit((regimes.baseline if regimes else Baseline.FIRST).value).alias("baseline"),
+        pl.when("at_edge").then("edge").alias(EDGE),
+        pl.Series("flags", [point_flags(row) for row in curve.to_dicts()], dtype=pl.String),
+        pl.Series("regime", names, dtype=pl.String),
+        pl.lit(regimes.perfect_end if regimes else None, dtype=pl.Int64).alias("perfect_scaling_end"),
+        pl.lit(regimes.max_useful_batch_size if regimes else None, dtype=pl.Int64).alias("max_useful_batch_size"),
+        pl.lit(regimes.max_useful_reached if regimes else None, dtype=pl.Boolean).alias("max_useful_reached"),
+        pl.lit(None, dtype=pl.String).alias("note"),
+    ).select(pl.col(name).cast(kind) for name, kind in CURVE_DETAIL_SCHEMA.items())
+    values: dict[str, object] = {"panel": title, "series": title, "goal": str(answer.goal)}
+    values |= workload_values(answer.workload) if answer.workload else {}
+    return pl.concat([rows, *(note_frame(CURVE_DETAIL_SCHEMA, note, **values) for note in what_is_missing(answer))])
 
 
 def point_flags(row: Mapping[str, Any]) -> str | None:
@@ -117,8 +120,8 @@ def what_is_missing(answer: Analysis) -> list[str]:
     missing = [f"No trial reached the goal at batch size {sizes}."] if len(unreached) else []
     if answer.refusal:
         missing.append(answer.refusal)
-    elif answer.regimes is not None and answer.regimes.fit_refusal:
-        missing.append(answer.regimes.fit_refusal)
+    elif answer.summary is not None and answer.summary.fit_refusal:
+        missing.append(answer.summary.fit_refusal)
     return missing
 
 
@@ -158,31 +161,31 @@ def _notes(frame: pl.DataFrame, points: pl.DataFrame) -> list[str]:
     return [*notes, *panel_notes(frame)]
 
 
-def _regime_shades(points: pl.DataFrame, theme: Theme, x_span: LogRange, size: PanelSize) -> list[alt.Chart]:
-    """The regimes between the smallest and the largest batch size measured; nothing is known beyond these."""
-    end, useful, reached = points.select("perfect_scaling_end", "max_useful_batch_size", "max_useful_reached").row(0)
-    if end is None:
-        return []
-    low, high = (
-        float(size) for size in points.select(pl.col("batch_size").min(), pl.col("batch_size").max().alias("to")).row(0)
-    )
-    areas: list[tuple[float, float, str, str | None]] = [(low, float(end), "perfect scaling", theme.shade[0])]
-    if float(end) < useful:
-        areas.append((float(end), float(useful) if reached else high, "diminishing returns", None))
-    if reached and useful < high:
-        areas.append((float(max(useful, end)), high, "maximal data parallelism", theme.shade[1]))
-    layers: list[alt.Chart] = []
-    for start, stop, words, colour in areas:
-        if stop <= start:
+def shaded_spans(points: pl.DataFrame) -> list[RegimeSpan]:
+    """Return the regimes to shade: each point's regime spans from the point before it."""
+    spans: list[RegimeSpan] = []
+    rows = points.sort("batch_size").select("batch_size", "regime").rows()
+    for (start, before), (end, name) in itertools.pairwise(rows):
+        if before is None or name is None:
             continue
-        data = alt.Chart(alt.InlineData(values=[{"from": start, "to": stop, "middle": (start * stop) ** 0.5}]))
-        if colour is not None:  # a ground of the page's own colour would only hide the grid
-            ground = data.mark_rect(color=colour, opacity=SHADE_OPACITY, aria=False)
+        if spans and spans[-1].regime == name:
+            start = spans.pop().start
+        spans.append(RegimeSpan(Regime(name), start, end))
+    return spans
+
+
+def _regime_shades(points: pl.DataFrame, theme: Theme, x_span: LogRange, size: PanelSize) -> list[alt.Chart]:
+    colours = {Regime.PERFECT: theme.shade[0], Regime.MAXIMAL: theme.shade[1]}
+    layers: list[alt.Chart] = []
+    for regime, start, end in shaded_spans(points):
+        data = alt.Chart(alt.InlineData(values=[{"from": start, "to": end, "middle": (start * end) ** 0.5}]))
+        if regime in colours:  # a ground of the page's own colour would only hide the grid
+            ground = data.mark_rect(color=colours[regime], opacity=SHADE_OPACITY, aria=False)
             layers.append(ground.encode(x=alt.X("from:Q", scale=log_scale(x_span)), x2="to:Q"))
-        lines = _fit_words(words, start, stop, x_span, size)
+        lines = _fit_label(regime.value, start, end, x_span, size)
         if lines:
             # Below the start of the curve and above its end: where a falling curve leaves room.
-            below = words == "perfect scaling"
+            below = regime is Regime.PERFECT
             text = data.mark_text(
                 text=lines,
                 baseline="bottom" if below else "top",
@@ -197,11 +200,11 @@ def _regime_shades(points: pl.DataFrame, theme: Theme, x_span: LogRange, size: P
     return layers
 
 
-def _fit_words(words: str, start: float, stop: float, span: LogRange, size: PanelSize) -> list[str]:
-    """The name of a regime in as many lines as its width asks for; none if even a word does not fit."""
-    width = math.log(stop / start, span.base) / (span.high - span.low) * size.width
-    one, each = [words], words.split(" ")
-    for lines in (one, [each[0], " ".join(each[1:])], each):
+def _fit_label(label: str, start: float, end: float, span: LogRange, size: PanelSize) -> list[str]:
+    """Break a label into as many lines as its width requires; empty if even a word does not fit."""
+    width = math.log(end / start, span.base) / (span.high - span.low) * size.width
+    words = label.split(" ")
+    for lines in ([label], [words[0], " ".join(words[1:])], words):
         if max(len(line) for line in lines) * 5.6 <= width:
             return lines
     return []

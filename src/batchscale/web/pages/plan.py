@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from batchscale.analysis.answers import Analysis
+from batchscale.analysis.curve_analysis import Analysis
 from batchscale.errors import BatchscaleError
 from batchscale.figures.theme import find_theme
 from batchscale.planning.answers import PICKS

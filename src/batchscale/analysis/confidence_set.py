@@ -27,7 +27,7 @@ _ENOUGH = 400  # laws of a grid inside the set, which show its range to a few hu
 
 
 @dataclass(frozen=True, eq=False)
-class Region:
+class ConfidenceSet:
     """Laws that the points of a curve allow: log B_crit, log k, log S_min and the room that is left for log S_min.
 
     ``best`` is the place of the law with the least sum of squares. ``open_low`` and ``open_high`` say that the set
@@ -65,7 +65,7 @@ class Region:
         return None if self.open_low else low, None if self.open_high else high
 
 
-def allowed_laws(sizes: Array, steps: Array, noise: Noise, level: float) -> Region:
+def find_confidence_set(sizes: Array, steps: Array, noise: Noise, level: float) -> ConfidenceSet:
     """The set of laws of a curve with at least three sizes.
 
     A law belongs to it if its weighted sum of squares is at most Q + s² F, Q the least sum, F the quantile of the F
@@ -92,7 +92,7 @@ def allowed_laws(sizes: Array, steps: Array, noise: Noise, level: float) -> Regi
     room = np.sqrt(np.maximum(bound - squares[inside], 0.0) / weights.sum())
     b = log_b[inside]
     edge = 1.5 * (whole.high_b - whole.low_b) / _TICKS_B
-    return Region(
+    return ConfidenceSet(
         b, log_k[inside], log_s[inside], room, int(np.argmin(squares[inside])),
         bool(b.min() < whole.low_b + edge), bool(b.max() > whole.high_b - edge),
     )  # fmt: skip

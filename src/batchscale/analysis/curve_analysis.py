@@ -5,7 +5,7 @@ Puts the parts of this package together; decides nothing by itself.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -14,20 +14,18 @@ from batchscale.analysis.budgets import known_examples
 from batchscale.analysis.curves import Array
 from batchscale.analysis.doubts import run_doubts, study_doubts
 from batchscale.analysis.drift import critical_drift
-from batchscale.analysis.facts import CurveFacts, Evidence, curve_facts
 from batchscale.analysis.intervals import (
     DEFAULT_RESAMPLING,
-    BoundaryIntervals,
-    Interval,
     Resampling,
     StudyPoint,
     point_intervals,
 )
 from batchscale.analysis.noise import run_intervals, run_noise, trial_noise
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
-from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Regimes, Thresholds, find_regimes
+from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Thresholds
 from batchscale.analysis.results import RESULT_SCHEMA, results_of
 from batchscale.analysis.robustness import point_stability
+from batchscale.analysis.summary import CurveData, CurveSummary, summarize
 from batchscale.analysis.tail import Finishers
 from batchscale.analysis.winners import WINNER_SCHEMA, winner_edges, winner_spacing
 from batchscale.errors import AnalysisError, SpecError, UnknownNameError, one_line, suggest_names
@@ -65,22 +63,16 @@ class AnalysisOptions:
 class Analysis:
     """The answer for one workload and goal (both None for bare points).
 
-    ``facts`` is the curve with intervals, from which every sentence is made; it and ``regimes`` are None where there
-    are too few points, and ``refusal`` says why. ``doubts`` are reasons to trust the curve less.
-
-    ``critical_from`` says what the intervals of boundaries rest on: "trials", the "runs" of a curve file, the
-    "residuals" of the points, or a noise that is "assumed" for three bare points.
+    ``summary`` is None where there are too few points, and ``refusal`` gives the reason. ``doubts`` are reasons to
+    trust the curve less.
     """
 
     workload: WorkloadName | None
     goal: Goal | None
     curve: pl.DataFrame
     points: tuple[StudyPoint, ...]
-    regimes: Regimes | None
+    summary: CurveSummary | None
     refusal: str | None
-    intervals: BoundaryIntervals | None
-    critical_from: str | None
-    facts: CurveFacts | None
     doubts: tuple[str, ...]
 
 
@@ -108,10 +100,9 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Analy
         name for name in selected.metaparameters if name in curve.columns and curve[name].null_count() < len(curve)
     ]
     ordered = curve.select(*ANALYSIS_SCHEMA, *extra)
-    found, refusal = _try_regimes(ordered, chosen)
     doubts = study_doubts(ordered)
-    facts = None if found is None else _study_facts(ordered, points, found, doubts, chosen)
-    return _answer(Analysis(workload, goal, ordered, tuple(points), found, refusal, None, None, facts, doubts))
+    summary, refusal = _try_summary(_study_data(ordered, points, doubts), chosen)
+    return Analysis(workload, goal, ordered, tuple(points), summary, refusal, doubts)
 
 
 def analyze_points(rows: pl.DataFrame, options: AnalysisOptions | None = None) -> Analysis:
@@ -142,14 +133,11 @@ def analyze_points(rows: pl.DataFrame, options: AnalysisOptions | None = None) -
         },
         orient="row",
     )
-    found, refusal = _try_regimes(curve, chosen)
     doubts = run_doubts(rows)
-    facts = None
-    if found is not None:
-        sizes, steps = _arrays(curve)
-        evidence = Evidence(sizes, steps, ends, [0] * len(sizes), run_noise(logs), doubts=doubts)
-        facts = curve_facts(evidence, found, chosen.thresholds, chosen.resampling.level)
-    return _answer(Analysis(None, None, curve, (), found, refusal, None, None, facts, doubts))
+    sizes, steps = _arrays(curve)
+    data = CurveData(sizes, steps, ends, [0] * len(sizes), run_noise(logs), doubts=doubts)
+    summary, refusal = _try_summary(data, chosen)
+    return Analysis(None, None, curve, (), summary, refusal, doubts)
 
 
 def check_complete(records: Records, workload: WorkloadName) -> None:
@@ -227,50 +215,28 @@ def _with_intervals(results: pl.DataFrame, points: list[StudyPoint], resampling:
     return results.join(intervals, on="batch_size", how="left", maintain_order="left")
 
 
-def _try_regimes(curve: pl.DataFrame, options: AnalysisOptions) -> tuple[Regimes | None, str | None]:
-    usable = curve.filter(pl.col("steps") > 0)
+def _try_summary(data: CurveData, options: AnalysisOptions) -> tuple[CurveSummary | None, str | None]:
     try:
-        return find_regimes(usable, baseline=options.baseline, thresholds=options.thresholds), None
+        return summarize(data, options.baseline, options.thresholds, options.resampling.level), None
     except AnalysisError as error:
         return None, str(error)
 
 
-def _study_facts(
-    curve: pl.DataFrame, points: list[StudyPoint], found: Regimes, doubts: tuple[str, ...], options: AnalysisOptions
-) -> CurveFacts:
+def _study_data(curve: pl.DataFrame, points: list[StudyPoint], doubts: tuple[str, ...]) -> CurveData:
     measured = curve.filter(pl.col("steps") > 0).sort("batch_size")
     sizes, steps = _arrays(measured)
     counts = measured["trials"].to_list()
-    evidence = Evidence(
+    return CurveData(
         sizes=sizes,
         steps=steps,
         intervals=measured.select("steps_low", "steps_high").rows(),
         spacings=measured["spacing"].fill_null(0).to_list(),
         noise=trial_noise(points),
-        trials=(min(counts), max(counts)),
+        trials=(min(counts), max(counts)) if counts else None,
         drift=critical_drift(points),
         doubts=doubts,
     )
-    return curve_facts(evidence, found, options.thresholds, options.resampling.level)
 
 
 def _arrays(curve: pl.DataFrame) -> tuple[Array, Array]:
     return curve["batch_size"].to_numpy().astype(np.float64), curve["steps"].to_numpy().astype(np.float64)
-
-
-def _answer(answer: Analysis) -> Analysis:
-    """The answer with the intervals of its boundaries, taken from its facts."""
-    facts = answer.facts
-    if facts is None or facts.noise is None:
-        return answer
-    none = "these points do not bound it"
-    intervals = BoundaryIntervals(
-        *(
-            Interval(one.low, one.high, None if one.low is not None and one.high is not None else none)
-            for one in (facts.critical, facts.proportional, facts.useful)
-        )
-    )
-    found = answer.regimes
-    if found is not None and found.fit is None and facts.critical.value is not None:
-        found = replace(found, fit_refusal=None)  # what the hyperbola cannot tell, a sharper law does
-    return replace(answer, regimes=found, intervals=intervals, critical_from=facts.noise.value)

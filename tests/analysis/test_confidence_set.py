@@ -9,6 +9,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import f as f_law
 from simulated_studies import simulate_curve
 
+from batchscale.analysis.confidence_set import SHARPEST, find_confidence_set
 from batchscale.analysis.intervals import StudyPoint
 from batchscale.analysis.noise import (
     ASSUMED,
@@ -20,7 +21,6 @@ from batchscale.analysis.noise import (
     shrink,
     trial_noise,
 )
-from batchscale.analysis.region import SHARPEST, allowed_laws
 from batchscale.analysis.tail import EXPONENTS, Finishers, noise_variance
 
 SIZES = 2.0 ** np.arange(0, 12)
@@ -48,7 +48,7 @@ def least_squares(steps, b_crit, sizes=SIZES):
 @pytest.mark.parametrize(("k", "noise"), [(1.0, 0.1), (2.0, 0.1), (3.0, 0.02), (1.5, 0.3)])
 def test_the_interval_of_b_crit_is_the_profile_interval_of_a_second_code(k, noise):
     steps = law(64, k) * np.exp(noise * np.random.default_rng(7).normal(size=12))
-    low, high = allowed_laws(SIZES, steps, residual_noise(12), LEVEL).critical_range()
+    low, high = find_confidence_set(SIZES, steps, residual_noise(12), LEVEL).critical_range()
     centre = minimize_scalar(lambda x: least_squares(steps, math.exp(x)), bounds=(2, 6), method="bounded")
     bound = centre.fun * (1 + f_law.ppf(LEVEL, 1, 9) / 9)
     want = [
@@ -62,7 +62,7 @@ def test_the_interval_of_b_crit_is_the_profile_interval_of_a_second_code(k, nois
 
 
 def test_curves_without_noise_still_have_a_width():
-    low, high = allowed_laws(SIZES, law(64), residual_noise(12), LEVEL).critical_range()
+    low, high = find_confidence_set(SIZES, law(64), residual_noise(12), LEVEL).critical_range()
     assert low < 64 < high
     assert high / low < 1.02
 
@@ -72,17 +72,18 @@ def test_the_interval_shrinks_with_the_noise_down_to_a_hundredth():
     wiggle = rng.normal(size=12)
     widths = []
     for noise in (0.3, 0.1, 0.03, 0.01):
-        low, high = allowed_laws(SIZES, law(64, 2) * np.exp(noise * wiggle), residual_noise(12), LEVEL).critical_range()
+        steps = law(64, 2) * np.exp(noise * wiggle)
+        low, high = find_confidence_set(SIZES, steps, residual_noise(12), LEVEL).critical_range()
         widths.append(math.log(high / low))
     assert all(narrow < wide / 2 for wide, narrow in itertools.pairwise(widths))
 
 
-def test_steps_of_all_allowed_laws_hold_the_law_anywhere():
+def test_steps_of_the_set_include_the_law_anywhere():
     rng = np.random.default_rng(5)
     inside = 0
     for _ in range(100):
-        region = allowed_laws(SIZES, law(64) * np.exp(0.1 * rng.normal(size=12)), residual_noise(12), LEVEL)
-        low, high = region.steps_range(2.0**14)
+        laws = find_confidence_set(SIZES, law(64) * np.exp(0.1 * rng.normal(size=12)), residual_noise(12), LEVEL)
+        low, high = laws.steps_range(2.0**14)
         inside += low <= float(law(64, sizes=np.array([2.0**14]))[0]) <= high
     assert inside / 100 > 0.9 - 3 * math.sqrt(0.09 / 100)
 

@@ -1,0 +1,190 @@
+"""The summary of a curve: its points, regimes and critical batch size, each number with its interval.
+
+Everything that is shown of a curve (sentences, charts, tables, comparisons, JSON) is made from a ``CurveSummary``.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from batchscale.analysis.confidence_set import FEWEST_SIZES, ConfidenceSet, find_confidence_set
+from batchscale.analysis.curves import Array
+from batchscale.analysis.intervals import Estimate, with_interval
+from batchscale.analysis.noise import Noise, NoiseSource
+from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Regimes, Thresholds, fewest_examples, find_regimes
+from batchscale.analysis.regimes import FEWEST_SIZES as FEWEST_FOR_REGIMES
+from batchscale.analysis.scaling import ScalingFit, fit_scaling
+from batchscale.errors import AnalysisError
+
+COARSE = 0.2  # a spacing of evaluations beyond this share of the steps makes a point doubtful
+
+
+@dataclass(frozen=True)
+class PointSummary:
+    """A measured size: its steps, and its examples over the fewest of the curve, each with an interval.
+
+    ``spacing`` is how many steps before the winning measurement the goal may have been passed.
+    """
+
+    batch_size: int
+    steps: Estimate
+    examples_ratio: Estimate
+    spacing: int = 0
+
+    @property
+    def is_coarse(self) -> bool:
+        """True if the evaluation plan leaves the steps open by more than a fifth."""
+        return bool(self.steps.value and self.spacing > COARSE * self.steps.value)
+
+
+@dataclass(frozen=True)
+class CurveSummary:
+    """A curve with intervals.
+
+    Attributes:
+        points: The measured sizes, growing.
+        regimes: The boundaries of the regimes.
+        critical: B_crit; ``value`` None where the best law has it far outside the sizes.
+        fit: The scaling law; None where the best law bends outside the points, see ``fit_refusal``.
+        fit_refusal: The reason why there is no B_crit.
+        fastest: The measured size with the fewest steps.
+        level: The share of cases in which an interval should include the truth.
+        noise: The source of the intervals of boundaries; None where there are none.
+        trials: Fewest and most trials of the searches behind the points; None for bare points.
+        drift: (trials, B_crit) had fewer of the same trials been run, where that can be computed.
+        doubts: Reasons to trust the curve less, as text.
+        confidence_set: The laws that agree with the points; None with fewer than three sizes.
+    """
+
+    points: tuple[PointSummary, ...]
+    regimes: Regimes
+    critical: Estimate
+    fit: ScalingFit | None
+    fit_refusal: str | None
+    fastest: int
+    level: float
+    noise: NoiseSource | None
+    trials: tuple[int, int] | None = None
+    drift: tuple[tuple[int, float], ...] = ()
+    doubts: tuple[str, ...] = ()
+    confidence_set: ConfidenceSet | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def smallest(self) -> int:
+        """The smallest size that reached the goal."""
+        return self.points[0].batch_size
+
+    @property
+    def largest(self) -> int:
+        """The largest size that reached the goal."""
+        return self.points[-1].batch_size
+
+    def point(self, batch_size: int) -> PointSummary:
+        """Return the point of a measured size."""
+        return next(point for point in self.points if point.batch_size == batch_size)
+
+    def steps_at(self, batch_size: int) -> Estimate:
+        """Return the steps to result at any batch size: as measured, or by the laws of the confidence set.
+
+        Without a confidence set (fewer than three sizes) a size that was not measured has no value.
+        """
+        for point in self.points:
+            if point.batch_size == batch_size:
+                return point.steps
+        if self.confidence_set is None:
+            return Estimate()
+        low, high = self.confidence_set.steps_range(batch_size)
+        return with_interval(float(np.exp(self.confidence_set.best_log_steps(batch_size)[0])), low, high)
+
+
+@dataclass(frozen=True)
+class CurveData:
+    """The input of a summary: points with the intervals of their steps, the noise, and data about the searches."""
+
+    sizes: Array
+    steps: Array
+    intervals: Sequence[tuple[float | None, float | None]]
+    spacings: Sequence[int]
+    noise: Noise
+    trials: tuple[int, int] | None = None
+    drift: tuple[tuple[int, float], ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+def summarize(
+    data: CurveData,
+    baseline: Baseline = Baseline.ROBUST,
+    thresholds: Thresholds = DEFAULT_THRESHOLDS,
+    level: float = 0.9,
+) -> CurveSummary:
+    """Return the summary of a curve.
+
+    Raises:
+        AnalysisError: There are fewer than two points; for a scaling fit that fails, see ``fit_refusal`` instead.
+    """
+    sizes, steps = data.sizes, data.steps
+    if len(sizes) < FEWEST_FOR_REGIMES:
+        raise AnalysisError(
+            f"Regimes need the steps to result at two batch sizes or more. Found {len(sizes)}; measure more batch "
+            "sizes, or choose a goal that more of them reach."
+        )
+    laws = find_confidence_set(sizes, steps, data.noise, level) if len(sizes) >= FEWEST_SIZES else None
+    points = _points(data, laws)
+    coarse = np.array([point.is_coarse for point in points])
+    fit, refusal = _try_fit(sizes, steps)
+    critical = _critical(laws, fit)
+    return CurveSummary(
+        points=points,
+        regimes=find_regimes(sizes, steps, laws, coarse=coarse, baseline=baseline, thresholds=thresholds),
+        critical=critical,
+        fit=fit,
+        fit_refusal=refusal if critical.value is None else None,  # a sharper law may bend where no hyperbola does
+        fastest=int(sizes[int(np.argmin(steps))]),
+        level=level,
+        noise=None if laws is None else data.noise.source,
+        trials=data.trials,
+        drift=data.drift,
+        doubts=data.doubts,
+        confidence_set=laws,
+    )
+
+
+def _points(data: CurveData, laws: ConfidenceSet | None) -> tuple[PointSummary, ...]:
+    sizes, steps = data.sizes, data.steps
+    examples = sizes * steps
+    best = fewest_examples(sizes, steps)
+    ratios = None
+    if laws is not None:
+        logs = laws.log_steps(sizes) + np.log(sizes)
+        ratios = np.exp(logs - logs[:, best : best + 1])
+    points = []
+    for i, (size, interval, spacing) in enumerate(zip(sizes, data.intervals, data.spacings, strict=True)):
+        low = high = None
+        if i == best:
+            low = high = 1.0
+        elif ratios is not None:
+            low, high = float(ratios[:, i].min()), float(ratios[:, i].max())
+        ratio = with_interval(float(examples[i] / examples[best]), low, high)
+        points.append(PointSummary(int(size), with_interval(float(steps[i]), *interval), ratio, int(spacing)))
+    return tuple(points)
+
+
+def _try_fit(sizes: Array, steps: Array) -> tuple[ScalingFit | None, str | None]:
+    try:
+        return fit_scaling(pl.DataFrame({"batch_size": sizes, "steps": steps})), None
+    except AnalysisError as error:
+        return None, str(error)
+
+
+def _critical(laws: ConfidenceSet | None, fit: ScalingFit | None) -> Estimate:
+    value = None if fit is None else fit.b_crit
+    if laws is None:
+        return Estimate(value)
+    low, high = laws.critical_range()
+    if value is None and low is not None and high is not None:
+        # The best hyperbola bends elsewhere, but a sharper law bends here, and all laws of the set agree.
+        value = math.exp(float(laws.log_b[laws.best]))
+    return with_interval(value, low, high)
