@@ -15,9 +15,12 @@ from batchscale.analysis.curve_analysis import analyze
 from batchscale.analysis.curve_file import read_curve
 from batchscale.analysis.sentences import answer_sentences
 from batchscale.cli.app import make_app
-from batchscale.cli.closing import describe_regimes
-from batchscale.errors import REQUEUE, BatchscaleError
+from batchscale.cli.run import explain_lost_nodes, find_ray_address
+from batchscale.cli.run_result import describe_regimes
+from batchscale.errors import REQUEUE, BatchscaleError, RunError
 from batchscale.records.tree.read import read_tree
+from batchscale.run.run_settings import RunSettings
+from batchscale.spec.experiment import RayPlan
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
 
@@ -108,7 +111,7 @@ def test_a_damaged_status_is_none(tmp_path, changes):
     (tmp_path / ".batchscale" / "status.json").write_text(json.dumps(snapshot(**changes)))
     result = invoke("status", tmp_path)
     assert isinstance(result.exception, BatchscaleError)
-    assert "Found none" in str(result.exception)
+    assert "Found no status" in str(result.exception)
 
 
 def test_a_signal_while_the_command_still_loads_says_requeue(tmp_path):
@@ -122,7 +125,7 @@ def test_a_signal_while_the_command_still_loads_says_requeue(tmp_path):
         process.send_signal(signal.SIGTERM)
         said = process.communicate(timeout=60)[1]
     assert process.returncode == REQUEUE
-    assert "Go on with" in said
+    assert "Continue with" in said
 
 
 def catches(process: int, number: signal.Signals) -> bool:
@@ -142,7 +145,7 @@ def test_status_tells_running_from_silent_by_lock_and_clock(tmp_path):
         (folder / "status.json").write_text(json.dumps(snapshot(written_at=1_700_000_000)))
         found = json.loads(invoke("status", tmp_path, "--json").output)
         assert (found["state"], found["heard_at"]) == ("silent", "2023-11-14T22:13:20+00:00")
-        assert "silent; not heard from since " in invoke("status", tmp_path).output
+        assert "not responding since " in invoke("status", tmp_path).output
 
 
 def test_a_run_ends_with_the_sentences_of_analyze(tmp_path):
@@ -234,3 +237,28 @@ def test_one_batch_size_that_diverges_is_named_and_the_others_count(tmp_path):
     result = invoke("run", file, "--out", tmp_path / "out", "--runner", "inline", "-q")
     assert result.exit_code == 0, result.output
     assert "At batch size 16 all 3 trials diverged" in result.stderr
+
+
+def test_the_ray_address_is_the_option_or_rays_own_variable(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert find_ray_address("ray", None) is None
+    assert find_ray_address("local", None) is None
+    assert find_ray_address("ray", "auto") == "auto"
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert find_ray_address("ray", None) == "10.0.0.1:6379"
+    assert find_ray_address("ray", "ray://h:1") == "ray://h:1"
+    assert find_ray_address("local", None) is None
+    with pytest.raises(RunError, match="--ray-address needs --runner ray"):
+        find_ray_address("local", "auto")
+
+
+@pytest.mark.parametrize(
+    ("plan", "place"), [(RayPlan(), "checkpoints on nodes that see"), (RayPlan(checkpoints="s3://b/x"), "in s3://b/x")]
+)
+def test_the_place_of_states_of_a_lost_node_is_printed_before_the_run(plan, place, tmp_path, capsys):
+    explain_lost_nodes(RunSettings("ray", ray_address="auto"), plan, tmp_path)
+    text = capsys.readouterr().err
+    assert place in text
+    assert "trained again from their seed" in text
+    explain_lost_nodes(RunSettings("local"), plan, tmp_path)
+    assert capsys.readouterr().err == ""

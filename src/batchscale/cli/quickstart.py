@@ -1,13 +1,15 @@
-"""``batchscale quickstart``: a whole measured curve, from nothing, in under a minute."""
+"""``batchscale quickstart``: a complete measured curve in under a minute."""
 
 import time
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchscale.cli.run import report_outcome, run_shown
+from batchscale.cli.progress import run_with_progress
+from batchscale.cli.run import print_outcome
 from batchscale.formatting import duration
 
 if TYPE_CHECKING:
@@ -18,59 +20,88 @@ WORKLOADS = ("digits", "noisy_quadratic")
 
 def quickstart(
     workload: Annotated[
-        str, typer.Option(help="digits, or noisy_quadratic (seconds, with its closed form).")
+        str, typer.Option(help="The workload: digits, or noisy_quadratic (seconds, beside its closed form).")
     ] = "digits",
-    out: Annotated[Path | None, typer.Option("--out", help="Folder. Default: batchscale-quickstart/WORKLOAD.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes. Default: one per core.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object when it is finished.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The folder to write. Default: batchscale-quickstart/WORKLOAD.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="The number of worker processes. Default: one per core.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object at the end instead of text.")] = False,
 ) -> None:
-    """Measure a curve here and now: tune at eight batch sizes, find the three regimes, write a report."""
-    from batchscale.cli.closing import closing_json, print_closing
+    """Measure a complete curve on this machine in under a minute.
+
+    Tunes a small workload at eight batch sizes, finds the three regimes and writes a report.
+    """
     from batchscale.cli.output import print_json
+    from batchscale.cli.run_result import print_result, result_json
     from batchscale.errors import RunError, UnknownNameError, suggest_names
     from batchscale.run.preflight import make_checked_plan
     from batchscale.run.run_settings import RunSettings
     from batchscale.spec.file import read_experiment
 
     if workload not in WORKLOADS:
-        raise UnknownNameError(f"The quickstart has no workload '{workload}'; {suggest_names(workload, WORKLOADS)}")
-    began = time.monotonic()
+        raise UnknownNameError(f"--workload: the quickstart has no '{workload}'; {suggest_names(workload, WORKLOADS)}")
+    start = time.monotonic()
     folder = out or Path("batchscale-quickstart") / workload
     file = _write_experiment(folder, workload)
     experiment = read_experiment(file)
     if experiment.workload.name.dataset != workload:
         raise RunError(
-            f"{folder}: a quickstart has a folder of its own. Found one with {experiment.workload.name} there. "
-            "Give another folder with --out."
+            f"--out must be a new folder or one of the same quickstart: {folder} has {experiment.workload.name}. Pass "
+            "another."
         )
     plan = make_checked_plan(experiment, None)
-    what = f"{len(plan.studies)} batch sizes, {plan.experiment.trials} trials each, until {plan.experiment.goal}."
-    typer.echo(what, err=json_)
+    text = f"{len(plan.studies)} batch sizes, {plan.experiment.trials} trials each, until {plan.experiment.goal}."
+    typer.echo(text, err=json_)
     records = folder / "records"
-    outcome = run_shown(plan, records, RunSettings(workers=workers), quiet=False)
-    report_outcome(outcome, records, f"batchscale quickstart --workload {workload} --out {folder}")
+    outcome = run_with_progress(plan, records, RunSettings(workers=workers), quiet=False)
+    print_outcome(outcome, records, f"batchscale quickstart --workload {workload} --out {folder}")
     if json_:
         page = _write_page(folder, records, plan)
-        print_json({**closing_json(records, plan, outcome.snapshot), "report": str(page)})
+        print_json({**result_json(records, plan, outcome.snapshot), "report": str(page)})
         return
-    expected = None
-    if workload == "noisy_quadratic":
-        from batchscale.cli.closed_form import expected_steps
-
-        expected = expected_steps(records, plan)
-    print_closing(records, plan, expected)
+    expected = expected_steps(records, plan) if workload == "noisy_quadratic" else None
+    print_result(records, plan, expected)
     page = _write_page(folder, records, plan)
-    _say_next(file, records, page, time.monotonic() - began)
+    _print_next(file, records, page, time.monotonic() - start)
 
 
 def _write_experiment(folder: Path, workload: str) -> Path:
-    """The experiment as a file of the user's own, to be read and changed; one that is there stays."""
+    """Write the experiment file, for the user to read and change; an existing one stays."""
     from batchscale.records.durable import replace_durably
 
     file = folder / "experiment.toml"
     if not file.exists():
         replace_durably(file, (files("batchscale.cli") / "quickstart_files" / f"{workload}.toml").read_text())
     return file
+
+
+def expected_steps(root: Path, plan: "Plan") -> Mapping[int, int]:
+    """Return the closed form beside a measured curve of the noisy quadratic model.
+
+    Per batch size the fewest evaluated steps after which the expected loss of one of its trials passes the goal, over
+    the same trials and evaluation steps as the records: only the luck of single trials differs.
+    """
+    from batchscale.records.tree.read import read_tree
+    from batchscale.workloads.noisy_quadratic import UpdateRule, closed_form_steps_to_loss, parse_problem
+
+    spec = plan.experiment.workload
+    problem = parse_problem(spec.dataset_options)
+    trials = read_tree(root).workload(spec.name).trials
+    expected = {}
+    for study in plan.studies:
+        steps: list[int] = []
+        for row in trials.filter(batch_size=study.batch_size, status="COMPLETE").to_dicts():
+            rule = UpdateRule(spec.name.optimizer, row["learning_rate"], row.get("momentum") or 0.0)
+            limit = min(steps, default=study.train_steps)
+            step = closed_form_steps_to_loss(problem, rule, study.batch_size, study.goal.value, limit)
+            if step is not None:
+                steps.append(next(s for s in study.evaluation_steps if s >= step))
+        if steps:
+            expected[study.batch_size] = min(steps)
+    return expected
 
 
 def _write_page(folder: Path, records: Path, plan: "Plan") -> Path:
@@ -82,12 +113,12 @@ def _write_page(folder: Path, records: Path, plan: "Plan") -> Path:
     return page
 
 
-def _say_next(file: Path, records: Path, page: Path, seconds: float) -> None:
-    typer.echo(f"\nAll of it took {duration(seconds)}.")
+def _print_next(file: Path, records: Path, page: Path, seconds: float) -> None:
+    typer.echo(f"\nFinished in {duration(seconds)}.")
     typer.echo(f"  report       {page}")
     typer.echo(f"  records      {records}")
     typer.echo(f"  experiment   {file}")
     typer.echo("Next:")
-    typer.echo(f"  how sure is it?            batchscale analyze {records}")
-    typer.echo(f"  more trials                raise them in {file.name}, then batchscale run {file} --out {records}")
-    typer.echo("  an experiment of your own  batchscale init my.toml")
+    typer.echo(f"  see the intervals    batchscale analyze {records}")
+    typer.echo(f"  run more trials      raise them in {file.name}, then batchscale run {file} --out {records}")
+    typer.echo("  measure your own     batchscale init my.toml")

@@ -1,32 +1,34 @@
 """``batchscale run``: from an experiment file to a finished records tree."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from batchscale.cli import clusters
-from batchscale.cli.live import make_display
-from batchscale.cli.ray_options import find_address, note_ray
+from batchscale.cli.progress import run_with_progress
+from batchscale.cli.selection import DATA_DIR_HELP
 from batchscale.errors import REQUEUE, RunError
 from batchscale.formatting import duration, size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from batchscale.run.run_settings import RunSettings
     from batchscale.run.session import RunOutcome
     from batchscale.run.signals import StopFlag
     from batchscale.run.snapshot import Snapshot
-    from batchscale.spec.experiment import Experiment
+    from batchscale.spec.experiment import Experiment, RayPlan
     from batchscale.spec.plan import Plan
 
-SHOWN_STATES_BYTES = 100e6
+LARGE_STATES_BYTES = 100e6
+RAY_ADDRESS = "RAY_ADDRESS"
+"""The variable in which Ray's own tools look for the cluster, and which Ray sets for submitted jobs."""
+MIRROR_HELP = "A remote path to copy --out to while it runs, and to restore it from."
 
 
 def _parse_folder(text: str) -> Path:
     if not text.strip():
-        raise typer.BadParameter("a folder has a name; found none. Is it a shell variable that is not set?")
+        raise typer.BadParameter("must be the path of a folder; found an empty text. Is a shell variable not set?")
     return Path(text)
 
 
@@ -35,50 +37,44 @@ def run(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", parser=_parse_folder, metavar="PATH", help="The folder of the records; a run there is continued."
+            "--out", parser=_parse_folder, metavar="PATH", help="The folder of the records. A run there is continued."
         ),
     ],
     runner: Annotated[
         str,
-        typer.Option(
-            help="Where trials are trained: local (worker processes), inline, ray (a Ray cluster) or slurm (jobs)."
-        ),
+        typer.Option(help="The place of the workers: local (processes), inline (this process), ray or slurm."),
     ] = "local",
     ray_address: Annotated[
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="The Ray cluster: auto, HOST:PORT or ray://HOST:PORT. Default: a local one, while the run lasts.",
+            help="The Ray cluster: auto, HOST:PORT or ray://HOST:PORT. Default: RAY_ADDRESS, else a local cluster.",
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes, or jobs. Default: one per accelerator, else per core.")
+        int | None,
+        typer.Option(min=1, help="The number of workers. Default: one per accelerator, else one per core."),
     ] = None,
     cluster: Annotated[str, typer.Option(help=clusters.HELP)] = "none",
-    mirror: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="A remote path that --out is copied to, and restored from."),
-    ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
-    retries: Annotated[int, typer.Option(min=0, help="How often a trial is tried again when its worker fails.")] = 3,
+    mirror: Annotated[str | None, typer.Option(metavar="URL", help=f"{MIRROR_HELP} Default: none.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help=DATA_DIR_HELP)] = None,
+    retries: Annotated[int, typer.Option(min=0, help="The number of retries of a trial whose worker fails.")] = 3,
     retry_incomplete: Annotated[
-        bool, typer.Option("--retry-incomplete", help="Train INCOMPLETE trials of an earlier run again.")
+        bool, typer.Option("--retry-incomplete", help="Train the INCOMPLETE trials of an earlier run again.")
     ] = False,
     keep_states: Annotated[
         float,
-        typer.Option(
-            min=0, metavar="GB", help="Disk space for trials' last states: a larger step budget goes on from them."
-        ),
+        typer.Option(min=0, metavar="GB", help="Disk space for the last states of trials, to train them longer later."),
     ] = 4.0,
     quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet", "-q", help="No progress; the curve as CSV, as 'fit' reads it, and what needs attention."
-        ),
+        bool, typer.Option("--quiet", "-q", help="Print no progress, and the curve as CSV for 'batchscale fit'.")
     ] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object when the run is finished.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object at the end instead of text.")] = False,
 ) -> None:
-    """Run an experiment, or continue it: the same command after any stop goes on where it was."""
+    """Run an experiment, or continue it after any stop.
+
+    The same command continues where the run stopped. Exit code 75 means that it was stopped before the end.
+    """
     from batchscale.run.signals import StopFlag
 
     with StopFlag() as stop:  # from the very start: loading and checking take a second or two
@@ -87,58 +83,98 @@ def run(
 
         experiment = read_experiment(file)
         with clusters.together_for(clusters.look_up(cluster), experiment) as (peers, group):
-            plan = _check(experiment, data_dir, stop)
-            address = find_address(runner, ray_address)
+            plan = _make_plan(experiment, data_dir, stop)
+            address = find_ray_address(runner, ray_address)
             settings = RunSettings(
                 runner, workers, data_dir, retries, retry_incomplete, keep_states, peers, group, address
             )
             if peers is not None and not peers.is_chief:
                 outcome = None
-                followed = _follow(plan, settings, stop)
+                exit_code = _follow(plan, settings, stop)
             else:
-                note_cache(plan.experiment.trainer is None)
-                _note_retraining(plan, quiet or json_)
-                note_ray(settings, plan.experiment.run.ray, out, quiet or json_)
+                print_cache_problem(plan.experiment.trainer is None)
+                if not (quiet or json_):
+                    _explain_retraining(plan)
+                    explain_lost_nodes(settings, plan.experiment.run.ray, out)
                 outcome = _run_mirrored(plan, out, settings, quiet, stop, mirror)
                 if peers is not None:
                     peers.share("result", str(outcome.result).encode())
-    if outcome is None:  # the chief says how the run ended
-        raise typer.Exit(followed)
+    if outcome is None:  # the chief prints the result
+        raise typer.Exit(exit_code)
     again = f"batchscale run {file} --out {out}" + (f" --mirror {mirror}" if mirror else "")
     again += f" --runner {runner}" if runner != "local" else ""
     again += f" --workers {workers}" if runner == "slurm" else ""
     again += f" --ray-address {ray_address}" if ray_address else ""
-    report_outcome(outcome, out, again, quiet=quiet or json_)
-    _require_trainable(outcome, plan)
-    from batchscale.cli.closing import closing_json, print_closing, print_curve
+    print_outcome(outcome, out, again, quiet=quiet or json_)
+    _check_trainable(outcome, plan)
+    from batchscale.cli.run_result import print_csv, print_result, result_json
 
     if json_:
         from batchscale.cli.output import print_json
 
-        print_json(closing_json(out, plan, outcome.snapshot))
+        print_json(result_json(out, plan, outcome.snapshot))
         return
     if quiet:
-        print_curve(out, plan)
+        print_csv(out, plan)
         return
-    print_closing(out, plan)
-    typer.echo(f"\nRecords: {out}{_note_states(out)}\nNext:    batchscale analyze {out}")
+    print_result(out, plan)
+    typer.echo(f"\nRecords: {out}{_describe_states(out)}\nNext:    batchscale analyze {out}")
 
 
-def _note_retraining(plan: "Plan", quiet: bool) -> None:
-    """Say before the run that a script which cannot resume may be trained again from its seed."""
+def _make_plan(experiment: "Experiment", data_dir: Path | None, stop: "StopFlag") -> "Plan":
+    from batchscale.run.preflight import make_checked_plan
+
+    try:
+        return make_checked_plan(experiment, data_dir, lambda: stop.is_set)
+    except KeyboardInterrupt:
+        typer.echo("Stopped before the run began; the same command starts it again.", err=True)
+        raise typer.Exit(REQUEUE) from None
+
+
+def find_ray_address(runner: str, address: str | None) -> str | None:
+    """Return the address of the Ray cluster; None for a local one, and for another runner.
+
+    Raises:
+        RunError: an address was given for another runner.
+    """
+    if runner == "ray":
+        return address or os.environ.get(RAY_ADDRESS) or None
+    if address is not None:
+        raise RunError(f"--ray-address needs --runner ray. Found --runner {runner}; change one or remove the other.")
+    return None
+
+
+def explain_lost_nodes(settings: "RunSettings", plan: "RayPlan", out: Path) -> None:
+    """Print before a run on a Ray cluster what happens to the trials of a lost node."""
+    if settings.runner != "ray" or settings.ray_address is None:
+        return
+    from batchscale.records.tree.layout import RunPaths
+
+    place = f"{RunPaths(out).checkpoints.resolve()} on nodes that see this folder"
+    if plan.checkpoints is not None:
+        place = f"{plan.checkpoints} on nodes that reach it"
+    typer.echo(
+        f"Trials of a lost node continue from their last checkpoint in {place}; elsewhere they are trained again from "
+        "their seed.",
+        err=True,
+    )
+
+
+def _explain_retraining(plan: "Plan") -> None:
+    """Print before the run that trials of a script which cannot resume may be trained again."""
     from batchscale.study.stop_rules import find_rule
 
     trainer = plan.experiment.trainer
-    if trainer is not None and not trainer.resume and not find_rule(plan.experiment.stop).in_turn and not quiet:
+    if trainer is not None and not trainer.resume and not find_rule(plan.experiment.stop).in_turn:
         typer.echo(
-            "This trainer does not resume: a paused trial that finds no room in memory (trainer.max_paused) is trained "
+            "This trainer does not resume: a paused trial that does not fit in memory (trainer.max_paused) is trained "
             "again from its seed.",
             err=True,
         )
 
 
-def note_cache(needed: bool = True) -> None:
-    """Say once, on standard error, that the cache folder cannot be used."""
+def print_cache_problem(needed: bool = True) -> None:
+    """Print a note if the cache folder cannot be used."""
     from batchscale.workloads.cache import cache_problem
 
     problem = cache_problem() if needed else None
@@ -146,63 +182,27 @@ def note_cache(needed: bool = True) -> None:
         typer.echo(f"Note: {problem}", err=True)
 
 
-def _check(experiment: "Experiment", data_dir: Path | None, stop: "StopFlag") -> "Plan":
-    from batchscale.run.preflight import make_checked_plan
-
-    try:
-        return make_checked_plan(experiment, data_dir, lambda: stop.is_set)
-    except KeyboardInterrupt:
-        typer.echo("Stopped before anything was run; the same command starts again.", err=True)
-        raise typer.Exit(REQUEUE) from None
-
-
-def _require_trainable(outcome: "RunOutcome", plan: "Plan") -> None:
-    """Say which studies have no trial that did not diverge; if none has any, the run has found nothing.
-
-    Raises:
-        RunError: there is no COMPLETE trial at all.
-    """
-    diverged = [study for study in outcome.snapshot.studies if study.infeasible and not study.complete]
-    if not diverged:
-        return
-    ranges = {study.batch_size: study.space for study in plan.studies}
-    searched = ", ".join(
-        f"{config.name} {config.min_value:g} to {config.max_value:g}" for config in ranges[diverged[0].batch_size]
-    )
-    sizes = ", ".join(f"{study.batch_size:,}" for study in diverged)
-    trials = sum(study.infeasible for study in diverged)
-    text = (
-        f"At batch size {sizes} all {trials:,} trials diverged (INFEASIBLE): a search space holds values that train. "
-        f"Found {searched or 'fixed values only'}; lower learning_rate first, in [search.space], and run into another "
-        "--out."
-    )
-    if any(study.complete for study in outcome.snapshot.studies):
-        typer.echo(text, err=True)
-    else:
-        raise RunError(f"{text} What was recorded is kept.")
-
-
 def _run_mirrored(
     plan: "Plan", out: Path, settings: "RunSettings", quiet: bool, stop: "StopFlag", mirror: str | None
 ) -> "RunOutcome":
-    """Run a plan; a mirror is told whenever another trial is recorded."""
+    """Run a plan and update its mirror after each recorded trial."""
     from batchscale.run.mirroring import mirrored
 
-    recorded = 0
-    with mirrored(out, mirror, lambda text: typer.echo(text, err=True)) as news:
+    num_recorded = 0
+    with mirrored(out, mirror, lambda text: typer.echo(text, err=True)) as update_mirror:
 
-        def look(snapshot: "Snapshot") -> None:
-            nonlocal recorded
+        def on_change(snapshot: "Snapshot") -> None:
+            nonlocal num_recorded
             count = sum(study.complete + study.infeasible + study.incomplete for study in snapshot.studies)
-            if count != recorded:
-                recorded = count
-                news()
+            if count != num_recorded:
+                num_recorded = count
+                update_mirror()
 
-        return run_shown(plan, out, settings, quiet, stop, look)
+        return run_with_progress(plan, out, settings, quiet, stop, on_change)
 
 
 def _follow(plan: "Plan", settings: "RunSettings", stop: "StopFlag") -> int:
-    """Train with the chief of a cluster, which says everything else; the exit code."""
+    """Train with the chief of a cluster, which prints the result, and return the exit code."""
     from batchscale.run.driver import Result
     from batchscale.run.place_runner import follow_run
 
@@ -211,44 +211,47 @@ def _follow(plan: "Plan", settings: "RunSettings", stop: "StopFlag") -> int:
     return REQUEUE if settings.peers.share("result", b"").decode() == Result.STOPPED else 0
 
 
-def _note_states(out: Path) -> str:
-    """What the kept states take, where that is worth knowing."""
+def _check_trainable(outcome: "RunOutcome", plan: "Plan") -> None:
+    """Print the studies in which all trials diverged.
+
+    Raises:
+        RunError: no study has a COMPLETE trial.
+    """
+    diverged = [study for study in outcome.snapshot.studies if study.infeasible and not study.complete]
+    if not diverged:
+        return
+    spaces = {study.batch_size: study.space for study in plan.studies}
+    searched = ", ".join(
+        f"{config.name} {config.min_value:g} to {config.max_value:g}" for config in spaces[diverged[0].batch_size]
+    )
+    sizes = ", ".join(f"{study.batch_size:,}" for study in diverged)
+    trials = sum(study.infeasible for study in diverged)
+    text = (
+        f"At batch size {sizes} all {trials:,} trials diverged (INFEASIBLE). The search space must contain values that "
+        f"train. Found {searched or 'fixed values only'}. Lower learning_rate in [search.space] first, and run with "
+        "another --out."
+    )
+    if any(study.complete for study in outcome.snapshot.studies):
+        typer.echo(text, err=True)
+    else:
+        raise RunError(f"{text} The records of this run are kept.")
+
+
+def _describe_states(out: Path) -> str:
+    """Return a line on the disk space of the kept states, if it is large."""
     from batchscale.records.tree.layout import RunPaths
 
     folder = RunPaths(out).checkpoints
     num_bytes = sum(path.stat().st_size for path in folder.glob("*/*.npz"))
-    if num_bytes < SHOWN_STATES_BYTES:
+    if num_bytes < LARGE_STATES_BYTES:
         return ""
     return f"\nStates:  {size(num_bytes)} in {folder}, to train longer from; may be removed"
 
 
-def run_shown(
-    plan: "Plan",
-    out: Path,
-    settings: "RunSettings",
-    quiet: bool,
-    stop: "StopFlag | None" = None,
-    look: "Callable[[Snapshot], None]" = lambda _snapshot: None,
-) -> "RunOutcome":
-    """Run a plan with a display on standard error; ``look`` sees how it stands as well."""
-    from batchscale.run.session import run_plan
+def print_outcome(outcome: "RunOutcome", out: Path, again: str, *, quiet: bool = False) -> None:
+    """Print the end of a run; a quiet one only if something needs attention.
 
-    display = make_display(quiet)
-
-    def show(snapshot: "Snapshot") -> None:
-        display.show(snapshot)
-        look(snapshot)
-
-    try:
-        return run_plan(plan, out, settings, show, stop)
-    finally:
-        display.close()
-
-
-def report_outcome(outcome: "RunOutcome", out: Path, again: str, *, quiet: bool = False) -> None:
-    """Say how the run ended, a quiet one only where that needs attention.
-
-    A stopped run exits with the code for "requeue me".
+    A stopped run exits with the code for "run the command again".
     """
     from batchscale.run.driver import Result
 
@@ -257,14 +260,14 @@ def report_outcome(outcome: "RunOutcome", out: Path, again: str, *, quiet: bool 
         done = sum(study.done for study in snapshot.studies)
         typer.echo(
             f"Stopped after {duration(snapshot.elapsed_s)} with {done} of {len(snapshot.studies)} studies done; "
-            f"nothing is lost. Go on with:\n  {again}",
+            f"nothing is lost. Continue with:\n  {again}",
             err=True,
         )
         raise typer.Exit(REQUEUE)
     if snapshot.given_up:
         typer.echo(
-            f"{snapshot.given_up} trial(s) could not be trained and are INCOMPLETE, with the reason in their "
-            f"metadata.json. To try them again: {again} --retry-incomplete",
+            f"{snapshot.given_up} trial(s) could not be trained and are INCOMPLETE; metadata.json has the reason. "
+            f"Retry them with: {again} --retry-incomplete",
             err=True,
         )
     if quiet:

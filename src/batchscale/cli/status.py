@@ -1,4 +1,4 @@
-"""``batchscale status``: how a run stands, from another terminal. Reads only; nothing waits for it."""
+"""``batchscale status``: the progress of a run, from another terminal. Reads only, and blocks nothing."""
 
 import sys
 import time
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from batchscale.cli.live import PlainDisplay, draw_snapshot
 from batchscale.cli.output import print_json, print_json_line, print_table
-from batchscale.cli.run_words import describe_run, describe_workers
+from batchscale.cli.progress import PlainDisplay, describe_run, describe_workers, draw_snapshot
 from batchscale.formatting import percent_text
 
 if TYPE_CHECKING:
@@ -22,17 +21,20 @@ ENDED = ("finished", "stopped")
 
 
 def status(
-    folder: Annotated[Path, typer.Argument(help="The folder of the records.")],
-    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until the run ends.")] = False,
+    folder: Annotated[Path, typer.Argument(help="The folder of the records: --out of 'batchscale run'.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Update the display every second until the run ends.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object; with --watch one on a line each second.")
+        bool, typer.Option("--json", help="Print a JSON object; with --watch one line of JSON every second.")
     ] = False,
 ) -> None:
-    """Show how a run stands: running, silent, stopped or finished; trials, best steps, workers, time left."""
+    """Show the progress of a run from another terminal.
+
+    Shows whether the run is running, not responding, stopped or finished, its trials, workers and time left.
+    """
     if watch:
         _watch(folder, as_json=as_json)
         return
-    snapshot, state = _look(folder)
+    snapshot, state = _read_state(folder)
     if as_json:
         print_json(_to_json(snapshot, state))
     else:
@@ -43,7 +45,7 @@ def _to_json(snapshot: "Snapshot", state: str) -> dict[str, Any]:
     return {"version": VERSION, "state": state, "heard_at": _utc(snapshot.written_at), **snapshot.to_json()}
 
 
-def _look(folder: Path) -> "tuple[Snapshot, str]":
+def _read_state(folder: Path) -> "tuple[Snapshot, str]":
     from batchscale.errors import RunError
     from batchscale.run.run_state import find_state
     from batchscale.run.snapshot import is_running, read_snapshot
@@ -52,32 +54,32 @@ def _look(folder: Path) -> "tuple[Snapshot, str]":
     snapshot = read_snapshot(folder)
     running = is_running(folder)
     if snapshot is None:
-        hint = "Start one with 'batchscale run FILE --out FOLDER'"
+        hint = "Start a run with 'batchscale run FILE --out FOLDER'"
         if read_asked(folder) is not None:
-            hint = "Its records are there; run the same command again to go on"
+            hint = "It has the records of a run; run the same command again to continue"
         if running:
-            hint = "It has only just begun"
-        raise RunError(f"{folder}: a folder that 'batchscale run' writes has a status. Found none. {hint}.")
-    found: tuple[Snapshot, str] = find_state(snapshot, running=running)
-    return found
+            hint = "The run has just started; retry in a moment"
+        raise RunError(f"{folder}: must be the --out folder of 'batchscale run'. Found no status there. {hint}.")
+    result: tuple[Snapshot, str] = find_state(snapshot, running=running)
+    return result
 
 
 def _utc(seconds: float) -> str | None:
-    """A time as ISO 8601 in UTC; None where a damaged status has a number that is no time."""
+    """Return a time as ISO 8601 in UTC; None if a damaged status has a number that is no time."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
     except (OverflowError, OSError, ValueError):
         return None
 
 
-def _advice(snapshot: "Snapshot", state: str) -> str:
+def _describe_state(snapshot: "Snapshot", state: str) -> str:
     if state == "silent":
-        return f"; not heard from since {time.strftime('%H:%M', time.localtime(snapshot.written_at))}"
-    return "; run the same command again to go on" if state == "stopped" else ""
+        return f"not responding since {time.strftime('%H:%M', time.localtime(snapshot.written_at))}"
+    return f"{state}; run the same command again to continue" if state == "stopped" else str(state)
 
 
 def _headline(snapshot: "Snapshot", state: str) -> str:
-    return f"{state}{_advice(snapshot, state)}\n{snapshot.workload}, goal {snapshot.goal}\n{describe_run(snapshot)}"
+    return f"{_describe_state(snapshot, state)}\n{snapshot.workload}, goal {snapshot.goal}\n{describe_run(snapshot)}"
 
 
 def _print(snapshot: "Snapshot", state: str) -> None:
@@ -120,19 +122,19 @@ def _print(snapshot: "Snapshot", state: str) -> None:
 
 
 def _watch(folder: Path, *, as_json: bool) -> None:
-    """A live table in a terminal, a line when something happened elsewhere, or JSON; until the run ends."""
+    """Show a live table in a terminal, lines elsewhere, or JSON, until the run ends."""
     if sys.stdout.isatty() and not as_json:
         _watch_live(folder)
         return
     lines = PlainDisplay(sys.stdout)
     before = None
     while True:
-        snapshot, state = _look(folder)
+        snapshot, state = _read_state(folder)
         if as_json:
             print_json_line(_to_json(snapshot, state))
         else:
             if state != before:
-                typer.echo(f"{state}{_advice(snapshot, state)}: {snapshot.workload}, goal {snapshot.goal}")
+                typer.echo(f"{_describe_state(snapshot, state)}: {snapshot.workload}, goal {snapshot.goal}")
             lines.show(snapshot)
         if state in ENDED:
             return
@@ -145,7 +147,7 @@ def _watch_live(folder: Path) -> None:
 
     with Live(auto_refresh=False) as live:
         while True:
-            snapshot, state = _look(folder)
+            snapshot, state = _read_state(folder)
             live.update(draw_snapshot(snapshot, _headline(snapshot, state)), refresh=True)
             if state in ENDED:
                 return

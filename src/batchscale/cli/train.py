@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchscale.cli import clusters
-from batchscale.cli.run import note_cache
+from batchscale.cli.run import print_cache_problem
 from batchscale.errors import REQUEUE, RunError, SpecError, one_line, suggest_names
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def train(
     if precision is not None:
         chosen = check_precision("--precision", precision)
         spec = replace(spec, model_options={**spec.model_options, "precision": chosen})
-    note_cache()
+    print_cache_problem()
     parameters = fixed | _parse_settings(set_ or [])
     settings = EngineSettings(
         microbatch=microbatch, devices=num_devices, exact=exact, checkpoint_interval_s=checkpoint_every

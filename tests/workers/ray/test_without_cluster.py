@@ -13,10 +13,8 @@ from protocol_fakes import fake_experiment, fake_setup
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
-from batchscale.cli.ray_options import find_address, note_ray
 from batchscale.errors import RunError
 from batchscale.machine import name_host
-from batchscale.run.run_settings import RunSettings
 from batchscale.spec.experiment import RayPlan, RunPlan
 from batchscale.spec.trainer import TrainerSpec
 from batchscale.study.failure import Failure
@@ -149,19 +147,6 @@ def test_all_devices_of_a_node_are_no_number(monkeypatch):
         check_ray(fake_experiment(run=RunPlan(devices_per_trial=None)))
 
 
-def test_the_address_is_the_option_or_rays_own_variable(monkeypatch):
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    assert find_address("ray", None) is None
-    assert find_address("local", None) is None
-    assert find_address("ray", "auto") == "auto"
-    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    assert find_address("ray", None) == "10.0.0.1:6379"
-    assert find_address("ray", "ray://h:1") == "ray://h:1"
-    assert find_address("local", None) is None
-    with pytest.raises(RunError, match="--ray-address is for --runner ray"):
-        find_address("local", "auto")
-
-
 def test_without_the_library_the_command_says_what_to_install(monkeypatch, tmp_path):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else found(name))
@@ -190,18 +175,6 @@ def test_the_actor_can_be_sent_to_a_node_that_has_nothing():
     lines = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
     assert lines
     assert not any("batchscale" in line or "ray" in line for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("plan", "place"), [(RayPlan(), "checkpoints on nodes that see"), (RayPlan(checkpoints="s3://b/x"), "in s3://b/x")]
-)
-def test_where_states_of_a_lost_node_are_is_said_before_the_start(plan, place, tmp_path, capsys):
-    note_ray(RunSettings("ray", ray_address="auto"), plan, tmp_path, quiet=False)
-    said = capsys.readouterr().err
-    assert place in said
-    assert "trained again from their seed" in said
-    note_ray(RunSettings("ray", ray_address="auto"), plan, tmp_path, quiet=True)
-    assert capsys.readouterr().err == ""
 
 
 def test_an_answer_that_is_lost_with_its_node_is_the_loss_of_the_worker():

@@ -5,7 +5,7 @@ import io
 
 from rich.console import Console
 
-from batchscale.cli.live import LiveDisplay, PlainDisplay, draw_snapshot
+from batchscale.cli.progress import LiveDisplay, PlainDisplay, draw_snapshot
 from batchscale.run.snapshot import NewSearch, RangeChange, Snapshot, StudySnapshot, WorkerSnapshot
 
 DONE = StudySnapshot(
