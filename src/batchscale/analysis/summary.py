@@ -174,7 +174,7 @@ def _points(data: CurveData, laws: ConfidenceSet | None) -> tuple[PointSummary, 
 
 def _try_fit(sizes: Array, steps: Array) -> tuple[ScalingFit | None, str | None]:
     try:
-        return fit_scaling(pl.DataFrame({"batch_size": sizes, "steps": steps})), None
+        return fit_scaling(pl.DataFrame({"batch_size": sizes.tolist(), "steps": steps.tolist()})), None
     except AnalysisError as error:
         return None, str(error)
 

@@ -139,10 +139,10 @@ def describe_regimes(root: Path, workload: "WorkloadName", goal: "Goal") -> str:
         return str(error)
 
 
-Points = Sequence[tuple[int, float]]
+_Points = Sequence[tuple[int, float]]
 
 
-def draw_curve(points: Points, width: int = 56, height: int = 14, line: Points = (), others: Points = ()) -> str:
+def draw_curve(points: _Points, width: int = 56, height: int = 14, line: _Points = (), others: _Points = ()) -> str:
     """Draw steps against batch size on logarithmic axes: ● for the points, ○ for others, braille dots for a line.
 
     >>> print(draw_curve([(1, 100), (10, 10)], width=11, height=3))
@@ -189,7 +189,7 @@ class _Frame:
         return round(column), round(row)
 
 
-def _draw_line(frame: _Frame, line: Points) -> dict[tuple[int, int], str]:
+def _draw_line(frame: _Frame, line: _Points) -> dict[tuple[int, int], str]:
     dots: dict[tuple[int, int], int] = {}
     for (x0, y0), (x1, y1) in itertools.pairwise(line):
         start, end = (math.log(x0), math.log(y0)), (math.log(x1), math.log(y1))
