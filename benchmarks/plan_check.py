@@ -20,10 +20,10 @@ from distributed import free_port
 
 from batchscale.analysis.curve_analysis import analyze
 from batchscale.planning.curve import mean_interval
-from batchscale.planning.curve_input import analysis_curve
 from batchscale.planning.evaluation import RunCosts
 from batchscale.planning.machines import Machine
-from batchscale.planning.plan import Wishes, make_plan
+from batchscale.planning.plan import PlanRequest, make_plan
+from batchscale.planning.read_curve import analysis_curve
 from batchscale.planning.step_times import StepTime
 from batchscale.records.read import read_records
 from batchscale.spec.file import read_experiment
@@ -131,7 +131,9 @@ def compare(world: World, row: dict[str, Any], answer: Any, times: list[StepTime
     budget = int(row["steps"] * LONGER)
     found = world.ask(do="train", batch_size=size, steps=budget, parameters=values, seed=seed, every=every)
     machine = Machine("this", "this", world.count, 1, 1.0, "USD", startup_s=found["startup_s"])
-    plan = make_plan(analysis_curve(answer), times, [machine], Wishes(costs=RunCosts(found["evaluation_s"], every)))
+    plan = make_plan(
+        analysis_curve(answer), times, [machine], PlanRequest(costs=RunCosts(found["evaluation_s"], every))
+    )
     wanted = (pl.col("batch_size") == size) & (pl.col("devices_per_host") == world.count)
     planned = plan.table.filter(wanted).row(0, named=True)
     low, high = planned["time_low_s"], planned["time_high_s"]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from synthetic_workloads import loss_model
 
-from batchscale.planning.price_list import read_price_list
+from batchscale.planning.machines import read_price_list
 from batchscale.run.disk import ROW_BYTES, TRIAL_BYTES
 
 MACHINE = "azure NC24ads_A100_v4"

@@ -103,10 +103,10 @@ def test_our_own_records_say_their_step_times(machines):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--budget", "0"], "budget is a positive number"),
-        (["--budget", "-3"], "budget is a positive number"),
+        (["--budget", "0"], "budget must be a positive number"),
+        (["--budget", "-3"], "budget must be a positive number"),
         (["--deadline", "soon"], "--deadline is a time such as"),
-        (["--device", "TPU"], "nothing was planned for 'TPU'"),
+        (["--device", "TPU"], "no configuration has 'TPU'"),
         (["--job", "slurm"], "--job FORMAT and --out DIR come together"),
         (["--job", "slurn", "--out", "x"], "did you mean 'slurm'"),
         (["--pick", "best"], "--pick is one of"),

@@ -1,7 +1,6 @@
 """Jobs to write files of."""
 
-from batchscale.planning.jobs.command import TrainCommand, needed_options
-from batchscale.planning.jobs.job import JobLaunch
+from batchscale.planning.jobs.job import JobLaunch, TrainCommand, needed_options
 
 ALL_OPTIONS = set(needed_options(2, 2))
 

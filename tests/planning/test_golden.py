@@ -6,10 +6,10 @@ import polars as pl
 import pytest
 
 from batchscale.formatting import duration
-from batchscale.planning.plan import Wishes, plan_from_runs
+from batchscale.planning.plan import PlanRequest, plan_from_runs
 from batchscale.planning.runs import read_runs, runs_step_times
+from batchscale.planning.sentences import plan_sentences
 from batchscale.planning.step_model import fit_step_model
-from batchscale.planning.words import plan_sentences
 
 RUNS = Path(__file__).parents[2] / "examples" / "ddsp_training_runs.csv"
 
@@ -57,14 +57,14 @@ def test_a_failed_run_is_paid_for(plan):
 
 
 def test_over_all_devices_eight_v100_are_fastest(plan):
-    fastest = plan.answers.fastest
+    fastest = plan.recommendations.fastest
     assert is_at(fastest, 2, 4, 128) and fastest["device"] == "NVIDIA V100"
     assert duration(fastest["expected_time_s"]) == "3:19 h"
     assert round(fastest["expected_cost"], 1) == 149.6
 
 
 def test_words_say_the_two_conclusions(runs):
-    text = " ".join(plan_sentences(plan_from_runs(runs, Wishes(devices=("T4",)))))
+    text = " ".join(plan_sentences(plan_from_runs(runs, PlanRequest(devices=("T4",)))))
     assert "The fastest is 4 hosts × 2 NVIDIA T4 with a batch of 128, learning_rate 0.001: 4:11 h" in text
     assert "43.9 ML units" in text
     assert "The cheapest is one NVIDIA T4 with a batch of 16, learning_rate 0.0001: 9:48 h" in text

@@ -7,13 +7,19 @@ from pathlib import Path
 import pytest
 
 from batchscale.errors import PlanningError, UnknownNameError
+from batchscale.planning.assemble import trial_seconds
 from batchscale.planning.curve import Curve, CurvePoint, add_batch_sizes
-from batchscale.planning.curve_input import read_analysis_json, read_curve_csv, with_give_up
-from batchscale.planning.machines import Machine, choose_machines, machines_toml, read_machines
+from batchscale.planning.machines import (
+    Machine,
+    choose_machines,
+    machines_toml,
+    read_machines,
+    read_price_list,
+    stale_sentence,
+)
 from batchscale.planning.plan import make_plan
-from batchscale.planning.price_list import read_price_list, stale_sentence
+from batchscale.planning.read_curve import read_analysis_json, read_curve_csv, with_give_up
 from batchscale.planning.runs import give_up_at, read_runs, runs_curve
-from batchscale.planning.search_cost import trial_seconds
 from batchscale.planning.step_times import StepTime, read_step_times, records_step_times
 from batchscale.records.read import read_records
 from batchscale.spec.workload_name import WorkloadName

@@ -14,10 +14,9 @@ from pydantic import ValidationError
 
 from batchscale.cli.plan_job import train_options
 from batchscale.errors import PlanningError
-from batchscale.planning.jobs.command import ALWAYS, RESUME
+from batchscale.planning.jobs.formats import FORMATS, job_files, vertex_job, write_job
+from batchscale.planning.jobs.job import ALWAYS, RESUME
 from batchscale.planning.jobs.scripts import dockerfile, launcher, tf_config, tf_config_in_shell
-from batchscale.planning.jobs.vertex import vertex_job
-from batchscale.planning.jobs.write import FORMATS, job_files, write_job
 
 from .job_samples import ALL_OPTIONS, make_job
 

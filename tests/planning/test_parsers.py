@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscale.planning.jobs.write import job_files, write_job
+from batchscale.planning.jobs.formats import job_files, write_job
 
 from .job_samples import ALL_OPTIONS, make_job
 

@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
-from batchscale.planning.answers import find_answers
 from batchscale.planning.curve import Curve, CurvePoint
 from batchscale.planning.evaluation import RunCosts
 from batchscale.planning.machines import Machine
-from batchscale.planning.plan import Wishes, fit_models, make_plan
+from batchscale.planning.plan import PlanRequest, fit_models, make_plan
+from batchscale.planning.recommend import recommend
 from batchscale.planning.step_form import Form
 from batchscale.planning.step_model import layout_of
 from batchscale.planning.step_times import StepTime
@@ -124,18 +124,18 @@ def test_a_cheaper_price_never_makes_a_configuration_worse(curve, machines, whic
 @given(curves, machine_lists)
 def test_a_deadline_that_only_the_fastest_meets_returns_the_fastest(curve, machines):
     plan = planned(curve, machines)
-    fastest = plan.answers.fastest["expected_time_s"]
-    answer = find_answers(plan.table, deadline_s=fastest).within_deadline
+    fastest = plan.recommendations.fastest["expected_time_s"]
+    answer = recommend(plan.table, deadline_s=fastest).within_deadline
     assert answer["expected_time_s"] == fastest
-    assert find_answers(plan.table, deadline_s=fastest * 0.999).within_deadline is None
+    assert recommend(plan.table, deadline_s=fastest * 0.999).within_deadline is None
 
 
 @settings(max_examples=40, deadline=None)
 @given(curves, machine_lists, st.floats(1, 20))
 def test_a_budget_is_kept_and_nothing_faster_fits_it(curve, machines, factor):
     plan = planned(curve, machines)
-    budget = plan.answers.cheapest["expected_cost"] * factor
-    answer = find_answers(plan.table, budget=budget).within_budget
+    budget = plan.recommendations.cheapest["expected_cost"] * factor
+    answer = recommend(plan.table, budget=budget).within_budget
     assert answer["expected_cost"] <= budget
     within = plan.table.filter(pl.col("expected_cost") <= budget)
     assert answer["expected_time_s"] == within["expected_time_s"].min()
@@ -144,15 +144,15 @@ def test_a_budget_is_kept_and_nothing_faster_fits_it(curve, machines, factor):
 def test_the_price_margin_is_where_the_cheapest_changes():
     machines = [Machine("a", "D", 1, 1, 1.0, "USD"), Machine("b", "E", 1, 1, 4.0, "USD")]
     curve = Curve((CurvePoint(32, 1000),))
-    margin = planned(curve, machines).answers.price_margin
-    cheapest = planned(curve, machines).answers.cheapest["machine"]
+    margin = planned(curve, machines).recommendations.price_margin
+    cheapest = planned(curve, machines).recommendations.cheapest["machine"]
     index = [machine.name for machine in machines].index(cheapest)
     for factor, wins in ((margin.rise * 0.999, True), (margin.rise * 1.001, False)):
         moved = list(machines)
         moved[index] = Machine(
             **{**vars(moved[index]), "price_per_host_hour": moved[index].price_per_host_hour * factor}
         )
-        assert (planned(curve, moved).answers.cheapest["machine"] == cheapest) is wins
+        assert (planned(curve, moved).recommendations.cheapest["machine"] == cheapest) is wins
 
 
 def test_failed_runs_are_paid_for_in_closed_form():
@@ -171,7 +171,7 @@ def test_evaluations_and_interruptions_stretch_a_run_in_closed_form():
     machine = Machine("m", "D", 1, 1, 1.0, "USD", startup_s=70.0, spot=True, interruptions_per_hour=3.6)
     curve = Curve((CurvePoint(32, 1000),))
     costs = RunCosts(evaluation_s=2.0, evaluate_every=100)
-    row = make_plan(curve, times, [machine], Wishes(costs=costs)).table.row(0, named=True)
+    row = make_plan(curve, times, [machine], PlanRequest(costs=costs)).table.row(0, named=True)
     # 0.001 interruptions a second, each losing 70 + 30 s: a tenth of the time is lost
     assert row["time_s"] == pytest.approx((70 + 100 + 20) / 0.9)
 

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from small_slurm import is_there, small_slurm
 
-from batchscale.planning.jobs.write import job_files, write_job
+from batchscale.planning.jobs.formats import job_files, write_job
 
 from .job_samples import ALL_OPTIONS, make_job
 

@@ -3,9 +3,8 @@
 import pytest
 
 from batchscale.errors import PlanningError, RunError
-from batchscale.planning.step_file import STEP_TIME_SCHEMA, append_step_times
 from batchscale.planning.step_model import fit_step_model
-from batchscale.planning.step_times import read_step_times
+from batchscale.planning.step_times import STEP_TIME_SCHEMA, append_step_times, read_step_times
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.training.calibration import Effort, time_steps

@@ -11,7 +11,7 @@ import batchscale.cli.web as web_command
 from batchscale.cli.app import make_app
 from batchscale.cli.plan_job import train_options
 from batchscale.errors import PlanningError
-from batchscale.web.plans import PlanWish, default_rows, plan_of, read_wish
+from batchscale.web.plans import PlanQuery, default_rows, plan_of, read_query
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def analysis():
 
 def test_without_step_times_the_page_says_so(analysis):
     with pytest.raises(PlanningError, match="step times"):
-        plan_of(analysis, (), PlanWish(()))
+        plan_of(analysis, (), PlanQuery(()))
 
 
 def test_a_plan_of_recorded_runs_follows_the_typed_machines(site):
@@ -72,7 +72,7 @@ def test_a_device_that_is_left_out_is_the_only_one_that_was_timed(site):
     page = client.get(f"/x/{key}/plan", params=query).text
     assert _device(page) and 'class="problem"' not in page
     with pytest.raises(PlanningError, match="name the device"):
-        plan_of(None, (object(),), PlanWish((("mine", "", "1", "1", "2"),)))
+        plan_of(None, (object(),), PlanQuery((("mine", "", "1", "1", "2"),)))
 
 
 def test_hostile_rows_are_text(site):
@@ -82,4 +82,4 @@ def test_hostile_rows_are_text(site):
 
 def test_the_default_table_has_no_made_up_price():
     assert default_rows(()) == ()
-    assert read_wish({"deadline": "nan", "budget": "-3"}, ()) == PlanWish((), "USD", None, None)
+    assert read_query({"deadline": "nan", "budget": "-3"}, ()) == PlanQuery((), "USD", None, None)

@@ -37,7 +37,7 @@ def calibrate(
 ) -> None:
     """Time the step of a workload or trainer on this machine, warm-up apart, and add it to a file of step times."""
     from batchscale.cli.output import print_json, print_table
-    from batchscale.planning.step_file import append_step_times
+    from batchscale.planning.step_times import append_step_times
     from batchscale.workers.environment import check_devices, offer_devices
     from batchscale.workloads.models.declaration import check_precision
 

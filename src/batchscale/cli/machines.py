@@ -38,8 +38,7 @@ def machines(
     import datetime
 
     from batchscale.cli.output import print_json, print_table
-    from batchscale.planning.machines import machines_toml, read_machines
-    from batchscale.planning.price_list import read_price_list, stale_sentence
+    from batchscale.planning.machines import machines_toml, read_machines, read_price_list, stale_sentence
 
     if path is not None and catalogue is not None:
         raise PlanningError("Machines are of one file, or imported from a catalogue. Found both.")
@@ -69,12 +68,12 @@ def machines(
 
 
 def _row(machine: "Machine", stale: bool) -> tuple[object, ...]:
-    from batchscale.planning.words import machine_words
+    from batchscale.planning.sentences import machine_text
 
     date = None if machine.date is None else machine.date.isoformat() + (" (stale)" if stale else "")
     price = f"{machine.price_per_host_hour:,.4f}"
     return (
-        machine_words(machine.name, machine.spot),
+        machine_text(machine.name, machine.spot),
         machine.device,
         machine.devices_per_host,
         machine.max_hosts,

@@ -101,9 +101,9 @@ def plan(
     """Say which machines and which batch size reach the goal fastest and cheapest, and how sure that is."""
     from batchscale.cli.output import print_json
     from batchscale.cli.plan_inputs import Request, build_plan, parse_duration, parse_sizes
-    from batchscale.planning.as_json import plan_json
     from batchscale.planning.evaluation import RunCosts
-    from batchscale.planning.plan import Wishes
+    from batchscale.planning.plan import PlanRequest
+    from batchscale.planning.plan_json import plan_json
 
     _check_job(job, out, pick)
     costs = RunCosts(parse_duration(evaluation_time, "--evaluation-time") if evaluation_time else 0.0, evaluate_every)
@@ -126,7 +126,7 @@ def plan(
         include_search,
         search_machine,
     )
-    found = build_plan(request, Wishes(budget, limit, costs))
+    found = build_plan(request, PlanRequest(budget, limit, costs))
     if csv is not None:
         from batchscale.records.durable import replace_durably
 
@@ -158,8 +158,8 @@ def _draw(found: "MachinePlan", chart: Path | None, step_time_chart: Path | None
 
 
 def _check_job(job: str | None, out: Path | None, pick: str) -> None:
-    from batchscale.planning.answers import PICKS
-    from batchscale.planning.jobs.write import check_format
+    from batchscale.planning.jobs.formats import check_format
+    from batchscale.planning.recommend import PICKS
 
     if pick not in PICKS:
         raise PlanningError(f"--pick is one of {', '.join(PICKS)}. Found {one_line(repr(pick))}.")
@@ -173,7 +173,7 @@ def _print_plan(found: "MachinePlan", top: int) -> None:
     import polars as pl
 
     from batchscale.cli.output import print_table
-    from batchscale.planning.words import left_out_sentences, model_sentences, plan_sentences, table_row
+    from batchscale.planning.sentences import left_out_sentences, model_sentences, plan_sentences, table_row
 
     about = [text for text in (found.workload, f"goal {found.goal}" if found.goal else None) if text]
     if about:

@@ -10,11 +10,8 @@ import typer
 from batchscale.errors import PlanningError, one_line
 
 if TYPE_CHECKING:
-    from batchscale.planning.curve import Curve
-    from batchscale.planning.machines import Machine
-    from batchscale.planning.plan import MachinePlan, SearchCost, Wishes
-    from batchscale.planning.runs import Runs
-    from batchscale.planning.step_times import StepTime
+    from batchscale.planning.assemble import PlanInputs
+    from batchscale.planning.plan import MachinePlan, PlanRequest, SearchCost
     from batchscale.records.frames import Records
     from batchscale.spec.workload_name import WorkloadName
 
@@ -41,165 +38,68 @@ class Request:
     search_machine: str | None = None
 
 
-def build_plan(request: Request, wishes: "Wishes") -> "MachinePlan":
-    """The plan of a request."""
-    from batchscale.planning.plan import make_plan, plan_from_runs
+def build_plan(request: Request, limits: "PlanRequest") -> "MachinePlan":
+    """Return the plan of a request; a notice of old prices is printed."""
+    from batchscale.planning.assemble import assemble_plan, read_inputs
+    from batchscale.planning.machines import read_machines
+    from batchscale.planning.step_times import read_step_times
 
-    source = _read_source(request)
-    if source.runs is not None and source.runs.have_machines and _runs_alone(request):
-        plan = plan_from_runs(source.runs, replace(wishes, devices=request.device), request.give_up)
-        return replace(plan, search=_runs_cost(source.runs) if request.include_search else None)
-    curve = source.curve
-    if request.batch_sizes:
-        from batchscale.planning.curve import add_batch_sizes
-
-        curve = add_batch_sizes(curve, request.batch_sizes)
-    times = _step_times(request, source)
-    machines = _machines(request, source, times)
-    plan = make_plan(curve, times, machines, wishes)
-    return replace(plan, search=_search_cost(request, source, machines)) if request.include_search else plan
-
-
-def _runs_alone(request: Request) -> bool:
-    return not (request.machines or request.step_times or request.pool or request.machine)
-
-
-@dataclass(frozen=True)
-class _Source:
-    """The curve and what else its file tells."""
-
-    curve: "Curve"
-    runs: "Runs | None" = None
-    records: "Records | None" = None
-    workload: "WorkloadName | None" = None
-
-
-def _read_source(request: Request) -> _Source:
-    from batchscale.planning.curve_input import read_analysis_json, read_curve_csv, with_give_up
-
-    suffix = request.path.suffix.lower()
-    if suffix == ".csv" and request.path.is_file():
-        from batchscale.planning.csv_rows import read_csv_rows
-        from batchscale.planning.runs import is_runs_file
-        from batchscale.planning.step_times import COLUMN_ALIASES
-
-        if is_runs_file(read_csv_rows(request.path, "a curve", ("batch_size", "steps"), COLUMN_ALIASES)):
-            return _read_runs(request)
-        curve = read_curve_csv(request.path)
-    elif suffix == ".json" and request.path.is_file():
-        curve = read_analysis_json(request.path)
+    records, workload = None, None
+    if request.path.suffix.lower() in (".csv", ".json") and request.path.is_file():
+        inputs = read_inputs(request.path, request.by, request.give_up)
     else:
-        return _read_records(request)
-    return _Source(curve if request.give_up is None else with_give_up(curve, request.give_up))
+        inputs, records, workload = _read_records(request)
+    inputs = replace(
+        inputs,
+        step_times=tuple(time for path in request.step_times for time in read_step_times(path)),
+        machines=None if request.machines is None else read_machines(request.machines),
+        machine_names=request.machine,
+        max_hosts=request.max_hosts,
+        batch_sizes=request.batch_sizes,
+        pool=request.pool,
+    )
+    plan = assemble_plan(inputs, replace(limits, devices=request.device))
+    for notice in plan.notices:
+        typer.echo(f"Notice: {notice}", err=True)
+    if not request.include_search:
+        return plan
+    return replace(plan, search=_search_cost(request, inputs, records, workload))
 
 
-def _read_runs(request: Request) -> _Source:
-    from batchscale.planning.runs import Runs, give_up_at, read_runs, runs_curve
-
-    runs = read_runs(request.path, request.by)
-    judged = runs if request.give_up is None else Runs(give_up_at(runs.runs, request.give_up), runs.unit)
-    return _Source(runs_curve(judged), runs)
-
-
-def _read_records(request: Request) -> _Source:
-    from batchscale.analysis.curve_analysis import analyze
+def _read_records(request: Request) -> "tuple[PlanInputs, Records, WorkloadName]":
     from batchscale.cli.selection import open_records, select_goal, select_workloads
-    from batchscale.planning.curve_input import analysis_curve, with_give_up
+    from batchscale.planning.assemble import records_inputs
 
     records = open_records(request.path)
     names = select_workloads(records, request.workload)
     if len(names) != 1:
         shown = ", ".join(str(name) for name in names[:5])
         raise PlanningError(f"A plan is of one workload. Found {len(names)} ({shown}); choose with --workload.")
-    curve = analysis_curve(analyze(records, names[0], select_goal(records, names[0], request.goal)))
-    if request.give_up is not None:
-        curve = with_give_up(curve, request.give_up)
-    return _Source(curve, None, records, names[0])
+    goal = select_goal(records, names[0], request.goal)
+    return records_inputs(records, names[0], goal, request.give_up), records, names[0]
 
 
-def _step_times(request: Request, source: _Source) -> "tuple[StepTime, ...]":
-    from batchscale.planning.runs import runs_step_times
-    from batchscale.planning.step_times import read_step_times, records_step_times
-
-    if request.step_times:
-        return tuple(one for path in request.step_times for one in read_step_times(path))
-    found: tuple[StepTime, ...] = ()
-    if source.runs is not None:
-        found = runs_step_times(source.runs)
-    elif source.records is not None and source.workload is not None:
-        found = records_step_times(source.records, source.workload)
-    if not found:
-        raise PlanningError(
-            "A plan needs step times. Found none with the curve; give --step-times FILE, as 'batchscale calibrate' "
-            "writes it."
-        )
-    return found
-
-
-def _machines(request: Request, source: _Source, times: "tuple[StepTime, ...]") -> "tuple[Machine, ...]":
-    """The machines of the file; else what the runs paid; else the shipped prices of the devices that were timed."""
-    from batchscale.planning.machines import choose_machines, read_machines
-    from batchscale.planning.price_list import check_max_hosts, read_price_list
-    from batchscale.planning.runs import runs_machines
-    from batchscale.planning.step_times import device_key
-
-    check_max_hosts(request.max_hosts)
-    if request.machines is not None:
-        known = read_machines(request.machines)
-    elif source.runs is not None and source.runs.have_machines:
-        known = runs_machines(source.runs)
-    else:
-        timed = {device_key(one.device) for one in times}
-        known = tuple(machine for machine in read_price_list() if device_key(machine.device) in timed)
-        if not known:
-            names = ", ".join(sorted({one.device for one in times}))
-            raise PlanningError(
-                f"The shipped list has no price of {one_line(names)}; give --machines FILE with one. No price is "
-                "guessed."
-            )
-    chosen = choose_machines(known, request.machine, request.device)
-    if source.runs is None or request.machines is not None:
-        _say_if_stale(chosen)
-    if request.max_hosts is None:
-        return chosen
-    return tuple(replace(machine, max_hosts=request.max_hosts) for machine in chosen)
-
-
-def _say_if_stale(machines: "tuple[Machine, ...]") -> None:
-    import datetime
-
-    from batchscale.planning.price_list import stale_sentence
-
-    stale = stale_sentence(machines, datetime.datetime.now(datetime.UTC).date())
-    if stale is not None:
-        typer.echo(f"Notice: {stale}", err=True)
-
-
-def _runs_cost(runs: "Runs") -> "SearchCost":
-    from batchscale.planning.plan import SearchCost
-
-    return SearchCost(sum(run.seconds or 0.0 for run in runs.runs), sum(run.cost or 0.0 for run in runs.runs))
-
-
-def _search_cost(request: Request, source: _Source, machines: "tuple[Machine, ...]") -> "SearchCost":
-    """What the runs cost, or the trials' seconds on a device of the machine that is named."""
+def _search_cost(
+    request: Request, inputs: "PlanInputs", records: "Records | None", workload: "WorkloadName | None"
+) -> "SearchCost":
+    """Return the cost of the runs, or of the trials' seconds on a device of the machine that is named."""
     from batchscale.errors import UnknownNameError, suggest_names
+    from batchscale.planning.assemble import trial_seconds, usable_machines, usable_step_times
     from batchscale.planning.plan import SearchCost
-    from batchscale.planning.search_cost import trial_seconds
 
-    if source.runs is not None and source.runs.have_machines:
-        return _runs_cost(source.runs)
-    if source.records is None or source.workload is None:
-        raise PlanningError(
-            "--include-search needs records or runs, which say what measuring took. Found a bare curve."
-        )
-    by_name = {machine.name: machine for machine in machines}
+    runs = inputs.runs
+    if runs is not None and runs.have_machines:
+        return SearchCost(sum(run.seconds or 0.0 for run in runs.runs), sum(run.cost or 0.0 for run in runs.runs))
+    if records is None or workload is None:
+        raise PlanningError("--include-search needs records or runs, which have the cost of measuring. Found a curve.")
+    times = usable_step_times(inputs.step_times, inputs.recorded_times, str(workload))
+    by_name = {machine.name: machine for machine in usable_machines(inputs, times, request.device)}
     if request.search_machine is None:
-        raise PlanningError("--include-search needs --search-machine NAME: on which machine the trials were trained.")
+        raise PlanningError("--include-search needs --search-machine NAME: the machine that trained the trials.")
     if request.search_machine not in by_name:
         near = suggest_names(request.search_machine, by_name)
         raise UnknownNameError(f"--search-machine: no machine is called '{one_line(request.search_machine)}'; {near}")
-    seconds = trial_seconds(source.records, source.workload)
+    seconds = trial_seconds(records, workload)
     machine = by_name[request.search_machine]
     return SearchCost(seconds, seconds / 3600 * machine.price_per_host_hour / machine.devices_per_host)
 

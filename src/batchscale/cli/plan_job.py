@@ -9,8 +9,8 @@ from batchscale.errors import PlanningError, one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from batchscale.planning.answers import Choice
     from batchscale.planning.plan import MachinePlan
+    from batchscale.planning.recommend import Choice
     from batchscale.spec.experiment import Experiment
 
 EXPERIMENT = "experiment.toml"
@@ -33,9 +33,8 @@ class JobRequest:
 def write_plan_job(plan: "MachinePlan", request: JobRequest) -> tuple[Path, ...]:
     """Writes the files; nothing is written where one of them cannot be made."""
     from batchscale import __version__
-    from batchscale.planning.jobs.command import TrainCommand
-    from batchscale.planning.jobs.job import choice_metaparameters, give_up_steps, make_job
-    from batchscale.planning.jobs.write import job_files, write_job
+    from batchscale.planning.jobs.formats import job_files, write_job
+    from batchscale.planning.jobs.job import TrainCommand, choice_metaparameters, give_up_steps, make_job
     from batchscale.spec.file import read_experiment
 
     choice = _picked(plan, request.pick)
@@ -68,7 +67,7 @@ def train_options() -> set[str]:
 
 
 def _picked(plan: "MachinePlan", pick: str) -> "Choice":
-    found = plan.answers.picked(pick)
+    found = plan.recommendations.pick(pick)
     if found is None:
         raise PlanningError(f"--pick {pick} needs --{pick}, and a configuration that meets it. Found none.")
     return found

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from batchscale.lazy_imports import load_lazily
 
 if TYPE_CHECKING:
+    from batchscale.planning.assemble import plan_records as plan_records
     from batchscale.planning.curve import Curve as Curve
-    from batchscale.planning.curve_input import analysis_curve as analysis_curve
     from batchscale.planning.evaluation import RunCosts as RunCosts
     from batchscale.planning.machines import Machine as Machine
     from batchscale.planning.machines import read_machines as read_machines
-    from batchscale.planning.of_records import plan_records as plan_records
-    from batchscale.planning.plan import Wishes as Wishes
+    from batchscale.planning.plan import PlanRequest as PlanRequest
     from batchscale.planning.plan import make_plan as make_plan
+    from batchscale.planning.read_curve import analysis_curve as analysis_curve
     from batchscale.planning.step_model import fit_step_model as fit_step_model
     from batchscale.planning.step_times import StepTime as StepTime
     from batchscale.planning.step_times import read_step_times as read_step_times
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "Curve": "curve",
     "Machine": "machines",
+    "PlanRequest": "plan",
     "RunCosts": "evaluation",
     "StepTime": "step_times",
-    "Wishes": "plan",
-    "analysis_curve": "curve_input",
+    "analysis_curve": "read_curve",
     "fit_step_model": "step_model",
     "make_plan": "plan",
-    "plan_records": "of_records",
+    "plan_records": "assemble",
     "read_machines": "machines",
     "read_step_times": "step_times",
 }

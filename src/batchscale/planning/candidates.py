@@ -1,7 +1,7 @@
-"""Every configuration that could be used: a machine, a number of hosts, a batch size, with all that its cost needs.
+"""Every configuration that can be used: a machine, a number of hosts and a batch size, with the inputs of its cost.
 
-Either as runs measured them (each configuration speaks for itself), or as a curve, step times and machines together
-make them. What cannot be used is left out and counted with its reason.
+They come from runs (each configuration by its own runs), or from a curve, step times and machines. Configurations that
+cannot be used are left out and counted with the reason.
 """
 
 import math
@@ -15,7 +15,7 @@ import polars as pl
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.curve import Curve, CurvePoint
 from batchscale.planning.machines import Machine
-from batchscale.planning.runs import FinishedRun, Runs, grouped, pooled_step_time, recipe_point, unreached_words
+from batchscale.planning.runs import FinishedRun, Runs, grouped, pooled_step_time, recipe_point, unreached_text
 from batchscale.planning.step_form import FloatArray, Layout
 from batchscale.planning.step_model import MEASURED, StepModel
 from batchscale.planning.step_times import StepTime, device_key
@@ -32,7 +32,7 @@ CANDIDATE_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "steps_low": pl.Float64,
     "steps_high": pl.Float64,
     "steps_from": pl.String,  # measured or interpolated
-    "attempts": pl.Int64,  # null: not known, every run is taken to succeed
+    "attempts": pl.Int64,  # null: not known, every run is expected to succeed
     "successes": pl.Int64,
     "give_up": pl.Float64,
     "step_time_s": pl.Float64,
@@ -43,7 +43,7 @@ CANDIDATE_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "price_per_hour": pl.Float64,  # of all hosts together
     "fixed_price": pl.Float64,
     "startup_s": pl.Float64,
-    "spot": pl.Boolean,  # whether hosts may be taken away
+    "spot": pl.Boolean,  # true: hosts may be taken away
     "interruptions_per_hour": pl.Float64,  # of all hosts together
     "unit": pl.String,
 }
@@ -53,21 +53,21 @@ MAX_CANDIDATES = 2_000_000
 
 @dataclass(frozen=True)
 class Candidates:
-    """A frame of ``CANDIDATE_SCHEMA`` and, in words, what was left out and how often."""
+    """A frame of ``CANDIDATE_SCHEMA``, and a sentence for each reason to leave configurations out."""
 
     frame: pl.DataFrame
     left_out: tuple[str, ...] = ()
 
 
 def measured_candidates(runs: Runs) -> Candidates:
-    """The configurations that were run, each by its own runs: steps, seconds and costs as they were.
+    """Return the configurations that were run, each with the steps, seconds and costs of its runs.
 
-    Seconds of a run hold whatever it did, so nothing is added for starting up or evaluating.
+    The seconds of a run include start-up and evaluations, so nothing is added for them.
     """
     if not runs.have_machines or runs.unit is None:
         raise PlanningError(
-            "Runs make a plan alone where each says device, seconds and cost. Found runs that do not; give step times "
-            "and machines."
+            "Runs make a plan alone if each has device, seconds and cost. Found runs without; give step times and "
+            "machines."
         )
     rows, left_out = [], []
     groups = grouped(runs.runs, lambda run: (run.configuration, run.recipe))
@@ -75,7 +75,7 @@ def measured_candidates(runs: Runs) -> Candidates:
     for group in groups.values():
         point = recipe_point(group)
         if point is None:
-            left_out.append(f"{group[0].device}, {_size_words(group[0])}: {unreached_words(group)}")
+            left_out.append(f"{group[0].device}, {_size_text(group[0])}: {unreached_text(group)}")
         else:
             rows.append(_measured_row(group, point, runs.unit, alone))
     if not rows:
@@ -95,7 +95,7 @@ def _alone(runs: Iterable[FinishedRun]) -> dict[tuple[str, int], float]:
     return {key: pooled_step_time(group)[0] for key, group in single.items()}
 
 
-def _size_words(run: FinishedRun) -> str:
+def _size_text(run: FinishedRun) -> str:
     return f"{run.hosts} host{'s' if run.hosts > 1 else ''} × {run.devices_per_host}"
 
 
@@ -106,7 +106,7 @@ def _measured_row(
     step_time, low, high = pooled_step_time(group)
     hours = sum(run.seconds or 0.0 for run in group) / 3600
     share = -(-first.batch_size // (first.hosts * first.devices_per_host))
-    one = alone.get((device_key(first.device or ""), share))
+    single = alone.get((device_key(first.device or ""), share))
     return {
         "machine": f"{first.device} x{first.devices_per_host}",
         "device": first.device,
@@ -126,7 +126,7 @@ def _measured_row(
         "step_time_low_s": low,
         "step_time_high_s": high,
         "step_time_from": MEASURED,
-        "efficiency": None if one is None else one / step_time,
+        "efficiency": None if single is None else single / step_time,
         "price_per_hour": sum(run.cost or 0.0 for run in group) / hours,
         "fixed_price": 0.0,
         "startup_s": 0.0,
@@ -139,19 +139,19 @@ def _measured_row(
 def make_candidates(
     curve: Curve, times: Sequence[StepTime], models: Mapping[str, StepModel], machines: Sequence[Machine], unit: str
 ) -> Candidates:
-    """Every machine with every number of its hosts, at every point of the curve, as far as it can be used.
+    """Return every machine with every number of its hosts, at every point of the curve, as far as it can be used.
 
     Args:
         curve: The points.
-        times: Measured step times, one per place.
-        models: By ``device_key``, for the places that were not measured.
+        times: Measured step times, one per configuration.
+        models: By ``device_key``, for configurations that were not timed.
         machines: All with prices in ``unit``.
-        unit: Of the prices.
+        unit: The unit of the prices.
     """
     count = sum(machine.max_hosts for machine in machines) * len(curve.points)
     if count > MAX_CANDIDATES:
         raise PlanningError(
-            f"A plan looks at no more than {MAX_CANDIDATES:,} configurations. Found {count:,}; lower max_hosts, or "
+            f"A plan has at most {MAX_CANDIDATES:,} configurations. Found {count:,}; lower max_hosts, or "
             "name machines with --machine."
         )
     left_out: Counter[str] = Counter()
@@ -160,16 +160,16 @@ def make_candidates(
     for machine in machines:
         model = models.get(device_key(machine.device))
         if model is None:
-            _note(left_out, f"no step time of {machine.device} was measured", machine.max_hosts * len(curve.points))
+            _count(left_out, f"no step time of {machine.device} was measured", machine.max_hosts * len(curve.points))
             continue
         limit = _least(machine.max_batch_per_device, limits.get(device_key(machine.device)))
-        frame = _of_machine(machine, curve.points, unit)
+        frame = _combinations(machine, curve.points, unit)
         frames.append(_with_step_times(_feasible(frame, limit, left_out), times, model, left_out))
     return Candidates(pl.concat(frames), tuple(f"{number:,} configurations: {why}" for why, number in left_out.items()))
 
 
-def _of_machine(machine: Machine, points: Sequence[CurvePoint], unit: str) -> pl.DataFrame:
-    """All combinations, with nothing known of step times yet."""
+def _combinations(machine: Machine, points: Sequence[CurvePoint], unit: str) -> pl.DataFrame:
+    """All combinations, without step times."""
     hosts = np.arange(1, machine.max_hosts + 1)
     curve = pl.DataFrame(
         {
@@ -205,28 +205,28 @@ def _of_machine(machine: Machine, points: Sequence[CurvePoint], unit: str) -> pl
 
 def _feasible(frame: pl.DataFrame, limit: int | None, left_out: Counter[str]) -> pl.DataFrame:
     enough = frame.filter(pl.col("hosts") * pl.col("devices_per_host") <= pl.col("batch_size"))
-    _note(left_out, "more devices than examples in a batch", frame.height - enough.height)
+    _count(left_out, "more devices than examples in a batch", frame.height - enough.height)
     if limit is None:
         return enough
     fits = enough.filter(pl.col("per_device_batch") <= limit)
-    _note(left_out, f"more than the {limit} examples that a device's memory holds", enough.height - fits.height)
+    _count(left_out, f"more than the {limit} examples that a device's memory holds", enough.height - fits.height)
     return fits
 
 
 def _with_step_times(
     frame: pl.DataFrame, times: Sequence[StepTime], model: StepModel, left_out: Counter[str]
 ) -> pl.DataFrame:
-    """Measured where that was measured, the model's otherwise; places it cannot say anything of are left out."""
+    """Add measured step times, else those of the model; configurations that it cannot predict are left out."""
     key = device_key(model.device)
-    own = [one for one in times if device_key(one.device) == key]
+    device_times = [time for time in times if device_key(time.device) == key]
     table = pl.DataFrame(
         {
-            "hosts": pl.Series([one.hosts for one in own], dtype=pl.Int64),
-            "devices_per_host": pl.Series([one.devices_per_host for one in own], dtype=pl.Int64),
-            "batch_size": pl.Series([one.batch_size for one in own], dtype=pl.Int64),
-            "measured": pl.Series([one.step_time_s for one in own], dtype=pl.Float64),
-            "measured_low": pl.Series([one.low for one in own], dtype=pl.Float64),
-            "measured_high": pl.Series([one.high for one in own], dtype=pl.Float64),
+            "hosts": pl.Series([time.hosts for time in device_times], dtype=pl.Int64),
+            "devices_per_host": pl.Series([time.devices_per_host for time in device_times], dtype=pl.Int64),
+            "batch_size": pl.Series([time.batch_size for time in device_times], dtype=pl.Int64),
+            "measured": pl.Series([time.step_time_s for time in device_times], dtype=pl.Float64),
+            "measured_low": pl.Series([time.low for time in device_times], dtype=pl.Float64),
+            "measured_high": pl.Series([time.high for time in device_times], dtype=pl.Float64),
         }
     )
     joined = frame.join(table, on=["hosts", "devices_per_host", "batch_size"], how="left", maintain_order="left")
@@ -236,21 +236,29 @@ def _with_step_times(
     layout = Layout(hosts, hosts * per_host, share)
     predicted, width = model.predict(layout)
     alone, _ = model.predict(Layout(np.ones(len(share)), np.ones(len(share)), share))
-    alone = _measured_alone(own, share, alone)
-    known = joined["measured"].is_not_null()
+    alone = _measured_alone(device_times, share, alone)
+    is_measured = joined["measured"].is_not_null()
     filled = joined.with_columns(
-        pl.when(known).then("measured").otherwise(pl.Series(predicted)).alias("step_time_s"),
-        pl.when(known).then("measured_low").otherwise(pl.Series(predicted * np.exp(-width))).alias("step_time_low_s"),
-        pl.when(known).then("measured_high").otherwise(pl.Series(predicted * np.exp(width))).alias("step_time_high_s"),
-        pl.when(known)
+        pl.when(is_measured).then("measured").otherwise(pl.Series(predicted)).alias("step_time_s"),
+        pl.when(is_measured)
+        .then("measured_low")
+        .otherwise(pl.Series(predicted * np.exp(-width)))
+        .alias("step_time_low_s"),
+        pl.when(is_measured)
+        .then("measured_high")
+        .otherwise(pl.Series(predicted * np.exp(width)))
+        .alias("step_time_high_s"),
+        pl.when(is_measured)
         .then(pl.lit(MEASURED))
         .otherwise(pl.Series(model.kinds(layout), dtype=pl.String))
         .alias("step_time_from"),
     ).with_columns((pl.Series(alone) / pl.col("step_time_s")).alias("efficiency"))
-    said = filled.filter(pl.col("step_time_s").is_not_nan())
+    predicted_rows = filled.filter(pl.col("step_time_s").is_not_nan())
     tier = "several hosts" if (filled["hosts"] > 1).any() else "this share of a batch"
-    _note(left_out, f"nothing was timed on {one_line(model.device)} with {tier}", filled.height - said.height)
-    return said.select(_cast(name, kind) for name, kind in CANDIDATE_SCHEMA.items())
+    _count(
+        left_out, f"nothing was timed on {one_line(model.device)} with {tier}", filled.height - predicted_rows.height
+    )
+    return predicted_rows.select(_cast(name, kind) for name, kind in CANDIDATE_SCHEMA.items())
 
 
 def _cast(name: str, kind: type[pl.DataType]) -> pl.Expr:
@@ -258,32 +266,32 @@ def _cast(name: str, kind: type[pl.DataType]) -> pl.Expr:
     return typed.fill_nan(None) if kind == pl.Float64 else typed
 
 
-def _measured_alone(own: Sequence[StepTime], share: FloatArray, modelled: FloatArray) -> FloatArray:
-    measured = {one.batch_size: one.step_time_s for one in own if one.devices == 1}
+def _measured_alone(device_times: Sequence[StepTime], share: FloatArray, modelled: FloatArray) -> FloatArray:
+    measured = {time.batch_size: time.step_time_s for time in device_times if time.devices == 1}
     return np.array([measured.get(int(m), value) for m, value in zip(share, modelled, strict=True)], dtype=np.float64)
 
 
-def _note(left_out: Counter[str], why: str, number: int) -> None:
+def _count(left_out: Counter[str], why: str, number: int) -> None:
     if number:
         left_out[why] += number
 
 
 def _limits(times: Iterable[StepTime]) -> dict[str, int]:
     limits: dict[str, int] = {}
-    for one in times:
-        if one.max_batch_per_device is not None:
-            key = device_key(one.device)
-            limits[key] = min(limits.get(key, one.max_batch_per_device), one.max_batch_per_device)
+    for time in times:
+        if time.max_batch_per_device is not None:
+            key = device_key(time.device)
+            limits[key] = min(limits.get(key, time.max_batch_per_device), time.max_batch_per_device)
     return limits
 
 
 def _least(*values: int | None) -> int | None:
-    known = [value for value in values if value is not None]
-    return min(known) if known else None
+    limits = [value for value in values if value is not None]
+    return min(limits) if limits else None
 
 
 def check_give_up(points: Iterable[CurvePoint]) -> None:
-    """Refuses points at which runs failed and nobody says when a failing run ends: its cost is not known."""
+    """Raise an error for a point with failed runs and no step to give up at: their cost is not known."""
     for point in points:
         failed = point.attempts is not None and point.successes is not None and point.successes < point.attempts
         if failed and (point.give_up is None or not math.isfinite(point.give_up)):

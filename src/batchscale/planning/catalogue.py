@@ -1,4 +1,4 @@
-"""Machines from SkyPilot's catalogue of prices, where the user has one: its CSV files, by column name.
+"""Machines from the CSV files of SkyPilot's price catalogue, read by column name.
 
 The columns of its files stand in different orders, and some clouds price accelerator and host in rows of their own; a
 machine is then the sum of both, and the host must be named. Nothing of the catalogue comes with this package.
@@ -20,7 +20,7 @@ MAX_FILES = 200
 
 @dataclass(frozen=True)
 class CatalogueFilter:
-    """Which rows become machines.
+    """The rows that become machines.
 
     ``host`` is the instance type to which accelerators are attached where they are priced apart. ``spot`` takes the
     spot price. ``max_hosts`` is written to every machine.
@@ -34,22 +34,22 @@ class CatalogueFilter:
 
 
 def import_catalogue(path: Path, selection: CatalogueFilter) -> tuple[tuple[Machine, ...], tuple[str, ...]]:
-    """The machines of a catalogue file, or of all files of a folder, and notes on what was left out.
+    """Return the machines of a catalogue file, or of all files of a folder, and notes on rows left out.
 
-    One machine per instance type: where several regions are left, the cheapest is taken, and it says which.
+    There is one machine per instance type: of several regions the cheapest is taken, and the machine names it.
     """
     machines: list[Machine] = []
     notes: list[str] = []
     for file in _files(path):
-        found, left_out = _from_file(file, selection)
-        machines += found
+        file_machines, left_out = _from_file(file, selection)
+        machines += file_machines
         notes += left_out
     if not machines:
         raise PlanningError(
-            f"{one_line(path, 300)}: no row of the catalogue was chosen{_why(notes)}. Give other --accelerator, "
+            f"{one_line(path, 300)}: no row of the catalogue matches{_why(notes)}. Give other --accelerator, "
             "--region or --host."
         )
-    return tuple(_unlike(machines)), tuple(notes)
+    return tuple(_cheapest_per_name(machines)), tuple(notes)
 
 
 def _files(path: Path) -> list[Path]:
@@ -67,13 +67,13 @@ def _files(path: Path) -> list[Path]:
 def _from_file(path: Path, selection: CatalogueFilter) -> tuple[list[Machine], list[str]]:
     rows = read_csv_rows(path, "a catalogue of prices", COLUMNS).rows
     price = "SpotPrice" if selection.spot else "Price"
-    wanted = {device_key(name) for name in selection.accelerators}
+    keys = {device_key(name) for name in selection.accelerators}
     here = [row for row in rows if selection.region in (None, row.text("Region")) and row.text(price)]
-    chosen = [row for row in here if row.text("AcceleratorName") and _is_wanted(row, wanted)]
-    if wanted and not chosen:
-        known = {row.text("AcceleratorName") for row in rows if row.text("AcceleratorName")}
-        asked = selection.accelerators
-        return [], [f"{path.name}: no {', '.join(asked)} here; {suggest_names(asked[0], known)}"]
+    matching = [row for row in here if row.text("AcceleratorName") and _matches(row, keys)]
+    if keys and not matching:
+        names = {row.text("AcceleratorName") for row in rows if row.text("AcceleratorName")}
+        requested = selection.accelerators
+        return [], [f"{path.name}: no {', '.join(requested)} here; {suggest_names(requested[0], names)}"]
     hosts = {
         (row.text("Region"), row.text("InstanceType")): row
         for row in here
@@ -82,7 +82,7 @@ def _from_file(path: Path, selection: CatalogueFilter) -> tuple[list[Machine], l
     machines: list[Machine] = []
     notes: list[str] = []
     when = datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
-    for row in chosen:
+    for row in matching:
         cloud = row.text("cloud") or path.parent.name
         if row.text("InstanceType"):
             machines.append(_machine(row, None, selection, _Source(cloud, path.name, when)))
@@ -102,8 +102,8 @@ class _Source:
     date: date
 
 
-def _is_wanted(row: CsvRow, wanted: set[str]) -> bool:
-    return not wanted or device_key(row.text("AcceleratorName")) in wanted
+def _matches(row: CsvRow, keys: set[str]) -> bool:
+    return not keys or device_key(row.text("AcceleratorName")) in keys
 
 
 def _apart(row: CsvRow, selection: CatalogueFilter) -> str:
@@ -137,7 +137,7 @@ def _machine(row: CsvRow, host: CsvRow | None, selection: CatalogueFilter, sourc
     )
 
 
-def _unlike(machines: Iterable[Machine]) -> list[Machine]:
+def _cheapest_per_name(machines: Iterable[Machine]) -> list[Machine]:
     """The cheapest of each name."""
     best: dict[str, Machine] = {}
     for machine in machines:

@@ -1,4 +1,4 @@
-"""Rows of the CSV files that planning reads: header checked, numbers checked, every complaint with its line."""
+"""Rows of the CSV files that planning reads: header and numbers checked, every error with its line."""
 
 import math
 from collections.abc import Mapping
@@ -22,15 +22,15 @@ class CsvRow:
 
     @property
     def place(self) -> str:
-        """File and line, for a message."""
+        """Return file and line, for a message."""
         return f"{self.where}, line {self.line}"
 
     def text(self, name: str) -> str:
-        """The cell, empty where the column is missing."""
+        """Return the cell; empty if the column is missing."""
         return self.cells.get(name, "")
 
     def number(self, name: str, *, zero: bool = False) -> float | None:
-        """A positive number (or 0 where that is allowed); None for an empty cell."""
+        """Return a positive number (or 0 if ``zero``); None for an empty cell."""
         cell = self.text(name)
         if not cell:
             return None
@@ -40,25 +40,31 @@ class CsvRow:
             value = math.nan
         if not (0 < value <= MAX_VALUE or (zero and value == 0)):
             rule = "a number of at least 0" if zero else "a positive number"
-            raise PlanningError(f"{self.place}: {name} is {rule}. Found {one_line(repr(cell))}.")
+            raise PlanningError(f"{self.place}: {name} must be {rule}. Found {one_line(repr(cell))}.")
         return value
 
     def whole(self, name: str, *, zero: bool = False) -> int | None:
-        """A whole number; None for an empty cell."""
+        """Return a whole number; None for an empty cell."""
         value = self.number(name, zero=zero)
         if value is not None and not value.is_integer():
-            raise PlanningError(f"{self.place}: {name} is a whole number. Found {one_line(repr(self.text(name)))}.")
+            raise PlanningError(
+                f"{self.place}: {name} must be a whole number. Found {one_line(repr(self.text(name)))}."
+            )
         return None if value is None else int(value)
 
     def flag(self, name: str) -> bool | None:
-        """True or false; None for an empty cell."""
+        """Return true or false; None for an empty cell."""
         cell = self.text(name)
         if cell.lower() not in _FLAGS:
-            raise PlanningError(f"{self.place}: {name} is true or false. Found {one_line(repr(cell))}.")
+            raise PlanningError(f"{self.place}: {name} must be true or false. Found {one_line(repr(cell))}.")
         return _FLAGS[cell.lower()]
 
     def required(self, name: str) -> int:
-        """A whole number that must be there."""
+        """Return a whole number.
+
+        Raises:
+            PlanningError: the cell is empty.
+        """
         value = self.whole(name)
         if value is None:
             raise PlanningError(f"{self.place}: {name} is needed in every row. Found an empty cell.")
@@ -78,25 +84,25 @@ class CsvFile:
 
 
 def read_csv_rows(path: Path, what: str, needed: tuple[str, ...], aliases: Mapping[str, str] | None = None) -> CsvFile:
-    """The rows of a CSV file with a header.
+    """Return the rows of a CSV file with a header.
 
     Args:
         path: The file.
-        what: What it should be, for messages: "a curve", "step times".
-        needed: Columns that must be there.
-        aliases: Other names of columns; the names they stand for are those of the rows.
+        what: Its content, for messages: "a curve", "step times".
+        needed: Required columns.
+        aliases: Other names of columns, and the names that rows use instead.
     """
     where = one_line(path, 300)
     lines = read_csv_lines(path, what, MAX_BYTES, PlanningError)
-    given = [name.strip() for name in next(lines, (0, []))[1]]
-    columns = [(aliases or {}).get(name, name) for name in given]
+    header = [name.strip() for name in next(lines, (0, []))[1]]
+    columns = [(aliases or {}).get(name, name) for name in header]
     twice = next((name for name in columns if name and columns.count(name) > 1), None)
     missing = [name for name in needed if name not in columns]
     if missing or twice:
         problem = f"Missing: {', '.join(missing)}" if missing else f"'{one_line(twice)}' stands twice"
         raise PlanningError(
             f"{where}: {what} is a CSV file whose first line names the columns {', '.join(needed)}, once each. "
-            f"{problem}; found {one_line(given) if given else 'nothing'}."
+            f"{problem}; found {one_line(header) if header else 'nothing'}."
         )
     rows = []
     for line, cells in lines:

@@ -1,6 +1,6 @@
-"""What planning needs of a curve: at each batch size the steps to the goal, their interval, and how often runs fail.
+"""A curve for planning: at each batch size the steps to the goal, their interval, and the success rate of runs.
 
-Owns the values and the interval of a handful of runs. Where they come from is ``curve_input``'s business.
+Holds the values and the interval of a few runs. ``read_curve`` reads curves from files and records.
 """
 
 import math
@@ -20,14 +20,14 @@ class CurvePoint:
 
     Attributes:
         batch_size: Examples per step over all devices.
-        steps: Of a run that reaches the goal: the mean over such runs, or a study's steps to result.
-        low: Lower end of the interval of ``steps``; None where nothing is known of it.
+        steps: The mean over runs that reach the goal, or a study's steps to result.
+        low: Lower end of the interval of ``steps``; None if it is not known.
         high: Upper end likewise.
-        attempts: How many runs were made; None where that is not known, and then every run is taken to succeed.
-        successes: How many of them reached the goal.
+        attempts: The number of runs; None if not known, and then every run is expected to succeed.
+        successes: The number of them that reached the goal.
         give_up: The step at which a run that has not reached the goal is given up.
-        metaparameters: As text, such as ``learning_rate 0.001``; empty where they are not known.
-        interpolated: Whether it lies between measured batch sizes.
+        metaparameters: As text, such as ``learning_rate 0.001``; empty if not known.
+        interpolated: True if it lies between measured batch sizes.
     """
 
     batch_size: int
@@ -49,8 +49,8 @@ class CurvePoint:
         for end, sign in ((self.low, 1), (self.high, -1)):
             if end is not None and sign * (self.steps - end) < -1e-9 * self.steps:
                 raise PlanningError(
-                    f"An interval contains its middle. Found {self.low} to {self.high} around {self.steps:g} steps at "
-                    f"batch size {self.batch_size}."
+                    f"An interval must contain its middle. Found {self.low} to {self.high} around {self.steps:g} steps "
+                    f"at batch size {self.batch_size}."
                 )
         if (self.attempts is None) != (self.successes is None):
             raise PlanningError(f"Attempts and successes come together. Found one at batch size {self.batch_size}.")
@@ -63,7 +63,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Curve:
-    """The points of a workload; ``unreached`` says in words what was tried and never reached the goal."""
+    """The points of a workload; ``unreached`` has a sentence for each batch size that never reached the goal."""
 
     points: tuple[CurvePoint, ...]
     workload: str | None = None
@@ -80,7 +80,7 @@ class Curve:
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """The mean of positive values and the 90 % interval of the mean: Student's, of the logarithms.
+    """Return the mean of positive values and the 90 % interval of the mean: Student's, of the logarithms.
 
     Two values are the fewest that have one. The mean itself always lies inside.
 
@@ -100,14 +100,14 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float | None, float |
 
 
 def half_width_factor(count: int) -> float:
-    """The half width of the interval of a mean of so many values, in standard deviations of one."""
+    """Return the half width of the interval of a mean of so many values, in standard deviations of a value."""
     from scipy.special import stdtrit  # only a plan needs SciPy
 
     return float(stdtrit(count - 1, (1 + LEVEL) / 2)) / math.sqrt(count)
 
 
 def rate_interval(successes: int, attempts: int) -> tuple[float, float]:
-    """The 90 % interval of a success rate (Jeffreys): Beta(s + 1/2, n - s + 1/2), closed at 1 where all succeeded.
+    """Return the 90 % interval of a success rate (Jeffreys): Beta(s + 1/2, n - s + 1/2), closed at 1 if all succeed.
 
     >>> [round(end, 2) for end in rate_interval(2, 3)]
     [0.24, 0.94]
@@ -122,38 +122,38 @@ def rate_interval(successes: int, attempts: int) -> tuple[float, float]:
 
 
 def add_batch_sizes(curve: Curve, batch_sizes: Sequence[int]) -> Curve:
-    """The curve with further batch sizes, read off the straight lines between its points in logarithms.
+    """Return the curve with further batch sizes, read off the straight lines between its points in logarithms.
 
     Raises:
         PlanningError: one lies outside the measured batch sizes, or the curve has several points at a batch size.
     """
-    known = {point.batch_size: point for point in curve.points}
-    if len(known) < len(curve.points):
+    points_by_size = {point.batch_size: point for point in curve.points}
+    if len(points_by_size) < len(curve.points):
         raise PlanningError(
-            "Batch sizes can be put between the points of a curve that has one point each. Found several choices of "
+            "Further batch sizes need a curve with one point per batch size. Found several choices of "
             "metaparameters at a batch size; leave --batch-sizes out."
         )
-    sizes = sorted(known)
-    wanted = sorted({size for size in batch_sizes if size not in known})
-    outside = [size for size in wanted if not sizes[0] < size < sizes[-1]]
+    sizes = sorted(points_by_size)
+    new_sizes = sorted({size for size in batch_sizes if size not in points_by_size})
+    outside = [size for size in new_sizes if not sizes[0] < size < sizes[-1]]
     if outside:
         raise PlanningError(
             f"Steps are read off between measured batch sizes, never beyond them. Found {outside[0]} outside "
             f"{sizes[0]} to {sizes[-1]}; measure it."
         )
-    between = [_between(known, sizes, size) for size in wanted]
+    between = [_between(points_by_size, sizes, size) for size in new_sizes]
     points = sorted((*curve.points, *between), key=lambda point: point.batch_size)
     return Curve(tuple(points), curve.workload, curve.goal, curve.unreached)
 
 
-def _between(known: dict[int, CurvePoint], sizes: Sequence[int], size: int) -> CurvePoint:
-    left = known[max(s for s in sizes if s < size)]
-    right = known[min(s for s in sizes if s > size)]
-    share = math.log(size / left.batch_size) / math.log(right.batch_size / left.batch_size)
+def _between(points: dict[int, CurvePoint], sizes: Sequence[int], size: int) -> CurvePoint:
+    below = points[max(s for s in sizes if s < size)]
+    above = points[min(s for s in sizes if s > size)]
+    share = math.log(size / below.batch_size) / math.log(above.batch_size / below.batch_size)
 
     def mix(a: float | None, b: float | None) -> float | None:
         return None if a is None or b is None else math.exp((1 - share) * math.log(a) + share * math.log(b))
 
-    steps = mix(left.steps, right.steps)
+    steps = mix(below.steps, above.steps)
     assert steps is not None
-    return CurvePoint(size, steps, mix(left.low, right.low), mix(left.high, right.high), interpolated=True)
+    return CurvePoint(size, steps, mix(below.low, above.low), mix(below.high, above.high), interpolated=True)

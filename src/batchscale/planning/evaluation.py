@@ -1,4 +1,4 @@
-"""What each configuration takes and costs: of a run that succeeds, and expected until one does.
+"""Time and cost of each configuration: of a run that succeeds, and expected until one succeeds.
 
 With s steps of t seconds, start-up u and evaluations of e seconds, a run that succeeds takes R = u + s t + e, and one
 that is given up after g steps F = u + g t + e_g. At a success rate of p there are (1 - p)/p failed runs before the one
@@ -24,7 +24,7 @@ PLAN_SCHEMA: Mapping[str, type[pl.DataType]] = {
     **CANDIDATE_SCHEMA,
     "devices": pl.Int64,
     "time_s": pl.Float64,  # of a run that succeeds, start-up and evaluations included
-    "time_low_s": pl.Float64,  # null where nothing is known of the interval
+    "time_low_s": pl.Float64,  # null without an interval
     "time_high_s": pl.Float64,
     "cost": pl.Float64,
     "cost_low": pl.Float64,
@@ -37,16 +37,16 @@ PLAN_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "expected_cost": pl.Float64,
     "expected_cost_low": pl.Float64,
     "expected_cost_high": pl.Float64,
-    "on_front": pl.Boolean,  # no other is both faster and cheaper
+    "on_front": pl.Boolean,  # true: no other is both faster and cheaper
 }
 
 CHECKPOINT_S = 60.0
-"""Between two checkpoints, as `batchscale train` writes them unless told otherwise: half of it is lost each time."""
+"""The default time between two checkpoints of `batchscale train`; an interruption loses half of it."""
 
 
 @dataclass(frozen=True)
 class RunCosts:
-    """What a run does besides steps.
+    """The evaluations of a run.
 
     ``evaluation_s`` is one evaluation, made every ``evaluate_every`` steps.
     """
@@ -58,49 +58,50 @@ class RunCosts:
         if self.evaluation_s < 0 or (self.evaluate_every or 1) <= 0:
             raise PlanningError("The time of an evaluation is at least 0, the steps between two are above 0.")
         if self.evaluation_s and self.evaluate_every is None:
-            raise PlanningError("The time of one evaluation counts with the steps between two; give --evaluate-every.")
+            raise PlanningError("The time of an evaluation needs the steps between two; give --evaluate-every.")
 
     def seconds(self, steps: FloatArray) -> FloatArray:
-        """The seconds of all evaluations of a run of so many steps."""
+        """Return the seconds of all evaluations of a run of so many steps."""
         return np.asarray(steps * (self.evaluation_s / self.evaluate_every if self.evaluate_every else 0.0))
 
 
 @dataclass(frozen=True)
-class _Three:
-    """A number and the ends of its interval; NaN where there is no end."""
+class _Interval:
+    """A number and the ends of its interval; NaN for a missing end."""
 
     low: FloatArray
     middle: FloatArray
     high: FloatArray
 
-    def map(self, change: "FloatArray | float") -> "_Three":
-        return _Three(self.low * change, self.middle * change, self.high * change)
+    def map(self, change: "FloatArray | float") -> "_Interval":
+        return _Interval(self.low * change, self.middle * change, self.high * change)
 
-    def plus(self, other: "_Three") -> "_Three":
-        return _Three(self.low + other.low, self.middle + other.middle, self.high + other.high)
+    def plus(self, other: "_Interval") -> "_Interval":
+        return _Interval(self.low + other.low, self.middle + other.middle, self.high + other.high)
 
 
 def evaluate(candidates: pl.DataFrame, costs: RunCosts | None = None) -> tuple[pl.DataFrame, int]:
-    """Times and costs of every candidate: a frame of ``PLAN_SCHEMA``, by expected time, and how many never end.
+    """Return times and costs of every candidate as a frame of ``PLAN_SCHEMA``, and the number that never end.
 
-    Those that are interrupted faster than they can start again are left out and counted.
+    Rows are sorted by expected time. Configurations that are interrupted faster than they can start again never end;
+    they are left out.
     """
-    chosen = costs or RunCosts()
+    run_costs = costs or RunCosts()
     frame = candidates.with_columns((pl.col("hosts") * pl.col("devices_per_host")).alias("devices"))
     column = {name: frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in _NUMBERS}
     column["is_measured"] = (frame["step_time_from"] == MEASURED).cast(pl.Float64).to_numpy()
     lost = column["interruptions_per_hour"] * (column["startup_s"] + CHECKPOINT_S / 2) / 3600
     endless = lost >= 1
     stretch = 1 / np.where(endless, np.nan, 1 - lost)
-    run = _successful(column, chosen).map(stretch)
-    failed = _failed(column, chosen).map(stretch)
+    run = _successful(column, run_costs).map(stretch)
+    failed = _failed(column, run_costs).map(stretch)
     rate, rate_low, failures = _failures(column)
     expected = run.plus(_times(failures, failed))
     hourly = column["price_per_hour"] / 3600
     cost = _plus_fixed(run.map(hourly), column["fixed_price"])
     paid = _plus_fixed(expected.map(hourly), column["fixed_price"])
     paid = paid.plus(_times(failures, _same(column["fixed_price"])))
-    found = frame.with_columns(
+    evaluated = frame.with_columns(
         *_columns("time", "_s", run),
         *_columns("cost", "", cost),
         pl.Series("success_rate", rate),
@@ -108,7 +109,7 @@ def evaluate(candidates: pl.DataFrame, costs: RunCosts | None = None) -> tuple[p
         *_columns("expected_time", "_s", expected),
         *_columns("expected_cost", "", paid),
     ).filter(pl.Series(~endless))
-    ordered = found.sort("expected_time_s", "expected_cost", "machine", "hosts", "batch_size")
+    ordered = evaluated.sort("expected_time_s", "expected_cost", "machine", "hosts", "batch_size")
     return ordered.with_columns(front_of(ordered)).select(*PLAN_SCHEMA), int(endless.sum())
 
 
@@ -130,25 +131,25 @@ _NUMBERS = (
 
 
 def front_of(ordered: pl.DataFrame) -> pl.Series:
-    """Which rows of a frame sorted by expected time (then cost) are not dominated: cheaper than all faster ones."""
+    """Mark the rows that are cheaper than all faster ones, in a frame sorted by expected time, then cost."""
     cost = ordered["expected_cost"].to_numpy()
     before = np.concatenate([[np.inf], np.minimum.accumulate(cost)[:-1]]) if len(cost) else cost
     return pl.Series("on_front", cost < before, dtype=pl.Boolean)
 
 
-def _successful(column: Mapping[str, FloatArray], costs: RunCosts) -> _Three:
+def _successful(column: Mapping[str, FloatArray], costs: RunCosts) -> _Interval:
     work = column["steps"] * column["step_time_s"] + costs.seconds(column["steps"])
     steps_down = np.log(column["steps"] / column["steps_low"])
     steps_up = np.log(column["steps_high"] / column["steps"])
     down, up = _step_widths(column)
     shrink, grow = np.exp(-np.hypot(steps_down, down)), np.exp(np.hypot(steps_up, up))
-    return _Three(work * shrink, work, work * grow).plus(_same(column["startup_s"]))
+    return _Interval(work * shrink, work, work * grow).plus(_same(column["startup_s"]))
 
 
 def _step_widths(column: Mapping[str, FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """How far the step time may be off, in logarithms.
+    """Return the half widths of the interval of the step time, down and up, in logarithms.
 
-    One measurement without repetitions adds nothing; a model that cannot say how sure it is leaves no interval.
+    One measurement without repetitions adds nothing; a model without an interval leaves none.
     """
     low, middle, high = column["step_time_low_s"], column["step_time_s"], column["step_time_high_s"]
     alone = column["is_measured"] > 0
@@ -157,43 +158,43 @@ def _step_widths(column: Mapping[str, FloatArray]) -> tuple[FloatArray, FloatArr
     return np.asarray(down), np.asarray(up)
 
 
-def _failed(column: Mapping[str, FloatArray], costs: RunCosts) -> _Three:
+def _failed(column: Mapping[str, FloatArray], costs: RunCosts) -> _Interval:
     steps = np.where(np.isnan(column["give_up"]), 0.0, column["give_up"])
     work = steps * column["step_time_s"] + costs.seconds(steps)
     down, up = _step_widths(column)
-    return _Three(work * np.exp(-down), work, work * np.exp(up)).plus(_same(column["startup_s"]))
+    return _Interval(work * np.exp(-down), work, work * np.exp(up)).plus(_same(column["startup_s"]))
 
 
-def _failures(column: Mapping[str, FloatArray]) -> tuple[FloatArray, FloatArray, _Three]:
-    """Success rates, their lower ends, and expected failed runs before the one that succeeds.
+def _failures(column: Mapping[str, FloatArray]) -> tuple[FloatArray, FloatArray, _Interval]:
+    """Return success rates, their lower ends, and expected failed runs before the one that succeeds.
 
-    Where no run has failed none is expected, however few there were; the lower end of the rate says how few.
+    If no run has failed none is expected, however few there were; the lower end of the rate reflects their number.
     """
     attempts, successes = column["attempts"], column["successes"]
-    known = ~np.isnan(attempts)
-    rate = np.where(known, successes / np.where(known, attempts, 1), 1.0)
+    has_attempts = ~np.isnan(attempts)
+    rate = np.where(has_attempts, successes / np.where(has_attempts, attempts, 1), 1.0)
     low, high = np.full(len(rate), np.nan), np.ones(len(rate))
-    for n, s in {(n, s) for n, s in zip(attempts[known], successes[known], strict=True)}:
+    for n, s in {(n, s) for n, s in zip(attempts[has_attempts], successes[has_attempts], strict=True)}:
         at = (attempts == n) & (successes == s)
         low[at], high[at] = rate_interval(int(s), int(n))
     some = rate < 1
     sure = np.where(some, low, 1.0)
-    return rate, low, _Three((1 - high) / high * some, (1 - rate) / rate, (1 - sure) / sure)
+    return rate, low, _Interval((1 - high) / high * some, (1 - rate) / rate, (1 - sure) / sure)
 
 
-def _times(a: _Three, b: _Three) -> _Three:
-    return _Three(a.low * b.low, a.middle * b.middle, a.high * b.high)
+def _times(a: _Interval, b: _Interval) -> _Interval:
+    return _Interval(a.low * b.low, a.middle * b.middle, a.high * b.high)
 
 
-def _same(values: FloatArray) -> _Three:
-    return _Three(values, values, values)
+def _same(values: FloatArray) -> _Interval:
+    return _Interval(values, values, values)
 
 
-def _plus_fixed(cost: _Three, fixed: FloatArray) -> _Three:
+def _plus_fixed(cost: _Interval, fixed: FloatArray) -> _Interval:
     return cost.plus(_same(fixed))
 
 
-def _columns(name: str, suffix: str, three: _Three) -> list[pl.Series]:
+def _columns(name: str, suffix: str, three: _Interval) -> list[pl.Series]:
     return [
         pl.Series(f"{name}{suffix}", three.middle),
         pl.Series(f"{name}_low{suffix}", three.low).fill_nan(None),

@@ -1,24 +1,38 @@
-"""Machines and what they cost: ``machines.toml``, checked key by key, and the values it becomes.
+"""Machines and their prices: ``machines.toml``, checked key by key, and the list that comes with the package.
 
-A machine is one kind of host. Where accelerators and host are priced apart, a machine has both prices and both count.
-No price is ever made up: a machine without one is refused.
+A machine is one kind of host. If accelerators and host are priced apart, a machine has both prices and both count.
+No price is ever made up: a machine without one is refused. The shipped list, ``prices.csv``, has what the providers'
+public pages listed on the date of each row, before any discount.
 """
 
 import datetime
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from batchscale.errors import PlanningError, UnknownNameError, one_line, suggest_names
+from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.step_times import device_key
 
 STALE_AFTER = datetime.timedelta(days=90)
 MAX_FILE_BYTES = 5_000_000
 MAX_HOSTS = 100_000
+PRICE_LIST = Path(__file__).with_name("prices.csv")
+PRICE_COLUMNS = (
+    "name",
+    "device",
+    "devices_per_host",
+    "price_per_host_hour",
+    "price_per_device_hour",
+    "unit",
+    "region",
+    "source",
+    "date",
+)
 
 _Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
 _Price = Annotated[float, Field(gt=0, lt=1e9, allow_inf_nan=False)]
@@ -26,23 +40,23 @@ _Price = Annotated[float, Field(gt=0, lt=1e9, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class Machine:
-    """One kind of host: its devices, how many can be had, and what an hour of it costs.
+    """One kind of host: its devices, the number available, and the price of an hour.
 
     Attributes:
-        name: As the provider calls it.
-        device: As step times call it; spellings such as "NVIDIA T4" and "T4" are the same.
+        name: The provider's name of it.
+        device: The name used by step times; spellings such as "NVIDIA T4" and "T4" are the same.
         devices_per_host: Devices of each host.
-        max_hosts: The most hosts that can be had at once.
+        max_hosts: The most hosts available at once.
         price_per_host_hour: For a host with all its devices; devices priced apart are in it already.
         unit: Of the price: USD, EUR, any.
-        fixed_price: Paid once per run, whatever it takes.
+        fixed_price: Paid once per run.
         startup_s: From asking for hosts to the first step; paid for.
-        max_batch_per_device: What a device's memory holds; None: not known.
-        region: Where the price holds.
-        spot: Whether hosts may be taken away.
-        interruptions_per_hour: Of each host, where they may.
-        source: Where the price was found.
-        date: When.
+        max_batch_per_device: The examples that fit into a device's memory; None: not known.
+        region: The region of the price.
+        spot: True if hosts may be taken away.
+        interruptions_per_hour: Of each host, if they may.
+        source: The page of the price.
+        date: Its day.
     """
 
     name: str
@@ -61,7 +75,7 @@ class Machine:
     date: datetime.date | None = None
 
     def is_stale(self, today: datetime.date) -> bool:
-        """Whether the price is older than 90 days, or of no known age."""
+        """True if the price is older than 90 days, or has no date."""
         return self.date is None or today - self.date > STALE_AFTER
 
 
@@ -95,7 +109,7 @@ class MachineTable(BaseModel):
         return self
 
     def machine(self) -> Machine:
-        """The machine, with all that its host costs in one price."""
+        """Return the machine, with host and devices in one price."""
         per_device = (self.price_per_device_hour or 0.0) * self.devices_per_host
         return Machine(
             name=self.name,
@@ -124,10 +138,10 @@ class MachinesFile(BaseModel):
 
 
 def read_machines(path: Path) -> tuple[Machine, ...]:
-    """The machines of a TOML file.
+    """Return the machines of a TOML file.
 
     Raises:
-        PlanningError: it cannot be read or says something that cannot be; names the machine and the key.
+        PlanningError: it cannot be read, or a value is not allowed; names the machine and the key.
     """
     where = one_line(path, 300)
     try:
@@ -148,43 +162,81 @@ def read_machines(path: Path) -> tuple[Machine, ...]:
 
 
 def check_names(machines: Sequence[Machine], where: str) -> None:
-    """Refuses two machines of one name."""
+    """Raise an error if two machines have the same name."""
     names = [machine.name for machine in machines]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise PlanningError(f"{where}: each machine has a name of its own. Found '{one_line(twice)}' more than once.")
+        raise PlanningError(
+            f"{where}: each machine must have a name of its own. Found '{one_line(twice)}' more than once."
+        )
 
 
 def one_unit(machines: Iterable[Machine]) -> str:
-    """The unit that all prices have."""
+    """Return the unit of all prices."""
     units = sorted({machine.unit for machine in machines})
     if len(units) != 1:
         raise PlanningError(
-            f"All prices of a plan are in one unit. Found {', '.join(units) or 'none'}; convert them, or name machines "
-            "of one unit with --machine."
+            f"All prices of a plan must be in one unit. Found {', '.join(units) or 'none'}; convert them, or name "
+            "machines of one unit with --machine."
         )
     return units[0]
 
 
 def choose_machines(machines: Sequence[Machine], names: Sequence[str], devices: Sequence[str]) -> tuple[Machine, ...]:
-    """The machines of these names and devices; all where none are named."""
-    known = {machine.name for machine in machines}
+    """Return the machines of these names and devices; all if none are named."""
+    all_names = {machine.name for machine in machines}
     for name in names:
-        if name not in known:
-            raise UnknownNameError(f"--machine: no machine is called '{one_line(name)}'; {suggest_names(name, known)}")
-    kept = [machine for machine in machines if not names or machine.name in names]
-    wanted = {device_key(device): device for device in devices}
-    own = {device_key(machine.device): machine.device for machine in kept}
-    for key, device in wanted.items():
-        if key not in own:
-            raise UnknownNameError(
-                f"--device: no machine has '{one_line(device)}'; {suggest_names(device, own.values())}"
-            )
-    return tuple(machine for machine in kept if not wanted or device_key(machine.device) in wanted)
+        if name not in all_names:
+            near = suggest_names(name, all_names)
+            raise UnknownNameError(f"--machine: no machine is called '{one_line(name)}'; {near}")
+    named = [machine for machine in machines if not names or machine.name in names]
+    keys = {device_key(device): device for device in devices}
+    available = {device_key(machine.device): machine.device for machine in named}
+    for key, device in keys.items():
+        if key not in available:
+            near = suggest_names(device, available.values())
+            raise UnknownNameError(f"--device: no machine has '{one_line(device)}'; {near}")
+    return tuple(machine for machine in named if not keys or device_key(machine.device) in keys)
+
+
+def read_price_list(max_hosts: int = 1) -> tuple[Machine, ...]:
+    """Return the machines of the shipped list, each with up to so many hosts."""
+    file = read_csv_rows(PRICE_LIST, "the list of prices", PRICE_COLUMNS)
+    machines = tuple(replace(_priced_machine(row), max_hosts=max_hosts) for row in file.rows)
+    check_names(machines, file.where)
+    return machines
+
+
+def _priced_machine(row: CsvRow) -> Machine:
+    table = MachineTable(
+        name=row.text("name"),
+        device=row.text("device"),
+        devices_per_host=row.required("devices_per_host"),
+        price_per_host_hour=row.number("price_per_host_hour"),
+        price_per_device_hour=row.number("price_per_device_hour"),
+        unit=row.text("unit"),
+        region=row.text("region"),
+        source=row.text("source"),
+        date=datetime.date.fromisoformat(row.text("date")),
+    )
+    return table.machine()
+
+
+def stale_sentence(machines: Sequence[Machine], today: datetime.date) -> str | None:
+    """Return a warning about old prices; None if all are fresh."""
+    stale = [machine for machine in machines if machine.is_stale(today)]
+    if not stale:
+        return None
+    dates = sorted(machine.date for machine in stale if machine.date is not None)
+    undated = len(stale) - len(dates)
+    old = f"{len(dates)} of {len(machines)} prices are older than 90 days, the oldest of {dates[0]}" if dates else ""
+    without = f"{undated} of {len(machines)} prices have no date" if undated else ""
+    problems = " and ".join(part for part in (old, without) if part)
+    return f"{problems}: check them with the provider before you decide by them."
 
 
 def _explain(error: ValidationError, data: object) -> str:
-    """One problem in words: the machine, the key, the rule, what was found."""
+    """Describe one problem: the machine, the key, the rule, the value."""
     problems = error.errors(include_url=False)
     problem = next((item for item in problems if item["type"] == "extra_forbidden"), problems[0])
     location = [part for part in problem["loc"] if part != "machine"]
@@ -211,7 +263,7 @@ def _name_at(data: object, index: int) -> str:
 
 
 def machines_toml(machines: Iterable[Machine]) -> str:
-    """The text of a ``machines.toml`` with these machines."""
+    """Return the text of a ``machines.toml`` with these machines."""
     return "\n".join(_machine_toml(machine) for machine in machines)
 
 

@@ -1,24 +1,27 @@
-"""A plan as a whole: inputs checked, every configuration evaluated, the answers found."""
+"""The plan of a curve, or of runs: every configuration evaluated, and the recommendations.
+
+``assemble`` decides which step times and machines are used; here they are given.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from batchscale.errors import PlanningError, UnknownNameError, one_line, suggest_names
-from batchscale.planning.answers import Answers, find_answers
 from batchscale.planning.candidates import Candidates, check_give_up, make_candidates, measured_candidates
 from batchscale.planning.curve import Curve
 from batchscale.planning.evaluation import RunCosts, evaluate
 from batchscale.planning.machines import Machine, one_unit
+from batchscale.planning.recommend import Recommendations, recommend
 from batchscale.planning.runs import Runs, give_up_at, runs_step_times
 from batchscale.planning.step_model import StepModel, fit_step_model
 from batchscale.planning.step_times import StepTime, check_workload, device_key, merge_step_times
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What is asked of a plan besides the fastest and the cheapest."""
+class PlanRequest:
+    """The limits of a plan: budget, deadline, evaluations of a run, and the devices that may be used (none: all)."""
 
     budget: float | None = None
     deadline_s: float | None = None
@@ -28,7 +31,7 @@ class Wishes:
 
 @dataclass(frozen=True)
 class SearchCost:
-    """What measuring the curve took, and cost in the plan's unit."""
+    """The time that measuring the curve took, and its cost in the plan's unit."""
 
     time_s: float
     cost: float
@@ -36,120 +39,115 @@ class SearchCost:
 
 @dataclass(frozen=True)
 class MachinePlan:
-    """A frame of ``PLAN_SCHEMA`` by expected time, the answers, and all that they rest on.
+    """A frame of ``PLAN_SCHEMA`` by expected time, the recommendations, and their inputs.
 
-    ``by_device`` has the answers among the machines of each kind of device, where there are several kinds.
+    ``by_device`` has the recommendations among the machines of each kind of device, if there are several kinds.
+    ``notices`` are warnings about the inputs, such as old prices.
     """
 
     table: pl.DataFrame
-    answers: Answers
-    by_device: dict[str, Answers]
+    recommendations: Recommendations
+    by_device: dict[str, Recommendations]
     unit: str
     models: tuple[StepModel, ...] = ()
     left_out: tuple[str, ...] = ()
     workload: str | None = None
     goal: str | None = None
     search: SearchCost | None = None
-    wishes: Wishes = field(default_factory=Wishes)
+    request: PlanRequest = field(default_factory=PlanRequest)
+    notices: tuple[str, ...] = ()
 
 
-def plan_from_runs(runs: Runs, wishes: Wishes | None = None, give_up: float | None = None) -> MachinePlan:
-    """The plan that runs make alone: each configuration as it was measured, failed runs paid for.
+def plan_from_runs(runs: Runs, request: PlanRequest | None = None, give_up: float | None = None) -> MachinePlan:
+    """Return the plan of runs alone: each configuration as measured, failed runs included in its cost.
 
     Raises:
-        PlanningError: they do not say device, seconds and cost, or none of them reached the goal.
+        PlanningError: a run lacks device, seconds or cost, or none of them reached the goal.
     """
-    asked = wishes or Wishes()
-    kept = runs if give_up is None else Runs(give_up_at(runs.runs, give_up), runs.unit)
-    candidates = measured_candidates(kept)
+    judged = runs if give_up is None else Runs(give_up_at(runs.runs, give_up), runs.unit)
+    candidates = measured_candidates(judged)
     models = fit_models(runs_step_times(runs))
-    return _finish(candidates, asked, CurveNote(), tuple(models.values()))
+    return _evaluate_plan(candidates, request or PlanRequest(), tuple(models.values()))
 
 
 def make_plan(
     curve: Curve,
     times: Sequence[StepTime],
     machines: Sequence[Machine],
-    wishes: Wishes | None = None,
+    request: PlanRequest | None = None,
     models: Mapping[str, StepModel] | None = None,
 ) -> MachinePlan:
-    """The plan of a curve on machines whose step times were measured, or follow from those that were.
+    """Return the plan of a curve on machines whose step times were measured or can be modelled.
 
-    ``models`` are those of ``fit_models`` for these step times, where a caller plans with them more than once.
+    Args:
+        curve: Steps to the goal by batch size.
+        times: Measured step times.
+        machines: Machines with prices; those without a measured device are left out and counted.
+        request: Limits of the plan.
+        models: The models of ``fit_models`` for these step times, if a caller plans with them more than once.
 
     Raises:
-        PlanningError: units are mixed, step times are of another workload, or nothing can be used.
+        PlanningError: units are mixed, step times are of another workload, or no configuration can be used.
     """
     check_workload(times, curve.workload)
     check_give_up(curve.points)
     if not machines:
         raise PlanningError("A plan needs machines with prices. Found none.")
-    unit = one_unit(machines)
     merged = merge_step_times(times)
     fitted = models or fit_models(merged)
-    candidates = make_candidates(curve, merged, fitted, machines, unit)
-    facts = CurveNote(curve.workload, curve.goal, curve.unreached)
-    return _finish(candidates, wishes or Wishes(), facts, tuple(fitted.values()))
+    timed = [machine for machine in machines if device_key(machine.device) in fitted]
+    candidates = make_candidates(curve, merged, fitted, machines, one_unit(timed or machines))
+    left_out = (*curve.unreached, *candidates.left_out)
+    limits = request or PlanRequest()
+    plan = _evaluate_plan(replace(candidates, left_out=left_out), limits, tuple(fitted.values()))
+    return replace(plan, workload=curve.workload, goal=curve.goal)
 
 
 def fit_models(times: Iterable[StepTime]) -> dict[str, StepModel]:
-    """A model for each kind of device, by ``device_key``."""
+    """Return a model for each kind of device, by ``device_key``."""
     groups: dict[str, list[StepTime]] = {}
-    for one in times:
-        groups.setdefault(device_key(one.device), []).append(one)
+    for time in times:
+        groups.setdefault(device_key(time.device), []).append(time)
     return {key: fit_step_model(group) for key, group in groups.items()}
 
 
-@dataclass(frozen=True)
-class CurveNote:
-    """What a plan says of its curve."""
-
-    workload: str | None = None
-    goal: str | None = None
-    unreached: tuple[str, ...] = ()
-
-
-def _finish(candidates: Candidates, wishes: Wishes, facts: CurveNote, models: tuple[StepModel, ...]) -> MachinePlan:
-    left_out = [*facts.unreached, *candidates.left_out]
-    chosen = _of_devices(candidates.frame, wishes.devices)
-    if chosen.is_empty():
+def _evaluate_plan(candidates: Candidates, request: PlanRequest, models: tuple[StepModel, ...]) -> MachinePlan:
+    left_out = list(candidates.left_out)
+    usable = _with_devices(candidates.frame, request.devices)
+    if usable.is_empty():
         raise PlanningError(
             f"No configuration can be used: {'; '.join(left_out[:5]) or 'there are none'}. Measure step times with "
             "'batchscale calibrate', or name other machines."
         )
-    table, endless = evaluate(chosen, wishes.costs)
+    table, endless = evaluate(usable, request.costs)
     if endless:
         left_out.append(f"{endless:,} configurations: interrupted faster than they can start again")
     if table.is_empty():
         raise PlanningError(f"No configuration can be used: {'; '.join(left_out[:5])}.")
-    answers = find_answers(table, wishes.budget, wishes.deadline_s)
     devices = table["device"].unique(maintain_order=True).sort().to_list()
-    by_device = {
-        device: find_answers(table.filter(pl.col("device") == device), wishes.budget, wishes.deadline_s)
-        for device in devices
-        if len(devices) > 1
-    }
     return MachinePlan(
         table=table,
-        answers=answers,
-        by_device=by_device,
+        recommendations=recommend(table, request.budget, request.deadline_s),
+        by_device={
+            device: recommend(table.filter(pl.col("device") == device), request.budget, request.deadline_s)
+            for device in devices
+            if len(devices) > 1
+        },
         unit=table["unit"][0],
         models=models,
         left_out=tuple(left_out),
-        workload=facts.workload,
-        goal=facts.goal,
-        wishes=wishes,
+        request=request,
     )
 
 
-def _of_devices(frame: pl.DataFrame, devices: Sequence[str]) -> pl.DataFrame:
+def _with_devices(frame: pl.DataFrame, devices: Sequence[str]) -> pl.DataFrame:
     if not devices:
         return frame
-    known = {device_key(device): device for device in frame["device"].unique()}
+    planned = {device_key(device): device for device in frame["device"].unique()}
     for device in devices:
-        if device_key(device) not in known:
+        if device_key(device) not in planned:
             raise UnknownNameError(
-                f"--device: nothing was planned for '{one_line(device)}'; {suggest_names(device, known.values())}"
+                f"--device: no configuration has '{one_line(device)}'; {suggest_names(device, planned.values())}"
             )
-    names = [known[device_key(device)] for device in devices]
+    names = [planned[device_key(device)] for device in devices]
     return frame.filter(pl.col("device").is_in(names))

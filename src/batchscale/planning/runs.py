@@ -1,7 +1,7 @@
-"""Training runs, one row each: what they say of the curve, of step times and of prices, alone or together.
+"""Training runs from a CSV file, one row each, and the curve, step times and prices that they give.
 
 A recipe is a batch size, a choice of metaparameters and the step at which a run is given up. Runs of a recipe on one
-configuration of machines are the plainest evidence for it; runs of all machines together make a curve.
+configuration are planned as measured; runs of all machines together make a curve.
 """
 
 import math
@@ -17,16 +17,16 @@ from batchscale.planning.machines import Machine
 from batchscale.planning.step_times import COLUMN_ALIASES, StepTime
 
 METAPARAMETERS = ("learning_rate", "momentum", "weight_decay", "label_smoothing", "optimizer", "schedule")
-"""Columns that tell recipes apart, where a file has them; others can be named."""
+"""Columns that separate recipes, if a file has them; others can be named."""
 
 _Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """One training run: how far it went, and where, as far as the file says.
+    """One training run: its steps, and its machines if the file has them.
 
-    ``seconds`` and ``cost`` are of the whole run, whatever it did besides steps.
+    ``seconds`` and ``cost`` are of the whole run, including start-up and evaluations.
     """
 
     batch_size: int
@@ -42,12 +42,12 @@ class FinishedRun:
 
     @property
     def recipe(self) -> tuple[int, str, float]:
-        """Batch size, metaparameters and the step to give up at (0: none)."""
+        """Return batch size, metaparameters and the step to give up at (0: none)."""
         return self.batch_size, self.metaparameters, self.give_up or 0.0
 
     @property
     def configuration(self) -> tuple[str, int, int]:
-        """Device, hosts, devices per host."""
+        """Return device, hosts and devices per host."""
         return self.device or "", self.hosts, self.devices_per_host
 
 
@@ -60,20 +60,20 @@ class Runs:
 
     @property
     def have_machines(self) -> bool:
-        """Whether every run says where it ran, how long it took and what it cost: then they make a plan alone."""
+        """True if every run has device, seconds and cost, so that runs alone make a plan."""
         return all(run.device and run.seconds is not None and run.cost is not None for run in self.runs)
 
 
 def read_runs(path: Path, by: Sequence[str] = ()) -> Runs:
-    """The runs of a CSV file.
+    """Return the runs of a CSV file.
 
-    Columns batch_size and steps; where there are any: reached, give_up, device, hosts, devices_per_host, seconds,
+    Columns batch_size and steps, and any of: reached, give_up, device, hosts, devices_per_host, seconds,
     step_time_s, a cost (``cost_usd``, ``cost_eur``, …, or ``ml_units``) and metaparameters. An empty cell of steps
-    is a run that did not reach the goal and does not say how far it went.
+    is a run that did not reach the goal and went on to give_up.
 
     Args:
         path: The file.
-        by: Further columns that tell recipes apart.
+        by: Further columns that separate recipes.
     """
     file = read_csv_rows(path, "a table of runs", ("batch_size", "steps"), COLUMN_ALIASES)
     for name in by:
@@ -87,18 +87,18 @@ def read_runs(path: Path, by: Sequence[str] = ()) -> Runs:
 
 
 def is_runs_file(file: CsvFile) -> bool:
-    """Whether a file has a row per run rather than per batch size."""
+    """True if a file has a row per run rather than per batch size."""
     sizes = [row.text("batch_size") for row in file.rows]
     return "reached" in file.columns or len(set(sizes)) < len(sizes)
 
 
 def _cost_column(file: CsvFile) -> tuple[str | None, str | None]:
-    found = [name for name in file.columns if name == "ml_units" or name.startswith("cost_")]
-    if len(found) > 1:
-        raise PlanningError(f"{file.where}: costs are in one unit. Found the columns {', '.join(found)}.")
-    if not found:
+    columns = [name for name in file.columns if name == "ml_units" or name.startswith("cost_")]
+    if len(columns) > 1:
+        raise PlanningError(f"{file.where}: costs must be in one unit. Found the columns {', '.join(columns)}.")
+    if not columns:
         return None, None
-    return found[0], "ML units" if found[0] == "ml_units" else found[0].removeprefix("cost_").upper()
+    return columns[0], "ML units" if columns[0] == "ml_units" else columns[0].removeprefix("cost_").upper()
 
 
 def _run(row: CsvRow, names: Sequence[str], cost: str | None) -> FinishedRun:
@@ -109,7 +109,7 @@ def _run(row: CsvRow, names: Sequence[str], cost: str | None) -> FinishedRun:
     far = steps if steps is not None else give_up
     if far is None:
         raise PlanningError(
-            f"{row.place}: a run that did not reach the goal says how far it went, in steps or give_up. Found neither."
+            f"{row.place}: a run that did not reach the goal needs its steps or give_up. Found neither."
         )
     seconds, step_time = row.number("seconds"), row.number("step_time_s")
     if seconds is None and step_time is not None:
@@ -129,16 +129,16 @@ def _run(row: CsvRow, names: Sequence[str], cost: str | None) -> FinishedRun:
 
 
 def give_up_at(runs: Iterable[FinishedRun], steps: float) -> tuple[FinishedRun, ...]:
-    """The runs as they would have been, had each been given up at this step.
+    """Return the runs as if each had been given up at this step.
 
-    One that ended before it without reaching the goal does not say what it would have done, and is left out.
+    A run that ended earlier without reaching the goal has no known outcome, and is left out.
     """
-    kept = []
+    ended = []
     for run in runs:
         if run.steps < steps and not run.reached:
             continue
         share = min(1.0, steps / run.steps)
-        kept.append(
+        ended.append(
             replace(
                 run,
                 steps=min(run.steps, steps),
@@ -148,11 +148,11 @@ def give_up_at(runs: Iterable[FinishedRun], steps: float) -> tuple[FinishedRun, 
                 cost=None if run.cost is None else run.cost * share,
             )
         )
-    return tuple(kept)
+    return tuple(ended)
 
 
 def grouped(runs: Iterable[FinishedRun], key: Callable[[FinishedRun], _Key]) -> dict[_Key, list[FinishedRun]]:
-    """Runs by key, in the order of their first runs."""
+    """Return runs by key, in the order of their first runs."""
     groups: dict[_Key, list[FinishedRun]] = {}
     for run in runs:
         groups.setdefault(key(run), []).append(run)
@@ -160,7 +160,7 @@ def grouped(runs: Iterable[FinishedRun], key: Callable[[FinishedRun], _Key]) -> 
 
 
 def recipe_point(runs: Sequence[FinishedRun]) -> CurvePoint | None:
-    """The point of a curve that runs of one recipe make; None if none of them reached the goal."""
+    """Return the point of a curve from runs of one recipe; None if none of them reached the goal."""
     reached = [run.steps for run in runs if run.reached]
     if not reached:
         return None
@@ -171,26 +171,26 @@ def recipe_point(runs: Sequence[FinishedRun]) -> CurvePoint | None:
 
 
 def runs_curve(runs: Runs, workload: str | None = None) -> Curve:
-    """The curve of the runs of all machines together, a point per recipe."""
+    """Return the curve of the runs of all machines together, a point per recipe."""
     points, unreached = [], []
     for group in grouped(runs.runs, lambda run: run.recipe).values():
         point = recipe_point(group)
         if point is None:
-            unreached.append(unreached_words(group))
+            unreached.append(unreached_text(group))
         else:
             points.append(point)
     return Curve(tuple(points), workload, None, tuple(unreached))
 
 
-def unreached_words(runs: Sequence[FinishedRun]) -> str:
-    """That no run of a recipe reached the goal."""
+def unreached_text(runs: Sequence[FinishedRun]) -> str:
+    """Return a sentence for a recipe of which no run reached the goal."""
     with_ = f" with {runs[0].metaparameters}" if runs[0].metaparameters else ""
     far = max(run.steps for run in runs)
     return f"batch size {runs[0].batch_size}{with_}: 0 of {len(runs)} runs reached the goal within {far:,.0f} steps"
 
 
 def runs_step_times(runs: Runs) -> tuple[StepTime, ...]:
-    """Step times of every configuration and batch size that was run: all seconds by all steps, whole runs counted."""
+    """Return the step time of every configuration and batch size: all seconds of its runs by all their steps."""
     timed = [run for run in runs.runs if run.device and run.seconds is not None]
     groups = grouped(timed, lambda run: (*run.configuration, run.batch_size))
     return tuple(_step_time(group) for group in groups.values())
@@ -203,7 +203,7 @@ def _step_time(group: Sequence[FinishedRun]) -> StepTime:
 
 
 def pooled_step_time(runs: Sequence[FinishedRun]) -> tuple[float, float | None, float | None]:
-    """All seconds by all steps of some runs, and the interval of their mean step time."""
+    """Return all seconds by all steps of some runs, and the interval of their mean step time."""
     seconds = [run.seconds or math.nan for run in runs]
     pooled = sum(seconds) / sum(run.steps for run in runs)
     _, low, high = mean_interval([s / run.steps for s, run in zip(seconds, runs, strict=True)])
@@ -211,13 +211,13 @@ def pooled_step_time(runs: Sequence[FinishedRun]) -> tuple[float, float | None, 
 
 
 def runs_machines(runs: Runs) -> tuple[Machine, ...]:
-    """The machines that were run on, at what the runs paid for an hour of a host, with as many hosts as were used.
+    """Return the machines of the runs, at the mean price of their host hours, with the most hosts that were used.
 
     Raises:
-        PlanningError: the runs do not say what they cost.
+        PlanningError: a run has no cost.
     """
     if not runs.have_machines or runs.unit is None:
-        raise PlanningError("Runs name machines where each says device, seconds and cost. Found runs that do not.")
+        raise PlanningError("Runs name machines if each has device, seconds and cost. Found runs without.")
     machines = []
     for (device, per_host), group in grouped(runs.runs, lambda run: (run.device or "", run.devices_per_host)).items():
         host_hours = sum((run.seconds or 0.0) * run.hosts for run in group) / 3600

@@ -21,7 +21,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Overlap(StrEnum):
-    """How computing and synchronising add up."""
+    """The way in which computing and synchronising add up."""
 
     SUM = "sum"
     NORM = "p-norm"
@@ -29,7 +29,7 @@ class Overlap(StrEnum):
 
 
 class Tier(StrEnum):
-    """Where devices talk to each other."""
+    """The connection over which devices synchronise."""
 
     ALONE = "one device"
     WITHIN = "within a host"
@@ -38,7 +38,7 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True)
 class Layout:
-    """What a step time depends on, for many configurations: hosts, devices over all hosts, examples per device."""
+    """Many configurations as arrays: hosts, devices over all hosts, examples per device."""
 
     hosts: FloatArray
     devices: FloatArray
@@ -47,12 +47,12 @@ class Layout:
     def __len__(self) -> int:
         return len(self.share)
 
-    def take(self, chosen: NDArray[np.bool_]) -> "Layout":
-        """Some of the configurations."""
-        return Layout(self.hosts[chosen], self.devices[chosen], self.share[chosen])
+    def take(self, mask: NDArray[np.bool_]) -> "Layout":
+        """Return the configurations of a mask."""
+        return Layout(self.hosts[mask], self.devices[mask], self.share[mask])
 
     def tiers(self) -> list[Tier]:
-        """The tier of each configuration."""
+        """Return the tier of each configuration."""
         return [
             Tier.ALONE if n == 1 else Tier.WITHIN if h == 1 else Tier.BETWEEN
             for h, n in zip(self.hosts, self.devices, strict=True)
@@ -61,10 +61,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class Form:
-    """Which terms a step time has.
+    """The terms of a step time.
 
     Terms are named ``sync``, ``sync_within`` and ``sync_between`` (latencies) and the same with ``_per_device``.
-    ``per_example`` is False where only one share of a batch was ever timed.
+    ``per_example`` is False if only one share of a batch was timed.
     """
 
     terms: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Form:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the parameters, in the order of their values."""
+        """Return the names of the parameters, in the order of their values."""
         compute = ("latency_s", "per_example_s") if self.per_example else ("latency_s",)
         overlap = ("overlap",) if self.overlap is Overlap.NORM else ()
         return (*compute, *(f"{term}_s" for term in self.terms), *overlap)
@@ -84,13 +84,13 @@ class Form:
         return len(self.names)
 
     def columns(self, at: Layout) -> FloatArray:
-        """What each time parameter is multiplied with: a row per configuration."""
+        """Return the factor of each time parameter: a row per configuration."""
         ones = np.ones(len(at))
         columns = [ones, at.share] if self.per_example else [ones]
         return np.stack([*columns, *(_column(term, at) for term in self.terms)], axis=1)
 
     def times(self, parameters: FloatArray, at: Layout) -> FloatArray:
-        """The step times of configurations, from the logarithms of the parameters."""
+        """Return the step times of configurations, from the logarithms of the parameters."""
         compute_count = 2 if self.per_example else 1
         count = compute_count + len(self.terms)
         # A term may run off towards 0 while it is fitted; its logarithm may not run off for ever.
@@ -118,7 +118,7 @@ def _column(term: str, at: Layout) -> FloatArray:
 
 
 def possible_forms(at: Layout) -> list[Form]:
-    """The forms that measurements in these places can tell anything about, simple ones first."""
+    """Return the forms that measurements of these configurations can determine, simple ones first."""
     per_example = len(np.unique(at.share)) > 1
     tiers = set(at.tiers())
     if tiers == {Tier.ALONE} or not tiers:
@@ -136,5 +136,5 @@ def possible_forms(at: Layout) -> list[Form]:
 
 
 def _counts(at: Layout, *tiers: Tier) -> int:
-    chosen = np.array([tier in tiers for tier in at.tiers()])
-    return len(np.unique(at.devices[chosen]))
+    mask = np.array([tier in tiers for tier in at.tiers()])
+    return len(np.unique(at.devices[mask]))

@@ -1,7 +1,7 @@
 """The step time of one kind of device where it was not measured: a form chosen by AICc, its residuals, its limits.
 
-Least squares of log step times. Leave-one-out errors (every measurement predicted by the others, same form) stand
-beside the residuals, because a form with as many parameters as points has no residuals to show.
+Least squares of log step times. Leave-one-out errors (every measurement predicted by the others, same form) are
+kept beside the residuals, because a form with as many parameters as points has no residuals.
 """
 
 import math
@@ -17,8 +17,8 @@ from batchscale.planning.step_form import FloatArray, Form, Layout, Overlap, Tie
 from batchscale.planning.step_times import StepTime, merge_step_times
 
 FEWEST_SPARE = 3  # points beyond the parameters, for an AICc
-UNSURE = 0.5  # a parameter whose standard error is half of it or more is not known from these points
-NEGLIGIBLE = 1e-4  # of the step time: a term that never takes more of it has not been seen
+UNSURE = 0.5  # a parameter whose standard error is half of it or more is not determined by these points
+NEGLIGIBLE = 1e-4  # of the step time: a term that never takes more of it is not determined
 MEASURED, INTERPOLATED, EXTRAPOLATED = "measured", "interpolated", "extrapolated"
 
 
@@ -32,7 +32,7 @@ class Parameter:
 
     @property
     def is_known(self) -> bool:
-        """Whether the measurements determine it."""
+        """True if the measurements determine it."""
         return self.relative_error is not None and self.relative_error < UNSURE
 
 
@@ -42,13 +42,13 @@ class StepModel:
 
     Attributes:
         device: Its name.
-        form: Which terms there are.
+        form: Its terms.
         values: Logarithms of the parameters, in the order of ``form.names``.
-        times: The measurements, one per place.
+        times: The measurements, one per configuration.
         residuals: Relative errors of the fitted times, measurement by measurement.
-        left_out: Relative errors when each measurement is predicted by the others; NaN where they cannot.
-        aicc: By which the form was chosen; None where there are too few points to choose.
-        covariance: Of ``values``, for a spread of 1; None where there are no points to spare.
+        left_out: Relative errors when each measurement is predicted by the others; NaN if they cannot.
+        aicc: The criterion of the form; None with too few points to choose.
+        covariance: Of ``values``, for a spread of 1; None without spare points.
         spread: Standard deviation of log step times around the model; None likewise.
     """
 
@@ -64,18 +64,18 @@ class StepModel:
 
     @property
     def freedom(self) -> int:
-        """Points beyond the number of parameters."""
+        """Return the points beyond the number of parameters."""
         return len(self.times) - self.form.size
 
     @property
     def worst_left_out(self) -> float | None:
-        """The largest leave-one-out error, as a share; None where no measurement could be left out."""
-        known = np.abs(self.left_out[np.isfinite(self.left_out)])
-        return float(known.max()) if known.size else None
+        """Return the largest leave-one-out error, as a share; None if no measurement could be left out."""
+        errors = np.abs(self.left_out[np.isfinite(self.left_out)])
+        return float(errors.max()) if errors.size else None
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters with their errors; ``overlap`` is the power g."""
+        """Return the parameters with their errors; ``overlap`` is the power g."""
         errors = self._relative_errors()
         values = np.exp(self.values)
         names = self.form.names
@@ -92,10 +92,10 @@ class StepModel:
         return [float(e) if s > NEGLIGIBLE else None for e, s in zip(errors, share, strict=True)]
 
     def predict(self, at: Layout) -> tuple[FloatArray, FloatArray]:
-        """Step times and the half widths of their 90 % intervals in logarithms (NaN where nothing says how sure).
+        """Return step times and the half widths of their 90 % intervals in logarithms (NaN without an interval).
 
-        A place of a kind that was never measured (several hosts, or another share of the batch where only one was
-        timed) gets NaN: there is nothing to predict it from.
+        The time is NaN for a kind of configuration that was never measured: several hosts, or another share of the
+        batch if only one was timed.
         """
         from scipy.special import stdtrit  # only a plan needs SciPy
 
@@ -108,21 +108,26 @@ class StepModel:
         return times, float(stdtrit(self.freedom, (1 + LEVEL) / 2)) * np.sqrt(variance)
 
     def line(self, hosts: int, devices_per_host: int, shares: FloatArray) -> FloatArray:
-        """The step times of one layout at several shares of a batch."""
+        """Return the step times of one layout at several shares of a batch."""
         ones = np.ones(len(shares))
         return self.predict(Layout(hosts * ones, hosts * devices_per_host * ones, shares))[0]
 
     def _can_predict(self, at: Layout) -> NDArray[np.bool_]:
         seen = layout_of(self.times)
         tiers = set(seen.tiers())
-        known = np.array([tier in tiers or tier is Tier.ALONE for tier in at.tiers()], dtype=bool)
-        return known if self.form.per_example else known & (at.share == seen.share[0])
+        is_timed = np.array([tier in tiers or tier is Tier.ALONE for tier in at.tiers()], dtype=bool)
+        return is_timed if self.form.per_example else is_timed & (at.share == seen.share[0])
 
     def kinds(self, at: Layout) -> list[str]:
-        """Interpolated or extrapolated: beyond the measured shares of a batch, or the measured number of devices."""
+        """Return for each configuration if its step time is interpolated or extrapolated.
+
+        Extrapolated means beyond the measured shares of a batch, or the measured number of devices.
+        """
         seen = layout_of(self.times)
         most = {
-            tier: max((n for n, own in zip(seen.devices, seen.tiers(), strict=True) if own is tier), default=1.0)
+            tier: max(
+                (n for n, timed_tier in zip(seen.devices, seen.tiers(), strict=True) if timed_tier is tier), default=1.0
+            )
             for tier in Tier
         }
         inside = (at.share >= seen.share.min()) & (at.share <= seen.share.max())
@@ -131,10 +136,10 @@ class StepModel:
 
 
 def fit_step_model(times: Sequence[StepTime]) -> StepModel:
-    """The model of the step times of one kind of device.
+    """Return the model of the step times of one kind of device.
 
-    The form with the least AICc among those that have a term for every tier that was timed; where there are too few
-    points for an AICc, the one with a latency for each tier, if there are as many points as parameters.
+    It is the form with the least AICc among those with a term for every tier that was timed. With too few points for
+    an AICc it is the form with a latency for each tier, if there are as many points as parameters.
 
     Raises:
         PlanningError: there is nothing to fit.
@@ -142,7 +147,7 @@ def fit_step_model(times: Sequence[StepTime]) -> StepModel:
     if not times:
         raise PlanningError("A model of step times needs measured step times. Found none.")
     merged = merge_step_times(times)
-    at, seconds = layout_of(merged), np.array([one.step_time_s for one in merged])
+    at, seconds = layout_of(merged), np.array([time.step_time_s for time in merged])
     forms = [form for form in possible_forms(at) if form.size <= len(merged)]
     scored = [form for form in forms if len(merged) - form.size >= FEWEST_SPARE]
     fitted = [(form, *_fit(form, at, seconds)) for form in scored]
@@ -160,16 +165,16 @@ def fit_step_model(times: Sequence[StepTime]) -> StepModel:
 
 
 def layout_of(times: Sequence[StepTime]) -> Layout:
-    """Where step times were measured."""
+    """Return the configurations of measured step times."""
     return Layout(
-        np.array([one.hosts for one in times], dtype=np.float64),
-        np.array([one.devices for one in times], dtype=np.float64),
-        np.array([one.per_device_batch for one in times], dtype=np.float64),
+        np.array([time.hosts for time in times], dtype=np.float64),
+        np.array([time.devices for time in times], dtype=np.float64),
+        np.array([time.per_device_batch for time in times], dtype=np.float64),
     )
 
 
 def _plainest(forms: Sequence[Form]) -> Form:
-    """Where there are too few points to choose: a sum with a latency for each tier, as far as the points reach."""
+    """The form with too few points to choose: a sum with a latency for each tier, as far as the points reach."""
     plain = [form for form in forms if form.overlap is Overlap.SUM and not any("per_device" in t for t in form.terms)]
     return max(plain, key=lambda form: form.size, default=Form((), Overlap.SUM, per_example=False))
 
@@ -183,15 +188,15 @@ def _fit(form: Form, at: Layout, seconds: FloatArray) -> tuple[FloatArray, float
 
     best: tuple[FloatArray, float] | None = None
     for start in _starts(form, at, seconds):
-        found = least_squares(errors, start, method="lm", max_nfev=2000)
-        if best is None or 2 * found.cost < best[1]:
-            best = np.asarray(found.x), float(2 * found.cost)
+        solution = least_squares(errors, start, method="lm", max_nfev=2000)
+        if best is None or 2 * solution.cost < best[1]:
+            best = np.asarray(solution.x), float(2 * solution.cost)
     assert best is not None
     return best
 
 
 def _starts(form: Form, at: Layout, seconds: FloatArray) -> list[FloatArray]:
-    """Where the search begins: the sum's least squares, which have one solution, and shifts of it."""
+    """The starting points of the search: the sum's least squares, which have one solution, and shifts of it."""
     from scipy.optimize import nnls
 
     weighted = form.columns(at) / seconds[:, None]
@@ -216,16 +221,16 @@ def _aicc(error: float, count: int, parameters: int) -> float:
 
 
 def _leave_one_out(form: Form, at: Layout, seconds: FloatArray) -> FloatArray:
-    found = np.full(len(at), math.nan)
+    errors = np.full(len(at), math.nan)
     for i in range(len(at)):
         others = np.arange(len(at)) != i
         rest = at.take(others)
-        # What only this measurement told cannot be predicted without it.
+        # A term that only this measurement determines cannot be predicted without it.
         if len(rest) < form.size or np.linalg.matrix_rank(form.columns(rest)) < form.columns(rest).shape[1]:
             continue
         fitted, _ = _fit(form, rest, seconds[others])
-        found[i] = form.times(fitted, at.take(~others))[0] / seconds[i] - 1
-    return found
+        errors[i] = form.times(fitted, at.take(~others))[0] / seconds[i] - 1
+    return errors
 
 
 def _uncertainty(
@@ -235,9 +240,9 @@ def _uncertainty(
     if freedom < 1:
         return None, None
     slopes = _slopes(form, values, at)
-    known = left_out[np.isfinite(left_out)]
-    # Residuals of a well-chosen form flatter it; what it does on points it has not seen does not.
-    outside = math.sqrt(float(np.mean(np.log1p(np.maximum(known, -0.999)) ** 2))) if known.size else 0.0
+    errors = left_out[np.isfinite(left_out)]
+    # Residuals of a well-chosen form are too small; its errors on points left out are not.
+    outside = math.sqrt(float(np.mean(np.log1p(np.maximum(errors, -0.999)) ** 2))) if errors.size else 0.0
     return max(math.sqrt(error / freedom), outside), np.asarray(np.linalg.pinv(slopes.T @ slopes), dtype=np.float64)
 
 

@@ -11,9 +11,9 @@ from batchscale.figures.kinds.plan import plan_frame, plot_plan
 from batchscale.figures.kinds.step_time import plot_step_time, step_time_frame
 from batchscale.figures.layout import Look, PanelSize
 from batchscale.formatting import duration
-from batchscale.planning.of_records import plan_records
+from batchscale.planning.assemble import plan_records
 from batchscale.planning.plan import MachinePlan
-from batchscale.planning.words import left_out_sentences, machine_words, model_sentences, plan_sentences
+from batchscale.planning.sentences import left_out_sentences, machine_text, model_sentences, plan_sentences
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
 from batchscale.spec.goal import Goal
@@ -71,14 +71,18 @@ def _make_part(records: Records, workload: WorkloadName, goal: Goal, files: Plan
     )
     small = [text for model in plan.models for text in model_sentences(model)]
     return MachinesPart(
-        tuple(plan_sentences(plan)), COLUMNS, _rows(plan), drawn, (*small, *left_out_sentences(plan)[:MOST_ROWS])
+        tuple(plan_sentences(plan)),
+        COLUMNS,
+        _rows(plan),
+        drawn,
+        (*plan.notices, *small, *left_out_sentences(plan)[:MOST_ROWS]),
     )
 
 
 def _rows(plan: MachinePlan) -> tuple[tuple[str, ...], ...]:
     return tuple(
         (
-            machine_words(choice["machine"], choice["spot"]),
+            machine_text(choice["machine"], choice["spot"]),
             f"{choice['hosts']:,}",
             f"{choice['devices_per_host']:,}",
             f"{choice['batch_size']:,}",
@@ -86,5 +90,5 @@ def _rows(plan: MachinePlan) -> tuple[tuple[str, ...], ...]:
             f"{choice['expected_cost']:,.3g} {plan.unit}",
             str(choice["step_time_from"]),
         )
-        for choice in plan.answers.front[:MOST_ROWS]
+        for choice in plan.recommendations.front[:MOST_ROWS]
     )

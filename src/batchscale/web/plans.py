@@ -1,12 +1,13 @@
 """Plans for the page: machines as an editable table, deadline and budget, the plan, its chart, its job files."""
 
+import datetime
 import io
 import json
 import math
 import re
 import zipfile
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 from pydantic import ValidationError
@@ -18,15 +19,14 @@ from batchscale.figures.export import chart_spec, chart_svg
 from batchscale.figures.kinds.plan import plan_frame, plot_plan
 from batchscale.figures.layout import Chart, Look, PanelSize
 from batchscale.figures.theme import Theme
-from batchscale.planning.curve_input import analysis_curve
-from batchscale.planning.jobs.command import TrainCommand
-from batchscale.planning.jobs.job import choice_metaparameters, give_up_steps, make_job
-from batchscale.planning.jobs.write import job_files
-from batchscale.planning.machines import Machine, MachineTable
-from batchscale.planning.plan import MachinePlan, Wishes, make_plan
-from batchscale.planning.price_list import read_price_list
+from batchscale.planning.assemble import PlanInputs, assemble_plan
+from batchscale.planning.jobs.formats import job_files
+from batchscale.planning.jobs.job import TrainCommand, choice_metaparameters, give_up_steps, make_job
+from batchscale.planning.machines import Machine, MachineTable, read_price_list
+from batchscale.planning.plan import MachinePlan, PlanRequest
+from batchscale.planning.read_curve import analysis_curve
+from batchscale.planning.sentences import plan_sentences
 from batchscale.planning.step_times import StepTime, device_key
-from batchscale.planning.words import plan_sentences
 from batchscale.web.charts import RENDERING, explorable, fitting
 
 MOST_MACHINES = 12
@@ -35,8 +35,8 @@ COLUMNS = ("name", "device", "devices", "hosts", "price")
 
 
 @dataclass(frozen=True)
-class PlanWish:
-    """What the visitor asked for: rows of the table as typed, hours, money."""
+class PlanQuery:
+    """The query of the page: rows of the machines table as typed, hours, money."""
 
     rows: tuple[tuple[str, ...], ...]
     unit: str = "USD"
@@ -45,30 +45,31 @@ class PlanWish:
 
 
 def default_rows(times: tuple[StepTime, ...]) -> tuple[tuple[str, ...], ...]:
-    """A row for every kind of device that was timed, with the shipped price where there is one."""
+    """Return rows for every kind of device that was timed, with the shipped prices if there are any."""
     rows: list[tuple[str, ...]] = []
-    for device in sorted({one.device for one in times}):
+    for device in sorted({time.device for time in times}):
         listed = [machine for machine in read_price_list() if device_key(machine.device) == device_key(device)]
         rows += [
-            (one.name, device, str(one.devices_per_host), "1", f"{one.price_per_host_hour:g}") for one in listed[:4]
+            (machine.name, device, str(machine.devices_per_host), "1", f"{machine.price_per_host_hour:g}")
+            for machine in listed[:4]
         ] or [(device, device, "1", "4", "")]
     return tuple(rows[:MOST_MACHINES])
 
 
-def read_wish(query: Mapping[str, str], times: tuple[StepTime, ...]) -> PlanWish:
-    """The wish of a query; without a table in it, the default one."""
+def read_query(query: Mapping[str, str], times: tuple[StepTime, ...]) -> PlanQuery:
+    """Return the machines, deadline and budget of a query; without machines, the default ones."""
     typed = tuple(
         tuple(query.get(f"{column}{place}", "").strip()[:120] for column in COLUMNS) for place in range(MOST_MACHINES)
     )
-    timed = {one.device for one in times}
-    only = timed.pop() if len(timed) == 1 else ""  # what else could be meant
+    timed = {time.device for time in times}
+    only = timed.pop() if len(timed) == 1 else ""  # the device may be left out if only one was timed
     rows = tuple((row[0], row[1] or only, *row[2:]) for row in typed if any(row)) or default_rows(times)
     unit = query.get("unit", "USD").strip()[:20] or "USD"
-    return PlanWish(rows, unit, _slid(query, "deadline"), _slid(query, "budget"))
+    return PlanQuery(rows, unit, _slid(query, "deadline"), _slid(query, "budget"))
 
 
 def slider_value(position: int) -> float | None:
-    """The hours or the money that a slider means: from 0.01 to 10,000, each step a sixth more; None at its left end.
+    """Return the hours or money of a slider position: 0.01 to 10,000, each step a sixth more; None at its left end.
 
     >>> slider_value(0), slider_value(1), round(slider_value(91) or 0)
     (None, 0.01, 10000)
@@ -77,39 +78,36 @@ def slider_value(position: int) -> float | None:
 
 
 def slider_position(value: float | None) -> int:
-    """Where a slider stands for a value."""
+    """Return the slider position of a value."""
     return 0 if value is None else min(SLIDER_END, max(1, round(1 + 15 * math.log10(value / 0.01))))
 
 
-def plan_of(analysis: Analysis, times: tuple[StepTime, ...], wish: PlanWish) -> MachinePlan:
-    """The plan of a curve.
+def plan_of(analysis: Analysis, times: tuple[StepTime, ...], query: PlanQuery) -> MachinePlan:
+    """Return the plan of a curve on the machines of a query.
 
     Raises:
         PlanningError: a row is wrong, or nothing can be planned, with the reason.
     """
-    if not times:
-        raise PlanningError("A plan needs step times, and these records have none. Use 'batchscale plan --step-times'.")
-    deadline_s = None if wish.deadline_h is None else wish.deadline_h * 3600
-    machines = [_machine(row, wish.unit, place) for place, row in enumerate(wish.rows, 1)]
-    if len({machine.name for machine in machines}) < len(machines):
-        raise PlanningError("Every machine has a name of its own. Found one twice.")
-    return make_plan(analysis_curve(analysis), times, machines, Wishes(wish.budget, deadline_s))
+    deadline_s = None if query.deadline_h is None else query.deadline_h * 3600
+    machines = tuple(_machine(row, query.unit, place) for place, row in enumerate(query.rows, 1))
+    inputs = PlanInputs(analysis_curve(analysis), times, machines=machines)
+    return assemble_plan(inputs, PlanRequest(query.budget, deadline_s))
 
 
 def plan_drawing(plan: MachinePlan, theme: Theme) -> str:
-    """Time against cost, as SVG."""
+    """Return the chart of time against cost, as SVG."""
     chart = _plot(plan, theme, None)
     with RENDERING:
         return chart_svg(chart)
 
 
 def plan_specification(plan: MachinePlan, theme: Theme, width: int | None) -> bytes:
-    """The chart as JSON for the page's script, with axes that follow the pointer."""
+    """Return the chart as JSON for the page's script, with axes that can be moved and zoomed."""
     return json.dumps(explorable(chart_spec(_plot(plan, theme, width)), "plan")).encode()
 
 
 def plan_data(plan: MachinePlan) -> pl.DataFrame:
-    """The data behind the chart."""
+    """Return the data of the chart."""
     return plan_frame(plan, plan.workload or "plan")
 
 
@@ -118,24 +116,24 @@ def _plot(plan: MachinePlan, theme: Theme, width: int | None) -> Chart:
 
 
 def sentences(plan: MachinePlan) -> list[str]:
-    """The plan in words."""
-    return list(plan_sentences(plan))
+    """Return the plan as sentences, a notice of old prices last."""
+    return [*plan_sentences(plan), *(f"Notice: {notice}" for notice in plan.notices)]
 
 
-def job_zip(plan: MachinePlan, pick: str, format_: str, known_options: Collection[str]) -> bytes:
-    """The job files of one configuration, as a zip; ``known_options`` are those that ``batchscale train`` has.
+def job_zip(plan: MachinePlan, pick: str, format_: str, train_options: Collection[str]) -> bytes:
+    """Return the job files of one configuration as a zip; ``train_options`` are those of ``batchscale train``.
 
     Raises:
         PlanningError: there is no such configuration, or no learning rate is known for it.
     """
-    choice = plan.answers.picked(pick)
+    choice = plan.recommendations.pick(pick)
     if choice is None or plan.workload is None:
         raise PlanningError(f"A job starts a configuration of the plan. Found none that is {pick}.")
     values = choice_metaparameters(choice["metaparameters"])
     if "learning_rate" not in values:
-        raise PlanningError("A job needs the learning rate to train with, and this curve does not say it.")
+        raise PlanningError("A job needs the learning rate to train with, and this curve does not have it.")
     command = TrainCommand(plan.workload, choice["batch_size"], give_up_steps(choice), values, plan.goal)
-    files = job_files(make_job(choice, command), format_, known_options, f"batchscale=={__version__}")
+    files = job_files(make_job(choice, command), format_, train_options, f"batchscale=={__version__}")
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in files.items():
@@ -160,11 +158,22 @@ def _machine(row: tuple[str, ...], unit: str, place: int) -> Machine:
         raise PlanningError(f"Machine {place}: {where}: {one_line(first['msg'], 200)}.") from None
     except ValueError:
         raise PlanningError(f"Machine {place}: devices and hosts are whole numbers, the price is a number.") from None
-    return table.machine()
+    machine = table.machine()
+    return replace(machine, date=_shipped_date(machine) or datetime.datetime.now(datetime.UTC).date())
+
+
+def _shipped_date(machine: Machine) -> datetime.date | None:
+    """The date of a shipped price that was not changed; None for a price that the visitor typed."""
+    for shipped in read_price_list():
+        if shipped.name == machine.name and math.isclose(
+            shipped.price_per_host_hour, machine.price_per_host_hour, rel_tol=1e-5
+        ):
+            return shipped.date
+    return None
 
 
 def _slid(query: Mapping[str, str], key: str) -> float | None:
-    """What a slider says, or else the amount itself."""
+    """Return the value of a slider, or the amount itself."""
     position = query.get(f"{key}_at", "")
     return slider_value(min(SLIDER_END, int(position))) if re.fullmatch("[0-9]{1,3}", position) else _amount(query, key)
 

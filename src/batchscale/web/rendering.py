@@ -17,7 +17,7 @@ from batchscale.formatting import (
     span_text,
     whole_text,
 )
-from batchscale.planning.words import cost_words
+from batchscale.planning.sentences import cost_text
 from batchscale.web.gate import Scope
 from batchscale.web.records_folders import visible
 from batchscale.web.refusals import RefusedError
@@ -35,7 +35,7 @@ class Pages:
         )  # fmt: skip
         self._environment.filters |= {
             "visible": visible, "number": number_text, "whole": whole_text, "rounded": rounded_text,
-            "metaparameter": metaparameter_text, "money": cost_words, "percent": percent_text, "duration": duration,
+            "metaparameter": metaparameter_text, "money": cost_text, "percent": percent_text, "duration": duration,
             "size": size,
         }  # fmt: skip
         self._environment.globals |= {"span_text": span_text, "whole_text": whole_text}

@@ -12,7 +12,7 @@ from batchscale.figures.layout import WIDE, Chart, Drawn, Look, draw_panels, inl
 from batchscale.figures.names import workload_label
 from batchscale.figures.notes import missing_words, panel_notes, rows_or_note
 from batchscale.figures.theme import Theme, series_colours
-from batchscale.planning.of_records import plan_records
+from batchscale.planning.assemble import plan_records
 from batchscale.planning.plan import MachinePlan
 
 LOOK = Look(columns=1, size=WIDE)

@@ -13,7 +13,7 @@ from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels
 from batchscale.figures.names import workload_label
 from batchscale.figures.notes import missing_words, panel_notes, rows_or_note
 from batchscale.figures.theme import series_colours
-from batchscale.planning.of_records import step_models_of_records
+from batchscale.planning.assemble import step_models_of_records
 from batchscale.planning.step_model import StepModel
 
 LOOK = Look(columns=2, size=PanelSize(400, 280))

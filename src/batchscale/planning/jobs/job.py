@@ -1,17 +1,86 @@
-"""What is launched: a chosen configuration with its training command, as every format needs it."""
+"""A job: a configuration of a plan with its training command, as every format needs it.
+
+All options of ``batchscale train`` that jobs use are named here. A job over several devices or hosts is refused if the
+installed command lacks an option for it.
+"""
 
 import math
 import re
-from dataclasses import dataclass, replace
+import shlex
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from batchscale.errors import PlanningError, one_line
-from batchscale.planning.answers import Choice
-from batchscale.planning.jobs.command import TrainCommand
+from batchscale.planning.recommend import Choice
 
 PORT = 8476
 LEAST_LIMIT_S = 600.0
 IMAGE = re.compile(r"[a-z0-9]([a-z0-9._:/@-]{0,250}[a-z0-9])?")
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
+PROCESSORS = ("cpu", "x86", "amd64", "arm", "aarch", "intel", "epyc", "xeon")
+
+BATCH_SIZE = "--batch-size"
+STEPS = "--steps"
+SET = "--set"
+EARLY_STOP = "--early-stop"
+OUT = "--out"
+RESUME = "--resume"
+DEVICES = "--devices"
+CLUSTER = "--cluster"
+
+ALWAYS = (BATCH_SIZE, STEPS, SET, EARLY_STOP, OUT, RESUME)
+"""The options that every job may use."""
+
+
+@dataclass(frozen=True)
+class TrainCommand:
+    """One training run of ``batchscale train``.
+
+    ``target`` is an experiment file or dataset/model/optimizer. ``steps`` is the step at which the run is given
+    up. The folder of the records belongs to the job, because it differs between formats.
+    """
+
+    target: str
+    batch_size: int
+    steps: int
+    metaparameters: Mapping[str, str] = field(default_factory=dict)
+    early_stop: str | None = None
+
+    def words(self, devices_per_host: int) -> list[str]:
+        """Return the command without --out and --resume, which the launcher adds."""
+        words = ["batchscale", "train", self.target, BATCH_SIZE, str(self.batch_size), STEPS, str(self.steps)]
+        for name, value in self.metaparameters.items():
+            words += [SET, f"{name}={value}"]
+        if self.early_stop:
+            words += [EARLY_STOP, self.early_stop]
+        if devices_per_host > 1:
+            words += [DEVICES, "all"]
+        return words
+
+    def line(self, devices_per_host: int) -> str:
+        """Return the command as a line for a POSIX shell."""
+        return shlex.join(self.words(devices_per_host))
+
+
+def needed_options(hosts: int, devices_per_host: int) -> tuple[str, ...]:
+    """Return the options of ``batchscale train`` that a job of this size needs.
+
+    Hosts find each other in the environment (SLURM's variables, TF_CONFIG); that comes with ``--cluster``.
+    """
+    several = (DEVICES,) if devices_per_host > 1 else ()
+    return (*ALWAYS, *several, *((CLUSTER,) if hosts > 1 else ()))
+
+
+def check_options(hosts: int, devices_per_host: int, train_options: Collection[str]) -> None:
+    """Raise an error for a job that this version of the command cannot run."""
+    missing = [option for option in needed_options(hosts, devices_per_host) if option not in train_options]
+    if missing:
+        size = f"{hosts} × {devices_per_host} devices"
+        raise PlanningError(
+            f"A job over {size} needs 'batchscale train' with {', '.join(missing)}, which this version does not have. "
+            "Pick a configuration of one device (--pick cheapest, or --max-hosts 1 with machines of one device), or "
+            "use your own trainer there."
+        )
 
 
 @dataclass(frozen=True)
@@ -20,16 +89,16 @@ class JobLaunch:
 
     Attributes:
         name: Small letters, digits and hyphens, as all formats allow.
-        command: What each host runs.
-        hosts: How many.
+        command: The command of each host.
+        hosts: The number of hosts.
         devices_per_host: Devices of each.
         device: Their kind.
-        machine: As the provider calls a host.
+        machine: The provider's name of a host.
         image: The container image, made from the Dockerfile that is written beside the job.
-        records: Where the records go; on several hosts a folder that all of them see.
-        limit_s: After which the system may end the job.
-        addresses: Of the hosts, the chief first, where a format needs them.
-        spot: Whether hosts may be taken away: asked for as such wherever the system knows the word.
+        records: The folder of the records; with several hosts one that all of them see.
+        limit_s: The time after which the system may end the job.
+        addresses: Addresses of the hosts, the chief first, for formats that need them.
+        spot: True to request hosts that may be taken away, on systems that have them.
     """
 
     name: str
@@ -47,27 +116,30 @@ class JobLaunch:
     def __post_init__(self) -> None:
         if not IMAGE.fullmatch(self.image):
             raise PlanningError(
-                f"A container image is named registry/name:tag in small letters. Found {one_line(repr(self.image))}."
+                f"A container image must be named registry/name:tag in small letters. Found "
+                f"{one_line(repr(self.image))}."
             )
         for address in self.addresses:
             if not HOST.fullmatch(address):
-                raise PlanningError(f"An address is a host name or an IPv4 address. Found {one_line(repr(address))}.")
+                raise PlanningError(
+                    f"An address must be a host name or an IPv4 address. Found {one_line(repr(address))}."
+                )
         if self.addresses and len(self.addresses) != self.hosts:
-            raise PlanningError(f"Each of {self.hosts} hosts has an address. Found {len(self.addresses)}.")
+            raise PlanningError(f"Each of {self.hosts} hosts needs an address. Found {len(self.addresses)}.")
         if not re.fullmatch(r"[A-Za-z0-9_./:@%+=,-]+", self.records):
             raise PlanningError(
-                "The folder of the records has letters, digits and _ . / : @ % + = , - only. Found "
+                "The folder of the records may have letters, digits and _ . / : @ % + = , - only. Found "
                 f"{one_line(repr(self.records))}."
             )
 
     @property
     def host_addresses(self) -> tuple[str, ...]:
-        """The addresses given, or names to put in."""
+        """Return the addresses, or names to replace by them."""
         return self.addresses or tuple(f"host-{i}" for i in range(self.hosts))
 
 
 def make_job(choice: Choice, command: TrainCommand, **settings: object) -> JobLaunch:
-    """The job of a plan's configuration. Its limit is twice the upper end of its time, and ten minutes at least."""
+    """Return the job of a configuration. Its limit is twice the upper end of its time, and ten minutes at least."""
     high = choice["expected_time_high_s"] or choice["expected_time_s"]
     job = JobLaunch(
         name=job_name(f"{choice['device']}-{choice['hosts']}x{choice['devices_per_host']}-b{choice['batch_size']}"),
@@ -83,7 +155,7 @@ def make_job(choice: Choice, command: TrainCommand, **settings: object) -> JobLa
 
 
 def job_name(text: str) -> str:
-    """A name that SLURM, Kubernetes, SkyPilot and Vertex AI all take.
+    """Return a name that SLURM, Kubernetes, SkyPilot and Vertex AI all accept.
 
     >>> job_name("NVIDIA T4-4x2-b128")
     'batchscale-nvidia-t4-4x2-b128'
@@ -93,12 +165,12 @@ def job_name(text: str) -> str:
 
 
 def choice_metaparameters(text: str) -> dict[str, str]:
-    """The metaparameters that can be set, from a plan's column: numbers only.
+    """Return the metaparameters of a plan's column that are numbers, and so can be set.
 
     >>> choice_metaparameters("learning_rate 0.001, optimizer adam")
     {'learning_rate': '0.001'}
     """
-    found = {}
+    values = {}
     for part in filter(None, text.split(", ")):
         name, _, value = part.rpartition(" ")
         try:
@@ -106,12 +178,21 @@ def choice_metaparameters(text: str) -> dict[str, str]:
         except ValueError:
             continue
         if name and math.isfinite(number):
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def give_up_steps(choice: Choice) -> int:
-    """The step budget of the run: where runs are given up, else well above the interval of the steps."""
+    """Return the step budget of the run: the step to give up at, else well above the interval of the steps."""
     if choice["give_up"] is not None:
         return math.ceil(float(choice["give_up"]))
     return math.ceil(1.5 * float(choice["steps_high"] or choice["steps"]))
+
+
+def is_processor(device: str) -> bool:
+    """True if a device is the host's processor, so that no accelerator is requested.
+
+    >>> is_processor("x86_64"), is_processor("NVIDIA T4")
+    (True, False)
+    """
+    return any(name in device.casefold() for name in PROCESSORS)

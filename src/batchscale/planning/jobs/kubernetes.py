@@ -1,15 +1,15 @@
 """Manifests for Kubernetes: an indexed Job with a headless service, or a JobSet.
 
-A pod knows its index and the names of all others, from which it makes its TF_CONFIG. Records are on a volume that all
-pods mount: a claim named ``batchscale-records``, which the cluster's owner makes.
+A pod makes its TF_CONFIG from its index and the names of all pods. Records are on a volume that all pods mount: a claim
+named ``batchscale-records``, which the owner of the cluster creates.
 """
 
 import json
 import textwrap
 
-from batchscale.planning.jobs.accelerators import kubernetes_resource
-from batchscale.planning.jobs.job import PORT, JobLaunch
+from batchscale.planning.jobs.job import PORT, JobLaunch, is_processor
 from batchscale.planning.jobs.scripts import LAUNCHER, tf_config_in_shell
+from batchscale.planning.step_times import device_key
 
 CLAIM = "batchscale-records"
 
@@ -57,8 +57,8 @@ backoffLimit: {backoff}
           claimName: {claim}
 """
 
-# A cluster's nodes say that they are spot ones by a label of its provider; any of these will do. Where such nodes are
-# tainted as well, the taint has the label's name.
+# Labels by which providers mark spot nodes; any of them will do. If such nodes are tainted, the taint has the label's
+# name.
 _SPOT_LABELS = (
     ("cloud.google.com/gke-spot", "true"),
     ("eks.amazonaws.com/capacityType", "SPOT"),
@@ -96,14 +96,14 @@ RESTARTS = 20
 
 
 def kubernetes_manifest(job: JobLaunch) -> str:
-    """The text of ``job.yaml``: the service that gives pods their names, and the Job."""
+    """Return the text of ``job.yaml``: the service that gives pods their names, and the Job."""
     addresses = [f"{job.name}-{i}.{job.name}" for i in range(job.hosts)]
     service = _SERVICE.format(name=job.name, port=PORT) if job.hosts > 1 else ""
     return service + _JOB.format(name=job.name, spec=textwrap.indent(_job_spec(job, addresses, RESTARTS), "  "))
 
 
 def jobset_manifest(job: JobLaunch) -> str:
-    """The text of ``jobset.yaml``: all pods are started again together when one fails."""
+    """Return the text of ``jobset.yaml``: all pods restart together when one fails."""
     addresses = [f"{job.name}-hosts-0-{i}.{job.name}" for i in range(job.hosts)]
     spec = textwrap.indent(_job_spec(job, addresses, 0), " " * 10)
     return _JOBSET.format(name=job.name, restarts=RESTARTS, spec=spec)
@@ -128,7 +128,7 @@ def _job_spec(job: JobLaunch, addresses: list[str], backoff: int) -> str:
 
 
 def _spot() -> str:
-    """Only nodes that are spot ones, by whichever label; their taints are tolerated."""
+    """Require spot nodes, by any of the labels, and tolerate their taints."""
     terms = "".join(
         f"        - matchExpressions:\n            - {{key: {key}, operator: In, values: [{json.dumps(value)}]}}\n"
         for key, value in _SPOT_LABELS
@@ -145,3 +145,12 @@ def _resources(job: JobLaunch) -> str:
     if name is None:
         return ""
     return f"        resources:\n          limits:\n            {name}: {json.dumps(str(job.devices_per_host))}\n"
+
+
+def kubernetes_resource(device: str) -> str | None:
+    """Return the extended resource that a pod requests; None for the host's processor."""
+    if is_processor(device):
+        return None
+    if device_key(device).startswith("tpu"):
+        return "google.com/tpu"
+    return "amd.com/gpu" if "amd" in device.casefold() or "mi" in device_key(device)[:2] else "nvidia.com/gpu"

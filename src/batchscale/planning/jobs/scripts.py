@@ -1,14 +1,14 @@
-"""Shell and Dockerfile texts that all formats share.
+"""Shell and Dockerfile texts that all formats share, and files for hosts that are started by hand.
 
-The launcher starts the training, or goes on with what is there: every format may start it again after any stop, and it
-exits with 75 where it wants that.
+The launcher starts the training, or continues from the last checkpoint: every format may start it again after any stop,
+and exit code 75 requests that.
 """
 
 import json
 import shlex
 from collections.abc import Sequence
 
-from batchscale.planning.jobs.job import PORT, JobLaunch
+from batchscale.planning.jobs.job import OUT, PORT, RESUME, JobLaunch
 
 LAUNCHER = "train.sh"
 DOCKERFILE = "Dockerfile"
@@ -16,7 +16,7 @@ DOCKERFILE = "Dockerfile"
 _LAUNCHER = """\
 #!/bin/sh
 # {title}
-# Run it again after any stop: it goes on from the last checkpoint. Exit code 75 asks for that.
+# Run it again after any stop: it continues from the last checkpoint. Exit code 75 requests that.
 # With arguments it is any other command of batchscale: data audio, audio transfer, web.
 set -eu
 [ $# -eq 0 ] || exec batchscale "$@"
@@ -51,9 +51,7 @@ ENTRYPOINT ["sh", "/batchscale/{launcher}"]
 
 
 def launcher(job: JobLaunch) -> str:
-    """The script that each host runs."""
-    from batchscale.planning.jobs.command import OUT, RESUME
-
+    """Return the script that each host runs."""
     return _LAUNCHER.format(
         title=f"{job.hosts} × {job.devices_per_host} {job.device}: batch size {job.command.batch_size}",
         records=job.records,
@@ -64,12 +62,12 @@ def launcher(job: JobLaunch) -> str:
 
 
 def dockerfile(job: JobLaunch, package: str) -> str:
-    """The Dockerfile of the image; its base is a build argument."""
+    """Return the Dockerfile of the image; its base is a build argument."""
     return _DOCKERFILE.format(image=job.image, package=package, launcher=LAUNCHER)
 
 
 def tf_config(addresses: Sequence[str], index: int) -> dict[str, object]:
-    """The TF_CONFIG of one host: the chief first, then the workers."""
+    """Return the TF_CONFIG of one host: the chief first, then the workers."""
     named = [f"{address}:{PORT}" for address in addresses]
     cluster: dict[str, list[str]] = {"chief": named[:1]}
     if len(named) > 1:
@@ -79,12 +77,12 @@ def tf_config(addresses: Sequence[str], index: int) -> dict[str, object]:
 
 
 def tf_config_text(addresses: Sequence[str], index: int) -> str:
-    """The same as JSON on one line."""
+    """Return a TF_CONFIG as JSON on one line."""
     return json.dumps(tf_config(addresses, index))
 
 
 def tf_config_in_shell(addresses: Sequence[str], index: str) -> str:
-    """Shell lines that set TF_CONFIG where only the running host knows its index, which ``index`` gives."""
+    """Return shell lines that set TF_CONFIG on a host whose index is the shell expression ``index``."""
     chief, *workers = [f"{address}:{PORT}" for address in addresses]
     cluster = json.dumps({"chief": [chief], **({"worker": workers} if workers else {})})
     return "\n".join(
@@ -98,3 +96,23 @@ def tf_config_in_shell(addresses: Sequence[str], index: str) -> str:
             """export TF_CONFIG="{\\"cluster\\": $cluster, \\"task\\": $task}\"""",
         ]
     )
+
+
+def tf_config_files(job: JobLaunch) -> dict[str, str]:
+    """Return a TF_CONFIG and a script for every host, by file name."""
+    files = {}
+    for i in range(job.hosts):
+        files[f"host-{i}.json"] = json.dumps(tf_config(job.host_addresses, i), indent=2) + "\n"
+        cluster = [f'TF_CONFIG="$(cat host-{i}.json)"', "export TF_CONFIG"] if job.hosts > 1 else []
+        title = f"# Run on {job.host_addresses[i]}, in this folder."
+        files[f"host-{i}.sh"] = "\n".join(["#!/bin/sh", title, "set -eu", *cluster, f"exec sh {LAUNCHER}", ""])
+    return files
+
+
+def command_lines(job: JobLaunch) -> str:
+    """Return the lines to type, one per host."""
+    lines = ["# In this folder, on every host; the records folder is one that all hosts see."]
+    for i, address in enumerate(job.host_addresses):
+        config = f"TF_CONFIG={shlex.quote(tf_config_text(job.host_addresses, i))} " if job.hosts > 1 else ""
+        lines += [f"# {address}", f"{config}sh {LAUNCHER}"]
+    return "\n".join(lines) + "\n"

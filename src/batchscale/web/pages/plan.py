@@ -10,8 +10,8 @@ from starlette.responses import Response
 from batchscale.analysis.curve_analysis import Analysis
 from batchscale.errors import BatchscaleError
 from batchscale.figures.theme import find_theme
-from batchscale.planning.answers import PICKS
-from batchscale.planning.jobs.write import FORMATS, check_format
+from batchscale.planning.jobs.formats import FORMATS, check_format
+from batchscale.planning.recommend import PICKS
 from batchscale.planning.step_times import StepTime, records_step_times
 from batchscale.web.charts import nearest_width, picture_of, workload_at
 from batchscale.web.comparison import analysis_of
@@ -25,7 +25,7 @@ from batchscale.web.plans import (
     plan_drawing,
     plan_of,
     plan_specification,
-    read_wish,
+    read_query,
     sentences,
     slider_position,
 )
@@ -42,12 +42,12 @@ def make_routes(parts: ServerParts) -> APIRouter:
         folder, number = find_records_folder(parts, key)
         values: dict[str, Any] = {"sentences": [], "front": [], "problem": "", "unit": ""}
         times = _times(parts, folder, number)
-        wish = read_wish(request.query_params, times)
+        wish = read_query(request.query_params, times)
         try:
             plan = plan_of(analysis_of(parts.shelf, folder, number), times, wish)
             values |= {
                 "sentences": sentences(plan),
-                "front": list(plan.answers.front[:12]),
+                "front": list(plan.recommendations.front[:12]),
                 "unit": visible(plan.unit, 20),
             }
         except BatchscaleError as error:
@@ -97,4 +97,4 @@ def _plan(parts: ServerParts, key: str, request: Request) -> Any:
     folder, number = find_records_folder(parts, key)
     analysis: Analysis = analysis_of(parts.shelf, folder, number)
     times = _times(parts, folder, number)
-    return plan_of(analysis, times, read_wish(request.query_params, times))
+    return plan_of(analysis, times, read_query(request.query_params, times))

@@ -1,6 +1,6 @@
-"""What a plan says: the fastest, the cheapest, what money and time allow, and how far the answer is to be trusted.
+"""The recommendations of a plan: the fastest, the cheapest, the best within a budget or a deadline, and how sure.
 
-Everything is judged by expected time and expected cost, failed runs counted.
+Configurations are compared by expected time and expected cost, failed runs included.
 """
 
 import math
@@ -19,16 +19,15 @@ Choice = dict[str, Any]
 
 TIME, COST = "expected_time", "expected_cost"
 
-
 PICKS = ("fastest", "cheapest", "budget", "deadline")
-"""What a job may start, by name."""
+"""The recommendations that a job can start, by name."""
 
 
 @dataclass(frozen=True)
 class PriceMargin:
-    """How far the price of the cheapest machine may rise, as a factor, before ``rival`` is cheaper.
+    """The factor by which the price of the cheapest machine may rise before ``rival`` is cheaper.
 
-    ``fall`` is the factor to which the rival's price would have to fall instead; None where its price does not matter.
+    ``fall`` is the factor to which the rival's price would have to fall instead; None where its price has no effect.
     """
 
     rise: float
@@ -38,7 +37,7 @@ class PriceMargin:
 
 @dataclass(frozen=True)
 class NextMeasurement:
-    """One more measurement that would tell configurations apart: what, and how the interval would change.
+    """One more measurement that would separate configurations, and its effect on the interval.
 
     ``kind`` is "run" or "step time". ``before`` and ``after`` are half widths of the interval of the time as factors.
     """
@@ -51,11 +50,11 @@ class NextMeasurement:
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What a frame of ``PLAN_SCHEMA`` answers.
+class Recommendations:
+    """The recommended rows of a frame of ``PLAN_SCHEMA``.
 
-    ``within_budget`` and ``within_deadline`` are None where nothing was asked or nothing fits. ``as_fast`` and
-    ``as_cheap`` are configurations whose intervals overlap those of the fastest and the cheapest.
+    ``within_budget`` and ``within_deadline`` are None without a limit, or if no configuration meets it. ``as_fast``
+    and ``as_cheap`` are configurations whose intervals overlap those of the fastest and the cheapest.
     """
 
     fastest: Choice
@@ -69,25 +68,25 @@ class Answers:
     price_margin: PriceMargin | None
     next_measurement: NextMeasurement | None
 
-    def picked(self, pick: str) -> Choice | None:
-        """The configuration that one of ``PICKS`` names; None where there is none."""
-        named = (self.fastest, self.cheapest, self.within_budget, self.within_deadline)
-        return dict(zip(PICKS, named, strict=True))[pick]
+    def pick(self, name: str) -> Choice | None:
+        """Return the configuration of one of ``PICKS``; None if there is none."""
+        choices = (self.fastest, self.cheapest, self.within_budget, self.within_deadline)
+        return dict(zip(PICKS, choices, strict=True))[name]
 
 
-def find_answers(plan: pl.DataFrame, budget: float | None = None, deadline_s: float | None = None) -> Answers:
-    """The answers of a plan with at least one configuration."""
+def recommend(plan: pl.DataFrame, budget: float | None = None, deadline_s: float | None = None) -> Recommendations:
+    """Return the recommendations of a plan with at least one configuration."""
     if plan.is_empty():
-        raise PlanningError("No configuration is left to choose from.")
+        raise PlanningError("A recommendation needs at least one configuration. Found none.")
     for value, name in ((budget, "budget"), (deadline_s, "deadline")):
         if value is not None and not (0 < value < math.inf):
-            raise PlanningError(f"A {name} is a positive number. Found {value:g}.")
+            raise PlanningError(f"A {name} must be a positive number. Found {value:g}.")
     fastest, cheapest = fastest_of(plan), cheapest_of(plan)
     assert fastest is not None and cheapest is not None
     twice = fastest_of(plan.filter(pl.col(COST) <= 2 * cheapest[COST]))
     assert twice is not None
     as_fast = overlapping(plan, fastest, TIME, "_s")
-    return Answers(
+    return Recommendations(
         fastest=fastest,
         cheapest=cheapest,
         twice_the_money=twice,
@@ -102,12 +101,12 @@ def find_answers(plan: pl.DataFrame, budget: float | None = None, deadline_s: fl
 
 
 def fastest_of(plan: pl.DataFrame) -> Choice | None:
-    """The least expected time, then the least expected cost; None where there is no row."""
+    """Return the row of least expected time, then of least expected cost; None without rows."""
     return _first(plan.sort(f"{TIME}_s", COST, "machine", "hosts", "batch_size"))
 
 
 def cheapest_of(plan: pl.DataFrame) -> Choice | None:
-    """The least expected cost, then the least expected time; None where there is no row."""
+    """Return the row of least expected cost, then of least expected time; None without rows."""
     return _first(plan.sort(COST, f"{TIME}_s", "machine", "hosts", "batch_size"))
 
 
@@ -115,16 +114,19 @@ def _first(plan: pl.DataFrame) -> Choice | None:
     return plan.row(0, named=True) if plan.height else None
 
 
-def overlapping(plan: pl.DataFrame, choice: Choice, what: str, suffix: str) -> tuple[Choice, ...]:
-    """The other configurations whose interval overlaps that of the choice, best first; ends that are unknown do not."""
-    middle, low, high = f"{what}{suffix}", f"{what}_low{suffix}", f"{what}_high{suffix}"
+def overlapping(plan: pl.DataFrame, choice: Choice, column: str, suffix: str) -> tuple[Choice, ...]:
+    """Return the other configurations whose interval overlaps that of the choice, best first.
+
+    A missing end of an interval counts as its middle.
+    """
+    middle, low, high = f"{column}{suffix}", f"{column}_low{suffix}", f"{column}_high{suffix}"
     top = choice[high] if choice[high] is not None else choice[middle]
     others = plan.filter(pl.coalesce(low, middle) <= top).sort(middle)
     return tuple(row for row in others.to_dicts() if not is_same(row, choice))
 
 
 def is_same(a: Choice, b: Choice) -> bool:
-    """Whether two rows are the same configuration with the same recipe."""
+    """True if two rows are the same configuration with the same recipe."""
     keys = ("machine", "hosts", "devices_per_host", "batch_size", "metaparameters", "give_up")
     return all(a[key] == b[key] for key in keys)
 
@@ -145,7 +147,7 @@ def _hourly_part(choice: Choice) -> float:
 
 
 def _next_measurement(fastest: Choice, as_fast: Sequence[Choice]) -> NextMeasurement | None:
-    """The widest cause of doubt between the fastest and its nearest rival, and what one more measurement does to it."""
+    """The widest cause of doubt between the fastest and its nearest rival, and the effect of one more measurement."""
     if not as_fast:
         return None
     doubts = [(width, kind, choice) for choice in (fastest, as_fast[0]) for kind, width in _widths(choice).items()]
@@ -162,7 +164,7 @@ def _next_measurement(fastest: Choice, as_fast: Sequence[Choice]) -> NextMeasure
 
 
 def _widths(choice: Choice) -> dict[str, float]:
-    """What a configuration's time is unsure of: half widths in logarithms, by the kind of measurement that helps."""
+    """Half widths of the interval of the time in logarithms, by the kind of measurement that narrows them."""
     widths = {}
     if choice["steps_high"] is not None:
         widths["run"] = math.log(choice["steps_high"] / choice["steps"])
@@ -173,7 +175,7 @@ def _widths(choice: Choice) -> dict[str, float]:
 
 
 def _narrower(kind: str, choice: Choice, width: float) -> float | None:
-    """The half width after one more measurement; None where it cannot be foretold."""
+    """The half width after one more measurement; None where it cannot be predicted."""
     if kind == "step time":
         return 0.0
     successes = choice["successes"]
@@ -183,7 +185,7 @@ def _narrower(kind: str, choice: Choice, width: float) -> float | None:
 
 
 def _are_apart(choice: Choice, other: Choice, width: float) -> bool:
-    """Whether both would be apart with this half width of the choice, had the middles stayed where they are."""
+    """True if the intervals would not overlap with this half width of the choice and the same middles."""
     first, second = sorted((choice, other), key=lambda row: float(row[f"{TIME}_s"]))
     top = first[f"{TIME}_s"] * math.exp(width) if first is choice else first[f"{TIME}_high_s"]
     bottom = second[f"{TIME}_s"] * math.exp(-width) if second is choice else second[f"{TIME}_low_s"]

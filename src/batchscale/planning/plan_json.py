@@ -3,24 +3,24 @@
 import math
 from typing import Any
 
-from batchscale.planning.answers import Answers, Choice
 from batchscale.planning.plan import MachinePlan
+from batchscale.planning.recommend import Choice, Recommendations
+from batchscale.planning.sentences import left_out_sentences, plan_sentences
 from batchscale.planning.step_model import StepModel
-from batchscale.planning.words import left_out_sentences, plan_sentences
 
 VERSION = 1  # of the object that plan prints
 
 
 def plan_json(plan: MachinePlan) -> dict[str, Any]:
-    """The object that ``batchscale plan --json`` prints."""
+    """Return the object that ``batchscale plan --json`` prints."""
     search = plan.search
     return {
         "version": VERSION,
         "workload": plan.workload,
         "goal": plan.goal,
         "unit": plan.unit,
-        **answers_json(plan.answers),
-        "by_device": {device: answers_json(answers) for device, answers in plan.by_device.items()},
+        **recommendations_json(plan.recommendations),
+        "by_device": {device: recommendations_json(best) for device, best in plan.by_device.items()},
         "search": None if search is None else {"time_s": search.time_s, "cost": search.cost},
         "step_time_models": [model_json(model) for model in plan.models],
         "sentences": plan_sentences(plan),
@@ -29,18 +29,18 @@ def plan_json(plan: MachinePlan) -> dict[str, Any]:
     }
 
 
-def answers_json(answers: Answers) -> dict[str, Any]:
-    """The answers as an object."""
-    margin, more = answers.price_margin, answers.next_measurement
+def recommendations_json(best: Recommendations) -> dict[str, Any]:
+    """Return recommendations as an object."""
+    margin, more = best.price_margin, best.next_measurement
     return {
-        "fastest": choice_json(answers.fastest),
-        "cheapest": choice_json(answers.cheapest),
-        "twice_the_money": choice_json(answers.twice_the_money),
-        "within_budget": None if answers.within_budget is None else choice_json(answers.within_budget),
-        "within_deadline": None if answers.within_deadline is None else choice_json(answers.within_deadline),
-        "front": [choice_json(choice) for choice in answers.front],
-        "as_fast": [choice_json(choice) for choice in answers.as_fast],
-        "as_cheap": [choice_json(choice) for choice in answers.as_cheap],
+        "fastest": choice_json(best.fastest),
+        "cheapest": choice_json(best.cheapest),
+        "twice_the_money": choice_json(best.twice_the_money),
+        "within_budget": None if best.within_budget is None else choice_json(best.within_budget),
+        "within_deadline": None if best.within_deadline is None else choice_json(best.within_deadline),
+        "front": [choice_json(choice) for choice in best.front],
+        "as_fast": [choice_json(choice) for choice in best.as_fast],
+        "as_cheap": [choice_json(choice) for choice in best.as_cheap],
         "price_margin": None
         if margin is None
         else {"rise": margin.rise, "rival_falls_to": margin.fall, "rival": choice_json(margin.rival)},
@@ -57,12 +57,12 @@ def answers_json(answers: Answers) -> dict[str, Any]:
 
 
 def choice_json(choice: Choice) -> dict[str, Any]:
-    """A configuration as an object."""
+    """Return a configuration as an object."""
     return {name: _finite(value) for name, value in choice.items()}
 
 
 def model_json(model: StepModel) -> dict[str, Any]:
-    """A model of step times as an object, with its measurements and their errors."""
+    """Return a model of step times as an object, with its measurements and their errors."""
     return {
         "device": model.device,
         "terms": list(model.form.names),
@@ -74,14 +74,14 @@ def model_json(model: StepModel) -> dict[str, Any]:
         ],
         "measurements": [
             {
-                "hosts": one.hosts,
-                "devices_per_host": one.devices_per_host,
-                "batch_size": one.batch_size,
-                "step_time_s": one.step_time_s,
+                "hosts": time.hosts,
+                "devices_per_host": time.devices_per_host,
+                "batch_size": time.batch_size,
+                "step_time_s": time.step_time_s,
                 "residual": float(residual),
                 "left_out_error": _finite(float(error)),
             }
-            for one, residual, error in zip(model.times, model.residuals, model.left_out, strict=True)
+            for time, residual, error in zip(model.times, model.residuals, model.left_out, strict=True)
         ],
     }
 

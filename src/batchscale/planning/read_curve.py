@@ -1,4 +1,4 @@
-"""A curve from whatever the user has: records, the JSON of an analysis, or a CSV file."""
+"""Curves from an analysis of records, from the JSON of an analysis, or from a CSV file."""
 
 import json
 import math
@@ -17,47 +17,49 @@ from batchscale.planning.step_times import COLUMN_ALIASES
 MAX_JSON_BYTES = 50_000_000
 
 
-def analysis_curve(answer: Analysis) -> Curve:
-    """The curve of an analysed workload: a point per batch size, with the interval of a fresh search."""
-    given = ("batch_size", "steps", "steps_low", "steps_high")
-    names = [name for name in answer.curve.columns if name not in ANALYSIS_SCHEMA and name not in given]
-    found = answer.curve.sort("batch_size").to_dicts()
-    rows = [{key: row[key] for key in given} | {"values": {name: row[name] for name in names}} for row in found]
-    workload = None if answer.workload is None else str(answer.workload)
-    return _curve(rows, workload, None if answer.goal is None else str(answer.goal))
+def analysis_curve(analysis: Analysis) -> Curve:
+    """Return the curve of an analysed workload: a point per batch size, with the interval of a fresh search."""
+    columns = ("batch_size", "steps", "steps_low", "steps_high")
+    names = [name for name in analysis.curve.columns if name not in ANALYSIS_SCHEMA and name not in columns]
+    curve_rows = analysis.curve.sort("batch_size").to_dicts()
+    rows = [{key: row[key] for key in columns} | {"values": {name: row[name] for name in names}} for row in curve_rows]
+    workload = None if analysis.workload is None else str(analysis.workload)
+    return _curve(rows, workload, None if analysis.goal is None else str(analysis.goal))
 
 
 def read_analysis_json(path: Path) -> Curve:
-    """The curve in the JSON that ``batchscale analyze --json`` prints for one workload."""
+    """Return the curve in the JSON that ``batchscale analyze --json`` prints for one workload."""
     where = one_line(path, 300)
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
-            raise PlanningError(f"{where}: an analysis has at most {MAX_JSON_BYTES:,} bytes. Found more.")
+            raise PlanningError(f"{where}: an analysis must have at most {MAX_JSON_BYTES:,} bytes. Found more.")
         data = json.loads(path.read_bytes())
     except OSError as error:
         raise PlanningError(f"{where}: the file cannot be read ({one_line(error.strerror)}).") from None
     except (ValueError, RecursionError) as error:
-        raise PlanningError(f"{where}: an analysis is a JSON object ({one_line(error)}).") from None
+        raise PlanningError(f"{where}: an analysis must be a JSON object ({one_line(error)}).") from None
     if isinstance(data, list):
         raise PlanningError(
             f"{where}: a plan is of one workload. Found a list of {len(data)}; analyze one with --workload."
         )
     rows = data.get("curve") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise PlanningError(f"{where}: an analysis has a list 'curve' of objects. Found none; see 'analyze --json'.")
-    found = [_json_row(row, where) for row in rows]
-    return _curve(found, _text(data.get("workload")), _text(data.get("goal")))
+        raise PlanningError(
+            f"{where}: an analysis must have a list 'curve' of objects. Found none; see 'analyze --json'."
+        )
+    curve_rows = [_json_row(row, where) for row in rows]
+    return _curve(curve_rows, _text(data.get("workload")), _text(data.get("goal")))
 
 
 def read_curve_csv(path: Path) -> Curve:
-    """The curve of a CSV file with a row per batch size.
+    """Return the curve of a CSV file with a row per batch size.
 
     Columns batch_size and steps, and any of steps_low, steps_high, attempts, successes, give_up. An empty cell of
     steps is a batch size that did not reach the goal.
     """
     file = read_csv_rows(path, "a curve", ("batch_size", "steps"), COLUMN_ALIASES)
     if is_runs_file(file):
-        raise PlanningError(f"{file.where}: a batch size stands once in a curve; this is a file of runs.")
+        raise PlanningError(f"{file.where}: a curve must have one row per batch size; this is a file of runs.")
     reached = [row for row in file.rows if row.text("steps") and row.whole("successes", zero=True) != 0]
     unreached = [
         f"batch size {row.required('batch_size')} never reached the goal" for row in file.rows if row not in reached
@@ -66,28 +68,28 @@ def read_curve_csv(path: Path) -> Curve:
 
 
 def with_give_up(curve: Curve, steps: float) -> Curve:
-    """The curve when every run is given up at this step.
+    """Return the curve if every run is given up at this step.
 
-    A point is one number with an interval and no runs, so the step must lie above the interval (nothing changes but
-    the cost of failed runs) or below it (the point never reaches the goal).
+    A point is one number with an interval and no runs, so the step must lie above the interval (only the cost of
+    failed runs changes) or below it (the point never reaches the goal).
     """
-    kept, lost = [], list(curve.unreached)
+    points, unreached = [], list(curve.unreached)
     for point in curve.points:
         high = point.high if point.high is not None else point.steps
         low = point.low if point.low is not None else point.steps
         if steps < low:
-            lost.append(
+            unreached.append(
                 f"batch size {point.batch_size} needs {point.steps:,.0f} steps, more than --give-up {steps:,.0f}"
             )
         elif steps < high:
             raise PlanningError(
-                f"How many runs --give-up {steps:,.0f} would end can only be counted from runs. Found batch size "
+                f"The effect of --give-up {steps:,.0f} can only be counted from runs. Found batch size "
                 f"{point.batch_size} with {low:,.0f} to {high:,.0f} steps; give a file with one row per run, or a step "
                 f"above {high:,.0f}."
             )
         else:
-            kept.append(replace(point, give_up=steps))
-    return Curve(tuple(kept), curve.workload, curve.goal, tuple(lost))
+            points.append(replace(point, give_up=steps))
+    return Curve(tuple(points), curve.workload, curve.goal, tuple(unreached))
 
 
 def _csv_point(row: CsvRow) -> CurvePoint:
@@ -124,20 +126,20 @@ def _curve(rows: list[dict[str, Any]], workload: str | None, goal: str | None) -
 
 
 def _json_row(row: Mapping[str, Any], where: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key in ("batch_size", "steps", "steps_low", "steps_high"):
         value = row.get(key)
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf
         ):
-            raise PlanningError(f"{where}: {key} of a curve is a positive number. Found {one_line(repr(value))}.")
-        found[key] = value
-    if not isinstance(found["batch_size"], int):
+            raise PlanningError(f"{where}: {key} of a curve must be a positive number. Found {one_line(repr(value))}.")
+        values[key] = value
+    if not isinstance(values["batch_size"], int):
         raise PlanningError(
-            f"{where}: batch_size of a curve is a whole number. Found {one_line(repr(row.get('batch_size')))}."
+            f"{where}: batch_size of a curve must be a whole number. Found {one_line(repr(row.get('batch_size')))}."
         )
-    given = row.get("metaparameters")
-    return found | {"values": given if isinstance(given, dict) else {}}
+    metaparameters = row.get("metaparameters")
+    return values | {"values": metaparameters if isinstance(metaparameters, dict) else {}}
 
 
 def _text(value: object) -> str | None:

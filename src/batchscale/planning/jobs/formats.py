@@ -1,0 +1,227 @@
+"""The formats of job files: SLURM, Kubernetes, JobSet, SkyPilot, Vertex AI, TF_CONFIG files and command lines.
+
+A job is the format's file, the launcher that it starts, and the Dockerfile of its image.
+"""
+
+import json
+import math
+import re
+import textwrap
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from batchscale.errors import PlanningError, one_line, suggest_names
+from batchscale.planning.jobs.job import PORT, JobLaunch, check_options, is_processor
+from batchscale.planning.jobs.kubernetes import jobset_manifest, kubernetes_manifest
+from batchscale.planning.jobs.scripts import (
+    DOCKERFILE,
+    LAUNCHER,
+    command_lines,
+    dockerfile,
+    launcher,
+    tf_config_files,
+)
+from batchscale.planning.step_times import device_key
+from batchscale.records.durable import make_folders, replace_file, storing
+from batchscale.records.filesystem import REAL, FileSystem
+
+MACHINE_TYPE = re.compile(r"\b[a-z][0-9][a-z]?-[a-z]+-[0-9]+[a-z]?\b")
+VERTEX_NAMES = {
+    "t4": "NVIDIA_TESLA_T4",
+    "v100": "NVIDIA_TESLA_V100",
+    "p100": "NVIDIA_TESLA_P100",
+    "p4": "NVIDIA_TESLA_P4",
+    "l4": "NVIDIA_L4",
+    "a100": "NVIDIA_TESLA_A100",
+    "a10040gb": "NVIDIA_TESLA_A100",
+    "a10080gb": "NVIDIA_A100_80GB",
+    "h100": "NVIDIA_H100_80GB",
+}
+
+_SLURM_SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --nodes={hosts}
+#SBATCH --ntasks-per-node=1
+{devices}{limit}#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output={name}-%j.log
+#SBATCH --signal=TERM@60
+# Submit it in the folder that has {launcher}, with a records folder that all nodes see:
+#   sbatch --partition=... --account=... job.sbatch
+set -u
+srun --kill-on-bad-exit=1 sh "$SLURM_SUBMIT_DIR/{launcher}"
+code=$?
+# 75 requests a restart: before the limit, or when a node went away.
+if [ "$code" -eq 75 ]; then
+    scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"
+"""
+
+
+def slurm_script(job: JobLaunch) -> str:
+    """Return the text of ``job.sbatch``; hosts find each other in SLURM's variables."""
+    gpus = "" if is_processor(job.device) else f"#SBATCH --gpus-per-node={job.devices_per_host}\n"
+    minutes = None if job.limit_s is None else math.ceil(job.limit_s / 60)
+    limit = "" if minutes is None else f"#SBATCH --time={minutes}\n"
+    return _SLURM_SCRIPT.format(name=job.name, hosts=job.hosts, devices=gpus, limit=limit, launcher=LAUNCHER)
+
+
+_SKYPILOT_TASK = """\
+name: {name}
+num_nodes: {hosts}
+resources:
+{resources}
+workdir: .
+envs:
+  RECORDS: {records}
+run: |
+{script}
+"""
+
+_SKYPILOT_CLUSTER = """\
+peers=$(echo "$SKYPILOT_NODE_IPS" | sed "s/.*/\\"&:{port}\\"/" | paste -s -d , -)
+chief=$(echo "$peers" | cut -d , -f 1)
+workers=$(echo "$peers" | cut -d , -f 2-)
+if [ "$SKYPILOT_NODE_RANK" -eq 0 ]; then
+    task='{{"type": "chief", "index": 0}}'
+else
+    task="{{\\"type\\": \\"worker\\", \\"index\\": $((SKYPILOT_NODE_RANK - 1))}}"
+fi
+export TF_CONFIG="{{\\"cluster\\": {{\\"chief\\": [$chief], \\"worker\\": [$workers]}}, \\"task\\": $task}}"
+"""
+
+
+def skypilot_task(job: JobLaunch) -> str:
+    """Return the text of ``task.yaml``; nodes make their TF_CONFIG from SkyPilot's addresses."""
+    cluster = [_SKYPILOT_CLUSTER.format(port=PORT).rstrip()] if job.hosts > 1 else []
+    return _SKYPILOT_TASK.format(
+        name=job.name,
+        hosts=job.hosts,
+        resources=textwrap.indent("\n".join(_skypilot_resources(job)), "  "),
+        records=json.dumps(job.records),
+        script=textwrap.indent("\n".join([*cluster, f"exec sh {LAUNCHER}"]), "  "),
+    )
+
+
+def _skypilot_resources(job: JobLaunch) -> list[str]:
+    lines = [f"image_id: {json.dumps('docker:' + job.image)}"]
+    if not is_processor(job.device):
+        lines.append(f"accelerators: {json.dumps(f'{skypilot_name(job.device)}:{job.devices_per_host}')}")
+    if job.spot:
+        lines.append("use_spot: true")
+    return lines
+
+
+def skypilot_name(device: str) -> str:
+    """Return SkyPilot's name of an accelerator, which leaves its maker out.
+
+    >>> skypilot_name("NVIDIA A100 80GB")
+    'A100-80GB'
+    """
+    words = [word for word in device.split() if word.casefold() not in ("nvidia", "tesla", "amd")]
+    return "-".join(words)
+
+
+def vertex_job(job: JobLaunch) -> dict[str, Any]:
+    """Return the CustomJob as an object of the API.
+
+    Vertex AI gives every replica its TF_CONFIG; the first worker pool is the chief.
+    """
+    pools = [_vertex_pool(job, 1)]
+    if job.hosts > 1:
+        pools.append(_vertex_pool(job, job.hosts - 1))
+    scheduling: dict[str, Any] = {"restartJobOnWorkerRestart": True}
+    if job.limit_s is not None:
+        scheduling["timeout"] = f"{int(job.limit_s)}s"
+    if job.spot:
+        scheduling["strategy"] = "SPOT"
+    return {"displayName": job.name, "jobSpec": {"workerPoolSpecs": pools, "scheduling": scheduling}}
+
+
+def vertex_text(job: JobLaunch) -> str:
+    """Return the text of ``custom_job.json``."""
+    return json.dumps(vertex_job(job), indent=2) + "\n"
+
+
+def _vertex_pool(job: JobLaunch, replicas: int) -> dict[str, Any]:
+    machine: dict[str, Any] = {"machineType": machine_type(job.machine)}
+    if not is_processor(job.device):
+        machine |= {"acceleratorType": vertex_name(job.device), "acceleratorCount": job.devices_per_host}
+    return {
+        "machineSpec": machine,
+        "replicaCount": str(replicas),
+        "containerSpec": {"imageUri": job.image, "env": [{"name": "RECORDS", "value": job.records}]},
+    }
+
+
+def machine_type(name: str) -> str:
+    """Return the Compute Engine machine type in a machine's name.
+
+    >>> machine_type("gcp n1-standard-4 + T4")
+    'n1-standard-4'
+    """
+    match = MACHINE_TYPE.search(name)
+    if match is None:
+        raise PlanningError(
+            "Vertex AI needs the Compute Engine machine type in the machine's name, such as 'n1-standard-8 + 2 T4'. "
+            f"Found {one_line(repr(name))}."
+        )
+    return match[0]
+
+
+def vertex_name(device: str) -> str:
+    """Return Vertex AI's name of an accelerator.
+
+    Raises:
+        PlanningError: Vertex AI is not known to have it.
+    """
+    key = device_key(device)
+    if key not in VERTEX_NAMES:
+        raise PlanningError(
+            f"Vertex AI has accelerators such as {', '.join(sorted(VERTEX_NAMES)[:6])}. Found "
+            f"{one_line(repr(device))}; choose another format."
+        )
+    return VERTEX_NAMES[key]
+
+
+FORMATS: Mapping[str, Callable[[JobLaunch], dict[str, str]]] = {
+    "slurm": lambda job: {"job.sbatch": slurm_script(job)},
+    "kubernetes": lambda job: {"job.yaml": kubernetes_manifest(job)},
+    "jobset": lambda job: {"jobset.yaml": jobset_manifest(job)},
+    "skypilot": lambda job: {"task.yaml": skypilot_task(job)},
+    "vertex": lambda job: {"custom_job.json": vertex_text(job)},
+    "tf-config": tf_config_files,
+    "commands": lambda job: {"commands.txt": command_lines(job)},
+}
+
+
+def check_format(name: str) -> None:
+    """Raise an error if no format has this name."""
+    if name not in FORMATS:
+        raise PlanningError(f"--job: no format is called '{one_line(name)}'; {suggest_names(name, FORMATS)}")
+
+
+def job_files(job: JobLaunch, format_: str, train_options: Collection[str], package: str) -> dict[str, str]:
+    """Return the texts of all files of a job, by name.
+
+    Args:
+        job: The job.
+        format_: One of ``FORMATS``.
+        train_options: Options of the installed ``batchscale train``.
+        package: The package that pip installs in the image, such as ``batchscale==0.1.0``.
+    """
+    check_format(format_)
+    check_options(job.hosts, job.devices_per_host, train_options)
+    return {**FORMATS[format_](job), LAUNCHER: launcher(job), DOCKERFILE: dockerfile(job, package)}
+
+
+def write_job(files: Mapping[str, str], folder: Path, fs: FileSystem = REAL) -> tuple[Path, ...]:
+    """Write the files, each whole; those of another job in the folder are replaced."""
+    with storing("writing the job", folder):
+        make_folders(fs, folder)
+        for name, text in files.items():
+            replace_file(fs, folder / name, folder, text.encode())
+    return tuple(folder / name for name in files)
