@@ -12,8 +12,8 @@ import time
 import jax
 import numpy as np
 
-from batchscale.workloads.audio.features import FRAMES_PER_S, HOP
-from batchscale.workloads.audio.spectral_loss import spectral_loss
+from batchscale.instruments.sound.features import FRAMES_PER_S, HOP
+from batchscale.instruments.synthesis.spectral_loss import spectral_loss
 from batchscale.workloads.models.declaration import Shape
 from batchscale.workloads.models.table import find_model
 

@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image, ImageDraw
 
-from batchscale.workloads.audio.features import HOP, VOICED, extract_features
-from batchscale.workloads.audio.instrument import Instrument, read_instrument
-from batchscale.workloads.audio.oscillators import oscillate
-from batchscale.workloads.audio.recordings import SAMPLE_RATE
-from batchscale.workloads.audio.spectral_loss import spectral_loss
-from batchscale.workloads.audio.timbre import TransferOptions, read_whole, resynthesise, transfer
+from batchscale.instruments.playing.instrument import Instrument, read_instrument
+from batchscale.instruments.playing.transfer import TransferOptions, read_whole, resynthesise, transfer
+from batchscale.instruments.sound.features import HOP, VOICED, extract_features
+from batchscale.instruments.sound.recordings import SAMPLE_RATE
+from batchscale.instruments.synthesis.spectral_loss import spectral_loss
+from batchscale.instruments.synthesis.synthesizers import oscillate
 from batchscale.workloads.models import Shape, find_model
 
 compare = jax.jit(spectral_loss)

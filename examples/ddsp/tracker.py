@@ -5,8 +5,8 @@ python examples/ddsp/tracker.py
 
 import numpy as np
 
-from batchscale.workloads.audio.features import VOICED, extract_features
-from batchscale.workloads.audio.recordings import SAMPLE_RATE
+from batchscale.instruments.sound.features import VOICED, extract_features
+from batchscale.instruments.sound.recordings import SAMPLE_RATE
 
 NOTES = range(33, 97, 3)  # A1 to C7
 SECONDS = 1.0

@@ -13,8 +13,8 @@ from build_records import curve_studies, write_tree
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
-from batchscale.workloads.audio.instrument import Instrument, write_instrument
-from batchscale.workloads.audio.prepared import SoundStatistics
+from batchscale.instruments.playing.instrument import Instrument, write_instrument
+from batchscale.instruments.sound.prepared import SoundStatistics
 from batchscale.workloads.models.declaration import Shape
 from batchscale.workloads.models.table import find_model
 

@@ -23,7 +23,6 @@ from batchscale.study.tasks import TrialTask
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine
 from batchscale.workloads.catalogue import workload_info
-from batchscale.workloads.losses import task_loss
 from batchscale.workloads.metrics.table import task_metrics
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.tasks import Task
@@ -363,7 +362,7 @@ def test_masked_examples_count_neither_in_the_loss_nor_in_metrics(task):
 
     @cheap_jit
     def measure(outputs, batch):
-        loss, ones = task_loss(task)(outputs, batch, {}), jnp.ones(len(outputs))
+        loss, ones = task.make_loss({})(outputs, batch, {}), jnp.ones(len(outputs))
         metrics = [metric.value(metric.measure(outputs, batch, ones)) for metric in task_metrics(task)]
         return loss.total, loss.weight, metrics
 

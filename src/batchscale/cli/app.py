@@ -17,18 +17,20 @@ from typer.core import TyperGroup
 
 from batchscale import __version__
 from batchscale.cli.exit import run_and_exit
+from batchscale.plugins import find_plugins
 
 PANELS = {
     "Measure": ("quickstart", "init", "validate", "run", "status", "train", "trainer"),
     "Understand": ("analyze", "report", "figure", "compare", "fit", "suggest"),
     "Decide": ("calibrate", "machines", "plan"),
     "Data": ("workloads", "data", "import", "export", "check", "summary"),
-    "Serve": ("web", "audio"),
+    "Serve": ("web",),
 }
 """The commands by their heading in ``--help``. Module and function have the command's name; a keyword gets a "_"."""
 
+PLUGIN_PANEL = "Plug-ins"
 COMMANDS = tuple(itertools.chain(*PANELS.values()))
-GROUPS = ("audio", "data", "trainer")  # commands with sub-commands: the module has a function that makes them
+GROUPS = ("data", "trainer")  # commands with sub-commands: the module has a function that makes them
 READING = ("check", "summary", "analyze", "fit", "compare", "suggest", "import", "export")  # start no training
 OBJECTS_BEFORE_COLLECTION = 50_000  # loading libraries creates that many; Python's default of 700 collects 300 times
 
@@ -70,20 +72,35 @@ def make_app(only: str | None = None) -> typer.Typer:
     ) -> None:
         pass
 
+    groups: dict[str, typer.Typer] = {}
     for panel, names in PANELS.items():
         for name in names:
-            if only not in COMMANDS or name == only:
-                _add_command(app, name, panel)
+            if only in COMMANDS and name != only:
+                continue
+            python_name = f"{name}_" if keyword.iskeyword(name) else name
+            module: Any = importlib.import_module(f"batchscale.cli.{python_name}")
+            if name in GROUPS:
+                groups[name] = getattr(module, f"make_{name}_app")()
+                app.add_typer(groups[name], name=name, rich_help_panel=panel)
+            else:
+                app.command(name, rich_help_panel=panel)(getattr(module, python_name))
+    if only not in COMMANDS or only in GROUPS:
+        _add_plugins(app, groups)
     return app
 
 
-def _add_command(app: typer.Typer, name: str, panel: str) -> None:
-    python_name = f"{name}_" if keyword.iskeyword(name) else name
-    module: Any = importlib.import_module(f"batchscale.cli.{python_name}")
-    if name in GROUPS:
-        app.add_typer(getattr(module, f"make_{name}_app")(), name=name, rich_help_panel=panel)
-    else:
-        app.command(name, rich_help_panel=panel)(getattr(module, python_name))
+def _add_plugins(app: typer.Typer, groups: dict[str, typer.Typer]) -> None:
+    """Add the commands of plug-ins; a command such as ``data audio`` goes to the group ``data`` if that is loaded."""
+    for plugin in find_plugins():
+        for name, reference in plugin.read("COMMAND_GROUPS", {}).items():
+            groups[name] = plugin.load(reference)()
+            app.add_typer(groups[name], name=name, rich_help_panel=PLUGIN_PANEL)
+        for name, reference in plugin.read("COMMANDS", {}).items():
+            group, _, command = name.rpartition(" ")
+            if not group:
+                app.command(command, rich_help_panel=PLUGIN_PANEL)(plugin.load(reference))
+            elif group in groups:
+                groups[group].command(command)(plugin.load(reference))
 
 
 def _print_version(requested: bool) -> None:

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from batchscale.cli.data_audio import data_audio
 from batchscale.cli.output import print_json
 
 VERSION = 1
@@ -23,7 +22,6 @@ def make_data_app() -> typer.Typer:
     app = typer.Typer(help="Say where data sets are, and get them.", no_args_is_help=True, rich_markup_mode=None)
     app.command("list")(data_list)
     app.command("get")(data_get)
-    app.command("audio")(data_audio)
     return app
 
 

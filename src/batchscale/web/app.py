@@ -19,33 +19,30 @@ from batchscale.web.pages import (
     control,
     data,
     experiment,
-    instrument_uploads,
-    instrument_work,
-    instruments,
     new,
     new_parts,
     overview,
     plan,
     session,
-    sounds,
 )
+from batchscale.web.plugin_pages import load_plugin_pages
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
 from batchscale.web.settings import WebSettings
 
 PAGES = (
-    session, assets, overview, experiment, charts, compare, new, new_parts, control, plan, data, instruments,
-    instrument_uploads, instrument_work, sounds,
+    session, assets, overview, experiment, charts, compare, new, new_parts, control, plan, data,
 )  # fmt: skip
 
 
 def create_app(settings: WebSettings, access: Access) -> Gate:
     """The web interface as an ASGI application."""
     audit = AuditLog(settings.state)
-    parts = ServerParts(settings, access, audit)
+    plugins = load_plugin_pages()
+    parts = ServerParts(settings, access, audit, plugins)
     app = FastAPI(title="batchscale", docs_url=None, redoc_url=None, openapi_url=None)
-    for page in PAGES:
-        app.include_router(page.make_routes(parts))
+    for make_routes in (*(page.make_routes for page in PAGES), *(plugin.make_routes for plugin in plugins)):
+        app.include_router(make_routes(parts))
 
     def answer(request: Request, error: Exception) -> Response:
         refused = _as_refusal(error)
@@ -61,7 +58,8 @@ def create_app(settings: WebSettings, access: Access) -> Gate:
 
     for kind in (RefusedError, BatchscaleError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer)
-    return Gate(_quiet(app), settings, access, audit, parts.pages.refuse)
+    uploads = tuple(plugin.uploads for plugin in plugins if plugin.uploads is not None)
+    return Gate(_quiet(app), settings, access, audit, parts.pages.refuse, uploads)
 
 
 def _as_refusal(error: Exception) -> RefusedError:

@@ -27,7 +27,6 @@ Refuse = Callable[[Scope, RefusedError], tuple[int, list[tuple[bytes, bytes]], b
 
 LARGEST_HEADERS = 16 * 1024
 SAFE = ("GET", "HEAD")
-UPLOADS = re.compile(r"/instruments/[0-9a-f]{16}/(recordings|voices)")
 CHECKS = ("/new/fields", "/new/toml", "/new/check")  # asked for while somebody types; they change nothing
 POLICY = "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'"
 HEADERS = {
@@ -65,12 +64,21 @@ class _Asked:
 class Gate:
     """Lets through what comes from our own pages or with the token."""
 
-    def __init__(self, app: App, settings: WebSettings, access: Access, audit: AuditLog, refuse: Refuse) -> None:
+    def __init__(
+        self,
+        app: App,
+        settings: WebSettings,
+        access: Access,
+        audit: AuditLog,
+        refuse: Refuse,
+        upload_paths: tuple[re.Pattern[str], ...] = (),
+    ) -> None:
         self._app = app
         self._settings = settings
         self._access = access
         self._audit = audit
         self._refuse = refuse
+        self._upload_paths = upload_paths
         self._sign_ins = Rate(settings.limits.sign_ins)
         self._actions = Rate(settings.limits.actions)
         self._checks = Rate(settings.limits.checks)
@@ -117,7 +125,7 @@ class Gate:
         if asked.method in SAFE:
             _check_embedding(asked)
             return receive
-        if UPLOADS.fullmatch(asked.path):  # what comes is stored as it comes: the page limits it
+        if self._is_upload(asked.path):  # what comes is stored as it comes: the page limits it
             state["form"] = {}
             self._check_unsafe(asked, identity, by_cookie, origin, {})
             return receive
@@ -173,9 +181,12 @@ class Gate:
             raise RefusedError(429, "Too many actions within a minute. Wait a little.")
 
     def _rate(self, path: str) -> Rate:
-        if UPLOADS.fullmatch(path):
+        if self._is_upload(path):
             return self._uploads
         return self._checks if path in CHECKS else self._actions
+
+    def _is_upload(self, path: str) -> bool:
+        return any(pattern.fullmatch(path) for pattern in self._upload_paths)
 
     async def _read_body(self, asked: _Asked, receive: Receive) -> bytes:
         limits = self._settings.limits

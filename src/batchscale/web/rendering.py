@@ -1,8 +1,9 @@
 """Pages from templates: every value is escaped, every page gets the session's CSRF token and its menu."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
@@ -19,26 +20,28 @@ from batchscale.formatting import (
 )
 from batchscale.planning.sentences import cost_text
 from batchscale.web.gate import Scope
+from batchscale.web.plugin_pages import PluginPages
 from batchscale.web.records_folders import visible
 from batchscale.web.refusals import RefusedError
 from batchscale.web.settings import WebSettings
 
 
 class Pages:
-    """Renders the templates of this package."""
+    """Renders the templates of this package and of plug-ins."""
 
-    def __init__(self, settings: WebSettings) -> None:
+    def __init__(self, settings: WebSettings, plugins: Sequence[PluginPages] = ()) -> None:
         self._settings = settings
         self._environment = Environment(
-            loader=PackageLoader("batchscale.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-            lstrip_blocks=True, auto_reload=False,
+            loader=ChoiceLoader([PackageLoader(name) for name in ("batchscale.web", *(p.package for p in plugins))]),
+            autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, auto_reload=False,
         )  # fmt: skip
         self._environment.filters |= {
             "visible": visible, "number": number_text, "whole": whole_text, "rounded": rounded_text,
             "metaparameter": metaparameter_text, "money": cost_text, "percent": percent_text, "duration": duration,
             "size": size,
         }  # fmt: skip
-        self._environment.globals |= {"span_text": span_text, "whole_text": whole_text}
+        menu = [entry for plugin in plugins for entry in plugin.menu.items()]
+        self._environment.globals |= {"span_text": span_text, "whole_text": whole_text, "plugin_menu": menu}
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A whole page."""

@@ -5,10 +5,10 @@ from functools import cached_property
 
 from batchscale.web.access import Access
 from batchscale.web.audit import AuditLog
-from batchscale.web.instruments import WebInstruments
 from batchscale.web.jobs import WebJobs
 from batchscale.web.live import LivePages
 from batchscale.web.overview import Overview
+from batchscale.web.plugin_pages import PluginPages
 from batchscale.web.records_folders import RecordsFolder, RecordsFolders
 from batchscale.web.rendering import Pages
 from batchscale.web.room import find_room
@@ -25,11 +25,12 @@ class ServerParts:
     settings: WebSettings
     access: Access
     audit: AuditLog
+    plugins: tuple[PluginPages, ...] = ()
 
     @cached_property
     def pages(self) -> Pages:
         """The templates."""
-        return Pages(self.settings)
+        return Pages(self.settings, self.plugins)
 
     @cached_property
     def folders(self) -> RecordsFolders:
@@ -53,13 +54,8 @@ class ServerParts:
 
     @cached_property
     def jobs(self) -> WebJobs:
-        """Work on instruments."""
+        """Sequences of commands started here."""
         return WebJobs(self.settings.state)
-
-    @cached_property
-    def instruments(self) -> WebInstruments:
-        """Instruments, in the first folder."""
-        return WebInstruments(self.settings.folders[0])
 
     @cached_property
     def overview(self) -> Overview:

@@ -59,7 +59,7 @@ def workload_info(spec: WorkloadSpec, data_dir: Path | None = None) -> WorkloadI
         num_train_examples=parts.dataset.num_train_examples,
         defaults=parts.tunables.defaults,
         default_space=parts.tunables.space,
-        splits=SPLITS[:2] if parts.dataset.task in (Task.QUADRATIC, Task.SOUND) else SPLITS,
+        splits=parts.dataset.task.splits,
         num_outputs=parts.dataset.num_outputs,
     )
 

@@ -6,16 +6,12 @@ another package, name the module as an entry point of the group ``batchscale.plu
 """
 
 import importlib
-import pkgutil
 from collections.abc import Iterator
-from importlib import metadata
 from types import ModuleType
 from typing import Generic, Protocol, TypeVar
 
-from batchscale.errors import BatchscaleError, SpecError, UnknownNameError, one_line, suggest_names
-
-PLUGINS = "batchscale.plugins"
-"""The group of entry points that name modules with declarations."""
+from batchscale.errors import SpecError, UnknownNameError, one_line, suggest_names
+from batchscale.plugins import find_plugins, module_names
 
 
 class Declaration(Protocol):
@@ -43,7 +39,7 @@ class Table(Generic[D]):
         """Every declaration by name, in order of the names."""
         if self._found is None:
             found: dict[str, D] = {}
-            for module in (*_modules(importlib.import_module(self._package)), *_plugins()):
+            for module in _load_modules(self._package):
                 for declaration in _declared_in(module, self.kind):
                     if found.setdefault(declaration.name, declaration) is not declaration:
                         raise SpecError(self._twice(declaration.name, f"{module.__name__} is not the first"))
@@ -89,22 +85,9 @@ def _declared_in(module: ModuleType, kind: type[D]) -> Iterator[D]:
                 yield one
 
 
-def _modules(found: ModuleType) -> Iterator[ModuleType]:
-    """A module, and the modules of its folder if it is a package."""
-    yield found
-    for module in sorted(pkgutil.iter_modules(getattr(found, "__path__", ())), key=lambda one: one.name):
-        if not module.ispkg:
-            yield importlib.import_module(f"{found.__name__}.{module.name}")
-
-
-def _plugins() -> Iterator[ModuleType]:
-    for entry in sorted(metadata.entry_points(group=PLUGINS), key=lambda one: one.name):
-        try:
-            yield from _modules(importlib.import_module(entry.module))
-        except BatchscaleError:
-            raise
-        except Exception as error:  # another package's code may raise anything; it is reported as theirs
-            raise SpecError(
-                f"The plug-in '{one_line(entry.name)}' ({PLUGINS}: {one_line(entry.value)}) cannot be imported: "
-                f"{type(error).__name__}: {one_line(error, 300)}. Mend it or uninstall it."
-            ) from error
+def _load_modules(package: str) -> Iterator[ModuleType]:
+    """Import and yield the modules of a package and those of all plug-ins."""
+    for name in module_names(importlib.import_module(package)):
+        yield importlib.import_module(name)
+    for plugin in find_plugins():
+        yield from plugin.modules()

@@ -1,15 +1,10 @@
 """The training losses, as sums over a batch with the weight to divide by."""
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
 import optax
 
-from batchscale.spec.experiment import Options
-from batchscale.workloads.audio.spectral_loss import spectral_loss
-from batchscale.workloads.noisy_quadratic import NoisyQuadratic, parse_problem
-from batchscale.workloads.tasks import Task
+from batchscale.workloads.noisy_quadratic import NoisyQuadratic
 from batchscale.workloads.workload import Batch, Loss, LossSum, Metaparameters
 
 
@@ -42,17 +37,17 @@ def sigmoid_cross_entropy(logits: jax.Array, labels: jax.Array, smoothing: jax.A
 
 def classification_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
     """Softmax cross entropy over the examples, smoothed by the metaparameter ``label_smoothing``."""
-    return _example_sum(softmax_cross_entropy(outputs, batch["labels"], values.get("label_smoothing")), batch)
+    return sum_over_examples(softmax_cross_entropy(outputs, batch["labels"], values.get("label_smoothing")), batch)
 
 
 def multilabel_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
     """Sigmoid cross entropy over the examples, smoothed by the metaparameter ``label_smoothing``."""
-    return _example_sum(sigmoid_cross_entropy(outputs, batch["labels"], values.get("label_smoothing")), batch)
+    return sum_over_examples(sigmoid_cross_entropy(outputs, batch["labels"], values.get("label_smoothing")), batch)
 
 
 def language_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
     """Softmax cross entropy over the real tokens; the weight is their number."""
-    return _example_sum(softmax_cross_entropy(outputs, batch["labels"], values.get("label_smoothing")), batch)
+    return sum_over_examples(softmax_cross_entropy(outputs, batch["labels"], values.get("label_smoothing")), batch)
 
 
 def squared_error(outputs: jax.Array, targets: jax.Array) -> jax.Array:
@@ -67,16 +62,11 @@ def squared_error(outputs: jax.Array, targets: jax.Array) -> jax.Array:
 def regression_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
     """Squared error over the examples."""
     del values
-    return _example_sum(squared_error(outputs, batch["labels"]), batch)
+    return sum_over_examples(squared_error(outputs, batch["labels"]), batch)
 
 
-def sound_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
-    """The multi-scale spectral loss over the examples."""
-    del values
-    return _example_sum(spectral_loss(outputs, batch["labels"]), batch)
-
-
-def _example_sum(errors: jax.Array, batch: Batch) -> LossSum:
+def sum_over_examples(errors: jax.Array, batch: Batch) -> LossSum:
+    """Return the sum of a loss over a batch, weighted by its mask if it has one."""
     if "mask" not in batch:
         return LossSum(jnp.sum(errors), jnp.asarray(errors.size, jnp.float32))
     mask = batch["mask"].astype(jnp.float32)
@@ -98,17 +88,3 @@ def quadratic_loss(problem: NoisyQuadratic) -> Loss:
 def exact_quadratic(outputs: jax.Array, problem: NoisyQuadratic) -> jax.Array:
     """``½ Σ h θ²`` for each row of parameters."""
     return 0.5 * jnp.sum(jnp.asarray(problem.curvatures, jnp.float32) * jnp.square(outputs), axis=-1)
-
-
-_LOSSES: Mapping[Task, Loss] = {
-    Task.CLASSIFICATION: classification_loss,
-    Task.MULTILABEL: multilabel_loss,
-    Task.LANGUAGE: language_loss,
-    Task.REGRESSION: regression_loss,
-    Task.SOUND: sound_loss,
-}
-
-
-def task_loss(task: Task, dataset_options: Options | None = None) -> Loss:
-    """The training loss of a task on a data set with these options."""
-    return quadratic_loss(parse_problem(dataset_options or {})) if task is Task.QUADRATIC else _LOSSES[task]

@@ -5,7 +5,6 @@ from pathlib import Path
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.workloads.catalogue import find_parts
 from batchscale.workloads.datasets.table import load_dataset
-from batchscale.workloads.losses import task_loss
 from batchscale.workloads.metrics.table import task_metrics
 from batchscale.workloads.models.declaration import Shape
 from batchscale.workloads.update import make_update
@@ -36,7 +35,7 @@ def get_workload(spec: WorkloadSpec, data_dir: Path | None = None, dataset: Data
         name=spec.name,
         dataset=dataset,
         model=parts.model.for_data(Shape(dataset.input_shape, dataset.num_outputs, options)),
-        loss=task_loss(task, options),
+        loss=task.make_loss(options),
         metrics=task_metrics(task, options),
         defaults=parts.tunables.defaults,
         space=parts.tunables.space,

@@ -36,6 +36,8 @@ def make_routes(parts: ServerParts) -> APIRouter:
     routes = APIRouter()
     charts = ChartScripts(parts.settings.state)
     made: dict[str, tuple[bytes, str]] = {}
+    packages = dict.fromkeys(KINDS, "batchscale.web") | {n: p.package for p in parts.plugins for n in p.static}
+    kinds = KINDS | {name: kind for plugin in parts.plugins for name, kind in plugin.static.items()}
 
     @routes.get("/static/{name}")
     def asset(request: Request, name: str) -> Response:
@@ -44,15 +46,15 @@ def make_routes(parts: ServerParts) -> APIRouter:
                 made[name] = _with_tag(charts.read())
             elif name == "colours.css":
                 made[name] = _with_tag(colours().encode())
-            elif name in KINDS:
-                made[name] = _with_tag(packaged_file(name))
+            elif name in packages:
+                made[name] = _with_tag(packaged_file(name, packages[name]))
             else:
                 raise RefusedError(404, "There is no such file.")
         data, tag = made[name]
         headers = {"cache-control": "private, max-age=600", "etag": tag}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
-        return Response(data, media_type=f"{KINDS[name]}; charset=utf-8", headers=headers)
+        return Response(data, media_type=f"{kinds[name]}; charset=utf-8", headers=headers)
 
     return routes
 
@@ -83,9 +85,9 @@ class ChartScripts:
 
 
 @cache
-def packaged_file(name: str) -> bytes:
-    """A file of this package."""
-    return (files("batchscale.web") / "static" / name).read_bytes()
+def packaged_file(name: str, package: str = "batchscale.web") -> bytes:
+    """Return a static file of a package."""
+    return (files(package) / "static" / name).read_bytes()
 
 
 @cache

@@ -12,7 +12,6 @@ from flax import nnx
 from batchscale.errors import SpecError
 from batchscale.spec.experiment import Options, WorkloadSpec
 from batchscale.workloads.datasets.table import dataset_info, load_dataset
-from batchscale.workloads.losses import task_loss
 from batchscale.workloads.metrics.table import task_metrics
 from batchscale.workloads.models.declaration import PRECISIONS, Shape, check_fit, check_precision
 from batchscale.workloads.models.nnx_model import make_model
@@ -108,7 +107,7 @@ def _pair(user: UserWorkload, pair: tuple[Any, ...]) -> Model:
 def _measures(user: UserWorkload, task: Task | None) -> tuple[Loss, tuple[Metric, ...]]:
     if user.loss is None:
         assert task is not None
-        loss, metrics = task_loss(task), task_metrics(task)
+        loss, metrics = task.make_loss({}), task_metrics(task)
     else:
         loss, metrics = _mean_loss(user.loss), (_mean_metric("loss", user.loss),)
     if user.metrics is None:

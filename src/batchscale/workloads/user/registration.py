@@ -57,7 +57,7 @@ def register_workload(
     *,
     data: Mapping[str, Any] | None = None,
     model: Any = None,
-    task: str | None = None,
+    task: str | Task | None = None,
     loss: Values | None = None,
     metrics: Mapping[str, Values] | Sequence[Any] | None = None,
     num_outputs: int | None = None,
@@ -94,7 +94,7 @@ def register_workload(
         model_name,
         None if data is None else {split: _read(f"Workload {name}, split {split}", data[split]) for split in data},
         model,
-        _task(name, task),
+        _find_task(name, task),
         loss,
         metrics,
         num_outputs,
@@ -174,13 +174,13 @@ def _read(where: str, given: Any) -> Any:
         raise SpecError(f"{where}: the batches do not join: {one_line(error)}") from error
 
 
-def _task(name: str, task: str | None) -> Task | None:
+def _find_task(name: str, task: str | Task | None) -> Task | None:
     if task is None:
         return None
-    valid = [str(one) for one in USER_TASKS]
-    if task not in valid:
-        raise SpecError(f"Workload {name}: task is one of {', '.join(valid)}. Found {one_line(repr(task))}.")
-    return Task(task)
+    by_name = {user_task.name: user_task for user_task in USER_TASKS}
+    if str(task) not in by_name:
+        raise SpecError(f"Workload {name}: task must be one of {', '.join(by_name)}. Found {one_line(repr(task))}.")
+    return by_name[str(task)]
 
 
 def _check(user: UserWorkload) -> None:

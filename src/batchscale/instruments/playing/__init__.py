@@ -1,0 +1,1 @@
+"""Trained instruments: export, storage, playing examples, and timbre transfer."""
