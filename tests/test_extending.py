@@ -33,7 +33,6 @@ def plugin(tmp_path_factory):
     for name, text in FILE.findall((ROOT / "docs" / "extending.md").read_text(encoding="utf-8")):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    (folder / "my_parts" / "__init__.py").touch()
     install(folder, "my_parts")
     return folder
 
@@ -166,6 +165,34 @@ def test_a_command_is_one_file_and_a_line(plugin, records, monkeypatch):
     app.command("count")(importlib.import_module("count").count)
     answer = CliRunner().invoke(app, ["count", str(records)])
     assert (answer.exit_code, answer.stdout.strip()) == (0, "4")
+
+
+def test_a_plug_in_brings_a_command(plugin, records):
+    answer = python(plugin, "-m", "batchscale", "count", records)
+    assert (answer.returncode, answer.stdout.strip()) == (0, "4"), answer.stderr
+    assert "Count the trials" in python(plugin, "-m", "batchscale", "--help").stdout
+
+
+PAGE = """
+import sys
+from pathlib import Path
+from starlette.testclient import TestClient
+from batchscale.web.access import Access
+from batchscale.web.app import create_app
+from batchscale.web.settings import WebSettings
+
+folder = Path(sys.argv[1])
+access = Access(folder / "state")
+token = (folder / "state" / "token").read_text().strip()
+app = create_app(WebSettings((folder,), folder / "state", train_options=frozenset()), access)
+client = TestClient(app, base_url="http://127.0.0.1:8765", headers={"authorization": f"Bearer {token}"})
+print(client.get("/folders").text, "Folders</a>" in client.get("/").text)
+"""
+
+
+def test_a_plug_in_brings_a_page(plugin, tmp_path):
+    answer = python(plugin, "-c", PAGE, tmp_path)
+    assert answer.stdout.strip() == f"{tmp_path.name} True", answer.stderr
 
 
 REGISTERED = """

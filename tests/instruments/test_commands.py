@@ -1,19 +1,15 @@
 """``batchscale data audio`` and ``batchscale audio``, from recordings to a transfer."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
+from sounds import RATE, melody
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
 from batchscale.errors import DataError, RunError, SpecError
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "workloads" / "audio"))
-from sounds import RATE, melody
 
 EXPERIMENT = """
 goal = "train/total_loss < 5.0"
@@ -46,7 +42,7 @@ def folder(tmp_path_factory):
 def test_data_audio_prepares_and_names_what_it_passes_over(folder):
     done = run("data", "audio", folder / "in", "--out", folder / "out")
     assert done.exit_code == 0 and "1 recordings, 7 s to train on and 1 s to validate" in done.stdout
-    assert "Passed over broken.wav: it cannot be read" in done.stderr
+    assert "Skipped broken.wav: it cannot be read" in done.stderr
     said = json.loads(run("data", "audio", folder / "in", "--out", folder / "out", "--json").stdout)
     assert said["recordings"] == ["line.wav"] and list(said["skipped"]) == ["broken.wav"]
     assert isinstance(run("data", "audio", folder / "none", "--out", folder / "x").exception, DataError)

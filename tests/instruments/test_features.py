@@ -1,10 +1,8 @@
 """Loudness against the standard's table, pitch against tones that are known."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from sounds import RATE, melody, silence, tone
 
 from batchscale.instruments.sound.features import (
     FRAMES_PER_S,
@@ -14,9 +12,6 @@ from batchscale.instruments.sound.features import (
     a_weighting_db,
     extract_features,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-from sounds import RATE, melody, silence, tone
 
 
 def cents(found, wanted):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from sounds import RATE, melody, silence, tone
 
 from batchscale.errors import DataError, SpecError
 from batchscale.instruments.sound import preparation
@@ -20,9 +21,6 @@ from batchscale.instruments.sound.preparation import prepare_recordings
 from batchscale.instruments.sound.prepared import cut_windows, read_prepared
 from batchscale.instruments.sound.recordings import find_recordings, stream_mono
 from batchscale.instruments.sound.segments import Cutting, cut_segments
-
-sys.path.insert(0, str(Path(__file__).parent))
-from sounds import RATE, melody, silence, tone
 
 
 def put(folder, name, samples, rate=RATE, **options):
@@ -233,7 +231,7 @@ def test_folders_without_recordings_say_what_was_found(tmp_path):
     with pytest.raises(DataError, match=r"\.m4a"):
         find_recordings(tmp_path)
     put(tmp_path / "in", "silent.wav", silence(2))
-    with pytest.raises(DataError, match="Recordings must be heard"):
+    with pytest.raises(DataError, match="Recordings must not be silent"):
         prepare_recordings(tmp_path / "in", tmp_path / "out")
 
 

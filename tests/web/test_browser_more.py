@@ -1,15 +1,18 @@
 """In a real browser: a server that is killed under a live page, linked charts, keyboard, no scripts, instruments."""
 
 import shutil
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from browsing import browse, fits, until
-from test_instruments import make_wav
 from web_process import WebProcess
 
 from batchscale.run.snapshot import is_running
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "instruments"))
+from sounds import make_wav
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 

@@ -13,14 +13,14 @@ from batchscale.plugins import find_plugins
 class PluginPages:
     """The pages of one plug-in, which its attribute ``PAGES`` names.
 
-    ``make_routes`` gets the server's `ServerParts`. ``package`` has the folders ``templates`` and ``static``. The files
-    of the latter are in ``static`` by name, with their media types, and are served below ``/static/``. ``menu`` has
-    titles by path.
+    ``make_routes`` gets the server's `ServerParts`. ``package``, if any, has the folders ``templates`` and
+    ``static``. The files of the latter are in ``static`` by name, with their media types, and are served below
+    ``/static/``. ``menu`` has titles by path.
     Bodies sent to paths that match ``uploads`` are not read as forms: the route reads and limits them.
     """
 
     make_routes: Callable[..., APIRouter]
-    package: str
+    package: str | None = None
     static: Mapping[str, str] = field(default_factory=dict)
     menu: Mapping[str, str] = field(default_factory=dict)
     uploads: re.Pattern[str] | None = None

@@ -36,7 +36,7 @@ def make_routes(parts: ServerParts) -> APIRouter:
     routes = APIRouter()
     charts = ChartScripts(parts.settings.state)
     made: dict[str, tuple[bytes, str]] = {}
-    packages = dict.fromkeys(KINDS, "batchscale.web") | {n: p.package for p in parts.plugins for n in p.static}
+    packages = dict.fromkeys(KINDS, "batchscale.web") | {n: str(p.package) for p in parts.plugins for n in p.static}
     kinds = KINDS | {name: kind for plugin in parts.plugins for name, kind in plugin.static.items()}
 
     @routes.get("/static/{name}")

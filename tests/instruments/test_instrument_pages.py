@@ -3,9 +3,7 @@
 import asyncio
 import io
 import json
-import math
 import os
-import struct
 import subprocess
 import sys
 import time
@@ -15,8 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sounds import make_wav
 
-from batchscale.instruments.web.instruments import TrainingSettings, WebInstruments, listen_steps, train_steps
+from batchscale.instruments.web.instruments import TrainingSettings, WebInstruments
+from batchscale.instruments.web.steps import listen_steps, train_steps
 from batchscale.instruments.web.uploads import list_uploads, save_upload
 from batchscale.records.tree.layout import StudyPaths
 from batchscale.spec.workload_name import WorkloadName
@@ -27,23 +27,6 @@ from batchscale.web.refusals import RefusedError
 from batchscale.web.settings import Limits
 
 ORIGIN = "http://127.0.0.1:8765"
-
-
-def make_wav(seconds: float = 0.5, rate: int = 16_000, notes: tuple[float, ...] = (220.0,)) -> bytes:
-    """A recording made by code: notes with harmonics, each rising and dying away."""
-    target, each = io.BytesIO(), seconds / len(notes)
-    values = []
-    for sample in range(round(seconds * rate)):
-        at = sample / rate
-        note, inside = notes[min(len(notes) - 1, int(at / each))], (at % each) / each
-        tone = sum(math.sin(2 * math.pi * note * n * at) / n for n in range(1, 6))
-        values.append(round(6000 * tone * math.sin(math.pi * inside) ** 0.3))
-    with wave.open(target, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate)
-        file.writeframes(struct.pack(f"<{len(values)}h", *values))
-    return target.getvalue()
 
 
 WAV = make_wav()
@@ -267,7 +250,7 @@ def test_only_folders_that_were_made_here_are_instruments(tmp_path):
     (tmp_path / "instruments" / "other").mkdir()
     os.symlink(tmp_path / "instruments" / "mine", tmp_path / "instruments" / "linked")  # noqa: PTH211 - as an attacker
     assert [instrument.name for instrument in instruments.all()] == ["mine"]
-    with pytest.raises(RefusedError, match="already"):
+    with pytest.raises(RefusedError, match="is taken"):
         instruments.make("mine")
 
 
@@ -295,25 +278,27 @@ def test_long_training_stops_to_be_listened_to(tmp_path):
 
 def test_training_goes_on_where_the_same_was_trained_before(tmp_path):
     instrument = WebInstruments(tmp_path).make("violin")
-    wish = TrainingSettings(steps=100)
-    assert instrument.wish is None and not instrument.has_checkpoint
-    assert "--resume" not in train_steps(instrument, wish)[0].words
-    assert instrument.wish == wish and not instrument.has_checkpoint
-    study = StudyPaths.of(instrument.path / "trained", WorkloadName("recordings", wish.model, "adam"), wish.batch_size)
+    settings = TrainingSettings(steps=100)
+    assert instrument.settings is None and not instrument.has_checkpoint
+    assert "--resume" not in train_steps(instrument, settings)[0].words
+    assert instrument.settings == settings and not instrument.has_checkpoint
+    study = StudyPaths.of(
+        instrument.path / "trained", WorkloadName("recordings", settings.model, "adam"), settings.batch_size
+    )
     study.checkpoints.mkdir(parents=True)
     (study.checkpoints / "1").mkdir()
     assert instrument.has_checkpoint
     for other in ({"learning_rate": 0.5}, {"batch_size": 4}, {"model": "ddsp"}):  # another trial, or another study
-        assert not instrument.can_go_on(replace(wish, **other))
-    longer = replace(wish, steps=300, loss=0.1)
-    assert "--resume" in train_steps(instrument, longer)[0].words and instrument.wish == longer
+        assert not instrument.can_continue(replace(settings, **other))
+    longer = replace(settings, steps=300, loss=0.1)
+    assert "--resume" in train_steps(instrument, longer)[0].words and instrument.settings == longer
     (export,) = [step.words for step in listen_steps(instrument, longer) if step.words[:2] == ("audio", "export")]
     assert export[-4:] == ("--batch-size", "8", "--out", "models/1")
     (instrument.path / "wish.json").write_text("[1]")
-    assert instrument.wish is None
+    assert instrument.settings is None
 
 
-def test_the_wish_of_an_empty_form_is_the_usual_one():
+def test_an_empty_form_has_the_default_settings():
     assert TrainingSettings.of_form({}) == TrainingSettings()
 
 
@@ -341,7 +326,7 @@ def test_from_recordings_to_a_transfer(make_site):
     assert instrument.losses()[-1][0] == 6 and "<polyline" in client.get(f"{page}/loss.svg").text
     assert (instrument.path / "sounds" / "1-train-played.wav").exists()
     shown = client.get(page).text
-    assert "Go on training" in shown and "Listen to it as it is now" in shown
+    assert "Continue training" in shown and "Listen to the current model" in shown
     work("train", model="ddsp_tiny", steps="9", batch_size="4", loss="0.001")
     study = instrument.path / "trained" / "recordings" / "ddsp_tiny" / "adam" / "4"
     assert [trial.name for trial in study.glob("[0-9]*")] == ["1"]  # the same trial, longer

@@ -1,13 +1,12 @@
 """Instruments as folders, what they play, and recordings played by them."""
 
 import json
-import sys
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 import soundfile
+from sounds import RATE, melody, silence
 
 from batchscale.errors import DataError, SpecError
 from batchscale.instruments.playing.instrument import Instrument, flatten, read_instrument, unflatten, write_instrument
@@ -17,9 +16,6 @@ from batchscale.instruments.sound.features import HOP, Features, extract_feature
 from batchscale.instruments.sound.prepared import SoundStatistics
 from batchscale.workloads.models.declaration import Shape
 from batchscale.workloads.models.table import find_model
-
-sys.path.insert(0, str(Path(__file__).parent))
-from sounds import RATE, melody, silence
 
 OPTIONS = {"tiny": True, "reverb": 300}
 STATISTICS = SoundStatistics(tuple(np.linspace(-50, -10, 101)), tuple(np.linspace(50, 80, 101)), 0.9)
@@ -133,7 +129,7 @@ def test_loudness_is_matched_quantile_by_quantile_and_silence_stays(instrument):
 
 
 def test_what_cannot_be_played_is_refused(instrument, tmp_path):
-    with pytest.raises(DataError, match="has a pitch"):
+    with pytest.raises(DataError, match="must have a pitch"):
         conform(features([-70.0, -20.0], [1.0, 0.1]), instrument, TransferOptions())
     with pytest.raises(DataError, match="cannot be read"):
         transfer(instrument, tmp_path / "none.wav")
