@@ -244,5 +244,5 @@ def test_a_plug_in_that_fails_or_takes_a_name_is_named(tmp_path, files, words):
 
 
 def test_one_name_cannot_have_two_bounds():
-    with pytest.raises(ValueError, match="one meaning: 'momentum' stays within"):
+    with pytest.raises(ValueError, match="one declaration: 'momentum' stays within"):
         declare_bounds("momentum", Bounds(0, 2))

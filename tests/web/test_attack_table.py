@@ -9,7 +9,8 @@ from batchscale.web.settings import Limits
 
 HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs" / "web.md").read_text(encoding="utf-8")
-TESTS = {
+FILES = [path for folder in (HERE, HERE.parent / "instruments") for path in folder.glob("test_*.py")]
+TESTS = {path.name: path.read_text(encoding="utf-8") for path in FILES}
     path.name: path.read_text(encoding="utf-8")
     for folder in (HERE, HERE.parent / "instruments")
     for path in folder.glob("test_*.py")
