@@ -11,10 +11,6 @@ HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs" / "web.md").read_text(encoding="utf-8")
 FILES = [path for folder in (HERE, HERE.parent / "instruments") for path in folder.glob("test_*.py")]
 TESTS = {path.name: path.read_text(encoding="utf-8") for path in FILES}
-    path.name: path.read_text(encoding="utf-8")
-    for folder in (HERE, HERE.parent / "instruments")
-    for path in folder.glob("test_*.py")
-}
 NAMED = sorted(set(re.findall(r"`(test_[a-z_0-9]+)`", PAGE)))
 
 
