@@ -169,7 +169,7 @@ def test_analyze_passes_over_a_workload_without_complete_trials_and_says_so(tmp_
 
 def test_suggest_outside_follows_the_trend_and_the_law(tree):
     text = run("suggest", tree, "--batch-size", "65536").stdout
-    assert "Outside what was measured: the trend of the best values" in text
+    assert "Outside the measured batch sizes: the trend of the best values" in text
     data = json.loads(run("suggest", tree, "--batch-size", "65536", "--json").stdout)
     assert data["source"] == "extrapolated"
     assert data["steps"] == pytest.approx(1000 * (1 + 64 / 65536), rel=0.02)

@@ -50,7 +50,7 @@ def test_a_folder_that_is_not_there_is_a_clear_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     answer = runner.invoke(make_app(), ["init", "nowhere/x"])
     assert isinstance(answer.exception, SpecError)
-    assert "cannot write" in str(answer.exception)
+    assert "cannot be written" in str(answer.exception)
 
 
 def init(tmp_path, workload):

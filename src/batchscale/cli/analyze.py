@@ -1,11 +1,19 @@
-"""``batchscale analyze``: the curve of a workload, its regimes, and how much to believe them."""
+"""``batchscale analyze``: the curve of a workload, its regimes, and how certain they are."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from batchscale.cli.selection import WORKLOAD_HELP
+from batchscale.cli.selection import (
+    BASELINE_HELP,
+    GOAL_HELP,
+    PERFECT_HELP,
+    RECORDS_HELP,
+    USEFUL_HELP,
+    WORKLOAD_HELP,
+    print_notice,
+)
 
 if TYPE_CHECKING:
     from batchscale.analysis.curve_analysis import Analysis
@@ -14,21 +22,21 @@ COLUMNS = ("batch size", "steps", "90 % interval", "examples", "trial", "reached
 
 
 def analyze(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A records tree, table or archive.", show_default=False)],
-    goal: Annotated[
-        str | None, typer.Option(help='"val/classification_error < 0.1". Default: the goal the studies were run for.')
-    ] = None,
-    workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP)] = None,
-    baseline: Annotated[
-        str,
-        typer.Option(help="Perfect scaling line: robust (through the fewest examples) or first (the paper's)."),
-    ] = "robust",
-    tau: Annotated[float, typer.Option(help="How far above the line still counts as perfect scaling.")] = 0.3,
-    useful: Annotated[float, typer.Option(help="How far above the fewest steps still counts as useful.")] = 0.2,
-    seed: Annotated[int, typer.Option(help="Seed of the resampling.", min=0)] = 0,
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object (a list for several workloads).")] = False,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help=RECORDS_HELP)],
+    goal: Annotated[str | None, typer.Option(help=GOAL_HELP)] = None,
+    workload: Annotated[str | None, typer.Option(help=f"{WORKLOAD_HELP} Default: all.")] = None,
+    baseline: Annotated[str, typer.Option(help=BASELINE_HELP)] = "robust",
+    tau: Annotated[float, typer.Option(help=PERFECT_HELP)] = 0.3,
+    useful: Annotated[float, typer.Option(help=USEFUL_HELP)] = 0.2,
+    seed: Annotated[int, typer.Option(help="The seed of the resampling for intervals.", min=0)] = 0,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object (a list for several workloads) instead of text.")
+    ] = False,
 ) -> None:
-    """Show steps to result against batch size with intervals, the three regimes, and what to do."""
+    """Show steps to result per batch size, with intervals and regimes.
+
+    Prints the curve as a table, then the three regimes, the critical batch size and what would make them more certain.
+    """
     from batchscale.analysis.as_json import analysis_json
     from batchscale.analysis.curve_analysis import AnalysisOptions
     from batchscale.analysis.curve_analysis import analyze as analyze_workload
@@ -40,36 +48,36 @@ def analyze(
 
     options = AnalysisOptions(parse_baseline(baseline), Thresholds(perfect=tau, useful=useful), Resampling(seed=seed))
     records = open_records(path)
-    chosen = select_workloads(records, workload)
-    goals = [select_goal(records, name, goal) for name in chosen]
-    answers = []
-    for name, one in zip(chosen, goals, strict=True):
+    names = select_workloads(records, workload)
+    goals = [select_goal(records, name, goal) for name in names]
+    analyses = []
+    for name, workload_goal in zip(names, goals, strict=True):
         try:
-            answers.append(analyze_workload(records, name, one, options))
+            analyses.append(analyze_workload(records, name, workload_goal, options))
         except AnalysisError as error:
-            if len(chosen) == 1:
+            if len(names) == 1:
                 raise
-            typer.echo(f"Notice: {error}", err=True)  # other workloads still have an answer
-    if not answers:
-        raise AnalysisError("None of these workloads has a COMPLETE trial, so there is nothing to analyze.")
+            print_notice(str(error))  # other workloads still have a result
+    if not analyses:
+        raise AnalysisError("A workload must have a COMPLETE trial to be analyzed. Found none in these workloads.")
     if json_:
-        objects = [analysis_json(answer) for answer in answers]
+        objects = [analysis_json(analysis) for analysis in analyses]
         print_json(objects[0] if len(objects) == 1 else objects)
         return
-    for i, answer in enumerate(answers):
+    for i, analysis in enumerate(analyses):
         if i:
             typer.echo()
-        _print_answer(answer)
+        _print_analysis(analysis)
 
 
-def _print_answer(answer: "Analysis") -> None:
+def _print_analysis(analysis: "Analysis") -> None:
     from batchscale.analysis.sentences import answer_sentences
     from batchscale.cli.output import print_table
 
-    typer.echo(f"{answer.workload}, goal {answer.goal}")
-    print_table(COLUMNS, [_row(row) for row in answer.curve.iter_rows(named=True)], right=(0, 1, 2, 3, 4, 5, 6))
+    typer.echo(f"{analysis.workload}, goal {analysis.goal}")
+    print_table(COLUMNS, [_row(row) for row in analysis.curve.iter_rows(named=True)], right=(0, 1, 2, 3, 4, 5, 6))
     typer.echo()
-    for sentence in answer_sentences(answer):
+    for sentence in answer_sentences(analysis):
         typer.echo(sentence)
 
 
@@ -86,5 +94,5 @@ def _row(row: dict[str, Any]) -> tuple[object, ...]:
         "one finisher: no interval" if row["interval_note"] and low is None else "",
     ]
     reached = f"{row['reached']}/{row['trials']}"
-    shown = "; ".join(note for note in notes if note)
-    return (row["batch_size"], row["steps"], span, row["examples"], row["trial_id"], reached, row["infeasible"], shown)
+    note = "; ".join(text for text in notes if text)
+    return (row["batch_size"], row["steps"], span, row["examples"], row["trial_id"], reached, row["infeasible"], note)

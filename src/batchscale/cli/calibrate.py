@@ -22,9 +22,7 @@ def calibrate(
     workload: Annotated[
         str, typer.Argument(metavar="EXPERIMENT", help="An experiment file, or DATASET/MODEL/OPTIMIZER.")
     ],
-    batch_sizes: Annotated[
-        str | None, typer.Option("--batch-sizes", help="Such as 8,64,512. Default: the experiment's.")
-    ] = None,
+    batch_sizes: Annotated[str | None, typer.Option(help="Such as 8,64,512. Default: the experiment's.")] = None,
     devices: Annotated[int, typer.Option(min=1, help="Devices of this host that share the batch.")] = 1,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The CSV file of step times; rows are added to one that is there.")

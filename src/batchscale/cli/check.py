@@ -1,9 +1,11 @@
-"""``batchscale check``: everything in records that the format does not allow."""
+"""``batchscale check``: every violation of the records format."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from batchscale.cli.selection import JSON_HELP
 
 VIOLATIONS_FOUND = 1
 NOT_ALL_READABLE = 2
@@ -13,15 +15,13 @@ VERSION = 1
 def check(
     path: Annotated[
         Path,
-        typer.Argument(
-            metavar="RECORDS", help="A tree or a folder of one, a table, or an archive.", show_default=False
-        ),
+        typer.Argument(metavar="RECORDS", help="A records tree or a folder of one, a table, or an archive."),
     ],
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """List every violation of the records format, with path and line.
 
-    Exit code 0: there are none. 1: there are some. 2: some files or links could not be read, so there may be more.
+    Exit code 0: no violations. 1: violations. 2: some files or links could not be read, so there may be more.
     """
     from batchscale.cli.output import print_json
     from batchscale.records.check.stored import check_records
@@ -36,7 +36,7 @@ def check(
         typer.echo(f"{len(violations)} violations." if violations else "No violations.")
     unreadable = [violation for violation in violations if violation.is_unreadable]
     if unreadable:
-        typer.echo(f"Error: not everything could be read. {unreadable[0]}.", err=True)
+        typer.echo(f"Error: some files could not be read. {unreadable[0]}.", err=True)
         raise typer.Exit(NOT_ALL_READABLE)
     if violations:
         raise typer.Exit(VIOLATIONS_FOUND)

@@ -1,11 +1,11 @@
-"""``batchscale compare``: several curves held against the first."""
+"""``batchscale compare``: several curves compared with the first."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchscale.cli.selection import WORKLOAD_HELP
+from batchscale.cli.selection import BASELINE_HELP, JSON_HELP, WORKLOAD_HELP
 
 if TYPE_CHECKING:
     from batchscale.analysis.curve_analysis import Analysis, AnalysisOptions
@@ -14,17 +14,21 @@ if TYPE_CHECKING:
 def compare(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="A B …", help="Records (each workload in them is a curve) or CURVE.csv files."),
+        typer.Argument(metavar="A B …", help="Records (each workload is a curve) or CSV files of curves."),
     ],
-    goal: Annotated[str | None, typer.Option(help="One goal for all. Default: the goal each was run for.")] = None,
-    workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP)] = None,
-    baseline: Annotated[str, typer.Option(help="Perfect scaling line: robust or first.")] = "robust",
+    goal: Annotated[str | None, typer.Option(help="One goal for all curves. Default: the goal of each study.")] = None,
+    workload: Annotated[str | None, typer.Option(help=f"{WORKLOAD_HELP} Default: all.")] = None,
+    baseline: Annotated[str, typer.Option(help=BASELINE_HELP)] = "robust",
     normalise_at: Annotated[
-        int | None, typer.Option(help="Batch size of the overlay. Default: the smallest in common.", min=1)
+        int | None,
+        typer.Option(min=1, help="The batch size at which all curves are 1. Default: the smallest in common."),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Compare how far curves scale: ratios of critical batch sizes with intervals, and a sentence for each."""
+    """Compare how far several curves scale.
+
+    Prints the ratios of critical batch sizes with intervals, and a sentence for each curve.
+    """
     from batchscale.analysis.as_json import VERSION
     from batchscale.analysis.comparison import compare as compare_curves
     from batchscale.analysis.curve_analysis import AnalysisOptions
@@ -32,11 +36,11 @@ def compare(
     from batchscale.cli.selection import parse_baseline
 
     options = AnalysisOptions(parse_baseline(baseline))
-    answers: dict[str, Analysis] = {}
+    analyses: dict[str, Analysis] = {}
     for path in paths:
-        for name, answer in _answers(path, goal, workload, options):
-            answers[name if name not in answers else f"{path}: {name}"] = answer
-    result = compare_curves(answers, level=options.resampling.level, normalise_at=normalise_at)
+        for name, analysis in _analyze_path(path, goal, workload, options):
+            analyses[name if name not in analyses else f"{path}: {name}"] = analysis
+    result = compare_curves(analyses, level=options.resampling.level, normalise_at=normalise_at)
     if json_:
         print_json(
             {
@@ -53,7 +57,7 @@ def compare(
         typer.echo(sentence)
 
 
-def _answers(
+def _analyze_path(
     path: Path, goal: str | None, workload: str | None, options: "AnalysisOptions"
 ) -> "list[tuple[str, Analysis]]":
     from batchscale.analysis.curve_analysis import analyze, analyze_points

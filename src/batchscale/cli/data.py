@@ -55,15 +55,15 @@ def data_list(
 def data_get(
     name: Annotated[str, typer.Argument(help="The data set, as `batchscale data list` names it.")],
     data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", help="Where to put it; else BATCHSCALE_DATA, else the cache.")
+        Path | None, typer.Option(help="Where to put it; else BATCHSCALE_DATA, else the cache.")
     ] = None,
     from_path: Annotated[
         Path | None, typer.Option("--from", help="Take files you already have: a folder or an archive.")
     ] = None,
     url: Annotated[
-        list[str] | None, typer.Option("--url", help="Another mirror (may be given again); a folder ends in '/'.")
+        list[str] | None, typer.Option(help="Another mirror (may be given again); a folder ends in '/'.")
     ] = None,
-    stall: Annotated[float, typer.Option("--stall", help="Seconds without a byte before a mirror is given up.")] = 30.0,
+    stall: Annotated[float, typer.Option(help="Seconds without a byte before a mirror is given up.")] = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Get a data set: download it, or take files you already have. Interrupted downloads continue."""

@@ -1,19 +1,21 @@
-"""``batchscale export``: a table as a records tree again."""
+"""``batchscale export``: a records tree from a table."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from batchscale.cli.selection import JSON_HELP
+
 VERSION = 1
 
 
 def export(
-    table: Annotated[Path, typer.Argument(help="A table made by batchscale import.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", help="The tree to write; nothing may be there.", show_default=False)],
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    table: Annotated[Path, typer.Argument(help="A table of 'batchscale import'.")],
+    out: Annotated[Path, typer.Option(help="The folder to write. It must not exist.")],
+    json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Write a table in the published directory layout."""
+    """Write a table as a records tree, the published folder layout."""
     from batchscale.records.table.export import export_records
 
     summary = export_records(table, out)

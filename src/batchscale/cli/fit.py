@@ -1,9 +1,11 @@
-"""``batchscale fit``: the scaling law and the regimes of bare points."""
+"""``batchscale fit``: the scaling law and the regimes of a CSV file of points."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from batchscale.cli.selection import BASELINE_HELP, JSON_HELP, PERFECT_HELP, USEFUL_HELP
 
 if TYPE_CHECKING:
     from batchscale.analysis.curve_analysis import Analysis
@@ -13,20 +15,21 @@ def fit(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="CURVE.csv",
-            help="CSV: batch_size, steps; a row per size or per run.",
-            show_default=False,
+            metavar="CURVE.csv", help="A CSV file with the columns batch_size and steps: a row per size or per run."
         ),
     ],
     baseline: Annotated[
         str,
-        typer.Option(help="Perfect scaling line: robust (through the fewest examples) or first (the paper's)."),
+        typer.Option(help=BASELINE_HELP),
     ] = "robust",
-    tau: Annotated[float, typer.Option(help="How far above the line still counts as perfect scaling.")] = 0.3,
-    useful: Annotated[float, typer.Option(help="How far above the fewest steps still counts as useful.")] = 0.2,
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    tau: Annotated[float, typer.Option(help=PERFECT_HELP)] = 0.3,
+    useful: Annotated[float, typer.Option(help=USEFUL_HELP)] = 0.2,
+    json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Fit steps = S_min (1 + B_crit/B), and its sharper family, to the points of a curve."""
+    """Fit the scaling law to a CSV file of batch sizes and steps.
+
+    The law is steps = S_min (1 + B_crit/B); a sharper family of laws is fitted too.
+    """
     from batchscale.analysis.as_json import fit_json
     from batchscale.analysis.curve_analysis import AnalysisOptions, analyze_points
     from batchscale.analysis.curve_file import read_curve
@@ -63,15 +66,15 @@ def _print_fit(answer: "Analysis") -> None:
             ("family", "S_min", "B_crit", "k", "rms log", "AICc", "chosen"),
             [
                 (
-                    one.family.value,
-                    f"{one.s_min:,.4g}",
-                    f"{one.b_crit:,.4g}",
-                    f"{one.sharpness:.3g}",
-                    f"{one.rms_log:.3f}",
-                    None if one.aicc is None else f"{one.aicc:.1f}",
-                    one is summary.fit.best,
+                    family.family.value,
+                    f"{family.s_min:,.4g}",
+                    f"{family.b_crit:,.4g}",
+                    f"{family.sharpness:.3g}",
+                    f"{family.rms_log:.3f}",
+                    None if family.aicc is None else f"{family.aicc:.1f}",
+                    family is summary.fit.best,
                 )
-                for one in summary.fit.families
+                for family in summary.fit.families
             ],
             right=(1, 2, 3, 4, 5),
         )

@@ -1,4 +1,4 @@
-"""``batchscale import``: an archive or a records tree, once, into a table that answers at once."""
+"""``batchscale import``: a fast table from an archive or a records tree."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,34 +9,33 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchscale.cli.output import print_json
+from batchscale.cli.selection import print_notice
 
 if TYPE_CHECKING:
     from batchscale.records.table.import_records import ImportSummary, Progress
 
-PROBLEMS_SHOWN = 20
+MAX_PROBLEMS = 20
 VERSION = 1
 READING_SHARE = 0.9  # of the time of an import
 
 
 def import_(
-    source: Annotated[
-        Path, typer.Argument(help="A tar (plain, bz2, gz, xz, zst) or a records tree.", show_default=False)
-    ],
-    out: Annotated[Path, typer.Option("--out", help="The table to make; nothing may be there.", show_default=False)],
+    source: Annotated[Path, typer.Argument(help="A tar archive (plain, bz2, gz, xz, zst) or a records tree.")],
+    out: Annotated[Path, typer.Option(help="The table to write. It must not exist.")],
     verify: Annotated[
         str | None,
-        typer.Option(metavar="SHA256", help="The archive's checksum, or batch_science for the published one."),
+        typer.Option(metavar="SHA256", help="The checksum to verify, or batch_science for the published one."),
     ] = None,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Leave out what is not sound and import the rest.")
+        bool, typer.Option("--keep-going", help="Leave out damaged parts and import the rest.")
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a table that is there.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing table.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print the summary as a JSON object instead of text.")] = False,
 ) -> None:
-    """Import an archive or a records tree into a table.
+    """Import an archive or a records tree into a fast table.
 
-    The archive is read once and never unpacked. An import that was interrupted goes on where it stopped when the same
-    command is given again. The table appears when it is complete.
+    The archive is read once and never unpacked. The table appears when it is complete. Run the same command again to
+    continue an interrupted import.
     """
     from batchscale.records.table.import_records import ImportOptions, import_records
     from batchscale.records.table.source import looks_published
@@ -48,11 +47,7 @@ def import_(
             ImportOptions(keep_going=keep_going, verify=verify, overwrite=overwrite, on_progress=on_progress),
         )
     if looks_published(summary.source):
-        typer.echo(
-            "Notice: the archive has the size of the published one and another checksum. If it should be that one, "
-            "download it again.",
-            err=True,
-        )
+        print_notice("the archive has the size of the published one but another checksum. Download it again.")
     _print_json(summary) if json_ else _print_summary(summary)
 
 
@@ -63,12 +58,12 @@ def _print_summary(summary: "ImportSummary") -> None:
     typer.echo(f"measurements  {summary.measurements:,}")
     typer.echo(f"metrics       {', '.join(summary.metrics)}")
     typer.echo(f"problems      {len(summary.problems):,}")
-    for problem in summary.problems[:PROBLEMS_SHOWN]:
+    for problem in summary.problems[:MAX_PROBLEMS]:
         typer.echo(f"  {problem}", err=True)
-    if len(summary.problems) > PROBLEMS_SHOWN:
-        typer.echo(f"  and {len(summary.problems) - PROBLEMS_SHOWN:,} more, all in the table's manifest.json", err=True)
+    if len(summary.problems) > MAX_PROBLEMS:
+        typer.echo(f"  and {len(summary.problems) - MAX_PROBLEMS:,} more, all in the table's manifest.json", err=True)
     if not summary.complete:
-        typer.echo("Notice: the archive is damaged. The table has what stands before the damage.", err=True)
+        print_notice("the archive is damaged. The table has everything before the damage.")
 
 
 def _print_json(summary: "ImportSummary") -> None:
@@ -90,7 +85,7 @@ def _print_json(summary: "ImportSummary") -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[["Progress"], None]]:
-    """A bar with an estimate of the time left, in a terminal only."""
+    """Show a bar with an estimate of the time left, in a terminal only."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

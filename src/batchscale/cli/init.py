@@ -1,4 +1,4 @@
-"""``batchscale init``: a commented experiment file to start from."""
+"""``batchscale init``: a commented experiment file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,13 +7,16 @@ import typer
 
 
 def init(
-    name: Annotated[str, typer.Argument(help="Name of the file; '.toml' is added.")] = "experiment",
+    name: Annotated[str, typer.Argument(help="The name of the file; '.toml' is added.")] = "experiment",
     workload: Annotated[
         str | None,
-        typer.Option(help="dataset/model/optimizer: its ranges, schedule, the paper's goal, and a budget to reach it."),
+        typer.Option(help="Fill in the goal, budget and ranges of this workload, dataset/model/optimizer."),
     ] = None,
 ) -> None:
-    """Write a commented experiment file that runs as it is."""
+    """Write a commented experiment file that runs as it is.
+
+    With --workload it has the ranges and schedule of a workload, the goal of the paper and a budget to reach it.
+    """
     from batchscale.errors import SpecError, one_line
     from batchscale.init_file import starting_text
     from batchscale.spec.workload_name import WorkloadName
@@ -24,7 +27,7 @@ def init(
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise SpecError(f"init never overwrites: '{one_line(path)}' exists already. Choose another name.") from None
+        raise SpecError(f"The file must be new: '{one_line(path)}' already exists. Pass another name.") from None
     except (OSError, ValueError) as error:
-        raise SpecError(f"init cannot write '{one_line(path)}': {one_line(error)}.") from None
+        raise SpecError(f"'{one_line(path)}' cannot be written: {one_line(error)}. Pass another name.") from None
     typer.echo(f"Wrote {path}. Next: batchscale validate {path}")

@@ -1,10 +1,11 @@
-"""``batchscale machines``: the machines of a file, of the shipped list or of a catalogue, checked."""
+"""``batchscale machines``: the machines of a file, of the shipped price list or of a catalogue."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from batchscale.cli.selection import JSON_HELP, print_notice
 from batchscale.errors import PlanningError
 
 if TYPE_CHECKING:
@@ -17,54 +18,58 @@ COLUMNS = ("machine", "device", "per host", "hosts", "per host-hour", "unit", "r
 def machines(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="A machines.toml. Default: the shipped prices.", show_default=False),
+        typer.Argument(metavar="FILE", help="A machines.toml to check. Default: the shipped price list."),
     ] = None,
     catalogue: Annotated[
-        Path | None, typer.Option("--import", help="A file or folder of SkyPilot's catalogue (~/.sky/catalogs).")
+        Path | None, typer.Option("--import", help="Import a file or folder of SkyPilot's catalogue (~/.sky/catalogs).")
     ] = None,
     accelerator: Annotated[
-        list[str] | None, typer.Option("--accelerator", help="Of the catalogue: only this one; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Import only this accelerator. Default: all. May be repeated."),
     ] = None,
-    region: Annotated[str | None, typer.Option(help="Of the catalogue: only this region.")] = None,
+    region: Annotated[str | None, typer.Option(help="Import only this region. Default: all.")] = None,
     host: Annotated[
-        str | None, typer.Option(help="Of the catalogue: the host type where accelerators are priced apart.")
+        str | None, typer.Option(help="The host type of imported machines whose accelerators are priced apart.")
     ] = None,
-    spot: Annotated[bool, typer.Option("--spot", help="Of the catalogue: spot prices.")] = False,
-    max_hosts: Annotated[int, typer.Option("--max-hosts", min=1, help="Hosts of imported machines.")] = 1,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the machines as a machines.toml.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    spot: Annotated[bool, typer.Option("--spot", help="Import spot prices.")] = False,
+    max_hosts: Annotated[int, typer.Option(min=1, help="The most hosts of imported machines.")] = 1,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the machines to this machines.toml.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """List machines and their prices, check the file, and say which prices are old."""
+    """List machines and their prices, or import a price list.
+
+    Checks the file and marks prices that are old.
+    """
     import datetime
 
     from batchscale.cli.output import print_json, print_table
     from batchscale.planning.machines import machines_toml, read_machines, read_price_list, stale_sentence
 
     if path is not None and catalogue is not None:
-        raise PlanningError("Machines are of one file, or imported from a catalogue. Found both.")
+        raise PlanningError("FILE and --import exclude each other. Found both; pass one of them.")
     notes: tuple[str, ...] = ()
     if catalogue is not None:
         from batchscale.planning.catalogue import CatalogueFilter, import_catalogue
 
-        chosen = CatalogueFilter(tuple(accelerator or ()), region, host, spot, max_hosts)
-        found, notes = import_catalogue(catalogue, chosen)
+        catalogue_filter = CatalogueFilter(tuple(accelerator or ()), region, host, spot, max_hosts)
+        listed, notes = import_catalogue(catalogue, catalogue_filter)
     else:
-        found = read_machines(path) if path is not None else read_price_list(max_hosts)
+        listed = read_machines(path) if path is not None else read_price_list(max_hosts)
     today = datetime.datetime.now(datetime.UTC).date()
     for note in notes[:8]:
-        typer.echo(f"Notice: {note}", err=True)
+        print_notice(note)
     if out is not None:
         from batchscale.records.durable import replace_durably
 
-        replace_durably(out, machines_toml(found))
+        replace_durably(out, machines_toml(listed))
         typer.echo(str(out), err=json_)
     if json_:
-        print_json({"version": VERSION, "machines": [_object(machine, machine.is_stale(today)) for machine in found]})
+        print_json({"version": VERSION, "machines": [_object(machine, machine.is_stale(today)) for machine in listed]})
     elif out is None:
-        print_table(COLUMNS, [_row(machine, machine.is_stale(today)) for machine in found], right=(2, 3, 4))
-    stale = stale_sentence(found, today)
+        print_table(COLUMNS, [_row(machine, machine.is_stale(today)) for machine in listed], right=(2, 3, 4))
+    stale = stale_sentence(listed, today)
     if stale is not None:
-        typer.echo(f"Notice: {stale}", err=True)
+        print_notice(stale)
 
 
 def _row(machine: "Machine", stale: bool) -> tuple[object, ...]:

@@ -31,54 +31,50 @@ def plan(
         typer.Argument(
             metavar="CURVE",
             help="Records, the JSON of 'analyze --json', or a CSV: batch_size, steps, or one row per run.",
-            show_default=False,
         ),
     ],
     step_times: Annotated[
         list[Path] | None,
-        typer.Option("--step-times", help="CSV as 'batchscale calibrate' writes it; may be given again."),
+        typer.Option(help="CSV as 'batchscale calibrate' writes it; may be given again."),
     ] = None,
     machines: Annotated[
         Path | None, typer.Option(help="machines.toml with prices. Default: what runs paid, or the shipped list.")
     ] = None,
-    machine: Annotated[list[str] | None, typer.Option("--machine", help="Only this machine; may be repeated.")] = None,
-    device: Annotated[list[str] | None, typer.Option("--device", help="Only this device; may be repeated.")] = None,
-    max_hosts: Annotated[int | None, typer.Option("--max-hosts", help="The most hosts of every machine.")] = None,
+    machine: Annotated[list[str] | None, typer.Option(help="Only this machine; may be repeated.")] = None,
+    device: Annotated[list[str] | None, typer.Option(help="Only this device; may be repeated.")] = None,
+    max_hosts: Annotated[int | None, typer.Option(help="The most hosts of every machine.")] = None,
     budget: Annotated[float | None, typer.Option(help="Money: which is the fastest within it?")] = None,
     deadline: Annotated[str | None, typer.Option(help="Time such as 4h or 4:30: which is the cheapest in it?")] = None,
     goal: Annotated[str | None, typer.Option(help="Of records: 'val/classification_error < 0.1'.")] = None,
     workload: Annotated[str | None, typer.Option(help="Of records: dataset/model/optimizer, or a part of it.")] = None,
     batch_sizes: Annotated[
-        str | None, typer.Option("--batch-sizes", help="Further batch sizes between the measured ones: 48,96.")
+        str | None, typer.Option(help="Further batch sizes between the measured ones: 48,96.")
     ] = None,
-    by: Annotated[list[str] | None, typer.Option("--by", help="A column that tells recipes of runs apart.")] = None,
+    by: Annotated[list[str] | None, typer.Option(help="A column that tells recipes of runs apart.")] = None,
     pool: Annotated[
         bool, typer.Option("--pool", help="Runs of all machines make one curve, instead of each its own.")
     ] = False,
-    give_up: Annotated[float | None, typer.Option("--give-up", help="The step at which a run is given up.")] = None,
+    give_up: Annotated[float | None, typer.Option(help="The step at which a run is given up.")] = None,
     evaluation_time: Annotated[
-        str | None, typer.Option("--evaluation-time", help="Of one evaluation, such as 3s; needs --evaluate-every.")
+        str | None, typer.Option(help="Of one evaluation, such as 3s; needs --evaluate-every.")
     ] = None,
     evaluate_every: Annotated[float | None, typer.Option(help="Steps between evaluations.")] = None,
     include_search: Annotated[
         bool, typer.Option("--include-search", help="Add what measuring the curve took and cost.")
     ] = False,
     search_machine: Annotated[
-        str | None, typer.Option("--search-machine", help="Where trials of records were trained, for their price.")
+        str | None, typer.Option(help="Where trials of records were trained, for their price.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many configurations the table shows beside the front.")] = 12,
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
     csv: Annotated[Path | None, typer.Option(help="Write every configuration to this CSV file.")] = None,
     chart: Annotated[
-        Path | None, typer.Option("--chart", help="Draw time against cost: .png, .svg, .pdf, .html or .json.")
+        Path | None, typer.Option(help="Draw time against cost: .png, .svg, .pdf, .html or .json.")
     ] = None,
-    step_time_chart: Annotated[
-        Path | None, typer.Option("--step-time-chart", help="Draw measured and modelled step times.")
-    ] = None,
+    step_time_chart: Annotated[Path | None, typer.Option(help="Draw measured and modelled step times.")] = None,
     job: Annotated[
         str | None,
         typer.Option(
-            "--job",
             help="Write files that start a configuration: slurm, kubernetes, jobset, skypilot, vertex, tf-config, "
             "commands.",
         ),
@@ -94,9 +90,9 @@ def plan(
     image: Annotated[str, typer.Option(help="The container image of the job.")] = "batchscale:latest",
     address: Annotated[
         list[str] | None,
-        typer.Option("--address", help="Of a host, the chief first; may be repeated."),
+        typer.Option(help="Of a host, the chief first; may be repeated."),
     ] = None,
-    records: Annotated[str | None, typer.Option("--records", help="Where the job writes its records.")] = None,
+    records: Annotated[str | None, typer.Option(help="Where the job writes its records.")] = None,
 ) -> None:
     """Say which machines and which batch size reach the goal fastest and cheapest, and how sure that is."""
     from batchscale.cli.output import print_json

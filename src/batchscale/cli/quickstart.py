@@ -23,7 +23,7 @@ def quickstart(
         str, typer.Option(help="The workload: digits, or noisy_quadratic (seconds, beside its closed form).")
     ] = "digits",
     out: Annotated[
-        Path | None, typer.Option("--out", help="The folder to write. Default: batchscale-quickstart/WORKLOAD.")
+        Path | None, typer.Option(help="The folder to write. Default: batchscale-quickstart/WORKLOAD.")
     ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="The number of worker processes. Default: one per core.")

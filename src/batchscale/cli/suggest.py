@@ -1,24 +1,27 @@
-"""``batchscale suggest``: the metaparameters to train with at a batch size."""
+"""``batchscale suggest``: metaparameters for a batch size."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchscale.cli.selection import WORKLOAD_HELP
+from batchscale.cli.selection import GOAL_HELP, JSON_HELP, RECORDS_HELP, WORKLOAD_HELP
 
 if TYPE_CHECKING:
     from batchscale.analysis.suggestion import Suggestion
 
 
 def suggest(
-    path: Annotated[Path, typer.Argument(metavar="DIR", help="A records tree, table or archive.", show_default=False)],
-    batch_size: Annotated[int, typer.Option(help="The batch size to train at.", min=1, show_default=False)],
-    goal: Annotated[str | None, typer.Option(help="Default: the goal the studies were run for.")] = None,
+    path: Annotated[Path, typer.Argument(metavar="DIR", help=RECORDS_HELP)],
+    batch_size: Annotated[int, typer.Option(help="The batch size to train at.", min=1)],
+    goal: Annotated[str | None, typer.Option(help=GOAL_HELP)] = None,
     workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP)] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Suggest metaparameters: measured there, between its neighbours, or by the trend of the measured sizes."""
+    """Suggest metaparameters for a batch size.
+
+    Uses the measured values at that size, values between its neighbours, or the trend of all measured sizes.
+    """
     from batchscale.analysis.suggestion import suggest as suggest_values
     from batchscale.cli.selection import open_records, select_goal, select_workloads
     from batchscale.errors import AnalysisError
@@ -26,8 +29,8 @@ def suggest(
     records = open_records(path)
     names = select_workloads(records, workload)
     if len(names) > 1:
-        shown = ", ".join(str(name) for name in names[:6])
-        raise AnalysisError(f"A suggestion is for one workload. Found {len(names)} ({shown}); give --workload.")
+        listed = ", ".join(str(name) for name in names[:6])
+        raise AnalysisError(f"--workload must select one workload. Found {len(names)} ({listed}).")
     result = suggest_values(records, names[0], select_goal(records, names[0], goal), batch_size)
     if json_:
         _print_json(result)
@@ -78,25 +81,25 @@ def _print_text(result: "Suggestion") -> None:
     )
     typer.echo()
     sizes = list_sizes(list(result.batch_sizes))
-    steps = "the steps there are not known"
+    steps = "the steps there are unknown"
     if result.steps.value is not None:
-        words = span_text(result.steps.low, result.steps.high)
-        steps = f"expect about {rounded_text(result.steps.value)}{f' ({words})' if words else ''} steps to the goal"
+        span = span_text(result.steps.low, result.steps.high)
+        steps = f"expect about {rounded_text(result.steps.value)}{f' ({span})' if span else ''} steps to the goal"
     typer.echo(
         {
-            "measured": f"Measured there: {steps}.",
+            "measured": f"Measured at this batch size: {steps}.",
             "interpolated": f"Interpolated between batch sizes {sizes}: {steps}.",
             "extrapolated": (
-                f"Outside what was measured: the trend of the best values at batch sizes {sizes}; {steps}. No rule "
-                "holds everywhere: tune anew within the range if you can."
+                f"Outside the measured batch sizes: the trend of the best values at {sizes}; {steps}. No rule holds "
+                "everywhere: tune again within the range if you can."
             ),
             "nearest": (
-                f"Outside what was measured, and too few sizes show no trend: these are the values of batch size "
-                f"{sizes}; {steps}. Tune anew if you can."
+                f"Outside the measured batch sizes, which are too few for a trend: these are the values of batch size "
+                f"{sizes}; {steps}. Tune again if you can."
             ),
         }[result.source]
     )
     if result.values["range_low"].null_count() < len(result.values):
-        typer.echo("The range: where the best value lies in nine of ten cases, by the scatter of the measured optima.")
+        typer.echo("The range contains the best value in nine of ten cases, by the scatter of the measured optima.")
     for size, note in result.notes.items():
         typer.echo(f"Notes on batch size {size:,}: {note}.")

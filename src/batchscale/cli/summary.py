@@ -1,9 +1,11 @@
-"""``batchscale summary``: the studies of records and how their trials ended."""
+"""``batchscale summary``: the studies of records and their trials by status."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from batchscale.cli.selection import JSON_HELP
 
 if TYPE_CHECKING:
     from batchscale.records.summary import Summary
@@ -16,15 +18,13 @@ NUMBERS = range(3, 8)
 def summary(
     path: Annotated[
         Path,
-        typer.Argument(
-            metavar="RECORDS", help="A tree or a folder of one, a table, or an archive.", show_default=False
-        ),
+        typer.Argument(metavar="RECORDS", help="A records tree or a folder of one, a table, or an archive."),
     ],
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Show the studies, their trials by status, and the totals.
+    """List the studies of records, with their trials by status.
 
-    Exit code 2 if something damaged had to be left out; what it was is said on standard error.
+    Exit code 2 if damaged parts were left out; standard error names them.
     """
     from batchscale.cli.output import print_json
     from batchscale.records.read import read_records
@@ -48,7 +48,7 @@ def summary(
 
 
 def _print_table(result: "Summary") -> None:
-    """A Markdown table, as the archive's own README has it; narrower ones where a terminal has no room for that."""
+    """Print a Markdown table as in the archive's own README, or a narrower table if the terminal is too small."""
     from rich.box import MARKDOWN
     from rich.console import Console
     from rich.table import Table
@@ -57,8 +57,8 @@ def _print_table(result: "Summary") -> None:
 
     names, cells = _cells(result)
     table = Table(box=MARKDOWN)
-    for place, name in enumerate(names):
-        table.add_column(name, justify="right" if place in NUMBERS else "left", no_wrap=name != "Notes")
+    for i, name in enumerate(names):
+        table.add_column(name, justify="right" if i in NUMBERS else "left", no_wrap=name != "Notes")
     for row in cells:
         table.add_row(*row)
     console = Console(markup=False, highlight=False, width=10_000)
@@ -73,16 +73,16 @@ def _print_table(result: "Summary") -> None:
 
 
 def _cells(result: "Summary") -> tuple[list[str], list[list[str]]]:
-    """Column names and cells; a workload stands in its first row only, notes where there are any."""
+    """Return column names and cells; only the first row of a workload names it."""
     from batchscale.errors import one_line
 
     names = ["Dataset", "Model", "Optimizer", "Batch Size", "Complete", "Incomplete", "Infeasible", "Measurements"]
-    noted = result.table["notes"].null_count() < result.num_studies
+    has_notes = result.table["notes"].null_count() < result.num_studies
     cells = []
     previous = None
     for *workload, batch_size, complete, incomplete, infeasible, measurements, notes in result.table.rows():
-        shown = ["", "", ""] if workload == previous else [one_line(name) for name in workload]
+        names_cells = ["", "", ""] if workload == previous else [one_line(name) for name in workload]
         counts = [str(count) for count in (batch_size, complete, incomplete, infeasible, measurements)]
-        cells.append([*shown, *counts, *([notes or ""] if noted else [])])
+        cells.append([*names_cells, *counts, *([notes or ""] if has_notes else [])])
         previous = workload
-    return names + (["Notes"] if noted else []), cells
+    return names + (["Notes"] if has_notes else []), cells

@@ -40,9 +40,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the trial in --out, also beyond its budget.")
     ] = False,
-    precision: Annotated[
-        str | None, typer.Option(help="float32 or bfloat16, in place of the model's option.", show_default=False)
-    ] = None,
+    precision: Annotated[str | None, typer.Option(help="float32 or bfloat16, in place of the model's option.")] = None,
     microbatch: Annotated[int | None, typer.Option(min=1, help="Examples per gradient; default: what fits.")] = None,
     devices: Annotated[str, typer.Option(metavar="N|all", help="Devices of this host that train it together.")] = "1",
     exact: Annotated[

@@ -11,7 +11,7 @@ VERSION = 1
 
 
 def workloads(
-    data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Where the data sets are.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """List the workloads: the paper's 35 by their published names, a few more, and the parts to combine."""
