@@ -20,9 +20,9 @@ from batchscale.instruments.web.steps import listen_steps, train_steps
 from batchscale.instruments.web.uploads import list_uploads, save_upload
 from batchscale.records.tree.layout import StudyPaths
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.web.chain import ChainStep
-from batchscale.web.claims import start_of
-from batchscale.web.jobs import WebJobs
+from batchscale.web.command_sequence import CommandStep
+from batchscale.web.process_record import process_start
+from batchscale.web.processes import ProcessStore
 from batchscale.web.refusals import RefusedError
 from batchscale.web.settings import Limits
 
@@ -53,7 +53,7 @@ def wait(condition, seconds: float = 100) -> None:
         time.sleep(0.05)
 
 
-def reap(jobs: WebJobs) -> None:
+def reap(jobs: ProcessStore) -> None:
     """Until no child is left: what lives on when tests end is complained of."""
     wait(lambda: jobs.count == 0 and not jobs._children)
 
@@ -192,49 +192,49 @@ def test_steps_that_are_too_early_say_what_comes_first(site):
 def test_a_job_outlives_the_server_and_is_stopped_by_the_next(tmp_path):
     folder = tmp_path / "violin"
     folder.mkdir()
-    jobs = WebJobs(tmp_path / "state")
-    slow = ChainStep(("quickstart", "--workload", "digits", "--out", "out", "--workers", "1"), "waiting")
-    jobs.start(folder, "train", [ChainStep(("--version",), "first"), slow, slow])
-    with pytest.raises(RefusedError, match="One thing at a time"):
+    jobs = ProcessStore(tmp_path / "state" / "jobs")
+    slow = CommandStep(("quickstart", "--workload", "digits", "--out", "out", "--workers", "1"), "waiting")
+    jobs.start(folder, "train", [CommandStep(("--version",), "first"), slow, slow])
+    with pytest.raises(RefusedError, match="Only one job"):
         jobs.start(folder, "train", [slow])
-    again = WebJobs(tmp_path / "state")  # another server
-    wait(lambda: (standing := again.standing(folder)) is not None and standing.number == 2)
+    again = ProcessStore(tmp_path / "state" / "jobs")  # another server
+    wait(lambda: (standing := again.status(folder)) is not None and standing.number == 2)
     assert again.is_alive(folder) and again.count == 1
     wait(lambda: (folder / "out").exists())
     again.stop(folder)
     wait(lambda: not again.is_alive(folder))
-    standing = again.standing(folder)
+    standing = again.status(folder)
     assert standing is not None and (standing.number, standing.code) == (2, 130)
-    with pytest.raises(RefusedError, match="nothing of ours"):
+    with pytest.raises(RefusedError, match="Nothing that was started here"):
         again.stop(folder)
     reap(jobs)
 
 
 def test_a_job_that_fails_says_why(tmp_path):
-    jobs = WebJobs(tmp_path / "state")
-    steps = [ChainStep(("validate", "none.toml"), "first", may_fail=True), ChainStep(("validate", "no.toml"), "second")]
+    jobs = ProcessStore(tmp_path / "state" / "jobs")
+    steps = [
+        CommandStep(("validate", "none.toml"), "first", may_fail=True),
+        CommandStep(("validate", "no.toml"), "second"),
+    ]
     jobs.start(tmp_path, "prepare", steps)
     wait(lambda: not jobs.is_alive(tmp_path))
-    standing = jobs.standing(tmp_path)
+    standing = jobs.status(tmp_path)
     assert standing is not None and (standing.title, standing.code) == ("second", 2)
-    assert "no.toml" in jobs.last_words(tmp_path)
+    assert "no.toml" in jobs.last_output(tmp_path)
     reap(jobs)
 
 
 def test_a_process_that_is_not_the_job_is_never_signalled(tmp_path):
-    jobs = WebJobs(tmp_path / "state")
-    code = (
-        "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print(1, flush=True); time.sleep(60)"
-    )
+    jobs = ProcessStore(tmp_path / "state" / "jobs")
     (tmp_path / "state" / "jobs").mkdir(parents=True)
-    lock = jobs._file(tmp_path, "lock")
-    child = subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE)
+    code = "import time; print(1, flush=True); time.sleep(60)"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None and child.stdout.readline()
-        began = start_of(child.pid)
-        for pid, start in ((child.pid, start_of(os.getpid())), (2**22 - 1, began), (child.pid, ""), (None, "")):
+        began = process_start(child.pid)
+        for pid, start in ((child.pid, process_start(os.getpid())), (2**22 - 1, began), (child.pid, ""), (None, "")):
             note = {"kind": "train", "claim": {"pid": pid, "began": start, "noted_at": 0.0}}
-            jobs._file(tmp_path, "json").write_text(json.dumps(note))
+            jobs.file(tmp_path, "json").write_text(json.dumps(note))
             with pytest.raises(RefusedError):
                 jobs.stop(tmp_path)
         assert child.poll() is None

@@ -15,9 +15,9 @@ import pytest
 
 from batchscale.records.tree.layout import RunPaths
 from batchscale.run.snapshot import is_running, read_snapshot
-from batchscale.web.claims import STARTING_S, start_of
-from batchscale.web.jobs import WebJobs
 from batchscale.web.own_files import list_own_files
+from batchscale.web.process_record import STARTING_S, process_start
+from batchscale.web.processes import ProcessStore
 from batchscale.web.refusals import RefusedError
 from batchscale.web.runs import WebRuns
 from batchscale.web.settings import Limits
@@ -58,8 +58,8 @@ def test_a_run_is_started_stopped_and_continued_to_the_end(make_site):
     runs = WebRuns(site.settings)  # a second server: what it knows is on disk
     started = runs.find(path)
     assert started is not None
-    wait(lambda: runs.find(path).claim.pid is not None)
-    number = runs.find(path).claim.pid
+    wait(lambda: runs.find(path).record.pid is not None)
+    number = runs.find(path).record.pid
     assert os.getsid(number) == number != os.getsid(0)
     assert site.post(client, "/new/start", name="mine", toml=text).status_code == 409
     wait(lambda: runs.is_ours(path))
@@ -121,34 +121,34 @@ def test_a_process_that_is_not_ours_is_never_signalled(make_site, stranger):
     runs = WebRuns(site.settings)
     with pytest.raises(RefusedError, match="not started here"):
         runs.stop(root)
-    runs._folder.mkdir()
+    runs.processes.folder.mkdir()
     for pid, began in (
-        (child.pid, start_of(os.getpid())),  # the number is used again
+        (child.pid, process_start(os.getpid())),  # the number is used again
         (child.pid, ""),
-        (os.getpid(), start_of(os.getpid())),  # not the one that holds the lock
+        (os.getpid(), process_start(os.getpid())),  # not the one that holds the lock
         (None, ""),  # only noted, and long ago
     ):
-        write_claim(runs, root, pid, began)
+        write_process(runs, root, pid, began)
         assert not runs.is_ours(root)
         with pytest.raises(RefusedError):
             runs.stop(root)
     assert child.poll() is None
-    write_claim(runs, root, child.pid, start_of(child.pid))
+    write_process(runs, root, child.pid, process_start(child.pid))
     runs.stop(root)
     assert child.wait(20) != 0
 
 
-def write_claim(runs: WebRuns, root: Path, pid: int | None, began: str, noted_at: float = 0.0) -> None:
+def write_process(runs: WebRuns, root: Path, pid: int | None, began: str, noted_at: float = 0.0) -> None:
     claim = {"pid": pid, "began": began, "noted_at": noted_at}
     note = {"path": str(root), "file": "x.toml", "is_own_file": False, "claim": claim}
-    runs._note(root).write_text(json.dumps(note))
+    runs.processes.file(root, "json").write_text(json.dumps(note))
 
 
 DYING = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from batchscale.web import jobs, runs
-from batchscale.web.chain import ChainStep
+from batchscale.web import processes, runs
+from batchscale.web.command_sequence import CommandStep
 from batchscale.web.settings import WebSettings
 
 class Dying(subprocess.Popen):
@@ -160,7 +160,7 @@ class Dying(subprocess.Popen):
 subprocess.Popen = Dying
 folder, state = Path(sys.argv[2]), Path(sys.argv[3])
 if sys.argv[4:] == ["job"]:
-    jobs.WebJobs(state).start(folder, "train", [ChainStep(("--version",), "first")] * 1000)
+    processes.ProcessStore(state / "jobs").start(folder, "train", [CommandStep(("--version",), "first")] * 1000)
 runs.WebRuns(WebSettings((folder,), state, workers=1)).start_text(folder / "mine", sys.stdin.read())
 """
 
@@ -196,9 +196,9 @@ def test_a_start_that_never_happened_is_forgotten_after_a_moment(make_site):
     path, runs = site.folder / "mine", WebRuns(site.settings)
     assert runs.is_starting(path) and runs.count == 1  # it may be just about to say who it is
     assert ">starting</span>" in site.visitor().get(f"/x/{site.key('mine')}").text
-    noted = json.loads(runs._note(path).read_bytes())
+    noted = json.loads(runs.processes.file(path, "json").read_bytes())
     noted["claim"]["noted_at"] -= STARTING_S
-    runs._note(path).write_text(json.dumps(noted))
+    runs.processes.file(path, "json").write_text(json.dumps(noted))
     assert not runs.is_starting(path) and runs.count == 0 and not is_running(path)
     page = site.visitor().get(f"/x/{site.key('mine')}").text
     assert 'id="continue"' in page and "Nothing has been recorded yet" in page and "Found no readable" not in page
@@ -207,12 +207,12 @@ def test_a_start_that_never_happened_is_forgotten_after_a_moment(make_site):
 def test_a_job_whose_server_died_with_its_start_can_be_stopped(make_site):
     site = make_site()
     start_and_die(site, "after", "job")
-    jobs = WebJobs(site.settings.state)
+    jobs = ProcessStore(site.settings.state / "jobs")
     assert jobs.is_alive(site.folder) and jobs.count == 1
-    wait(lambda: jobs.standing(site.folder) is not None)
+    wait(lambda: jobs.status(site.folder) is not None)
     jobs.stop(site.folder)
     wait(lambda: not jobs.is_alive(site.folder))
-    ended = jobs.standing(site.folder)
+    ended = jobs.status(site.folder)
     assert ended is not None and ended.code == 130
 
 
@@ -238,7 +238,7 @@ def test_two_starts_at_once_are_one_start(make_site):
     wait(lambda: read_snapshot(path) is not None)
     runs.stop(path)
     wait(lambda: runs.count == 0)
-    wait(lambda: all(child.poll() is not None for child in runs._children.values()))
+    wait(lambda: all(child.poll() is not None for child in runs.processes._children.values()))
 
 
 def test_no_more_runs_than_allowed(make_site, few):

@@ -90,8 +90,12 @@ class RecordsFolders:
 def make_records_folder(root: Path, top: Path) -> RecordsFolder:
     """The records at ``root``, which lies in ``top`` or is it."""
     name = top.name if root == top else str(root.relative_to(top))
-    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
-    return RecordsFolder(digest, root, visible(name, 160))
+    return RecordsFolder(folder_id(root), root, visible(name, 160))
+
+
+def folder_id(path: Path) -> str:
+    """Return the id of a folder, made from its path."""
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
 
 
 def visible(text: object, limit: int = 120) -> str:

@@ -5,10 +5,10 @@ from functools import cached_property
 
 from batchscale.web.access import Access
 from batchscale.web.audit import AuditLog
-from batchscale.web.jobs import WebJobs
 from batchscale.web.live import LivePages
 from batchscale.web.overview import Overview
 from batchscale.web.plugin_pages import PluginPages
+from batchscale.web.processes import ProcessStore
 from batchscale.web.records_folders import RecordsFolder, RecordsFolders
 from batchscale.web.rendering import Pages
 from batchscale.web.room import find_room
@@ -53,9 +53,9 @@ class ServerParts:
         return WebRuns(self.settings)
 
     @cached_property
-    def jobs(self) -> WebJobs:
+    def jobs(self) -> ProcessStore:
         """Sequences of commands started here."""
-        return WebJobs(self.settings.state)
+        return ProcessStore(self.settings.state / "jobs")
 
     @cached_property
     def overview(self) -> Overview:

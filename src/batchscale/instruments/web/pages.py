@@ -12,7 +12,7 @@ from batchscale.instruments.web import sounds
 from batchscale.instruments.web.instruments import MODELS, TrainingSettings, WebInstrument, WebInstruments
 from batchscale.instruments.web.steps import listen_steps, prepare_steps, train_steps, transfer_steps
 from batchscale.instruments.web.uploads import KINDS, save_upload
-from batchscale.web.chain import ChainStep
+from batchscale.web.command_sequence import CommandStep
 from batchscale.web.pages.asked import ID
 from batchscale.web.pages.new import NAME
 from batchscale.web.plugin_pages import PluginPages
@@ -100,7 +100,7 @@ def _work_routes(parts: ServerParts, instruments: WebInstruments) -> APIRouter:
     """Work is done by processes that outlive the page."""
     routes = APIRouter()
 
-    def start(request: Request, instrument: WebInstrument, kind: str, steps: list[ChainStep]) -> Response:
+    def start(request: Request, instrument: WebInstrument, kind: str, steps: list[CommandStep]) -> Response:
         if parts.jobs.count + parts.runs.count >= parts.settings.limits.runs:
             most = parts.settings.limits.runs
             raise RefusedError(429, f"At most {most} runs and jobs may run at once (--max-runs). Wait or stop one.")
@@ -156,9 +156,9 @@ def _work_routes(parts: ServerParts, instruments: WebInstruments) -> APIRouter:
 
 def _page_values(parts: ServerParts, instrument: WebInstrument, is_possible: bool) -> dict[str, Any]:
     """Return the values of an instrument's template."""
-    job, standing = parts.jobs.find(instrument.path), parts.jobs.standing(instrument.path)
+    job, standing = parts.jobs.find(instrument.path), parts.jobs.status(instrument.path)
     trained = make_records_folder(instrument.path / "trained", instrument.path)
-    log_lines = parts.jobs.last_words(instrument.path).splitlines()[-12:]
+    log_lines = parts.jobs.last_output(instrument.path).splitlines()[-12:]
     return {
         "instrument": instrument, "job": job, "standing": standing, "is_alive": parts.jobs.is_alive(instrument.path),
         "log_tail": "\n".join(visible(line, 300) for line in log_lines), "prepared": instrument.prepared,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from batchscale.instruments.web.instruments import SETTINGS, TrainingSettings, WebInstrument
 from batchscale.records.durable import replace_durably
-from batchscale.web.chain import ChainStep
+from batchscale.web.command_sequence import CommandStep
 from batchscale.web.records_folders import visible
 from batchscale.web.refusals import RefusedError
 
@@ -35,14 +35,14 @@ fixed = {{ beta1 = 0.9, beta2 = 0.999, gradient_clip_norm = 3.0, end_learning_ra
 """  # noqa: E501 - a table on one line
 
 
-def prepare_steps(instrument: WebInstrument) -> list[ChainStep]:
+def prepare_steps(instrument: WebInstrument) -> list[CommandStep]:
     """Return the command that prepares the recordings."""
     (instrument.path / "prepared.json").unlink(missing_ok=True)
     words = ("data", "audio", "recordings", "--out", "prepared", "--json")
-    return [ChainStep(words, "preparing the recordings", str(instrument.path / "prepared.json"))]
+    return [CommandStep(words, "preparing the recordings", str(instrument.path / "prepared.json"))]
 
 
-def train_steps(instrument: WebInstrument, settings: TrainingSettings) -> list[ChainStep]:
+def train_steps(instrument: WebInstrument, settings: TrainingSettings) -> list[CommandStep]:
     """Return the commands of several rounds of training, each followed by examples to listen to."""
     seconds = [float(value) for value in (instrument.prepared or {}).get("seconds", {}).values()]
     short = min(seconds, default=0.0) < 4.0
@@ -53,7 +53,7 @@ def train_steps(instrument: WebInstrument, settings: TrainingSettings) -> list[C
         every=max(1, min(25, settings.steps // 6)),
     )  # fmt: skip
     replace_durably(instrument.path / "train.toml", text)
-    steps: list[ChainStep] = []
+    steps: list[CommandStep] = []
     resumes = instrument.can_continue(settings)
     stored = {key: str(value) for key, value in asdict(settings).items()}
     replace_durably(instrument.path / SETTINGS, json.dumps(stored) + "\n")
@@ -68,26 +68,26 @@ def train_steps(instrument: WebInstrument, settings: TrainingSettings) -> list[C
             "--checkpoint-every", "20", *(("--resume",) if resumes or round_ > 1 else ()),
         )  # fmt: skip
         title = f"training, round {round_} of {rounds}"
-        steps.append(ChainStep(words, title, str(instrument.path / "measurements.jsonl")))
+        steps.append(CommandStep(words, title, str(instrument.path / "measurements.jsonl")))
         steps += listen_steps(instrument, settings, number + round_)
     return steps
 
 
-def listen_steps(instrument: WebInstrument, settings: TrainingSettings, number: int | None = None) -> list[ChainStep]:
+def listen_steps(instrument: WebInstrument, settings: TrainingSettings, number: int | None = None) -> list[CommandStep]:
     """Return the commands that export the current model and play examples with it."""
     if number is None:
         number = 1 + (int(instrument.models[-1].name) if instrument.models else 0)
     model = f"models/{number}"
     study = ("--from", "trained", "--batch-size", str(settings.batch_size))
-    steps = [ChainStep(("audio", "export", "train.toml", *study, "--out", model), "exporting the model")]
+    steps = [CommandStep(("audio", "export", "train.toml", *study, "--out", model), "exporting the model")]
     for split in ("val", "train"):
         out = (f"sounds/{number}-{split}-played.wav", f"sounds/{number}-{split}-recorded.wav")
         words = ("audio", "resynthesise", model, "prepared", "--split", split, "--out", out[0], "--recorded", out[1])
-        steps.append(ChainStep(words, "playing examples", may_fail=True))  # a short split has no example
+        steps.append(CommandStep(words, "playing examples", may_fail=True))  # a short split has no example
     return steps
 
 
-def transfer_steps(instrument: WebInstrument, voice: Path, octaves: int, *, own_loudness: bool) -> list[ChainStep]:
+def transfer_steps(instrument: WebInstrument, voice: Path, octaves: int, *, own_loudness: bool) -> list[CommandStep]:
     """Return the command that plays a recording in the timbre of the instrument."""
     if instrument.model is None:
         raise RefusedError(409, "There is no model yet: train one first.")
@@ -96,4 +96,4 @@ def transfer_steps(instrument: WebInstrument, voice: Path, octaves: int, *, own_
         "audio", "transfer", f"models/{instrument.model.name}", f"voices/{voice.name}", "--out",
         f"sounds/transfer-{number}.wav", "--octaves", str(octaves), *(("--own-loudness",) if own_loudness else ()),
     )  # fmt: skip
-    return [ChainStep(words, f"playing {visible(voice.name, 60)}")]
+    return [CommandStep(words, f"playing {visible(voice.name, 60)}")]

@@ -31,8 +31,8 @@ def make_routes(parts: ServerParts) -> APIRouter:
         if started is None:
             raise RefusedError(409, "This run was not started here. Continue it with the command that started it.")
         form = request.state.form
-        if started.is_own_file:
-            parts.runs.start_file(folder.path, Path(started.file))
+        if started.details.get("is_own_file"):
+            parts.runs.start_file(folder.path, Path(started.details["file"]))
         else:
             text = form.get("toml") or parts.runs.text(folder.path) or ""
             if form.get("trials"):

@@ -118,6 +118,6 @@ def _control(parts: ServerParts, folder: RecordsFolder) -> dict[str, Any]:
     started = runs.find(folder.path)
     return {
         "is_ours": runs.is_ours(folder.path), "is_starting": runs.is_starting(folder.path),
-        "text": runs.text(folder.path), "is_own_file": started is not None and started.is_own_file,
-        "last_words": "\n".join(visible(line, 300) for line in runs.last_words(folder.path).splitlines()[-30:]),
+        "text": runs.text(folder.path), "is_own_file": started is not None and bool(started.details.get("is_own_file")),
+        "last_words": "\n".join(visible(line, 300) for line in runs.last_output(folder.path).splitlines()[-30:]),
     }  # fmt: skip
