@@ -12,9 +12,8 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 import jax
 import jax.numpy as jnp
 
-from batchscale.workloads.models.declaration import Shape
+from batchscale.workloads.models.declaration import Shape, find_model
 from batchscale.workloads.models.layers import conv
-from batchscale.workloads.models.table import find_model
 
 SHAPES = {"simple_cnn_base": (28, 28, 1), "resnet_8": (32, 32, 3)}
 STEPS, REPEATS = 4, 4

@@ -14,8 +14,7 @@ import numpy as np
 
 from batchscale.instruments.sound.features import FRAMES_PER_S, HOP
 from batchscale.instruments.synthesis.spectral_loss import spectral_loss
-from batchscale.workloads.models.declaration import Shape
-from batchscale.workloads.models.table import find_model
+from batchscale.workloads.models.declaration import Shape, find_model
 
 SIZES = {"ddsp_tiny": (8, 1.0), "ddsp_small": (8, 1.0), "ddsp": (2, 4.0)}
 

@@ -198,7 +198,7 @@ def test_a_plug_in_brings_a_page(plugin, tmp_path):
 REGISTERED = """
 from my_parts.soft_sign import rule
 from batchscale.workloads import OptimizerDeclaration, register
-from batchscale.workloads.optimizers import make_range
+from batchscale.workloads.optimizers.declaration import make_range
 
 range_ = make_range("learning_rate", 1e-3, 1.0)
 register(OptimizerDeclaration("softer", {"learning_rate": None, "sharpness": 1.0}, (range_,), rule))

@@ -19,7 +19,7 @@ from batchscale.instruments.sound.features import HOP, VOICED, extract_features
 from batchscale.instruments.sound.recordings import SAMPLE_RATE
 from batchscale.instruments.synthesis.spectral_loss import spectral_loss
 from batchscale.instruments.synthesis.synthesizers import oscillate
-from batchscale.workloads.models import Shape, find_model
+from batchscale.workloads.models.declaration import Shape, find_model
 
 compare = jax.jit(spectral_loss)
 WIDTH, HEIGHT, MARGIN = 900, 190, 44

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
 from batchscale.errors import DataError, SpecError, UnknownNameError
+from batchscale.workloads.datasets.declaration import dataset_names
 from batchscale.workloads.datasets.presence import find_dataset
-from batchscale.workloads.datasets.table import dataset_names
 
 
 @pytest.fixture(autouse=True)

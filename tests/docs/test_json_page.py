@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 from batchscale.cli.app import make_app
 from batchscale.instruments.playing.instrument import Instrument, write_instrument
 from batchscale.instruments.sound.prepared import SoundStatistics
-from batchscale.workloads.models.declaration import Shape
-from batchscale.workloads.models.table import find_model
+from batchscale.workloads.models.declaration import Shape, find_model
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "examples" / "mnist_fc_records"

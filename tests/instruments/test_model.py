@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from batchscale.instruments.synthesis.spectral_loss import spectral_loss
-from batchscale.workloads.models.declaration import Shape
-from batchscale.workloads.models.table import find_model
+from batchscale.workloads.models.declaration import Shape, find_model
 
 FRAMES, HOP = 40, 64
 KEY = jax.random.key(1)

@@ -14,8 +14,7 @@ from batchscale.instruments.playing.play import play
 from batchscale.instruments.playing.transfer import TransferOptions, conform, transfer, write_wav
 from batchscale.instruments.sound.features import HOP, Features, extract_features
 from batchscale.instruments.sound.prepared import SoundStatistics
-from batchscale.workloads.models.declaration import Shape
-from batchscale.workloads.models.table import find_model
+from batchscale.workloads.models.declaration import Shape, find_model
 
 OPTIONS = {"tiny": True, "reverb": 300}
 STATISTICS = SoundStatistics(tuple(np.linspace(-50, -10, 101)), tuple(np.linspace(50, 80, 101)), 0.9)

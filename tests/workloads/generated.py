@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batchscale.workloads.datasets.table import dataset_info
+from batchscale.workloads.datasets.declaration import dataset_info
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.tunables import NEUTRAL
 from batchscale.workloads.workload import ArraySplit, Dataset

@@ -7,9 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from batchscale.workloads.models.declaration import Shape
+from batchscale.workloads.models.declaration import Shape, find_model
 from batchscale.workloads.models.layers.initializers import before_output, before_relu, between, uniform
-from batchscale.workloads.models.table import find_model
 
 sys.path.insert(0, str(Path(__file__).parent))
 from generated import cheap_jit

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchscale.instruments.task import SOUND
-from batchscale.workloads.metrics.table import metric_directions, task_metrics
-from batchscale.workloads.metrics.thresholds import measure_average_precision, value_average_precision
+from batchscale.workloads.metrics.declaration import metric_directions, task_metrics
+from batchscale.workloads.metrics.sums import measure_average_precision, value_average_precision
 from batchscale.workloads.tasks import Task
 
 sys.path.insert(0, str(Path(__file__).parent))

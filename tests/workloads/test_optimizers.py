@@ -13,8 +13,8 @@ from batchscale.spec.bounds import check_bounds, natural_bounds
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.space import SearchSpace
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.workloads.optimizers import OPTIMIZERS
-from batchscale.workloads.schedules import find_schedule
+from batchscale.workloads.optimizers.declaration import OPTIMIZERS
+from batchscale.workloads.schedules.declaration import find_schedule
 from batchscale.workloads.tunables import find_tunables
 from batchscale.workloads.update import regularize
 

@@ -16,7 +16,7 @@ from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.workloads.catalogue import find_parts, workload_info
 from batchscale.workloads.listed import PAPER_WORKLOADS
-from batchscale.workloads.optimizers import OPTIMIZERS
+from batchscale.workloads.optimizers.declaration import OPTIMIZERS
 from batchscale.workloads.registry import get_workload
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from batchscale.errors import SpecError, UnknownNameError
-from batchscale.workloads.schedules import SCHEDULES, find_schedule
+from batchscale.workloads.schedules.declaration import SCHEDULES, find_schedule
 
 RATE, END, STEPS, POWER = 0.3, 0.02, 80.0, 1.7
 VALUES = {

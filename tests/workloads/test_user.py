@@ -23,7 +23,7 @@ from batchscale.study.tasks import TrialTask
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine
 from batchscale.workloads.catalogue import workload_info
-from batchscale.workloads.metrics.table import task_metrics
+from batchscale.workloads.metrics.declaration import task_metrics
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.user import registration

@@ -15,10 +15,10 @@ def workloads(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """List the workloads: the paper's 35 by their published names, a few more, and the parts to combine."""
-    from batchscale.workloads.datasets.table import dataset_names
-    from batchscale.workloads.models.table import model_names
-    from batchscale.workloads.optimizers import OPTIMIZERS
-    from batchscale.workloads.schedules import SCHEDULES
+    from batchscale.workloads.datasets.declaration import dataset_names
+    from batchscale.workloads.models.declaration import model_names
+    from batchscale.workloads.optimizers.declaration import OPTIMIZERS
+    from batchscale.workloads.schedules.declaration import SCHEDULES
 
     rows = _describe(data_dir)
     parts = {

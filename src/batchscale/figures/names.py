@@ -8,43 +8,8 @@ from collections.abc import Iterable, Mapping
 from batchscale.errors import one_line
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
+from batchscale.workloads import labels
 
-_DATASETS: Mapping[str, str] = {
-    "mnist": "MNIST",
-    "fashion_mnist": "Fashion MNIST",
-    "cifar_10": "CIFAR-10",
-    "imagenet": "ImageNet",
-    "open_images_v4": "Open Images",
-    "lm1b": "LM1B",
-    "common_crawl": "Common Crawl",
-    "imagenet_half_images": "Half Images ImageNet",
-    "imagenet_half_classes": "Half Classes ImageNet",
-    "mnist_55000": "MNIST 55,000",
-    "mnist_27500": "MNIST 27,500",
-    "mnist_13750": "MNIST 13,750",
-    "mnist_6875": "MNIST 6,875",
-    "digits": "Digits",
-    "noisy_quadratic": "Noisy Quadratic",
-}
-_MODELS: Mapping[str, str] = {
-    "simple_cnn_base": "Simple CNN",
-    "simple_cnn_narrow": "Simple CNN Narrow",
-    "simple_cnn_wide": "Simple CNN Wide",
-    "resnet_8": "ResNet-8",
-    "resnet_50": "ResNet-50",
-    "vgg_11": "VGG-11",
-    "lstm": "LSTM",
-    "transformer_base": "Transformer",
-    "transformer_narrow_and_shallow": "Transformer Narrow & Shallow",
-    "transformer_shallow": "Transformer Shallow",
-    "transformer_wide": "Transformer Wide",
-}
-_OPTIMIZERS: Mapping[str, str] = {
-    "sgd": "SGD",
-    "momentum": "Momentum",
-    "nesterov_momentum": "Nesterov momentum",
-    "adam": "Adam",
-}
 _SPLITS: Mapping[str, str] = {"train": "training", "val": "validation", "test": "test"}
 _METAPARAMETERS: Mapping[str, str] = {
     "learning_rate": "learning rate η",
@@ -60,7 +25,6 @@ BASELINES: Mapping[str, str] = {
     "robust": "dashed: perfect scaling through the point with the fewest examples",
     "first": "dashed: perfect scaling through the first point",
 }
-_UNITS: Mapping[str, str] = {"cross_entropy_error": "nats"}
 
 
 def dataset_label(dataset: str) -> str:
@@ -70,7 +34,7 @@ def dataset_label(dataset: str) -> str:
     ('MNIST (solution quality)', 'MNIST 6,875')
     """
     group, _, last = dataset.rpartition("/")
-    words = _DATASETS.get(last, last)
+    words = labels.dataset_label(last)
     if group and not group.endswith("_subsets"):
         words = f"{words} ({group.replace('_', ' ')})"
     return one_line(words, 60)
@@ -82,14 +46,12 @@ def model_label(model: str) -> str:
     >>> model_label("fc_1024_1024")
     'FC-1024-1024'
     """
-    if model.startswith("fc_") and model[3:].replace("_", "").isdigit():
-        return "FC-" + model[3:].replace("_", "-")
-    return one_line(_MODELS.get(model, model), 60)
+    return one_line(labels.model_label(model), 60)
 
 
 def optimizer_label(optimizer: str) -> str:
     """An optimizer in words."""
-    return one_line(_OPTIMIZERS.get(optimizer, optimizer), 60)
+    return one_line(labels.optimizer_label(optimizer), 60)
 
 
 def workload_label(workload: WorkloadName) -> str:
@@ -137,7 +99,8 @@ def metric_label(metric: str, *, unit: bool = True) -> str:
     """
     split, _, name = metric.partition("/")
     words = f"{_SPLITS.get(split, split)} {name.replace('_', ' ')}"
-    return one_line(f"{words} ({_UNITS[name]})" if unit and name in _UNITS else words, 80)
+    metric_unit = labels.metric_unit(name) if unit else ""
+    return one_line(f"{words} ({metric_unit})" if metric_unit else words, 80)
 
 
 def goal_label(goal: Goal) -> str:

@@ -11,8 +11,7 @@ from pydantic import Field
 from batchscale.instruments.sound.features import FRAMES_PER_S, HOP
 from batchscale.instruments.sound.prepared import cut_windows, read_prepared
 from batchscale.instruments.task import SOUND
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
-from batchscale.workloads.datasets.options import NoOptions, parse_options
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo, NoOptions, parse_options
 
 if TYPE_CHECKING:
     from batchscale.workloads.workload import Dataset

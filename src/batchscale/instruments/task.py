@@ -25,7 +25,7 @@ def _make_loss(dataset_options: Options) -> Loss:
 
 def _make_metric(task: Task, dataset_options: Options) -> tuple[Measure, Value]:
     from batchscale.instruments.synthesis.spectral_loss import spectral_loss
-    from batchscale.workloads.metrics.means import mean_of, ratio
+    from batchscale.workloads.metrics.sums import mean_of, ratio
 
     del task, dataset_options
     return mean_of(lambda outputs, batch: spectral_loss(outputs, batch["labels"])), ratio

@@ -69,7 +69,7 @@ def find_workload_parts(workload: str, schedule: str = "") -> "Parts | None":
 @cache
 def schedule_names() -> tuple[str, ...]:
     """The schedules that need no options."""
-    from batchscale.workloads.schedules import SCHEDULES
+    from batchscale.workloads.schedules.declaration import SCHEDULES
 
     return tuple(name for name, one in SCHEDULES.all().items() if not one.options)
 

@@ -9,11 +9,9 @@ from pathlib import Path
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.goal import SPLITS
 from batchscale.spec.plan import WorkloadInfo
-from batchscale.workloads.datasets.declaration import DatasetInfo
-from batchscale.workloads.datasets.table import dataset_info
-from batchscale.workloads.metrics.table import metric_directions
-from batchscale.workloads.models.declaration import ModelDeclaration, check_fit
-from batchscale.workloads.models.table import find_model
+from batchscale.workloads.datasets.declaration import DatasetInfo, dataset_info
+from batchscale.workloads.metrics.declaration import metric_directions
+from batchscale.workloads.models.declaration import ModelDeclaration, check_fit, find_model
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.tunables import Tunables, find_tunables
 from batchscale.workloads.user.registration import UserWorkload, find_user_workload

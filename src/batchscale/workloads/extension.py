@@ -4,12 +4,12 @@ from typing import Any
 
 from batchscale.errors import SpecError, one_line
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.workloads.datasets.table import DATASETS
+from batchscale.workloads.datasets.declaration import DATASETS
 from batchscale.workloads.declarations import Table
-from batchscale.workloads.metrics.table import METRICS
-from batchscale.workloads.models.table import MODELS
-from batchscale.workloads.optimizers import OPTIMIZERS
-from batchscale.workloads.schedules import SCHEDULES
+from batchscale.workloads.metrics.declaration import METRICS
+from batchscale.workloads.models.declaration import MODELS
+from batchscale.workloads.optimizers.declaration import OPTIMIZERS
+from batchscale.workloads.schedules.declaration import SCHEDULES
 
 TABLES: tuple[Table[Any], ...] = (DATASETS, MODELS, OPTIMIZERS, SCHEDULES, METRICS)
 

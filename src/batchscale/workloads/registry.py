@@ -4,8 +4,8 @@ from pathlib import Path
 
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.workloads.catalogue import find_parts
-from batchscale.workloads.datasets.table import load_dataset
-from batchscale.workloads.metrics.table import task_metrics
+from batchscale.workloads.datasets.declaration import load_dataset
+from batchscale.workloads.metrics.declaration import task_metrics
 from batchscale.workloads.models.declaration import Shape
 from batchscale.workloads.update import make_update
 from batchscale.workloads.user.registration import find_user_workload

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from batchscale.spec.bounds import declare_bounds
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.space import ParameterConfig, SearchSpace
-from batchscale.workloads.optimizers import OPTIMIZERS
-from batchscale.workloads.optimizers.declaration import OptimizerDeclaration
-from batchscale.workloads.schedules import find_schedule
-from batchscale.workloads.schedules.declaration import ScheduleDeclaration
+from batchscale.workloads.optimizers.declaration import OPTIMIZERS, OptimizerDeclaration
+from batchscale.workloads.schedules.declaration import ScheduleDeclaration, find_schedule
 
 NEUTRAL: Mapping[str, float] = {"l2_penalty": 0.0, "label_smoothing": 0.0, "gradient_clip_norm": float("inf")}
 """Metaparameters of every workload, with the value at which each does nothing."""

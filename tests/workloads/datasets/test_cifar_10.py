@@ -9,8 +9,8 @@ import pytest
 
 from batchscale.errors import DataError
 from batchscale.workloads.datasets.builtin.cifar_10 import read_cifar_splits, standardise_images
+from batchscale.workloads.datasets.declaration import load_dataset
 from batchscale.workloads.datasets.files.inert_pickle import read_inert_pickle
-from batchscale.workloads.datasets.table import load_dataset
 
 COUNT = 1_100  # a file; the official ones hold 10,000
 BATCHES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]

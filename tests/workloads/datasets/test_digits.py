@@ -5,7 +5,7 @@ import pytest
 
 from batchscale.errors import SpecError
 from batchscale.workloads.datasets.builtin.digits import read_splits
-from batchscale.workloads.datasets.table import dataset_info, load_dataset
+from batchscale.workloads.datasets.declaration import dataset_info, load_dataset
 
 
 def test_digits_need_no_files_and_have_the_documented_split():

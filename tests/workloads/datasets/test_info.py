@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from batchscale.errors import SpecError, UnknownNameError
-from batchscale.workloads.datasets.table import dataset_info, dataset_names, load_dataset
+from batchscale.workloads.datasets.declaration import dataset_info, dataset_names, load_dataset
 
 
 def test_an_unknown_name_gets_the_nearest_ones():
@@ -21,7 +21,7 @@ def test_info_refuse_unknown_options():
 
 def test_info_of_every_set_come_without_jax():
     code = (
-        "import sys; from batchscale.workloads.datasets import dataset_info, dataset_names\n"
+        "import sys; from batchscale.workloads.datasets.declaration import dataset_info, dataset_names\n"
         "[dataset_info(name, {}) for name in dataset_names() if name not in ('text', 'recordings')]\n"
         "sys.exit('jax' in sys.modules)"
     )

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.table import dataset_info, load_dataset
+from batchscale.workloads.datasets.declaration import dataset_info, load_dataset
 
 NAME = "open_images_v4"
 ROWS = {

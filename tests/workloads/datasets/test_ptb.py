@@ -3,7 +3,7 @@ import pytest
 
 from batchscale.errors import DataError
 from batchscale.workloads.datasets.builtin.ptb import read_ptb
-from batchscale.workloads.datasets.table import dataset_info, load_dataset
+from batchscale.workloads.datasets.declaration import dataset_info, load_dataset
 from batchscale.workloads.datasets.text.options import SequenceOptions
 
 TEXTS = {"train": " a b a <unk> \n c a \n\n", "valid": " b zebra \n", "test": " a \n c c c \n"}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from batchscale.errors import DataError, SpecError
-from batchscale.workloads.datasets.table import dataset_info, load_dataset
+from batchscale.workloads.datasets.declaration import dataset_info, load_dataset
 from batchscale.workloads.datasets.text.dataset import TokenSplit
 from batchscale.workloads.datasets.text.files import hash_files, iter_sentences
 from batchscale.workloads.datasets.text.held_out import held_out_draw, split_held_out

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from batchscale.workloads import models
-from batchscale.workloads.models.declaration import Shape
-from batchscale.workloads.models.table import find_model
+from batchscale.workloads.models.declaration import Shape, find_model
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from generated import cheap_jit

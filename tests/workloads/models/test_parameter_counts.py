@@ -5,8 +5,7 @@ import math
 import jax
 import pytest
 
-from batchscale.workloads.models.declaration import Shape
-from batchscale.workloads.models.table import find_model, model_names
+from batchscale.workloads.models.declaration import Shape, find_model, model_names
 
 MNIST, CIFAR, IMAGENET, WORDS = (28, 28, 1), (32, 32, 3), (224, 224, 3), (64,)
 LM1B = 32_000

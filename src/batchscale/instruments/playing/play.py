@@ -20,8 +20,8 @@ from batchscale.instruments.sound.features import FRAMES_PER_S, HOP
 from batchscale.instruments.sound.recordings import SAMPLE_RATE, Samples
 from batchscale.instruments.synthesis.network import Ddsp, DdspSizes, Sampling
 from batchscale.instruments.synthesis.synthesizers import filter_frames, oscillate
+from batchscale.workloads.models.declaration import find_model
 from batchscale.workloads.models.nnx_model import with_parameters
-from batchscale.workloads.models.table import find_model
 
 _BLOCK = 1000  # frames
 _CONTEXT = 2  # frames on either side of a block, so that filters ring across its borders

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from batchscale.errors import UnknownNameError
 from batchscale.spec.experiment import Options
+from batchscale.workloads.datasets.declaration import DATASETS, dataset_names
 from batchscale.workloads.datasets.files.locations import find_files
 from batchscale.workloads.datasets.files.origin import DatasetFiles
-from batchscale.workloads.datasets.table import DATASETS, dataset_names
 
 _NAMING_OPTIONS = ("path", "hf")
 

@@ -1,4 +1,4 @@
-"""What an optimizer declares: its metaparameters, and the rule that updates parameters. Imports no jax.
+"""Declarations of optimizers: metaparameters and update rules, and the table of all by name. Imports no jax.
 
 Ranges and scales of the paper's optimizers are those of the published example study.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from batchscale.spec.bounds import Bounds
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale
+from batchscale.workloads.declarations import Table
 
 if TYPE_CHECKING:
     import jax
@@ -27,9 +28,9 @@ class OptimizerDeclaration:
     """An optimizer by name.
 
     ``defaults`` names every metaparameter with its value when it is neither searched nor fixed (None: it must be one of
-    the two). ``ranges`` is the default search space. ``bounds`` says what the metaparameters that no other optimizer
-    has may be at all. ``rule`` gives the update for array values and a learning rate that is a function of the step; it
-    is called inside the compiled program, and imports optax when called.
+    the two). ``ranges`` is the default search space. ``bounds`` limits metaparameters that only this optimizer has.
+    ``rule`` returns the update for array values and a learning rate that is a function of the step; it is called inside
+    the compiled program, and imports optax when called. ``label`` is the name in titles and on axes.
     """
 
     name: str
@@ -37,10 +38,14 @@ class OptimizerDeclaration:
     ranges: tuple[ParameterConfig, ...]
     rule: Rule
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    label: str = ""
+
+
+OPTIMIZERS = Table(OptimizerDeclaration, "batchscale.workloads.optimizers.builtin", "optimizer")
 
 
 def make_range(name: str, low: float, high: float, scale: Scale = Scale.LOG) -> ParameterConfig:
-    """A DOUBLE metaparameter between two values."""
+    """Return a DOUBLE metaparameter between two values."""
     return ParameterConfig(name, ParameterType.DOUBLE, low, high, scale)
 
 

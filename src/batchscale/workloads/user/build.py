@@ -11,12 +11,11 @@ from flax import nnx
 
 from batchscale.errors import SpecError
 from batchscale.spec.experiment import Options, WorkloadSpec
-from batchscale.workloads.datasets.table import dataset_info, load_dataset
-from batchscale.workloads.metrics.table import task_metrics
-from batchscale.workloads.models.declaration import PRECISIONS, Shape, check_fit, check_precision
+from batchscale.workloads.datasets.declaration import dataset_info, load_dataset
+from batchscale.workloads.metrics.declaration import task_metrics
+from batchscale.workloads.models.declaration import PRECISIONS, Shape, check_fit, check_precision, find_model
 from batchscale.workloads.models.nnx_model import make_model
 from batchscale.workloads.models.precision import in_precision
-from batchscale.workloads.models.table import find_model
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.tunables import find_tunables
 from batchscale.workloads.update import make_update

@@ -15,7 +15,7 @@ import numpy as np
 
 from batchscale.errors import BatchscaleError, SpecError, one_line, suggest_names
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.workloads.datasets.table import dataset_names
+from batchscale.workloads.datasets.declaration import dataset_names
 from batchscale.workloads.extension import has_registered_part
 from batchscale.workloads.tasks import Task
 

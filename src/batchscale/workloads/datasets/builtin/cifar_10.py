@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.declaration import DatasetDeclaration
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, NoOptions, parse_options
 from batchscale.workloads.datasets.files.archives import read_members
 from batchscale.workloads.datasets.files.inert_pickle import InertArray, read_inert_pickle
 from batchscale.workloads.datasets.files.locations import require_files
 from batchscale.workloads.datasets.files.origin import DatasetFiles, Download, OfficialFile, Origin
 from batchscale.workloads.datasets.images.fixed_order import LabelledImages
 from batchscale.workloads.datasets.images.options import ten_classes
-from batchscale.workloads.datasets.options import NoOptions, parse_options
 
 if TYPE_CHECKING:
     from batchscale.workloads.workload import Batch, Dataset
@@ -163,4 +162,5 @@ CIFAR_10 = DatasetDeclaration(
     info=partial(ten_classes, 45_000, (32, 32, 3)),
     load=_load,
     files=CIFAR_10_FILES,
+    label="CIFAR-10",
 )

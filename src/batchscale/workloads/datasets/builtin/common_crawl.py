@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo, parse_options
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
 from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
-from batchscale.workloads.datasets.options import parse_options
 from batchscale.workloads.datasets.text.files import find_text_files, has_text_files
 from batchscale.workloads.datasets.text.info import sentence_info
 from batchscale.workloads.datasets.text.options import CommonCrawlOptions
@@ -57,5 +56,5 @@ COMMON_CRAWL_FILES = DatasetFiles(
     needs_its_name=True,  # any folder may hold text files
 )
 COMMON_CRAWL = DatasetDeclaration(
-    "common_crawl", partial(parse_options, CommonCrawlOptions), _info, _load, COMMON_CRAWL_FILES
+    "common_crawl", partial(parse_options, CommonCrawlOptions), _info, _load, COMMON_CRAWL_FILES, label="Common Crawl"
 )

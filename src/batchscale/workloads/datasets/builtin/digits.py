@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from batchscale.workloads.datasets.declaration import DatasetDeclaration
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, parse_options
 from batchscale.workloads.datasets.images.fixed_order import LabelledImages, fixed_order
 from batchscale.workloads.datasets.images.options import PixelOptions, ten_classes
-from batchscale.workloads.datasets.options import parse_options
 
 if TYPE_CHECKING:
     from batchscale.workloads.workload import Dataset
@@ -48,4 +47,5 @@ DIGITS = DatasetDeclaration(
     info=partial(ten_classes, SPLIT_SIZES["train"], (8, 8, 1)),
     load=_load,
     without_files="comes with batchscale",
+    label="Digits",
 )

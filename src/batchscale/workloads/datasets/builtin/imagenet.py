@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo, parse_options
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
 from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
 from batchscale.workloads.datasets.images.encoded import ClassedImages, Selection, label_images
@@ -29,7 +29,6 @@ from batchscale.workloads.datasets.images.folder import (
 from batchscale.workloads.datasets.images.hub import read_hub
 from batchscale.workloads.datasets.images.options import ImageNetOptions
 from batchscale.workloads.datasets.images.store import find_parquet, open_store
-from batchscale.workloads.datasets.options import parse_options
 from batchscale.workloads.tasks import Task
 
 if TYPE_CHECKING:
@@ -151,6 +150,10 @@ IMAGENET_FILES = DatasetFiles(
     has_imagenet_files,
 )
 DECLARATIONS = tuple(
-    DatasetDeclaration(name, partial(parse_options, ImageNetOptions), _info, _load, IMAGENET_FILES)
-    for name in ("imagenet", HALF_IMAGES, HALF_CLASSES)
+    DatasetDeclaration(name, partial(parse_options, ImageNetOptions), _info, _load, IMAGENET_FILES, label=label)
+    for name, label in (
+        ("imagenet", "ImageNet"),
+        (HALF_IMAGES, "Half Images ImageNet"),
+        (HALF_CLASSES, "Half Classes ImageNet"),
+    )
 )

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo, parse_options
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
 from batchscale.workloads.datasets.files.origin import DatasetFiles, Download, Origin
-from batchscale.workloads.datasets.options import parse_options
 from batchscale.workloads.datasets.text.info import sentence_info
 from batchscale.workloads.datasets.text.options import SubwordOptions
 from batchscale.workloads.datasets.text.splits import read_split_files
@@ -77,4 +76,4 @@ _DOWNLOAD = Download(
 LM1B_FILES = DatasetFiles(
     Origin("lm1b", (_DOWNLOAD,), "C. Chelba et al. (2014); news articles of the WMT 2011 shared task"), has_lm1b_files
 )
-LM1B = DatasetDeclaration("lm1b", partial(parse_options, SubwordOptions), _info, _load, LM1B_FILES)
+LM1B = DatasetDeclaration("lm1b", partial(parse_options, SubwordOptions), _info, _load, LM1B_FILES, label="LM1B")

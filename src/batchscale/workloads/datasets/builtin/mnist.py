@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.declaration import DatasetDeclaration
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, parse_options
 from batchscale.workloads.datasets.files.locations import require_files
 from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin, plain_file
 from batchscale.workloads.datasets.images.fixed_order import LabelledImages, fixed_choice
 from batchscale.workloads.datasets.images.idx import read_idx
 from batchscale.workloads.datasets.images.options import PixelOptions, ten_classes
-from batchscale.workloads.datasets.options import parse_options
 
 if TYPE_CHECKING:
     from batchscale.workloads.workload import Dataset
@@ -171,22 +170,23 @@ def _choose(split: LabelledImages, count: int) -> LabelledImages:
     return images[chosen], labels[chosen]
 
 
-def _declare(name: str, files: DatasetFiles, count: int = NUM_TRAIN) -> DatasetDeclaration:
+def _declare(name: str, files: DatasetFiles, label: str, count: int = NUM_TRAIN) -> DatasetDeclaration:
     return DatasetDeclaration(
         name,
         parse=partial(parse_options, PixelOptions),
         info=partial(ten_classes, count, (28, 28, 1)),
         load=partial(_load, files, count),
         files=files,
+        label=label,
     )
 
 
 MNIST_FILES = DatasetFiles(MNIST_ORIGIN, partial(has_mnist_files, other=FASHION_ORIGIN))
 FASHION_FILES = DatasetFiles(FASHION_ORIGIN, partial(has_mnist_files, other=MNIST_ORIGIN), "fashion-mnist")
 DECLARATIONS = (
-    _declare("mnist", MNIST_FILES),
-    _declare("fashion_mnist", FASHION_FILES),
-    _declare("solution_quality/mnist", MNIST_FILES),
-    _declare("solution_quality/fashion_mnist", FASHION_FILES),
-    *(_declare(f"mnist_subsets/mnist_{count}", MNIST_FILES, count) for count in SUBSETS),
+    _declare("mnist", MNIST_FILES, "MNIST"),
+    _declare("fashion_mnist", FASHION_FILES, "Fashion MNIST"),
+    _declare("solution_quality/mnist", MNIST_FILES, "MNIST"),
+    _declare("solution_quality/fashion_mnist", FASHION_FILES, "Fashion MNIST"),
+    *(_declare(f"mnist_subsets/mnist_{count}", MNIST_FILES, f"MNIST {count:,}", count) for count in SUBSETS),
 )

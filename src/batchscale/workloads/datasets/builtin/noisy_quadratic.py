@@ -50,4 +50,6 @@ def _load(name: str, problem: NoisyQuadratic, data_dir: Path | None) -> Dataset:
     return Dataset(name, {"train": split, "val": split}, dict, (problem.dimension,), jnp.float32, problem.dimension)
 
 
-NOISY_QUADRATIC = DatasetDeclaration("noisy_quadratic", _parse, _info, _load, without_files="sampled, needs no files")
+NOISY_QUADRATIC = DatasetDeclaration(
+    "noisy_quadratic", _parse, _info, _load, without_files="sampled, needs no files", label="Noisy Quadratic"
+)

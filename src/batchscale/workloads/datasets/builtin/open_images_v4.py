@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo, parse_options
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
 from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
 from batchscale.workloads.datasets.images.open_images_files import has_open_images_files
@@ -21,7 +21,6 @@ from batchscale.workloads.datasets.images.open_images_splits import (
     read_open_images,
 )
 from batchscale.workloads.datasets.images.options import OpenImagesOptions
-from batchscale.workloads.datasets.options import parse_options
 from batchscale.workloads.tasks import Task
 
 if TYPE_CHECKING:
@@ -63,5 +62,5 @@ OPEN_IMAGES_FILES = DatasetFiles(
     has_open_images_files,
 )
 OPEN_IMAGES = DatasetDeclaration(
-    "open_images_v4", partial(parse_options, OpenImagesOptions), _info, _load, OPEN_IMAGES_FILES
+    "open_images_v4", partial(parse_options, OpenImagesOptions), _info, _load, OPEN_IMAGES_FILES, label="Open Images"
 )

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batchscale.errors import DataError, one_line
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo, parse_options
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
 from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin, plain_file
-from batchscale.workloads.datasets.options import parse_options
 from batchscale.workloads.datasets.text.files import iter_sentences
 from batchscale.workloads.datasets.text.info import sentence_info
 from batchscale.workloads.datasets.text.options import SequenceOptions

@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
-from batchscale.workloads.datasets.options import parse_options
+from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo, parse_options
 from batchscale.workloads.datasets.text.info import sentence_info
 from batchscale.workloads.datasets.text.options import UserTextOptions
 from batchscale.workloads.datasets.text.splits import read_user_text

@@ -5,9 +5,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from batchscale.workloads.datasets.declaration import DatasetInfo
+from batchscale.workloads.datasets.declaration import DatasetInfo, NoOptions
 from batchscale.workloads.datasets.images.pixels import Crop
-from batchscale.workloads.datasets.options import NoOptions
 from batchscale.workloads.tasks import Task
 
 

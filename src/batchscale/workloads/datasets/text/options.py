@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from batchscale.workloads.datasets.options import NoOptions
+from batchscale.workloads.datasets.declaration import NoOptions
 
 _SMALLEST_VOCABULARY = 258  # every byte, padding and the end of a sentence
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _make(task: Task, dataset_options: Options) -> tuple[Measure, Value]:
-    from batchscale.workloads.metrics.thresholds import measure_average_precision, value_average_precision
+    from batchscale.workloads.metrics.sums import measure_average_precision, value_average_precision
 
     del task, dataset_options
     return measure_average_precision, value_average_precision

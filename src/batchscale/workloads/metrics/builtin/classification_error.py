@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def _make(task: Task, dataset_options: Options) -> tuple[Measure, Value]:
     import jax.numpy as jnp
 
-    from batchscale.workloads.metrics.means import mean_of, ratio
+    from batchscale.workloads.metrics.sums import mean_of, ratio
 
     del task, dataset_options
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def _make(task: Task, dataset_options: Options) -> tuple[Measure, Value]:
     from batchscale.workloads.losses import sigmoid_cross_entropy, softmax_cross_entropy
-    from batchscale.workloads.metrics.means import mean_of, ratio
+    from batchscale.workloads.metrics.sums import mean_of, ratio
 
     del dataset_options
     entropy = sigmoid_cross_entropy if task is Task.MULTILABEL else softmax_cross_entropy
@@ -28,4 +28,5 @@ CROSS_ENTROPY_ERROR = MetricDeclaration(
     tasks=(Task.CLASSIFICATION, Task.MULTILABEL, Task.LANGUAGE),
     make=_make,
     trained_on=True,
+    unit="nats",
 )

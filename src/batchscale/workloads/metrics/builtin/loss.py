@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def _make(task: Task, dataset_options: Options) -> tuple[Measure, Value]:
     from batchscale.workloads.losses import exact_quadratic
-    from batchscale.workloads.metrics.means import ratio
+    from batchscale.workloads.metrics.sums import ratio
 
     del task
     problem = parse_problem(dataset_options)

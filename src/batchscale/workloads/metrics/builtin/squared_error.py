@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def _make(task: Task, dataset_options: Options) -> tuple[Measure, Value]:
     from batchscale.workloads.losses import squared_error
-    from batchscale.workloads.metrics.means import mean_of, ratio
+    from batchscale.workloads.metrics.sums import mean_of, ratio
 
     del task, dataset_options
     return mean_of(lambda outputs, batch: squared_error(outputs, batch["labels"])), ratio

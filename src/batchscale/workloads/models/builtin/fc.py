@@ -33,7 +33,8 @@ def _of_widths(name: str) -> ModelDeclaration | None:
         return None
     widths = tuple(int(width) for width in match[1][1:].split("_"))
     options: Options = {"widths": widths, "dropout": 0.4}
-    return ModelDeclaration(name, LABELS, options, _build, {"widths": (8,) * len(widths)})
+    label = "-".join(["FC", *map(str, widths)])
+    return ModelDeclaration(name, LABELS, options, _build, {"widths": (8,) * len(widths)}, label=label)
 
 
 LINEAR = ModelDeclaration("linear", LABELS, {"widths": (), "dropout": 0.0}, _build)

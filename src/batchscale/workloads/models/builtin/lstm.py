@@ -28,4 +28,5 @@ LSTM = ModelDeclaration(
     {"embedding": 1024, "hidden": 2048, "projection": 512},
     _build,
     {"embedding": 8, "hidden": 8, "projection": 4},
+    label="LSTM",
 )

@@ -39,4 +39,5 @@ RESNET_50 = ModelDeclaration(
     schedule="linear",
     min_side=8,
     ranges=(_SMOOTHING,),
+    label="ResNet-50",
 )

@@ -23,5 +23,12 @@ def _build(model: ModelDeclaration, shape: Shape) -> Model:
 
 
 RESNET_8 = ModelDeclaration(
-    "resnet_8", LABELS, {"width": 16, "blocks": 1}, _build, {"width": 4}, schedule="linear", min_side=4
+    "resnet_8",
+    LABELS,
+    {"width": 16, "blocks": 1},
+    _build,
+    {"width": 4},
+    schedule="linear",
+    min_side=4,
+    label="ResNet-8",
 )

@@ -31,12 +31,12 @@ def _build(model: ModelDeclaration, shape: Shape) -> Model:
     )
 
 
-def _declare(size: str, filters: tuple[int, int], units: int) -> ModelDeclaration:
+def _declare(size: str, label: str, filters: tuple[int, int], units: int) -> ModelDeclaration:
     options: Options = {"filters": filters, "units": units, "dropout": 0.4}
     tiny: Options = {"filters": (4, 4), "units": 8}
-    return ModelDeclaration(f"simple_cnn_{size}", LABELS, options, _build, tiny, min_side=4)
+    return ModelDeclaration(f"simple_cnn_{size}", LABELS, options, _build, tiny, min_side=4, label=label)
 
 
-BASE = _declare("base", (32, 64), 1024)
-NARROW = _declare("narrow", (16, 32), 512)
-WIDE = _declare("wide", (64, 128), 2048)
+BASE = _declare("base", "Simple CNN", (32, 64), 1024)
+NARROW = _declare("narrow", "Simple CNN Narrow", (16, 32), 512)
+WIDE = _declare("wide", "Simple CNN Wide", (64, 128), 2048)

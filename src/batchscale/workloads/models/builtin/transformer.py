@@ -38,13 +38,13 @@ def _check_heads(model: str, options: Options) -> None:
         raise SpecError(f"model.width of {model} must be a multiple of its {heads} heads. Found {width}.")
 
 
-def _declare(size: str, width: int, heads: int, filter_width: int, layers: int) -> ModelDeclaration:
+def _declare(size: str, label: str, width: int, heads: int, filter_width: int, layers: int) -> ModelDeclaration:
     options = {"width": width, "heads": heads, "filter_width": filter_width, "layers": layers, "dropout": 0.1}
     tiny = {"width": 8, "heads": 2, "filter_width": 16, "layers": 1}
-    return ModelDeclaration(f"transformer_{size}", TOKENS, options, _build, tiny, check=_check_heads)
+    return ModelDeclaration(f"transformer_{size}", TOKENS, options, _build, tiny, check=_check_heads, label=label)
 
 
-BASE = _declare("base", 512, 8, 2048, 6)
-SHALLOW = _declare("shallow", 512, 8, 2048, 2)
-NARROW_AND_SHALLOW = _declare("narrow_and_shallow", 256, 4, 1024, 2)
-WIDE = _declare("wide", 1024, 16, 4096, 6)
+BASE = _declare("base", "Transformer", 512, 8, 2048, 6)
+SHALLOW = _declare("shallow", "Transformer Shallow", 512, 8, 2048, 2)
+NARROW_AND_SHALLOW = _declare("narrow_and_shallow", "Transformer Narrow & Shallow", 256, 4, 1024, 2)
+WIDE = _declare("wide", "Transformer Wide", 1024, 16, 4096, 6)

@@ -38,4 +38,5 @@ VGG_11 = ModelDeclaration(
     {"width": 4, "units": 32},
     schedule="linear",
     min_side=32,
+    label="VGG-11",
 )

@@ -27,4 +27,5 @@ OPTIMIZER = OptimizerDeclaration(
     {"learning_rate": None, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
     (SMALL_LEARNING_RATE, BETA1, BETA2),
     _rule,
+    label="Adam",
 )

@@ -20,5 +20,5 @@ def _rule(values: Metaparameters, rate: Rate) -> optax.GradientTransformation:
 
 
 OPTIMIZER = OptimizerDeclaration(
-    "momentum", {"learning_rate": None, "momentum": None}, (LEARNING_RATE, MOMENTUM), _rule
+    "momentum", {"learning_rate": None, "momentum": None}, (LEARNING_RATE, MOMENTUM), _rule, label="Momentum"
 )

@@ -20,5 +20,9 @@ def _rule(values: Metaparameters, rate: Rate) -> optax.GradientTransformation:
 
 
 OPTIMIZER = OptimizerDeclaration(
-    "nesterov_momentum", {"learning_rate": None, "momentum": None}, (LEARNING_RATE, MOMENTUM), _rule
+    "nesterov_momentum",
+    {"learning_rate": None, "momentum": None},
+    (LEARNING_RATE, MOMENTUM),
+    _rule,
+    label="Nesterov momentum",
 )

@@ -19,4 +19,4 @@ def _rule(_: Metaparameters, rate: Rate) -> optax.GradientTransformation:
     return optax.scale_by_learning_rate(rate)
 
 
-OPTIMIZER = OptimizerDeclaration("sgd", {"learning_rate": None}, (LEARNING_RATE,), _rule)
+OPTIMIZER = OptimizerDeclaration("sgd", {"learning_rate": None}, (LEARNING_RATE,), _rule, label="SGD")
