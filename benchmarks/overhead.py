@@ -25,7 +25,7 @@ from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study, WorkloadInfo, make_plan
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.study.tasks import TrialProgress
+from batchscale.study.trial import TrialProgress
 from batchscale.workers.runner import Setup
 
 NAME = WorkloadName("waiting", "model", "sgd")
@@ -102,17 +102,17 @@ def measure(trials: int, trial_s: float, stop: StopRule) -> dict[str, float | in
         wall = time.monotonic() - began
         ended.set()
         after = process.cpu_times()
-    trained_s = sum(study.seconds for study in outcome.snapshot.studies)
+    trained_s = sum(study.seconds for study in outcome.status.studies)
     cpu_s = after.user + after.system - before.user - before.system
     start = memory[len(memory) // 5]
     return {
         "stop": stop.value,
-        "trials": sum(study.complete for study in outcome.snapshot.studies),
+        "trials": sum(study.complete for study in outcome.status.studies),
         "trial_time_s": round(trained_s, 2),
         "wall_s": round(wall, 2),
-        "driver_busy_s": round(outcome.driver_busy_s, 2),
+        "loop_busy_s": round(outcome.loop_busy_s, 2),
         "driver_cpu_s": round(cpu_s, 2),
-        "overhead": round(outcome.driver_busy_s / trained_s, 5),
+        "overhead": round(outcome.loop_busy_s / trained_s, 5),
         "memory_growth_mb": round((memory[-1] - start) / 2**20, 1),
         "memory_mb": round(max(memory) / 2**20, 1),
     }

@@ -30,7 +30,7 @@ from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study, WorkloadInfo, make_plan
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.study.tasks import TrialProgress
+from batchscale.study.trial import TrialProgress
 from batchscale.workers.runner import Setup
 
 NAME = WorkloadName("checksums", "model", "sgd")

@@ -25,7 +25,7 @@ from simulated_cluster import SimulatedCluster
 
 from batchscale.run.session import RunSettings, run_plan
 from batchscale.run.signals import StopFlag
-from batchscale.run.snapshot import Snapshot
+from batchscale.run.status import RunStatus
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
 from batchscale.spec.experiment import Experiment, SearchPlan, StopRule, WorkloadSpec
@@ -101,7 +101,7 @@ def drive(case: Case, until: float) -> Phase:
         clusters.append(SimulatedCluster(case.workers))
         return clusters[0]
 
-    def show(snapshot: Snapshot) -> None:
+    def show(snapshot: RunStatus) -> None:
         recorded = sum(s.complete + s.infeasible for s in snapshot.studies)
         first[:] = first or [recorded]
         done = recorded / sum(s.wanted for s in snapshot.studies)
@@ -114,7 +114,7 @@ def drive(case: Case, until: float) -> Phase:
     cpu, began = sum(process.cpu_times()[:2]), time.monotonic()
     outcome = run_plan(plan, Path(case.root), RunSettings(make_runner=make_cluster), show, flag)
     ended = time.monotonic()
-    phase.trials = sum(s.complete + s.infeasible for s in outcome.snapshot.studies) - first[0]
+    phase.trials = sum(s.complete + s.infeasible for s in outcome.status.studies) - first[0]
     if clusters:
         cluster = clusters[0]
         assert cluster.first_job_at is not None

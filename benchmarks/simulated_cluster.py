@@ -14,7 +14,7 @@ from typing import final
 
 from batchscale.records.metadata.trial import Hardware
 from batchscale.study.failure import Failure
-from batchscale.study.tasks import TrialProgress, TrialTask
+from batchscale.study.trial import TrialProgress, TrialTask
 from batchscale.workers.runner import Event, Job, JobFailed, JobResult, LossReason, Runner, WorkerInfo
 
 HARDWARE = Hardware("simulated", "cpu", num_devices=1, num_hosts=1)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from batchscale.run.preflight import make_checked_plan
 from batchscale.run.session import run_plan
-from batchscale.run.snapshot import StudySnapshot
+from batchscale.run.status import StudyStatus
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.experiment import Experiment, StopRule
 from batchscale.spec.file import parse_experiment
@@ -29,7 +29,7 @@ def quickstart_experiment(trials: int, finishers: int, batch_sizes: list[int]) -
     return replace(whole, trials=trials, finishers=finishers, batch_sizes=BatchSizes(tuple(batch_sizes)))
 
 
-def measure(experiment: Experiment, rule: StopRule) -> tuple[StudySnapshot, ...]:
+def measure(experiment: Experiment, rule: StopRule) -> tuple[StudyStatus, ...]:
     """The studies of a finished run under a rule."""
     with tempfile.TemporaryDirectory() as folder:
         plan = make_checked_plan(replace(experiment, stop=rule), None)

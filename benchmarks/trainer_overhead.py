@@ -19,7 +19,7 @@ from pathlib import Path
 import batchscale
 from batchscale.spec.file import parse_experiment
 from batchscale.spec.plan import make_plan
-from batchscale.study.tasks import TrialTask
+from batchscale.study.trial import TrialTask
 from batchscale.trainers.engine import TrainerEngine
 from batchscale.trainers.facts import trainer_facts
 from batchscale.trainers.pool import Pool

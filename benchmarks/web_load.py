@@ -29,7 +29,7 @@ from pathlib import Path
 import psutil
 from web_clients import Seen, Site, sign_in, visit
 
-from batchscale.run.snapshot import read_snapshot
+from batchscale.run.status import read_status
 from batchscale.web.records_folders import make_records_folder
 
 CORES = psutil.cpu_count() or 1
@@ -120,7 +120,7 @@ def start_run(folder: Path, steps: int, workers: int) -> tuple[subprocess.Popen,
 
 def count_trials(root: Path) -> int:
     """How many trials have ended."""
-    snapshot = read_snapshot(root)
+    snapshot = read_status(root)
     return 0 if snapshot is None else sum(study.complete + study.infeasible for study in snapshot.studies)
 
 

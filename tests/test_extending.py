@@ -105,8 +105,8 @@ MAKE_TURNS = """    if settings.runner == "turns":
 """
 LINES = {  # what the page says to add: behind which line of which file
     "spec/experiment.py": ('    RACE = "race"\n', '    HALF = "half"\n'),
-    "run/run_settings.py": ('RUNNERS = ("local", ', '"turns", '),
-    "run/place_runner.py": ("        return settings.make_runner(setup)\n", MAKE_TURNS),
+    "run/settings.py": ('RUNNERS = ("local", ', '"turns", '),
+    "run/make_runner.py": ("        return settings.make_runner(setup)\n", MAKE_TURNS),
 }
 TURNS_IMPORT = ("from batchscale.spec.plan import Plan\n", "from batchscale.workers.turns import TurnsRunner\n")
 SEARCH = """
@@ -129,7 +129,7 @@ def extended(plugin, tmp_path_factory):
     shutil.copytree(ROOT / "src" / "batchscale", package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(plugin / "my_rules" / "half.py", package / "study" / "stop_rules")
     shutil.copy(plugin / "my_runners" / "turns.py", package / "workers")
-    for file, (line, more) in [*LINES.items(), ("run/place_runner.py", TURNS_IMPORT)]:
+    for file, (line, more) in [*LINES.items(), ("run/make_runner.py", TURNS_IMPORT)]:
         text = (package / file).read_text(encoding="utf-8")
         assert text.count(line) == 1
         (package / file).write_text(text.replace(line, line + more), encoding="utf-8")

@@ -6,9 +6,9 @@ import io
 from rich.console import Console
 
 from batchscale.cli.progress import LiveDisplay, PlainDisplay, draw_snapshot
-from batchscale.run.snapshot import NewSearch, RangeChange, Snapshot, StudySnapshot, WorkerSnapshot
+from batchscale.run.status import NewSearch, RangeChange, RunStatus, StudyStatus, WorkerStatus
 
-DONE = StudySnapshot(
+DONE = StudyStatus(
     batch_size=8, search=2, done=True, wanted=10, complete=20, infeasible=3, incomplete=0, running=0, reached=5,
     best_steps=1234, front=1300, train_steps=5000, share=1.0, trial_steps=26_000, seconds=10.0,
     note="at edge: learning_rate high; 2 searches",
@@ -25,14 +25,14 @@ GOING = dataclasses.replace(
     share=0.5,
     note=None,
 )
-RUN = Snapshot(
+RUN = RunStatus(
     workload="digits/fc_64/sgd", goal="val/classification_error < 0.1", source="e.toml", written_at=0.0, elapsed_s=75.0,
     workers=2, steps_per_s=1500.0, time_left_s=3700.0, finished=False, failures={"killed": 2}, studies=(DONE, GOING),
     time_left_assumes=("no study is searched again",),
 )  # fmt: skip
 
 
-def rendered(snapshot: Snapshot) -> list[str]:
+def rendered(snapshot: RunStatus) -> list[str]:
     console = Console(file=io.StringIO(), width=200)
     console.print(draw_snapshot(snapshot))
     return console.file.getvalue().splitlines()
@@ -90,7 +90,7 @@ def test_a_quiet_display_tells_what_needs_attention_only():
     assert stream.getvalue() == "The disk is full.\n"
 
 
-def lines_of(*snapshots: Snapshot, every_s: float = 3600) -> list[str]:
+def lines_of(*snapshots: RunStatus, every_s: float = 3600) -> list[str]:
     stream = io.StringIO()
     display = PlainDisplay(stream, every_s)
     for snapshot in snapshots:
@@ -116,7 +116,7 @@ def test_a_log_and_a_terminal_announce_a_new_search_once_with_its_reason_and_ran
 
 
 def test_infeasible_trials_are_told_as_they_happen_but_not_each_second():
-    def run(diverged: int) -> Snapshot:
+    def run(diverged: int) -> RunStatus:
         return dataclasses.replace(RUN, studies=(dataclasses.replace(GOING, diverged=diverged),))
 
     told = [line for line in lines_of(run(0), run(1), run(2)) if "so far" in line]
@@ -128,10 +128,10 @@ def test_infeasible_trials_are_told_as_they_happen_but_not_each_second():
 
 def test_it_is_said_what_each_worker_does_and_a_slow_model_has_a_rate():
     doing = (
-        WorkerSnapshot("0", "training", 8, (3,), 12, 400, 5.0),
-        WorkerSnapshot("1", "compiling", 64, (1, 2, 3), 0, 400, 75.0),
-        WorkerSnapshot("2", "loading", 64, (4,), 0, 400, 2.0),
-        WorkerSnapshot("3", "starting"),
+        WorkerStatus("0", "training", 8, (3,), 12, 400, 5.0),
+        WorkerStatus("1", "compiling", 64, (1, 2, 3), 0, 400, 75.0),
+        WorkerStatus("2", "loading", 64, (4,), 0, 400, 2.0),
+        WorkerStatus("3", "starting"),
     )
     slow = dataclasses.replace(RUN, doing=doing, steps_per_s=0.2)
     for text in (" ".join(lines_of(slow)), " ".join(" ".join(rendered(slow)).split())):

@@ -19,7 +19,7 @@ from batchscale.cli.run import explain_lost_nodes, find_ray_address
 from batchscale.cli.run_result import describe_regimes
 from batchscale.errors import REQUEUE, BatchscaleError, RunError
 from batchscale.records.tree.read import read_tree
-from batchscale.run.run_settings import RunSettings
+from batchscale.run.settings import RunSettings
 from batchscale.spec.experiment import RayPlan
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from protocol_fakes import fake_space, run_fake
 
 from batchscale.errors import REQUEUE
-from batchscale.run.driver import Result
+from batchscale.run.loop import RunResult
 
 if __name__ == "__main__":
     options = dict(pair.split("=", 1) for pair in sys.argv[2:])
@@ -17,4 +17,4 @@ if __name__ == "__main__":
     outcome = run_fake(
         Path(sys.argv[1]), runner, space=fake_space(0.001, 30.0), options=options, trials=trials, settings=settings
     )
-    sys.exit(0 if outcome.result is Result.FINISHED else REQUEUE)
+    sys.exit(0 if outcome.result is RunResult.FINISHED else REQUEUE)

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from batchscale.spec.plan import Study
-from batchscale.study.tasks import TrialProgress
+from batchscale.study.trial import TrialProgress
 from batchscale.workers.runner import Setup
 
 METRIC = "val/error"

@@ -10,7 +10,7 @@ from pathlib import Path
 from digits_race import EXPERIMENT
 from ray_cluster import wait_for
 
-from batchscale.run.snapshot import Snapshot, read_snapshot
+from batchscale.run.status import RunStatus, read_status
 
 LONGER = (
     EXPERIMENT.replace("trials = 8", "trials = 16").replace('"race"', '"budget"').replace("epochs = 6", "epochs = 12")
@@ -59,9 +59,9 @@ class Command:
             )  # fmt: skip
 
     @property
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> RunStatus | None:
         """How this very run stands; not an earlier one in the same folder."""
-        found = read_snapshot(self.out)
+        found = read_status(self.out)
         return found if found is not None and found.written_at > self._since else None
 
     def wait_for(self, found, seconds: float = 180.0, what: str = "it") -> None:

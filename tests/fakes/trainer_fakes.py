@@ -8,7 +8,7 @@ import batchscale
 from batchscale.spec.file import parse_experiment
 from batchscale.spec.plan import Study, make_plan
 from batchscale.spec.trainer import TrainerSpec
-from batchscale.study.tasks import TrialTask
+from batchscale.study.trial import TrialTask
 from batchscale.trainers.engine import TrainerEngine
 from batchscale.trainers.facts import trainer_facts
 from batchscale.trainers.pool import Pool

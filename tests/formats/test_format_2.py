@@ -13,8 +13,8 @@ from batchscale.records.metadata.columns import METADATA
 from batchscale.records.mirror import open_mirror
 from batchscale.records.tree.read import read_tree
 from batchscale.run.preflight import make_checked_plan
-from batchscale.run.run_settings import RunSettings
 from batchscale.run.session import run_plan
+from batchscale.run.settings import RunSettings
 from batchscale.spec.file import parse_experiment
 from batchscale.spec.goal import Goal
 

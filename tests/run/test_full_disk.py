@@ -18,8 +18,8 @@ from small_disks import small_disk
 
 from batchscale.errors import StorageError
 from batchscale.records.filesystem import FileSystem
-from batchscale.run.driver import Result
-from batchscale.study import trial_store
+from batchscale.run.loop import RunResult
+from batchscale.study import recorder
 
 GROWING_CALLS = ("create", "write", "fsync", "fdatasync", "mkdir", "replace", "sync_directory")
 """The calls that a full disk may refuse."""
@@ -57,8 +57,8 @@ def refuse_now_and_then(monkeypatch, seed: int) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_torn_journals_and_refused_commits_leave_the_records_of_a_run_with_room(tmp_path, monkeypatch, seed):
-    monkeypatch.setattr(trial_store, "JOURNAL_AFTER_S", 0.0)  # a journal for every answer
-    monkeypatch.setattr("batchscale.run.driver.FULL_DISK_S", 0.0)
+    monkeypatch.setattr(recorder, "JOURNAL_AFTER_S", 0.0)  # a journal for every answer
+    monkeypatch.setattr("batchscale.run.loop.FULL_DISK_S", 0.0)
     options = {"space": fake_space(0.001, 30.0), "finishers": 2}
     run_fake(tmp_path / "whole", **options)
     refused = refuse_now_and_then(monkeypatch, seed)
@@ -66,7 +66,7 @@ def test_torn_journals_and_refused_commits_leave_the_records_of_a_run_with_room(
         with contextlib.suppress(StorageError):
             outcome = run_fake(tmp_path / "full", **options)
             break
-    assert outcome.result is Result.FINISHED
+    assert outcome.result is RunResult.FINISHED
     assert len(refused) > 3  # which calls these were is a matter of timing
     assert read_values(tmp_path / "full") == read_values(tmp_path / "whole")
     assert read_studies(tmp_path / "full") == read_studies(tmp_path / "whole")

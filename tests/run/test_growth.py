@@ -1,4 +1,4 @@
-"""What a trial costs the driver does not grow with the number of trials, studies or workers.
+"""The cost of a trial in the loop does not grow with the number of trials, studies or workers.
 
 Seconds say little on a busy machine: the lines of our own code that run are counted.
 """
@@ -11,14 +11,14 @@ import pytest
 from protocol_fakes import fake_experiment, fake_facts
 
 import batchscale
-from batchscale.run.dispatch import Dispatch
+from batchscale.run.scheduler import Scheduler
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.experiment import StopRule
 from batchscale.spec.plan import make_plan
-from batchscale.study.knowledge import Knowledge
-from batchscale.study.study_facts import StudyMemory
+from batchscale.study.saved_study import SavedStudy
 from batchscale.study.study_state import StudyState
+from batchscale.study.trial import TrialSummary
 
 OURS = tuple(str(Path(batchscale.__file__).parent / package) for package in ("run", "study"))
 DIVERGES_ABOVE = 0.3
@@ -32,9 +32,9 @@ def make_states(trials: int, studies: int, rule: StopRule) -> list[StudyState]:
     )
     states = []
     for study in make_plan(experiment, fake_facts()).studies:
-        memory = StudyMemory(budgets=[study.train_steps], population=1)
-        memory.ledger.open_search(study.space, first_trial_id=1)
-        states.append(StudyState(study, experiment, memory, {}))
+        saved = SavedStudy(budgets=[study.train_steps], population=1)
+        saved.history.add_search(study.space, first_trial_id=1)
+        states.append(StudyState(study, experiment, saved, {}))
     return states
 
 
@@ -45,37 +45,37 @@ def train(state: StudyState, task) -> None:
     steps = [step for step in state.study.evaluation_steps if task.from_step < step <= last]
     # only the last measurement reaches the goal, so that a race trains all its rounds
     rows = [(step, {"val/error": 0.1 if step == state.study.train_steps else 1 - rate}) for step in steps]
-    state.learn(task.trial_id, rows, diverged_at)
+    state.update(task.trial_id, rows, diverged_at)
 
 
-def settle(state: StudyState, dispatch: Dispatch) -> int:
+def settle(state: StudyState, scheduler: Scheduler) -> int:
     """Record what came to its end, without a disk; how many trials that were."""
-    state.look()
+    state.refresh()
     recorded = 0
-    while state.endings:
-        point, ending = state.endings[0]
-        known = state.current.points[point]
-        within = Knowledge(ending.step, known.reached_at, known.diverged_at, known.best)
-        dispatch.note_released(state.study.batch_size, [state.drawn.trial_id(point)])
-        state.note_recorded(point, ending, within)
+    while state.outcomes:
+        point, outcome = state.outcomes[0]
+        trial = state.current.points[point]
+        summary = TrialSummary(outcome.step, trial.reached_at, trial.diverged_at, trial.best)
+        scheduler.release(state.study.batch_size, [state.sampled.trial_id(point)])
+        state.mark_recorded(point, outcome, summary)
         recorded += 1
     return recorded
 
 
 def run(states: list[StudyState], workers: int) -> int:
     """Train all studies to their end, one trial per job, each job about half a trial; the number of trials."""
-    dispatch = Dispatch(states, stretch_s=10.0)
+    scheduler = Scheduler(states, stretch_s=10.0)
     idle, jobs, recorded = deque(f"worker-{number}" for number in range(workers)), deque(), 0
     while True:
         for _ in range(len(idle)):
             worker = idle.popleft()
-            chosen = dispatch.choose(worker, workers)
-            if chosen is None:
+            assignment = scheduler.next_assignment(worker, workers)
+            if assignment is None:
                 idle.append(worker)
                 continue
-            tasks = [chosen.state.begin(need) for need in chosen.needs]
-            dispatch.note_given(worker, chosen.state.study.batch_size, [task.trial_id for task in tasks])
-            jobs.append((worker, chosen.state, tasks))
+            tasks = [assignment.state.start(request) for request in assignment.requests]
+            scheduler.mark_assigned(worker, assignment.state.study.batch_size, [task.trial_id for task in tasks])
+            jobs.append((worker, assignment.state, tasks))
         if not jobs:
             assert all(state.current.decided for state in states)
             return recorded
@@ -83,15 +83,15 @@ def run(states: list[StudyState], workers: int) -> int:
         for task in tasks:
             train(state, task)
         steps = sum(task.until_step - max(0, task.from_step) for task in tasks)
-        dispatch.note_cost(state.study.batch_size, 0.1 * steps, steps, population=1)
-        recorded += settle(state, dispatch)
+        scheduler.add_cost(state.study.batch_size, 0.1 * steps, steps, population=1)
+        recorded += settle(state, scheduler)
         idle.append(worker)
 
 
 def lines_per_trial(trials: int, studies: int, workers: int, rule: StopRule) -> float:
     states = make_states(trials, studies, rule)
     for state in states:
-        state.drawn.values(0)  # points are drawn by the study, not by the trial
+        state.sampled.values(0)  # points are drawn by the study, not by the trial
     count = 0
 
     def count_line(_frame, _event, _argument):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from protocol_fakes import read_values
 
-from batchscale.run.driver import Result
+from batchscale.run.loop import RunResult
 from batchscale.run.preflight import make_checked_plan
 from batchscale.run.session import RunSettings, run_plan
 from batchscale.spec.file import parse_experiment
@@ -49,7 +49,7 @@ def make_plan(stop: str):
 def tree(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("quadratic")
     outcome = run_plan(make_plan("race"), root, RunSettings(workers=2))
-    assert outcome.result is Result.FINISHED
+    assert outcome.result is RunResult.FINISHED
     return root
 
 

@@ -21,10 +21,10 @@ from batchscale.figures.kinds import find_kind
 from batchscale.records.tree.read import read_tree
 from batchscale.records.tree.writer import StudyWriter
 from batchscale.run import disk
-from batchscale.run.driver import Result
+from batchscale.run.loop import RunResult
 from batchscale.run.session import RunSettings, run_plan
 from batchscale.run.signals import StopFlag
-from batchscale.run.snapshot import read_snapshot
+from batchscale.run.status import read_status
 from batchscale.search.edge_guard import DEFAULT_MARGIN
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
@@ -54,7 +54,7 @@ def steps_to_result(root: Path) -> dict[int, int | None]:
 @pytest.mark.parametrize("stop", STOPS)
 def test_every_search_has_its_non_divergent_trials_and_the_rest_are_infeasible(tmp_path, stop):
     outcome = run_fake(tmp_path, space=WIDE, rule=stop)
-    assert outcome.result is Result.FINISHED
+    assert outcome.result is RunResult.FINISHED
     for size in (1, 8):
         trials = [t for (study, _), t in read_values(tmp_path).items() if study.endswith(f"/{size}")]
         complete = [t for t in trials if t["status"] == "COMPLETE"]
@@ -117,7 +117,7 @@ def test_running_again_on_a_finished_folder_changes_nothing_and_trains_nothing(t
     run_fake(tmp_path, space=WIDE)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file() and ".batchscale" not in p.parts}
     again = run_fake(tmp_path, "local", space=WIDE, options={"bad_trials": "1,2,3", "mischief": "raise"})
-    assert again.result is Result.FINISHED
+    assert again.result is RunResult.FINISHED
     assert before == {p: p.stat().st_mtime_ns for p in before}
 
 
@@ -130,9 +130,9 @@ def test_a_run_stopped_at_any_report_and_continued_gives_the_same_records(tmp_pa
         timer.start()
         outcome = run_fake(tmp_path / "parts", rule=stop, space=WIDE, options={"sleep_s": 0.0005}, stop=flag)
         timer.cancel()
-        if outcome.result is Result.FINISHED:
+        if outcome.result is RunResult.FINISHED:
             break
-    assert outcome.result is Result.FINISHED
+    assert outcome.result is RunResult.FINISHED
     assert read_values(tmp_path / "parts") == read_values(tmp_path / "whole")
 
 
@@ -220,11 +220,11 @@ def test_another_experiment_is_refused_with_what_differs_and_nothing_changes(tmp
     before = read_values(tmp_path)
     with pytest.raises(RunError) as error:
         run_fake(tmp_path, seed=3, trials=2)
-    assert "seed: 0 there, 3 asked for" in str(error.value)
-    assert "trials: 6 there, 2 asked for; it may only grow" in str(error.value)
-    with pytest.raises(RunError, match="budget at batch size 1: 200 steps there, 100 asked for"):
+    assert "seed: 0 recorded, 3 requested" in str(error.value)
+    assert "trials: 6 recorded, 2 requested; it may only grow" in str(error.value)
+    with pytest.raises(RunError, match="budget at batch size 1: 200 steps recorded, 100 requested"):
         run_fake(tmp_path, budget=Budget(100, Unit.STEPS))
-    with pytest.raises(RunError, match="batch_sizes: 8 is there and not asked for"):
+    with pytest.raises(RunError, match="batch_sizes: 8 is recorded and no longer requested"):
         run_fake(tmp_path, batch_sizes=BatchSizes((1,)))
     assert read_values(tmp_path) == before
 
@@ -304,7 +304,7 @@ def test_all_divergent_has_a_clear_end(tmp_path):
         batch_sizes=BatchSizes((1,)),
         search=SearchPlan(repeats=0, max_attempts=9),
     )
-    assert outcome.result is Result.FINISHED
+    assert outcome.result is RunResult.FINISHED
     assert [t["status"] for t in read_values(tmp_path).values()] == ["INFEASIBLE"] * 9
     assert read_studies(tmp_path)[1]["batchscale"]["finding"] == {"goal_reached": False, "at_edge": [], "short": True}
 
@@ -319,16 +319,16 @@ def test_a_worker_that_fails_once_leaves_no_trace_in_the_records(tmp_path, misch
     options = {"bad_trials": "2,5", "mischief": mischief, "once": tmp_path / "marks"}
     outcome = run_fake(tmp_path / "hurt", "local", options=options)
     assert read_values(tmp_path / "hurt") == read_values(tmp_path / "whole")
-    assert sum(outcome.snapshot.failures.values()) >= 2
-    assert outcome.snapshot.given_up == 0
+    assert sum(outcome.status.failures.values()) >= 2
+    assert outcome.status.given_up == 0
 
 
 def test_out_of_memory_lowers_how_many_train_at_once_and_says_so(tmp_path):
     (tmp_path / "marks").mkdir()
     options = {"bad_trials": "2", "mischief": "allocate", "once": tmp_path / "marks"}
     outcome = run_fake(tmp_path / "tree", "local", options=options)
-    assert outcome.snapshot.failures == {"out of memory": 1}
-    assert "from now on 1 worker(s) train at once" in outcome.snapshot.notice
+    assert outcome.status.failures == {"out of memory": 1}
+    assert "from now on 1 worker(s) train at once" in outcome.status.notice
 
 
 def test_open_files_do_not_grow_with_the_number_of_trials(tmp_path, monkeypatch):
@@ -354,7 +354,7 @@ def test_a_trial_that_always_fails_is_incomplete_with_the_reason_and_replaced(tm
     assert "SIGKILL" in trials[2]["own"]["failure"]
     assert "about to misbehave" in trials[2]["own"]["log_lines"]
     assert sum(t["status"] == "COMPLETE" for t in trials.values()) == 6
-    assert outcome.snapshot.given_up == 1
+    assert outcome.status.given_up == 1
 
 
 def test_incomplete_trials_are_trained_when_asked_for(tmp_path):
@@ -387,7 +387,7 @@ def test_a_full_disk_pauses_and_loses_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(StudyWriter, "commit", commit)
     outcome = run_fake(tmp_path / "full")
-    assert outcome.result is Result.FINISHED
+    assert outcome.result is RunResult.FINISHED
     assert next(refusals, None) is None
     assert read_values(tmp_path / "full") == read_values(tmp_path / "whole")
 
@@ -454,7 +454,7 @@ def test_two_runs_on_one_folder_are_refused(tmp_path):
     thread.start()
     assert entered.wait(10)
     try:
-        with pytest.raises(StudyLockedError, match="one run writes a folder at a time"):
+        with pytest.raises(StudyLockedError, match="one run may write to a folder at a time"):
             run_plan(plan, tmp_path, settings)
     finally:
         release.set()
@@ -463,11 +463,11 @@ def test_two_runs_on_one_folder_are_refused(tmp_path):
 
 def test_more_asked_of_a_finished_folder_makes_it_unfinished_before_anything_else(tmp_path, monkeypatch):
     run_fake(tmp_path, trials=3)
-    assert read_snapshot(tmp_path).finished
-    monkeypatch.setattr("batchscale.run.session._drive", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert read_status(tmp_path).finished
+    monkeypatch.setattr("batchscale.run.session._run_loop", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run_fake(tmp_path, trials=4)
-    assert not read_snapshot(tmp_path).finished
+    assert not read_status(tmp_path).finished
 
 
 def test_a_file_in_the_way_of_the_folder_is_named(tmp_path):
@@ -496,7 +496,7 @@ def test_a_space_without_ranges_is_not_searched_again(tmp_path):
 def test_what_was_asked_for_counts_only_with_its_types(tmp_path, asked):
     run_fake(tmp_path, trials=3)
     next(tmp_path.rglob("experiment.json")).write_text(json.dumps(asked))
-    assert run_fake(tmp_path, trials=3).result is Result.FINISHED
+    assert run_fake(tmp_path, trials=3).result is RunResult.FINISHED
 
 
 def test_the_seconds_of_a_trial_that_trains_longer_add_up(tmp_path):
@@ -667,7 +667,7 @@ def test_a_trial_that_fails_while_it_trains_longer_is_incomplete_and_can_be_trie
     run_fake(tmp_path, **options | {"budget": Budget(200, Unit.STEPS)})
     bad = {"bad_trials": "2", "mischief": "raise"}
     outcome = run_fake(tmp_path, **options, options=bad, settings={"retries": 0})
-    assert outcome.snapshot.given_up == 1
+    assert outcome.status.given_up == 1
     trial = read_values(tmp_path)["fake/model/sgd/1", 2]
     assert (trial["status"], trial["steps"]) == ("INCOMPLETE", 200)
     assert "cannot be trained" in trial["own"]["failure"]
@@ -705,7 +705,7 @@ def test_a_folder_whose_own_experiment_file_is_damaged_still_knows_its_experimen
     stored.write_text(text)
     with pytest.raises(BatchscaleError):
         run_fake(tmp_path, trials=3, seed=3)
-    assert run_fake(tmp_path, trials=4).result is Result.FINISHED
+    assert run_fake(tmp_path, trials=4).result is RunResult.FINISHED
 
 
 def test_a_folder_that_a_later_version_was_asked_for_is_refused_by_name(tmp_path):

@@ -15,7 +15,7 @@ from protocol_fakes import fake_space, read_values, run_fake
 
 from batchscale.errors import REQUEUE, SpecError
 from batchscale.run.signals import StopFlag
-from batchscale.run.snapshot import is_running, read_snapshot
+from batchscale.run.status import is_running, read_status
 from batchscale.workers.runner import LossReason
 from batchscale.workers.worker import explain_error
 
@@ -32,7 +32,7 @@ def wait_for_training(root: Path, driver: subprocess.Popen) -> list[psutil.Proce
     """Until a trial has come back from a worker; gives the workers."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        snapshot = read_snapshot(root)
+        snapshot = read_status(root)
         if snapshot is not None and sum(study.trial_steps for study in snapshot.studies) > 0:
             return psutil.Process(driver.pid).children()
         assert driver.poll() is None

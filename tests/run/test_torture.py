@@ -13,7 +13,7 @@ import pytest
 from digits_race import EXPERIMENT
 from protocol_fakes import read_values
 
-from batchscale.run.snapshot import read_snapshot
+from batchscale.run.status import read_status
 
 LONGER = EXPERIMENT.replace("epochs = 6", "epochs = 12").replace("at_least_steps = 150", "at_least_steps = 400")
 ALL_THE_WAY = ('"race"', '"budget"')
@@ -33,7 +33,7 @@ def start(tmp_path: Path, folder: str, text: str = EXPERIMENT, runner: str = "lo
 def wait_for_training(root: Path, driver: subprocess.Popen, since: float) -> bool:
     """Until trials of this very run have come back; False if the run ended before."""
     while driver.poll() is None:
-        snapshot = read_snapshot(root)
+        snapshot = read_status(root)
         # a snapshot counts the steps of its own run only, so one of an earlier run must not be taken for this one's
         if snapshot is not None and snapshot.written_at > since and any(s.trial_steps for s in snapshot.studies):
             return True

@@ -30,5 +30,5 @@ def test_an_error_says_what_it_was_raised_with():
     failure = Failure("It left.", ("bye",))
     error = TrialFailedError(failure)
     assert find_failure(error) is failure and str(error) == "It left.\nIts last lines:\nbye"
-    assert find_failure(MemoryError(failure.preceded_by("Out of memory: "))).words == "Out of memory: It left."
+    assert find_failure(MemoryError(failure.preceded_by("Out of memory: "))).message == "Out of memory: It left."
     assert find_failure(ValueError("no")) == Failure("no") and find_failure(KeyError()) == Failure("")

@@ -6,7 +6,7 @@ import psutil
 import pytest
 from trainer_fakes import environment, expected, make_trainer_plan
 
-from batchscale.study.tasks import TrialTask
+from batchscale.study.trial import TrialTask
 from batchscale.workers.inline import InlineRunner
 from batchscale.workers.local import LocalRunner, LocalSettings
 from batchscale.workers.runner import (

@@ -15,7 +15,7 @@ from protocol_fakes import read_values
 from trainer_fakes import HERE, SOURCE, environment, experiment_text, make_trainer_plan
 
 from batchscale.errors import RunError
-from batchscale.run.driver import Result
+from batchscale.run.loop import RunResult
 from batchscale.run.session import RunSettings, run_plan
 
 PRINTING = str(HERE / "printing_script.py")
@@ -29,7 +29,7 @@ def user_environment(monkeypatch):
 def run(tmp_path, *words, name="records", runner="inline", more="resume = true\n", retries=3, **options):
     plan = make_trainer_plan(*words, folder=tmp_path, more=more, **options)
     outcome = run_plan(plan, tmp_path / name, RunSettings(runner, workers=2, retries=retries))
-    assert outcome.result is Result.FINISHED
+    assert outcome.result is RunResult.FINISHED
     return read_values(tmp_path / name)
 
 
@@ -137,7 +137,7 @@ LARGE = Ordeal(trials=6, steps=200, sleep_s=0.003, lives_s=2.5)
 def uninterrupted(folder: Path, ordeal: Ordeal) -> dict:
     """The records of a run that nobody kills; whether its trials could resume makes no difference to them."""
     plan = make_trainer_plan(f"sleep_s={ordeal.sleep_s}", folder=folder, **ordeal.size)
-    assert run_plan(plan, folder / "whole", RunSettings("local", workers=2)).result is Result.FINISHED
+    assert run_plan(plan, folder / "whole", RunSettings("local", workers=2)).result is RunResult.FINISHED
     return read_values(folder / "whole")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from batchscale.errors import SpecError
 from batchscale.spec.goal import Goal
-from batchscale.study.tasks import Activity
+from batchscale.study.trial import Activity
 from batchscale.training import programs, study_engine
 from batchscale.training.state import stream_keys
 from batchscale.training.study_engine import TrialTask

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from browsing import browse, fits, until
 
-from batchscale.run.snapshot import read_snapshot
+from batchscale.run.status import read_status
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -85,7 +85,7 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
     until(page, "!document.querySelector('#standing .state.running')")
     page.click("#continue")
     page.wait_for_selector("#standing .state.finished", timeout=240_000)
-    snapshot = read_snapshot(folder / "mine")
+    snapshot = read_status(folder / "mine")
     assert snapshot is not None and snapshot.finished
     page.wait_for_selector("#extend")
     page.wait_for_selector("#chart .explored canvas")

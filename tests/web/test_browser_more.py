@@ -9,7 +9,7 @@ import pytest
 from browsing import browse, fits, until
 from web_process import WebProcess
 
-from batchscale.run.snapshot import is_running
+from batchscale.run.status import is_running
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "instruments"))
 from sounds import make_wav

@@ -12,7 +12,7 @@ from protocol_fakes import read_values
 from web_process import WebProcess
 
 from batchscale.records.tree.layout import RunPaths
-from batchscale.run.snapshot import is_running, read_snapshot
+from batchscale.run.status import is_running, read_status
 from batchscale.web.records_folders import make_records_folder
 
 EXPERIMENT = """goal = "val/classification_error < 0.06"
@@ -71,7 +71,7 @@ def kill_many(tmp_path: Path, kills: int, trials: int) -> int:
         path = folder / f"run-{runs}"
         assert server.ask("/new/start", {"name": path.name, "toml": text})[0] == 303
         end = time.monotonic() + 120
-        while not (is_running(path) and RunPaths(path).lock.read_text().strip()) or read_snapshot(path) is None:
+        while not (is_running(path) and RunPaths(path).lock.read_text().strip()) or read_status(path) is None:
             assert time.monotonic() < end, "the run did not begin"
             time.sleep(0.05)
         return path, f"/x/{make_records_folder(path, folder).id}-0", int(RunPaths(path).lock.read_text())
@@ -83,7 +83,7 @@ def kill_many(tmp_path: Path, kills: int, trials: int) -> int:
         for _ in range(kills):
             time.sleep(chance.uniform(0.0, 1.5))
             server.kill()
-            assert psutil.pid_exists(driver) or read_snapshot(path).finished
+            assert psutil.pid_exists(driver) or read_status(path).finished
             server.start()
             server.wait()
             status, _, html = server.ask(page)
@@ -92,7 +92,7 @@ def kill_many(tmp_path: Path, kills: int, trials: int) -> int:
                 told = server.first_event(f"{page}/events", last_id)
                 assert told != last_id
                 last_id = told
-            elif read_snapshot(path).finished:
+            elif read_status(path).finished:
                 runs += 1
                 path, page, driver = begin()
         stop_and_go_on(server, path, page, driver)
@@ -111,7 +111,7 @@ def stop_and_go_on(server: WebProcess, path: Path, page: str, driver: int) -> No
     while psutil.pid_exists(driver) and is_running(path):
         assert time.monotonic() < end
         time.sleep(0.1)
-    while not read_snapshot(path).finished:
+    while not read_status(path).finished:
         assert time.monotonic() < end, "the run does not come to its end"
         if not is_running(path):
             server.ask(f"{page}/continue", {})  # refused while the one before is still leaving

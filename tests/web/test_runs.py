@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from batchscale.records.tree.layout import RunPaths
-from batchscale.run.snapshot import is_running, read_snapshot
+from batchscale.run.status import is_running, read_status
 from batchscale.web.own_files import list_own_files
 from batchscale.web.process_record import STARTING_S, process_start
 from batchscale.web.processes import ProcessStore
@@ -63,7 +63,7 @@ def test_a_run_is_started_stopped_and_continued_to_the_end(make_site):
     assert os.getsid(number) == number != os.getsid(0)
     assert site.post(client, "/new/start", name="mine", toml=text).status_code == 409
     wait(lambda: runs.is_ours(path))
-    wait(lambda: read_snapshot(path) is not None)
+    wait(lambda: read_status(path) is not None)
     assert 'id="stop"' in client.get(page).text and 'id="stop"' in client.get(f"{page}/control").text
     assert site.post(client, f"{page}/continue").status_code == 422  # one run writes a folder at a time
     runs.stop(path)
@@ -83,7 +83,7 @@ def runs_of(site) -> WebRuns:
 
 
 def _finished(path: Path) -> bool:
-    snapshot = read_snapshot(path)
+    snapshot = read_status(path)
     return snapshot is not None and snapshot.finished
 
 
@@ -183,7 +183,7 @@ def test_a_run_whose_server_died_with_its_start_is_counted_and_can_be_stopped(ma
     assert site.post(client, "/new/start", name="more", toml=text).status_code == 429
     assert site.post(client, f"/x/{site.key('mine')}/continue").status_code == 422  # one run writes a folder at a time
     wait(lambda: runs.is_ours(path))
-    wait(lambda: read_snapshot(path) is not None)
+    wait(lambda: read_status(path) is not None)
     assert site.post(client, f"/x/{site.key('mine')}/stop").status_code == 303
     wait(lambda: not is_running(path))
     wait(lambda: runs.count == 0)
@@ -235,7 +235,7 @@ def test_two_starts_at_once_are_one_start(make_site):
     assert refused == [429] * 5
     path = next(path for path in site.folder.glob("run-*"))
     wait(lambda: runs.is_ours(path))
-    wait(lambda: read_snapshot(path) is not None)
+    wait(lambda: read_status(path) is not None)
     runs.stop(path)
     wait(lambda: runs.count == 0)
     wait(lambda: all(child.poll() is not None for child in runs.processes._children.values()))

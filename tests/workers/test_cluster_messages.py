@@ -6,7 +6,7 @@ from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.study.tasks import TrialTask
+from batchscale.study.trial import TrialTask
 from batchscale.workers.cluster import CALLS
 from batchscale.workers.runner import Job
 

@@ -14,7 +14,7 @@ from batchscale.spec.experiment import RunPlan, WorkloadSpec
 from batchscale.spec.trainer import ReportSource, ReportsSpec, TrainerSpec
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.study.failure import Failure
-from batchscale.study.tasks import Activity, TrialProgress, TrialTask
+from batchscale.study.trial import Activity, TrialProgress, TrialTask
 from batchscale.workers.codec import decode_instruction, decode_reply, encode_instruction, encode_reply
 from batchscale.workers.messages import Answered, Begin, Drain, Forget, Kept, Raised, Ready, Refused, Shelve, Started
 from batchscale.workers.messages import Stop as StopMessage

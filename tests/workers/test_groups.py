@@ -15,7 +15,7 @@ from batchscale.cluster.groups import Group, split_peers
 from batchscale.errors import RunError
 from batchscale.records.metadata.trial import Hardware
 from batchscale.study.failure import Failure
-from batchscale.study.tasks import Activity, TrialProgress, TrialTask
+from batchscale.study.trial import Activity, TrialProgress, TrialTask
 from batchscale.workers.group_messages import FoundState, GroupGone, KeepState, WantState, WishToStop, decode, encode
 from batchscale.workers.groups import GroupRunner
 from batchscale.workers.messages import Answered, Drain, Forget, Kept, Raised, Shelve, Stop

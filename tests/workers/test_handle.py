@@ -6,7 +6,7 @@ import pytest
 from protocol_fakes import fake_study
 
 from batchscale.study.failure import Failure
-from batchscale.study.tasks import Activity, TrialProgress
+from batchscale.study.trial import Activity, TrialProgress
 from batchscale.workers import handle
 from batchscale.workers.handle import WorkerHandle, is_out_of_memory
 from batchscale.workers.messages import Answered, Drain, Kept, Raised, Ready, Refused, Started

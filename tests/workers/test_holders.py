@@ -2,7 +2,7 @@
 
 from protocol_fakes import fake_study
 
-from batchscale.study.tasks import TrialTask
+from batchscale.study.trial import TrialTask
 from batchscale.workers.holders import Holders
 from batchscale.workers.runner import Job
 

@@ -12,7 +12,7 @@ from batchscale.run.preflight import make_checked_plan
 from batchscale.spec.experiment import RayPlan, RunPlan
 from batchscale.spec.file import parse_experiment
 from batchscale.spec.trainer import TrainerSpec
-from batchscale.study.tasks import TrialTask
+from batchscale.study.trial import TrialTask
 from batchscale.workers.messages import Begin
 from batchscale.workers.ray.papers import make_papers
 from batchscale.workers.runner import Setup

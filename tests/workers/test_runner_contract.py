@@ -15,7 +15,7 @@ from small_slurm import is_there, real_slurm_runner
 
 from batchscale.errors import RunError
 from batchscale.spec.trainer import TrainerSpec
-from batchscale.study.tasks import Activity, TrialTask
+from batchscale.study.trial import Activity, TrialTask
 from batchscale.workers import handle, local
 from batchscale.workers.inline import InlineRunner
 from batchscale.workers.local import LocalRunner, LocalSettings

@@ -19,7 +19,7 @@ from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
 from batchscale.spec.space import SearchSpace
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.study.tasks import TrialTask
+from batchscale.study.trial import TrialTask
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine
 from batchscale.workloads.catalogue import workload_info

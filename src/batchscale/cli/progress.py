@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from batchscale.run.run_settings import RunSettings
     from batchscale.run.session import RunOutcome
+    from batchscale.run.settings import RunSettings
     from batchscale.run.signals import StopFlag
-    from batchscale.run.snapshot import NewSearch, Snapshot, StudySnapshot, WorkerSnapshot
+    from batchscale.run.status import NewSearch, RunStatus, StudyStatus, WorkerStatus
     from batchscale.spec.plan import Plan
 
 PLAIN_EVERY_S = 10.0
@@ -31,14 +31,14 @@ def run_with_progress(
     settings: "RunSettings",
     quiet: bool,
     stop: "StopFlag | None" = None,
-    on_change: "Callable[[Snapshot], None]" = lambda _snapshot: None,
+    on_change: "Callable[[RunStatus], None]" = lambda _snapshot: None,
 ) -> "RunOutcome":
     """Run a plan and display its progress on standard error; ``on_change`` gets every status too."""
     from batchscale.run.session import run_plan
 
     display = make_display(quiet)
 
-    def show(snapshot: "Snapshot") -> None:
+    def show(snapshot: "RunStatus") -> None:
         display.show(snapshot)
         on_change(snapshot)
 
@@ -51,7 +51,7 @@ def run_with_progress(
 class Display(Protocol):
     """A display of snapshots."""
 
-    def show(self, snapshot: "Snapshot") -> None:
+    def show(self, snapshot: "RunStatus") -> None:
         """Show a snapshot."""
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class PlainDisplay:
         self._last = -float("inf")
         self._diverged: dict[int, tuple[int, float]] = {}  # by batch size: the printed count, and the time
 
-    def show(self, snapshot: "Snapshot") -> None:
+    def show(self, snapshot: "RunStatus") -> None:
         """Print what is new."""
         for text in (snapshot.paused, snapshot.notice):
             if text:
@@ -98,7 +98,7 @@ class PlainDisplay:
     def close(self) -> None:
         """Do nothing."""
 
-    def _show_diverged(self, snapshot: "Snapshot", now: float) -> None:
+    def _show_diverged(self, snapshot: "RunStatus", now: float) -> None:
         for study in snapshot.studies:
             count, printed_at = self._diverged.get(study.batch_size, (0, -float("inf")))
             if study.diverged > count and not study.done and now - printed_at >= self._every_s:
@@ -126,7 +126,7 @@ class LiveDisplay:
         self._printed: set[str] = set()
         self._live.start()
 
-    def show(self, snapshot: "Snapshot") -> None:
+    def show(self, snapshot: "RunStatus") -> None:
         """Redraw the table."""
         for line in event_lines(snapshot):
             if line not in self._printed:
@@ -139,7 +139,7 @@ class LiveDisplay:
         self._live.stop()
 
 
-def draw_snapshot(snapshot: "Snapshot", headline: str | None = None) -> "RenderableType":
+def draw_snapshot(snapshot: "RunStatus", headline: str | None = None) -> "RenderableType":
     """Return a headline, a table with a row per study, and the activities of the workers."""
     from rich.console import Group
     from rich.text import Text
@@ -150,7 +150,7 @@ def draw_snapshot(snapshot: "Snapshot", headline: str | None = None) -> "Rendera
     return Group(*lines, _draw_studies(snapshot), *workers)
 
 
-def _draw_studies(snapshot: "Snapshot") -> "Table":
+def _draw_studies(snapshot: "RunStatus") -> "Table":
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
@@ -174,7 +174,7 @@ def _draw_studies(snapshot: "Snapshot") -> "Table":
     return table
 
 
-def describe_run(snapshot: "Snapshot") -> str:
+def describe_run(snapshot: "RunStatus") -> str:
     """Return one line: elapsed time, finished studies, trials, speed, time left and failures."""
     done = sum(study.done for study in snapshot.studies)
     complete = sum(study.complete for study in snapshot.studies)
@@ -196,12 +196,12 @@ def describe_run(snapshot: "Snapshot") -> str:
     return "  ".join(parts)
 
 
-def _num_infeasible(study: "StudySnapshot") -> int:
+def _num_infeasible(study: "StudyStatus") -> int:
     """Return the diverged trials, recorded or not; the status of an older version has only the recorded ones."""
     return max(study.infeasible, study.diverged)
 
 
-def describe_workers(snapshot: "Snapshot") -> list[str]:
+def describe_workers(snapshot: "RunStatus") -> list[str]:
     """Return a line per worker; for many workers one line with a count per activity."""
     if len(snapshot.doing) <= MOST_WORKERS:
         return [_describe_worker(worker) for worker in snapshot.doing]
@@ -209,7 +209,7 @@ def describe_workers(snapshot: "Snapshot") -> list[str]:
     return ["workers: " + ", ".join(f"{count} {activity}" for activity, count in counts.most_common())]
 
 
-def _describe_worker(worker: "WorkerSnapshot") -> str:
+def _describe_worker(worker: "WorkerStatus") -> str:
     name = f"worker {worker.worker}"
     if worker.batch_size is None:
         return f"{name}: {worker.activity}"
@@ -229,7 +229,7 @@ def _describe_trials(trials: tuple[int, ...]) -> str:
     return f"{len(trials)} trials"
 
 
-def event_lines(snapshot: "Snapshot") -> list[str]:
+def event_lines(snapshot: "RunStatus") -> list[str]:
     """Return the lines that are printed once: new searches and finished studies."""
     lines = []
     for study in snapshot.studies:
@@ -239,7 +239,7 @@ def event_lines(snapshot: "Snapshot") -> list[str]:
     return lines
 
 
-def _describe_search(study: "StudySnapshot", search: "NewSearch") -> str:
+def _describe_search(study: "StudyStatus", search: "NewSearch") -> str:
     """Return the reason for another search of a study, and its ranges."""
 
     def text(ends: tuple[float, float]) -> str:
@@ -250,7 +250,7 @@ def _describe_search(study: "StudySnapshot", search: "NewSearch") -> str:
     return f"batch size {study.batch_size}: search {search.search} begins, because {search.reason}: {ranges}"
 
 
-def _describe_study(study: "StudySnapshot") -> str:
+def _describe_study(study: "StudyStatus") -> str:
     best = "the goal was not reached" if study.best_steps is None else f"goal reached after {study.best_steps:,} steps"
     counts = f"{study.complete} complete, {study.infeasible} infeasible"
     counts += f", {study.incomplete} incomplete" if study.incomplete else ""

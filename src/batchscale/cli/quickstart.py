@@ -38,7 +38,7 @@ def quickstart(
     from batchscale.cli.run_result import print_result, result_json
     from batchscale.errors import RunError, UnknownNameError, suggest_names
     from batchscale.run.preflight import make_checked_plan
-    from batchscale.run.run_settings import RunSettings
+    from batchscale.run.settings import RunSettings
     from batchscale.spec.file import read_experiment
 
     if workload not in WORKLOADS:
@@ -60,7 +60,7 @@ def quickstart(
     print_outcome(outcome, records, f"batchscale quickstart --workload {workload} --out {folder}")
     if json_:
         page = _write_page(folder, records, plan)
-        print_json({**result_json(records, plan, outcome.snapshot), "report": str(page)})
+        print_json({**result_json(records, plan, outcome.status), "report": str(page)})
         return
     expected = expected_steps(records, plan) if workload == "noisy_quadratic" else None
     print_result(records, plan, expected)

@@ -13,10 +13,10 @@ from batchscale.errors import REQUEUE, RunError
 from batchscale.formatting import duration, size
 
 if TYPE_CHECKING:
-    from batchscale.run.run_settings import RunSettings
     from batchscale.run.session import RunOutcome
+    from batchscale.run.settings import RunSettings
     from batchscale.run.signals import StopFlag
-    from batchscale.run.snapshot import Snapshot
+    from batchscale.run.status import RunStatus
     from batchscale.spec.experiment import Experiment, RayPlan
     from batchscale.spec.plan import Plan
 
@@ -78,7 +78,7 @@ def run(
     from batchscale.run.signals import StopFlag
 
     with StopFlag() as stop:  # from the very start: loading and checking take a second or two
-        from batchscale.run.run_settings import RunSettings
+        from batchscale.run.settings import RunSettings
         from batchscale.spec.file import read_experiment
 
         experiment = read_experiment(file)
@@ -112,7 +112,7 @@ def run(
     if json_:
         from batchscale.cli.output import print_json
 
-        print_json(result_json(out, plan, outcome.snapshot))
+        print_json(result_json(out, plan, outcome.status))
         return
     if quiet:
         print_csv(out, plan)
@@ -165,7 +165,7 @@ def _explain_retraining(plan: "Plan") -> None:
     from batchscale.study.stop_rules import find_rule
 
     trainer = plan.experiment.trainer
-    if trainer is not None and not trainer.resume and not find_rule(plan.experiment.stop).in_turn:
+    if trainer is not None and not trainer.resume and not find_rule(plan.experiment.stop).by_point:
         typer.echo(
             "This trainer does not resume: a paused trial that does not fit in memory (trainer.max_paused) is trained "
             "again from its seed.",
@@ -191,7 +191,7 @@ def _run_mirrored(
     num_recorded = 0
     with mirrored(out, mirror, lambda text: typer.echo(text, err=True)) as update_mirror:
 
-        def on_change(snapshot: "Snapshot") -> None:
+        def on_change(snapshot: "RunStatus") -> None:
             nonlocal num_recorded
             count = sum(study.complete + study.infeasible + study.incomplete for study in snapshot.studies)
             if count != num_recorded:
@@ -203,12 +203,12 @@ def _run_mirrored(
 
 def _follow(plan: "Plan", settings: "RunSettings", stop: "StopFlag") -> int:
     """Train with the chief of a cluster, which prints the result, and return the exit code."""
-    from batchscale.run.driver import Result
-    from batchscale.run.place_runner import follow_run
+    from batchscale.run.loop import RunResult
+    from batchscale.run.make_runner import follow_run
 
     follow_run(plan, settings, stop)
     assert settings.peers is not None
-    return REQUEUE if settings.peers.share("result", b"").decode() == Result.STOPPED else 0
+    return REQUEUE if settings.peers.share("result", b"").decode() == RunResult.STOPPED else 0
 
 
 def _check_trainable(outcome: "RunOutcome", plan: "Plan") -> None:
@@ -217,7 +217,7 @@ def _check_trainable(outcome: "RunOutcome", plan: "Plan") -> None:
     Raises:
         RunError: no study has a COMPLETE trial.
     """
-    diverged = [study for study in outcome.snapshot.studies if study.infeasible and not study.complete]
+    diverged = [study for study in outcome.status.studies if study.infeasible and not study.complete]
     if not diverged:
         return
     spaces = {study.batch_size: study.space for study in plan.studies}
@@ -231,7 +231,7 @@ def _check_trainable(outcome: "RunOutcome", plan: "Plan") -> None:
         f"train. Found {searched or 'fixed values only'}. Lower learning_rate in [search.space] first, and run with "
         "another --out."
     )
-    if any(study.complete for study in outcome.snapshot.studies):
+    if any(study.complete for study in outcome.status.studies):
         typer.echo(text, err=True)
     else:
         raise RunError(f"{text} The records of this run are kept.")
@@ -253,10 +253,10 @@ def print_outcome(outcome: "RunOutcome", out: Path, again: str, *, quiet: bool =
 
     A stopped run exits with the code for "run the command again".
     """
-    from batchscale.run.driver import Result
+    from batchscale.run.loop import RunResult
 
-    snapshot = outcome.snapshot
-    if outcome.result is Result.STOPPED:
+    snapshot = outcome.status
+    if outcome.result is RunResult.STOPPED:
         done = sum(study.done for study in snapshot.studies)
         typer.echo(
             f"Stopped after {duration(snapshot.elapsed_s)} with {done} of {len(snapshot.studies)} studies done; "

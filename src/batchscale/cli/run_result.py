@@ -12,7 +12,7 @@ import typer
 from batchscale.cli.output import print_table
 
 if TYPE_CHECKING:
-    from batchscale.run.snapshot import Snapshot
+    from batchscale.run.status import RunStatus
     from batchscale.spec.goal import Goal
     from batchscale.spec.plan import Plan
     from batchscale.spec.workload_name import WorkloadName
@@ -110,7 +110,7 @@ def print_csv(root: Path, plan: "Plan") -> None:
         typer.echo(f"{row.batch_size},{'' if row.steps is None else row.steps}")
 
 
-def result_json(root: Path, plan: "Plan", snapshot: "Snapshot") -> dict[str, Any]:
+def result_json(root: Path, plan: "Plan", snapshot: "RunStatus") -> dict[str, Any]:
     """Return the object of ``batchscale run --json``: the curve, the sentences, and the effort of the run."""
     name, goal = plan.experiment.workload.name, plan.experiment.goal
     return {

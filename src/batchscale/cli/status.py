@@ -13,7 +13,7 @@ from batchscale.cli.progress import PlainDisplay, describe_run, describe_workers
 from batchscale.formatting import percent_text
 
 if TYPE_CHECKING:
-    from batchscale.run.snapshot import Snapshot
+    from batchscale.run.status import RunStatus
 
 WATCH_EVERY_S = 1.0
 VERSION = 1
@@ -41,26 +41,25 @@ def status(
         _print(snapshot, state)
 
 
-def _to_json(snapshot: "Snapshot", state: str) -> dict[str, Any]:
+def _to_json(snapshot: "RunStatus", state: str) -> dict[str, Any]:
     return {"version": VERSION, "state": state, "heard_at": _utc(snapshot.written_at), **snapshot.to_json()}
 
 
-def _read_state(folder: Path) -> "tuple[Snapshot, str]":
+def _read_state(folder: Path) -> "tuple[RunStatus, str]":
     from batchscale.errors import RunError
-    from batchscale.run.run_state import find_state
-    from batchscale.run.snapshot import is_running, read_snapshot
-    from batchscale.study.identity import read_asked
+    from batchscale.run.status import find_state, is_running, read_status
+    from batchscale.study.identity import read_plan
 
-    snapshot = read_snapshot(folder)
+    snapshot = read_status(folder)
     running = is_running(folder)
     if snapshot is None:
         hint = "Start a run with 'batchscale run FILE --out FOLDER'"
-        if read_asked(folder) is not None:
+        if read_plan(folder) is not None:
             hint = "It has the records of a run; run the same command again to continue"
         if running:
             hint = "The run has just started; retry in a moment"
         raise RunError(f"{folder}: must be the --out folder of 'batchscale run'. Found no status there. {hint}.")
-    result: tuple[Snapshot, str] = find_state(snapshot, running=running)
+    result: tuple[RunStatus, str] = find_state(snapshot, running=running)
     return result
 
 
@@ -72,17 +71,17 @@ def _utc(seconds: float) -> str | None:
         return None
 
 
-def _describe_state(snapshot: "Snapshot", state: str) -> str:
+def _describe_state(snapshot: "RunStatus", state: str) -> str:
     if state == "silent":
         return f"not responding since {time.strftime('%H:%M', time.localtime(snapshot.written_at))}"
     return f"{state}; run the same command again to continue" if state == "stopped" else str(state)
 
 
-def _headline(snapshot: "Snapshot", state: str) -> str:
+def _headline(snapshot: "RunStatus", state: str) -> str:
     return f"{_describe_state(snapshot, state)}\n{snapshot.workload}, goal {snapshot.goal}\n{describe_run(snapshot)}"
 
 
-def _print(snapshot: "Snapshot", state: str) -> None:
+def _print(snapshot: "RunStatus", state: str) -> None:
     typer.echo(_headline(snapshot, state))
     for text in (snapshot.paused, snapshot.notice):
         if text:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from batchscale.spec.durations import EvaluationPlan
     from batchscale.spec.experiment import WorkloadSpec
     from batchscale.spec.goal import Goal
-    from batchscale.study.tasks import Row, TrialProgress
+    from batchscale.study.trial import Row, TrialProgress
     from batchscale.workloads.workload import Workload
 
 VERSION = 1

@@ -73,7 +73,7 @@ def _whole_run(plan: "Plan", step_s: dict[int, float | None], evaluation_s: floa
 
 def _time_evaluation(workload: "Workload", plan: "Plan") -> float:
     """The seconds of a warm evaluation of one trial, which hardly depends on the batch size."""
-    from batchscale.study.tasks import TrialTask
+    from batchscale.study.trial import TrialTask
     from batchscale.training.settings import EngineSettings
     from batchscale.training.study_engine import StudyEngine
 

@@ -1,1 +1,1 @@
-"""A run as a whole: the loop that feeds workers and keeps records, its checks, its signals, and how it stands."""
+"""A run as a whole: the loop that assigns trials to workers and records results, its checks, signals and status."""

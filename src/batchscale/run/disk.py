@@ -1,6 +1,6 @@
-"""Room on the disk: estimated before a run starts, watched while it goes on.
+"""Free disk space: estimated before a run starts, monitored while it runs.
 
-A run pauses before the disk is full, and goes on when there is room again.
+A run pauses before the disk is full, and continues when there is space again.
 """
 
 import errno
@@ -25,37 +25,37 @@ CHECK_EVERY_S = 2.0
 OF_ONE_STUDY = frozenset(
     (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.ENOENT, errno.EACCES, errno.EPERM)
 )
-"""Refusals that are about single files or folders, such as a folder where a file should be: other studies can go on."""
+"""Errors of single files or folders, such as a folder where a file should be: other studies can continue."""
 
 
 def free_bytes(path: Path) -> int:
-    """The space that is left where the path is."""
+    """Return the free space on the disk of the path."""
     return shutil.disk_usage(path).free
 
 
 def records_bytes(plan: Plan) -> int:
-    """About what the records of a plan take, for one search at every batch size."""
+    """Estimate the size of the records of a plan, for one search at every batch size."""
     return sum(study.trials * (TRIAL_BYTES + ROW_BYTES * len(study.evaluation_steps)) for study in plan.studies)
 
 
 def require_room(root: Path, plan: Plan) -> None:
-    """Refuse to start a run whose records the disk cannot hold; checkpoints come on top while it goes on.
+    """Refuse to start a run whose records do not fit on the disk; checkpoints come on top while it runs.
 
     Raises:
-        RunError: says how much is needed and how much is free.
+        RunError: the records do not fit.
     """
-    there = next(path for path in (root, *root.absolute().parents) if path.exists())
+    folder = next(path for path in (root, *root.absolute().parents) if path.exists())
     needed = records_bytes(plan)
-    usage = shutil.disk_usage(there)
-    if usage.total and usage.free < needed + WATERMARK_BYTES:  # some file systems do not say
+    usage = shutil.disk_usage(folder)
+    if usage.total and usage.free < needed + WATERMARK_BYTES:  # some file systems report 0
         raise RunError(
-            f"{root}: the records of this experiment take about {size(needed)}, and {size(WATERMARK_BYTES)} stay free. "
-            f"Found {size(usage.free)}. Free some space, or give a folder on another disk with --out."
+            f"{root}: the records of this experiment take about {size(needed)}, and {size(WATERMARK_BYTES)} must "
+            f"stay free. Found {size(usage.free)}. Free some space, or give a folder on another disk with --out."
         )
 
 
 class DiskGuard:
-    """Looks at the free space now and then."""
+    """Checks the free space every few seconds."""
 
     def __init__(
         self, path: Path, watermark: int = WATERMARK_BYTES, measure: Callable[[Path], int] = free_bytes
@@ -67,7 +67,7 @@ class DiskGuard:
         self._complaint: str | None = None
 
     def complaint(self) -> str | None:
-        """Why no new training should start now, or None."""
+        """Return why no new training may start now; None if it may."""
         now = time.monotonic()
         if now - self._checked_at >= CHECK_EVERY_S:
             self._checked_at = now
@@ -76,6 +76,6 @@ class DiskGuard:
             if free < self._watermark:
                 self._complaint = (
                     f"{self._path}: {size(free)} are free and {size(self._watermark)} must be. Free some space; the "
-                    "run goes on by itself."
+                    "run continues by itself."
                 )
         return self._complaint

@@ -1,10 +1,10 @@
-"""Everything that can be wrong with an experiment, found before anything runs or is written."""
+"""Check an experiment completely before anything runs or is written."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from batchscale.errors import DataError, SpecError, UnknownNameError, one_line
-from batchscale.run.own_file import find_own_facts
+from batchscale.run.user_file import load_user_file
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.plan import Plan, WorkloadInfo, make_plan
 from batchscale.trainers.facts import trainer_facts
@@ -15,16 +15,18 @@ from batchscale.workloads.datasets.presence import find_dataset
 def make_checked_plan(
     experiment: Experiment, data_dir: Path | None, should_stop: Callable[[], bool] = lambda: False
 ) -> Plan:
-    """The plan of an experiment whose workload exists, fits the goal, and has its data here.
+    """Return the plan of an experiment whose workload exists, fits the goal, and has its data on this machine.
 
     Raises:
         UnknownNameError: a part of the workload, or an option, does not exist.
         SpecError: goal, batch sizes or search space do not fit the workload.
-        DataError: the data is not there; says what to run.
-        KeyboardInterrupt: ``should_stop`` said so while a file of the user's own was being checked.
+        DataError: the data is not on this machine.
+        KeyboardInterrupt: ``should_stop`` returned True while the user's Python file was being checked.
     """
     if data_dir is not None and not data_dir.is_dir():
-        raise DataError(f"--data-dir is a folder. Found nothing of that kind at {one_line(data_dir, 300)}.")
+        raise DataError(
+            f"--data-dir must be an existing folder: {one_line(data_dir, 300)} is none. Create it, or give another."
+        )
     try:
         plan = make_plan(experiment, find_facts(experiment, data_dir, should_stop))
     except (SpecError, UnknownNameError) as error:
@@ -37,16 +39,16 @@ def make_checked_plan(
 def find_facts(
     experiment: Experiment, data_dir: Path | None, should_stop: Callable[[], bool] = lambda: False
 ) -> WorkloadInfo:
-    """What is known of the experiment's workload before it runs: ours, the user's own, or a script's."""
+    """Return the facts of the experiment's workload: built-in, from the user's Python file, or of a training script."""
     if experiment.trainer is not None:
         return trainer_facts(experiment)
     if experiment.workload.file is not None:
-        return find_own_facts(experiment, data_dir, should_stop)
+        return load_user_file(experiment, data_dir, should_stop)
     return workload_info(experiment.workload, data_dir)
 
 
 def _require_data(experiment: Experiment, data_dir: Path | None) -> None:
     name = experiment.workload.name.dataset
-    found = find_dataset(name, data_dir, experiment.workload.dataset_options)
-    if found.needs_files and found.path is None:
-        raise DataError(f"The data set '{name}' must be on this machine. It was not found: {found.how}.")
+    dataset = find_dataset(name, data_dir, experiment.workload.dataset_options)
+    if dataset.needs_files and dataset.path is None:
+        raise DataError(f"The data set '{name}' must be on this machine. It was not found: {dataset.how}.")

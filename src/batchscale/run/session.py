@@ -1,6 +1,6 @@
-"""A run from its first check to its last record: the folder's lock, the studies, the runner, the driver.
+"""A run from its first check to its last record: the folder's lock, the studies, the runner, the loop.
 
-Everything that can be found wrong is found before the first trial starts and before anything is written.
+All errors in the plan and the settings are found before the first trial starts and before anything is written.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,111 +18,117 @@ from batchscale.machine import DISK_FULL
 from batchscale.records.durable import make_folders, storing
 from batchscale.records.filesystem import REAL
 from batchscale.records.tree.layout import RunPaths
+from batchscale.run.collect_status import collect_status
 from batchscale.run.disk import OF_ONE_STUDY, DiskGuard, require_room
-from batchscale.run.dispatch import STRETCH_S
-from batchscale.run.driver import Driver, DriverSettings, Result
-from batchscale.run.opened_studies import LOOK_AT_STUDY, opened_studies
-from batchscale.run.place_runner import make_runner, num_devices
-from batchscale.run.run_settings import RUNNERS, RunSettings
+from batchscale.run.loop import LoopSettings, RunLoop, RunResult
+from batchscale.run.make_runner import make_runner, num_devices
+from batchscale.run.scheduler import STRETCH_S
+from batchscale.run.settings import RUNNERS, RunSettings
 from batchscale.run.signals import StopFlag
-from batchscale.run.snapshot import Snapshot, mark_unfinished, write_snapshot
-from batchscale.run.take_snapshot import take_snapshot
-from batchscale.spec.plan import Plan
-from batchscale.study.identity import check_folder, is_asked_for, read_asked, write_asked
-from batchscale.study.study_facts import DamagedStudyError
-from batchscale.study.study_run import StudyRun
+from batchscale.run.status import RunStatus, mark_unfinished, write_status
+from batchscale.spec.plan import Plan, Study
+from batchscale.study.identity import check_folder, is_stored_plan, read_plan, write_plan
+from batchscale.study.resume import open_study_run
+from batchscale.study.saved_study import DamagedStudyError
+from batchscale.study.study import StudyRun
 
 LOCK_TRIES = 6
-WANTED_FILES = 16384
+MAX_OPEN_FILES = 16384
+MIN_THREADS, MAX_THREADS = 2, 16
+RESTORE_STUDY = "Restore the study from a copy, or move it out of the tree, and run again."
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended, where it stood then, and what share of the time the driver was busy itself."""
+    """The result of a run, its last status, and the seconds that the loop was busy itself."""
 
-    result: Result
-    snapshot: Snapshot
-    driver_busy_s: float
+    result: RunResult
+    status: RunStatus
+    loop_busy_s: float
 
 
 def run_plan(
     plan: Plan,
     root: Path,
     settings: RunSettings | None = None,
-    show: Callable[[Snapshot], None] = lambda _snapshot: None,
+    show: Callable[[RunStatus], None] = lambda _status: None,
     stop: StopFlag | None = None,
 ) -> RunOutcome:
     """Run the studies of a plan into the records tree at ``root``, or continue them.
 
     Args:
-        plan: what to run.
+        plan: the studies to run.
         root: the tree; made if need be.
         settings: where and how.
-        show: called about once a second with how the run stands.
+        show: called about once a second with the status of the run.
         stop: a flag that others set; without one, signals do.
 
     Raises:
         RunError: the folder belongs to another experiment, or trials cannot be trained at all; or a recorded study is
-            damaged, after everything that has nothing to do with it was run.
+            damaged, after all other studies were run.
         StudyLockedError: another run is writing there.
         StorageError: the folder cannot be written.
     """
     settings = settings or RunSettings()
+    _check_settings(settings)
+    num_devices(plan, settings)
+    check_folder(root, plan)
+    _allow_many_files()
+    if read_plan(root) is None:
+        require_room(root, plan)
+    stop_context = StopFlag() if stop is None else contextlib.nullcontext(stop)
+    with _locked(root), stop_context as flag, _open_studies(root, plan, settings) as (runs, damaged):
+        if not is_stored_plan(root, plan):
+            mark_unfinished(root)
+        write_plan(root, plan)
+        outcome = _run_loop(runs, plan, root, settings, _with_notice(show, damaged), flag)
+        damaged += [run.problem for run in runs if run.problem is not None]
+    if damaged and outcome.result is RunResult.FINISHED:
+        raise RunError("\n".join(damaged) + "\nAll other studies are finished.")
+    return outcome
+
+
+def _check_settings(settings: RunSettings) -> None:
     if settings.runner not in RUNNERS:
         raise RunError(f"A runner is one of {', '.join(RUNNERS)}. Found '{settings.runner}'.")
     if settings.workers is not None and settings.workers < 1:
         raise RunError(f"A run has at least 1 worker. Found {settings.workers}.")
     if not 0 <= settings.keep_states_gb < math.inf:
         raise RunError(f"--keep-states is a number of gigabytes from 0. Found {settings.keep_states_gb:g}.")
-    num_devices(plan, settings)
-    check_folder(root, plan)
-    _allow_many_files()
-    if read_asked(root) is None:
-        require_room(root, plan)
-    held = StopFlag() if stop is None else contextlib.nullcontext(stop)
-    with _locked(root), held as flag, opened_studies(root, plan, settings) as (runs, damaged):
-        if not is_asked_for(root, plan):
-            mark_unfinished(root)
-        write_asked(root, plan)
-        outcome = _drive(runs, plan, root, settings, _with_notice(show, damaged), flag)
-        damaged += [run.problem for run in runs if run.problem is not None]
-    if damaged and outcome.result is Result.FINISHED:
-        raise RunError("\n".join(damaged) + "\nAll other studies are finished.")
-    return outcome
 
 
-def _drive(
+def _run_loop(
     runs: list[StudyRun],
     plan: Plan,
     root: Path,
     settings: RunSettings,
-    show: Callable[[Snapshot], None],
+    show: Callable[[RunStatus], None],
     flag: StopFlag,
 ) -> RunOutcome:
     started = time.monotonic()
-    latest: list[Snapshot] = []
+    latest: list[RunStatus] = []
 
-    def report(driver: Driver) -> None:
-        latest[:] = [take_snapshot(driver, time.monotonic() - started)]
-        write_snapshot(root, latest[0])
+    def report(loop: RunLoop) -> None:
+        latest[:] = [collect_status(loop, time.monotonic() - started)]
+        write_status(root, latest[0])
         show(latest[0])
 
-    _settle(runs)
+    _finish_trained(runs)
     with make_runner(runs, plan, root, settings, flag) as runner:
         flag.at_deadline = runner.kill
-        # a script keeps its measurements on disk by itself, and is costly to pause
+        # a script stores its measurements on disk by itself, and is costly to pause
         stretch_s = STRETCH_S if plan.experiment.trainer is None else math.inf
-        driver_settings = DriverSettings(settings.retries, stretch_s=stretch_s)
-        driver = Driver(runs, runner, flag, DiskGuard(root), driver_settings, report)
-        result = driver.run()
-    return RunOutcome(result, latest[0], driver.busy_s)
+        loop_settings = LoopSettings(settings.retries, stretch_s=stretch_s)
+        loop = RunLoop(runs, runner, flag, DiskGuard(root), loop_settings, report)
+        result = loop.run()
+    return RunOutcome(result, latest[0], loop.busy_s)
 
 
-def _settle(runs: list[StudyRun]) -> None:
-    """Finish what needs no training, so that continuing a finished run starts no workers; reopen the rest."""
+def _finish_trained(runs: list[StudyRun]) -> None:
+    """Record what needs no training, so that continuing a finished run starts no workers; reopen the rest."""
     for run in runs:
         try:
-            while not run.done and not run.state.waiting.offer():
+            while not run.done and not run.state.queue.ready():
                 run.write_due(until=float("inf"))
             if not run.done:
                 run.reopen()
@@ -129,21 +136,82 @@ def _settle(runs: list[StudyRun]) -> None:
             run.set_aside(str(error))
         except StorageError as error:
             if error.errno in OF_ONE_STUDY:
-                run.set_aside(f"{error} {LOOK_AT_STUDY}")
-            elif error.errno not in DISK_FULL:  # then the driver pauses and writes it later
+                run.set_aside(f"{error} {RESTORE_STUDY}")
+            elif error.errno not in DISK_FULL:  # then the loop pauses and writes it later
                 raise
 
 
-def _with_notice(show: Callable[[Snapshot], None], notices: list[str]) -> Callable[[Snapshot], None]:
-    def shown(snapshot: Snapshot) -> None:
-        show(replace(snapshot, notice=snapshot.notice or "\n".join(notices)) if notices else snapshot)
+def _with_notice(show: Callable[[RunStatus], None], notices: list[str]) -> Callable[[RunStatus], None]:
+    def show_with_notice(status: RunStatus) -> None:
+        show(replace(status, notice=status.notice or "\n".join(notices)) if notices else status)
 
-    return shown
+    return show_with_notice
+
+
+# --- the studies ------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _open_studies(root: Path, plan: Plan, settings: RunSettings) -> Iterator[tuple[list[StudyRun], list[str]]]:
+    """Open the studies and close them at the end; yield them with the problems of damaged ones, which are left out."""
+    with _opening(root, plan, settings) as futures:
+        runs: list[StudyRun] = []
+        damaged: list[str] = []
+        for future in futures:
+            try:
+                runs.append(future.result())
+            except DamagedStudyError as error:
+                damaged.append(str(error))
+            except StorageError as error:
+                if error.errno not in OF_ONE_STUDY:
+                    raise
+                damaged.append(f"{error} {RESTORE_STUDY}")
+        if not runs:
+            raise RunError("\n".join(damaged))
+        yield runs, damaged
+
+
+@contextlib.contextmanager
+def _opening(root: Path, plan: Plan, settings: RunSettings) -> Iterator[list[Future[StudyRun]]]:
+    """Open the studies in threads.
+
+    Opening a study reads all its trials. On a local disk that is work for the processor, of which Python uses one at a
+    time: more than two threads only get in each other's way. On a network's file system it is waiting, which threads
+    share. So the first study is opened alone and timed.
+    """
+
+    def open_study(study: Study) -> StudyRun:
+        return open_study_run(root, study, plan.experiment, settings.retry_incomplete)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="opening") as pool:
+        clock_s, processor_s = time.perf_counter(), time.process_time()
+        first = pool.submit(open_study, plan.studies[0])
+    threads = threads_for(time.perf_counter() - clock_s, time.process_time() - processor_s)
+    with ThreadPoolExecutor(threads, thread_name_prefix="opening") as pool:
+        futures = [first, *(pool.submit(open_study, study) for study in plan.studies[1:])]
+        try:
+            yield futures
+        finally:
+            for future in futures:
+                if not future.cancel() and future.exception() is None:
+                    future.result().close()
+
+
+def threads_for(clock_s: float, processor_s: float) -> int:
+    """Return how many studies to open at once, given the clock time and the processor time of one.
+
+    >>> threads_for(1.0, 0.9), threads_for(1.0, 0.2), threads_for(1.0, 0.0)
+    (2, 5, 16)
+    """
+    return round(min(MAX_THREADS, max(MIN_THREADS, clock_s / max(processor_s, 1e-6))))
+
+
+# --- the process ------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def _locked(root: Path) -> Iterator[None]:
-    """Hold the lock of the folder; `batchscale status` may look at it for a moment, hence the tries."""
+    """Hold the lock of the folder; `batchscale status` may hold it for a moment, hence the tries."""
     path = RunPaths(root).lock
     with storing("starting a run", root):
         make_folders(REAL, path.parent)
@@ -156,8 +224,8 @@ def _locked(root: Path) -> Iterator[None]:
     if handle is None:
         owner = path.read_text(errors="replace").strip() or "unknown"
         raise StudyLockedError(
-            f"{root}: one run writes a folder at a time. Found process {owner} at it; "
-            "'batchscale status' shows how it stands. Wait for it or stop it."
+            f"{root}: only one run may write to a folder at a time. Found process {owner} writing; "
+            "'batchscale status' shows its progress. Wait for it or stop it."
         )
     try:
         REAL.stamp(handle, f"{os.getpid()}\n".encode())
@@ -167,8 +235,8 @@ def _locked(root: Path) -> Iterator[None]:
 
 
 def _allow_many_files() -> None:
-    """Every running trial has an open journal; the usual limit of 1,024 files is too low for some experiments."""
+    """Raise the limit of open files: every running trial has a journal, and the usual 1,024 is too low for some."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = WANTED_FILES if hard == resource.RLIM_INFINITY else min(WANTED_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -1,4 +1,4 @@
-"""Signals: they set a flag that the driver looks at; a second Ctrl-C leaves at once.
+"""Signals: they set a flag that the loop checks; a second Ctrl-C exits at once.
 
 SIGTERM, SIGUSR1 and SIGHUP are what schedulers and closing terminals send: there is time to checkpoint. Ctrl-C means
 soon.
@@ -15,7 +15,7 @@ _GRACE_S = {signal.SIGINT: 1.0, signal.SIGTERM: 20.0, signal.SIGUSR1: 20.0, sign
 
 
 class StopFlag:
-    """Set by the first signal. As a context manager it holds the handlers; the old ones come back at the end.
+    """Set by the first signal. As a context manager it installs the handlers, and restores the old ones at the end.
 
     ``at_deadline`` is called from another thread when the time to stop is over.
     """
@@ -28,19 +28,19 @@ class StopFlag:
 
     @property
     def is_set(self) -> bool:
-        """Whether the run should stop."""
+        """True if the run should stop."""
         return self.signal is not None
 
     @property
     def seconds_left(self) -> float:
-        """How long the run may still take to stop."""
+        """The time that the run may still take to stop."""
         return self._deadline - time.monotonic()
 
     def set(self, number: signal.Signals) -> None:
-        """Ask to stop, as if the signal had come."""
+        """Set the flag as if the signal had been received."""
         self.signal = self.signal or number
         self._deadline = min(self._deadline, time.monotonic() + _GRACE_S[number])
-        # whatever the main thread is held up by (a slow disk, a long import), workers end in time
+        # workers end in time even if the main thread is blocked (a slow disk, a long import)
         timer = threading.Timer(_GRACE_S[number], lambda: self.at_deadline())
         timer.daemon = True
         timer.start()
@@ -52,9 +52,9 @@ class StopFlag:
 
     def __enter__(self) -> "StopFlag":
         if threading.current_thread() is not threading.main_thread():
-            return self  # only the main thread may hold handlers; others set the flag themselves
+            return self  # only the main thread may install handlers; others set the flag themselves
         for number in _GRACE_S:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup: closing the terminal is not to stop the run
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup: closing the terminal must not stop the run
                 self._before[number] = signal.signal(number, self._handle)
         return self
 

@@ -1,1 +1,1 @@
-"""The protocol of a study: what is trained next, when a trial ends, what is recorded. No JAX and no processes here."""
+"""A study: which trials are trained, when each ends, and how they are recorded. No JAX and no processes here."""

@@ -1,19 +1,18 @@
-"""What a search must give, and what that means for one of its points: until when it counts, and how it ends."""
+"""The rules of a search, applied to one of its trials: until when it counts, and how it ends."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
 
 from batchscale.records.model import Status
-from batchscale.study.knowledge import Knowledge
-from batchscale.study.needs import Ending
 from batchscale.study.stop_rules.rule import Rule
+from batchscale.study.trial import TrialOutcome, TrialSummary
 
 NEVER = 2**62
 
 
 @dataclass(frozen=True)
 class SearchRules:
-    """What a search must give: how many non-divergent trials, measured when, stopped by which rule.
+    """The number of non-divergent trials a search must have, their evaluation steps, and the stop rule.
 
     ``others_reached`` are the steps at which trials of the study's other searches reached the goal. A finish is the
     step beyond which no trial of the search is trained.
@@ -31,52 +30,52 @@ class SearchRules:
         """The step budget."""
         return self.steps[-1]
 
-    def end(self, point: Knowledge, finish: int) -> int:
-        """The step at which a point ends that does not diverge before."""
-        if not self.rule.ends_at_goal or point.reached_at is None:
+    def end(self, trial: TrialSummary, finish: int) -> int:
+        """Return the step at which a trial ends that does not diverge before."""
+        if not self.rule.ends_at_goal or trial.reached_at is None:
             return finish
-        return min(finish, point.reached_at)
+        return min(finish, trial.reached_at)
 
-    def lost_from(self, point: Knowledge) -> int | None:
-        """The earliest finish with which a point does not count; None if it counts with any."""
-        if point.failed is not None:
+    def lost_from(self, trial: TrialSummary) -> int | None:
+        """Return the earliest finish with which a trial is lost (diverged or failed); None if it always counts."""
+        if trial.failed is not None:
             return -1
-        if point.diverged_at is None:
+        if trial.diverged_at is None:
             return None
-        if point.recorded is not None and point.recorded >= point.diverged_at:
+        if trial.recorded is not None and trial.recorded >= trial.diverged_at:
             return -1  # what is recorded stays so
-        return point.diverged_at if point.diverged_at <= self.end(point, NEVER) else None
+        return trial.diverged_at if trial.diverged_at <= self.end(trial, NEVER) else None
 
-    def earliest_goal(self, point: Knowledge) -> int:
-        """The first step at which a point may reach the goal, or did."""
-        if point.reached_at is not None:
-            return point.reached_at
-        if point.over:
+    def earliest_goal(self, trial: TrialSummary) -> int:
+        """Return the first step at which a trial may reach the goal, or did."""
+        if trial.reached_at is not None:
+            return trial.reached_at
+        if trial.over:
             return NEVER
-        following = bisect_right(self.steps, point.step)
+        following = bisect_right(self.steps, trial.step)
         return self.steps[following] if following < len(self.steps) else NEVER
 
-    def is_open(self, point: Knowledge, finish: int) -> bool:
-        """Whether a point must be known further, if the search has it."""
-        return not point.over and point.step < self.end(point, finish)
+    def is_undecided(self, trial: TrialSummary, finish: int) -> bool:
+        """True if a trial must be trained further, provided that it belongs to the search."""
+        return not trial.over and trial.step < self.end(trial, finish)
 
-    def ending(self, point: Knowledge, finish: int) -> Ending:
-        """How a point ends."""
-        if point.failed is not None:
-            return Ending(Status.INCOMPLETE, max(point.step, 0), "failed")
-        lost_from = self.lost_from(point)
+    def outcome(self, trial: TrialSummary, finish: int) -> TrialOutcome:
+        """Return how a trial ends."""
+        if trial.failed is not None:
+            return TrialOutcome(Status.INCOMPLETE, max(trial.step, 0), "failed")
+        lost_from = self.lost_from(trial)
         if lost_from is not None and lost_from <= finish:
-            assert point.diverged_at is not None
-            return Ending(Status.INFEASIBLE, point.diverged_at, "diverged")
-        end = self.end(point, finish)
-        if self.rule.ends_at_goal and point.reached_at == end:
-            return Ending(Status.COMPLETE, end, "goal")
-        return Ending(Status.COMPLETE, end, "budget" if end == self.train_steps else self.rule.cut_reason)
+            assert trial.diverged_at is not None
+            return TrialOutcome(Status.INFEASIBLE, trial.diverged_at, "diverged")
+        end = self.end(trial, finish)
+        if self.rule.ends_at_goal and trial.reached_at == end:
+            return TrialOutcome(Status.COMPLETE, end, "goal")
+        return TrialOutcome(Status.COMPLETE, end, "budget" if end == self.train_steps else self.rule.cut_reason)
 
-    def is_due(self, point: Knowledge, ending: Ending) -> bool:
-        """Whether a point has come to this end and is not recorded that far."""
-        if not point.over and point.step < ending.step:
+    def must_record(self, trial: TrialSummary, outcome: TrialOutcome) -> bool:
+        """True if a trial has come to this outcome and is not recorded that far."""
+        if not trial.over and trial.step < outcome.step:
             return False
-        if point.recorded is None or point.recorded < ending.step:
+        if trial.recorded is None or trial.recorded < outcome.step:
             return True
-        return not point.recorded_failed and point.failed is not None
+        return not trial.recorded_failed and trial.failed is not None

@@ -16,7 +16,7 @@ from batchscale.records.metadata.trial import Hardware
 from batchscale.search.units import to_value
 from batchscale.spec.plan import Study
 from batchscale.spec.trainer import TrainerSpec
-from batchscale.study.tasks import TrialTask
+from batchscale.study.trial import TrialTask
 from batchscale.trainers.engine import TrainerEngine
 from batchscale.trainers.pool import Pool
 from batchscale.trainers.reports import Stamp

@@ -15,7 +15,7 @@ from typing import Any
 
 from batchscale.search.units import to_value
 from batchscale.spec.plan import Plan, Study
-from batchscale.study.tasks import Row, TrialTask
+from batchscale.study.trial import Row, TrialTask
 from batchscale.trainers.engine import TrainerEngine
 from batchscale.trainers.pool import Pool
 from batchscale.trainers.trial_run import Surroundings

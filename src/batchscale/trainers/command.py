@@ -13,7 +13,7 @@ from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
 from batchscale.spec.space import ParameterType
 from batchscale.spec.trainer import TrainerSpec, render
-from batchscale.study.tasks import TrialTask
+from batchscale.study.trial import TrialTask
 from batchscale.trial import PROTOCOL, VARIABLE
 
 SAVE_EVERY_S = 300.0

@@ -15,7 +15,7 @@ from batchscale.errors import TrialFailedError
 from batchscale.machine import count_oom_kills
 from batchscale.records.metadata.trial import Hardware
 from batchscale.spec.goal import Goal
-from batchscale.study.tasks import Activity, Row, TrialProgress, TrialTask
+from batchscale.study.trial import Activity, Row, TrialProgress, TrialTask
 from batchscale.trainers.failures import (
     advise,
     describe_early_end,

@@ -7,7 +7,7 @@ from batchscale.spec.goal import SPLITS
 from batchscale.spec.plan import Plan, WorkloadInfo
 from batchscale.spec.space import SearchSpace
 from batchscale.spec.trainer import TRIAL_PLACEHOLDERS, ReportSource, check_trainer
-from batchscale.study.tasks import TrialTask
+from batchscale.study.trial import TrialTask
 from batchscale.trainers.command import AttemptFiles, fill_values, make_document, render_command, require_program
 from batchscale.trainers.readers import compile_pattern
 

@@ -13,7 +13,7 @@ from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
 from batchscale.spec.trainer import ReportSource, TrainerSpec, render
 from batchscale.study.failure import Failure
-from batchscale.study.tasks import TrialTask
+from batchscale.study.trial import TrialTask
 from batchscale.trainers.command import AttemptFiles, fill_values, make_document, make_environment, render_command
 from batchscale.trainers.folder import TrialFolder, write_json
 from batchscale.trainers.process import LOCK_FILE, LOG_FILE, Launch, ScriptProcess

@@ -15,7 +15,7 @@ from typing import IO, Any
 import jax
 import numpy as np
 
-from batchscale.study.tasks import Row
+from batchscale.study.trial import Row
 from batchscale.training.state import TrialState
 
 _FACTS = "facts"

@@ -16,7 +16,7 @@ from batchscale.records.metadata.trial import Hardware
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
-from batchscale.study.tasks import Activity, Row, TrialProgress, TrialTask
+from batchscale.study.trial import Activity, Row, TrialProgress, TrialTask
 from batchscale.training.compilation import use_compilation_cache
 from batchscale.training.hardware import describe_hardware
 from batchscale.training.host_group import HostGroup, SingleHost

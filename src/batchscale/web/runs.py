@@ -11,7 +11,7 @@ from pathlib import Path
 from batchscale.errors import RunError, StudyLockedError
 from batchscale.records.durable import replace_durably
 from batchscale.records.tree.layout import RunPaths
-from batchscale.run.snapshot import is_running
+from batchscale.run.status import is_running
 from batchscale.web.command_sequence import CommandStep
 from batchscale.web.process_record import StartedProcess
 from batchscale.web.processes import ProcessStore

@@ -26,7 +26,7 @@ from batchscale.records.frames import Records
 from batchscale.records.read import read_records
 from batchscale.records.table.files import MANIFEST
 from batchscale.records.tree.layout import STUDY_FILE, WORKING_FOLDER
-from batchscale.run.snapshot import is_running
+from batchscale.run.status import is_running
 from batchscale.web.freed_memory import FreedMemory
 from batchscale.web.refusals import RefusedError
 

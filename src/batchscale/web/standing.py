@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.records.tree.layout import RunPaths
-from batchscale.run.run_state import RunState, find_state
-from batchscale.run.snapshot import Snapshot, is_running, read_snapshot
+from batchscale.run.status import RunState, RunStatus, find_state, is_running, read_status
 
 RECORDS = "records"
 STATES = (*(state.value for state in RunState), RECORDS)
@@ -22,13 +21,13 @@ class Standing:
     """``state`` is one of STATES (RECORDS: no run ever wrote here); ``stamp`` changes when anything here does."""
 
     state: str
-    snapshot: Snapshot | None
+    snapshot: RunStatus | None
     stamp: str
 
     @property
     def is_alive(self) -> bool:
         """Whether a process holds the folder."""
-        return self.state in (RunState.RUNNING, RunState.SILENT)
+        return self.state in (RunState.RUNNING, RunState.NOT_RESPONDING)
 
     @property
     def progress(self) -> float | None:
@@ -53,14 +52,14 @@ class Standings:
     """Reads how folders stand, each status file once per change."""
 
     def __init__(self) -> None:
-        self._kept: dict[Path, tuple[int, Snapshot | None]] = {}
+        self._kept: dict[Path, tuple[int, RunStatus | None]] = {}
 
     def look(self, root: Path) -> Standing:
         """How the folder at ``root`` stands now."""
         changed = _changed_at(f"{root}/{STATUS}")
         kept = self._kept.get(root)
         if kept is None or kept[0] != changed:
-            kept = (changed, read_snapshot(root) if changed else None)
+            kept = (changed, read_status(root) if changed else None)
             self._kept[root] = kept
         snapshot = kept[1]
         running = _changed_at(f"{root}/{LOCK}") > 0 and is_running(root)

@@ -14,7 +14,7 @@ from batchscale.machine import name_processor
 from batchscale.records.metadata.trial import Hardware
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
-from batchscale.study.tasks import Activity, TrialProgress, TrialTask
+from batchscale.study.trial import Activity, TrialProgress, TrialTask
 from batchscale.workers.runner import Job, JobResult, Setup, WorkerActivity
 
 CHECKPOINT_AFTER_S = 20.0

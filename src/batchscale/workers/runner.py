@@ -12,7 +12,7 @@ from batchscale.spec.experiment import Experiment
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
 from batchscale.study.failure import Failure
-from batchscale.study.tasks import Activity, TrialProgress, TrialTask
+from batchscale.study.trial import Activity, TrialProgress, TrialTask
 
 TRAINING_ENGINE = "batchscale.workers.training_engine:make_engine"
 TRAINER_ENGINE = "batchscale.workers.script_engine:make_engine"

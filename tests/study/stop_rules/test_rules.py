@@ -1,4 +1,4 @@
-"""The rules that are there, and what all of them promise."""
+"""The stop rules, and the promises that all of them keep."""
 
 from pathlib import Path
 
@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from batchscale.spec.experiment import StopRule
 from batchscale.study import stop_rules
-from batchscale.study.knowledge import Knowledge
-from batchscale.study.needs import Need
 from batchscale.study.stop_rules import find_rule
+from batchscale.study.trial import TrialRequest, TrialSummary
 
-# a machine busy with other tests is slow at anything
+# a machine running with other tests is slow at anything
 SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 STEPS = (0, 10, 20, 30, 40)
 goal_steps = st.lists(st.sampled_from((*STEPS, 2**62)), max_size=8)
@@ -25,7 +24,7 @@ def test_an_experiment_file_may_name_every_rule_that_has_a_file():
 
 def test_only_a_budget_is_always_used_up():
     assert [name for name in StopRule if not find_rule(name).stops_early] == [StopRule.BUDGET]
-    assert [name for name in StopRule if not find_rule(name).hangs_on_goals] == [StopRule.BUDGET]
+    assert [name for name in StopRule if not find_rule(name).saves_at_goal] == [StopRule.BUDGET]
     assert [name for name in StopRule if find_rule(name).uses_finishers] == [StopRule.RACE]
 
 
@@ -41,15 +40,15 @@ def test_more_goal_steps_never_end_a_search_later(name, reached, more, finishers
 @pytest.mark.parametrize("name", StopRule)
 @SETTINGS
 @given(known=st.lists(st.sampled_from((-1, *STEPS[:-1])), min_size=1, max_size=6), data=st.data())
-def test_whatever_is_trained_first_every_need_comes_up(name, known, data):
-    points = [Knowledge(step) for step in known]
+def test_whatever_is_trained_first_every_request_comes_up(name, known, data):
+    points = [TrialSummary(step) for step in known]
     rounds = 0
-    while needs := [Need(i, STEPS[-1]) for i, point in enumerate(points) if point.step < STEPS[-1]]:
-        busy = data.draw(st.sets(st.sampled_from(range(len(points))), max_size=len(points) - 1))
-        for need in list(find_rule(name).order(needs, points, STEPS, busy)):
-            assert need.point not in busy
-            assert points[need.point].step < need.until <= STEPS[-1]
-            assert need.until in STEPS
-            points[need.point].step = need.until
+    while requests := [TrialRequest(i, STEPS[-1]) for i, point in enumerate(points) if point.step < STEPS[-1]]:
+        running = data.draw(st.sets(st.sampled_from(range(len(points))), max_size=len(points) - 1))
+        for request in list(find_rule(name).order(requests, points, STEPS, running)):
+            assert request.point not in running
+            assert points[request.point].step < request.until <= STEPS[-1]
+            assert request.until in STEPS
+            points[request.point].step = request.until
         rounds += 1
         assert rounds < 1000

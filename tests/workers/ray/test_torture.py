@@ -13,7 +13,7 @@ import pytest
 from protocol_fakes import read_values
 from ray_cluster import wait_for
 
-from batchscale.run.snapshot import read_snapshot
+from batchscale.run.status import read_status
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(3600)]
 DRIVE = Path(__file__).parents[2] / "fakes" / "drive_fake.py"
@@ -47,7 +47,7 @@ def torture(cluster, folder: Path, kills: dict[str, int]) -> tuple[int, dict[str
     driver, since = drive(out, *words), time.time()
 
     def has_trained() -> bool:
-        snapshot = read_snapshot(out)
+        snapshot = read_status(out)
         trained = snapshot is not None and snapshot.written_at > since and any(s.trial_steps for s in snapshot.studies)
         return trained or driver.poll() is not None
 

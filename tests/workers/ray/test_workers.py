@@ -13,7 +13,7 @@ from ray_cluster import wait_for
 from batchscale.errors import RunError
 from batchscale.spec.experiment import RayPlan, RunPlan, WorkloadSpec
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.study.tasks import TrialTask
+from batchscale.study.trial import TrialTask
 from batchscale.workers import handle
 from batchscale.workers.ray import papers
 from batchscale.workers.runner import Job, JobResult, LossReason, Setup, WorkerActivity

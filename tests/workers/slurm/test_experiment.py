@@ -14,7 +14,7 @@ from digits_race import EXPERIMENT
 from protocol_fakes import read_values
 from small_slurm import is_there
 
-from batchscale.run.snapshot import read_snapshot
+from batchscale.run.status import read_status
 
 pytestmark = [pytest.mark.slurm, pytest.mark.skipif(not is_there(), reason="SLURM is not installed here")]
 
@@ -40,7 +40,7 @@ class Run:
             )
 
     def trained(self) -> bool:
-        snapshot = read_snapshot(self.out)
+        snapshot = read_status(self.out)
         return (
             snapshot is not None
             and snapshot.written_at > self.since
@@ -110,7 +110,7 @@ def test_cancelled_out_of_time_and_on_a_drained_node_the_records_are_the_same(sm
     for task in tasks("%F_%K", "-w", "n2", "-t", "RUNNING"):
         ask("scancel", task)
     assert run.await_so(lambda: tasks("%N", "-t", "RUNNING") == ["n1"])  # the other place waits, the run goes on
-    assert run.await_so(lambda: "wait in SLURM's queue" in (read_snapshot(run.out).notice or ""))
+    assert run.await_so(lambda: "wait in SLURM's queue" in (read_status(run.out).notice or ""))
     ask("scontrol", "update", "nodename=n2", "state=resume")
     assert run.await_so(lambda: sorted(tasks("%N", "-t", "RUNNING")) == ["n1", "n2"])
 
@@ -120,7 +120,7 @@ def test_cancelled_out_of_time_and_on_a_drained_node_the_records_are_the_same(sm
     run.finish()
     assert tasks() == []
     assert list((run.out / ".batchscale" / "exchange").iterdir()) == []
-    assert read_snapshot(run.out).given_up == 0
+    assert read_status(run.out).given_up == 0
     local("slurm", text=LONGEST)
 
 

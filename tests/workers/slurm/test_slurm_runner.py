@@ -12,7 +12,7 @@ from protocol_fakes import fake_experiment, fake_setup, fake_study
 
 from batchscale.errors import RunError
 from batchscale.spec.trainer import TrainerSpec
-from batchscale.study.tasks import TrialTask
+from batchscale.study.trial import TrialTask
 from batchscale.workers import handle
 from batchscale.workers.runner import Job, JobFailed, JobResult, LossReason, Setup, WorkerActivity
 from batchscale.workers.slurm.commands import SlurmError

@@ -5,8 +5,8 @@ from fake_slurm import QUICK, fake_slurm
 from protocol_fakes import FAKE_ENGINE, fake_experiment, fake_facts, read_values, run_fake
 
 from batchscale.errors import RunError
-from batchscale.run import place_runner
-from batchscale.run.driver import Result
+from batchscale.run import make_runner
+from batchscale.run.loop import RunResult
 from batchscale.run.session import RunSettings, run_plan
 from batchscale.spec.experiment import RunPlan, SlurmOptions
 from batchscale.spec.plan import make_plan
@@ -39,7 +39,7 @@ def test_without_slurm_nothing_is_left_behind(tmp_path, monkeypatch):
 def test_a_finished_run_asks_slurm_for_nothing(tmp_path, monkeypatch):
     run_fake(tmp_path / "out")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert run_fake(tmp_path / "out", "slurm").result is Result.FINISHED
+    assert run_fake(tmp_path / "out", "slurm").result is RunResult.FINISHED
 
 
 @pytest.mark.slow
@@ -50,9 +50,9 @@ def test_the_records_are_those_of_any_other_runner(tmp_path, monkeypatch):
             quick = SlurmSettings(settings.workers, settings.folder, slurm.log_dir, rhythm=QUICK, look_every_s=0.1)
             return real(setup, quick, slurm.of_session)
 
-        real = place_runner.SlurmRunner
-        monkeypatch.setattr(place_runner, "SlurmRunner", make)
-        assert run_fake(tmp_path / "jobs", "slurm").result is Result.FINISHED
+        real = make_runner.SlurmRunner
+        monkeypatch.setattr(make_runner, "SlurmRunner", make)
+        assert run_fake(tmp_path / "jobs", "slurm").result is RunResult.FINISHED
     run_fake(tmp_path / "inline")
     assert read_values(tmp_path / "jobs") == read_values(tmp_path / "inline")
     assert list((tmp_path / "jobs" / ".batchscale" / "exchange").iterdir()) == []

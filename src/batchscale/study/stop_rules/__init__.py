@@ -1,7 +1,7 @@
 """Stop rules, one per file: when trials end before they diverge, and in which order they are trained.
 
 A rule is found by its file: ``race.py`` defines ``RULE``, the rule that an experiment file calls ``race``. To add one,
-write its file here and give its name to ``batchscale.spec.StopRule``, which checks experiment files.
+write its file here and add its name to ``batchscale.spec.StopRule``, which checks experiment files.
 """
 
 import importlib
@@ -12,6 +12,6 @@ from batchscale.study.stop_rules.rule import Rule
 
 @cache
 def find_rule(name: str) -> Rule:
-    """The rule of this name."""
+    """Return the rule of this name."""
     rule: Rule = importlib.import_module(f"{__name__}.{name}").RULE
     return rule

@@ -12,10 +12,10 @@ class BudgetRule(Rule):
 
     ends_at_goal = False
     stops_early = False
-    looks_at_goals = False
+    depends_on_goals = False
 
     def finish(self, goal_steps: Iterable[int], train_steps: int, finishers: int) -> int:  # noqa: ARG002
-        """The step budget."""
+        """Return the step budget."""
         return train_steps
 
 

@@ -11,10 +11,10 @@ class GoalRule(Rule):
     """Each trial on its own."""
 
     ends_at_goal = True
-    looks_at_goals = False
+    depends_on_goals = False
 
     def finish(self, goal_steps: Iterable[int], train_steps: int, finishers: int) -> int:  # noqa: ARG002
-        """The step budget."""
+        """Return the step budget."""
         return train_steps
 
 

@@ -9,9 +9,8 @@ from functools import cache
 from itertools import islice
 from typing import final
 
-from batchscale.study.knowledge import UNHEARD_OF, Knowledge
-from batchscale.study.needs import Need
-from batchscale.study.stop_rules.rule import Rejoins, Rule
+from batchscale.study.stop_rules.rule import Requeue, Rule
+from batchscale.study.trial import UNSTARTED, TrialRequest, TrialSummary
 
 FIRST_ROUND = 64
 """A race's first round trains a 64th of the step budget; each later one doubles what was trained."""
@@ -27,51 +26,56 @@ class RaceRule(Rule):
     cut_reason = "raced"
 
     def finish(self, goal_steps: Iterable[int], train_steps: int, finishers: int) -> int:
-        """The step at which the last of the wanted finishers reaches the goal, at most the budget."""
+        """Return the step at which the last of the required finishers reaches the goal, at most the budget."""
         return min(next(islice(goal_steps, finishers - 1, None), train_steps), train_steps)
 
     def order(
-        self, needs: Sequence[Need], points: Sequence[Knowledge], steps: tuple[int, ...], busy: Container[int]
-    ) -> Iterator[Need]:
-        """Those behind catch up with the front; only when all have, the front moves to the next round's end.
+        self,
+        requests: Sequence[TrialRequest],
+        points: Sequence[TrialSummary],
+        steps: tuple[int, ...],
+        running: Container[int],
+    ) -> Iterator[TrialRequest]:
+        """Yield trials behind the front first; only when all have caught up, the front moves to the next round's end.
 
-        The front is that of trials still needed: those added to a finished race start with short rounds again.
+        The front is that of undecided trials: those added to a finished race start with short rounds again.
         """
 
-        def known_step(need: Need) -> int:
-            return points[need.point].step if need.point < len(points) else -1
+        def summary(request: TrialRequest) -> TrialSummary:
+            return points[request.point] if request.point < len(points) else UNSTARTED
 
-        def promise(need: Need) -> tuple[float, int]:
-            return self.rank(need.point, points[need.point] if need.point < len(points) else UNHEARD_OF)
+        def rank(request: TrialRequest) -> tuple[float, int]:
+            return self.rank(request.point, summary(request))
 
         ends = round_ends(steps)
-        front = max(map(known_step, needs), default=-1)
+        front = max((summary(request).step for request in requests), default=-1)
         front = ends[min(bisect_left(ends, front), len(ends) - 1)] if front > 0 else ends[0]
-        behind = [need for need in needs if known_step(need) < min(front, need.until)]
-        for need in sorted((need for need in behind if need.point not in busy), key=promise):
-            yield Need(need.point, min(front, need.until))
-        following = ends[min(bisect_right(ends, front), len(ends) - 1)]
-        late = {need.point for need in behind}
-        ahead = (need for need in needs if need.point not in busy and need.point not in late)
-        if all(need.point in busy for need in behind):
-            for need in sorted(ahead, key=promise):
-                yield Need(need.point, min(following, need.until))
+        behind = [request for request in requests if summary(request).step < min(front, request.until)]
+        for request in sorted((request for request in behind if request.point not in running), key=rank):
+            yield TrialRequest(request.point, min(front, request.until))
+        if any(request.point not in running for request in behind):
+            return
+        next_end = ends[min(bisect_right(ends, front), len(ends) - 1)]
+        late = {request.point for request in behind}
+        ahead = [request for request in requests if request.point not in running and request.point not in late]
+        for request in sorted(ahead, key=rank):
+            yield TrialRequest(request.point, min(next_end, request.until))
 
-    def rank(self, point: int, known: Knowledge) -> tuple[float, int]:
-        """The promising ones first; those that nothing is known of before them."""
-        return (known.best if known.step >= 0 else float("-inf"), point)
+    def rank(self, point: int, trial: TrialSummary) -> tuple[float, int]:
+        """Return the best value so far as the sort key; trials without a measurement come first."""
+        return (trial.best if trial.step >= 0 else float("-inf"), point)
 
-    def rejoins(self, until: int, step: int, steps: tuple[int, ...]) -> Rejoins:
-        """A trial that came to the end of the round waits for the others; one that is on its way goes on."""
+    def requeue(self, until: int, step: int, steps: tuple[int, ...]) -> Requeue:
+        """A trial at the end of the round waits for the others; one within the round continues."""
         if step == until:
-            return Rejoins.LATER
+            return Requeue.LATER
         begin = max((end for end in round_ends(steps) if end < until), default=0)
-        return Rejoins.OFFER if begin <= max(step, 0) < until else Rejoins.UNKNOWN
+        return Requeue.NOW if begin <= max(step, 0) < until else Requeue.REORDER
 
 
 @cache
 def round_ends(steps: tuple[int, ...]) -> tuple[int, ...]:
-    """The evaluation steps at which trials of a race wait for each other.
+    """Return the evaluation steps at which the trials of a race wait for each other.
 
     >>> round_ends((0, 100, 200, 300, 400))
     (100, 200, 400)

@@ -1,11 +1,11 @@
 """The interface of a stop rule.
 
-Promises that every rule keeps, so that the result of a search never depends on what happened to be trained first:
+Promises that every rule keeps, so that the result of a search never depends on which trial was trained first:
 
 * `finish` follows from its arguments alone, is an evaluation step and at most the step budget.
-* More goal steps, or earlier ones, never make it later: then bounds on them bound the finish, from both sides.
-* `order` changes what a search costs, never its result: every need that is not busy comes up sooner or later, asked
-  for at least one evaluation further than it is known.
+* More goal steps, or earlier ones, never make it later: so bounds on them bound the finish, from both sides.
+* `order` changes the cost of a search, never its result: every request whose trial is not running is yielded sooner or
+  later, for at least one evaluation beyond the trial's last measured step.
 """
 
 from abc import ABC, abstractmethod
@@ -13,89 +13,89 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import ClassVar
 
-from batchscale.study.knowledge import Knowledge
-from batchscale.study.needs import Need
+from batchscale.study.trial import TrialRequest, TrialSummary
 
 
-class Rejoins(Enum):
-    """Where a trial belongs that was trained: among the needs on offer, not among them, or that must be worked out."""
+class Requeue(Enum):
+    """The place of a trial that comes back from training: ready now, ready later, or to be found by `Rule.order`."""
 
-    OFFER = 1
+    NOW = 1
     LATER = 2
-    UNKNOWN = 3
+    REORDER = 3
 
 
 class Rule(ABC):
     """When the trials of a search end, and which of them are trained first."""
 
     ends_at_goal: ClassVar[bool]
-    """Whether a trial ends at its first measurement that reaches the goal."""
+    """True if a trial ends at its first measurement that reaches the goal."""
 
     stops_early: ClassVar[bool] = True
-    """Whether a trial that does not diverge may end before its step budget."""
+    """True if a trial that does not diverge may end before its step budget."""
 
     uses_finishers: ClassVar[bool] = False
-    """Whether `finish` depends on how many finishers are wanted."""
+    """True if `finish` depends on the number of finishers."""
 
-    looks_at_goals: ClassVar[bool] = True
-    """Whether `finish` depends on the goal steps; a rule that says no is given none, which saves work."""
+    depends_on_goals: ClassVar[bool] = True
+    """True if `finish` depends on the goal steps; otherwise it gets none, which saves work."""
 
     ends_together: ClassVar[bool] = False
-    """Whether a trial's end depends on the others: then trials are recorded when their search is decided."""
+    """True if a trial's end depends on the others: then trials are recorded when their search is decided."""
 
     cut_reason: ClassVar[str] = "budget"
     """The stop reason of a trial that others ended before its step budget."""
 
     @abstractmethod
     def finish(self, goal_steps: Iterable[int], train_steps: int, finishers: int) -> int:
-        """The step beyond which no trial of the search is trained.
+        """Return the step beyond which no trial of the search is trained.
 
         Args:
-            goal_steps: where the study's trials reach the goal, growing; later than any budget for those that do not.
+            goal_steps: the steps at which the study's trials reach the goal, growing; beyond any budget for those
+                that do not.
             train_steps: the step budget.
-            finishers: how many trials shall have reached the goal.
+            finishers: the number of trials that must reach the goal.
         """
 
     @property
-    def hangs_on_goals(self) -> bool:
-        """Whether a trial that reaches the goal may spare steps, its own or those of others."""
-        return self.ends_at_goal or self.looks_at_goals
+    def saves_at_goal(self) -> bool:
+        """True if a trial that reaches the goal may save steps, its own or those of others."""
+        return self.ends_at_goal or self.depends_on_goals
 
     @property
-    def in_turn(self) -> bool:
-        """Whether trials are trained in the order of their points, as `order` does where a rule has none of its own."""
+    def by_point(self) -> bool:
+        """True if the rule keeps the default order, by point."""
         return type(self).order is Rule.order
 
     def order(
         self,
-        needs: Sequence[Need],
-        points: Sequence[Knowledge],
+        requests: Sequence[TrialRequest],
+        points: Sequence[TrialSummary],
         steps: tuple[int, ...],  # noqa: ARG002 - rules with rounds need it
-        busy: Container[int],
-    ) -> Iterator[Need]:
-        """The needs that may be trained now, best first; a started trial is finished before another starts.
+        running: Container[int],
+    ) -> Iterator[TrialRequest]:
+        """Yield the requests that may be trained now, best first; a started trial is finished before another starts.
 
         Args:
-            needs: all needs of the search.
-            points: what is known of its points.
+            requests: all requests of the search.
+            points: the summaries of its trials, by point.
             steps: the evaluation steps.
-            busy: the points that are being trained.
+            running: the points that are being trained.
         """
         yield from sorted(  # few states are held at once
-            (need for need in needs if need.point not in busy),
-            key=lambda need: (need.point >= len(points) or points[need.point].step < 0, need.point),
+            (request for request in requests if request.point not in running),
+            key=lambda request: (request.point >= len(points) or points[request.point].step < 0, request.point),
         )
 
-    def rank(self, point: int, known: Knowledge) -> tuple[float, int]:
-        """The place of a point among those that `order` gives: they come by growing ranks, no two the same."""
-        return (known.step < 0, point)
+    def rank(self, point: int, trial: TrialSummary) -> tuple[float, int]:
+        """Return the sort key of a point within `order`: points are yielded by growing rank, no two are equal."""
+        return (trial.step < 0, point)
 
-    def rejoins(self, until: int, step: int, steps: tuple[int, ...]) -> Rejoins:  # noqa: ARG002
-        """Where a trial comes back to that is still needed, without a look at all others.
+    def requeue(self, until: int, step: int, steps: tuple[int, ...]) -> Requeue:  # noqa: ARG002
+        """Return where an undecided trial belongs that comes back from training, without sorting all others.
 
         Args:
-            until: how far the first of the needs on offer is to come.
-            step: how far the trial came.
+            until: the step of the first request that is ready.
+            step: the last measured step of the trial.
             steps: the evaluation steps.
         """
-        return Rejoins.UNKNOWN
+        return Requeue.REORDER

@@ -109,7 +109,7 @@ class NodeActor:
         from batchscale.workers.death import describe_death
 
         failure = describe_death(process.wait(), open_log(log))
-        loop.call_soon_threadsafe(self._end, failure.words, failure.log_lines)
+        loop.call_soon_threadsafe(self._end, failure.message, failure.log_lines)
 
     def _hear(self, message: bytes) -> None:
         self._heard.append(message)

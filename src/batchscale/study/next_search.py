@@ -1,4 +1,4 @@
-"""The edge guard and the goal guard: does a study need another search, and in which space?
+"""The decision after a search: is the study finished, or is it searched again, and in which space?
 
 The paper repeats a search with a new space when the best trial lies near a boundary (section 4). We also search again
 when no trial reached the goal.
@@ -20,7 +20,7 @@ SMALLEST_SHIFT = 0.05
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What the guards must know of a trial that came to its end.
+    """A recorded trial, as far as the next search depends on it.
 
     ``best`` is smaller when better, whatever the goal's direction.
     """
@@ -33,39 +33,40 @@ class TrialResult:
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """Whether a study is settled; if not, why and where to search next."""
+class NextSearch:
+    """The space to search next and the reason; without a reason the study is finished."""
 
     reason: str | None
     edges: tuple[Edge, ...] = ()
-    next_space: SearchSpace | None = None
+    space: SearchSpace | None = None
 
 
-def judge(results: Sequence[TrialResult], spaces: Sequence[SearchSpace], margin: float, train_steps: int) -> Judgement:
-    """What becomes of a study after its searches in ``spaces`` (oldest first), with all their recorded trials.
+def plan_next_search(
+    results: Sequence[TrialResult], spaces: Sequence[SearchSpace], margin: float, train_steps: int
+) -> NextSearch:
+    """Decide about a study after its searches in ``spaces`` (oldest first), from all their recorded trials.
 
-    Trials that failed say nothing and are left out; those that diverged say how far a range can be used.
+    ``results`` holds no failed trials; diverged ones limit how far a range is usable.
     """
     if not any(result.reached_at is not None for result in results):
         space = centre_space(spaces[-1], results, train_steps)
-        return Judgement("no trial reached the goal", next_space=space)
-    ranked = [_ranked(result) for result in results]
+        return NextSearch("no trial reached the goal", space=space)
+    ranked = [
+        RankedTrial(result.parameters, goal_score(result.reached_at, result.best, diverged=result.diverged))
+        for result in results
+    ]
     edges = find_edges(spaces, ranked, margin, train_steps)
     if not edges:
-        return Judgement(None)
-    where = ", ".join(f"{edge.parameter} ({edge.side})" for edge in edges)
+        return NextSearch(None)
+    names = ", ".join(f"{edge.parameter} ({edge.side})" for edge in edges)
     space = propose_space(spaces[-1], edges, train_steps)
-    return Judgement(f"the best trial lies at the edge of {where}", edges, space)
-
-
-def _ranked(result: TrialResult) -> RankedTrial:
-    return RankedTrial(result.parameters, goal_score(result.reached_at, result.best, diverged=result.diverged))
+    return NextSearch(f"the best trial lies at the edge of {names}", edges, space)
 
 
 def centre_space(space: SearchSpace, results: Sequence[TrialResult], train_steps: int | None = None) -> SearchSpace:
-    """The space of the same widths around the best trials: the median of the best tenth, at least three of them.
+    """Return the space of the same widths around the best trials: the median of the best tenth, at least three.
 
-    Where the best already lie in the middle the range stays: another search there still draws fresh points.
+    Where the best already lie in the middle the range stays: another search there still samples new points.
     """
     ranked = sorted(
         (r for r in results if math.isfinite(r.best) and not r.diverged), key=lambda r: (r.best, r.trial_id)

@@ -1,4 +1,4 @@
-"""The runner of a run: which one its settings, its experiment file and its cluster ask for."""
+"""Make the runner of a run from its settings, its experiment file and its cluster."""
 
 import os
 import signal
@@ -6,10 +6,10 @@ from pathlib import Path
 
 from batchscale.errors import RunError
 from batchscale.records.tree.layout import RunPaths
-from batchscale.run.run_settings import RunSettings
+from batchscale.run.settings import RunSettings
 from batchscale.run.signals import StopFlag
 from batchscale.spec.plan import Plan
-from batchscale.study.study_run import StudyRun
+from batchscale.study.study import StudyRun
 from batchscale.workers.cluster import follow, share_host
 from batchscale.workers.environment import check_devices, computing_like_a_worker, default_workers, memory_limit
 from batchscale.workers.group_lead import lead_group
@@ -23,23 +23,23 @@ from batchscale.workers.slurm.runner import SlurmRunner, SlurmSettings
 
 
 def make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSettings, flag: StopFlag) -> Runner:
-    """The runner that trains what these studies need; nothing is started where they need nothing."""
+    """Return the runner that trains these studies; no worker is started if they are all done."""
     paths, experiment = RunPaths(root), plan.experiment
-    asked = settings.workers or (None if experiment.trainer is None else experiment.trainer.workers)
-    workers = asked or default_workers(num_devices(plan, settings))
+    requested = settings.workers or (None if experiment.trainer is None else experiment.trainer.workers)
+    workers = requested or default_workers(num_devices(plan, settings))
     setup = _make_setup(plan, paths, settings, workers)
     if settings.peers is not None and settings.group is not None:
         return GroupRunner(settings.peers, settings.group, setup, lambda: flag.is_set, lambda: _stop_soon(flag))
     if settings.peers is not None:
         return InlineRunner(setup, lambda: flag.is_set, share_host(settings.peers, lambda: _stop_soon(flag)))
-    if all(run.done for run in runs):  # nothing is trained: the engine, which takes seconds to load, is left alone
+    if all(run.done for run in runs):  # nothing is trained: the engine takes seconds to load
         return InlineRunner(setup, lambda: flag.is_set, load_later)
     if settings.make_runner is not None:
         return settings.make_runner(setup)
     if settings.runner == "inline":
         return InlineRunner(setup, lambda: flag.is_set)
     if settings.runner == "ray":
-        return RayRunner(setup, RaySettings(settings.ray_address, asked))
+        return RayRunner(setup, RaySettings(settings.ray_address, requested))
     if settings.runner == "slurm":
         folder, logs = paths.exchange.resolve(), paths.logs.resolve()
         return SlurmRunner(setup, SlurmSettings(workers, folder, logs, experiment.run.slurm))
@@ -50,8 +50,8 @@ def _make_setup(plan: Plan, paths: RunPaths, settings: RunSettings, workers: int
     engine, options = settings.engine, settings.engine_options
     if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
         # a job of SLURM has its share of a node to itself, and the environment there
-        own = {"workers": "1"} if settings.runner == "slurm" else trainer_options(os.environ, workers)
-        engine, options = TRAINER_ENGINE, own | options
+        share = {"workers": "1"} if settings.runner == "slurm" else trainer_options(os.environ, workers)
+        engine, options = TRAINER_ENGINE, share | options
     return Setup(
         plan.experiment,
         settings.data_dir,
@@ -64,31 +64,31 @@ def _make_setup(plan: Plan, paths: RunPaths, settings: RunSettings, workers: int
 
 
 def num_devices(plan: Plan, settings: RunSettings) -> int:
-    """How many devices train a trial together, where the workers are."""
-    wanted, slurm = plan.experiment.run.devices_per_trial, plan.experiment.run.slurm
+    """Return how many devices train a trial together, on the machines of the workers."""
+    requested, slurm = plan.experiment.run.devices_per_trial, plan.experiment.run.slurm
     if settings.runner == "ray":
         return check_ray(plan.experiment)
     if settings.runner != "slurm":
-        return check_devices(wanted, settings.workers)
+        return check_devices(requested, settings.workers)
     if settings.workers is None:
-        raise RunError("--runner slurm keeps as many jobs in the queue as --workers says. Found none; give a number.")
-    there = slurm.num_gpus or slurm.cpus or 1
-    if wanted is not None and wanted > there:
+        raise RunError("--runner slurm needs --workers, the number of jobs in the queue. Found none; give a number.")
+    available = slurm.num_gpus or slurm.cpus or 1
+    if requested is not None and requested > available:
         raise RunError(
-            f"run.devices_per_trial is at most what a worker asks of SLURM. Found {wanted} of {there}; "
-            "ask for more gpus (or cpus), or for 'all'."
+            f"run.devices_per_trial is at most what a worker requests from SLURM. Found {requested} of {available}; "
+            "request more gpus (or cpus), or for 'all'."
         )
-    return wanted or there
+    return requested or available
 
 
 def _stop_soon(flag: StopFlag) -> None:
-    """Another host was asked to stop: so is this one."""
+    """Stop this host too, because another host of the cluster stops."""
     if not flag.is_set:
         flag.set(signal.SIGTERM)
 
 
 def follow_run(plan: Plan, settings: RunSettings, flag: StopFlag) -> None:
-    """Train what the chief trains, as another host of its cluster; nothing is written here."""
+    """Train the chief's trials together with it, as another host of its cluster; nothing is written here."""
     assert settings.peers is not None
     devices = check_devices(plan.experiment.run.devices_per_trial)
     setup = Setup(plan.experiment, settings.data_dir, num_devices=devices)

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from batchscale.errors import REQUEUE, SpecError
-from batchscale.run.own_file import find_own_facts
 from batchscale.run.preflight import make_checked_plan
+from batchscale.run.user_file import load_user_file
 from batchscale.spec.file import read_experiment
 
 GOOD = """
@@ -80,7 +80,7 @@ def test_a_good_file_gives_the_plan_that_it_gives_in_this_process(probed):
     ("code", "message"),
     [
         (LAST_WORDS + "sys.exit(7)", r"mine\.py fails at line 3: SystemExit: 7"),
-        (LAST_WORDS + "import os\nos._exit(7)", r"exited with code 7\. Mend it\.\nIts last lines:\nsome last words"),
+        (LAST_WORDS + "import os\nos._exit(7)", r"exited with code 7\. Fix it\.\nIts last lines:\nsome last words"),
         (LAST_WORDS + "import ctypes\nctypes.string_at(0)", r"killed by signal SIGSEGV(.|\n)*some last words"),
         (LAST_WORDS + "import os\nos.kill(os.getpid(), 9)", "killed by signal SIGKILL"),
         (GOOD.replace(IN_A_CALL, "    import sys; sys.exit(3)\n" + IN_A_CALL), "the model fails on .*SystemExit: 3"),
@@ -92,7 +92,7 @@ def test_a_good_file_gives_the_plan_that_it_gives_in_this_process(probed):
 )  # fmt: skip
 def test_what_a_file_does_to_its_process_is_said_with_its_last_lines(tmp_path, code, message):
     with pytest.raises(SpecError, match=message) as caught:
-        find_own_facts(read_experiment(write(tmp_path, code)), None)
+        load_user_file(read_experiment(write(tmp_path, code)), None)
     assert "mine.py" in str(caught.value) or "mine/net" in str(caught.value)
 
 
@@ -108,8 +108,8 @@ def test_a_file_that_hangs_is_killed_at_its_time_limit(tmp_path, code, probed):
         + code
     )
     code = code.replace("'pid'", repr(str(tmp_path / "pid")))
-    with pytest.raises(SpecError, match=rf"still at it after {limit_s} s(.|\n)*file_timeout_s(.|\n)*some last words"):
-        find_own_facts(read_experiment(write(tmp_path, code, timeout_s=limit_s)), None)
+    with pytest.raises(SpecError, match=rf"still running after {limit_s} s(.|\n)*file_timeout_s(.|\n)*some last words"):
+        load_user_file(read_experiment(write(tmp_path, code, timeout_s=limit_s)), None)
     group = int((tmp_path / "pid").read_text())
     until = time.monotonic() + 10  # a killed process takes a moment to be gone
     while (left := [one for one in psutil.process_iter() if is_running_in(one, group)]) and time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""How a run is carried out: where trials are trained, by how many, and what is kept of them."""
+"""The settings of a run: where trials are trained, by how many workers, and how much of their states is stored."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ RUNNERS = ("local", "inline", "ray", "slurm")
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a run is carried out; nothing here changes its records.
+    """The settings of a run; none of them changes its records.
 
-    ``keep_states_gb`` is what the last states of ended trials may take, shared evenly by the studies. ``peers`` are the
-    other hosts of a cluster, and ``group`` those that train a trial together with this one. ``ray_address`` is the
-    cluster of the runner 'ray'; without one a local cluster lasts as long as the run. ``make_runner`` makes a runner of
-    the caller's own, in place of the named one.
+    ``keep_states_gb`` limits the space of the last states of ended trials, shared evenly by the studies. ``peers`` are
+    the other hosts of a cluster, and ``group`` those that train a trial together with this one. ``ray_address`` is the
+    cluster of the runner 'ray'; without one a local cluster lasts as long as the run. ``make_runner`` makes a runner
+    that replaces the named one.
     """
 
     runner: str = "local"

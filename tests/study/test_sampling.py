@@ -6,7 +6,7 @@ from batchscale.spec.experiment import Algorithm
 from batchscale.spec.file import parse_experiment
 from batchscale.spec.plan import WorkloadInfo, derive_seed, make_plan
 from batchscale.spec.space import SearchSpace
-from batchscale.study.points import PointStream, trial_seed
+from batchscale.study.sampling import PointStream, trial_seed
 
 EXPERIMENT = """
 goal = "val/loss < 1"

@@ -1,0 +1,360 @@
+"""The loop of a run: it assigns jobs to workers, handles their results and writes the records.
+
+It is the only writer of records, trains nothing itself, and loads no JAX. Everything it holds can be rebuilt from the
+tree, so it may be killed at any instant.
+"""
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+
+from batchscale.errors import RecordsError, RunError, StorageError
+from batchscale.machine import DISK_FULL
+from batchscale.run.activity import ActivityMonitor
+from batchscale.run.disk import OF_ONE_STUDY, DiskGuard
+from batchscale.run.scheduler import STRETCH_S, Assignment, RetryPolicy, Scheduler
+from batchscale.run.signals import StopFlag
+from batchscale.study.failure import Failure
+from batchscale.study.saved_study import DamagedStudyError
+from batchscale.study.study import StudyRun
+from batchscale.study.trial import TrialTask
+from batchscale.workers.runner import Event, Job, JobFailed, JobResult, LossReason, Runner, WorkerActivity
+
+JOBS_PER_WORKER = 2
+"""A worker starts its next job while the loop handles the result of the last."""
+
+WRITE_S = 0.05
+"""The longest time that records are written before workers get jobs again."""
+
+FULL_DISK_S = 5.0
+"""The time that a run pauses when a worker found the disk full."""
+
+LAST_STATES_S = 10.0
+"""The longest time that a finished run waits until the last states of its trials are stored."""
+
+REPORTING_SHARE = 0.03
+"""The share of the time that status reports may take: a large run reports less often."""
+
+WRITING_SHARE = 0.3
+"""The share of the time to stop that is reserved for the last writing."""
+
+WRITER_THREADS = 16
+
+
+class RunResult(StrEnum):
+    """How a run ended."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """``retries``: how often a trial is tried again after its worker died or raised, without progress in between.
+
+    ``stretch_s`` is about how long a trial trains before its measurements come back.
+    """
+
+    retries: int = 3
+    report_every_s: float = 1.0
+    stretch_s: float = STRETCH_S
+
+
+class RunLoop:
+    """Runs studies to their end, or until the stop flag is set."""
+
+    def __init__(
+        self,
+        runs: Sequence[StudyRun],
+        runner: Runner,
+        stop: StopFlag,
+        disk: DiskGuard,
+        settings: LoopSettings | None = None,
+        report: Callable[["RunLoop"], None] = lambda _loop: None,
+    ) -> None:
+        self.runs = runs
+        self.runner = runner
+        self._settings = settings or LoopSettings()
+        self.scheduler = Scheduler([run.state for run in runs], self._settings.stretch_s)
+        self.failures = RetryPolicy(self._settings.retries)
+        self.paused: str | None = None
+        self.busy_s = 0.0
+        self.monitor = ActivityMonitor()
+        self._by_batch_size = {run.batch_size: run for run in runs}
+        self._open = {run.batch_size: run for run in runs if not run.done}
+        self._due = dict(self._open)  # studies that may have something to write, those that waited longest first
+        self._writer = ParallelWriter()
+        self._stop = stop
+        self._disk = disk
+        self._report = report
+        self._jobs: dict[int, tuple[Job, StudyRun]] = {}
+        self._next_job = 0
+        self._report_at = 0.0
+        self._full_until = 0.0
+
+    def run(self) -> RunResult:
+        """Run until every study is done or the stop flag is set; then all results are on disk."""
+        try:
+            return self._run()
+        finally:
+            self._writer.close()
+
+    def _run(self) -> RunResult:
+        while self._open:
+            if self._stop.is_set:
+                self._shut_down()
+                self._report(self)
+                return RunResult.STOPPED
+            started = time.monotonic()
+            self._write_due()
+            self._assign_jobs()
+            self._report_if_due()
+            self.busy_s += time.monotonic() - started
+            idle = not self._due or self.paused is not None
+            for event in self.runner.wait(0.1 if idle else 0.0):
+                self._handle_event(event)
+        self._report(self)
+        self._await_last_states()
+        return RunResult.FINISHED
+
+    # --- jobs ------------------------------------------------------------------------------------------------
+
+    def _assign_jobs(self) -> None:
+        worker_ids = {worker.worker_id: None for worker in self.runner.workers}
+        self.scheduler.set_workers(worker_ids)
+        self.monitor.set_workers(worker_ids)
+        if self.paused is not None:
+            return
+        idle_workers = list(worker_ids)
+        while idle_workers:  # one job each in turn, so that no worker waits while another's queue fills
+            idle_workers = [
+                worker_id
+                for worker_id in idle_workers
+                if self.runner.waiting(worker_id) < JOBS_PER_WORKER and not self._stop.is_set
+            ]
+            idle_workers = [worker_id for worker_id in idle_workers if self._assign(worker_id, len(worker_ids))]
+
+    def _assign(self, worker_id: str, num_workers: int) -> bool:
+        assignment = self.scheduler.next_assignment(worker_id, num_workers)
+        if assignment is None:
+            return False
+        state, run = assignment.state, self._by_batch_size[assignment.state.study.batch_size]
+        tasks = self._start_trials(run, assignment)
+        if not tasks:
+            return False
+        goal = state.study.goal if state.rule.ends_at_goal else None
+        job = Job(self._next_job, state.study, tasks, goal, state.saved.population)
+        self._next_job += 1
+        self._jobs[job.job_id] = (job, run)
+        self.scheduler.mark_assigned(worker_id, run.batch_size, [task.trial_id for task in tasks])
+        self.runner.submit(worker_id, job)
+        return True
+
+    def _start_trials(self, run: StudyRun, assignment: Assignment) -> tuple[TrialTask, ...]:
+        """Return the tasks of a job; fewer, or none, if the disk is too full to write a new trial's id."""
+        tasks: list[TrialTask] = []
+        for request in assignment.requests:
+            with self._handling_disk_errors(run):
+                tasks.append(run.start(request))
+            if self.paused is not None:
+                break
+        return tuple(tasks)
+
+    # --- events ----------------------------------------------------------------------------------------------
+
+    def _handle_event(self, event: Event) -> None:
+        started = time.monotonic()
+        if isinstance(event, WorkerActivity):
+            self.monitor.update(event, started)
+        else:
+            self.monitor.finish(event.worker_id)
+            job, run = self._jobs.pop(event.job_id)
+            self._due.setdefault(run.batch_size, run)
+            if isinstance(event, JobResult):
+                self._handle_result(job, run, event)
+            else:
+                self._handle_loss(job, run, event)
+        self.busy_s += time.monotonic() - started
+
+    def _handle_result(self, job: Job, run: StudyRun, done: JobResult) -> None:
+        if not any(progress.failure for progress in done.progress):
+            self.failures.count_success()
+        steps = 0
+        for task, progress in zip(job.tasks, done.progress, strict=True):
+            steps += max(0, progress.step - max(0, task.from_step))
+            self.failures.set_step(run.batch_size, task.trial_id, progress.step)
+            if progress.failure is not None:
+                self.failures.count_failure(LossReason.ERROR, progress.failure)
+            if run.handle_progress(progress, done.seconds / len(job.tasks), done.hardware):
+                self.failures.reset_tries(run.batch_size, task.trial_id)
+                self.scheduler.end_isolation(run.batch_size, task.trial_id)
+            elif not self._stop.is_set and not done.cut_short:
+                self._count_try(run, task.trial_id, Failure("The trial made no progress."))
+        self.scheduler.add_cost(run.batch_size, done.seconds, steps, done.population)
+        with self._handling_disk_errors(run):
+            run.set_population(done.population, done.progress[0].framework)
+
+    def _handle_loss(self, job: Job, run: StudyRun, lost: JobFailed) -> None:
+        if lost.loss is LossReason.REFUSED:
+            raise RunError(str(lost.reason))
+        for task in job.tasks:
+            run.state.release(task.trial_id)
+        if self._stop.is_set:
+            return  # a worker that is ended in the middle of a job is no failure
+        self.failures.count_failure(lost.loss, lost.reason)
+        if lost.loss is LossReason.DISK_FULL:
+            self._full_until = time.monotonic() + FULL_DISK_S
+        elif lost.loss.is_fault and len(job.tasks) > 1:
+            self.scheduler.isolate(run.batch_size, [task.trial_id for task in job.tasks])
+        elif lost.loss.is_fault:
+            self._count_try(run, job.tasks[0].trial_id, lost.reason)
+
+    def _count_try(self, run: StudyRun, trial_id: int, reason: Failure) -> None:
+        given_up = self.failures.count_try(run.batch_size, trial_id, reason)
+        if given_up is None:
+            return
+        run.state.give_up(trial_id, given_up)
+        if self.failures.is_hopeless(run.batch_size):
+            raise RunError(
+                f"Trials must be trainable, but the first {self.failures.given_up} all failed. {reason}\n"
+                "Debug the experiment with --runner inline; run the same command again to continue."
+            )
+
+    # --- records ---------------------------------------------------------------------------------------------
+
+    def _write_due(self) -> None:
+        now = time.monotonic()
+        until = now + WRITE_S
+        self.paused = self._disk.complaint()
+        if now < self._full_until:
+            self.paused = "A worker found the disk full. Free some space; the run continues by itself."
+        due = [run for run in self._due.values() if run.refresh()]
+        self._due = {run.batch_size: run for run in due}
+        for run, error in self._writer.write(due, until):
+            with self._handling_disk_errors(run):
+                if error is not None:
+                    raise error
+            self._release(run)
+            del self._due[run.batch_size]
+            if run.done:
+                self._open.pop(run.batch_size, None)
+            elif run.refresh():
+                self._due[run.batch_size] = run  # behind those that had no turn
+
+    def _release(self, run: StudyRun) -> None:
+        """Send workers the trials whose states they need not hold any more."""
+        released = run.take_released()
+        ended = (*released.forget, *released.shelve)
+        self.scheduler.release(run.batch_size, ended)
+        self.failures.release(run.batch_size, ended)
+        if released.forget:
+            self.runner.forget(run.batch_size, released.forget)
+        if released.shelve:
+            self.runner.shelve(run.batch_size, released.shelve)
+        if run.done:
+            self.runner.forget(run.batch_size)
+
+    @contextlib.contextmanager
+    def _handling_disk_errors(self, run: StudyRun) -> Iterator[None]:
+        """Pause on a full disk, and write again when there is room; set a damaged study aside."""
+        try:
+            yield
+        except (DamagedStudyError, RecordsError) as error:
+            run.set_aside(str(error))
+            self._open.pop(run.batch_size, None)
+        except StorageError as error:
+            if error.errno in OF_ONE_STUDY:
+                run.set_aside(f"{error} Check the study and run again.")
+                self._open.pop(run.batch_size, None)
+            elif error.errno in DISK_FULL:
+                self.paused = str(error)
+                self._due.setdefault(run.batch_size, run)
+            else:
+                raise
+
+    def _report_if_due(self) -> None:
+        started = time.monotonic()
+        if started >= self._report_at:
+            self._report(self)
+            took = time.monotonic() - started
+            self._report_at = started + max(self._settings.report_every_s, took / REPORTING_SHARE)
+
+    # --- stopping --------------------------------------------------------------------------------------------
+
+    def _await_last_states(self) -> None:
+        """Wait until workers have stored the last trials; they have nothing else to do."""
+        self.runner.stop()
+        until = time.monotonic() + LAST_STATES_S
+        while not self.runner.at_rest and time.monotonic() < until:
+            self.runner.wait(0.05)
+
+    def _shut_down(self) -> None:
+        """Let workers end their jobs and store their states, as long as there is time; then write all results.
+
+        Workers end before the last writing, so that a slow disk cannot keep them alive. What is not written in time
+        is trained again by the next run, to the same result.
+        """
+        self.runner.stop()
+        writing_s = WRITING_SHARE * self._stop.seconds_left
+        while self._stop.seconds_left > writing_s and not self.runner.at_rest:
+            for event in self.runner.wait(0.05):
+                self._handle_event(event)
+        self.runner.close()
+        until = time.monotonic() + self._stop.seconds_left
+        for run in self.runs:
+            if time.monotonic() < until:
+                with self._handling_disk_errors(run):
+                    run.write_journals(until)
+
+
+WriteResult = tuple[StudyRun, Exception | None]
+"""A study that had its turn, and the error that stopped its writing."""
+
+
+class ParallelWriter:
+    """Writes the records of several studies at once.
+
+    A disk that must confirm every write spends most of its time waiting, and confirms several writes in the time of
+    one. Each study is used by one thread at a time, and by none when a call has returned.
+    """
+
+    def __init__(self, threads: int = WRITER_THREADS) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="records")
+        self._threads = threads
+
+    def write(self, runs: Sequence[StudyRun], until: float) -> list[WriteResult]:
+        """Give each study a turn, as long as the monotonic clock is before ``until``; at least the first ones.
+
+        Studies that had no turn are not in the result.
+        """
+        waiting, results = deque(runs), deque[WriteResult]()
+        if len(runs) <= 1:
+            _write_in_turn(waiting, results, until)
+            return list(results)
+        threads = min(self._threads, len(runs))
+        for future in [self._pool.submit(_write_in_turn, waiting, results, until) for _ in range(threads)]:
+            future.result()
+        return list(results)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown()
+
+
+def _write_in_turn(waiting: deque[StudyRun], results: deque[WriteResult], until: float) -> None:
+    """Write one study after the other, at least one, while other threads do the same."""
+    with contextlib.suppress(IndexError):  # none is waiting any more
+        while True:
+            run = waiting.popleft()
+            try:
+                run.write_due(until)
+            except Exception as error:  # noqa: BLE001 - raised again in the loop's own thread
+                results.append((run, error))
+            else:
+                results.append((run, None))
+            if time.monotonic() >= until:
+                return

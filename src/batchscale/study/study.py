@@ -1,0 +1,189 @@
+"""A study and its records while it runs: the state decides, the recorder writes, and here is the order of the two.
+
+Records are written in `write_due` only, in small portions; a full disk may refuse any of them: then nothing is lost
+and the same call is made again later.
+"""
+
+import time
+from dataclasses import dataclass, field
+
+from batchscale.records.metadata.study import EdgeEnd, StudyResult, TrainerMetadata
+from batchscale.records.metadata.trial import Hardware
+from batchscale.records.tree.committed import CommittedTrials
+from batchscale.spec.space import ParameterType
+from batchscale.study.next_search import NextSearch, plan_next_search
+from batchscale.study.recorder import EndedTrial, Recorder
+from batchscale.study.study_state import StudyState
+from batchscale.study.trial import TrialOutcome, TrialProgress, TrialRequest, TrialTask
+
+
+@dataclass
+class Released:
+    """The states that engines need not hold any more.
+
+    ``forget`` are trials that came to their end; ``shelve`` those that a later run might continue, with the step that
+    they are recorded to.
+    """
+
+    forget: list[int] = field(default_factory=list)
+    shelve: dict[int, int] = field(default_factory=dict)
+
+
+class StudyRun:
+    """One study of a run: its state and its recorder."""
+
+    def __init__(self, state: StudyState, recorder: Recorder) -> None:
+        self.state = state
+        self.problem: str | None = None
+        self._recorder = recorder
+        self._released = Released()
+
+    @property
+    def batch_size(self) -> int:
+        """The batch size, which identifies a study within a run."""
+        return self.state.study.batch_size
+
+    @property
+    def done(self) -> bool:
+        """True if nothing more happens here in this run."""
+        return self.state.done
+
+    @property
+    def records(self) -> CommittedTrials:
+        """The recorded trials by id."""
+        return self._recorder.records
+
+    # --- training --------------------------------------------------------------------------------------------
+
+    def start(self, request: TrialRequest) -> TrialTask:
+        """Return the task of a requested trial, which is running from now on."""
+        self._recorder.repeat_refused()
+        self._assign_id(request.point)
+        return self.state.start(request)
+
+    def handle_progress(self, progress: TrialProgress, seconds: float, hardware: Hardware | None) -> bool:
+        """Add the results of a trial; False if it made no progress though the study needed some."""
+        if not self.state.accepts_results:
+            self.state.release(progress.trial_id)
+            return True  # it was trained in case it was needed, and it is not
+        rows = self.state.new_rows(progress)
+        self._recorder.add(progress, rows, seconds, hardware)
+        return self.state.update(progress.trial_id, rows, progress.diverged_at)
+
+    def set_population(self, population: int, framework: str | None = None) -> None:
+        """Store how many trials are trained together, and with which framework; the first job of a study settles it."""
+        if self.state.saved.population is None:
+            self.state.saved.population = population
+            self.state.on_change()
+            if framework is not None:
+                name, _, version = framework.partition(" ")
+                self.state.saved.framework = TrainerMetadata(name, version or None)
+            self._write_study()
+
+    def take_released(self) -> Released:
+        """Return the states that engines need not hold any more since the last call."""
+        released, self._released = self._released, Released()
+        return released
+
+    def _assign_id(self, point: int) -> int:
+        """Return the id of a point; a new range of ids is in ``study.json`` before any trial uses it."""
+        trial_id = self.state.sampled.trial_id(point)
+        if trial_id is None:
+            trial_id = self.state.add_range(point)
+            self._write_study()
+        return trial_id
+
+    # --- records ---------------------------------------------------------------------------------------------
+
+    def refresh(self) -> bool:
+        """Evaluate new results; True if there is something to write."""
+        if self.done:
+            return False
+        self.state.refresh()
+        state, recorder = self.state, self._recorder
+        return bool(state.outcomes) or recorder.journal_due or recorder.refused or state.search_over
+
+    def write_due(self, until: float) -> None:
+        """Write what is due, as long as the monotonic clock is before ``until``; at least one thing."""
+        self._recorder.repeat_refused()
+        self.state.refresh()
+        if self._recorder.journal_due:
+            self._recorder.write_journals(until)
+        while self.state.outcomes:
+            self._record(*self.state.outcomes[0])
+            if time.monotonic() >= until:
+                return
+        if self.state.search_over:
+            self._leave_search()
+
+    def write_journals(self, until: float = float("inf")) -> None:
+        """Write all measurements in memory, so that they survive this process."""
+        self._recorder.write_journals(until)
+
+    def set_aside(self, problem: str) -> None:
+        """Do nothing more here in this run: a person must look at the records."""
+        self.problem = problem
+        self.state.set_aside()
+
+    def reopen(self) -> None:
+        """Remove the result of a study that ended before and is trained further now."""
+        if self.state.saved.result is not None:
+            self.state.saved.result = None
+            self._write_study()
+
+    def close(self) -> None:
+        """Release the study's lock."""
+        self._recorder.close()
+
+    def _write_study(self) -> None:
+        self._recorder.write_study(self.state.saved.to_record(self.state.study, self.state.experiment))
+
+    def _record(self, point: int, outcome: TrialOutcome) -> None:
+        state, trial_id = self.state, self._assign_id(point)
+        space = state.sampled.space
+        parameters = {  # whole numbers where they are INTEGER
+            name: int(value) if space[name].type is ParameterType.INTEGER else float(value)
+            for name, value in state.sampled.values(point).items()
+        }
+        failed = state.current.points[point].failed
+        trial = EndedTrial(trial_id, outcome, parameters, state.sampled.seed(point), state.search, point, failed)
+        state.mark_recorded(point, outcome, self._recorder.commit(trial))
+        if outcome.may_continue:
+            self._released.shelve[trial_id] = outcome.step
+        else:
+            self._released.forget.append(trial_id)
+
+    # --- from search to search -------------------------------------------------------------------------------
+
+    def _leave_search(self) -> None:
+        """Continue with the next search, start a new one, or end the study: all trials of this one are recorded."""
+        self._drop_unneeded()
+        if self.state.enter_next():
+            return
+        spaces = [search.space for search in self.state.saved.history.searches]
+        margin = self.state.experiment.search.edge_margin
+        proposal = plan_next_search(self._recorder.results(), spaces, margin, self.state.study.train_steps)
+        if self.state.accepts(proposal):
+            self.state.add_search(proposal)
+            self._write_study()
+        else:
+            self._end(proposal)
+
+    def _drop_unneeded(self) -> None:
+        """Discard trials that were started early and not needed; a run with more trials might need their states."""
+        for trial_id in self.state.unneeded:
+            self._recorder.discard(trial_id)
+            self._released.shelve[trial_id] = 0
+        self.state.drop_unneeded()
+
+    def _end(self, proposal: NextSearch) -> None:
+        searches = self.state.searches
+        result = StudyResult(
+            goal_reached=any(p.reached_at is not None for s in searches for p in s.points),
+            at_edge=tuple(EdgeEnd(edge.parameter, edge.side) for edge in proposal.edges),
+            short=any(search.short for search in searches),
+        )
+        if result != self.state.saved.result:
+            self.state.saved.result = result
+            self._write_study()
+        self.state.end()
