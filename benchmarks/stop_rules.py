@@ -33,7 +33,7 @@ def measure(experiment: Experiment, rule: StopRule) -> tuple[StudyStatus, ...]:
     """The studies of a finished run under a rule."""
     with tempfile.TemporaryDirectory() as folder:
         plan = make_checked_plan(replace(experiment, stop=rule), None)
-        return run_plan(plan, Path(folder)).snapshot.studies
+        return run_plan(plan, Path(folder)).status.studies
 
 
 def main() -> None:
