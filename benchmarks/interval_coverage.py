@@ -17,10 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchscale.analysis.intervals import Resampling, StudyPoint, point_intervals
+from batchscale.analysis.intervals import Finishers, Resampling, StudyPoint, point_intervals
 from batchscale.analysis.noise import Noise, run_intervals, run_noise, trial_noise
 from batchscale.analysis.summary import CurveData, CurveSummary, summarize
-from batchscale.analysis.tail import Finishers
 
 LAWS = {"k = 1": 1.0, "k = 2": 2.0, "k = 3": 3.0, "cliff": math.inf}
 PLACES = {"left": 0.3, "right": 0.7}  # of B_crit, on the logarithmic way from the smallest to the largest size

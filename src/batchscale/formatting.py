@@ -101,3 +101,13 @@ def span_text(low: float | None, high: float | None, text: Callable[[float], str
     if low is None:
         return "" if high is None else f"at most {text(high)}"
     return f"at least {text(low)}" if high is None else f"{text(low)} to {text(high)}"
+
+
+def list_sizes(sizes: list[int]) -> str:
+    """Return batch sizes as a list in a sentence; after six of them the number of the others.
+
+    >>> list_sizes([1, 2, 1024]), list_sizes([8]), list_sizes(list(range(1, 10)))
+    ('1, 2 and 1,024', '8', '1, 2, 3, 4, 5, 6 and 3 more')
+    """
+    texts = [f"{size:,}" for size in sizes[:6]] + ([f"{len(sizes) - 6} more"] if len(sizes) > 6 else [])
+    return texts[0] if len(texts) == 1 else ", ".join(texts[:-1]) + " and " + texts[-1]

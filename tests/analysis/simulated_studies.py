@@ -4,8 +4,7 @@ import functools
 
 import numpy as np
 
-from batchscale.analysis.intervals import StudyPoint
-from batchscale.analysis.tail import Finishers
+from batchscale.analysis.intervals import Finishers, StudyPoint
 
 
 def bowl(dimensions):

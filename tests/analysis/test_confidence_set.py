@@ -10,7 +10,7 @@ from scipy.stats import f as f_law
 from simulated_studies import simulate_curve
 
 from batchscale.analysis.confidence_set import SHARPEST, find_confidence_set
-from batchscale.analysis.intervals import StudyPoint
+from batchscale.analysis.intervals import EXPONENTS, Finishers, StudyPoint, noise_variance
 from batchscale.analysis.noise import (
     ASSUMED,
     Noise,
@@ -21,7 +21,6 @@ from batchscale.analysis.noise import (
     shrink,
     trial_noise,
 )
-from batchscale.analysis.tail import EXPONENTS, Finishers, noise_variance
 
 SIZES = 2.0 ** np.arange(0, 12)
 LEVEL = 0.9

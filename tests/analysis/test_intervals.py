@@ -5,9 +5,18 @@ import pytest
 from simulated_studies import simulate_curve
 
 from batchscale.analysis.confidence_set import find_confidence_set
-from batchscale.analysis.intervals import ONE_FINISHER, Resampling, StudyPoint, point_intervals
+from batchscale.analysis.intervals import (
+    EXPONENTS,
+    ONE_FINISHER,
+    Finishers,
+    Resampling,
+    StudyPoint,
+    draw_steps,
+    order_levels,
+    point_intervals,
+    pool_exponents,
+)
 from batchscale.analysis.noise import trial_noise
-from batchscale.analysis.tail import EXPONENTS, Finishers, draw_steps, order_levels, pool_exponents
 from batchscale.errors import AnalysisError
 
 EVEN = np.full(len(EXPONENTS), 1 / len(EXPONENTS))

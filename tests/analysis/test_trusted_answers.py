@@ -183,7 +183,7 @@ def test_a_corner_that_no_hyperbola_has_is_given_where_sharper_laws_have_it():
     corner = 2048 * 28.55 / 22.65  # where the line of perfect scaling meets the steps at the largest size
     assert found.summary.critical.low < corner < found.summary.critical.high
     text = " ".join(answer_sentences(found))
-    assert "not in sight" not in text
+    assert "outside the measured range" not in text
     assert found.summary.fit_refusal is None
 
 

@@ -2,8 +2,7 @@ import pytest
 from build_records import METRIC, SPACE, make_records, study, trial
 
 from batchscale.analysis.outcomes import trial_outcomes
-from batchscale.analysis.results import results_of, steps_to_result
-from batchscale.analysis.winners import winner_edges, winner_spacing
+from batchscale.analysis.results import results_of, steps_to_result, winner_edges, winner_spacing
 from batchscale.records.frames import Records
 from batchscale.spec.goal import Goal
 

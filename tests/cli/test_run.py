@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from batchscale.analysis.curve_analysis import analyze
-from batchscale.analysis.curve_file import read_curve
+from batchscale.analysis.curves import read_curve
 from batchscale.analysis.sentences import answer_sentences
 from batchscale.cli.app import make_app
 from batchscale.cli.run import explain_lost_nodes, find_ray_address

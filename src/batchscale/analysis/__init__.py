@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from batchscale.analysis.curve_analysis import analyze as analyze
     from batchscale.analysis.curve_analysis import analyze_points as analyze_points
     from batchscale.analysis.curve_analysis import stored_goal as stored_goal
-    from batchscale.analysis.curve_file import read_curve as read_curve
+    from batchscale.analysis.curves import read_curve as read_curve
     from batchscale.analysis.goals import goal_sensitivity as goal_sensitivity
     from batchscale.analysis.goals import suggest_goal as suggest_goal
+    from batchscale.analysis.intervals import Finishers as Finishers
     from batchscale.analysis.intervals import Interval as Interval
     from batchscale.analysis.intervals import Resampling as Resampling
     from batchscale.analysis.intervals import StudyPoint as StudyPoint
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from batchscale.analysis.suggestion import Suggestion as Suggestion
     from batchscale.analysis.suggestion import suggest as suggest
     from batchscale.analysis.summary import CurveSummary as CurveSummary
-    from batchscale.analysis.tail import Finishers as Finishers
 
 _PUBLIC = {
     "Analysis": "curve_analysis",
@@ -43,7 +43,7 @@ _PUBLIC = {
     "Baseline": "regimes",
     "Comparison": "comparison",
     "CurveSummary": "summary",
-    "Finishers": "tail",
+    "Finishers": "intervals",
     "Interval": "intervals",
     "Regimes": "regimes",
     "Resampling": "intervals",
@@ -60,7 +60,7 @@ _PUBLIC = {
     "fit_scaling": "scaling",
     "goal_sensitivity": "goals",
     "point_intervals": "intervals",
-    "read_curve": "curve_file",
+    "read_curve": "curves",
     "steps_to_result": "results",
     "stored_goal": "curve_analysis",
     "suggest": "suggestion",

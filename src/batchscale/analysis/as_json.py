@@ -38,7 +38,7 @@ CURVE_KEYS = (
 
 
 def analysis_json(answer: Analysis) -> dict[str, Any]:
-    """The object that ``batchscale analyze --json`` prints for a workload."""
+    """Return the object that ``batchscale analyze --json`` prints for a workload."""
     metaparameters = [name for name in answer.curve.columns if name not in ANALYSIS_SCHEMA]
     ratios = {} if answer.summary is None else {p.batch_size: p.examples_ratio for p in answer.summary.points}
     return {
@@ -83,7 +83,7 @@ def fit_json(answer: Analysis) -> dict[str, Any]:
 
 
 def finite(value: Any) -> Any:
-    """The value, or None for a number that JSON lacks.
+    """Return the value, or None for a number that JSON lacks.
 
     >>> finite(float("nan")), finite(2), finite("a")
     (None, 2, 'a')

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
-from batchscale.analysis.metrics import check_metric
+from batchscale.analysis.improvements import check_metric
 from batchscale.errors import AnalysisError, one_line
 from batchscale.records.frames import STUDY_COLUMNS, Records
 from batchscale.records.metadata.columns import METADATA
@@ -49,42 +49,46 @@ BEST_MEASUREMENT_SCHEMA: Mapping[str, type[pl.DataType]] = {
 
 
 PAPER_GROUPS = ("", "imagenet_subsets", "mnist_subsets", "solution_quality")
-"""The group folders of the published data sets; a data set of that name elsewhere is somebody's own."""
+"""The group folders of the published data sets; a data set of that name elsewhere is another one."""
 
 
 def train_examples(dataset: str, num_train_examples: int | Mapping[str, int] | None = None) -> int | None:
-    """The size of a data set's training split: as given, or as the paper gives it; None where unknown."""
+    """Return the size of a data set's training split: as passed, or as the paper gives it; None if unknown."""
     if isinstance(num_train_examples, int):
         return num_train_examples
     group, _, last = dataset.rpartition("/")
-    given = num_train_examples or {}
+    sizes = num_train_examples or {}
     published = PAPER_TRAIN_EXAMPLES.get(last) if group in PAPER_GROUPS else None
-    return given.get(dataset, given.get(last, published))
+    return sizes.get(dataset, sizes.get(last, published))
 
 
-def known_examples(records: Records, given: int | Mapping[str, int] | None) -> int | Mapping[str, int]:
-    """The sizes of training splits by data set: as given, or else as the runs recorded them."""
-    if isinstance(given, int):
-        return given
+def examples_by_dataset(
+    records: Records, num_train_examples: int | Mapping[str, int] | None
+) -> int | Mapping[str, int]:
+    """Return the sizes of training splits by data set: as passed, or else as the runs recorded them."""
+    if isinstance(num_train_examples, int):
+        return num_train_examples
     sizes = records.studies[METADATA].struct.field("num_train_examples")
     recorded: dict[str, set[int]] = {}
     if sizes.null_count() < len(sizes):
         for dataset, size in zip(records.studies["dataset"], sizes, strict=True):
             recorded.setdefault(dataset, set()).update([] if size is None else [size])
-    return {dataset: found.pop() for dataset, found in recorded.items() if len(found) == 1} | dict(given or {})
+    return {dataset: values.pop() for dataset, values in recorded.items() if len(values) == 1} | dict(
+        num_train_examples or {}
+    )
 
 
 def budget_steps(
     records: Records, budget: Budget, num_train_examples: int | Mapping[str, int] | None = None
 ) -> pl.DataFrame:
-    """Per study the budget in its steps (``limit``, not rounded), how far it trained (``trained``), ``enters``.
+    """Return per study the budget in steps (``limit``, not rounded), the steps ``trained``, and if it ``enters``.
 
     ``trained`` is the study's train_steps. Studies with a time budget (train_steps 0) have the median steps of their
     COMPLETE trials instead: half of the search was trained at least that far.
     """
-    known = known_examples(records, num_train_examples)
+    examples = examples_by_dataset(records, num_train_examples)
     rows = [
-        _limit(budget, size, train_examples(dataset, known), dataset)
+        _limit(budget, size, train_examples(dataset, examples), dataset)
         for dataset, size in records.studies.select("dataset", "batch_size").rows()
     ]
     median = (
@@ -111,13 +115,13 @@ def best_measurement(
     by: Sequence[str] = (),
     num_train_examples: int | Mapping[str, int] | None = None,
 ) -> pl.DataFrame:
-    """The best value of a metric that any COMPLETE trial of each study measured within each budget.
+    """Return the best value of a metric that any COMPLETE trial of each study measured within each budget.
 
     Args:
         records: Any number of workloads that have the metric.
         metric: ``split/metric``.
         budget: One budget or several; None for all that was measured.
-        maximize: Whether larger is better.
+        maximize: True if larger is better.
         by: Metaparameters whose values split each study (``label_smoothing`` in Figure 7).
         num_train_examples: Size of the training set, for epochs, where it is not one of the paper's.
 
@@ -127,8 +131,8 @@ def best_measurement(
     """
     budgets: list[Budget | None] = [budget] if budget is None or isinstance(budget, Budget) else list(budget)
     frames = [
-        _best_of(records.workload(name), name, metric, one, maximize, by, num_train_examples)
-        for one in budgets
+        _best_of(records.workload(name), name, metric, limit, maximize, by, num_train_examples)
+        for limit in budgets
         for name in records.workloads
     ]
     if not frames:
@@ -144,7 +148,7 @@ def best_per_trial(
     maximize: bool = False,
     limits: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """The best value of every COMPLETE trial of a workload and its first step: batch_size, trial_id, value, step.
+    """Return the best value of every COMPLETE trial and its first step: batch_size, trial_id, value, step.
 
     ``limits`` (columns batch_size, limit) leaves out later steps, and batch sizes that it does not have.
     """
@@ -170,8 +174,8 @@ def _limit(budget: Budget, batch_size: int, num_examples: int | None, dataset: s
     if budget.unit is Unit.EPOCHS:
         if num_examples is None:
             raise AnalysisError(
-                f"A budget in epochs needs the size of the training set, which is not known for data set "
-                f"'{one_line(dataset)}'; give num_train_examples, or a budget in steps or examples."
+                f"A budget in epochs needs the size of the training set, which is unknown for data set "
+                f"'{one_line(dataset)}'; pass num_train_examples, or a budget in steps or examples."
             )
         amount *= num_examples
     return max(amount / batch_size, float(budget.at_least_steps))

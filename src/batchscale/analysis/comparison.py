@@ -1,4 +1,4 @@
-"""Several curves side by side: normalised overlay, ratios of critical batch sizes with intervals, and a sentence."""
+"""Several curves side by side: normalised overlay, ratios of critical batch sizes with intervals, and sentences."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,8 @@ import polars as pl
 
 from batchscale.analysis.curve_analysis import Analysis
 from batchscale.analysis.intervals import Estimate
-from batchscale.analysis.wording import list_sizes
 from batchscale.errors import AnalysisError
-from batchscale.formatting import percent_text, rounded_text, span_text
+from batchscale.formatting import list_sizes, percent_text, rounded_text, span_text
 from batchscale.records.summary import curve_note
 
 COMPARISON_SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -28,7 +27,7 @@ COMPARISON_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "ratio_low": pl.Float64,
     "ratio_high": pl.Float64,
     "end_ratio": pl.Float64,  # perfect_scaling_end over that of the first
-    "notes": pl.String,  # at which batch sizes the winner is at an edge, and which were searched again
+    "notes": pl.String,  # batch sizes with the winner at an edge, and those that were searched again
 }
 
 NORMALISED_SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -42,7 +41,7 @@ NORMALISED_SCHEMA: Mapping[str, type[pl.DataType]] = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """The table (first curve is what the others are held against), the overlay, and the sentences."""
+    """The table (the first curve is the reference of the others), the overlay, and the sentences."""
 
     table: pl.DataFrame
     overlay: pl.DataFrame
@@ -50,12 +49,12 @@ class Comparison:
 
 
 def compare(answers: Mapping[str, Analysis], *, level: float = 0.9, normalise_at: int | None = None) -> Comparison:
-    """Hold curves against the first of them.
+    """Compare curves with the first of them.
 
     The overlay is empty where the curves share no batch size to normalise at; ratios need none.
 
     Raises:
-        AnalysisError: there are fewer than two curves, or they do not share the batch size ``normalise_at``.
+        AnalysisError: There are fewer than two curves, or they do not share the batch size ``normalise_at``.
     """
     if len(answers) < 2:
         raise AnalysisError(f"A comparison needs two curves or more. Found {len(answers)}.")
@@ -70,20 +69,20 @@ def compare(answers: Mapping[str, Analysis], *, level: float = 0.9, normalise_at
 
 
 def shared_sizes(curves: Mapping[str, pl.DataFrame]) -> list[int]:
-    """The batch sizes at which every curve reached its goal, growing."""
+    """Return the batch sizes at which every curve reached its goal, growing."""
     reached = [set(curve.filter(pl.col("steps") > 0)["batch_size"].to_list()) for curve in curves.values()]
     return sorted(int(size) for size in set.intersection(*reached)) if reached else []
 
 
 def normalise(curves: Mapping[str, pl.DataFrame], at: int | None = None) -> pl.DataFrame:
-    """Curves over their own steps at one batch size (the smallest that all reached, unless given): Figures 3, 5, 6."""
+    """Return curves over their own steps at one batch size, by default the smallest that all reached (Figure 3)."""
     points = {name: curve.filter(pl.col("steps") > 0).sort("batch_size") for name, curve in curves.items()}
     shared = shared_sizes(curves)
     if at is None:
         at = min(shared, default=None)
     if at is None or at not in shared:
         raise AnalysisError(
-            f"Curves are normalised at a batch size that each of them reached its goal at. They share {shared}"
+            f"The normalising batch size must be one at which every curve reached its goal. They share {shared}"
             + ("." if at is None else f", not {at}.")
         )
     frames = []
@@ -102,25 +101,25 @@ def normalise(curves: Mapping[str, pl.DataFrame], at: int | None = None) -> pl.D
     return pl.concat(frames)
 
 
-def ratio_of(one: Estimate, other: Estimate) -> Estimate:
-    """The ratio of two independent estimates with its interval, from the intervals of both.
+def ratio_of(estimate: Estimate, other: Estimate) -> Estimate:
+    """Return the ratio of two independent estimates with its interval, from the intervals of both.
 
     The distances of the ends from the values add in quadrature, in logarithms (Zou and Donner's MOVER); an end that
     is not bounded leaves the end of the ratio unbounded.
     """
-    if not one.value or not other.value:
+    if not estimate.value or not other.value:
         return Estimate()
-    centre = math.log(one.value / other.value)
+    centre = math.log(estimate.value / other.value)
 
     def reach(near: float | None, of: float, far: float | None, against: float) -> float | None:
         if not near or not far:
             return None
         return math.hypot(math.log(near / of), math.log(far / against))
 
-    down = reach(one.low, one.value, other.high, other.value)
-    up = reach(one.high, one.value, other.low, other.value)
+    down = reach(estimate.low, estimate.value, other.high, other.value)
+    up = reach(estimate.high, estimate.value, other.low, other.value)
     low, high = (None if down is None else math.exp(centre - down)), (None if up is None else math.exp(centre + up))
-    return Estimate(one.value / other.value, low, high)
+    return Estimate(estimate.value / other.value, low, high)
 
 
 def _row(name: str, answer: Analysis, first: Analysis) -> tuple[object, ...]:
@@ -166,7 +165,7 @@ def _sentences(table: pl.DataFrame, level: float) -> tuple[str, ...]:
 def _sentence(row: Mapping[str, object], first: Mapping[str, object], level: float) -> str:
     end, ratio = row["end_ratio"], row["ratio"]
     if not isinstance(end, float):
-        return f"{row['name']} cannot be held against {first['name']}: one of them has too few points."
+        return f"{row['name']} cannot be compared with {first['name']}: one of them has too few points."
     if end == 1:
         text = f"{row['name']} and {first['name']} end perfect scaling at the same batch size"
     elif end > 1:
@@ -177,10 +176,10 @@ def _sentence(row: Mapping[str, object], first: Mapping[str, object], level: flo
         return text + "."
     low, high = row["ratio_low"], row["ratio_high"]
     below, above = (end if isinstance(end, float) else None for end in (low, high))
-    words = span_text(below, above)
-    sure = ""
-    if words:
+    span = span_text(below, above)
+    chance = ""
+    if span:
         apart = (below is not None and below > 1) or (above is not None and above < 1)
-        sure = ", more than chance" if apart else ", which may be chance"
-    shown = f" ({percent_text(level)} interval {words})" if words else ""
-    return f"{text}; its critical batch size is {rounded_text(ratio)} times as large{shown}{sure}."
+        chance = ", more than chance" if apart else ", which may be chance"
+    interval = f" ({percent_text(level)} interval {span})" if span else ""
+    return f"{text}; its critical batch size is {rounded_text(ratio)} times as large{interval}{chance}."

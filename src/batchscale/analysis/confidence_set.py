@@ -1,10 +1,10 @@
-"""All scaling laws that a curve allows: the one set from which every interval of a boundary is read.
+"""The confidence set of a curve: all scaling laws that agree with its points. Intervals of boundaries come from it.
 
 A law is S(B) = S_min (1 + (B_crit/B)^k)^(1/k) with k free between 1 (the hyperbola) and a cliff, so that no choice of a
-family narrows an interval. The set holds every law whose weighted sum of squares lies within Student's bound of the
+family narrows an interval. The set has every law whose weighted sum of squares lies within Student's bound of the
 least. The interval of anything that a law determines (B_crit, the useful size, the examples at a size, the fall in
 the last doubling, the steps anywhere) is the range of that thing over the set: its profile interval. Since all
-intervals come from one set, no two of them can contradict each other. docs/analysis.md has the measured coverage.
+intervals come from one set, no two of them contradict each other. docs/analysis.md has the measured coverage.
 """
 
 import math
@@ -18,7 +18,7 @@ from batchscale.analysis.scaling import log_bend
 
 FEWEST_SIZES = 3
 SHARPEST = 64.0  # steps at the corner lie 2^(1/64) - 1 = 1 % above both asymptotes: a cliff to any measurement
-FAR = 4.0  # log B_crit is sought this far (a factor 55) outside the measured sizes; a set that goes there is open
+FAR = 4.0  # log B_crit is searched this far (a factor 55) outside the measured sizes; a set that reaches it is open
 
 _FREE = 3  # S_min, B_crit, k
 _ZOOMS = 14
@@ -28,10 +28,10 @@ _ENOUGH = 400  # laws of a grid inside the set, which show its range to a few hu
 
 @dataclass(frozen=True, eq=False)
 class ConfidenceSet:
-    """Laws that the points of a curve allow: log B_crit, log k, log S_min and the room that is left for log S_min.
+    """Laws that agree with the points of a curve: log B_crit, log k, log S_min and the slack of log S_min.
 
-    ``best`` is the place of the law with the least sum of squares. ``open_low`` and ``open_high`` say that the set
-    goes on beyond the sizes at which B_crit was sought.
+    ``best`` is the index of the law with the least sum of squares. ``open_low`` and ``open_high`` are True if the set
+    continues beyond the range in which B_crit was searched.
     """
 
     log_b: Array
@@ -43,33 +43,33 @@ class ConfidenceSet:
     open_high: bool
 
     def log_steps(self, batch_size: float | Array) -> Array:
-        """Log steps of every law at these batch sizes: one row per law."""
+        """Return log steps of every law at these batch sizes: one row per law."""
         logs = np.log(np.atleast_1d(np.asarray(batch_size, dtype=np.float64)))
         bends = log_bend(self.log_b[:, None] - logs, np.exp(self.log_k)[:, None])
         return np.asarray(self.log_s_min[:, None] + bends)
 
     def best_log_steps(self, batch_size: float | Array) -> Array:
-        """Log steps of the law with the least sum of squares."""
+        """Return log steps of the law with the least sum of squares."""
         logs = np.log(np.atleast_1d(np.asarray(batch_size, dtype=np.float64)))
         bend = log_bend(self.log_b[self.best] - logs, math.exp(self.log_k[self.best]))
         return np.asarray(self.log_s_min[self.best] + bend)
 
     def steps_range(self, batch_size: float) -> tuple[float, float]:
-        """The interval of the steps to result at any batch size, measured or not."""
+        """Return the interval of the steps to result at any batch size, measured or not."""
         centre = self.log_steps(batch_size)[:, 0]
         return math.exp(float((centre - self.slack).min())), math.exp(float((centre + self.slack).max()))
 
     def critical_range(self) -> tuple[float | None, float | None]:
-        """The interval of B_crit; None at an end that the points do not bound."""
+        """Return the interval of B_crit; None at an end that the points do not bound."""
         low, high = math.exp(float(self.log_b.min())), math.exp(float(self.log_b.max()))
         return None if self.open_low else low, None if self.open_high else high
 
 
 def find_confidence_set(sizes: Array, steps: Array, noise: Noise, level: float) -> ConfidenceSet:
-    """The set of laws of a curve with at least three sizes.
+    """Return the confidence set of a curve with at least three sizes.
 
     A law belongs to it if its weighted sum of squares is at most Q + s² F, Q the least sum, F the quantile of the F
-    distribution with 1 and as many degrees of freedom as ``s²`` has. The noise says what s² rests on.
+    distribution with 1 and as many degrees of freedom as ``s²`` has. The noise determines s².
     """
     log_sizes, log_steps = np.log(sizes), np.log(steps)
     weights = noise.weights
@@ -106,7 +106,7 @@ class _Box:
     high_k: float
 
     def around(self, log_b: Array, log_k: Array) -> "_Box":
-        """The part of this box that holds these laws, with a cell to spare on every side."""
+        """Return the part of this box around these laws, with a cell to spare on every side."""
         cell_b, cell_k = (self.high_b - self.low_b) / (_TICKS_B - 1), (self.high_k - self.low_k) / (_TICKS_K - 1)
         return _Box(
             max(self.low_b, float(log_b.min()) - cell_b),
@@ -117,7 +117,7 @@ class _Box:
 
 
 def _grid(box: _Box, log_sizes: Array, log_steps: Array, weights: Array) -> tuple[Array, Array, Array, Array]:
-    """On a grid of laws: log B_crit, log k, the best log S_min, and the weighted sum of squares."""
+    """Return log B_crit, log k, the best log S_min and the weighted sum of squares of a grid of laws."""
     log_b, log_k = (
         axis.ravel()
         for axis in np.meshgrid(

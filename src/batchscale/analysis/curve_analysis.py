@@ -1,7 +1,4 @@
-"""A workload's whole answer for one goal: the curve with intervals and flags, the fit, the regimes.
-
-Puts the parts of this package together; decides nothing by itself.
-"""
+"""The analysis of a workload for a goal, or of bare points: the curve with intervals and flags, and its summary."""
 
 import math
 from collections.abc import Mapping
@@ -10,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from batchscale.analysis.budgets import known_examples
+from batchscale.analysis.budgets import examples_by_dataset
 from batchscale.analysis.curves import Array
-from batchscale.analysis.doubts import run_doubts, study_doubts
-from batchscale.analysis.drift import critical_drift
 from batchscale.analysis.intervals import (
     DEFAULT_RESAMPLING,
+    Finishers,
     Resampling,
     StudyPoint,
     point_intervals,
@@ -23,11 +19,9 @@ from batchscale.analysis.intervals import (
 from batchscale.analysis.noise import run_intervals, run_noise, trial_noise
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Thresholds
-from batchscale.analysis.results import RESULT_SCHEMA, results_of
-from batchscale.analysis.robustness import point_stability
-from batchscale.analysis.summary import CurveData, CurveSummary, summarize
-from batchscale.analysis.tail import Finishers
-from batchscale.analysis.winners import WINNER_SCHEMA, winner_edges, winner_spacing
+from batchscale.analysis.results import RESULT_SCHEMA, WINNER_SCHEMA, results_of, winner_edges, winner_spacing
+from batchscale.analysis.robustness import critical_drift, point_stability
+from batchscale.analysis.summary import CurveData, CurveSummary, run_doubts, study_doubts, summarize
 from batchscale.errors import AnalysisError, SpecError, UnknownNameError, one_line, suggest_names
 from batchscale.records.frames import Records
 from batchscale.records.metadata.columns import METADATA
@@ -41,17 +35,17 @@ ANALYSIS_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "spacing": pl.Int64,  # steps between the winner's last two measurements up to the goal
     "steps_low": pl.Float64,  # interval of the median steps to result of fresh searches of the same size
     "steps_high": pl.Float64,
-    "interval_note": pl.String,  # why there is no interval
+    "interval_note": pl.String,  # the reason for a missing interval
     "stopped": pl.Int64,  # COMPLETE trials that a race or early stopping ended before the goal: censored, not failed
     "still_moves": pl.Boolean,  # more trials would likely still move this point
-    "stability": pl.String,  # the same in words
+    "stability": pl.String,  # the same as text
 }
 # behind these columns: one Float64 column per metaparameter of the winning trial
 
 
 @dataclass(frozen=True)
 class AnalysisOptions:
-    """How a curve is judged."""
+    """Options of an analysis."""
 
     baseline: Baseline = Baseline.ROBUST
     thresholds: Thresholds = DEFAULT_THRESHOLDS
@@ -61,7 +55,7 @@ class AnalysisOptions:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The answer for one workload and goal (both None for bare points).
+    """The analysis of one workload and goal (both None for bare points).
 
     ``summary`` is None where there are too few points, and ``refusal`` gives the reason. ``doubts`` are reasons to
     trust the curve less.
@@ -77,20 +71,20 @@ class Analysis:
 
 
 def analyze(records: Records, workload: WorkloadName, goal: Goal, options: AnalysisOptions | None = None) -> Analysis:
-    """The curve of one workload with everything known about it.
+    """Return the analysis of one workload.
 
     Raises:
-        AnalysisError: the workload has no COMPLETE trial.
-        UnknownNameError: there is no such workload, or it lacks the goal's metric.
+        AnalysisError: The workload has no COMPLETE trial.
+        UnknownNameError: There is no such workload, or it lacks the goal's metric.
     """
-    chosen = options or AnalysisOptions()
+    options = options or AnalysisOptions()
     selected = select_workload(records, workload)
     check_complete(selected, workload)
     outcomes = trial_outcomes(selected, goal)
-    results = results_of(outcomes, num_train_examples=known_examples(selected, chosen.num_train_examples))
+    results = results_of(outcomes, num_train_examples=examples_by_dataset(selected, options.num_train_examples))
     flagged = winner_spacing(selected, winner_edges(selected, outcomes, results))
     points = curve_study_points(outcomes, flagged)
-    curve = _with_intervals(flagged, points, chosen.resampling).join(
+    curve = _with_intervals(flagged, points, options.resampling).join(
         point_stability(outcomes, selected.studies).select("batch_size", "still_moves", "stability"),
         on="batch_size",
         how="left",
@@ -101,24 +95,24 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Analy
     ]
     ordered = curve.select(*ANALYSIS_SCHEMA, *extra)
     doubts = study_doubts(ordered)
-    summary, refusal = _try_summary(_study_data(ordered, points, doubts), chosen)
+    summary, refusal = _try_summary(_study_data(ordered, points, doubts), options)
     return Analysis(workload, goal, ordered, tuple(points), summary, refusal, doubts)
 
 
 def analyze_points(rows: pl.DataFrame, options: AnalysisOptions | None = None) -> Analysis:
-    """The fit and the regimes of bare points (columns ``batch_size``, ``steps``; null where the goal was not reached).
+    """Return the analysis of bare points (columns ``batch_size``, ``steps``; null where the goal was not reached).
 
-    A batch size may stand in several rows, one per run: its point is their geometric mean, and the spread of the runs
-    gives the intervals. The curve of the answer has the columns batch_size, steps, steps_low, steps_high and runs.
+    A batch size may have several rows, one per run: its point is their geometric mean, and the spread of the runs
+    gives the intervals. The curve of the analysis has the columns batch_size, steps, steps_low, steps_high and runs.
     """
-    chosen = options or AnalysisOptions()
+    options = options or AnalysisOptions()
     reached = rows.drop_nulls("steps").filter(pl.col("steps") > 0)
     groups = [
         (int(key[0]), group["steps"].to_numpy().astype(np.float64))
         for key, group in sorted(reached.group_by("batch_size"), key=lambda item: item[0][0])
     ]
     logs = [np.log(runs) for _, runs in groups]
-    ends = run_intervals(logs, chosen.resampling.level)
+    ends = run_intervals(logs, options.resampling.level)
     curve = pl.DataFrame(
         [
             (size, math.exp(float(np.log(runs).mean())) if len(runs) > 1 else float(runs[0]), low, high, len(runs))
@@ -136,26 +130,26 @@ def analyze_points(rows: pl.DataFrame, options: AnalysisOptions | None = None) -
     doubts = run_doubts(rows)
     sizes, steps = _arrays(curve)
     data = CurveData(sizes, steps, ends, [0] * len(sizes), run_noise(logs), doubts=doubts)
-    summary, refusal = _try_summary(data, chosen)
+    summary, refusal = _try_summary(data, options)
     return Analysis(None, None, curve, (), summary, refusal, doubts)
 
 
 def check_complete(records: Records, workload: WorkloadName) -> None:
-    """Raises AnalysisError when a workload has no trial that could be analysed, with how its trials stand."""
+    """Raise AnalysisError if a workload has no COMPLETE trial; the message counts its trials by status."""
     counts = records.trials.group_by("status").len().sort("status").rows()
     if any(status == Status.COMPLETE.value for status, _ in counts):
         return
     if not counts:
         raise AnalysisError(f"{workload} has no trial yet, so there is nothing to analyze; wait for the first to end.")
-    shown = " and ".join(f"{count:,} {status}" for status, count in counts)
+    statuses = " and ".join(f"{count:,} {status}" for status, count in counts)
     raise AnalysisError(
-        f"{workload} has no COMPLETE trial, so there is nothing to analyze. Found {shown}; wait for trials to end, or "
-        "search a space in which training does not diverge."
+        f"{workload} has no COMPLETE trial, so there is nothing to analyze. Found {statuses}; wait for trials to end, "
+        "or search a space in which training does not diverge."
     )
 
 
 def select_workload(records: Records, workload: WorkloadName) -> Records:
-    """The records of one workload; UnknownNameError with the nearest names when there is none."""
+    """Return the records of one workload; UnknownNameError with the nearest names if there are none."""
     if workload not in records.workloads:
         names = [str(name) for name in records.workloads]
         raise UnknownNameError(f"There are no records of {one_line(workload)}; {suggest_names(str(workload), names)}")
@@ -163,7 +157,7 @@ def select_workload(records: Records, workload: WorkloadName) -> Records:
 
 
 def stored_goal(records: Records, workload: WorkloadName) -> Goal | None:
-    """The goal that a workload's studies were run for, if they say so and agree."""
+    """Return the goal that a workload's studies were run for, if it is recorded and the same for all."""
     facts = records.workload(workload).studies[METADATA].struct.field("goal")
     texts = set(facts.drop_nulls())
     if len(texts) != 1:
@@ -175,7 +169,7 @@ def stored_goal(records: Records, workload: WorkloadName) -> Goal | None:
 
 
 def curve_study_points(outcomes: pl.DataFrame, results: pl.DataFrame) -> list[StudyPoint]:
-    """The points of one curve with the trials behind them, by growing batch size; studies without a result are none."""
+    """Return the points of a curve with the trials behind them, by growing batch size, without unreached studies."""
     reached = outcomes.filter(pl.col("outcome") == Outcome.REACHED.value)
     values = {
         key[0]: group["steps_to_goal"].to_numpy().astype(np.float64) for key, group in reached.group_by("batch_size")
@@ -185,7 +179,7 @@ def curve_study_points(outcomes: pl.DataFrame, results: pl.DataFrame) -> list[St
     return [
         StudyPoint(size, steps, Finishers(np.maximum(values[size], 1.0), trials), gap or 0)
         for size, steps, trials, gap in rows.select("batch_size", "steps", "trials", spacing).rows()
-        if steps > 0  # a goal that is reached before the first step says nothing about scaling
+        if steps > 0  # a goal that is reached before the first step is no point of a curve
     ]
 
 

@@ -1,19 +1,27 @@
-"""What a curve is to the numeric parts: batch sizes and steps, checked, growing, as arrays."""
+"""A curve as points: checked arrays of batch sizes and steps, and the CSV file that they are read from."""
 
+import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from batchscale.csv_lines import read_csv_lines
 from batchscale.errors import AnalysisError, one_line
+
+MAX_BYTES = 10_000_000
+MAX_ROWS = 100_000
+MAX_SIZES = 1_000  # the laws of a curve are compared with every size at once
+MAX_VALUE = 2.0**53
 
 Array = NDArray[np.float64]
 AnyArray = np.ndarray[Any, Any]
 
 
 def curve_points(curve: pl.DataFrame) -> tuple[Array, Array]:
-    """Batch sizes and steps of one curve by growing batch size; rows without steps (goal not reached) are left out.
+    """Return batch sizes and steps by growing batch size; rows without steps (goal not reached) are left out.
 
     Raises:
         AnalysisError: a column is missing, a batch size stands twice, or a value is not a positive number.
@@ -32,3 +40,53 @@ def curve_points(curve: pl.DataFrame) -> tuple[Array, Array]:
             f"A batch size stands once in a curve. Found {twice[0]:g} more than once; select one workload and one goal."
         )
     return sizes, steps
+
+
+def read_curve(path: Path | str) -> pl.DataFrame:
+    """Return the rows of a curve file: ``batch_size`` and ``steps`` (Float64), by growing batch size and steps.
+
+    A batch size may have several rows, one per run. An empty cell of ``steps`` is a run that did not reach the
+    goal: its steps are null.
+
+    Other columns are ignored.
+
+    Raises:
+        AnalysisError: The file is no such table; the message names the line.
+    """
+    where = one_line(path, 300)
+    rows = read_csv_lines(Path(path), "a curve of batch_size and steps", MAX_BYTES, AnalysisError)
+    header = [name.strip() for name in next(rows, (0, []))[1]]
+    for name in ("batch_size", "steps"):
+        if header.count(name) != 1:
+            raise AnalysisError(
+                f"{where}: the first line must name the columns batch_size and steps, once each. Found "
+                f"{one_line(header) if header else 'nothing'}."
+            )
+    at_size, at_steps = header.index("batch_size"), header.index("steps")
+    points: list[tuple[float, float | None]] = []
+    for line, row in rows:
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(row) != len(header):
+            raise AnalysisError(f"{where}, line {line}: a row has {len(header)} cells. Found {len(row)}.")
+        steps = _number(row[at_steps], "steps", where, line) if row[at_steps].strip() else None
+        points.append((_number(row[at_size], "batch_size", where, line), steps))
+        if len(points) > MAX_ROWS:
+            raise AnalysisError(f"{where}: a curve has at most {MAX_ROWS} rows. Found more.")
+    sizes = len({size for size, _ in points})
+    if sizes > MAX_SIZES:
+        raise AnalysisError(f"{where}: a curve has at most {MAX_SIZES:,} batch sizes. Found {sizes:,}.")
+    frame = pl.DataFrame(points, schema={"batch_size": pl.Float64, "steps": pl.Float64}, orient="row")
+    return frame.sort("batch_size", "steps")
+
+
+def _number(cell: str, name: str, where: str, line: int) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= MAX_VALUE:
+        raise AnalysisError(f"{where}, line {line}: {name} is a positive number. Found {one_line(repr(cell))}.")
+    if name == "batch_size" and not value.is_integer():
+        raise AnalysisError(f"{where}, line {line}: batch_size is a whole number. Found {one_line(repr(cell))}.")
+    return value

@@ -1,4 +1,4 @@
-"""Goals: does the answer depend on the one chosen, and which one should be chosen."""
+"""Goals: the boundaries of a curve over a range of goals, and a suggested goal."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ SENSITIVITY_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "max_useful_reached": pl.Boolean,
     "s_min": pl.Float64,
     "b_crit": pl.Float64,
-    "refusal": pl.String,  # why something is null
+    "refusal": pl.String,  # the reason for a null
 }
 
 
@@ -70,7 +70,7 @@ def _sensitivity_row(records: Records, name: WorkloadName, goal: Goal, options: 
 
 @dataclass(frozen=True)
 class GoalSuggestion:
-    """A goal that every study can be judged by, and how many trials of each pass it."""
+    """A goal that every study reaches, and the number of trials of each that pass it."""
 
     goal: Goal
     trials: int
@@ -79,10 +79,10 @@ class GoalSuggestion:
 def suggest_goal(
     records: Records, workload: WorkloadName, metric: str, *, trials: int = 5, maximize: bool = False, digits: int = 3
 ) -> GoalSuggestion:
-    """The best goal that at least ``trials`` COMPLETE trials pass at every batch size, rounded to ``digits``.
+    """Return the best goal that at least ``trials`` COMPLETE trials pass at every batch size, rounded to ``digits``.
 
     Raises:
-        AnalysisError: a study has fewer such trials than that.
+        AnalysisError: A study has fewer such trials than that.
     """
     best = best_per_trial(records.workload(workload), workload, metric, maximize=maximize)
     ranked = best.with_columns(pl.col("value").rank("ordinal", descending=maximize).over("batch_size").alias("rank"))
@@ -100,11 +100,11 @@ def suggest_goal(
 
 
 def _beyond(value: float, digits: int, *, up: bool) -> float:
-    """The nearest number of so many digits that is strictly beyond, so that the value itself passes."""
+    """Return the nearest number with this many digits that is strictly beyond, so that the value itself passes."""
     if value == 0:
         return 10.0**-digits if up else -(10.0**-digits)
     unit = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1)
     count = math.floor(value / unit) + 1 if up else math.ceil(value / unit) - 1
-    found = float(f"{count * unit:.{digits + 2}g}")
-    passes = value < found if up else value > found
-    return found if passes else float(f"{(count + (1 if up else -1)) * unit:.{digits + 2}g}")
+    goal = float(f"{count * unit:.{digits + 2}g}")
+    passes = value < goal if up else value > goal
+    return goal if passes else float(f"{(count + (1 if up else -1)) * unit:.{digits + 2}g}")

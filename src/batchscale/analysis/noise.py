@@ -1,7 +1,7 @@
 """The noise of a curve's points, in logarithms of steps: from the trials of a search, from repeated runs, or residuals.
 
-Owns how much a measured point may lie off the truth, and how surely that is known; what follows from it for the
-boundaries is in ``region``.
+Owns how far a measured point may lie off the truth, and the degrees of freedom of that estimate; ``confidence_set``
+derives the boundaries from it.
 """
 
 import math
@@ -13,17 +13,16 @@ from functools import lru_cache
 import numpy as np
 
 from batchscale.analysis.curves import Array
-from batchscale.analysis.intervals import StudyPoint
+from batchscale.analysis.intervals import StudyPoint, noise_variance, pool_exponents
 from batchscale.analysis.quantiles import student_quantile
-from batchscale.analysis.tail import noise_variance, pool_exponents
 
-FLOOR = 1e-3  # no steps to result are known better than to a thousandth
-ASSUMED = 0.1  # the noise of three bare points, which say nothing about their own
-MOST_FREEDOM = 8.0  # how many degrees of freedom a noise known from trials or runs may weigh against the misfit
+FLOOR = 1e-3  # steps to result are never more exact than a thousandth
+ASSUMED = 0.1  # the noise of three bare points, which give no estimate of their own
+MOST_FREEDOM = 8.0  # the most degrees of freedom that noise from trials or runs weighs against the misfit
 
 
 class NoiseSource(StrEnum):
-    """What an interval of a boundary rests on."""
+    """The source of the interval of a boundary."""
 
     TRIALS = "trials"
     RUNS = "runs"
@@ -33,7 +32,7 @@ class NoiseSource(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Variances of log steps (relative ones, for residuals), and the degrees of freedom that they are known with."""
+    """Variances of log steps (relative ones, for residuals), and their degrees of freedom."""
 
     source: NoiseSource
     variances: Array
@@ -41,35 +40,41 @@ class Noise:
 
     @property
     def weights(self) -> Array:
-        """What every point weighs in a sum of squares."""
+        """The weight of every point in a sum of squares."""
         return np.asarray(1.0 / self.variances)
 
-    def bound(self, least: float, left: int, level: float) -> float:
-        """The sum of squares up to which a law is allowed, from the least one and the degrees of freedom left."""
+    def bound(self, least: float, free: int, level: float) -> float:
+        """Return the sum of squares up to which a law belongs to the set.
+
+        Args:
+            least: The least sum of squares.
+            free: Points less parameters.
+            level: The confidence level.
+        """
         if self.source is NoiseSource.ASSUMED:
             scale, freedom = 1.0, 1e6
         elif self.source is NoiseSource.RESIDUALS:
-            freedom = float(max(left, 1))
+            freedom = float(max(free, 1))
             scale = max(least / freedom, FLOOR**2)
         else:
             # A misfit beyond the noise widens the set; a lucky fit does not narrow it.
-            known = min(self.freedom, MOST_FREEDOM)
-            freedom = self.freedom + max(left, 0)
-            scale = max(1.0, (known + least) / (known + max(left, 0)))
+            weight = min(self.freedom, MOST_FREEDOM)
+            freedom = self.freedom + max(free, 0)
+            scale = max(1.0, (weight + least) / (weight + max(free, 0)))
         return least + scale * student_quantile(freedom, (1 + level) / 2) ** 2  # the quantile of F with 1 and freedom
 
 
 def residual_noise(count: int) -> Noise:
-    """The noise of bare points: as their residuals show it, or assumed where three points show nothing."""
+    """Return the noise of bare points: from their residuals, or assumed for three points, which have none."""
     if count <= 3:
         return Noise(NoiseSource.ASSUMED, np.full(count, ASSUMED**2), math.inf)
     return Noise(NoiseSource.RESIDUALS, np.ones(count), 0.0)
 
 
 def run_noise(groups: list[Array]) -> Noise:
-    """The noise of the means of repeated runs, from their spread within a batch size, pooled over batch sizes.
+    """Return the noise of the means of repeated runs, from their spread within a batch size, pooled over batch sizes.
 
-    With fewer than two runs more than sizes there is no spread to speak of, and residuals must do.
+    With fewer than two runs more than sizes there is no spread, and residuals are used.
     """
     counts = np.array([float(len(group)) for group in groups])
     freedom = float((counts - 1).sum())
@@ -80,9 +85,9 @@ def run_noise(groups: list[Array]) -> Noise:
 
 
 def run_intervals(groups: list[Array], level: float) -> list[tuple[float | None, float | None]]:
-    """Student's interval of the geometric mean of the runs at every batch size, their spread pooled over the sizes.
+    """Return Student's interval of the geometric mean of the runs at every size, their spread pooled over sizes.
 
-    None where the spread is not known (see ``run_noise``).
+    None where the spread is unknown (see ``run_noise``).
     """
     noise = run_noise(groups)
     if noise.source is not NoiseSource.RUNS:
@@ -93,19 +98,19 @@ def run_intervals(groups: list[Array], level: float) -> list[tuple[float | None,
 
 
 def trial_noise(points: Sequence[StudyPoint]) -> Noise:
-    """The noise of steps to result, from the tails of the searches behind them and from the evaluation spacing.
+    """Return the noise of steps to result, from the tails of the searches behind them and from the evaluation spacing.
 
-    A study with one finisher has that of the others. Where fewer than half have two, residuals must do.
+    A study with one finisher gets the mean of the others. If fewer than half have two, residuals are used.
     """
-    known = [point for point in points if point.finishers.has_interval]
-    if 2 * len(known) < len(points) or not known:
+    studies = [point for point in points if point.finishers.has_interval]
+    if 2 * len(studies) < len(points) or not studies:
         return _coarse(residual_noise(len(points)), points)
     weights = pool_exponents([point.finishers for point in points])
-    counts = np.array([float(len(point.finishers.lowest)) for point in known])
-    found = np.maximum([noise_variance(point.finishers, weights) for point in known], FLOOR**2)
+    counts = np.array([float(len(point.finishers.lowest)) for point in studies])
+    estimates = np.maximum([noise_variance(point.finishers, weights) for point in studies], FLOOR**2)
     # The log of a squared sum of m exponential spacings varies by about 4/(m - 1/2).
-    drawn = shrink(np.asarray(found), float((4 / (counts - 1.5)).mean()))
-    by_size = {point.batch_size: value for point, value in zip(known, drawn, strict=True)}
+    drawn = shrink(np.asarray(estimates), float((4 / (counts - 1.5)).mean()))
+    by_size = {point.batch_size: value for point, value in zip(studies, drawn, strict=True)}
     variances = np.array([by_size.get(point.batch_size, float(drawn.mean())) for point in points])
     return _coarse(Noise(NoiseSource.TRIALS, variances, float((counts - 1).sum())), points)
 
@@ -119,21 +124,21 @@ def _coarse(noise: Noise, points: Sequence[StudyPoint]) -> Noise:
 
 
 def shrink(variances: Array, doubt: float) -> Array:
-    """Variances drawn together as far as their differences are no more than their own errors.
+    """Return variances drawn together as far as their differences are no more than their own errors.
 
     ``doubt`` is the variance of the logarithm of one estimate. Weights from raw estimates would trust most those
     points whose noise was underestimated.
     """
     logs = np.log(variances)
     seen = float(logs.var(ddof=1)) if len(logs) > 1 else 0.0
-    kept = max(0.0, 1.0 - doubt / seen) if seen > 0 else 0.0
+    share = max(0.0, 1.0 - doubt / seen) if seen > 0 else 0.0
     centre = math.log(float(variances.mean()))
-    return np.asarray(np.exp(centre + kept * (logs - centre)))
+    return np.asarray(np.exp(centre + share * (logs - centre)))
 
 
 @lru_cache(maxsize=4096)
 def resolution_variance(share: float) -> float:
-    """Mean square of log(true/measured steps) if the truth lies anywhere in the last ``share`` of the measured steps.
+    """Return the mean square of log(true/measured steps) if the truth lies in the last ``share`` of the steps.
 
     ∫ log² over (1-r, 1], divided by r: 2 for a goal that the first measurement already reached, r²/3 for small r.
 
@@ -143,5 +148,5 @@ def resolution_variance(share: float) -> float:
     if share <= 0:
         return 0.0
     below = 1.0 - min(share, 1.0)
-    left = below * (math.log(below) ** 2 - 2 * math.log(below) + 2) if below > 0 else 0.0
-    return max((2.0 - left) / min(share, 1.0), 0.0)
+    rest = below * (math.log(below) ** 2 - 2 * math.log(below) + 2) if below > 0 else 0.0
+    return max((2.0 - rest) / min(share, 1.0), 0.0)

@@ -1,10 +1,11 @@
-"""How every trial ended with respect to a goal, and how many ended which way.
+"""The outcome of every trial for a goal, and groups of outcomes that are counted and searched as arrays.
 
-Everything that counts trials or picks a winner starts from the one frame made here. Only the metric of the goal is
+Everything that counts trials or picks a winner starts from the frame made here. Only the metric of the goal is
 read, once per open records (``improvements``): every further goal on it is a search in memory.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -21,7 +22,7 @@ from batchscale.spec.workload_name import WorkloadName
 
 
 class Outcome(StrEnum):
-    """What became of a trial that was meant to reach a goal."""
+    """The outcome of a trial for a goal."""
 
     REACHED = "reached"
     NOT_REACHED = "not_reached"
@@ -44,6 +45,7 @@ TRIAL_OUTCOME_SCHEMA: Mapping[str, type[pl.DataType]] = {
 # behind these columns: one Float64 column per metaparameter
 
 _KINDS = tuple(Outcome)
+_MOST = np.iinfo(np.int64).max
 
 
 STUDY_OUTCOME_SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -67,7 +69,7 @@ def trial_outcomes(
     budget: Budget | None = None,
     num_train_examples: int | Mapping[str, int] | None = None,
 ) -> pl.DataFrame:
-    """One row per trial and goal: whether and when its measurements first passed the goal.
+    """Return one row per trial and goal, with the step at which its measurements first passed the goal.
 
     Args:
         records: Any number of workloads, each of which must have the goals' metrics.
@@ -80,18 +82,18 @@ def trial_outcomes(
         A frame of ``TRIAL_OUTCOME_SCHEMA`` and the metaparameters, sorted by workload, batch size, goal and trial id.
         A trial that diverged is ``infeasible`` even if it passed the goal before, as in the paper.
     """
-    wanted = [goals] if isinstance(goals, Goal) else list(dict.fromkeys(goals))
-    if not wanted or not records.workloads:
+    unique_goals = [goals] if isinstance(goals, Goal) else list(dict.fromkeys(goals))
+    if not unique_goals or not records.workloads:
         return _empty_outcomes(records)
     limits = None if budget is None else budget_steps(records, budget, num_train_examples)
-    frames = [_outcomes_of(records.workload(name), name, wanted, limits) for name in records.workloads]
+    frames = [_outcomes_of(records.workload(name), name, unique_goals, limits) for name in records.workloads]
     return frames[0] if len(frames) == 1 else pl.concat(frames)
 
 
 def _outcomes_of(
     selected: Records, workload: WorkloadName, goals: list[Goal], limits: pl.DataFrame | None
 ) -> pl.DataFrame:
-    """The outcomes of one workload's trials, by batch size, goal as given, and trial id."""
+    """Return the outcomes of one workload's trials by batch size, goal in the order passed, and trial id."""
     rows = selected.cache.get("trials", lambda: _sorted_trials(selected))
     last = None if limits is None else rows.join(limits, on=STUDY_COLUMNS, how="left", maintain_order="left")["limit"]
     parts = []
@@ -107,14 +109,14 @@ def _outcomes_of(
 
 
 def _sorted_trials(selected: Records) -> pl.DataFrame:
-    """The columns of outcomes that depend on no goal."""
+    """Return the columns of outcomes that depend on no goal."""
     columns = [name for name in TRIAL_OUTCOME_SCHEMA if name in TRIAL_SCHEMA]
     rows = selected.trials.select(*columns, pl.col("steps").alias("last_step"), *selected.metaparameters)
     return rows.sort("batch_size", "trial_id")
 
 
 def _steps_to_goal(selected: Records, workload: WorkloadName, goal: Goal, rows: pl.DataFrame) -> AnyArray:
-    """The first step beyond the goal of every row's trial, -1 where there is none."""
+    """Return the first step beyond the goal of every row's trial, -1 for none."""
     metric = (goal.metric, goal.maximize)
     improvements = find_improvements(selected, workload, *metric)
     places = selected.cache.get(metric, lambda: improvements.places(rows))
@@ -138,3 +140,63 @@ def _with_outcome(rows: pl.DataFrame, goal: Goal, steps: AnyArray) -> pl.DataFra
 def _empty_outcomes(records: Records) -> pl.DataFrame:
     extra = dict.fromkeys(records.metaparameters, pl.Float64)
     return pl.DataFrame(schema={**TRIAL_OUTCOME_SCHEMA, **extra})
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Outcomes whose rows with equal keys are adjacent; ``starts`` is the first row of each group.
+
+    A frame of outcomes has hundreds of rows, where a query of Polars costs a hundred times what the sums do.
+    """
+
+    rows: pl.DataFrame
+    keys: list[str]
+    starts: AnyArray
+
+    def count(self, column: str, value: str) -> AnyArray:
+        """Return the number of rows of each group that have this value."""
+        return self._reduce(np.add, (self.rows[column] == str(value)).to_numpy())
+
+    def winners(self) -> tuple[AnyArray, AnyArray]:
+        """Return each group's row with the fewest steps, then the lowest trial id; and a mask of groups with one."""
+        best = (self.rows["outcome"] == Outcome.REACHED.value).to_numpy()
+        lengths = np.diff(self.starts, append=len(best))
+        for column in ("steps_to_goal", "trial_id"):
+            values = np.full(len(best), _MOST)
+            values[best] = self.rows[column].to_numpy()[best]
+            best = best & (values == np.repeat(self._reduce(np.minimum, values), lengths))
+        rows = np.flatnonzero(best)
+        group = np.searchsorted(self.starts, rows, side="right") - 1
+        winners, has_winner = self.starts.copy(), np.zeros(len(self.starts), bool)
+        winners[group[::-1]], has_winner[group] = rows[::-1], True
+        return winners, has_winner
+
+    def _reduce(self, operation: np.ufunc, values: AnyArray) -> AnyArray:
+        if not len(self.starts):
+            return np.zeros(0, np.int64)
+        return np.asarray(operation.reduceat(values, self.starts, dtype=np.int64))
+
+
+def group_outcomes(outcomes: pl.DataFrame, keys: list[str]) -> Groups:
+    """Return the groups of equal keys, after sorting by them if equal ones are not adjacent."""
+    starts = _starts(outcomes, keys)
+    heads = [outcomes[name][starts.tolist()].to_list() for name in keys]
+    if len(set(zip(*heads, strict=True))) < len(starts):
+        outcomes = outcomes.sort(keys, maintain_order=True)
+        starts = _starts(outcomes, keys)
+    return Groups(outcomes, keys, starts)
+
+
+def _starts(frame: pl.DataFrame, keys: list[str]) -> AnyArray:
+    """Return the rows in which any key differs from the row before."""
+    changed = np.ones(frame.height, bool)
+    if frame.height:
+        changed[1:] = False
+    for name in keys:
+        column = frame[name]
+        if column.null_count():
+            null = column.is_null().to_numpy()
+            changed[1:] |= null[1:] != null[:-1]
+        same = column.slice(1) == column.slice(0, max(len(column) - 1, 0))  # null where either is
+        changed[1:] |= (~same).fill_null(False).to_numpy() if same.null_count() else ~same.to_numpy()
+    return np.flatnonzero(changed)

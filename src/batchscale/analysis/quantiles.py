@@ -1,4 +1,4 @@
-"""The few probabilities and quantiles that intervals need, in closed forms of whole degrees of freedom.
+"""Probabilities and quantiles that intervals need, in closed forms of whole degrees of freedom.
 
 SciPy has them all, and its import takes as long as the rest of an analysis (decision 127). Tests compare every one with
 SciPy to twelve digits.
@@ -18,7 +18,7 @@ _FINITE = 1000  # degrees of freedom up to which Student's sum is taken term by 
 
 
 def binomial_levels(trials: int, chance: float, count: int) -> Array:
-    """P(X <= i) for i = 0, 1, … below ``count``, of X binomial.
+    """Return P(X <= i) for i = 0, 1, … below ``count``, of X binomial.
 
     >>> binomial_levels(2, 0.5, 2).tolist()
     [0.25, 0.75]
@@ -30,7 +30,9 @@ def binomial_levels(trials: int, chance: float, count: int) -> Array:
 
 
 def gamma_levels(shape: int, at: Array) -> Array:
-    """P(G <= x) of a gamma law of whole shape and scale 1, for x below about the shape: a sum without cancellation.
+    """Return P(G <= x) of a gamma law of whole shape and scale 1, for x below about the shape.
+
+    A sum without cancellation.
 
     >>> gamma_levels(1, np.array([0.0, math.log(2)])).round(15).tolist()
     [0.0, 0.5]
@@ -45,7 +47,7 @@ def gamma_levels(shape: int, at: Array) -> Array:
 
 
 def gamma_quantiles(shape: int, levels: Array) -> Array:
-    """Where a gamma law of whole shape has these levels: a table of it, then Newton's method."""
+    """Return the quantiles of a gamma law of whole shape: a table of it, then Newton's method."""
     table = np.arange(0.0, shape + 10 * math.sqrt(shape) + 40, _SPACING)
     at = np.interp(levels, 1 - _tail(shape, table), table)
     for _ in range(_ROUNDS):
@@ -69,7 +71,7 @@ def _density(shape: int, at: Array) -> Array:
 
 @lru_cache(maxsize=4096)
 def student_quantile(freedom: float, level: float) -> float:
-    """The quantile of Student's law above its middle; ``freedom`` is a whole number.
+    """Return the quantile of Student's law above its middle; ``freedom`` is a whole number.
 
     From the normal quantile, which lies below, Newton's method climbs to it without overshooting, since the law's
     distribution function is concave there. Far out (Abramowitz and Stegun 26.7.5) an expansion in 1/freedom has all

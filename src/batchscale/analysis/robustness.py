@@ -1,6 +1,6 @@
-"""How much a minimum over trials is to be believed: what fewer trials would have found, and would more find better.
+"""The robustness of a minimum over trials: the result of fewer trials, and whether more would improve it.
 
-The paper names this as what it lacked (section 5.1). Everything here is exact, without replacement and without a
+The paper names this as missing from it (section 5.1). Everything here is exact, without replacement and without a
 model: order statistics of the trials that were run.
 """
 
@@ -11,14 +11,16 @@ import numpy as np
 import polars as pl
 
 from batchscale.analysis.curves import Array
+from batchscale.analysis.intervals import StudyPoint
 from batchscale.analysis.outcomes import Outcome
+from batchscale.analysis.scaling import fit_scaling
 from batchscale.errors import AnalysisError
 from batchscale.records.frames import STUDY_COLUMNS
 from batchscale.records.model import Status
 
 GAIN = 0.1  # a point "still moves" if half the trials would on average have been this share worse
 SURE = 0.95  # or if half the trials would have missed the goal more often than in the rest
-FEWEST_REACHED = 3  # and if fewer trials than this reached the goal, nobody can say that it does not
+FEWEST_REACHED = 3  # and if fewer trials than this reached the goal, it may always move
 
 BEST_OF_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "dataset": pl.String,
@@ -41,33 +43,36 @@ STABILITY_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "goal": pl.String,
     "half_steps": pl.Float64,  # geometric mean steps to result of half as many trials; null: they often reach nothing
     "still_moves": pl.Boolean,
-    "stability": pl.String,  # the same in words
+    "stability": pl.String,  # the same as text
 }
+
+DRIFT_SHARES = (4, 2)  # a quarter and a half of the trials
+FEWEST_DRIFT_TRIALS = 3
 
 _QUANTILES = (0.05, 0.5, 0.95)
 
 
 def best_of_n(outcomes: pl.DataFrame, counts: Iterable[int] | None = None) -> pl.DataFrame:
-    """The distribution of steps to result had only n of a study's COMPLETE trials been run, against n.
+    """Return the distribution of steps to result had only n of a study's COMPLETE trials been run, against n.
 
     With t(1) <= t(2) <= … the N trials' steps (not reached: infinite), P(min = t(i)) = C(N-i, n-1) / C(N, n).
 
     Args:
         outcomes: A frame of ``trial_outcomes``.
-        counts: Which n; by default 1, 2, 5, 10, … up to N, and N.
+        counts: The numbers n; by default 1, 2, 5, 10, … up to N, and N.
     """
     rows = []
     for key, values in _by_study(outcomes):
         total = len(values)
-        wanted = _default_counts(total) if counts is None else sorted({n for n in counts if 1 <= n <= total})
-        for n in wanted:
+        numbers = _default_counts(total) if counts is None else sorted({n for n in counts if 1 <= n <= total})
+        for n in numbers:
             reached, ends = _best_of(values, n)
             rows.append((*key, n, reached, *ends))
     return pl.DataFrame(rows, schema=BEST_OF_SCHEMA, orient="row")
 
 
 def best_of_probabilities(total: int, n: int) -> Array:
-    """P(min = t(i)), i = 1…total, over all subsets of n trials.
+    """Return P(min = t(i)), i = 1…total, over all subsets of n trials.
 
     >>> best_of_probabilities(4, 2).round(4).tolist()
     [0.5, 0.3333, 0.1667, 0.0]
@@ -79,15 +84,15 @@ def best_of_probabilities(total: int, n: int) -> Array:
 
 
 def point_stability(outcomes: pl.DataFrame, studies: pl.DataFrame | None = None) -> pl.DataFrame:
-    """For every study whether more trials would likely still move its point.
+    """Return for every study if more trials would likely still move its point.
 
-    It does if half as many trials would on (geometric) average have needed more than 10 % more steps, or would have
+    They would if half as many trials would on (geometric) average have needed more than 10 % more steps, or would have
     missed the goal in more than 5 % of cases, or if fewer than three trials reached the goal: what doubling the search
     to this size has brought, doubling it again may bring. (The median would not do: a random half holds the winner
     every other time.)
 
-    With ``studies`` (of the records), a trial that early stopping or a race ended is not taken to have missed the goal,
-    but to reach it after the slowest finisher.
+    With ``studies`` (of the records), a trial that early stopping or a race ended counts as reaching the goal
+    after the slowest finisher.
     """
     stopped = set() if studies is None else set(studies.filter("early_stopping").select(STUDY_COLUMNS).rows())
     rows: list[tuple[object, ...]] = []
@@ -96,10 +101,10 @@ def point_stability(outcomes: pl.DataFrame, studies: pl.DataFrame | None = None)
         if reached == 0:
             rows.append((*key, None, True, "no trial reached the goal"))
             continue
-        known = values[:reached]
+        steps = values[:reached]
         if key[:4] in stopped:
-            known = np.append(known, np.full(len(values) - reached, known[-1]))
-        half = mean_best(known, len(values), max(len(values) // 2, 1))
+            steps = np.append(steps, np.full(len(values) - reached, steps[-1]))
+        half = mean_best(steps, len(values), max(len(values) // 2, 1))
         moves = reached < FEWEST_REACHED or half is None or half > (1 + GAIN) * max(values[0], 1.0)
         text = "more trials would likely still move this point" if moves else "more trials would hardly move this point"
         rows.append((*key, half, moves, text))
@@ -107,17 +112,41 @@ def point_stability(outcomes: pl.DataFrame, studies: pl.DataFrame | None = None)
 
 
 def mean_best(reached: Array, total: int, n: int) -> float | None:
-    """The geometric mean steps to result of n of the trials; None where they would miss the goal too often.
+    """Return the geometric mean steps to result of n of the trials; None where they would miss the goal too often.
 
     Args:
         reached: Steps of the trials that reached the goal, growing.
-        total: How many trials there are.
-        n: How many of them.
+        total: The number of trials.
+        n: The number of them to count.
     """
     chance = best_of_probabilities(total, n)[: len(reached)]
     if chance.sum() < SURE:
         return None
     return math.exp(float((chance * np.log(np.maximum(reached, 1.0))).sum() / chance.sum()))
+
+
+def critical_drift(points: Sequence[StudyPoint]) -> tuple[tuple[int, float], ...]:
+    """Return (trials, B_crit) for a quarter, a half and all of each study's trials; empty if any of them has no fit.
+
+    The steps to result of fewer trials are the exact geometric mean over all their subsets. Studies that seldom reach
+    the goal with so few trials, as in a race, have no such mean; the result is empty then.
+    """
+    if len({point.finishers.trials for point in points}) != 1:
+        return ()
+    total = points[0].finishers.trials
+    if total // DRIFT_SHARES[0] < FEWEST_DRIFT_TRIALS:
+        return ()
+    drift: list[tuple[int, float]] = []
+    for count in (*(total // share for share in DRIFT_SHARES), total):
+        steps = [mean_best(np.sort(point.finishers.steps), total, count) for point in points]
+        if None in steps:
+            return ()
+        curve = pl.DataFrame({"batch_size": [point.batch_size for point in points], "steps": steps})
+        try:
+            drift.append((count, fit_scaling(curve).b_crit))
+        except AnalysisError:
+            return ()
+    return tuple(drift)
 
 
 def _by_study(outcomes: pl.DataFrame) -> Iterable[tuple[tuple[object, ...], Array]]:

@@ -4,7 +4,7 @@
 hyperbola at k = 1 and bends at a corner as k grows. Both have the asymptotes S_min (large B) and S_min·B_crit/B
 (small B), which cross at B_crit, so that B_crit means the same in both.
 
-The better family gives the headline numbers. How sure they are is told by ``region``, where k is free.
+The better family gives the headline numbers. Their intervals come from ``confidence_set``, where k is free.
 """
 
 import math
@@ -51,7 +51,7 @@ class FamilyFit:
         return self.s_min * self.b_crit
 
     def steps(self, batch_size: float | Array) -> Array:
-        """The steps to result that the law gives at these batch sizes."""
+        """Return the steps to result that the law gives at these batch sizes."""
         sizes = np.atleast_1d(np.asarray(batch_size, dtype=np.float64))
         return np.asarray(self.s_min * np.exp(log_bend(np.log(self.b_crit / sizes), self.sharpness)))
 
@@ -86,7 +86,7 @@ class ScalingFit:
 
 
 def fit_scaling(curve: pl.DataFrame) -> ScalingFit:
-    """The scaling law of a curve (columns ``batch_size`` and ``steps``; rows with null steps are left out).
+    """Return the scaling law of a curve (columns ``batch_size`` and ``steps``; rows with null steps are left out).
 
     >>> sizes = [1, 4, 16, 64, 256]
     >>> fit = fit_scaling(pl.DataFrame({"batch_size": sizes, "steps": [100 * (1 + 32 / b) for b in sizes]}))
@@ -94,7 +94,7 @@ def fit_scaling(curve: pl.DataFrame) -> ScalingFit:
     (100.0, 32.0, 'hyperbola')
 
     Raises:
-        AnalysisError: there are fewer than three points, or the best law has its bend far outside of them.
+        AnalysisError: There are fewer than three points, or the best law has its bend far outside of them.
     """
     sizes, steps = curve_points(curve)
     if len(sizes) < FEWEST_POINTS:
@@ -114,7 +114,7 @@ def fit_scaling(curve: pl.DataFrame) -> ScalingFit:
 
 
 def log_bend(log_ratio: Array, sharpness: float | Array) -> Array:
-    """The logarithm of (1 + r^k)^(1/k) for log r: the law over S_min, safe for any ratio.
+    """Return the logarithm of (1 + r^k)^(1/k) for log r: the law over S_min, safe for any ratio.
 
     >>> float(log_bend(np.array(0.0), 1.0)) == math.log(2)
     True
@@ -123,7 +123,7 @@ def log_bend(log_ratio: Array, sharpness: float | Array) -> Array:
 
 
 def candidate_laws(log_sizes: Array, sharpness: Array, spacing: float = 0.05) -> tuple[Array, Array, Array]:
-    """Log B_crit and k of a grid of laws, and their centred log curves, one a row."""
+    """Return log B_crit and k of a grid of laws, and their centred log curves, one a row."""
     low, high = log_sizes.min() - _MARGIN, log_sizes.max() + _MARGIN
     ticks = np.linspace(low, high, int((high - low) / spacing) + 2)
     log_b, k = (axis.ravel() for axis in np.meshgrid(ticks, sharpness, indexing="ij"))
@@ -147,7 +147,7 @@ def _fit_sharp(log_sizes: Array, log_steps: Array, plain: FamilyFit) -> FamilyFi
     sharp = _polish(Family.SHARP, log_sizes, log_steps, float(log_b[start]), float(k[start]))
     if sharp.rms_log <= plain.rms_log:
         return sharp
-    # The hyperbola is a member of the family: a polish that ended above it has only failed to find it.
+    # The hyperbola is a member of the family: a polish that ended above it missed it.
     return _make_fit(Family.SHARP, log_sizes, log_steps, math.log(plain.b_crit), 1.0)
 
 
@@ -190,7 +190,7 @@ def _make_fit(family: Family, log_sizes: Array, log_steps: Array, log_b: float, 
 
 
 def aicc(mean_square: float, points: int, parameters: int) -> float | None:
-    """Akaike's criterion with the correction for few points; None where the correction has no value.
+    """Return Akaike's criterion with the correction for few points; None where the correction has no value.
 
     n ln(RSS/n) + 2p + 2p(p+1)/(n-p-1), with the variance counted among the p parameters (Hurvich and Tsai, 1989).
     """
@@ -205,7 +205,7 @@ def _parameters(family: Family) -> int:
 
 
 def _check_bend(plain: FamilyFit, log_sizes: Array) -> None:
-    """Raises AnalysisError when the best hyperbola has its bend outside the points, with the side."""
+    """Raise AnalysisError if the best hyperbola has its bend outside the points."""
     smallest, largest = math.exp(log_sizes.min()), math.exp(log_sizes.max())
     if largest / plain.b_crit < BEND:
         raise AnalysisError(

@@ -1,7 +1,6 @@
-"""The sentences that a practitioner acts on: each a pure function of the one set of facts, and worded only here.
+"""The sentences about a curve, each a pure function of its ``CurveSummary``.
 
-Tables, the end of a run, the report and every command say these words. Since all of them come from ``CurveFacts``, no
-two can contradict each other, and each number stands with its interval.
+Tables, the end of a run, the report and every command print these. Each number has its interval.
 """
 
 from collections.abc import Callable
@@ -12,15 +11,14 @@ from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.noise import ASSUMED, NoiseSource
 from batchscale.analysis.regimes import PlateauStatus, Regimes
 from batchscale.analysis.summary import CurveSummary
-from batchscale.analysis.wording import times_text
 from batchscale.formatting import percent_text, rounded_text, span_text, whole_text
 
-CLEAR_DRIFT = 1.15  # critical batch sizes at fewer trials that differ by less are not worth a word
+CLEAR_DRIFT = 1.15  # critical batch sizes at fewer trials that differ by less are not mentioned
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """What is said about one curve. ``doubts`` is empty where there is no reason to trust it less."""
+    """The sentences about one curve. ``doubts`` is empty if there is no reason to trust it less."""
 
     doubts: str
     examples: str
@@ -30,13 +28,13 @@ class Sentences:
 
     @property
     def ordered(self) -> tuple[str, ...]:
-        """As they should be read: reasons to trust the answer less come before it."""
+        """The sentences in reading order: reasons to trust the result less come first."""
         rest = (self.examples, self.useful, self.critical, self.basis)
         return tuple(text for text in (self.doubts, *rest) if text)
 
 
 def curve_sentences(summary: CurveSummary) -> Sentences:
-    """All sentences about a curve."""
+    """Return all sentences about a curve."""
     return Sentences(
         doubts=doubt_sentence(summary.doubts),
         examples=examples_sentence(summary),
@@ -47,7 +45,7 @@ def curve_sentences(summary: CurveSummary) -> Sentences:
 
 
 def answer_sentences(answer: Analysis) -> tuple[str, ...]:
-    """What to say about an analysed curve, in the order to read it; also where there are too few points."""
+    """Return the sentences about an analysed curve in reading order, also if there are too few points."""
     if answer.summary is None:
         refusal = answer.refusal or "There are too few points."
         return tuple(text for text in (doubt_sentence(answer.doubts), refusal) if text)
@@ -131,7 +129,7 @@ def useful_sentence(summary: CurveSummary) -> str:
     if not regimes.last_doubling_gain.has_interval:
         first, last = summary.points[0].steps.value, summary.points[-1].steps.value
         return (
-            f"Two points do not tell where steps stop to fall: from {summary.smallest:,} to {summary.largest:,} they "
+            f"Two points do not show where steps stop falling: from {summary.smallest:,} to {summary.largest:,} they "
             f"went from {whole_text(first)} to {whole_text(last)}. Measure more batch sizes."
         )
     fastest = "" if summary.fastest == summary.largest else f", but the fewest were measured at {summary.fastest:,}"
@@ -143,7 +141,7 @@ def useful_sentence(summary: CurveSummary) -> str:
 
 
 def critical_sentence(summary: CurveSummary) -> str:
-    """The critical batch size, where the curve bends from saving steps to wasting examples."""
+    """State the critical batch size, where the curve bends from saving steps to wasting examples."""
     critical = summary.critical
     if critical.value is None and not critical.has_interval:
         if summary.confidence_set is None:
@@ -152,46 +150,46 @@ def critical_sentence(summary: CurveSummary) -> str:
     if critical.value is None:
         where = "larger" if critical.low is not None else "smaller"
         return (
-            f"The critical batch size, where the curve bends, is {span_text(critical.low, critical.high)}, and not in "
-            f"sight: measure {where} batch sizes."
+            f"The critical batch size, where the curve bends, is {span_text(critical.low, critical.high)}, outside "
+            f"the measured range: measure {where} batch sizes."
         )
     text = f"The critical batch size, where the curve bends, is about {rounded_text(critical.value)}{_span(critical)}"
     if not critical.has_interval:
         return f"{text}, but these points bound it on neither side: measure smaller and larger batch sizes."
     if critical.high is None:
-        return f"{text}; how large it may be, these points cannot tell: measure larger batch sizes."
+        return f"{text}; these points do not bound it from above: measure larger batch sizes."
     if critical.low is None:
-        return f"{text}; how small it may be, these points cannot tell: measure smaller batch sizes."
+        return f"{text}; these points do not bound it from below: measure smaller batch sizes."
     return f"{text}."
 
 
 def basis_sentence(summary: CurveSummary) -> str:
-    """What the answer is an answer for, and what its intervals rest on."""
-    said, level = [], percent_text(summary.level)
+    """State what the result holds for, and the source of its intervals."""
+    parts, level = [], percent_text(summary.level)
     if summary.trials is not None:
         low, high = summary.trials
         count = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        said.append(f"This is the answer for this protocol at {count} trials a batch size, not for perfect tuning.")
+        parts.append(f"This result holds for this protocol at {count} trials a batch size, not for perfect tuning.")
     drift = _drift(summary)
     if drift:
-        said.append(drift)
-    said.append(
+        parts.append(drift)
+    parts.append(
         {
             NoiseSource.TRIALS: f"In brackets: {level} intervals, from the spread of the trials.",
             NoiseSource.RUNS: f"In brackets: {level} intervals, from the spread of the repeated runs.",
             NoiseSource.RESIDUALS: f"In brackets: {level} intervals, from how far the points lie off the best law.",
             NoiseSource.ASSUMED: (
-                f"In brackets: {level} intervals for an assumed noise of {percent_text(ASSUMED)}, as three points say "
-                "nothing about their own."
+                f"In brackets: {level} intervals for an assumed noise of {percent_text(ASSUMED)}, as three points give "
+                "no estimate of it."
             ),
             None: "",
         }[summary.noise]
     )
-    return " ".join(text for text in said if text)
+    return " ".join(text for text in parts if text)
 
 
 def doubt_sentence(doubts: tuple[str, ...]) -> str:
-    """Reasons to trust the answer less; empty if there are none."""
+    """State the reasons to trust the result less; empty if there are none."""
     return f"Read this with care: {'; '.join(doubts)}." if doubts else ""
 
 
@@ -200,9 +198,9 @@ def _drift(summary: CurveSummary) -> str:
     steady = values in (sorted(values), sorted(values, reverse=True))
     if len(values) < 2 or not steady or max(values) / min(values) < CLEAR_DRIFT:
         return ""
-    shown = ", ".join(f"{rounded_text(value)} at {trials:,}" for trials, value in summary.drift)
+    trend = ", ".join(f"{rounded_text(value)} at {trials:,}" for trials, value in summary.drift)
     moves = "grows" if values[-1] > values[0] else "shrinks"
-    return f"The critical batch size {moves} with the number of trials ({shown}); more trials may move it further."
+    return f"The critical batch size {moves} with the number of trials ({trend}); more trials may move it further."
 
 
 def _ratio(summary: CurveSummary, batch_size: int) -> str:
@@ -210,7 +208,16 @@ def _ratio(summary: CurveSummary, batch_size: int) -> str:
     return times_text(ratio.value) + _span(ratio, times_text)
 
 
+def times_text(value: float | None) -> str:
+    """Return a factor with two decimals below ten, else with three digits.
+
+    >>> times_text(1.549), times_text(30.72), times_text(1234.5)
+    ('1.55', '30.7', '1,230')
+    """
+    return f"{value:.2f}" if value is not None and value < 10 else rounded_text(value)
+
+
 def _span(estimate: Estimate, text: Callable[[float], str] = rounded_text) -> str:
-    shown = span_text(estimate.low, estimate.high, text)
+    span = span_text(estimate.low, estimate.high, text)
     same = estimate.low is not None and estimate.high is not None and text(estimate.low) == text(estimate.high)
-    return f" ({shown})" if shown and not same else ""
+    return f" ({span})" if span and not same else ""

@@ -1,4 +1,4 @@
-"""Which metaparameters to train with at a batch size: measured there, between neighbours, or by the measured trend."""
+"""Suggested metaparameters for a batch size: measured there, between neighbours, or by the measured trend."""
 
 import math
 from collections.abc import Mapping
@@ -9,10 +9,9 @@ import polars as pl
 
 from batchscale.analysis.curve_analysis import analyze, check_complete, select_workload
 from batchscale.analysis.intervals import Estimate
+from batchscale.analysis.metaparameters import Optimum, Trend, fit_trend, from_scale, soft_optimum, to_scale
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
-from batchscale.analysis.results import results_of
-from batchscale.analysis.trends import Optimum, Trend, fit_trend, from_scale, soft_optimum, to_scale
-from batchscale.analysis.winners import winner_edges
+from batchscale.analysis.results import results_of, winner_edges
 from batchscale.errors import AnalysisError
 from batchscale.records.frames import Records, searched_spaces
 from batchscale.records.summary import study_note
@@ -26,16 +25,16 @@ LEVEL = 0.9  # of the range of the best value
 SUGGESTION_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "metaparameter": pl.String,
     "value": pl.Float64,
-    "range_low": pl.Float64,  # 90 % range of the best value, from the scatter of the measured optima; null: not known
+    "range_low": pl.Float64,  # 90 % range of the best value, from the scatter of the measured optima; null: unknown
     "range_high": pl.Float64,
     "low": pl.Float64,  # over the trials that came within 10 % of the best steps; null: not measured at this size
     "high": pl.Float64,
-    "trials": pl.Int64,  # how many such trials
+    "trials": pl.Int64,  # the number of such trials
 }
 
 
 class SuggestionSource(StrEnum):
-    """Where the values come from."""
+    """The source of suggested values."""
 
     MEASURED = "measured"
     INTERPOLATED = "interpolated"
@@ -49,8 +48,8 @@ class Suggestion:
 
     ``source``: "measured" there, "interpolated" between two ``batch_sizes``, "extrapolated" by the trend of the
     optima at all of them, or "nearest": outside of what was measured at fewer than three sizes, which show no trend.
-    ``steps`` has the steps to expect, with their interval; no value where nothing is known. ``notes`` say by batch
-    size what lowers the trust in a study behind the values: a winner at an edge, more than one search.
+    ``steps`` has the steps to expect, with their interval; no value if unknown. ``notes`` has by batch size
+    the reasons to trust a study behind the values less: a winner at an edge, more than one search.
     """
 
     workload: WorkloadName
@@ -64,14 +63,14 @@ class Suggestion:
 
 
 def suggest(records: Records, workload: WorkloadName, goal: Goal, batch_size: int) -> Suggestion:
-    """The metaparameters measured best at a batch size, or between its neighbours, or by the trend of all sizes.
+    """Return the metaparameters measured best at a batch size, or between its neighbours, or by the trend of all sizes.
 
     Between neighbours every value moves in proportion to log batch size on its own scale. Outside the measured sizes
     it follows the straight line of the measured optima there. A DISCRETE metaparameter, and one whose scale the
     studies do not share, takes the nearest size's value.
 
     Raises:
-        AnalysisError: no study reached the goal.
+        AnalysisError: No study reached the goal.
     """
     if batch_size < 1:
         raise AnalysisError(f"A batch size is a whole number of at least 1. Found {batch_size}.")
@@ -81,16 +80,16 @@ def suggest(records: Records, workload: WorkloadName, goal: Goal, batch_size: in
     winners = results_of(outcomes).filter(pl.col("steps").is_not_null()).sort("batch_size")
     if winners.is_empty():
         raise AnalysisError(f"No COMPLETE trial of {workload} reached '{goal}'; choose a goal within reach.")
-    question = _Question(selected, outcomes, winners, batch_size)
-    rows = [_row(question, name) for name in selected.metaparameters]
+    neighbours = _Neighbourhood(selected, outcomes, winners, batch_size)
+    rows = [_row(neighbours, name) for name in selected.metaparameters]
     frame = pl.DataFrame([row for row in rows if row is not None], schema=SUGGESTION_SCHEMA, orient="row")
-    notes = _notes(selected, outcomes, winners.filter(pl.col("batch_size").is_in(question.behind)))
-    steps = _steps(records, workload, goal, question)
-    return Suggestion(workload, goal, batch_size, question.source.value, question.behind, steps, frame, notes)
+    notes = _notes(selected, outcomes, winners.filter(pl.col("batch_size").is_in(neighbours.behind)))
+    steps = _steps(records, workload, goal, neighbours)
+    return Suggestion(workload, goal, batch_size, neighbours.source.value, neighbours.behind, steps, frame, notes)
 
 
-class _Question:
-    """What is asked, against what was measured."""
+class _Neighbourhood:
+    """The batch size of a suggestion, between the measured ones."""
 
     def __init__(self, records: Records, outcomes: pl.DataFrame, winners: pl.DataFrame, batch_size: int) -> None:
         self.winners, self.batch_size = winners, batch_size
@@ -115,18 +114,18 @@ class _Question:
 
     @property
     def weight(self) -> float:
-        """How far on the way from the neighbour below to that above, in logarithms."""
+        """The share of the way from the neighbour below to that above, in logarithms."""
         if self.below == self.above:
             return 0.0
         return math.log(self.batch_size / self.below) / math.log(self.above / self.below)
 
     def winner(self, name: str, size: int) -> float | None:
-        """The winner's value at a measured size."""
+        """Return the winner's value at a measured size."""
         value = self.winners.filter(pl.col("batch_size") == size)[name][0]
         return None if value is None else float(value)
 
     def trials(self, name: str, size: int) -> pl.DataFrame:
-        """Values and steps of the trials that reached the goal at a measured size."""
+        """Return values and steps of the trials that reached the goal at a measured size."""
         return self.reached.filter(
             (pl.col("batch_size") == size) & pl.col(name).is_not_null() & (pl.col("steps_to_goal") > 0)
         ).select(pl.col(name).alias("value"), pl.col("steps_to_goal").cast(pl.Float64).alias("steps"))
@@ -145,83 +144,83 @@ class _Question:
         return None if bad else configs[0]
 
 
-def _row(question: _Question, name: str) -> tuple[object, ...] | None:
-    known = [size for size in question.sizes if question.winner(name, size) is not None]
-    if not known:
+def _row(neighbours: _Neighbourhood, name: str) -> tuple[object, ...] | None:
+    sizes = [size for size in neighbours.sizes if neighbours.winner(name, size) is not None]
+    if not sizes:
         return None
-    nearest = min(known, key=lambda size: abs(math.log(size / question.batch_size)))
-    config = question.config(name)
-    measured = question.source is SuggestionSource.MEASURED and nearest == question.batch_size
+    nearest = min(sizes, key=lambda size: abs(math.log(size / neighbours.batch_size)))
+    config = neighbours.config(name)
+    measured = neighbours.source is SuggestionSource.MEASURED and nearest == neighbours.batch_size
     near: tuple[object, ...] = (None, None, None)
     if measured:
-        best = float(question.winners.filter(pl.col("batch_size") == nearest)["steps"][0])
-        close = question.trials(name, nearest).filter(pl.col("steps") <= (1 + CLOSE) * best)["value"]
+        best = float(neighbours.winners.filter(pl.col("batch_size") == nearest)["steps"][0])
+        close = neighbours.trials(name, nearest).filter(pl.col("steps") <= (1 + CLOSE) * best)["value"]
         near = (close.min(), close.max(), len(close))
     if config is None:
-        return name, question.winner(name, nearest), None, None, *near
-    optima = [_optimum(question, config, size) for size in known if len(question.trials(name, size))]
+        return name, neighbours.winner(name, nearest), None, None, *near
+    optima = [_optimum(neighbours, config, size) for size in sizes if len(neighbours.trials(name, size))]
     trend = fit_trend(optima)
-    value, centre = _value(question, config, known, nearest, trend, optima)
-    low, high = _range(question, config, value, centre, trend)
+    value, centre = _value(neighbours, config, sizes, nearest, trend, optima)
+    low, high = _range(neighbours, config, value, centre, trend)
     return name, value, low, high, *near
 
 
-def _optimum(question: _Question, config: ParameterConfig, size: int) -> Optimum:
-    trials = question.trials(config.name, size)
+def _optimum(neighbours: _Neighbourhood, config: ParameterConfig, size: int) -> Optimum:
+    trials = neighbours.trials(config.name, size)
     places = trials["value"].map_elements(lambda value: to_scale(config, value), return_dtype=pl.Float64)
     return Optimum(math.log(size), soft_optimum(places.to_numpy(), trials["steps"].to_numpy()))
 
 
 def _value(
-    question: _Question,
+    neighbours: _Neighbourhood,
     config: ParameterConfig,
-    known: list[int],
+    sizes: list[int],
     nearest: int,
     trend: Trend | None,
     optima: list[Optimum],
 ) -> tuple[float, float | None]:
-    """The value to train with, and the middle of its range on the scale (None where there is no range)."""
-    log_size = math.log(question.batch_size)
-    nearest_value = question.winner(config.name, nearest)
+    """Return the value to train with, and the middle of its range on the scale (None where there is no range)."""
+    log_size = math.log(neighbours.batch_size)
+    nearest_value = neighbours.winner(config.name, nearest)
     assert nearest_value is not None
-    if question.source is SuggestionSource.EXTRAPOLATED and trend is not None:
+    if neighbours.source is SuggestionSource.EXTRAPOLATED and trend is not None:
         return from_scale(config, trend.at(log_size)), trend.at(log_size)
-    ends = (question.below, question.above)
-    places = {one.log_size: one.place for one in optima}
-    if question.source is SuggestionSource.INTERPOLATED and all(size in known for size in ends):
-        winners = [to_scale(config, question.winner(config.name, size) or 0.0) for size in ends]
+    ends = (neighbours.below, neighbours.above)
+    places = {optimum.log_size: optimum.place for optimum in optima}
+    if neighbours.source is SuggestionSource.INTERPOLATED and all(size in sizes for size in ends):
+        winners = [to_scale(config, neighbours.winner(config.name, size) or 0.0) for size in ends]
         soft = [places.get(math.log(size)) for size in ends]
-        value = from_scale(config, (1 - question.weight) * winners[0] + question.weight * winners[1])
+        value = from_scale(config, (1 - neighbours.weight) * winners[0] + neighbours.weight * winners[1])
         if soft[0] is None or soft[1] is None:
             return value, None
-        return value, (1 - question.weight) * soft[0] + question.weight * soft[1]
-    inside = question.source is SuggestionSource.MEASURED and nearest == question.batch_size
+        return value, (1 - neighbours.weight) * soft[0] + neighbours.weight * soft[1]
+    inside = neighbours.source is SuggestionSource.MEASURED and nearest == neighbours.batch_size
     return nearest_value, places.get(math.log(nearest)) if inside else None
 
 
 def _range(
-    question: _Question, config: ParameterConfig, value: float, centre: float | None, trend: Trend | None
+    neighbours: _Neighbourhood, config: ParameterConfig, value: float, centre: float | None, trend: Trend | None
 ) -> tuple[float | None, float | None]:
     if centre is None or trend is None:
         return None, None
-    measured = question.source is not SuggestionSource.EXTRAPOLATED
-    reach = trend.reach(math.log(question.batch_size), LEVEL, measured=measured)
+    measured = neighbours.source is not SuggestionSource.EXTRAPOLATED
+    reach = trend.reach(math.log(neighbours.batch_size), LEVEL, measured=measured)
     ends = from_scale(config, centre - reach), from_scale(config, centre + reach)
     return min(*ends, value), max(*ends, value)
 
 
-def _steps(records: Records, workload: WorkloadName, goal: Goal, question: _Question) -> Estimate:
+def _steps(records: Records, workload: WorkloadName, goal: Goal, neighbours: _Neighbourhood) -> Estimate:
     summary = analyze(records, workload, goal).summary
     if summary is not None:
-        found = summary.steps_at(question.batch_size)
-        if found.value is not None or question.source is SuggestionSource.NEAREST:
-            return found
+        steps = summary.steps_at(neighbours.batch_size)
+        if steps.value is not None or neighbours.source is SuggestionSource.NEAREST:
+            return steps
     logs = [
-        math.log(max(float(question.winners.filter(pl.col("batch_size") == size)["steps"][0]), 1.0))
-        for size in (question.below, question.above)
+        math.log(max(float(neighbours.winners.filter(pl.col("batch_size") == size)["steps"][0]), 1.0))
+        for size in (neighbours.below, neighbours.above)
     ]
-    if question.source in (SuggestionSource.MEASURED, SuggestionSource.INTERPOLATED):
-        return Estimate(math.exp((1 - question.weight) * logs[0] + question.weight * logs[1]))
+    if neighbours.source in (SuggestionSource.MEASURED, SuggestionSource.INTERPOLATED):
+        return Estimate(math.exp((1 - neighbours.weight) * logs[0] + neighbours.weight * logs[1]))
     return Estimate()
 
 

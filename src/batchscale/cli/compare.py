@@ -61,7 +61,7 @@ def _analyze_path(
     path: Path, goal: str | None, workload: str | None, options: "AnalysisOptions"
 ) -> "list[tuple[str, Analysis]]":
     from batchscale.analysis.curve_analysis import analyze, analyze_points
-    from batchscale.analysis.curve_file import read_curve
+    from batchscale.analysis.curves import read_curve
     from batchscale.cli.selection import open_records, select_goal, select_workloads
 
     if path.suffix.lower() == ".csv":

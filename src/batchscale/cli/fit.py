@@ -32,7 +32,7 @@ def fit(
     """
     from batchscale.analysis.as_json import fit_json
     from batchscale.analysis.curve_analysis import AnalysisOptions, analyze_points
-    from batchscale.analysis.curve_file import read_curve
+    from batchscale.analysis.curves import read_curve
     from batchscale.analysis.regimes import Thresholds
     from batchscale.analysis.scaling import FEWEST_POINTS
     from batchscale.cli.output import print_json

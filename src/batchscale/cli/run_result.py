@@ -37,8 +37,7 @@ class CurveRow:
 def read_curve(root: Path, plan: "Plan") -> list[CurveRow]:
     """Return the curve of a run's records with notes on its studies."""
     from batchscale.analysis.outcomes import trial_outcomes
-    from batchscale.analysis.results import results_of
-    from batchscale.analysis.winners import winner_edges
+    from batchscale.analysis.results import results_of, winner_edges
     from batchscale.records.metadata.columns import METADATA
     from batchscale.records.tree.read import read_tree
 

@@ -60,9 +60,8 @@ def _print_json(result: "Suggestion") -> None:
 
 
 def _print_text(result: "Suggestion") -> None:
-    from batchscale.analysis.wording import list_sizes
     from batchscale.cli.output import print_table
-    from batchscale.formatting import rounded_text, span_text
+    from batchscale.formatting import list_sizes, rounded_text, span_text
 
     def ends(low: float | None, high: float | None) -> str | None:
         return None if low is None or high is None else f"{low:.4g} to {high:.4g}"

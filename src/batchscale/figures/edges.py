@@ -10,8 +10,7 @@ import polars as pl
 
 from batchscale.analysis.curve_analysis import stored_goal
 from batchscale.analysis.outcomes import trial_outcomes
-from batchscale.analysis.results import results_of
-from batchscale.analysis.winners import winner_edges
+from batchscale.analysis.results import results_of, winner_edges
 from batchscale.errors import BatchscaleError
 from batchscale.records.frames import STUDY_COLUMNS, WORKLOAD_COLUMNS, Records
 from batchscale.records.metadata.columns import METADATA

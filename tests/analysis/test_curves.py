@@ -1,6 +1,6 @@
 import pytest
 
-from batchscale.analysis.curve_file import read_curve
+from batchscale.analysis.curves import read_curve
 from batchscale.errors import AnalysisError
 
 
