@@ -82,14 +82,14 @@ def make_engine(case: Case, checkpoint_dir: Path | None = None):
 @contextlib.contextmanager
 def as_if_nothing_fitted():
     """Inside, every training set is too large for a device."""
-    from batchscale.training import placement
+    from batchscale.training import training_data
 
-    measure = placement.nbytes
-    placement.nbytes = lambda _tree: 2**60
+    measure = training_data.nbytes
+    training_data.nbytes = lambda _tree: 2**60
     try:
         yield
     finally:
-        placement.nbytes = measure
+        training_data.nbytes = measure
 
 
 def train(engine, until: int = STEPS):

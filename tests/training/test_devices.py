@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from sharded_states import Case
 
-from batchscale.training.shards import LOGICAL_SHARDS, cut_batch
+from batchscale.training.devices import LOGICAL_SHARDS, split_batch
 
 HERE = Path(__file__).parent
 NUMBERS = (1, 2, 4, 8)
@@ -117,7 +117,7 @@ def test_shards_hold_every_example_once_in_order_and_whole_ghost_batches():
     for batch_size, devices, multiple, exact in itertools.product(
         (1, 2, 7, 14, 64, 100, 1000), (1, 2, 3, 8), (1, 4, 32), (False, True)
     ):
-        shards = cut_batch(batch_size, devices, multiple, exact)
+        shards = split_batch(batch_size, devices, multiple, exact)
         assert sum(shards.counts) == batch_size
         assert list(shards.counts) == sorted(shards.counts, reverse=True)
         assert shards.size % multiple == 0
@@ -128,5 +128,5 @@ def test_shards_hold_every_example_once_in_order_and_whole_ghost_batches():
 
 
 def test_exact_shards_do_not_depend_on_the_devices():
-    sizes = {(cut_batch(100, devices, 4, exact=True).size, LOGICAL_SHARDS) for devices in range(1, 20)}
+    sizes = {(split_batch(100, devices, 4, exact=True).size, LOGICAL_SHARDS) for devices in range(1, 20)}
     assert len(sizes) == 1

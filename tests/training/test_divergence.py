@@ -13,10 +13,10 @@ from batchscale.spec.experiment import StopRule
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
 from batchscale.spec.space import SearchSpace
-from batchscale.training.placement import make_probe
 from batchscale.training.settings import EngineSettings
 from batchscale.training.state import init_trial
 from batchscale.training.study_engine import StudyEngine, TrialTask
+from batchscale.training.training_data import make_probe
 
 sys.path.insert(0, str(Path(__file__).parent))
 from real_workloads import make_tiny

@@ -90,7 +90,7 @@ def test_a_metaparameter_that_is_off_is_compiled_in_only_where_the_study_has_it(
     plan, settings = EvaluationPlan(examples={"val": 0}), EngineSettings(population=1)
     without = StudyEngine(workload, study, plan, settings)
     given = {"learning_rate": 0.1, "momentum": 0.9}
-    with pytest.raises(SpecError, match="neither searches nor fixes metaparameter 'l2_penalty'"):
+    with pytest.raises(SpecError, match="'l2_penalty' must be searched or fixed by the study"):
         without.advance([TrialTask(1, given | {"l2_penalty": 0.1}, 1, STEPS)])
     without.advance([TrialTask(1, given | {"l2_penalty": 0.0}, 1, STEPS)])
     having = StudyEngine(workload, replace(study, fixed={"l2_penalty": 0.0}), plan, settings)

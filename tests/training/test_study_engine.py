@@ -165,7 +165,7 @@ def test_an_unknown_or_missing_metaparameter_is_refused(toy, engine_of):
         engine.advance([TrialTask(1, {"learning_rat": 0.1}, 1, 5)])
     with pytest.raises(SpecError, match="'learning_rate' has no default"):
         engine.advance([TrialTask(1, {}, 1, 5)])
-    with pytest.raises(SpecError, match="Each trial stands once"):
+    with pytest.raises(SpecError, match="must name each trial once"):
         engine.advance([task(1), task(1)])
 
 

@@ -113,7 +113,7 @@ def _measure(target: str, sizes: str | None, timed: Timed, data_dir: Path | None
     from batchscale.spec.file import read_experiment
     from batchscale.spec.workload_name import WorkloadName
     from batchscale.training.calibration import Effort, OutOfMemoryError, time_steps
-    from batchscale.training.hardware import describe_hardware
+    from batchscale.training.devices import describe_hardware
     from batchscale.training.settings import EngineSettings
     from batchscale.workloads.registry import get_workload
 

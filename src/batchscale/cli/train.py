@@ -62,7 +62,7 @@ def train(
     from batchscale.run.mirroring import mirrored
     from batchscale.run.signals import StopFlag
     from batchscale.run.single_trial import SingleTrial, train_single
-    from batchscale.training.profiling import profiled
+    from batchscale.training.compilation import profiled
     from batchscale.training.settings import EngineSettings
     from batchscale.workers.environment import check_devices, offer_devices
     from batchscale.workloads.models.declaration import check_precision

@@ -1,7 +1,7 @@
-"""How long a step of a workload takes on this machine: the compiled program alone, warm, many times.
+"""The step time of a workload on this machine: the compiled program alone, warm, many times.
 
-Times whole repetitions of many steps each, stamped after the device has finished. Compiling and the first repetition
-are kept apart. No evaluation, no records: what is timed is what a trial does between two evaluations.
+Times repetitions of many steps each, until the device has finished. Compiling and the first repetition are not counted.
+No evaluation, no records: only what a trial does between two evaluations is timed.
 """
 
 import time
@@ -29,9 +29,9 @@ FEWEST = 3  # repetitions
 
 @dataclass(frozen=True)
 class Effort:
-    """How often and for how long a step is timed: ``repetitions`` of about ``seconds`` each.
+    """The number of repetitions of a timing, of about ``seconds`` each.
 
-    ``clock`` is the wall's; a processor's clock leaves out what other work on a busy machine takes.
+    ``clock`` is a wall clock by default; a clock of processor time ignores other work on a busy machine.
     """
 
     repetitions: int = 10
@@ -41,14 +41,14 @@ class Effort:
     def __post_init__(self) -> None:
         if self.repetitions < FEWEST or not 0 < self.seconds <= 3600:
             raise RunError(
-                f"A step is timed at least {FEWEST} times, for a positive number of seconds each. Found "
+                f"A step must be timed at least {FEWEST} times, for a positive number of seconds each. Found "
                 f"{self.repetitions} times {self.seconds:g} s."
             )
 
 
 @dataclass(frozen=True)
 class StepTiming:
-    """The seconds of a step in each repetition, and what compiling took before."""
+    """The seconds of a step in each repetition, and the seconds of compiling before."""
 
     batch_size: int
     step_times_s: tuple[float, ...]
@@ -59,10 +59,10 @@ class StepTiming:
 def time_steps(
     workload: Workload, batch_size: int, effort: Effort | None = None, settings: EngineSettings | None = None
 ) -> StepTiming:
-    """The step times of one trial alone at a batch size.
+    """Return the step times of one trial alone at a batch size.
 
     Raises:
-        RunError: the trial did not advance as told, or the device has too little memory.
+        RunError: the trial did not advance, or the device has too little memory.
     """
     use_compilation_cache()
     try:
@@ -88,12 +88,12 @@ def _time_steps(workload: Workload, batch_size: int, effort: Effort, settings: E
     compile_s = compile_count().seconds - compiled
     steps = _steps_for(advance, effort)
     advance(steps)  # the first repetition warms caches and is not counted
-    found = tuple(_timed(advance, steps, effort.clock) for _ in range(effort.repetitions))
-    return StepTiming(batch_size, found, steps, compile_s)
+    step_times = tuple(_timed(advance, steps, effort.clock) for _ in range(effort.repetitions))
+    return StepTiming(batch_size, step_times, steps, compile_s)
 
 
 def make_advance(workload: Workload, batch_size: int, settings: EngineSettings) -> Callable[[int], None]:
-    """A function that advances one trial by a number of steps, and returns when they are done."""
+    """Return a function that advances one trial by a number of steps, and returns when they are done."""
     metric = workload.metrics[0]
     study = Study(
         workload=workload.name,
@@ -120,7 +120,7 @@ def make_advance(workload: Workload, batch_size: int, settings: EngineSettings) 
         done = int(population.step[0]) - before
         if done != num_steps:
             raise RunError(
-                f"A timed trial of {workload.name} advances as many steps as it is told. Found {done} of {num_steps}: "
+                f"A timed trial of {workload.name} must advance {num_steps} steps. It advanced {done}: "
                 "it diverged at its first values."
             )
 
@@ -128,13 +128,15 @@ def make_advance(workload: Workload, batch_size: int, settings: EngineSettings) 
 
 
 def _quiet(workload: Workload, names: Sequence[str]) -> dict[str, float]:
-    """Metaparameters with which training stays where it is; a learning rate has no default, and needs none here."""
-    found = {name: workload.defaults[name] for name in names}
-    return {name: TINY if value is None or name == "learning_rate" else float(value) for name, value in found.items()}
+    """Return metaparameters that cannot diverge; a learning rate has no default, and needs none here."""
+    defaults = {name: workload.defaults[name] for name in names}
+    return {
+        name: TINY if value is None or name == "learning_rate" else float(value) for name, value in defaults.items()
+    }
 
 
 def _steps_for(advance: Callable[[int], None], effort: Effort) -> int:
-    """The steps that take about so long, found by trying more and more."""
+    """Return the steps that take about as long as a repetition, by timing more and more of them."""
     steps = 1
     while True:
         took = _timed(advance, steps, effort.clock) * steps

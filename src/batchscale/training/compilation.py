@@ -1,11 +1,14 @@
-"""Compilation: the persistent cache in the user's cache folder, and a count of what was compiled.
+"""Compiled programs and their times: the persistent cache, the stopwatch of the engine, and traces for profilers.
 
-Nothing happens at import; ``use_compilation_cache`` is called by whoever starts an engine.
+Nothing happens at import; ``use_compilation_cache`` is called when an engine is made.
 """
 
 import hashlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import jax
 import jax.monitoring
@@ -18,14 +21,14 @@ MAX_CACHE_BYTES = 4 * 2**30
 
 
 def machine_id() -> str:
-    """A short name of the processor and JAX version: compiled code and measured choices hold for it alone."""
+    """Return a hash of the processor and JAX version, for which compiled code and measured choices are valid."""
     architecture, *model = describe_processor()
     text = "\n".join([architecture, jax.__version__, *model])
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def use_compilation_cache() -> None:
-    """Keeps compiled programs across processes; a cache folder that the user has given to JAX is left as it is."""
+    """Keep compiled programs across processes; a cache folder that the user has configured for JAX is not changed."""
     if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
         return
     update: Callable[[str, object], None] = jax.config.update
@@ -37,7 +40,7 @@ def use_compilation_cache() -> None:
 
 @dataclass
 class CompileCount:
-    """What this process has compiled (or loaded from the cache) so far, and how long that took."""
+    """The programs that this process has compiled (or loaded from the cache) so far, and the seconds for them."""
 
     programs: int = 0
     seconds: float = 0.0
@@ -47,7 +50,7 @@ _COUNT: CompileCount | None = None
 
 
 def compile_count() -> CompileCount:
-    """The running count of this process; counting starts with the first call."""
+    """Return the running count of this process; counting starts with the first call."""
     global _COUNT
     if _COUNT is None:
         _COUNT = count = CompileCount()
@@ -59,3 +62,93 @@ def compile_count() -> CompileCount:
 
         jax.monitoring.register_event_duration_secs_listener(on_duration)
     return _COUNT
+
+
+class Stopwatch:
+    """The times of one call to the engine, and the step time that bounds the next chunk.
+
+    The caller leaves a block only after the device has finished.
+    """
+
+    def __init__(self, batch_size: int) -> None:
+        self._batch_size = batch_size
+        self._step_time_s: float | None = None
+        self._longest = 1
+        self.start()
+
+    def start(self) -> None:
+        """Begin a new call; the step time measured so far is kept."""
+        self._compile_s = self._warm_up_s = self._steady_s = self._evaluation_s = 0.0
+        self._steady_steps = self._steps = self._trial_steps = self._evaluations = 0
+
+    def bound(self, num_steps: int, chunk_s: float) -> int:
+        """Return the number of steps that fit in ``chunk_s``, at most ``num_steps``; first chunks are short tests."""
+        if self._step_time_s is None:
+            return 1
+        fitting = max(1, int(chunk_s / max(self._step_time_s, 1e-9)))
+        self._longest = min(max(self._longest * 8, 8), fitting)
+        return min(num_steps, self._longest)
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Count the compile time of the block."""
+        before = compile_count().seconds
+        yield
+        self._compile_s += compile_count().seconds - before
+
+    @contextmanager
+    def stepping(self, num_steps: int, trials: int) -> Iterator[None]:
+        """Count the block as a chunk; one that compiled something is warm-up."""
+        count = compile_count()
+        compiled, began = count.seconds, time.perf_counter()
+        yield
+        elapsed = time.perf_counter() - began
+        compile_s = count.seconds - compiled
+        self._steps += num_steps
+        if compile_s > 0 or self._step_time_s is None:
+            self._compile_s += compile_s
+            self._warm_up_s += elapsed - compile_s
+        else:
+            self._steady_s += elapsed
+            self._steady_steps += num_steps
+            self._trial_steps += num_steps * trials
+        self._step_time_s = max(elapsed - compile_s, 0.0) / num_steps
+
+    @contextmanager
+    def evaluating(self, trials: int) -> Iterator[None]:
+        """Count the block as an evaluation."""
+        count = compile_count()
+        compiled, began = count.seconds, time.perf_counter()
+        yield
+        compile_s = count.seconds - compiled
+        self._compile_s += compile_s
+        self._evaluation_s += time.perf_counter() - began - compile_s
+        self._evaluations += trials
+
+    def report(self) -> dict[str, float]:
+        """Return the times by name; the step time is that of the population, the examples are of all its trials."""
+        times = {
+            "compile_s": self._compile_s,
+            "warm_up_s": self._warm_up_s,
+            "evaluation_s": self._evaluation_s / max(1, self._evaluations),
+            "num_steps": float(self._steps),
+            "train_s": self._steady_s,
+        }
+        if self._steady_steps:
+            times["step_time_s"] = self._steady_s / self._steady_steps
+            times["examples_per_s"] = self._trial_steps * self._batch_size / max(self._steady_s, 1e-12)
+        return times
+
+
+@contextmanager
+def profiled(folder: Path | None) -> Iterator[None]:
+    """Write a JAX trace of the block to the folder, for the viewers of profiles; None: no trace."""
+    if folder is None:
+        yield
+        return
+    stop: Callable[[], None] = jax.profiler.stop_trace
+    jax.profiler.start_trace(str(folder))
+    try:
+        yield
+    finally:
+        stop()

@@ -1,8 +1,8 @@
 """The order of training examples: a fresh permutation of the training set for every epoch.
 
 Position p of epoch e holds example ``permute(p, key, e)``, a bijection computed per element, so that nothing is stored,
-nothing is sorted, and any position is found at once: what a compiled loop over a population, whose members are in
-different epochs, needs. The same code runs on the device (jax.numpy) and on the host (numpy), where sets are read that
+nothing is sorted, and any position is computed at once, as a compiled loop over members in different epochs needs.
+The same code runs on the device (jax.numpy) and on the host (numpy), where sets are read that
 do not fit on the device.
 
 The bijection is a Feistel network on a grid of height × width cells just larger than the set. Its rounds add a hash of
@@ -24,7 +24,7 @@ _GOLDEN = 0x9E3779B9
 
 
 def mix(bits: Any, xp: ModuleType = jnp) -> Any:
-    """A 32-bit hash of 32-bit words in which every input bit reaches every output bit."""
+    """Return a 32-bit hash of 32-bit words in which every input bit affects every output bit."""
     bits = bits ^ (bits >> xp.uint32(16))
     bits = bits * xp.uint32(0x7FEB352D)
     bits = bits ^ (bits >> xp.uint32(15))
@@ -33,10 +33,10 @@ def mix(bits: Any, xp: ModuleType = jnp) -> Any:
 
 
 def permute(positions: Any, key: Any, epochs: Any, num_examples: int, xp: ModuleType = jnp) -> Any:
-    """The examples at these positions (uint32, below ``num_examples``) of these epochs (uint32).
+    """Return the examples at these positions (uint32, below ``num_examples``) of these epochs (uint32).
 
     Args:
-        positions: places within the epoch.
+        positions: positions within the epoch.
         key: two 32-bit words.
         epochs: the epoch of each position.
         num_examples: the size of the training set.
@@ -75,7 +75,7 @@ def _add(coordinate: Any, bits: Any, size: int, xp: ModuleType) -> Any:
 
 
 def batch_indices(key: jax.Array, epoch: jax.Array, offset: jax.Array, size: int, num_examples: int) -> jax.Array:
-    """The examples of the batch that starts at ``offset`` of ``epoch`` and may run into the next one (device)."""
+    """Return the examples of the batch that starts at ``offset`` of ``epoch`` and may end in the next one (device)."""
     positions = offset.astype(jnp.uint32) + jnp.arange(size, dtype=jnp.uint32)
     epochs = epoch.astype(jnp.uint32) + positions // jnp.uint32(num_examples)
     indices: jax.Array = permute(positions % jnp.uint32(num_examples), key, epochs, num_examples).astype(jnp.int32)
@@ -85,9 +85,9 @@ def batch_indices(key: jax.Array, epoch: jax.Array, offset: jax.Array, size: int
 def host_indices(
     key: NDArray[np.uint32], first_position: int, size: int, num_examples: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The examples from an absolute position on, and the epoch of each (host)."""
+    """Return the examples from an absolute position on, and the epoch of each (host)."""
     positions = first_position + np.arange(size, dtype=np.int64)
     epochs, inside = np.divmod(positions, num_examples)
     with np.errstate(over="ignore"):
-        found = permute(inside.astype(np.uint32), key, epochs.astype(np.uint32), num_examples, np)
-    return found.astype(np.int64), epochs
+        examples = permute(inside.astype(np.uint32), key, epochs.astype(np.uint32), num_examples, np)
+    return examples.astype(np.int64), epochs

@@ -1,8 +1,7 @@
-"""The slots of a population: which trial sits where, and what becomes of those that must leave.
+"""The slots of a population: the trial in each of them, and the states of the trials that are not in a slot.
 
-States of trials that are not in a slot are parked in host memory, and beyond a limit in checkpoints; those of ended
-trials stay in the store. A trial that is in none of them starts from its seed again: where it ran never changes its
-results.
+Those states are parked in host memory, and beyond a limit in the state store; the states of ended trials stay in the
+store. A trial that is in neither starts from its seed again: its results do not depend on where it ran.
 """
 
 from collections import OrderedDict
@@ -22,7 +21,7 @@ from batchscale.training.state_store import StateStore
 
 @dataclass
 class Trial:
-    """What the engine knows of a trial besides its state: measurements so far, and the facts last read from it."""
+    """The engine's record of a trial besides its state: measurements so far, and step and divergence last read."""
 
     trial_id: int
     identity: str
@@ -30,17 +29,17 @@ class Trial:
     step: int = 0
     diverged_at: int | None = None
 
+    def update(self, step: int, diverged_at: int) -> None:
+        """Set the step and the divergence that were read from the trial's state."""
+        self.step = step
+        self.diverged_at = None if diverged_at < 0 else diverged_at
+
 
 class Population:
-    """A fixed number of slots on the device, with a parking place."""
+    """A fixed number of slots on the device, and the parked states."""
 
     def __init__(
-        self,
-        template: TrialState,
-        slots: int,
-        devices: Devices,
-        store: StateStore | None,
-        max_parked_bytes: int,
+        self, template: TrialState, slots: int, devices: Devices, store: StateStore | None, max_parked_bytes: int
     ) -> None:
         self.slots = slots
         self._devices = devices
@@ -56,8 +55,12 @@ class Population:
         self._take = jax.jit(take_member)
 
     def slot_of(self, trial_id: int) -> int:
-        """The slot in which a trial sits."""
+        """Return the slot of a trial."""
         return self._slot_of[trial_id]
+
+    def holds(self, trial_id: int) -> bool:
+        """Return True if the trial's state is in memory."""
+        return trial_id in self._slot_of or trial_id in self._parked
 
     def find(self, trial_id: int, identity: str) -> Trial | None:
         """Return the trial if its state is in memory or stored, and its metaparameters are the same."""
@@ -65,7 +68,7 @@ class Population:
         if trial is not None and trial.identity != identity:
             self.forget(trial_id)
             return None
-        if trial is not None and (trial_id in self._slot_of or trial_id in self._parked):
+        if trial is not None and self.holds(trial_id):
             return trial
         return self.restore(trial_id, identity)
 
@@ -74,25 +77,23 @@ class Population:
         saved = self._store.restore(trial_id, self._template, identity) if self._store else None
         if saved is None:
             return None
-        self._slot_of.pop(trial_id, None)
         trial = Trial(trial_id, identity, dict(saved.rows))
-        self._park(trial_id, saved.state)
-        self._trials[trial_id] = trial
-        note(trial, int(saved.state.step), int(saved.state.diverged_at))
+        trial.update(int(saved.state.step), int(saved.state.diverged_at))
+        self.start(trial, saved.state)
         return trial
 
     def start(self, trial: Trial, state: TrialState) -> None:
-        """Takes a new trial in; it waits in the parking place for a slot."""
+        """Add a trial; its state is parked until it gets a slot."""
         self._trials[trial.trial_id] = trial
         self._slot_of.pop(trial.trial_id, None)
         self._park(trial.trial_id, state)
 
     def place(self, trial_id: int, busy: set[int]) -> int:
-        """Puts a trial into a slot; the trial used longest ago and not ``busy`` makes room."""
+        """Put a trial into a slot; the trial used longest ago and not ``busy`` makes room."""
         if trial_id not in self._slot_of:
             member = self._parked.pop(trial_id)  # before another is parked, which may push this one out
             slot = self._free_slot(busy)
-            if self._devices.several:  # an array of one device cannot be given to a program of several
+            if self._devices.several:  # an array of one device cannot be passed to a program of several
                 member = jax.tree.map(np.asarray, member)
             self.state = self._enter(self.state, member, np.int32(slot))
             self._slot_of[trial_id] = slot
@@ -100,49 +101,44 @@ class Population:
         return self._slot_of[trial_id]
 
     def save(self, trial_id: int) -> None:
-        """Writes a checkpoint of a trial in memory."""
+        """Store the state of a trial in memory."""
         if self._store is not None:
-            trial = self._trials[trial_id]
-            self._store.save(trial_id, self._saved(trial))
+            self._store.save(trial_id, self._saved(trial_id))
 
     def shelve(self, trial_id: int, step: int) -> None:
-        """Stores the last state of a trial that ended at this step and drops it from memory.
+        """Store the last state of a trial that ended at this step and drop it from memory.
 
         If its state is not in memory, or of an earlier step, another worker stores it.
         """
         if self._store is not None and self.holds(trial_id) and self._trials[trial_id].step >= step:
-            self._store.finish(trial_id, self._saved(self._trials[trial_id]))
+            self._store.finish(trial_id, self._saved(trial_id))
         self._drop(trial_id)
 
     def forget(self, trial_id: int) -> None:
-        """Drops everything of a trial."""
+        """Drop a trial from memory and from the store."""
         self._drop(trial_id)
         if self._store is not None:
             self._store.remove(trial_id)
+
+    def member(self, trial_id: int) -> TrialState:
+        """Return the state of a trial in memory, on the host."""
+        if trial_id in self._parked:
+            parked: TrialState = jax.tree.map(np.asarray, self._parked[trial_id])
+            return parked
+        slot = self._slot_of[trial_id]
+        if jax.default_backend() == "cpu":
+            # a view of the slot needs no program; copied, for the next chunk consumes it
+            return cast(TrialState, jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[slot]), self.state))
+        return cast(TrialState, jax.tree.map(np.asarray, self._take(self.state, np.int32(slot))))
+
+    def _saved(self, trial_id: int) -> SavedTrial:
+        trial = self._trials[trial_id]
+        return SavedTrial(self.member(trial_id), trial.rows, trial.identity)
 
     def _drop(self, trial_id: int) -> None:
         self._slot_of.pop(trial_id, None)
         self._parked.pop(trial_id, None)
         self._trials.pop(trial_id, None)
-
-    def _saved(self, trial: Trial) -> SavedTrial:
-        return SavedTrial(self.member(trial.trial_id), trial.rows, trial.identity)
-
-    def holds(self, trial_id: int) -> bool:
-        """Whether the trial's state is in memory."""
-        return trial_id in self._slot_of or trial_id in self._parked
-
-    def member(self, trial_id: int) -> TrialState:
-        """The state of a trial in memory, on the host."""
-        if trial_id in self._parked:
-            parked: TrialState = jax.tree.map(np.asarray, self._parked[trial_id])
-            return parked
-        slot = self._slot_of[trial_id]
-        if (
-            jax.default_backend() == "cpu"
-        ):  # a view of the slot needs no program; copied, for the next chunk consumes it
-            return cast(TrialState, jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[slot]), self.state))
-        return cast(TrialState, jax.tree.map(np.asarray, self._take(self.state, np.int32(slot))))
 
     def _free_slot(self, busy: set[int]) -> int:
         taken = set(self._slot_of.values())
@@ -162,9 +158,3 @@ class Population:
                 return
             self.save(oldest)
             del self._parked[oldest]
-
-
-def note(trial: Trial, step: int, diverged_at: int) -> None:
-    """Writes down what was read from a trial's state."""
-    trial.step = step
-    trial.diverged_at = None if diverged_at < 0 else diverged_at

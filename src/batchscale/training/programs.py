@@ -10,30 +10,35 @@ from numpy.typing import NDArray
 from batchscale.errors import SpecError
 from batchscale.spec.durations import MAX_STEPS, EvaluationPlan
 from batchscale.spec.plan import Study
-from batchscale.training.devices import choose_devices
-from batchscale.training.evaluation import make_evaluate
-from batchscale.training.evaluation_sets import EvaluationSets
-from batchscale.training.feeding import HostFeed, read_positions
-from batchscale.training.loop import make_advance
-from batchscale.training.memory import (
+from batchscale.training.devices import choose_devices, split_batch
+from batchscale.training.evaluation import EvaluationSets, make_evaluate
+from batchscale.training.loop import StepConfig, make_advance
+from batchscale.training.settings import EngineSettings
+from batchscale.training.sizes import (
     MAX_EVALUATION_BATCH,
+    choice_key,
     choose_microbatch,
+    choose_population,
     example_bytes,
+    load_or_choose,
+    measure_advance,
     memory_bytes,
     microbatch_bytes,
 )
-from batchscale.training.placement import find_fed_split, make_probe, place_training_data
-from batchscale.training.population_size import choice_key, choose_population, measure_advance, remembered
-from batchscale.training.settings import EngineSettings
-from batchscale.training.shards import cut_batch
 from batchscale.training.state import DIVERGENCE_FACTOR, NOT_DIVERGED, TrialState, init_trial
-from batchscale.training.step import StepConfig
+from batchscale.training.training_data import (
+    HostFeed,
+    find_fed_split,
+    make_probe,
+    place_training_data,
+    read_positions,
+)
 from batchscale.workloads.tunables import NEUTRAL
 from batchscale.workloads.workload import Dataset, SampledSplit, Workload
 
 
 class Programs:
-    """What a study compiles: once, whatever its trials' metaparameters, seeds and step budgets."""
+    """The programs of a study, compiled once for all metaparameters, seeds and step budgets of its trials."""
 
     def __init__(self, workload: Workload, study: Study, plan: EvaluationPlan, settings: EngineSettings) -> None:
         self._workload, self._settings = workload, settings
@@ -63,30 +68,30 @@ class Programs:
     def _require_examples(self, dataset: Dataset) -> None:
         if self.devices.several and isinstance(dataset.splits["train"], SampledSplit):
             raise SpecError(
-                f"A batch is cut into examples to spread it over devices. Data set '{dataset.name}' draws a batch as a "
-                "whole; train it on one device, without exact sums."
+                f"A batch must be stored examples to be spread over devices. Data set '{dataset.name}' samples a batch "
+                "as a whole; train it on one device, without exact sums."
             )
 
     @property
     def busy_devices(self) -> int:
-        """The devices that have a part of every batch: fewer than asked for where the batch is small."""
+        """The number of devices that have a part of every batch; a small batch does not use all of them."""
         return 1 if self._config.shards is None else self._config.shards.num_busy
 
     def init(self, seed: int, metaparameters: Mapping[str, float]) -> TrialState:
-        """The state of a trial before its first step."""
+        """Return the state of a trial before its first step."""
         values = {name: jnp.float32(value) for name, value in metaparameters.items()}
         state: TrialState = self._init(jnp.uint32(seed % 2**32), values, self._probe)
         return state
 
     def populate(self, state: TrialState, slots: int) -> TrialState:
-        """A population of copies of a state."""
+        """Return a population of copies of a state."""
         population: TrialState = self.devices.replicate(
             jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * slots), state)
         )
         return population
 
     def advance(self, population: TrialState, until: NDArray[np.int32], num_steps: int) -> TrialState:
-        """The population some steps later, when the device has finished; what was given is consumed."""
+        """Return the population some steps later, when the device has finished; the argument is consumed."""
         if self._feed is None:
             population = self._advance(population, until, self._data, np.int32(num_steps))
         while self._feed is not None and num_steps > 0:
@@ -100,38 +105,38 @@ class Programs:
         return population
 
     def evaluate(self, population: TrialState, slots: Sequence[int]) -> dict[str, NDArray[np.float32]]:
-        """The metrics of the trials in these slots, in this order."""
+        """Return the metrics of the trials in these slots, in this order."""
         due = np.zeros(self.slots, np.int32)
         due[: len(slots)] = slots
-        found: dict[str, NDArray[np.float32]] = {}
+        metrics: dict[str, NDArray[np.float32]] = {}
         if self._sets.on_device:
             values = self._evaluate(population, due, np.int32(len(slots)), self._sets.on_device)
-            found = {name: np.asarray(value) for name, value in values.items()}
-        return found | self._sets.evaluate_streamed(population, slots)
+            metrics = {name: np.asarray(value) for name, value in values.items()}
+        return metrics | self._sets.evaluate_streamed(population, slots)
 
     def _configure(self, batch_size: int, slots: int) -> StepConfig:
         parameter_bytes = sum(int(leaf.nbytes) for leaf in jax.tree.leaves(self.template.params))
         available = microbatch_bytes(slots, parameter_bytes)
         multiple = self._workload.model.microbatch_multiple
-        given = self._settings.microbatch
+        fixed = self._settings.microbatch
         shards = None
         if self.devices.several:
-            shards = cut_batch(batch_size, self.devices.num_devices, multiple, self.devices.exact)
-        if given is None:
+            shards = split_batch(batch_size, self.devices.num_devices, multiple, self.devices.exact)
+        if fixed is None:
             at_once = batch_size if shards is None else shards.size
             microbatch = choose_microbatch(at_once, multiple, self._example_bytes, available)
-        elif given < batch_size and given % multiple:
+        elif fixed < batch_size and fixed % multiple:
             raise SpecError(
                 f"microbatch must be a multiple of the ghost batch size {multiple} of model "
-                f"'{self._workload.model.name}', so that batch statistics stay unchanged. Found {given}."
+                f"'{self._workload.model.name}', so that batch statistics stay unchanged. Found {fixed}."
             )
         else:
-            microbatch = min(given, batch_size)
+            microbatch = min(fixed, batch_size)
         num_examples = self._workload.dataset.num_train_examples
         return StepConfig(batch_size, microbatch, num_examples, shards, fed=self._fed is not None)
 
     def _choose_slots(self, study: Study) -> int:
-        """The population size by measuring, or as it was measured before; sets that are fed are trained one by one."""
+        """Return the measured population size, which may be stored; sets that are fed are trained one by one."""
         if self._fed is not None or self.devices.num_hosts > 1:  # hosts would measure different times
             return 1
         template = jax.tree.map(np.asarray, self.template)
@@ -155,13 +160,13 @@ class Programs:
             facts += [self.devices.num_devices, self.devices.exact]
         key = choice_key(template, *facts)
         accelerator = jax.default_backend() != "cpu"
-        return remembered(key, lambda: choose_population(measure, study.trial_steps, most, accelerator)).population
+        return load_or_choose(key, lambda: choose_population(measure, study.trial_steps, most, accelerator)).population
 
 
 def _used_names(workload: Workload, study: Study) -> tuple[str, ...]:
-    """The metaparameters that are compiled in: all but those that are off unless the study searches or fixes them.
+    """Return the metaparameters that are compiled in: optional ones only if the study searches or fixes them.
 
     A penalty of 0 or a clip norm of infinity changes nothing, but costs several passes over all gradients.
     """
-    wanted = {*study.space.names, *study.fixed}
-    return tuple(sorted(name for name in workload.defaults if name not in NEUTRAL or name in wanted))
+    used = {*study.space.names, *study.fixed}
+    return tuple(sorted(name for name in workload.defaults if name not in NEUTRAL or name in used))

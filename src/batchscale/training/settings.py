@@ -1,4 +1,4 @@
-"""How the engine runs: sizes and limits. Free of JAX."""
+"""Settings of the engine: sizes and limits. Does not import JAX."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from batchscale.errors import SpecError
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """How the engine runs; nothing here changes what a trial is, up to float reordering.
+    """Settings of an engine; none of them changes a trial's result, up to the order of float sums.
 
     ``checkpoint_dir`` may be a remote path; None keeps states in memory only. ``microbatch`` and ``population`` None
     let the engine choose. ``max_finished_bytes`` limits the last states of ended trials. ``devices`` is the number of
@@ -28,4 +28,4 @@ class EngineSettings:
         for name in ("microbatch", "population", "devices"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise SpecError(f"{name} is a whole number of at least 1. Found {value}.")
+                raise SpecError(f"{name} must be a whole number of at least 1. Found {value}.")

@@ -14,7 +14,7 @@ from batchscale.workloads.workload import Batch, Metaparameters, ModelState, Par
 NOT_DIVERGED = -1
 
 DIVERGENCE_FACTOR = 1000.0
-"""A training loss above so many times its start is divergence."""
+"""A training loss above this multiple of its start is divergence."""
 
 
 class TrialState(NamedTuple):
@@ -40,24 +40,24 @@ class TrialState(NamedTuple):
 
 
 def stream_keys(seed: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The keys of initialisation (typed), data order and noise (both raw words)."""
+    """Return the keys of initialisation (typed), data order and noise (both raw words)."""
     root = jax.random.key(seed, impl="threefry2x32")
     init, order, noise = (jax.random.fold_in(root, stream) for stream in range(3))
     return init, jax.random.key_data(order), jax.random.key_data(noise)
 
 
 def noise_key(state: TrialState) -> jax.Array:
-    """The key of this step's dropout and of its sampled data."""
+    """Return the key of this step's dropout and of its sampled data."""
     return jax.random.fold_in(jax.random.wrap_key_data(state.noise_key, impl="threefry2x32"), state.step)
 
 
 def init_trial(
     workload: Workload, seed: jax.Array, metaparameters: Metaparameters, probe: Batch, divergence_factor: float
 ) -> TrialState:
-    """The state before the first step.
+    """Return the state before the first step.
 
-    The loss of the start is taken on ``probe``, a fixed sample of stored training examples, and not on the first batch:
-    with a batch of one example that would be a matter of luck. A model that normalises by running statistics has none
+    The loss at the start is computed on ``probe``, a fixed sample of stored training examples, and not on the first
+    batch: with a batch of one example it would vary too much. A model that normalises by running statistics has none
     yet: its loss is that of training, with the statistics of the sample.
     """
     init_key, order_key, noise = stream_keys(seed)

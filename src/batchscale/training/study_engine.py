@@ -1,4 +1,4 @@
-"""The engine of a study: advances its trials to the steps they are asked for, and measures them on the way.
+"""The engine of a study: advances its trials to their requested steps, and evaluates them on the way.
 
 Owns the order of events around the compiled programs: enter, evaluate, advance, leave. Does not decide which trials
 run, or for how long.
@@ -17,24 +17,23 @@ from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
 from batchscale.study.trial import Activity, Row, TrialProgress, TrialTask
-from batchscale.training.compilation import use_compilation_cache
-from batchscale.training.hardware import describe_hardware
+from batchscale.training.compilation import Stopwatch, use_compilation_cache
+from batchscale.training.devices import describe_hardware
 from batchscale.training.host_group import HostGroup, SingleHost
-from batchscale.training.population import Population, Trial, note
+from batchscale.training.population import Population, Trial
 from batchscale.training.programs import Programs
 from batchscale.training.settings import EngineSettings
 from batchscale.training.state_store import SharedStateStore, StateStore, open_store
-from batchscale.training.stopwatch import Stopwatch
 from batchscale.workloads.tunables import NEUTRAL
 from batchscale.workloads.workload import Workload
 
 __all__ = ["EngineSettings", "StudyEngine", "TrialProgress", "TrialTask"]
 
 CHUNK_S = 1.0
-"""The longest that the device runs before ``should_stop`` is asked again."""
+"""The longest that the device runs before ``should_stop`` is called again."""
 
 MAX_PARKED_BYTES = 2 * 2**30
-"""What the states of trials that wait for a slot may take in memory; more of them are kept as checkpoints."""
+"""The limit for the states of trials without a slot in memory; further ones go to the state store."""
 
 
 def _never() -> bool:
@@ -53,8 +52,8 @@ class _Running:
 class StudyEngine:
     """Trains the trials of one study.
 
-    States stay in memory between calls, so that the next call goes on where the last one ended. All randomness comes
-    from the task's seed: a trial that the engine does not know (any more) is computed from step 0 with the same result.
+    States stay in memory between calls, so that the next call continues where the last one ended. All randomness comes
+    from the task's seed: a trial without a state is computed from step 0 with the same result.
     """
 
     def __init__(
@@ -73,10 +72,10 @@ class StudyEngine:
         self._study = study
         self._programs = Programs(workload, study, evaluation, self._settings)
         self._evaluation_steps = study.evaluation_steps
-        self._wanted = frozenset(study.evaluation_steps)
+        self._is_evaluated = frozenset(study.evaluation_steps).__contains__
         self._population = self._make_population(store)
         self._stopwatch = Stopwatch(study.batch_size)
-        self._tell: Callable[[Activity, int], None] = lambda _activity, _step: None
+        self._on_activity: Callable[[Activity, int], None] = lambda _activity, _step: None
         self._compiled: set[Activity] = set()
 
     def _make_population(self, store: StateStore | None) -> Population:
@@ -89,29 +88,29 @@ class StudyEngine:
 
     @property
     def population_size(self) -> int:
-        """How many tasks per call are best: the number of slots."""
+        """The best number of tasks per call: the number of slots."""
         return self._programs.slots
 
     @property
     def idle_devices(self) -> int:
-        """The devices that have no part of a batch: it is too small, or has too few ghost batches."""
+        """The number of devices without a part of the batch, which is too small or has too few ghost batches."""
         return self._programs.devices.num_devices - self._programs.busy_devices
 
     @property
     def hardware(self) -> Hardware:
-        """What it trains on."""
+        """The hardware that trains."""
         devices = self._programs.devices
         return describe_hardware(devices.num_devices, devices.num_hosts)
 
     def advance(
         self, tasks: Sequence[TrialTask], should_stop: Callable[[], bool] = _never, goal: Goal | None = None
     ) -> list[TrialProgress]:
-        """Trains every task to its ``until_step``, to its divergence, or to its first measurement of the goal.
+        """Train every task to its ``until_step``, to its divergence, or to its first measurement of the goal.
 
         Args:
             tasks: any number; more than ``population_size`` take turns in the slots.
-            should_stop: asked between chunks; once it says yes, states are saved and the call returns early.
-            goal: where given, a task ends at its first evaluation that reaches it.
+            should_stop: called between chunks; once it returns True, states are saved and the call returns early.
+            goal: a task ends at its first evaluation that reaches it.
 
         Returns:
             The progress of every task, in their order.
@@ -125,70 +124,71 @@ class StudyEngine:
         while waiting or running:
             self._fill(waiting, running)
             self._evaluate_due(running, goal)
-            for trial_id in [key for key, one in running.items() if one.done]:
+            for trial_id in [key for key, entry in running.items() if entry.done]:
                 finished[trial_id] = running.pop(trial_id)
             if self._hosts.any("stop", should_stop()):
                 break
-            if running and not any(one.done for one in running.values()):
+            if running and not any(entry.done for entry in running.values()):
                 self._run_chunk(running)
             if time.monotonic() - saved_at > self._settings.checkpoint_interval_s:
                 self._save(running)
                 saved_at = time.monotonic()
         self._save(running)
-        known = finished | running
-        return [self._progress(task, known.get(task.trial_id)) for task in tasks]
+        entries = finished | running
+        return [self._progress(task, entries.get(task.trial_id)) for task in tasks]
 
     def listen(self, listener: Callable[[Activity, int], None]) -> None:
-        """Says to the listener what the engine does, and at which step its foremost trial is, from now on."""
-        self._tell = listener
+        """Call ``listener`` with every activity of the engine and the step of its foremost trial from now on."""
+        self._on_activity = listener
 
     def save(self, trial_id: int) -> None:
-        """Writes a checkpoint of a trial whose state is in memory; without a checkpoint folder, nothing."""
+        """Store the state of a trial that is in memory; without a checkpoint folder, do nothing."""
         if self._population.holds(trial_id):
             self._population.save(trial_id)
 
     def shelve(self, trial_id: int, step: int) -> None:
-        """Drops a trial that ended at this step from memory; its last state stays on disk if there is room for it."""
+        """Drop a trial that ended at this step from memory; its last state is stored if there is room for it."""
         self._population.shelve(trial_id, step)
 
     def forget(self, trial_id: int) -> None:
-        """Drops state, measurements and checkpoints of a trial: it is finished, or not needed."""
+        """Drop the state, measurements and stored states of a trial."""
         self._population.forget(trial_id)
 
     def _check(self, tasks: Sequence[TrialTask]) -> None:
         ids = [task.trial_id for task in tasks]
         if len(set(ids)) != len(ids):
-            raise SpecError(f"Each trial stands once in a call to the engine. Found trial ids {ids}.")
+            raise SpecError(f"A call to the engine must name each trial once. Found trial ids {ids}.")
         for task in tasks:
             self._metaparameters(task.parameters)
 
-    def _metaparameters(self, given: Mapping[str, float]) -> dict[str, float]:
+    def _metaparameters(self, parameters: Mapping[str, float]) -> dict[str, float]:
         defaults = self._workload.defaults
-        for name in given:
+        for name in parameters:
             if name not in defaults:
                 raise SpecError(
                     f"Workload {self._workload.name} has no metaparameter '{name}'; {suggest_names(name, defaults)}"
                 )
-        for name in set(given) - set(self._programs.names):
-            if given[name] != NEUTRAL[name]:
+        for name in set(parameters) - set(self._programs.names):
+            if parameters[name] != NEUTRAL[name]:
                 raise SpecError(
-                    f"The study neither searches nor fixes metaparameter '{name}', so it is off. Found {given[name]:g}."
+                    f"Metaparameter '{name}' must be searched or fixed by the study to be used. Found "
+                    f"{parameters[name]:g} for a study without it."
                 )
-        values = {name: given.get(name, defaults[name]) for name in self._programs.names}
-        found = {name: float(value) for name, value in values.items() if value is not None}
-        missing = sorted(set(values) - set(found))
+        values = {name: parameters.get(name, defaults[name]) for name in self._programs.names}
+        metaparameters = {name: float(value) for name, value in values.items() if value is not None}
+        missing = sorted(set(values) - set(metaparameters))
         if missing:
             raise SpecError(
                 f"Workload {self._workload.name}: metaparameter '{missing[0]}' has no default; give it a value."
             )
-        return found
+        return metaparameters
 
     def _identity(self, task: TrialTask) -> str:
         values = ",".join(f"{name}={value!r}" for name, value in self._metaparameters(task.parameters).items())
         return f"{self._workload.name}|{self._study.batch_size}|{task.seed}|{values}"
 
     def _fill(self, waiting: deque[TrialTask], running: dict[int, _Running]) -> None:
-        """Moves tasks into slots while there are any."""
+        """Move tasks into slots while there are any."""
         while waiting and len(running) < self.population_size:
             task = waiting.popleft()
             trial = self._find(task)
@@ -207,71 +207,72 @@ class StudyEngine:
         return trial
 
     def _can_answer(self, trial: Trial, task: TrialTask) -> bool:
-        """Whether a known trial has every measurement that the task wants from the steps behind it."""
+        """Return True if a trial has every measurement of the task from the steps it has trained."""
         end = trial.step if trial.diverged_at is None else trial.diverged_at  # measured on the way, if at all
         return all(step in trial.rows for step in self._evaluation_steps if task.from_step < step < end)
 
     def _evaluate_due(self, running: dict[int, _Running], goal: Goal | None) -> None:
+        trials = [entry.trial for entry in running.values()]
         due = [
-            one.trial
-            for one in running.values()
-            if one.trial.diverged_at is None and one.trial.step in self._wanted and one.trial.step not in one.trial.rows
+            trial
+            for trial in trials
+            if trial.diverged_at is None and self._is_evaluated(trial.step) and trial.step not in trial.rows
         ]
         if due:
-            self._say(Activity.EVALUATING, running)
+            self._report(Activity.EVALUATING, running)
             with self._stopwatch.evaluating(len(due)):
                 slots = [self._population.slot_of(trial.trial_id) for trial in due]
                 values = self._programs.evaluate(self._population.state, slots)
             for place, trial in enumerate(due):
-                trial.rows[trial.step] = {name: float(found[place]) for name, found in values.items()}
-        for one in running.values():
-            one.done = self._is_done(one, goal)
-
-    def _is_done(self, one: _Running, goal: Goal | None) -> bool:
-        trial = one.trial
-        if trial.diverged_at is not None or trial.step >= one.task.until_step:
-            return True
-        return goal is not None and any(
-            goal.is_reached_by(values.get(goal.metric, float("nan"))) for values in trial.rows.values()
-        )
+                trial.rows[trial.step] = {name: float(array[place]) for name, array in values.items()}
+        for entry in running.values():
+            entry.done = _is_done(entry, goal)
 
     def _run_chunk(self, running: dict[int, _Running]) -> None:
-        """Advances all running trials by the same number of steps: to the nearest stop of any of them, or less."""
+        """Advance all running trials by the same number of steps: to the nearest stop of any of them, or less."""
         until = np.zeros(self.population_size, np.int32)
         steps_left = []
-        for one in running.values():
-            stop = next((s for s in self._evaluation_steps if s > one.trial.step), one.task.until_step)
-            stop = min(stop, one.task.until_step)
-            until[self._population.slot_of(one.trial.trial_id)] = stop
-            steps_left.append(stop - one.trial.step)
-        self._say(Activity.TRAINING, running)
+        for entry in running.values():
+            stop = next((s for s in self._evaluation_steps if s > entry.trial.step), entry.task.until_step)
+            stop = min(stop, entry.task.until_step)
+            until[self._population.slot_of(entry.trial.trial_id)] = stop
+            steps_left.append(stop - entry.trial.step)
+        self._report(Activity.TRAINING, running)
         num_steps = self._hosts.chiefs("steps", self._stopwatch.bound(min(steps_left), CHUNK_S))
         with self._stopwatch.stepping(num_steps, len(running)):
             state = self._programs.advance(self._population.state, until, num_steps)
             self._population.state = state
         steps, diverged = np.asarray(state.step), np.asarray(state.diverged_at)
-        for one in running.values():
-            slot = self._population.slot_of(one.trial.trial_id)
-            note(one.trial, int(steps[slot]), int(diverged[slot]))
+        for entry in running.values():
+            slot = self._population.slot_of(entry.trial.trial_id)
+            entry.trial.update(int(steps[slot]), int(diverged[slot]))
 
-    def _say(self, activity: Activity, running: dict[int, _Running]) -> None:
-        """The first time anything is done its program is compiled."""
-        shown = activity if activity in self._compiled else Activity.COMPILING
+    def _report(self, activity: Activity, running: dict[int, _Running]) -> None:
+        """Report an activity; the first time, its program is compiled."""
+        reported = activity if activity in self._compiled else Activity.COMPILING
         self._compiled.add(activity)
-        self._tell(shown, max(one.trial.step for one in running.values()))
+        self._on_activity(reported, max(entry.trial.step for entry in running.values()))
 
     def _save(self, running: dict[int, _Running]) -> None:
         for trial_id in running:
             self._population.save(trial_id)
 
-    def _progress(self, task: TrialTask, one: _Running | None) -> TrialProgress:
-        if one is None:
+    def _progress(self, task: TrialTask, entry: _Running | None) -> TrialProgress:
+        if entry is None:
             return TrialProgress(task.trial_id, (), max(0, task.from_step), None, {})
+        trial = entry.trial
         rows: list[Row] = [
             (step, values)
-            for step, values in sorted(one.trial.rows.items())
-            if step > task.from_step and step in self._wanted
+            for step, values in sorted(trial.rows.items())
+            if step > task.from_step and self._is_evaluated(step)
         ]
-        return TrialProgress(
-            task.trial_id, tuple(rows), one.trial.step, one.trial.diverged_at, self._stopwatch.report()
-        )
+        return TrialProgress(task.trial_id, tuple(rows), trial.step, trial.diverged_at, self._stopwatch.report())
+
+
+def _is_done(entry: _Running, goal: Goal | None) -> bool:
+    trial = entry.trial
+    if trial.diverged_at is not None or trial.step >= entry.task.until_step:
+        return True
+    return goal is not None and any(
+        goal.is_reached_by(values.get(goal.metric, float("nan"))) for values in trial.rows.values()
+    )

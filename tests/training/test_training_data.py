@@ -5,10 +5,10 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from batchscale.training import evaluation_sets
+from batchscale.training import evaluation
 from batchscale.training.devices import Devices
-from batchscale.training.feeding import HostFeed, Position, example_seeds
 from batchscale.training.study_engine import TrialTask
+from batchscale.training.training_data import HostFeed, Position, example_seeds
 from batchscale.workloads.workload import IndexedSplit
 
 
@@ -47,7 +47,7 @@ def test_a_fed_trial_is_the_trial_on_the_device_also_in_a_population(toy, engine
 
 def test_streamed_evaluation_measures_the_same(toy, engine_of, monkeypatch):
     (expected,) = engine_of(toy).advance([task(until=10)])
-    monkeypatch.setattr(evaluation_sets, "MAX_DEVICE_BYTES", 0)
+    monkeypatch.setattr(evaluation, "MAX_DEVICE_BYTES", 0)
     monkeypatch.setattr("batchscale.training.programs.MAX_EVALUATION_BATCH", 16)  # 40 = 16 + 16 + 8, padded
     (found,) = engine_of(fed_version(toy)).advance([task(until=10)])
     for (_, a), (_, b) in zip(found.rows, expected.rows, strict=True):

@@ -1,9 +1,16 @@
 """The population size: which one is chosen, when nothing is measured, and that workers agree."""
 
-from batchscale.training import memory
-from batchscale.training.memory import choose_microbatch, example_bytes, memory_bytes, microbatch_bytes
-from batchscale.training.placement import make_probe
-from batchscale.training.population_size import PopulationChoice, choose_population, remembered
+from batchscale.training import sizes
+from batchscale.training.sizes import (
+    PopulationChoice,
+    choose_microbatch,
+    choose_population,
+    example_bytes,
+    load_or_choose,
+    memory_bytes,
+    microbatch_bytes,
+)
+from batchscale.training.training_data import make_probe
 
 
 def choose(times, trial_steps=10**9, most=64, accelerator=False):
@@ -34,17 +41,17 @@ def test_long_steps_on_a_cpu_and_short_studies_are_not_measured_further():
 
 def test_the_first_choice_is_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("BATCHSCALE_CACHE", str(tmp_path))
-    assert remembered("key", lambda: PopulationChoice(4, {})).population == 4
-    assert remembered("key", lambda: PopulationChoice(16, {})).population == 4
-    assert remembered("other", lambda: PopulationChoice(16, {})).population == 16
+    assert load_or_choose("key", lambda: PopulationChoice(4, {})).population == 4
+    assert load_or_choose("key", lambda: PopulationChoice(16, {})).population == 4
+    assert load_or_choose("other", lambda: PopulationChoice(16, {})).population == 16
 
 
 def test_a_damaged_choice_is_measured_again(tmp_path, monkeypatch):
     monkeypatch.setenv("BATCHSCALE_CACHE", str(tmp_path))
-    remembered("key", lambda: PopulationChoice(4, {}))
+    load_or_choose("key", lambda: PopulationChoice(4, {}))
     (path,) = tmp_path.rglob("key.json")
     path.write_text("{")
-    assert remembered("key", lambda: PopulationChoice(16, {})).population == 16
+    assert load_or_choose("key", lambda: PopulationChoice(16, {})).population == 16
 
 
 def test_the_memory_of_an_example_grows_with_the_model(toy, toy_of):
@@ -61,13 +68,13 @@ def test_a_batch_beyond_memory_is_split_into_whole_ghost_batches():
 
 
 def test_a_cpu_takes_batches_in_pieces_that_stay_in_the_cache_but_are_large_beside_the_parameters(monkeypatch):
-    monkeypatch.setattr(memory, "count_memory_bytes", lambda: 2**50)
+    monkeypatch.setattr(sizes, "count_memory_bytes", lambda: 2**50)
     few, many = (microbatch_bytes(1, parameter_bytes=count) for count in (10_000, 10**9))
     assert choose_microbatch(8192, 1, bytes_per_example=2**20, available=few) == 64
     assert choose_microbatch(8192, 1, bytes_per_example=2**20, available=many) == 8192
 
 
 def test_an_engine_may_use_its_share_of_what_the_container_has(monkeypatch):
-    monkeypatch.setattr(memory, "count_memory_bytes", lambda: 10**9)
-    monkeypatch.setattr(memory, "count_cores", lambda: 4)
+    monkeypatch.setattr(sizes, "count_memory_bytes", lambda: 10**9)
+    monkeypatch.setattr(sizes, "count_cores", lambda: 4)
     assert memory_bytes() == int(0.4 * 10**9 / 4)
