@@ -69,9 +69,9 @@ def main(core: int, cluster: str) -> None:
     """Answer requests: begin a trial, time its steps, time its exchange."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
-    from batchscale.cluster.description import read_cluster
-    from batchscale.cluster.peers import connect
     from batchscale.training.processes import joined
+    from batchscale.workers.multihost.cluster import read_cluster
+    from batchscale.workers.multihost.hosts import connect
 
     with ExitStack() as stack:
         described = None if cluster == "none" else read_cluster(cluster)

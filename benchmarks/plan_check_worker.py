@@ -16,12 +16,12 @@ from typing import Any
 class Worker:
     """The workload of an experiment, and what is asked of it."""
 
-    def __init__(self, experiment: Path, data_dir: Path | None, peers: Any) -> None:
+    def __init__(self, experiment: Path, data_dir: Path | None, hosts: Any) -> None:
         from batchscale.spec.file import read_experiment
         from batchscale.training.settings import EngineSettings
         from batchscale.workloads.registry import get_workload
 
-        self.experiment, self.peers = read_experiment(experiment), peers
+        self.experiment, self.hosts = read_experiment(experiment), hosts
         self.workload = get_workload(self.experiment.workload, data_dir)
         self.settings = EngineSettings(population=1, devices=None)
         self._advances: dict[int, Any] = {}
@@ -63,7 +63,7 @@ class Worker:
         from batchscale.run.single_trial import train_single
 
         began = time.perf_counter()
-        outcome = train_single(self.workload, trial, lambda *_: None, lambda: False, self.peers)
+        outcome = train_single(self.workload, trial, lambda *_: None, lambda: False, self.hosts)
         return outcome.steps, time.perf_counter() - began
 
 
@@ -71,16 +71,16 @@ def main(core: int, cluster: str, experiment: str, data_dir: str) -> None:
     """Answer requests until there are no more."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core % (os.cpu_count() or 1)})
-    from batchscale.cluster.description import read_cluster
-    from batchscale.cluster.peers import connect
     from batchscale.training.processes import joined
+    from batchscale.workers.multihost.cluster import read_cluster
+    from batchscale.workers.multihost.hosts import connect
 
     with ExitStack() as stack:
-        peers = None
+        hosts = None
         if cluster != "none":
-            peers = connect(read_cluster(cluster), {})
-            stack.enter_context(joined(peers))
-        worker = Worker(Path(experiment), Path(data_dir) if data_dir else None, peers)
+            hosts = connect(read_cluster(cluster), {})
+            stack.enter_context(joined(hosts))
+        worker = Worker(Path(experiment), Path(data_dir) if data_dir else None, hosts)
         for line in sys.stdin:
             request = json.loads(line)
             answer = getattr(worker, request.pop("do"))(**request)

@@ -4,13 +4,14 @@
 
 Trials here compute checksums, so that Ray's own processes compete with them for the cores as they do with real ones. A
 run's time is what its workers spend from the start of their first trial to the end of their last, waits between trials
-included: starting a cluster, once per run, is told apart, and so is a last trial that leaves the other worker nothing
+included: starting a cluster is left out, and so is a last trial that leaves the other worker nothing
 to do. Machines are not equally fast from minute to minute, by more than what is measured here: time is therefore
 counted per second of processor time that the trials' own work took. Needs the extra `[ray]`; eight runs of 40 s on two
 cores, and their starts.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -149,6 +151,19 @@ def measure(runner: str, trials: int, blocks: int, workers: int) -> dict[str, fl
     }
 
 
+@contextlib.contextmanager
+def local_cluster(num_cpus: int) -> Iterator[None]:
+    """A Ray cluster of this machine, which the runner finds by Ray's own means."""
+    import ray
+
+    path = {"env_vars": {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}}
+    ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, log_to_driver=False, runtime_env=path)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
 def main() -> None:
     """Print the runs and the ratio, and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -163,7 +178,8 @@ def main() -> None:
     found = []
     for _ in range(arguments.rounds):
         for runner in ("local", "ray"):
-            found.append(measure(runner, arguments.trials, blocks, arguments.workers))
+            with local_cluster(arguments.workers) if runner == "ray" else contextlib.nullcontext():
+                found.append(measure(runner, arguments.trials, blocks, arguments.workers))
             print("  ".join(f"{key} {value}" for key, value in found[-1].items()), flush=True)
     costs = {name: [row["per_processor_s"] for row in found if row["runner"] == name] for name in ("local", "ray")}
     pairs = [ray / local - 1 for local, ray in zip(costs["local"], costs["ray"], strict=True)]

@@ -241,7 +241,7 @@ def test_one_batch_size_that_diverges_is_named_and_the_others_count(tmp_path):
 
 def test_the_ray_address_is_the_option_or_rays_own_variable(monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    assert find_ray_address("ray", None) is None
+    assert find_ray_address("ray", None) == "auto"
     assert find_ray_address("local", None) is None
     assert find_ray_address("ray", "auto") == "auto"
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")

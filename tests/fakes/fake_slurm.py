@@ -8,13 +8,13 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from batchscale.workers.slurm.commands import QueuedTask, SlurmError, TaskKey
-from batchscale.workers.slurm.line import Rhythm
+from batchscale.workers.slurm.client import QueuedTask, SlurmError, TaskKey
+from batchscale.workers.slurm.heartbeat import HeartbeatSettings
 from batchscale.workers.slurm.runner import SlurmRunner, SlurmSettings
-from batchscale.workers.slurm.script import log_of, worker_script
-from batchscale.workers.slurm.worker import worker_words
+from batchscale.workers.slurm.session import log_of, worker_script
+from batchscale.workers.slurm.worker import worker_arguments
 
-QUICK = Rhythm(beat_s=0.2, leave_s=3.0, silent_s=30.0)
+QUICK = HeartbeatSettings(interval_s=0.2, leave_s=3.0, cancel_s=30.0)
 
 
 @dataclass
@@ -39,7 +39,7 @@ class FakeSlurm:
     """``held`` tasks wait; ``broken`` says why nothing is answered; ``asked`` is what was submitted."""
 
     log_dir: Path
-    rhythm: Rhythm = QUICK
+    heartbeat: HeartbeatSettings = QUICK
     tasks: dict[TaskKey, FakeTask] = field(default_factory=dict)
     held: bool = False
     broken: str = ""
@@ -51,7 +51,7 @@ class FakeSlurm:
         return FakeSession(self, name, session)
 
     def start(self, task: FakeTask, session: Path) -> None:
-        script = worker_script(worker_words(session, 1, self.rhythm))
+        script = worker_script(worker_arguments(session, 1, self.heartbeat))
         environment = {
             **os.environ,
             "SLURM_ARRAY_JOB_ID": task.key.job,
@@ -80,10 +80,10 @@ class FakeSession:
             raise SlurmError(self.slurm.broken)
         return [task for task in self.slurm.tasks.values() if task.key.job.startswith(f"{self.name}.")]
 
-    def submit(self, places, avoid) -> str:
+    def submit(self, places, exclude) -> str:
         self._mine()
         job = f"{self.name}.{next(self.slurm.numbers)}"
-        self.slurm.asked.append((tuple(places), frozenset(avoid)))
+        self.slurm.asked.append((tuple(places), frozenset(exclude)))
         for place in places:
             task = FakeTask(TaskKey(job, place), f"node{place}")
             self.slurm.tasks[task.key] = task
@@ -91,7 +91,7 @@ class FakeSession:
                 self.slurm.start(task, self.session)
         return job
 
-    def look(self) -> list[QueuedTask]:
+    def list_tasks(self) -> list[QueuedTask]:
         return [
             QueuedTask(task.key, task.state, "Resources" if task.process is None else "None",
                        _status(task.process), task.node, task.restarts)
@@ -138,5 +138,7 @@ def fake_slurm(folder: Path, **options):
 
 
 def fake_slurm_runner(setup, folder: Path, slurm: FakeSlurm, workers: int = 1, **changes) -> SlurmRunner:
-    settings = SlurmSettings(workers, folder / "exchange", folder / "logs", rhythm=QUICK, look_every_s=0.1, **changes)
+    settings = SlurmSettings(
+        workers, folder / "exchange", folder / "logs", heartbeat=QUICK, view_every_s=0.1, **changes
+    )
     return SlurmRunner(setup, settings, slurm.of_session)

@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from batchscale.workers.slurm.line import Rhythm
+from batchscale.workers.slurm.heartbeat import HeartbeatSettings
 from batchscale.workers.slurm.runner import SlurmRunner, SlurmSettings
 
 CONFIG = """\
@@ -102,5 +102,5 @@ def _wait(environment):
 
 
 def real_slurm_runner(setup, folder: Path, workers: int = 1, **changes) -> SlurmRunner:
-    settings = {"rhythm": Rhythm(0.5, 10.0, 60.0), "look_every_s": 1.0} | changes
+    settings = {"heartbeat": HeartbeatSettings(0.5, 10.0, 60.0), "view_every_s": 1.0} | changes
     return SlurmRunner(setup, SlurmSettings(workers, folder / "exchange", folder / "logs", **settings))

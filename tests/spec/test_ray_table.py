@@ -36,7 +36,19 @@ def test_what_makes_no_sense_is_refused(line):
 
 
 def test_states_and_data_may_have_places_of_their_own():
-    found = parse_experiment(f'{TOP}[run.ray]\ncheckpoints = "s3://b/x"\ndata_from = "/shared/mnist.tar"\n').run.ray
-    assert (found.checkpoints, found.data_from) == ("s3://b/x", "/shared/mnist.tar")
+    assert parse_experiment(f'{TOP}[run.ray]\ncheckpoints = "s3://b/x"\n').run.ray.checkpoints == "s3://b/x"
     with pytest.raises(SpecError, match=r"run\.ray\.checkpoints must be a remote path"):
         parse_experiment(f'{TOP}[run.ray]\ncheckpoints = "/shared/states"\n')
+
+
+@pytest.mark.parametrize(
+    ("lines", "advice"),
+    [
+        ('[run.ray]\ndata_from = "/shared/mnist.tar"\n', "'run.ray.data_from' was removed.*--data-dir"),
+        ("[run]\nhosts_per_trial = 2\n", "'run.hosts_per_trial' was removed.*--runner ray or --runner slurm"),
+        ('[run]\nhosts_per_trial = "all"\n', "'run.hosts_per_trial' was removed"),
+    ],
+)
+def test_a_removed_key_is_named_with_what_to_use_instead(lines, advice):
+    with pytest.raises(SpecError, match=advice):
+        parse_experiment(f"{TOP}{lines}")

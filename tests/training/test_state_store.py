@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import jax
 import numpy as np
@@ -17,10 +18,10 @@ import pytest
 from made_states import state_at
 
 from batchscale.errors import RunError, StorageError
+from batchscale.records.remote_store import RemoteStore
 from batchscale.training import state_store
 from batchscale.training.state_archive import SavedTrial, pack_state, unpack_state
 from batchscale.training.state_store import MIN_FREE_BYTES, FolderStateStore, RemoteStateStore, read_trained
-from batchscale.workers.state_files import StateFiles
 
 ROWS = {0: {"val/loss": 1.5}, 7: {"val/loss": math.inf, "val/error": 0.25}}
 
@@ -300,40 +301,21 @@ def test_parameters_are_read_without_the_model(store, folder):
         read_trained(folder, 5)
 
 
-class ChiefFiles:
-    """State files of one study that the chief stores for another host, without the network between them."""
-
-    def __init__(self, folder):
-        self._files = StateFiles(folder.parent, max_finished_bytes=10**6)
-        self._study = folder.name
-
-    def put(self, name, content):
-        self._files.put(f"{self._study}/{name}", content)
-
-    def get(self, name):
-        return self._files.get(f"{self._study}/{name}")
-
-    def remove(self, name):
-        self.put(name, b"")
-
-
-def test_a_trial_continues_from_its_newest_state_whoever_stores_it(tmp_path):
-    alone = FolderStateStore(tmp_path / "8", max_finished_bytes=10**6)
-    sent = RemoteStateStore(ChiefFiles(tmp_path / "8"), keeps_finished=True)
-    assert step_of(sent) is step_of(alone) is None
+def test_a_remote_store_has_one_file_per_trial_until_it_ends():
+    files = RemoteStore(f"memory://{uuid4().hex}")
+    store = RemoteStateStore(files)
+    assert step_of(store) is None
     for step in (5, 7):
-        alone.save(1, saved_at(step, {5: {"val/loss": 1.5}}))
-    assert sent.restore(1, state_at(0), "me").rows == {5: {"val/loss": 1.5}}
-    assert step_of(sent, identity="somebody else") is None
-    sent.save(1, saved_at(8))
-    assert step_of(sent) == step_of(alone) == 8
-    (tmp_path / "8" / "1.newest.npz").write_bytes(b"damaged")
-    assert step_of(sent) == 5
-    sent.finish(1, saved_at(12))
-    assert names_in(tmp_path / "8") == ["1.npz"]
-    assert step_of(sent) == step_of(alone) == 12
-    sent.remove(1)
-    assert step_of(sent) is step_of(alone) is None
+        store.save(1, saved_at(step, {5: {"val/loss": 1.5}}))
+    assert files.get("1.npz")
+    assert store.restore(1, state_at(0), "me").rows == {5: {"val/loss": 1.5}}
+    assert step_of(store) == 7
+    assert step_of(store, identity="somebody else") is None
+    files.put("1.npz", b"damaged")
+    assert step_of(store) is None
+    store.save(1, saved_at(8))
+    store.finish(1, saved_at(12))
+    assert files.get("1.npz") is None
 
 
 class FailingFiles:

@@ -14,9 +14,9 @@ from batchscale.spec.file import parse_experiment
 from batchscale.spec.trainer import TrainerSpec
 from batchscale.study.trial import TrialTask
 from batchscale.workers.messages import Begin
-from batchscale.workers.ray.papers import make_papers
+from batchscale.workers.ray.setup import make_ray_setup
+from batchscale.workers.remote_setup import MARKER, find_states_problem, remove_marker, write_marker
 from batchscale.workers.runner import Setup
-from batchscale.workers.state_marker import MARKER, find_marker_problem, remove_marker, write_marker
 from batchscale.workers.training_engine import make_engine
 from batchscale.workers.worker import Worker
 
@@ -74,33 +74,33 @@ def test_a_worker_goes_on_from_the_state_that_another_sent(url):
 
 
 def test_the_driver_shows_itself_at_the_path_before_anything_starts(url):
-    papers = make_papers(remote_setup(url))
-    papers.lay_out()
-    assert papers.mark is None
-    assert find_marker_problem(url, papers.secret) == ""
-    begin = papers.begin("w", sees_mark=False, neighbours=1)
-    assert (begin.setup.states_url, begin.luggage.secret) == (url, papers.secret)
-    papers.put_away()
+    ray_setup = make_ray_setup(remote_setup(url))
+    ray_setup.write_markers()
+    assert ray_setup.marker is None
+    assert find_states_problem(url, ray_setup.secret) == ""
+    begin = ray_setup.begin("w", sees_marker=False, node_workers=1)
+    assert (begin.setup.states_url, begin.remote.secret) == (url, ray_setup.secret)
+    ray_setup.remove_markers()
     assert RemoteStore(url).get(MARKER) is None
 
 
 def test_a_path_that_cannot_be_written_is_said_by_the_driver():
     with pytest.raises(StorageError, match="nosuchprotocol://x"):
-        make_papers(remote_setup("nosuchprotocol://x")).lay_out()
+        make_ray_setup(remote_setup("nosuchprotocol://x")).write_markers()
 
 
 def test_a_script_keeps_its_own_states(url):
     with pytest.raises(RunError, match=r"run\.ray\.checkpoints .*\[trainer\]"):
-        make_papers(remote_setup(url, trainer=TrainerSpec(("python3",))))
+        make_ray_setup(remote_setup(url, trainer=TrainerSpec(("python3",))))
 
 
 @pytest.mark.parametrize("mark", ["right", "another run's", "none"])
 def test_a_worker_where_the_path_is_another_says_so_and_keeps_states_in_memory(url, mark):
-    papers = make_papers(remote_setup(url))
+    ray_setup = make_ray_setup(remote_setup(url))
     if mark != "none":
-        write_marker(url, papers.secret if mark == "right" else "x")
-    begin = papers.begin("w", sees_mark=False, neighbours=1)
-    begin, blind = Worker(None)._arrive(Begin(begin.setup, "w", begin.luggage))
+        write_marker(url, ray_setup.secret if mark == "right" else "x")
+    begin = ray_setup.begin("w", sees_marker=False, node_workers=1)
+    begin, problem = Worker(None)._verify(Begin(begin.setup, "w", begin.remote))
     remove_marker(url)
-    assert bool(blind) == (mark != "right")
+    assert bool(problem) == (mark != "right")
     assert begin.setup.states_url == (url if mark == "right" else None)

@@ -8,7 +8,6 @@ from functools import partial
 import psutil
 import pytest
 from fake_slurm import fake_slurm, fake_slurm_runner
-from group_fakes import make_group_runner
 from protocol_fakes import fake_experiment, fake_setup, fake_study
 from ray_cluster import start_runner
 from small_slurm import is_there, real_slurm_runner
@@ -30,8 +29,6 @@ def make_runner(kind: str, tmp_path, workers: int = 1, **options):
     setup = fake_setup(**options)
     if kind == "inline":
         return InlineRunner(setup)
-    if kind == "groups":
-        return make_group_runner(setup)
     if kind == "local":
         return LocalRunner(setup, LocalSettings(workers, tmp_path / "logs"))
     if kind == "ray":
@@ -84,7 +81,7 @@ SLURM = pytest.param(
 RAY = pytest.param("ray", marks=pytest.mark.ray)
 
 
-@pytest.fixture(params=["inline", "local", "groups", "fake slurm", SLURM, RAY])
+@pytest.fixture(params=["inline", "local", "fake slurm", SLURM, RAY])
 def kind(request, monkeypatch):
     if request.param == "ray":
         monkeypatch.setenv("TESTED_RAY", request.getfixturevalue("ray_cluster").address)
@@ -134,7 +131,7 @@ def test_a_trial_that_raises_is_a_lost_job_with_the_reason_and_the_next_job_runs
         outcomes = collect(runner, 2)
     assert isinstance(outcomes[0], JobFailed)
     assert outcomes[0].loss is LossReason.ERROR
-    assert "this trial cannot be trained" in outcomes[0].reason.words
+    assert "this trial cannot be trained" in outcomes[0].reason.message
     assert isinstance(outcomes[1], JobResult)
 
 
@@ -213,7 +210,7 @@ def test_a_killed_worker_is_replaced_and_its_other_jobs_count_as_not_started(pro
         runner.submit(worker, job(1, 2))
         lost = collect(runner, 2)
         assert (lost[0].loss, lost[1].loss) == (LossReason.DIED, LossReason.NOT_STARTED)
-        assert "SIGKILL" in lost[0].reason.words
+        assert "SIGKILL" in lost[0].reason.message
         assert "about to misbehave" in lost[0].reason.log_lines
         assert with_workers(runner, 1).workers[0].worker_id != worker
         runner.submit(runner.workers[0].worker_id, job(2, 2))
@@ -270,7 +267,7 @@ def test_workers_end_when_the_driver_dies(tmp_path):
 
 
 def test_a_worker_is_recycled_after_its_trials(tmp_path, monkeypatch):
-    monkeypatch.setattr(handle, "RECYCLE_AFTER_TRIALS", 2)
+    monkeypatch.setattr(handle, "RESTART_AFTER_TRIALS", 2)
     with make_runner("local", tmp_path) as runner:
         first = process_ids(runner)
         runner.submit(runner.workers[0].worker_id, job(0, 1, 2))
@@ -286,7 +283,7 @@ def test_a_worker_is_recycled_after_its_trials(tmp_path, monkeypatch):
 def test_a_worker_that_cannot_begin_here_ends_the_run_with_its_reason(tmp_path, monkeypatch):
     """Workers of this machine have nothing to check today; one that refuses all the same is not a crash."""
     experiment = fake_experiment(trainer=TrainerSpec(("no-such-program",), tmp_path))
-    monkeypatch.setattr(local, "Begin", partial(Begin, luggage=make_remote_setup(experiment)))
+    monkeypatch.setattr(local, "Begin", partial(Begin, remote=make_remote_setup(experiment)))
     setup = Setup(experiment, engine="fake_engine:make_engine")
     with (
         LocalRunner(setup, LocalSettings(1, tmp_path / "logs")) as runner,

@@ -8,88 +8,62 @@ from typing import TYPE_CHECKING
 from batchscale.errors import BatchscaleError, RunError
 
 if TYPE_CHECKING:
-    from batchscale.cluster.description import Cluster
-    from batchscale.cluster.groups import Group
-    from batchscale.cluster.peers import Peers
     from batchscale.spec.experiment import Experiment
+    from batchscale.workers.multihost.cluster import Cluster
+    from batchscale.workers.multihost.hosts import Hosts
 
 HELP = "The hosts that train together: a JSON or TOML file or text; auto: as the environment says; none: no others."
 
 
 def look_up(text: str) -> "Cluster | None":
-    """The cluster of ``--cluster``: described there, found in the environment, or None for a single process."""
-    from batchscale.cluster.description import read_cluster, with_token
-    from batchscale.cluster.environment import find_cluster
+    """Return the cluster of ``--cluster``: described there or in the environment; None for a single process."""
+    from batchscale.workers.multihost.cluster import read_cluster
+    from batchscale.workers.multihost.environment import find_cluster, refuse_key_file
 
     if text == "none":
         return None
-    found = find_cluster(os.environ) if text == "auto" else read_cluster(text)
-    return None if found is None else with_token(found, os.environ)
+    cluster = find_cluster(os.environ) if text == "auto" else read_cluster(text)
+    if cluster is not None:
+        refuse_key_file(os.environ)
+    return cluster
 
 
 @contextlib.contextmanager
-def together_for(cluster: "Cluster | None", experiment: "Experiment") -> "Iterator[tuple[Peers | None, Group | None]]":
-    """The hosts that run a whole experiment: all of them, and those that train a trial together if that is fewer."""
+def together_for(cluster: "Cluster | None", experiment: "Experiment") -> "Iterator[Hosts | None]":
+    """Connect the hosts that run a whole experiment; None for a single process."""
     from batchscale.study.identity import normalise
     from batchscale.workers.environment import check_devices, offer_devices
 
     if cluster is None:
-        yield None, None
+        yield None
         return
     if experiment.trainer is not None:
         raise RunError("--cluster is for our own engine; a script of your own starts its own processes.")
     num_devices = check_devices(experiment.run.devices_per_trial)
     offer_devices(num_devices)
-    size = experiment.run.hosts_per_trial or cluster.num_processes
-    facts = {"devices_per_trial": num_devices, "run.exact": experiment.run.exact, "run.hosts_per_trial": size}
-    told = normalise(experiment) | facts
-    if size == cluster.num_processes:
-        with together(cluster, told) as peers:
-            yield peers, None
-    else:
-        with _in_groups(cluster, told, size) as found:
-            yield found
+    facts = {"devices_per_trial": num_devices, "run.exact": experiment.run.exact}
+    with together(cluster, normalise(experiment) | facts) as hosts:
+        yield hosts
 
 
 @contextlib.contextmanager
-def _in_groups(cluster: "Cluster", facts: Mapping[str, object], size: int) -> "Iterator[tuple[Peers, Group]]":
-    """Inside, JAX sees the devices of the group's processes alone."""
-    from batchscale.cluster.groups import split_peers
-    from batchscale.training.processes import joined
+def together(cluster: "Cluster | None", facts: Mapping[str, object]) -> "Iterator[Hosts | None]":
+    """Inside, all processes of the cluster are connected and JAX sees their devices; None for a single process.
 
-    peers = _meet(cluster, facts)
-    try:
-        group = split_peers(peers, size)
-        with contextlib.nullcontext() if group.peers is None else joined(group.peers):
-            yield peers, group
-        peers.close()
-    except BatchscaleError as error:
-        peers.fail(str(error), 2)
-        raise
-
-
-def _meet(cluster: "Cluster", facts: Mapping[str, object]) -> "Peers":
-    from batchscale import __version__
-    from batchscale.cluster.peers import connect
-
-    return connect(cluster, {"the version of batchscale": __version__} | {name: repr(v) for name, v in facts.items()})
-
-
-@contextlib.contextmanager
-def together(cluster: "Cluster | None", facts: Mapping[str, object]) -> "Iterator[Peers | None]":
-    """Inside, all processes of the cluster are there and JAX sees their devices; None for a single process.
-
-    A mistake that one of them finds ends all of them with its words.
+    A user's mistake that one of them finds ends all of them with its message.
     """
     if cluster is None:
         yield None
         return
+    from batchscale import __version__
     from batchscale.training.processes import joined
+    from batchscale.workers.multihost.hosts import connect
 
-    peers = _meet(cluster, facts)
+    version = {"the version of batchscale": __version__}
+    hosts = connect(cluster, version | {name: repr(value) for name, value in facts.items()})
     try:
-        with joined(peers):
-            yield peers
+        with joined(hosts):
+            yield hosts
     except BatchscaleError as error:
-        peers.fail(str(error), 2)
+        hosts.fail(str(error), 2)
         raise

@@ -48,7 +48,7 @@ def run(
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="The Ray cluster: auto, HOST:PORT or ray://HOST:PORT. Default: RAY_ADDRESS, else a local cluster.",
+            help="The Ray cluster: auto, HOST:PORT or ray://HOST:PORT. Default: RAY_ADDRESS, else auto.",
         ),
     ] = None,
     workers: Annotated[
@@ -82,13 +82,11 @@ def run(
         from batchscale.spec.file import read_experiment
 
         experiment = read_experiment(file)
-        with clusters.together_for(clusters.look_up(cluster), experiment) as (peers, group):
+        with clusters.together_for(clusters.look_up(cluster), experiment) as hosts:
             plan = _make_plan(experiment, data_dir, stop)
             address = find_ray_address(runner, ray_address)
-            settings = RunSettings(
-                runner, workers, data_dir, retries, retry_incomplete, keep_states, peers, group, address
-            )
-            if peers is not None and not peers.is_chief:
+            settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states, hosts, address)
+            if hosts is not None and not hosts.is_chief:
                 outcome = None
                 exit_code = _follow(plan, settings, stop)
             else:
@@ -97,8 +95,8 @@ def run(
                     _explain_retraining(plan)
                     explain_lost_nodes(settings, plan.experiment.run.ray, out)
                 outcome = _run_mirrored(plan, out, settings, quiet, stop, mirror)
-                if peers is not None:
-                    peers.share("result", str(outcome.result).encode())
+                if hosts is not None:
+                    hosts.share("result", str(outcome.result).encode())
     if outcome is None:  # the chief prints the result
         raise typer.Exit(exit_code)
     again = f"batchscale run {file} --out {out}" + (f" --mirror {mirror}" if mirror else "")
@@ -132,13 +130,13 @@ def _make_plan(experiment: "Experiment", data_dir: Path | None, stop: "StopFlag"
 
 
 def find_ray_address(runner: str, address: str | None) -> str | None:
-    """Return the address of the Ray cluster; None for a local one, and for another runner.
+    """Return the address of the Ray cluster, by default of the one on this machine; None for another runner.
 
     Raises:
         RunError: an address was given for another runner.
     """
     if runner == "ray":
-        return address or os.environ.get(RAY_ADDRESS) or None
+        return address or os.environ.get(RAY_ADDRESS) or "auto"
     if address is not None:
         raise RunError(f"--ray-address needs --runner ray. Found --runner {runner}; change one or remove the other.")
     return None
@@ -146,7 +144,7 @@ def find_ray_address(runner: str, address: str | None) -> str | None:
 
 def explain_lost_nodes(settings: "RunSettings", plan: "RayPlan", out: Path) -> None:
     """Print before a run on a Ray cluster what happens to the trials of a lost node."""
-    if settings.runner != "ray" or settings.ray_address is None:
+    if settings.runner != "ray":
         return
     from batchscale.records.tree.layout import RunPaths
 
@@ -207,8 +205,8 @@ def _follow(plan: "Plan", settings: "RunSettings", stop: "StopFlag") -> int:
     from batchscale.run.make_runner import follow_run
 
     follow_run(plan, settings, stop)
-    assert settings.peers is not None
-    return REQUEUE if settings.peers.share("result", b"").decode() == RunResult.STOPPED else 0
+    assert settings.hosts is not None
+    return REQUEUE if settings.hosts.share("result", b"").decode() == RunResult.STOPPED else 0
 
 
 def _check_trainable(outcome: "RunOutcome", plan: "Plan") -> None:

@@ -96,7 +96,7 @@ def train(
         "--exact": exact,
         "--microbatch": microbatch,
     }
-    with clusters.together(clusters.look_up(cluster), facts) as peers:
+    with clusters.together(clusters.look_up(cluster), facts) as hosts:
         loaded = get_workload(spec, data_dir)
         trial = SingleTrial(
             batch_size=_checked_size(loaded, batch_size),
@@ -109,10 +109,10 @@ def train(
             resume=resume,
             settings=settings,
         )
-        screen = Screen(steps, json_, quiet=peers is not None and not peers.is_chief)
-        writes = peers is None or peers.is_chief
+        screen = Screen(steps, json_, quiet=hosts is not None and not hosts.is_chief)
+        writes = hosts is None or hosts.is_chief
         with profiled(profile), StopFlag() as stop, mirrored(out if writes else None, mirror, _say) as news:
-            outcome = train_single(loaded, trial, _both(screen.show, news), lambda: stop.is_set, peers)
+            outcome = train_single(loaded, trial, _both(screen.show, news), lambda: stop.is_set, hosts)
         screen.close(outcome.stop_reason, outcome.steps)
         if outcome.idle_devices and writes:
             _say(

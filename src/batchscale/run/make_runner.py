@@ -10,14 +10,11 @@ from batchscale.run.settings import RunSettings
 from batchscale.run.signals import StopFlag
 from batchscale.spec.plan import Plan
 from batchscale.study.study import StudyRun
-from batchscale.workers.cluster import follow, share_host
 from batchscale.workers.environment import check_devices, computing_like_a_worker, default_workers, memory_limit
-from batchscale.workers.group_lead import lead_group
-from batchscale.workers.groups import GroupRunner
 from batchscale.workers.inline import InlineRunner, load_later
 from batchscale.workers.local import LocalRunner, LocalSettings
-from batchscale.workers.ray.link import check_ray
-from batchscale.workers.ray.runner import RayRunner, RaySettings
+from batchscale.workers.multihost.runner import chief_host_maker, follow_chief
+from batchscale.workers.ray.runner import AUTO, RayRunner, RaySettings, check_ray
 from batchscale.workers.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
 from batchscale.workers.slurm.runner import SlurmRunner, SlurmSettings
 
@@ -28,10 +25,8 @@ def make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSetti
     requested = settings.workers or (None if experiment.trainer is None else experiment.trainer.workers)
     workers = requested or default_workers(num_devices(plan, settings))
     setup = _make_setup(plan, paths, settings, workers)
-    if settings.peers is not None and settings.group is not None:
-        return GroupRunner(settings.peers, settings.group, setup, lambda: flag.is_set, lambda: _stop_soon(flag))
-    if settings.peers is not None:
-        return InlineRunner(setup, lambda: flag.is_set, share_host(settings.peers, lambda: _stop_soon(flag)))
+    if settings.hosts is not None:
+        return InlineRunner(setup, lambda: flag.is_set, chief_host_maker(settings.hosts, lambda: _stop_soon(flag)))
     if all(run.done for run in runs):  # nothing is trained: the engine takes seconds to load
         return InlineRunner(setup, lambda: flag.is_set, load_later)
     if settings.make_runner is not None:
@@ -39,7 +34,7 @@ def make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSetti
     if settings.runner == "inline":
         return InlineRunner(setup, lambda: flag.is_set)
     if settings.runner == "ray":
-        return RayRunner(setup, RaySettings(settings.ray_address, requested))
+        return RayRunner(setup, RaySettings(settings.ray_address or AUTO, requested))
     if settings.runner == "slurm":
         folder, logs = paths.exchange.resolve(), paths.logs.resolve()
         return SlurmRunner(setup, SlurmSettings(workers, folder, logs, experiment.run.slurm))
@@ -89,12 +84,8 @@ def _stop_soon(flag: StopFlag) -> None:
 
 def follow_run(plan: Plan, settings: RunSettings, flag: StopFlag) -> None:
     """Train the chief's trials together with it, as another host of its cluster; nothing is written here."""
-    assert settings.peers is not None
+    assert settings.hosts is not None
     devices = check_devices(plan.experiment.run.devices_per_trial)
     setup = Setup(plan.experiment, settings.data_dir, num_devices=devices)
-    group = settings.group
-    if group is not None and group.is_led_here:
-        lead_group(settings.peers, group, setup, lambda: flag.is_set)
-    else:
-        with computing_like_a_worker(devices):  # as the chief does: each host updates its own copy of a state
-            follow(settings.peers if group is None or group.peers is None else group.peers, setup, lambda: flag.is_set)
+    with computing_like_a_worker(devices):  # as the chief does: each host updates its own copy of a state
+        follow_chief(settings.hosts, setup, lambda: flag.is_set)

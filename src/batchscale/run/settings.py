@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from batchscale.cluster.groups import Group
-from batchscale.cluster.peers import Peers
+from batchscale.workers.multihost.hosts import Hosts
 from batchscale.workers.runner import TRAINING_ENGINE, Runner, Setup
 
 RUNNERS = ("local", "inline", "ray", "slurm")
@@ -15,10 +14,9 @@ RUNNERS = ("local", "inline", "ray", "slurm")
 class RunSettings:
     """The settings of a run; none of them changes its records.
 
-    ``keep_states_gb`` limits the space of the last states of ended trials, shared evenly by the studies. ``peers`` are
-    the other hosts of a cluster, and ``group`` those that train a trial together with this one. ``ray_address`` is the
-    cluster of the runner 'ray'; without one a local cluster lasts as long as the run. ``make_runner`` makes a runner
-    that replaces the named one.
+    ``keep_states_gb`` limits the space of the last states of ended trials, shared evenly by the studies. ``hosts`` are
+    the other hosts of a cluster. ``ray_address`` is the cluster of the runner 'ray'. ``make_runner`` makes a
+    runner that replaces the named one.
     """
 
     runner: str = "local"
@@ -27,8 +25,7 @@ class RunSettings:
     retries: int = 3
     retry_incomplete: bool = False
     keep_states_gb: float = 4.0
-    peers: Peers | None = None
-    group: Group | None = None
+    hosts: Hosts | None = None
     ray_address: str | None = None
     engine: str = TRAINING_ENGINE
     engine_options: dict[str, str] = field(default_factory=dict)

@@ -139,27 +139,25 @@ class RayPlan:
     """The resources that a worker takes of its node on a Ray cluster; None is decided when the cluster is reached.
 
     ``resources`` are amounts of what nodes declare, by name. ``checkpoints`` is a remote path that keeps the states of
-    running trials, in place of a folder that all nodes see. A node without the data copies it from ``data_from``.
+    running trials, in place of a folder that all nodes see.
     """
 
     num_cpus: float | None = None
     num_gpus: float | None = None
     resources: Mapping[str, float] = field(default_factory=dict)
     checkpoints: str | None = None
-    data_from: str | None = None
 
 
 @dataclass(frozen=True)
 class RunPlan:
     """The devices that train each trial (None: all of a host). Changes no result, up to rounding.
 
-    ``exact`` adds gradients in an order that does not depend on the devices. ``hosts_per_trial`` is how many hosts of a
-    cluster train a trial together (None: all). ``slurm`` and ``ray`` are the resources of workers on these clusters.
+    ``exact`` adds gradients in an order that does not depend on the devices. ``slurm`` and ``ray`` are the resources of
+    workers on these clusters.
     """
 
     devices_per_trial: int | None = 1
     exact: bool = False
-    hosts_per_trial: int | None = None
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
     ray: RayPlan = field(default_factory=RayPlan)
 

@@ -195,15 +195,13 @@ def _to_evaluation(table: EvaluationTable) -> EvaluationPlan:
 
 def _to_run(table: RunTable) -> RunPlan:
     devices = None if table.devices_per_trial == "all" else table.devices_per_trial
-    hosts = None if table.hosts_per_trial == "all" else table.hosts_per_trial
     if table.ray.checkpoints is not None and "://" not in table.ray.checkpoints:
         raise SpecError(
             f"run.ray.checkpoints must be a remote path such as s3://BUCKET/FOLDER. Found '{table.ray.checkpoints}'; a "
             "folder that all nodes see needs no key: have the records there."
         )
-    places = (table.ray.checkpoints, table.ray.data_from)
-    ray = RayPlan(table.ray.num_cpus, table.ray.num_gpus, dict(table.ray.resources), *places)
-    return RunPlan(devices, table.exact, hosts, _to_slurm(table.slurm), ray)
+    ray = RayPlan(table.ray.num_cpus, table.ray.num_gpus, dict(table.ray.resources), table.ray.checkpoints)
+    return RunPlan(devices, table.exact, _to_slurm(table.slurm), ray)
 
 
 def _to_slurm(table: SlurmTable) -> SlurmOptions:
@@ -318,12 +316,28 @@ def _check_beside_trainer(table: ExperimentTable) -> None:
         )
 
 
+_REMOVED_KEYS = {
+    "run.hosts_per_trial": (
+        "with --cluster every trial is trained by all hosts, one trial after the other. To train several trials at "
+        "once on many hosts, use --runner ray or --runner slurm: they place one trial per worker, with "
+        "run.devices_per_trial devices each. Remove the key."
+    ),
+    "run.ray.data_from": (
+        "workers do not copy data sets. Put the data in a folder that all nodes see and give it as --data-dir, or run "
+        "'batchscale data get NAME' on each node once. Remove the key."
+    ),
+}
+"""Keys of earlier versions, and what to do instead."""
+
+
 def _explain(error: ValidationError) -> str:
     """Describe one problem of the file: key, rule and value. Unknown keys come first: they cause others."""
     problems = error.errors(include_url=False)
     problem = next((item for item in problems if item["type"] == "extra_forbidden"), problems[0])
     path = _key_path(problem["loc"])
     key, value = one_line(".".join(path), 200), one_line(repr(problem["input"]))
+    if key in _REMOVED_KEYS:
+        return f"key '{key}' was removed: {_REMOVED_KEYS[key]}"
     if problem["type"] == "extra_forbidden":
         return f"unknown key '{key}'; {suggest_names(path[-1], _valid_keys(path[:-1]))}"
     if problem["type"] == "missing":

@@ -194,8 +194,6 @@ class RayTable(_Table):
     """Other resources that nodes declare, by name: `{ TPU = 4 }`."""
     checkpoints: Name | None = None
     """A remote path for the states of running trials, `s3://…` or `gs://…`. Default: the records folder."""
-    data_from: Name | None = None
-    """The source of the data set for a node without it: a folder or an archive on the node, or a remote archive."""
 
 
 class RunTable(_Table):
@@ -203,8 +201,6 @@ class RunTable(_Table):
 
     devices_per_trial: Annotated[int, Field(ge=1, le=100_000)] | Literal["all"] = 1
     """The number of devices of one host that train a trial together. One trial per device is the cheapest."""
-    hosts_per_trial: Annotated[int, Field(ge=1, le=100_000)] | Literal["all"] = "all"
-    """The hosts of a cluster that train a trial together: other groups of as many train other trials meanwhile."""
     exact: bool = False
     """Add gradients in a fixed order, for the same bits on any number of devices; costs time."""
     slurm: SlurmTable = SlurmTable()

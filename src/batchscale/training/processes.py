@@ -1,52 +1,78 @@
 """The processes of a cluster as one JAX program: started together, each with its own devices.
 
-Their signs of life are our own (``cluster.peers``): JAX would end a process that hears nothing, or whose connection to
-the coordinator closes, by an abort, without saying which of the others it was. It is told to wait longer than we do,
-and reaches the coordinator through a relay that stays open.
+Lost processes are detected by heartbeats of our own: JAX would abort a process that receives nothing, or whose
+connection to the coordinator closes, without a message about the process that was lost. JAX gets a longer timeout, and
+reaches the coordinator through an address that stays open.
 """
 
 import contextlib
 from collections.abc import Iterator
+from typing import Protocol
 
 import jax
 
-from batchscale.cluster.description import split_address
-from batchscale.cluster.peers import Peers
-from batchscale.cluster.relay import Relay
+SHUTDOWN_S = 20
 
-PARTING_S = 20
-
-PATIENCE = 4
+TIMEOUT_FACTOR = 4
 """JAX waits so many times as long as we do before it ends a process by itself."""
 
 
+class ProcessGroup(Protocol):
+    """The processes that form one JAX program, and their means to detect and report a loss."""
+
+    @property
+    def process(self) -> int:
+        """The number of this process."""
+
+    @property
+    def num_processes(self) -> int:
+        """The number of all processes."""
+
+    @property
+    def lost_after_s(self) -> float:
+        """The time after which a process that is not responding counts as lost."""
+
+    def open_coordinator(self) -> tuple[str, str | None]:
+        """Return the address where JAX reaches its coordinator, and the one where it listens, if it does so here."""
+
+    def close_coordinator(self) -> None:
+        """End the connection of JAX to its coordinator."""
+
+    def await_loss(self) -> None:
+        """Wait as long as it takes to detect the loss of another process, which ends this one."""
+
+    def fail(self, reason: str) -> None:
+        """End all processes, because this one cannot continue."""
+
+    def close(self) -> None:
+        """Disconnect from the others: from here on none counts as lost."""
+
+
 @contextlib.contextmanager
-def joined(peers: Peers) -> Iterator[None]:
-    """Inside, JAX sees the devices of all processes. What goes wrong inside ends the other processes too."""
-    cluster = peers.cluster
-    patience = int(PATIENCE * cluster.timeouts.lost_after_s)
-    relay = None if cluster.is_chief else Relay(*split_address(peers.coordinator, "the coordinator"))
-    # its watch for a preemption would take SIGTERM from whoever has a handler: the run that is to stop
+def joined(group: ProcessGroup) -> Iterator[None]:
+    """Inside, JAX sees the devices of all processes. An error inside ends the other processes too."""
+    timeout_s = int(TIMEOUT_FACTOR * group.lost_after_s)
+    address, bind_address = group.open_coordinator()
+    # JAX's preemption service would replace the run's own handler of SIGTERM
     jax.config.update("jax_enable_preemption_service", False)  # type: ignore[no-untyped-call]
     jax.distributed.initialize(
-        relay.address if relay else peers.coordinator,
-        cluster.num_processes,
-        cluster.process,
-        coordinator_bind_address=peers.coordinator if cluster.is_chief else None,
+        address,
+        group.num_processes,
+        group.process,
+        coordinator_bind_address=bind_address,
         cluster_detection_method="deactivate",
-        initialization_timeout=patience,
-        heartbeat_timeout_seconds=patience,
-        shutdown_timeout_seconds=PARTING_S,
+        initialization_timeout=timeout_s,
+        heartbeat_timeout_seconds=timeout_s,
+        shutdown_timeout_seconds=SHUTDOWN_S,
     )
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        # A process that died takes the exchange of gradients with it, before its end is noticed: that is said first.
-        peers.await_loss()
-        peers.fail(f"its devices failed: {error}")
+        # A lost process breaks the exchange of gradients before its end is detected: the loss is reported first.
+        group.await_loss()
+        group.fail(f"its devices failed: {error}")
         raise
-    peers.close()
-    with contextlib.suppress(jax.errors.JaxRuntimeError):  # all is done: whoever dies now is not missed
+    group.close()
+    with contextlib.suppress(jax.errors.JaxRuntimeError):  # the work is done: a process may end now
         jax.distributed.shutdown()  # type: ignore[no-untyped-call]
-    if relay is not None:
-        relay.close()
+    group.close_coordinator()

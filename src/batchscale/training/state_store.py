@@ -193,52 +193,40 @@ class RemoteFiles(Protocol):
 
 @final
 class RemoteStateStore:
-    """States that another machine stores: one file per trial, or if ``keeps_finished`` those of a `FolderStateStore`.
+    """States at a remote path: one file per trial, as long as it is being trained.
 
     A state that cannot be written or read is reported in the log of the process: the trial is then trained again.
     """
 
-    def __init__(self, files: RemoteFiles, *, keeps_finished: bool = False) -> None:
+    def __init__(self, files: RemoteFiles) -> None:
         self._files = files
-        self._keeps_finished = keeps_finished
-        self._suffixes = (NEWEST, PREVIOUS, FINISHED) if keeps_finished else (FINISHED,)
 
     def save(self, trial_id: int, saved: SavedTrial) -> None:
         """Send the newest state."""
-        self._put(f"{trial_id}{self._suffixes[0]}", saved)
-
-    def finish(self, trial_id: int, saved: SavedTrial) -> None:
-        """Remove the state; the last one is sent if it is to be kept."""
-        if not self._keeps_finished:
-            self.remove(trial_id)
-            return
-        self._put(f"{trial_id}{FINISHED}", saved)
-        for suffix in (NEWEST, PREVIOUS):
-            self._files.remove(f"{trial_id}{suffix}")
-
-    def restore(self, trial_id: int, template: TrialState, identity: str) -> SavedTrial | None:
-        """Fetch the newest state that is readable."""
-        for suffix in self._suffixes:
-            try:
-                data = self._files.get(f"{trial_id}{suffix}")
-            except StorageError as error:
-                _log(f"The state {trial_id}{suffix} is not read. {error}")
-                return None
-            saved = unpack_state(data, template, identity) if data else None
-            if saved is not None:
-                return saved
-        return None
-
-    def remove(self, trial_id: int) -> None:
-        """Remove all files of a trial."""
-        for suffix in self._suffixes:
-            self._files.remove(f"{trial_id}{suffix}")
-
-    def _put(self, name: str, saved: SavedTrial) -> None:
+        name = _remote_name(trial_id)
         try:
             self._files.put(name, pack_state(saved))
         except StorageError as error:
             _log(f"The state {name} is not stored. {error}")
+
+    def finish(self, trial_id: int, saved: SavedTrial) -> None:
+        """Remove the state."""
+        del saved
+        self.remove(trial_id)
+
+    def restore(self, trial_id: int, template: TrialState, identity: str) -> SavedTrial | None:
+        """Fetch the newest state."""
+        name = _remote_name(trial_id)
+        try:
+            data = self._files.get(name)
+        except StorageError as error:
+            _log(f"The state {name} is not read. {error}")
+            return None
+        return unpack_state(data, template, identity) if data else None
+
+    def remove(self, trial_id: int) -> None:
+        """Remove the file of a trial."""
+        self._files.remove(_remote_name(trial_id))
 
 
 @final
@@ -325,6 +313,10 @@ def _list_archives(folder: Path) -> list[tuple[str, os.stat_result]]:
 
 def _trial_of(name: str) -> int:
     return int(name.partition(".")[0])
+
+
+def _remote_name(trial_id: int) -> str:
+    return f"{trial_id}{FINISHED}"
 
 
 def _is_finished(name: str) -> bool:

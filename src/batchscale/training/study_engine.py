@@ -63,7 +63,6 @@ class StudyEngine:
         evaluation: EvaluationPlan,
         settings: EngineSettings | None = None,
         hosts: HostGroup | None = None,
-        store: StateStore | None = None,
     ) -> None:
         self._settings = settings or EngineSettings()
         self._hosts: HostGroup = hosts or SingleHost()
@@ -73,14 +72,15 @@ class StudyEngine:
         self._programs = Programs(workload, study, evaluation, self._settings)
         self._evaluation_steps = study.evaluation_steps
         self._is_evaluated = frozenset(study.evaluation_steps).__contains__
-        self._population = self._make_population(store)
+        self._population = self._make_population()
         self._stopwatch = Stopwatch(study.batch_size)
         self._on_activity: Callable[[Activity, int], None] = lambda _activity, _step: None
         self._compiled: set[Activity] = set()
 
-    def _make_population(self, store: StateStore | None) -> Population:
+    def _make_population(self) -> Population:
         settings, devices = self._settings, self._programs.devices
-        if store is None and settings.checkpoint_dir is not None and self._hosts.is_chief:
+        store: StateStore | None = None
+        if settings.checkpoint_dir is not None and self._hosts.is_chief:
             store = open_store(settings.checkpoint_dir, settings.max_finished_bytes)
         if devices.num_hosts > 1:
             store = SharedStateStore(store, self._hosts)

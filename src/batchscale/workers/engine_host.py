@@ -1,6 +1,6 @@
-"""The host of engines: what a worker does with its jobs, in whatever process it lives.
+"""The engine host: runs the jobs of a worker, in whatever process the worker lives.
 
-Owns one engine per study and decides when a trial's state is worth a checkpoint. Free of JAX: the engine is made by
+Holds one engine per study and decides when a trial's state is worth a checkpoint. Free of JAX: the engine is made by
 the function that the setup names.
 """
 
@@ -18,54 +18,54 @@ from batchscale.study.trial import Activity, TrialProgress, TrialTask
 from batchscale.workers.runner import Job, JobResult, Setup, WorkerActivity
 
 CHECKPOINT_AFTER_S = 20.0
-"""A trial that has trained this long since its last checkpoint gets another: so much is lost when a worker dies."""
+"""A trial is checkpointed after so much training: the most that is lost when a worker dies."""
 
-KEEP_AFTER_S = 0.5
+SAVE_AFTER_S = 0.5
 """A trial that has trained less than this is not worth a checkpoint when the run stops."""
 
 MAX_ENGINES = 32
 
-TELL_EVERY_S = 0.5
-"""How often a worker says what it is doing, but for what takes long: loading and compiling are said at once."""
+REPORT_EVERY_S = 0.5
+"""The interval of activity reports; loading and compiling, which take long, are reported at once."""
 
 
 class Engine(Protocol):
-    """What a host needs of a study's engine."""
+    """The part of a study's engine that a host needs."""
 
     @property
     def population_size(self) -> int:
-        """How many trials are best trained together."""
+        """The number of trials that are best trained together."""
 
     def advance(
         self, tasks: Sequence[TrialTask], should_stop: Callable[[], bool], goal: Goal | None
     ) -> list[TrialProgress]:
-        """Train every task as far as it says, or to its divergence or the goal; less if asked to stop."""
+        """Train every task to its step, its divergence or the goal; less if ``should_stop`` returns True."""
 
     def save(self, trial_id: int) -> None:
         """Write a checkpoint of a trial that is held in memory."""
 
     def shelve(self, trial_id: int, step: int) -> None:
-        """Drop a trial that ended at this step from memory; keep its state on disk where there is room."""
+        """Drop a trial that ended at this step from memory; store its state on disk if there is room."""
 
     def forget(self, trial_id: int) -> None:
         """Drop everything of a trial."""
 
 
 Listener = Callable[[Activity, int], None]
-"""Is told what an engine does, and at which step."""
+"""Receives the activity of an engine and its step."""
 
 
 @runtime_checkable
 class TalkingEngine(Protocol):
-    """An engine that says what it does; others need not."""
+    """An engine that reports its activity; optional."""
 
     def listen(self, listener: Listener) -> None:
-        """Tell this from now on."""
+        """Report to this listener from now on."""
 
 
 @runtime_checkable
 class ClosableEngine(Protocol):
-    """An engine that holds more than memory; others need not be closed."""
+    """An engine that holds more than memory; optional."""
 
     def close(self) -> None:
         """End what it started."""
@@ -75,27 +75,27 @@ MakeEngine = Callable[[Setup, Study, int | None], Engine]
 
 
 def find_engine(name: str) -> MakeEngine:
-    """The function ``module:function`` that makes engines."""
+    """Import the function ``module:function`` that makes engines."""
     module, _, function = name.partition(":")
-    found: MakeEngine = getattr(importlib.import_module(module), function)
-    return found
+    make_engine: MakeEngine = getattr(importlib.import_module(module), function)
+    return make_engine
 
 
 class EngineHost:
-    """Runs jobs one after the other, keeping an engine per study."""
+    """Runs jobs one after the other, with one engine per study."""
 
     def __init__(
         self,
         setup: Setup,
         worker_id: str,
         should_stop: Callable[[], bool],
-        tell: Callable[[WorkerActivity], None] = lambda _doing: None,
+        report: Callable[[WorkerActivity], None] = lambda _activity: None,
         make_engine: MakeEngine | None = None,
     ) -> None:
         self._setup = setup
         self._worker_id = worker_id
-        self._tell = tell
-        self._told_at = -TELL_EVERY_S
+        self._report = report
+        self._reported_at = -REPORT_EVERY_S
         self._trial_ids: tuple[int, ...] = ()
         self._should_stop = should_stop
         self._make_engine = make_engine or find_engine(setup.engine)
@@ -104,18 +104,22 @@ class EngineHost:
         self._hardware = Hardware(name_processor(), "cpu", num_devices=1, num_hosts=1)
 
     def run(self, job: Job) -> JobResult:
-        """The job's answer."""
+        """Train a job."""
         started = time.monotonic()
         self._trial_ids = tuple(task.trial_id for task in job.tasks)
         engine = self._engine(job)
-        self._say(job.study.batch_size, Activity.TRAINING, max(task.from_step for task in job.tasks))
+        self._report_activity(job.study.batch_size, Activity.TRAINING, max(task.from_step for task in job.tasks))
         progress = engine.advance(job.tasks, self._should_stop, job.goal)
         seconds = time.monotonic() - started
         self._checkpoint(job, seconds)
-        hardware = getattr(engine, "hardware", self._hardware)  # an engine that uses accelerators knows better
-        cut_short = self._should_stop()
         return JobResult(
-            job.job_id, self._worker_id, tuple(progress), seconds, engine.population_size, hardware, cut_short
+            job.job_id,
+            self._worker_id,
+            tuple(progress),
+            seconds,
+            engine.population_size,
+            getattr(engine, "hardware", self._hardware),  # an engine on accelerators describes them
+            self._should_stop(),
         )
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
@@ -130,22 +134,22 @@ class EngineHost:
             self._drop(batch_size)
 
     def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
-        """Drop these trials of a study, by their last steps, from memory; what can be goes on the shelf."""
+        """Drop these finished trials of a study, by their last steps, from memory; store their states."""
         engine = self._engines.get(batch_size)
         for trial_id, step in steps.items():
             if engine is not None:
                 engine.shelve(trial_id, step)
             self._unsaved_s.pop((batch_size, trial_id), None)
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Checkpoint every trial that would be costly to train again: the process is about to end."""
         for (batch_size, trial_id), seconds in sorted(self._unsaved_s.items(), key=lambda item: -item[1]):
-            if seconds >= KEEP_AFTER_S:
+            if seconds >= SAVE_AFTER_S:
                 self._engines[batch_size].save(trial_id)
         self._unsaved_s.clear()
 
     def close(self) -> None:
-        """End what engines started."""
+        """Close all engines."""
         for batch_size in list(self._engines):
             self._drop(batch_size)
 
@@ -153,20 +157,20 @@ class EngineHost:
         batch_size = job.study.batch_size
         if batch_size not in self._engines:
             while len(self._engines) >= MAX_ENGINES:
-                self.keep()
+                self.save()
                 self._drop(next(iter(self._engines)))
-            self._say(batch_size, Activity.LOADING, 0)
+            self._report_activity(batch_size, Activity.LOADING, 0)
             engine = self._make_engine(self._setup, job.study, job.population)
             if isinstance(engine, TalkingEngine):
-                engine.listen(partial(self._say, batch_size))
+                engine.listen(partial(self._report_activity, batch_size))
             self._engines[batch_size] = engine
         return self._engines[batch_size]
 
-    def _say(self, batch_size: int, activity: Activity, step: int) -> None:
+    def _report_activity(self, batch_size: int, activity: Activity, step: int) -> None:
         now = time.monotonic()
-        if activity in (Activity.LOADING, Activity.COMPILING) or now - self._told_at >= TELL_EVERY_S:
-            self._told_at = now
-            self._tell(WorkerActivity(self._worker_id, activity, batch_size, self._trial_ids, max(step, 0)))
+        if activity in (Activity.LOADING, Activity.COMPILING) or now - self._reported_at >= REPORT_EVERY_S:
+            self._reported_at = now
+            self._report(WorkerActivity(self._worker_id, activity, batch_size, self._trial_ids, max(step, 0)))
 
     def _drop(self, batch_size: int) -> None:
         engine: object = self._engines.pop(batch_size, None)

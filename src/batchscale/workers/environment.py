@@ -1,4 +1,4 @@
-"""The environment of workers: how many there are by default, what each may use, and the variables that say so."""
+"""The environment of workers: their default number, their devices and memory, and the variables that set them."""
 
 import contextlib
 import os
@@ -18,42 +18,43 @@ _THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
 )
 PLACE_VARIABLE = "BATCHSCALE_PLACE"
-"""Tells a worker its place among the workers of its machine, from 0."""
+"""The variable with a worker's place among the workers of its machine, from 0."""
 
 _ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 
 
 def default_workers(devices_per_trial: int = 1) -> int:
-    """One worker per group of devices: accelerators, or cores where there are none."""
+    """Return one worker per ``devices_per_trial`` devices: accelerators, or cores if there are none."""
     return max(1, count_devices() // devices_per_trial)
 
 
-def check_devices(wanted: int | None, workers: int | None = None) -> int:
-    """How many devices train a trial together; None for all that there are.
+def check_devices(per_trial: int | None, workers: int | None = None) -> int:
+    """Return the number of devices that train a trial together: ``per_trial``, or all of this machine for None.
 
     Raises:
         RunError: there are not so many, or not for so many workers.
     """
-    there = count_devices()
-    needed = (wanted or there) * (workers or 1)
-    if needed > there and wanted != 1:  # workers of one device may share it
+    available = count_devices()
+    needed = (per_trial or available) * (workers or 1)
+    if needed > available and per_trial != 1:  # workers of one device may share it
         kind = "accelerators" if count_accelerators() else "cores"
-        each = f"{workers} workers of {wanted or there} each need {needed}"
+        request = f"{per_trial} asked for"
+        if workers:
+            request = f"{workers} workers of {per_trial or available} each need {needed}"
         raise RunError(
-            f"Trials are spread over the devices that there are. Found {there} ({kind}); "
-            f"{each if workers else f'{wanted} asked for'}. Ask for fewer, or for 'all'; to try it out on a processor, "
-            f"set XLA_FLAGS={HOST_DEVICES}={needed}."
+            f"Trials are spread over the devices that there are. Found {available} ({kind}); {request}. Ask for fewer, "
+            f"or for 'all'; to try it out on a processor, set XLA_FLAGS={HOST_DEVICES}={needed}."
         )
-    return wanted or there
+    return per_trial or available
 
 
 def memory_limit(workers: int) -> int:
-    """The bytes above which a worker is replaced by a fresh process: its share of 80 % of machine or container."""
+    """Return the bytes above which a worker is replaced: its share of 80 % of the machine or container."""
     return int(MEMORY_SHARE * count_memory_bytes() / max(1, workers))
 
 
 def worker_environment(place: int, num_devices: int = 1) -> dict[str, str]:
-    """The environment of the worker at this place: accelerators of its own, or a thread for each device."""
+    """Return the environment of the worker at this place: accelerators of its own, or a thread for each device."""
     environment = dict(os.environ)
     # a worker finds the same modules as the driver, however that was started
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
@@ -70,23 +71,23 @@ def worker_environment(place: int, num_devices: int = 1) -> dict[str, str]:
 
 
 def single_threaded(xla_flags: str = "", num_devices: int = 1) -> dict[str, str]:
-    """The variables that keep the compute of each device on one thread; what the user has set in XLA_FLAGS stays."""
+    """Return the variables that limit each device to one thread; what the user has set in XLA_FLAGS stays."""
     flags = xla_flags if "xla_cpu_multi_thread_eigen" in xla_flags else f"{xla_flags} {_ONE_THREAD}".strip()
     flags = with_host_devices(flags, num_devices)
     return {"XLA_FLAGS": flags, **dict.fromkeys(_THREAD_VARIABLES, "1")}
 
 
 def with_host_devices(xla_flags: str, num_devices: int) -> str:
-    """The flags of XLA with so many devices of the processor; one is what it offers by itself."""
+    """Return XLA's flags with so many devices of the processor; one is its default."""
     others = [flag for flag in xla_flags.split() if not flag.startswith(f"{HOST_DEVICES}=")]
     return " ".join([*others, f"{HOST_DEVICES}={num_devices}"] if num_devices > 1 else others)
 
 
 def offer_devices(num_devices: int) -> None:
-    """Let this process have so many devices, where they are cores; called before JAX has looked for any."""
-    before = os.environ.get("XLA_FLAGS", "")
-    flags = with_host_devices(before, num_devices)
-    if flags != before and not count_accelerators():
+    """Set the number of devices of this process, if they are cores; called before JAX is loaded."""
+    current = os.environ.get("XLA_FLAGS", "")
+    flags = with_host_devices(current, num_devices)
+    if flags != current and not count_accelerators():
         os.environ["XLA_FLAGS"] = flags
 
 
@@ -94,15 +95,15 @@ def offer_devices(num_devices: int) -> None:
 def computing_like_a_worker(num_devices: int = 1) -> Iterator[None]:
     """Inside, this process computes on one thread per device as a worker does, so that records are the same.
 
-    The variables of the user come back at the end.
+    The variables of the user are restored at the end.
     """
-    wanted = single_threaded(os.environ.get("XLA_FLAGS", ""), num_devices)
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+    variables = single_threaded(os.environ.get("XLA_FLAGS", ""), num_devices)
+    saved = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in saved.items():
             if value is None:
                 os.environ.pop(name, None)
             else:

@@ -1,30 +1,34 @@
-"""A worker as its driver knows it, whichever runner started it: its jobs, how far it is, and what it said.
+"""The driver's handle of a worker process, whichever runner started it: its jobs, its state, and its replies.
 
-How a worker is told something, and what its end means, is each runner's own.
+How a message is sent, and what the end of a worker means, is up to each runner.
 """
 
+import contextlib
+import signal
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
 
+from batchscale.log_tail import last_lines
 from batchscale.study.failure import Failure
-from batchscale.workers.messages import Answered, Drain, Instruction, Kept, Raised, Ready, Reply, Started
+from batchscale.workers.messages import Answered, Drain, Instruction, Raised, Ready, Reply, Saved, Started
 from batchscale.workers.runner import Event, Job, JobFailed, LossReason, WorkerActivity, WorkerInfo
 
-RECYCLE_AFTER_TRIALS = 2000
-"""After so many trials a fresh process takes a worker's place: what libraries leak does not grow without end."""
+RESTART_AFTER_TRIALS = 2000
+"""After so many trials a fresh process replaces a worker: what libraries leak does not grow without end."""
 
 MAX_DEATHS_AT_START = 3
-"""So many times the number of workers may die in a row before one of them has begun."""
+"""So many times the number of workers may die in a row before one of them is ready."""
 
 
 @dataclass(eq=False)
 class WorkerHandle(ABC):
-    """One worker process, or what stands for one.
+    """One worker process.
 
-    ``jobs`` are those that it has not answered, in the order in which they were given; ``started`` is the one that it
-    has taken up. It is ``ready`` once it has begun, and has ``kept`` what it holds when it was told to stop. A worker
-    that is ``draining`` leaves when its jobs are answered. ``trials`` is how many it has trained.
+    ``jobs`` are the unanswered ones, in the order of submission; ``started`` is the one that runs. The worker is
+    ``ready`` once it can take jobs, and has ``saved`` its states after it was stopped. A worker that is ``draining``
+    exits when its jobs are answered. ``trials`` counts those that it has trained.
     """
 
     info: WorkerInfo
@@ -32,67 +36,62 @@ class WorkerHandle(ABC):
     jobs: deque[Job] = field(default_factory=deque)
     started: int | None = None
     ready: bool = False
-    kept: bool = False
+    saved: bool = False
     draining: bool = False
     trials: int = 0
 
     @abstractmethod
-    def tell(self, message: Instruction) -> None:
-        """Send it a message after all earlier ones; if it is gone, its end says so and this does not."""
+    def send(self, message: Instruction) -> None:
+        """Send a message after all earlier ones; if the worker is gone, nothing happens: its end is detected later."""
 
     @property
     def takes_jobs(self) -> bool:
-        """Whether it may be given a job now."""
+        """True if a job may be submitted to it now."""
         return not self.draining
 
     @property
     def at_rest(self) -> bool:
-        """Whether it has answered its jobs and kept its states."""
-        return self.kept and not self.jobs
+        """True if it has answered its jobs and saved its states."""
+        return self.saved and not self.jobs
 
-    def give(self, job: Job) -> None:
-        """Give it a job."""
+    def submit(self, job: Job) -> None:
+        """Queue a job."""
         self.jobs.append(job)
-        self.tell(job)
+        self.send(job)
 
     def drain(self) -> None:
-        """Let it leave when its jobs are answered."""
+        """Make it exit when its jobs are answered."""
         if not self.draining:
             self.draining = True
-            self.tell(Drain())
+            self.send(Drain())
 
-    def hear(self, reply: Reply) -> list[Event]:
-        """Take in what it said: the events of it. What follows for other workers, as of a refusal, is the runner's."""
+    def handle_reply(self, reply: Reply) -> list[Event]:
+        """Update the handle from a reply and return its events; a refusal is handled by the runner."""
         if isinstance(reply, WorkerActivity):
             return [reply]
         if isinstance(reply, Answered):
-            self.answer(reply.done.job_id)
-            self.trials += len(reply.done.progress)
-            return [reply.done]
+            self._finish(reply.result.job_id)
+            self.trials += len(reply.result.progress)
+            return [reply.result]
         if isinstance(reply, Raised):
-            self.answer(reply.job_id)
+            self._finish(reply.job_id)
             return [JobFailed(reply.job_id, self.info.worker_id, reply.loss, reply.reason)]
         if isinstance(reply, Ready):
             self.ready = True
         elif isinstance(reply, Started):
             self.started = reply.job_id
-        elif isinstance(reply, Kept):
-            self.kept = True
+        elif isinstance(reply, Saved):
+            self.saved = True
         return []
 
     def needs_restart(self, reply: Reply, max_bytes: float | None) -> bool:
-        """Whether a fresh process should take its place after this answer, for its trials or the memory it holds."""
+        """True if a fresh process should replace it after this reply, for its trials or its memory."""
         if not isinstance(reply, Answered):
             return False
-        return self.trials >= RECYCLE_AFTER_TRIALS or (max_bytes is not None and reply.memory_bytes > max_bytes)
+        return self.trials >= RESTART_AFTER_TRIALS or (max_bytes is not None and reply.memory_bytes > max_bytes)
 
-    def answer(self, job_id: int) -> None:
-        """A job is answered."""
-        self.jobs = deque(job for job in self.jobs if job.job_id != job_id)
-        self.started = None
-
-    def lose(self, loss: LossReason, reason: Failure) -> list[Event]:
-        """All its jobs as lost; those that it had not taken up as not started."""
+    def fail_jobs(self, loss: LossReason, reason: Failure) -> list[Event]:
+        """Return all its jobs as failed; those that it had not started as not started."""
         return [
             JobFailed(
                 job.job_id,
@@ -103,7 +102,20 @@ class WorkerHandle(ABC):
             for job in self.jobs
         ]
 
+    def _finish(self, job_id: int) -> None:
+        self.jobs = deque(job for job in self.jobs if job.job_id != job_id)
+        self.started = None
+
 
 def is_out_of_memory(reply: Reply) -> bool:
-    """Whether a worker said that a job was too much for the memory there is."""
+    """Return True if a worker reports that a job ran out of memory."""
     return isinstance(reply, Raised) and reply.loss is LossReason.OUT_OF_MEMORY
+
+
+def describe_exit(code: int, log: Path) -> Failure:
+    """Describe the end of a worker process: its exit code or signal, and the last lines of its log."""
+    lines = last_lines(log)
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return Failure(f"A worker was killed by signal {signal.Signals(-code).name}.", lines)
+    return Failure(f"A worker exited with code {code}.", lines)

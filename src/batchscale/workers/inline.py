@@ -17,19 +17,19 @@ from batchscale.workers.worker import explain_error
 WORKER_ID = "inline"
 
 MakeHost = Callable[..., EngineHost]
-"""Makes the host of engines from a setup, a worker's id, a question whether to stop, and a listener (``tell``)."""
+"""Makes the engine host from a setup, a worker's id, ``should_stop``, and ``report`` for its activity."""
 
 
 def load_later(
-    setup: Setup, worker_id: str, should_stop: Callable[[], bool], tell: Callable[[WorkerActivity], None]
+    setup: Setup, worker_id: str, should_stop: Callable[[], bool], report: Callable[[WorkerActivity], None]
 ) -> EngineHost:
-    """A host that loads its engine, which takes seconds, with the first job only."""
-    return EngineHost(setup, worker_id, should_stop, tell, lambda *given: find_engine(setup.engine)(*given))
+    """Make a host that loads its engine, which takes seconds, with the first job only."""
+    return EngineHost(setup, worker_id, should_stop, report, lambda *args: find_engine(setup.engine)(*args))
 
 
 @final
 class InlineRunner(Runner):
-    """Runs one job per call to `wait`, while the caller waits. Until it is closed, the process computes as a worker."""
+    """Runs one job per call to `wait`, in the caller's thread. Until it is closed, the process computes as a worker."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class InlineRunner(Runner):
         with ExitStack() as stack:
             stack.enter_context(computing_like_a_worker(setup.num_devices))  # before the engine is loaded
             self._host = make_host(
-                setup, WORKER_ID, lambda: self._stop.is_set() or should_stop(), tell=self._events.append
+                setup, WORKER_ID, lambda: self._stop.is_set() or should_stop(), report=self._events.append
             )
             self._environment = stack.pop_all()
 
@@ -55,22 +55,21 @@ class InlineRunner(Runner):
         return () if self._closed else (WorkerInfo(WORKER_ID, name_host(), self._num_devices),)
 
     def waiting(self, worker_id: str) -> int:
-        """How many jobs it has."""
+        """Return the number of queued jobs."""
         return len(self._jobs) if worker_id == WORKER_ID else 0
 
     def submit(self, worker_id: str, job: Job) -> None:
-        """Put a job in the queue."""
+        """Queue a job."""
         if self._closed:
             raise RunError("A closed runner takes no jobs.")
         if worker_id == WORKER_ID:
             self._jobs.append(job)
         else:
-            self._events.append(
-                JobFailed(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("There is no such worker."))
-            )
+            reason = Failure("There is no such worker.")
+            self._events.append(JobFailed(job.job_id, worker_id, LossReason.NOT_STARTED, reason))
 
     def wait(self, timeout_s: float) -> list[Event]:  # noqa: ARG002 - the interface has it
-        """The answer to the next job, which runs now."""
+        """Run the next job and return its events."""
         if self._jobs and not self._closed:
             self._events.append(self._run(self._jobs.popleft()))
         events = list(self._events)
@@ -81,32 +80,31 @@ class InlineRunner(Runner):
         try:
             return self._host.run(job)
         except (Exception, MemoryError) as error:  # noqa: BLE001 - whatever a trial raises is an outcome of its job
-            loss, reason = explain_error(error)
-            return JobFailed(job.job_id, WORKER_ID, loss, reason)
+            return JobFailed(job.job_id, WORKER_ID, *explain_error(error))
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
-        """Drop what is held of these trials."""
+        """Drop everything of these trials."""
         if not self._closed:
             self._host.forget(batch_size, trial_ids)
 
     def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
-        """Put these trials on the shelf."""
+        """Store the states of these finished trials."""
         if not self._closed:
             self._host.shelve(batch_size, steps)
 
     def stop(self) -> None:
-        """Let jobs end early and keep states."""
+        """End jobs early and save states."""
         if not self._stop.is_set() and not self._closed:
             self._stop.set()
-            self._host.keep()
+            self._host.save()
 
     @property
     def at_rest(self) -> bool:
-        """Whether no job is left."""
+        """True if no job is queued."""
         return not self._jobs
 
     def kill(self) -> None:
-        """There is no process but this one."""
+        """Do nothing: there is no process but this one."""
 
     def close(self) -> None:
         """Drop everything."""

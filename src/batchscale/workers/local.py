@@ -1,7 +1,7 @@
 """The local runner: worker processes on this machine, each with single-threaded compute or accelerators of its own.
 
-Owns processes, their pipes and logs. A worker that dies is replaced; its jobs come back as lost, with the signal and
-the last lines it wrote. Nothing in a worker is ever needed to resume, so ending one is always a plain kill.
+Owns processes, their pipes and logs. A worker that dies is replaced; its jobs fail with the signal and the last lines
+of its log. Nothing in a worker is ever needed to resume, so ending one is always a plain kill.
 """
 
 import contextlib
@@ -18,9 +18,8 @@ from typing import final
 from batchscale.errors import RunError
 from batchscale.machine import count_oom_kills, name_host
 from batchscale.study.failure import Failure
-from batchscale.workers.death import describe_death
 from batchscale.workers.environment import worker_environment
-from batchscale.workers.handle import MAX_DEATHS_AT_START, WorkerHandle, is_out_of_memory
+from batchscale.workers.handle import MAX_DEATHS_AT_START, WorkerHandle, describe_exit, is_out_of_memory
 from batchscale.workers.messages import Begin, Instruction, Ready, Refused, Reply
 from batchscale.workers.process_runner import ProcessRunner
 from batchscale.workers.runner import Event, LossReason, Setup, WorkerInfo
@@ -28,7 +27,7 @@ from batchscale.workers.runner import Event, LossReason, Setup, WorkerInfo
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """How many workers, where they print, and above how much memory one is replaced by a fresh process."""
+    """The number of workers, the folder of their logs, and the memory above which one is replaced."""
 
     workers: int
     log_dir: Path
@@ -45,8 +44,8 @@ class LocalWorker(WorkerHandle):
     pipe: Connection
     log: Path
 
-    def tell(self, message: Instruction) -> None:
-        """Send it a message; if it is dead, the next `wait` finds out and says so."""
+    def send(self, message: Instruction) -> None:
+        """Send a message; if the process is dead, the next `wait` detects it."""
         with contextlib.suppress(OSError):
             self.pipe.send(message)
 
@@ -72,19 +71,19 @@ class LocalRunner(ProcessRunner[LocalWorker]):
             raise
 
     def wait(self, timeout_s: float) -> list[Event]:
-        """What the workers have said; the dead are replaced."""
+        """Return the events of the workers; replace dead ones."""
         if self._closed:
             return []
         events, self._events = self._events, []
         pipes = {worker.pipe: worker for worker in self._workers.values()}
         for pipe in wait(list(pipes), 0 if events else timeout_s):
-            worker = pipes[pipe]  # type: ignore[index]  # only our own connections were given
+            worker = pipes[pipe]  # type: ignore[index]  # only our own connections are in the list
             try:
                 while worker.pipe.poll():
-                    events += self._hear(worker, worker.pipe.recv())
+                    events += self._handle_reply(worker, worker.pipe.recv())
             except (EOFError, OSError):
                 events += self._replace(worker)
-        self._recycle()
+        self._replace_drained()
         return events
 
     def kill(self) -> None:
@@ -103,13 +102,11 @@ class LocalRunner(ProcessRunner[LocalWorker]):
             worker.pipe.close()
         self._workers.clear()
 
-    # --- single workers --------------------------------------------------------------------------------------
-
     def _start(self) -> None:
         info = WorkerInfo(f"local-{self._next_number}", name_host(), self._setup.num_devices)
         self._next_number += 1
-        taken = {worker.place for worker in self._workers.values()}
-        place = min(set(range(self._settings.workers)) - taken)
+        used_places = {worker.place for worker in self._workers.values()}
+        place = min(set(range(self._settings.workers)) - used_places)
         log = self._settings.log_dir / f"worker-{place}.log"
         ours, theirs = socket.socketpair()
         with theirs, log.open("wb") as output:
@@ -124,41 +121,41 @@ class LocalRunner(ProcessRunner[LocalWorker]):
             )
         worker = LocalWorker(info, place, process, Connection(ours.detach()), log)
         self._workers[info.worker_id] = worker
-        worker.tell(Begin(self._setup, info.worker_id))
+        worker.send(Begin(self._setup, info.worker_id))
 
-    def _hear(self, worker: LocalWorker, reply: Reply) -> list[Event]:
-        events = worker.hear(reply)
+    def _handle_reply(self, worker: LocalWorker, reply: Reply) -> list[Event]:
+        events = worker.handle_reply(reply)
         if isinstance(reply, Ready):
             self._deaths_at_start = 0
         elif isinstance(reply, Refused):
             raise RunError(reply.reason)  # all workers are on this machine: none can train
-        worn = worker.needs_restart(reply, self._settings.recycle_above_bytes)
-        if worn or (is_out_of_memory(reply) and self._lower_limit()):
+        needs_restart = worker.needs_restart(reply, self._settings.recycle_above_bytes)
+        if needs_restart or (is_out_of_memory(reply) and self._lower_limit()):
             worker.drain()
         return events
 
     def _replace(self, worker: LocalWorker) -> list[Event]:
-        """Clear away a dead or retired worker and start another; its unanswered jobs are lost."""
+        """Remove a dead or drained worker and start another; its unanswered jobs fail."""
         del self._workers[worker.info.worker_id]
         worker.pipe.close()
         worker.process.kill()
         code = worker.process.wait()
-        loss, reason = LossReason.DIED, describe_death(code, worker.log)
-        kills = count_oom_kills()
-        if kills > self._oom_kills and code == -signal.SIGKILL:
+        loss, reason = LossReason.DIED, describe_exit(code, worker.log)
+        oom_kills = count_oom_kills()
+        if oom_kills > self._oom_kills and code == -signal.SIGKILL:
             loss = LossReason.OUT_OF_MEMORY
             reason = reason.followed_by(" The system reported that it was out of memory.")
             self._lower_limit()
-        self._oom_kills = kills
+        self._oom_kills = oom_kills
         if not worker.draining and not self._stopping:
             self._notices.append(f"Worker {worker.place} was replaced. {str(reason).splitlines()[0]}")
         if not worker.ready:
-            self._check_start(reason)
+            self._count_death_at_start(reason)
         if not self._stopping and len(self._workers) < self._limit:
             self._start()
-        return worker.lose(loss, reason)
+        return worker.fail_jobs(loss, reason)
 
-    def _check_start(self, reason: Failure) -> None:
+    def _count_death_at_start(self, reason: Failure) -> None:
         self._deaths_at_start += 1
         if self._deaths_at_start >= MAX_DEATHS_AT_START * self._settings.workers:
             raise RunError(f"Workers must start, but {self._deaths_at_start} in a row died at once. {reason}")
@@ -171,7 +168,7 @@ class LocalRunner(ProcessRunner[LocalWorker]):
         self._notices.append(f"Out of memory: from now on {self._limit} worker(s) train at once.")
         return True
 
-    def _recycle(self) -> None:
+    def _replace_drained(self) -> None:
         for worker in list(self._workers.values()):
             if worker.draining and worker.at_rest:
                 self._replace(worker)

@@ -1,27 +1,69 @@
-"""What all runners with workers of their own do alike: give them jobs, and pass on what is asked of them."""
+"""The base of the runners whose workers are processes (local, Ray, SLURM): it sends jobs and requests to workers."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from batchscale.errors import RunError
 from batchscale.study.failure import Failure
 from batchscale.workers.handle import WorkerHandle
-from batchscale.workers.holders import Holders
-from batchscale.workers.messages import Stop
+from batchscale.workers.messages import Forget, Shelve, Stop
 from batchscale.workers.runner import Event, Job, JobFailed, LossReason, Runner, WorkerInfo
 
 W = TypeVar("W", bound=WorkerHandle)
 
 
-class ProcessRunner(Runner, Generic[W]):
-    """A runner that holds what it knows of its workers. How they come, go and are heard is each runner's own.
+class TrialLocations:
+    """The workers that received jobs of each trial: they alone hold states of it.
 
-    ``_events`` is what the next `wait` says; no worker is replaced once the runner is ``_stopping``.
+    Messages about every finished trial to every worker would be a thousand per trial on a thousand workers. ``alive``
+    are, in every method, the workers that still run.
+    """
+
+    def __init__(self) -> None:
+        self._trials: dict[int, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        self._studies: dict[int, set[str]] = defaultdict(set)
+
+    def add(self, worker_id: str, job: Job) -> None:
+        """Record that a worker received a job."""
+        batch_size = job.study.batch_size
+        self._studies[batch_size].add(worker_id)
+        for task in job.tasks:
+            self._trials[batch_size][task.trial_id].add(worker_id)
+
+    def remove(self, batch_size: int, trial_ids: Iterable[int], alive: Container[str]) -> dict[str, list[int]]:
+        """Remove trials, and return by worker those that it must drop.
+
+        A trial that no worker received may have files of an earlier run: all workers of its study must drop it.
+        """
+        trials_of: dict[str, list[int]] = defaultdict(list)
+        all_workers, study = self._workers_of(batch_size, alive), self._trials.get(batch_size, {})
+        for trial_id in trial_ids:
+            workers = [worker for worker in study.pop(trial_id, ()) if worker in alive]
+            for worker in workers or all_workers:
+                trials_of[worker].append(trial_id)
+        return trials_of
+
+    def remove_study(self, batch_size: int, alive: Container[str]) -> list[str]:
+        """Remove a study, and return the workers that must drop it."""
+        workers = self._workers_of(batch_size, alive)
+        self._trials.pop(batch_size, None)
+        self._studies.pop(batch_size, None)
+        return workers
+
+    def _workers_of(self, batch_size: int, alive: Container[str]) -> list[str]:
+        return [worker for worker in sorted(self._studies.get(batch_size, ())) if worker in alive]
+
+
+class ProcessRunner(Runner, Generic[W]):
+    """A runner that holds handles of its workers. How they start, end and are listened to is up to each runner.
+
+    ``_events`` are returned by the next `wait`; no worker is replaced once the runner is ``_stopping``.
     """
 
     def __init__(self) -> None:
         self._workers: dict[str, W] = {}
-        self._holders = Holders()
+        self._locations = TrialLocations()
         self._events: list[Event] = []
         self._notices: list[str] = []
         self._stopping = False
@@ -29,52 +71,55 @@ class ProcessRunner(Runner, Generic[W]):
 
     @property
     def workers(self) -> tuple[WorkerInfo, ...]:
-        """The workers that take jobs; none once it is stopping."""
+        """The workers that accept jobs; none once the runner is stopping."""
         if self._stopping or self._closed:
             return ()
         return tuple(worker.info for worker in self._workers.values() if worker.takes_jobs)
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What happened to workers."""
+        """Messages about workers for people."""
         return tuple(self._notices)
 
     def waiting(self, worker_id: str) -> int:
-        """How many jobs a worker has."""
+        """Return the number of unanswered jobs of a worker."""
         worker = self._workers.get(worker_id)
         return 0 if worker is None else len(worker.jobs)
 
     def submit(self, worker_id: str, job: Job) -> None:
-        """Send a worker a job; if it has died or is gone, the next `wait` says that the job was not started."""
+        """Send a worker a job; if the worker is gone, the next `wait` returns the job as not started."""
         if self._closed:
             raise RunError("A closed runner takes no jobs.")
         worker = self._workers.get(worker_id)
         if worker is None:
-            self._events.append(
-                JobFailed(job.job_id, worker_id, LossReason.NOT_STARTED, Failure("The worker is gone."))
-            )
+            reason = Failure("The worker is gone.")
+            self._events.append(JobFailed(job.job_id, worker_id, LossReason.NOT_STARTED, reason))
             return
-        self._holders.note(worker_id, job)
-        worker.give(job)
+        self._locations.add(worker_id, job)
+        worker.submit(job)
 
     def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
-        """Pass it on to the workers that were given any of it."""
-        for worker_id, message in self._holders.forget(batch_size, trial_ids, self._workers):
-            self._workers[worker_id].tell(message)
+        """Send it to the workers that received any of these trials."""
+        if not trial_ids:
+            for worker_id in self._locations.remove_study(batch_size, self._workers):
+                self._workers[worker_id].send(Forget(batch_size))
+            return
+        for worker_id, trials in self._locations.remove(batch_size, trial_ids, self._workers).items():
+            self._workers[worker_id].send(Forget(batch_size, tuple(trials)))
 
     def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
-        """Pass it on to the workers that were given any of it: the one that holds a trial keeps its state."""
-        for worker_id, message in self._holders.shelve(batch_size, steps, self._workers):
-            self._workers[worker_id].tell(message)
+        """Send it to the workers that received any of these trials: the one that holds a trial stores its state."""
+        for worker_id, trials in self._locations.remove(batch_size, steps, self._workers).items():
+            self._workers[worker_id].send(Shelve(batch_size, {trial_id: steps[trial_id] for trial_id in trials}))
 
     def stop(self) -> None:
-        """Pass it on to every worker, once."""
+        """Send it to every worker, once."""
         if not self._stopping:
             self._stopping = True
             for worker in self._workers.values():
-                worker.tell(Stop())
+                worker.send(Stop())
 
     @property
     def at_rest(self) -> bool:
-        """Whether every worker that has begun has said so."""
+        """True if every worker that was ready has saved its states."""
         return all(worker.at_rest for worker in self._workers.values() if worker.ready)

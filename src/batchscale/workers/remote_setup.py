@@ -1,7 +1,7 @@
-"""What a worker on another machine needs, and checks when it arrives there: one message names what is wrong and where.
+"""The setup of a worker on another machine: what it needs, and what it verifies before its first job.
 
-The driver packs `RemoteSetup` once. A worker unpacks it before its first job: versions that give the same numbers, the
-user's own Python file by what it contains, the data, the trainer's program.
+The driver makes a `RemoteSetup` once. A worker verifies it against its machine: versions that give the same numbers,
+the content of the user's own Python file, the data, the trainer's program. One message names what is wrong and where.
 """
 
 import hashlib
@@ -11,22 +11,25 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from batchscale import __version__
-from batchscale.errors import BatchscaleError, RunError, one_line
+from batchscale.errors import BatchscaleError, RunError, StorageError, one_line
 from batchscale.machine import name_host
 from batchscale.records.durable import replace_atomically
+from batchscale.records.remote_store import RemoteStore
 from batchscale.spec.experiment import Experiment
 from batchscale.trainers.command import require_program
-from batchscale.workers.node_data import take_data
 from batchscale.workers.runner import TRAINING_ENGINE, Setup
 from batchscale.workloads.datasets.presence import find_dataset
 
 NUMERIC = ("jax", "jaxlib")
 """Packages whose version may change the last bits of a result."""
 
+MARKER = ".seen-by-nodes"
+"""A file with a secret of the run, by which a node sees that it reaches the place of the states."""
+
 
 @dataclass(frozen=True)
 class OwnFile:
-    """The user's own Python file: its name, what it contains, and the hash of that."""
+    """The user's own Python file: its name, its content, and the hash of that."""
 
     name: str
     text: str
@@ -35,31 +38,28 @@ class OwnFile:
 
 @dataclass(frozen=True)
 class RemoteSetup:
-    """What the driver sends with a worker: the versions it has itself, and the user's own file if there is one.
+    """The driver's versions, and the user's own file if there is one.
 
-    A machine without the data takes it from ``data_from``. ``secret`` stands in the mark at the remote path for states.
+    ``secret`` is the content of the marker at the remote path of states.
     """
 
     versions: Mapping[str, str] = field(default_factory=dict)
     own_file: OwnFile | None = None
-    data_from: str | None = None
     secret: str = ""
 
 
 def make_remote_setup(experiment: Experiment) -> RemoteSetup:
-    """What workers on other machines need beside the setup.
+    """Return what workers on other machines need beside the setup.
 
     Raises:
         RunError: the user's own file cannot be read, or is no UTF-8 text.
     """
-    ours = experiment.trainer is None
-    return RemoteSetup(
-        _versions(ours), None if experiment.workload.file is None else _pack_file(experiment.workload.file)
-    )
+    file = experiment.workload.file
+    return RemoteSetup(_versions(experiment.trainer is None), None if file is None else _read_own_file(file))
 
 
 def make_absolute(setup: Setup) -> Setup:
-    """The setup with paths that mean the same in any working folder."""
+    """Return the setup with paths that are the same in any working folder."""
     workload = setup.experiment.workload
     if workload.file is not None:
         workload = replace(workload, file=workload.file.resolve())
@@ -67,32 +67,55 @@ def make_absolute(setup: Setup) -> Setup:
     return replace(setup, experiment=replace(setup.experiment, workload=workload), data_dir=data_dir)
 
 
-def arrive(setup: Setup, luggage: RemoteSetup, private: Path, node: str | None = None) -> Setup:
-    """The setup as it holds on this machine, after everything was found to be here.
+def verify_environment(setup: Setup, remote: RemoteSetup, private: Path, node: str | None = None) -> Setup:
+    """Return the setup for this machine, after everything that it needs was found.
 
     Args:
-        setup: what the driver says.
-        luggage: what the driver sends along.
+        setup: the driver's setup.
+        remote: what the driver sends along.
         private: a folder of this worker alone, where the user's own file may be written.
-        node: what messages call this machine. Default: its name.
+        node: the name of this machine in messages. Default: its host name.
 
     Raises:
         RunError: something is missing or different, with the node's name and what to do.
     """
     try:
-        _check_versions(luggage.versions)
-        here = setup if luggage.own_file is None else _unpack_file(setup, luggage.own_file, private)
-        _check_data(here, luggage.data_from)
-        if here.experiment.trainer is not None:
-            require_program(here.experiment.trainer)
+        _check_versions(remote.versions)
+        local = setup if remote.own_file is None else _place_own_file(setup, remote.own_file, private)
+        _check_data(local)
+        if local.experiment.trainer is not None:
+            require_program(local.experiment.trainer)
     except BatchscaleError as error:
         raise RunError(f"Node {one_line(node or name_host())} cannot train this experiment. {error}") from None
-    return here
+    return local
+
+
+def write_marker(url: str, secret: str) -> None:
+    """Write the marker at the remote path of states, which also shows that the path can be written.
+
+    Raises:
+        StorageError: nothing can be written there, with the reason.
+    """
+    RemoteStore(url).put(MARKER, secret.encode())
+
+
+def remove_marker(url: str) -> None:
+    """Remove the marker at the remote path, if possible."""
+    RemoteStore(url).remove(MARKER)
+
+
+def find_states_problem(url: str, secret: str) -> str:
+    """Return the reason why this machine cannot store states at the remote path; empty if it can."""
+    try:
+        content = RemoteStore(url).get(MARKER)
+    except StorageError as error:
+        return one_line(error, 400)
+    return "" if content == secret.encode() else f"{one_line(url, 200)}: the marker of this run is not there."
 
 
 def _versions(with_numeric: bool) -> dict[str, str]:
-    found = {"batchscale": __version__}
-    return found | {name: _installed(name) for name in NUMERIC} if with_numeric else found
+    versions = {"batchscale": __version__}
+    return versions | {name: _installed(name) for name in NUMERIC} if with_numeric else versions
 
 
 def _installed(package: str) -> str:
@@ -102,10 +125,13 @@ def _installed(package: str) -> str:
         return "none"
 
 
-def _check_versions(wanted: Mapping[str, str]) -> None:
-    here = _versions(with_numeric=True)
-    wrong = [f"{name} {here.get(name, 'none')} instead of {one_line(wanted[name])}" for name in wanted
-             if here.get(name) != wanted[name]]  # fmt: skip
+def _check_versions(required: Mapping[str, str]) -> None:
+    installed = _versions(with_numeric=True)
+    wrong = [
+        f"{name} {installed.get(name, 'none')} instead of {one_line(number)}"
+        for name, number in required.items()
+        if installed.get(name) != number
+    ]
     if wrong:
         raise RunError(
             f"Workers have the versions of the driver, so that they give the same numbers. Found {', '.join(wrong)}: "
@@ -113,7 +139,7 @@ def _check_versions(wanted: Mapping[str, str]) -> None:
         )
 
 
-def _pack_file(path: Path) -> OwnFile:
+def _read_own_file(path: Path) -> OwnFile:
     try:
         content = path.read_bytes()
         text = content.decode()
@@ -124,54 +150,46 @@ def _pack_file(path: Path) -> OwnFile:
     return OwnFile(path.name, text, hashlib.sha256(content).hexdigest())
 
 
-def _unpack_file(setup: Setup, own: OwnFile, private: Path) -> Setup:
-    """The setup with the user's own file: where it was if it is the same here, else a copy in a private place.
+def _place_own_file(setup: Setup, own: OwnFile, private: Path) -> Setup:
+    """Return the setup with the user's own file: at its path if it is the same here, else a copy in a private folder.
 
-    In its own place a file finds what it imports from its folder.
+    At its own path a file finds what it imports from its folder.
     """
     workload = setup.experiment.workload
-    if workload.file is not None and _contains(workload.file, own.sha256):
+    if workload.file is not None and _has_content(workload.file, own.sha256):
         return setup
     content = own.text.encode()
     if hashlib.sha256(content).hexdigest() != own.sha256 or Path(own.name).name != own.name:
-        raise RunError("The user's own file is what the driver read. It was damaged on its way here; run again.")
+        raise RunError("The user's own file must arrive as the driver read it. It was damaged on its way; run again.")
     folder = private / own.sha256[:16]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / own.name
-    if not _contains(path, own.sha256):
+    if not _has_content(path, own.sha256):
         replace_atomically(path, content)
     return replace(setup, experiment=replace(setup.experiment, workload=replace(workload, file=path)))
 
 
-def _contains(path: Path, sha256: str) -> bool:
+def _has_content(path: Path, sha256: str) -> bool:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
     except OSError:
         return False
 
 
-def _check_data(setup: Setup, source: str | None) -> None:
-    """Raises RunError if files of the data set are needed, are not here, and cannot be taken from the source.
+def _check_data(setup: Setup) -> None:
+    """Raise RunError if files of the data set are needed and not on this machine.
 
-    Where the driver's ``--data-dir`` is no folder here, the node's own places are searched all the same.
+    If the driver's ``--data-dir`` is no folder here, the node's own places are searched all the same.
     """
     experiment = setup.experiment
     if setup.engine != TRAINING_ENGINE or experiment.workload.file is not None:
-        return  # a script and a user's own file look after their data
+        return  # a script and a user's own file take care of their data
     name = experiment.workload.name.dataset
-    found = find_dataset(name, setup.data_dir, experiment.workload.dataset_options)
-    if not found.needs_files or found.path is not None:
+    presence = find_dataset(name, setup.data_dir, experiment.workload.dataset_options)
+    if not presence.needs_files or presence.path is not None:
         return
-    failure = ""
-    if source is not None:
-        try:
-            take_data(name, source, setup.data_dir)
-        except BatchscaleError as error:
-            failure = f" It could not be taken from {one_line(source, 300)}: {error}"
-        else:
-            return
     place = "" if setup.data_dir is None else f" in {one_line(setup.data_dir, 300)} or"
     raise RunError(
         f"The data set '{name}' must be on every machine that trains. It was not found{place} where this node "
-        f"keeps data: {found.how}. A folder that all nodes see, given as --data-dir, is simplest.{failure}"
+        f"keeps data: {presence.how}. A folder that all nodes see, given as --data-dir, is simplest."
     )

@@ -1,4 +1,4 @@
-"""The engine of trials that a script of the user's own trains: made in workers, or in the driver's process."""
+"""The engine of trials that the user's own training script trains."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from batchscale.workers.runner import Setup
 
 
 def make_engine(setup: Setup, study: Study, population: int | None) -> Engine:  # noqa: ARG001 - one script, one trial
-    """The engine of a study; waiting scripts of all studies share one limit."""
+    """Make the engine of a study; paused scripts of all studies share one limit."""
     trainer = setup.experiment.trainer
     assert trainer is not None
     root = setup.checkpoint_dir or Path(tempfile.mkdtemp(prefix="batchscale-"))
@@ -36,10 +36,10 @@ def make_engine(setup: Setup, study: Study, population: int | None) -> Engine:  
 def _max_paused(trainer: TrainerSpec) -> int:
     if trainer.max_paused is not None:
         return trainer.max_paused
-    return 1 if trainer.devices else DEFAULT_MAX_PAUSED  # what a device's memory holds cannot be seen from here
+    return 1 if trainer.devices else DEFAULT_MAX_PAUSED  # the free memory of a device is not visible here
 
 
 @lru_cache(maxsize=1)
 def _make_pool(_root: str, max_paused: int, workers: int) -> Pool:
-    """The pool of this process; those that wait take no more than half of a worker's share of the memory."""
+    """Make the pool of this process; paused scripts take at most half of a worker's share of the memory."""
     return Pool(max_paused, memory_limit(workers) / 2)

@@ -1,31 +1,20 @@
-"""The engine of real trials: loaded in workers only, because it brings JAX."""
+"""The engine of batchscale's own trials: loaded in workers only, because it loads JAX."""
 
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.plan import Study
 from batchscale.training.host_group import HostGroup
-from batchscale.training.state_store import RemoteFiles, RemoteStateStore
 from batchscale.training.study_engine import EngineSettings, StudyEngine
 from batchscale.workers.engine_host import Engine
 from batchscale.workers.runner import Setup
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.workload import Workload
 
-MakeFiles = Callable[[int], RemoteFiles]
-"""Returns the files that hold the states of the study with this batch size."""
 
-
-def make_engine(
-    setup: Setup,
-    study: Study,
-    population: int | None,
-    hosts: HostGroup | None = None,
-    make_files: MakeFiles | None = None,
-) -> Engine:
-    """The engine of a study; the workload's data is read once per process."""
+def make_engine(setup: Setup, study: Study, population: int | None, hosts: HostGroup | None = None) -> Engine:
+    """Make the engine of a study; the workload's data is read once per process."""
     states = setup.states_url or setup.checkpoint_dir
     settings = EngineSettings(
         checkpoint_dir=f"{states}/{study.batch_size}" if states else None,
@@ -34,13 +23,12 @@ def make_engine(
         devices=setup.num_devices,
         exact=setup.experiment.run.exact,
     )
-    workload = _load(_Key(setup.experiment.workload, setup.data_dir))
-    store = RemoteStateStore(make_files(study.batch_size), keeps_finished=True) if make_files else None
-    return StudyEngine(workload, study, setup.experiment.evaluation, settings, hosts, store)
+    workload = _load(_WorkloadKey(setup.experiment.workload, setup.data_dir))
+    return StudyEngine(workload, study, setup.experiment.evaluation, settings, hosts)
 
 
-class _Key:
-    """The workload to load, comparable by what it says: its options are mappings and cannot be hashed."""
+class _WorkloadKey:
+    """A key of the cache, compared by its text: the options of a workload are mappings and cannot be hashed."""
 
     def __init__(self, spec: WorkloadSpec, data_dir: Path | None) -> None:
         self.spec, self.data_dir = spec, data_dir
@@ -50,9 +38,9 @@ class _Key:
         return hash(self._text)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self._text == other._text
+        return isinstance(other, _WorkloadKey) and self._text == other._text
 
 
 @lru_cache(maxsize=1)
-def _load(key: _Key) -> Workload:
+def _load(key: _WorkloadKey) -> Workload:
     return get_workload(key.spec, key.data_dir)

@@ -2,7 +2,7 @@
 
 It lives exactly as long as the driver's end of the pipe: when that closes, for whatever reason, the process exits at
 once. Signals that a terminal or a scheduler sends to the whole process group are left to the driver. A worker on
-another machine is the same with another line to the driver.
+another machine is the same with another connection to the driver.
 """
 
 import contextlib
@@ -32,32 +32,32 @@ from batchscale.workers.messages import (
     Drain,
     Forget,
     Instruction,
-    Kept,
     Leave,
     Raised,
     Ready,
     Refused,
     Reply,
+    Saved,
     Shelve,
     Started,
     Stop,
 )
-from batchscale.workers.remote_setup import arrive
+from batchscale.workers.remote_setup import find_states_problem, verify_environment
 from batchscale.workers.runner import Job, LossReason
-from batchscale.workers.state_marker import find_marker_problem
 
 MAX_REASON = 2000
-_FULL_WORDS = tuple(os.strerror(number) for number in DISK_FULL)
+_DISK_FULL_MESSAGES = tuple(os.strerror(number) for number in DISK_FULL)
 _LEFT_TO_THE_DRIVER = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 def explain_error(error: BaseException) -> tuple[LossReason, Failure]:
-    """What an exception of a trial means for its job, and the words for it."""
+    """Classify an exception of a trial, and describe it for people."""
     failure = find_failure(error)
     named = failure.preceded_by(f"{type(error).__name__}: ")
     text = str(named)
-    full = isinstance(error, OSError) and error.errno in DISK_FULL
-    if full or any(words in text for words in _FULL_WORDS):  # before memory: the checkpoint library says both alike
+    is_disk_full = isinstance(error, OSError) and error.errno in DISK_FULL
+    # before memory: the checkpoint library reports both alike
+    if is_disk_full or any(message in text for message in _DISK_FULL_MESSAGES):
         return LossReason.DISK_FULL, named.cut(MAX_REASON)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
         return LossReason.OUT_OF_MEMORY, named.cut(MAX_REASON)
@@ -66,25 +66,25 @@ def explain_error(error: BaseException) -> tuple[LossReason, Failure]:
     if isinstance(error, BatchscaleError):
         return LossReason.REFUSED, failure
     last = traceback.extract_tb(error.__traceback__)[-1:]
-    where = "".join(f" ({frame.filename}:{frame.lineno} in {frame.name})" for frame in last)
-    return LossReason.ERROR, named.followed_by(where).cut(MAX_REASON)
+    location = "".join(f" ({frame.filename}:{frame.lineno} in {frame.name})" for frame in last)
+    return LossReason.ERROR, named.followed_by(location).cut(MAX_REASON)
 
 
-class DriverLine(Protocol):
-    """A worker's line to its driver; one thread receives, one sends."""
+class DriverConnection(Protocol):
+    """A worker's connection to its driver; one thread receives, one sends."""
 
     def recv(self) -> Instruction:
-        """The driver's next message; EOFError or OSError when the driver is gone."""
+        """Return the driver's next message; EOFError or OSError when the driver is gone."""
 
     def send(self, reply: Reply) -> None:
-        """Tell the driver; OSError when it is gone."""
+        """Send a reply; OSError when the driver is gone."""
 
 
 class Worker:
-    """One end of the line: a thread listens, the main thread trains. ``node`` is what it calls its machine."""
+    """Serves a driver: a thread receives messages, the main thread trains. ``node`` names its machine in messages."""
 
-    def __init__(self, line: DriverLine, node: str = "") -> None:
-        self._line = line
+    def __init__(self, connection: DriverConnection, node: str = "") -> None:
+        self._connection = connection
         self._node = node or name_host()
         self._stop = threading.Event()
         self._leaving = threading.Event()
@@ -92,19 +92,19 @@ class Worker:
         self._process = psutil.Process()
 
     def serve(self) -> None:
-        """Answer until told to drain or the driver is gone; leave at once where nothing can be trained."""
+        """Run jobs until it is drained or the driver is gone; return at once if nothing can be trained here."""
         threading.Thread(target=self._listen, daemon=True).start()
         begin = self._queue.get()
         if not isinstance(begin, Begin):
-            return  # told to leave before it began
+            return  # preempted before it began
         try:
-            begin, blind = self._arrive(begin)
+            begin, states_problem = self._verify(begin)
         except RunError as error:
-            self._say(Refused(self._node, str(error)))
+            self._send(Refused(self._node, str(error)))
             return
-        with _loading():
-            host = EngineHost(begin.setup, begin.worker_id, self._stop.is_set, self._say)
-        self._say(Ready(self._node, blind))
+        with _no_garbage_collection():
+            host = EngineHost(begin.setup, begin.worker_id, self._stop.is_set, self._send)
+        self._send(Ready(self._node, states_problem))
         while True:
             message = self._queue.get()
             if isinstance(message, Job):
@@ -115,28 +115,28 @@ class Worker:
             elif isinstance(message, Shelve):
                 host.shelve(message.batch_size, message.steps)
             else:
-                host.keep()
-                self._say(Kept())
+                host.save()
+                self._send(Saved())
                 if isinstance(message, Drain | Leave):
                     return
 
-    def _arrive(self, begin: Begin) -> tuple[Begin, str]:
-        """What holds on this machine, and why states cannot be kept at the remote path, if they cannot."""
-        if begin.luggage is None:
+    def _verify(self, begin: Begin) -> tuple[Begin, str]:
+        """Return the first message as it holds on this machine, and why states cannot be stored at the remote path."""
+        if begin.remote is None:
             return begin, ""
         private = Path(tempfile.mkdtemp(prefix="batchscale-"))
         try:
-            setup = arrive(begin.setup, begin.luggage, private, self._node)
-            blind = find_marker_problem(setup.states_url, begin.luggage.secret) if setup.states_url else ""
-            return replace(begin, setup=replace(setup, states_url=None) if blind else setup), blind
+            setup = verify_environment(begin.setup, begin.remote, private, self._node)
+            problem = find_states_problem(setup.states_url, begin.remote.secret) if setup.states_url else ""
+            return replace(begin, setup=replace(setup, states_url=None) if problem else setup), problem
         finally:
             with contextlib.suppress(OSError):
-                private.rmdir()  # where nothing had to be written
+                private.rmdir()  # if it is empty
 
     def _listen(self) -> None:
         while True:
             try:
-                message = self._line.recv()
+                message = self._connection.recv()
             except (EOFError, OSError):
                 os._exit(0)  # the driver is gone: nothing here is needed any more
             if isinstance(message, Leave):
@@ -146,25 +146,25 @@ class Worker:
             self._queue.put(message)
 
     def _run(self, host: EngineHost, job: Job) -> None:
-        self._say(Started(job.job_id))
+        self._send(Started(job.job_id))
         try:
-            done = host.run(job)
+            result = host.run(job)
         except (Exception, MemoryError) as error:  # noqa: BLE001 - whatever a trial raises is an outcome of its job
             traceback.print_exc()
-            self._say(Raised(job.job_id, *explain_error(error)))
+            self._send(Raised(job.job_id, *explain_error(error)))
         else:
-            self._say(Answered(done, self._process.memory_info().rss))
+            self._send(Answered(result, self._process.memory_info().rss))
 
-    def _say(self, reply: Reply) -> None:
+    def _send(self, reply: Reply) -> None:
         try:
-            self._line.send(reply)
+            self._connection.send(reply)
         except OSError:
             os._exit(0)
 
 
 @contextlib.contextmanager
-def _loading() -> Iterator[None]:
-    """Inside, no garbage is looked for: what libraries make as they load stays, and is never looked through again."""
+def _no_garbage_collection() -> Iterator[None]:
+    """Inside, no garbage is collected: objects that libraries make as they load stay, and are never scanned again."""
     gc.disable()
     try:
         yield

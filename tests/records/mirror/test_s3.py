@@ -10,7 +10,7 @@ from batchscale.records.mirror import open_mirror
 from batchscale.records.remote_store import RemoteStore
 from batchscale.training.state_archive import SavedTrial
 from batchscale.training.state_store import RemoteStateStore
-from batchscale.workers.state_marker import find_marker_problem, remove_marker, write_marker
+from batchscale.workers.remote_setup import find_marker_problem, remove_marker, write_marker
 
 pytestmark = [pytest.mark.remote, pytest.mark.filterwarnings("default")]  # the libraries of the server warn much
 BUCKET = "records"

@@ -31,7 +31,7 @@ def actors_of(node) -> list[psutil.Process]:
     found = []
     with contextlib.suppress(psutil.NoSuchProcess):  # of which zombies are a kind
         for child in psutil.Process(node.all_processes["raylet"][0].process.pid).children():
-            if child.status() != psutil.STATUS_ZOMBIE and child.cmdline()[:1] == ["ray::NodeActor"]:
+            if child.status() != psutil.STATUS_ZOMBIE and child.cmdline()[:1] == ["ray::WorkerActor"]:
                 found.append(child)
     return found
 

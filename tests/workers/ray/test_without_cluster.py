@@ -18,21 +18,17 @@ from batchscale.machine import name_host
 from batchscale.spec.experiment import RayPlan, RunPlan
 from batchscale.spec.trainer import TrainerSpec
 from batchscale.study.failure import Failure
-from batchscale.workers.codec import encode_instruction
-from batchscale.workers.messages import Stop
+from batchscale.workers.messages import Stop, encode_instruction
 from batchscale.workers.process_runner import ProcessRunner
-from batchscale.workers.ray import link
-from batchscale.workers.ray.answers import check_look, check_news
-from batchscale.workers.ray.crew import Crew
-from batchscale.workers.ray.link import check_ray
-from batchscale.workers.ray.node_actor import NodeActor
-from batchscale.workers.ray.nodes import Demand, NodeFacts, choose_demand, read_nodes
-from batchscale.workers.ray.papers import find_version_problem, make_papers
-from batchscale.workers.ray.runner import RayRunner
-from batchscale.workers.ray.seats import Seat, Stage, free_place
+from batchscale.workers.ray import runner as runner_module
+from batchscale.workers.ray.actor import WorkerActor
+from batchscale.workers.ray.handle import RayWorker, Stage, check_messages, check_node, find_version_problem, free_place
+from batchscale.workers.ray.pool import Demand, Node, RayWorkerPool, choose_demand, read_nodes
+from batchscale.workers.ray.runner import RayRunner, check_ray
+from batchscale.workers.ray.setup import make_ray_setup
 from batchscale.workers.runner import LossReason, WorkerInfo
 
-LOOK = {"node": "a1", "host": "n1", "version": "0.0", "sees": True, "pid": 7}
+NODE = {"node": "a1", "host": "n1", "version": "0.0", "sees_marker": True, "pid": 7}
 
 
 def described(node_id: str, alive: bool = True, **resources: float) -> dict:
@@ -46,7 +42,7 @@ def test_dead_nodes_do_not_count():
 
 
 @pytest.mark.parametrize(
-    ("demand", "seats"),
+    ("demand", "workers"),
     [
         (Demand(), 8),
         (Demand(num_cpus=3), 2),
@@ -58,8 +54,8 @@ def test_dead_nodes_do_not_count():
         (Demand(num_cpus=0), 1),
     ],
 )
-def test_a_node_holds_as_many_workers_as_the_scarcest_resource_allows(demand, seats):
-    assert NodeFacts("a", "n", {"CPU": 8.0, "GPU": 2.0, "TPU": 4.0}).seats(demand) == seats
+def test_a_node_holds_as_many_workers_as_the_scarcest_resource_allows(demand, workers):
+    assert Node("a", "n", {"CPU": 8.0, "GPU": 2.0, "TPU": 4.0}).capacity(demand) == workers
 
 
 @pytest.mark.parametrize(
@@ -80,69 +76,69 @@ def test_what_a_worker_takes_is_what_the_file_says_or_a_device_each(plan, device
 
 
 def test_places_of_a_node_are_used_again():
-    seats = [Seat(WorkerInfo(str(place)), None, node="a", place=place) for place in (0, 2)]
-    assert free_place(seats, "a") == 1
-    assert free_place(seats, "b") == 0
+    workers = [RayWorker(WorkerInfo(str(place)), None, node="a", place=place) for place in (0, 2)]
+    assert free_place(workers, "a") == 1
+    assert free_place(workers, "b") == 0
 
 
 def test_a_worker_that_waits_for_a_place_is_given_up_when_the_run_stops():
-    """It would begin after all others were told to stop, and the run would wait for its states in vain."""
-    killed, told = [], []
+    """It would begin after all others were sent to stop, and the run would wait for its states in vain."""
+    killed, sent = [], []
     ray = SimpleNamespace(kill=killed.append, exceptions=SimpleNamespace(RayError=RuntimeError))
-    runner, crew = object.__new__(RayRunner), object.__new__(Crew)
+    runner, pool = object.__new__(RayRunner), object.__new__(RayWorkerPool)
     ProcessRunner.__init__(runner)
-    tell = SimpleNamespace(remote=lambda number, message: told.append((number, message)))
-    waiting, placed = Seat(WorkerInfo("0"), "its actor"), Seat(WorkerInfo("1"), SimpleNamespace(tell=tell))
-    placed.stage, placed.told = Stage.STARTING, 1
+    send = SimpleNamespace(remote=lambda number, message: sent.append((number, message)))
+    waiting, placed = RayWorker(WorkerInfo("0"), "its actor"), RayWorker(WorkerInfo("1"), SimpleNamespace(send=send))
+    placed.stage, placed.sent = Stage.STARTING, 1
     runner._workers.update({"0": waiting, "1": placed})
-    crew.seats, crew.asked, crew._ray = runner._workers, {"look": waiting, "begin": placed}, ray
-    runner._crew = crew
+    pool.workers, pool.calls, pool._ray = runner._workers, {"look": waiting, "begin": placed}, ray
+    runner._pool = pool
     runner.stop()
     runner.stop()
-    assert (killed, crew.asked) == (["its actor"], {"begin": placed})
-    assert told == [(1, encode_instruction(Stop()))]
+    assert (killed, pool.calls) == (["its actor"], {"begin": placed})
+    assert sent == [(1, encode_instruction(Stop()))]
     assert list(runner._workers) == ["1"]
 
 
 def test_a_worker_where_the_mark_is_not_seen_keeps_no_states(tmp_path):
-    papers = make_papers(replace(fake_setup(), checkpoint_dir=tmp_path / "states", options={"environment": "{}"}))
-    papers.lay_out()
-    assert papers.mark.read_text() == papers.secret
-    assert papers.begin("w", sees_mark=True, neighbours=2).setup.checkpoint_dir == tmp_path / "states"
-    assert papers.begin("w", sees_mark=False, neighbours=2).setup.checkpoint_dir is None
-    assert papers.begin("w", sees_mark=True, neighbours=2).setup.options == {}
-    papers.put_away()
-    papers.put_away()
-    assert not papers.mark.exists()
+    ray_setup = make_ray_setup(replace(fake_setup(), checkpoint_dir=tmp_path / "states", options={"environment": "{}"}))
+    ray_setup.write_markers()
+    assert ray_setup.marker.read_text() == ray_setup.secret
+    assert ray_setup.begin("w", sees_marker=True, node_workers=2).setup.checkpoint_dir == tmp_path / "states"
+    assert ray_setup.begin("w", sees_marker=False, node_workers=2).setup.checkpoint_dir is None
+    assert ray_setup.begin("w", sees_marker=True, node_workers=2).setup.options == {}
+    ray_setup.remove_markers()
+    ray_setup.remove_markers()
+    assert not ray_setup.marker.exists()
 
 
 def test_scripts_share_the_memory_of_their_own_node():
     setup = replace(fake_setup(), experiment=fake_experiment(trainer=TrainerSpec(("python3",))))
-    assert make_papers(setup).begin("w", sees_mark=False, neighbours=3).setup.options["workers"] == "3"
+    assert make_ray_setup(setup).begin("w", sees_marker=False, node_workers=3).setup.options["workers"] == "3"
 
 
 def test_a_node_says_what_is_wrong_with_its_version(monkeypatch):
-    monkeypatch.setattr("batchscale.workers.ray.papers.__version__", "1.0")
-    assert find_version_problem({**LOOK, "version": "1.0"}) is None
-    assert "Node n1 cannot train" in find_version_problem({**LOOK, "version": "0.9"})
-    assert "Found none: install" in find_version_problem({**LOOK, "version": ""})
+    monkeypatch.setattr("batchscale.workers.ray.handle.__version__", "1.0")
+    assert find_version_problem({**NODE, "version": "1.0"}) is None
+    assert "Node n1 cannot train" in find_version_problem({**NODE, "version": "0.9"})
+    assert "Found none: install" in find_version_problem({**NODE, "version": ""})
 
 
 def test_answers_of_other_machines_are_checked():
-    assert check_look(LOOK) == LOOK
-    assert check_news(([b"x"], None)) == ([b"x"], None)
-    assert check_news(([], ("It ended.", ("a", "b")))) == ([], Failure("It ended.", ("a", "b")))
-    for wrong in (None, [], {**LOOK, "pid": "7"}, {**LOOK, "more": 1}, {"node": "a"}, {**LOOK, "sees": 1}):
+    assert check_node(NODE) == NODE
+    assert check_messages(([b"x"], None)) == ([b"x"], None)
+    assert check_messages(([], ("It ended.", ("a", "b")))) == ([], Failure("It ended.", ("a", "b")))
+    for wrong in (None, [], {**NODE, "pid": "7"}, {**NODE, "more": 1}, {"node": "a"}, {**NODE, "sees_marker": 1}):
         with pytest.raises(RunError, match="same there"):
-            check_look(wrong)
+            check_node(wrong)
     ends = (3, "ended", ("ended",), ("ended", "a"), ("ended", (1,)), (1, ()))
     for wrong in (None, [], ([b"x"],), (["x"], None), ((b"x",), None), *(([b"x"], end) for end in ends)):
         with pytest.raises(RunError, match="same there"):
-            check_news(wrong)
+            check_messages(wrong)
 
 
 def test_all_devices_of_a_node_are_no_number(monkeypatch):
-    monkeypatch.setattr(link, "require_ray", lambda: None)
+    monkeypatch.setattr(runner_module, "require_ray", lambda: None)
     with pytest.raises(RunError, match="devices_per_trial = 'all'; give the number"):
         check_ray(fake_experiment(run=RunPlan(devices_per_trial=None)))
 
@@ -164,14 +160,14 @@ def test_a_node_has_the_name_that_its_workers_say(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get_runtime_context=lambda: context))
     monkeypatch.setattr(platform, "node", lambda: "as-others-say")
 
-    async def look():
-        return await NodeActor().look(None, "")
+    async def describe():
+        return await WorkerActor().describe_node(None, "")
 
-    assert asyncio.run(look())["host"] == name_host() == "as-others-say"
+    assert asyncio.run(describe())["host"] == name_host() == "as-others-say"
 
 
 def test_the_actor_can_be_sent_to_a_node_that_has_nothing():
-    source = Path(link.__file__).with_name("node_actor.py").read_text()
+    source = Path(runner_module.__file__).with_name("actor.py").read_text()
     lines = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
     assert lines
     assert not any("batchscale" in line or "ray" in line for line in lines)
@@ -184,8 +180,8 @@ def test_an_answer_that_is_lost_with_its_node_is_the_loss_of_the_worker():
     def get(_reference):
         raise exceptions.ObjectLostError("The object cannot be reconstructed")
 
-    runner, seat, lost = object.__new__(RayRunner), Seat(WorkerInfo("w"), None), []
+    runner, worker, lost = object.__new__(RayRunner), RayWorker(WorkerInfo("w"), None), []
     runner._ray, runner._stopping = SimpleNamespace(exceptions=exceptions, get=get), False
-    crew = SimpleNamespace(lose=lambda *words, stopping: lost.append((*words, stopping)) or [])
-    assert runner._hear(crew, seat, None) == []
-    assert lost == [(seat, LossReason.PREEMPTED, Failure("The object cannot be reconstructed"), False)]
+    runner._pool = SimpleNamespace(lose=lambda *words, stopping: lost.append((*words, stopping)) or [])
+    assert runner._handle_answer(worker, None) == []
+    assert lost == [(worker, LossReason.PREEMPTED, Failure("The object cannot be reconstructed"), False)]

@@ -15,7 +15,8 @@ from batchscale.spec.experiment import RayPlan, RunPlan, WorkloadSpec
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.study.trial import TrialTask
 from batchscale.workers import handle
-from batchscale.workers.ray import papers
+from batchscale.workers.ray import handle as handle_module
+from batchscale.workers.ray import setup as setup_module
 from batchscale.workers.runner import Job, JobResult, LossReason, Setup, WorkerActivity
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
@@ -39,15 +40,15 @@ def collect(runner, count: int, seconds: float = 60.0):
 
 def has_started(runner) -> bool:
     """Whether a worker is at the first job."""
-    return any(seat.started == 0 for seat in runner._workers.values())
+    return any(worker.started == 0 for worker in runner._workers.values())
 
 
 def workers_of(runner) -> dict[str, tuple[psutil.Process, psutil.Process]]:
     """The actor's process and the worker's, by worker id: the fake cluster is on this machine."""
     found = {}
-    for seat in runner._workers.values():
-        actor = psutil.Process(seat.pid)
-        found[seat.info.worker_id] = (actor, actor.children()[0])
+    for worker in runner._workers.values():
+        actor = psutil.Process(worker.pid)
+        found[worker.info.worker_id] = (actor, actor.children()[0])
     return found
 
 
@@ -111,7 +112,7 @@ def test_close_ends_hanging_workers_and_leaves_none(ray_runner):
 
 
 def test_a_worker_is_recycled_after_its_trials(ray_runner, monkeypatch):
-    monkeypatch.setattr(handle, "RECYCLE_AFTER_TRIALS", 2)
+    monkeypatch.setattr(handle, "RESTART_AFTER_TRIALS", 2)
     runner = ray_runner(fake_setup())
     first = runner.workers[0].worker_id
     runner.submit(first, job(0, 1))
@@ -130,7 +131,7 @@ def test_workers_that_cannot_start_end_the_run_with_their_last_lines(ray_runner)
 
 
 def test_a_node_with_another_version_is_left_out_with_one_message(ray_runner, monkeypatch):
-    monkeypatch.setattr(papers, "__version__", "99.0")
+    monkeypatch.setattr(handle_module, "__version__", "99.0")
     with pytest.raises(RunError, match=r"Node \S+ cannot train .* must have batchscale 99\.0\. Found version"):
         ray_runner(fake_setup(), workers=2)
 
@@ -139,15 +140,15 @@ def test_a_node_that_does_not_see_the_checkpoints_trains_without_them_and_that_i
     setup = replace(fake_setup(), checkpoint_dir=tmp_path / "there")
     seen = ray_runner(setup)
     assert not any("does not see" in notice for notice in seen.notices)
-    assert (tmp_path / "there" / papers.MARK).exists()
+    assert (tmp_path / "there" / setup_module.MARKER).exists()
     seen.close()
-    assert not (tmp_path / "there" / papers.MARK).exists()
+    assert not (tmp_path / "there" / setup_module.MARKER).exists()
 
     def forgotten(self) -> None:
-        self.mark.parent.mkdir(parents=True, exist_ok=True)
+        self.marker.parent.mkdir(parents=True, exist_ok=True)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(papers.Papers, "lay_out", forgotten)
+        patch.setattr(setup_module.RaySetup, "write_markers", forgotten)
         blind = ray_runner(setup)
     assert any(f"does not see {tmp_path / 'there'}" in notice for notice in blind.notices)
 
@@ -157,32 +158,31 @@ def test_a_node_that_does_not_reach_the_remote_path_trains_without_it_and_that_i
     setup = replace(fake_setup(), experiment=replace(fake_setup().experiment, run=plan))
     seen = ray_runner(setup)
     assert not any("remote path" in notice for notice in seen.notices)
-    assert (tmp_path / "states" / papers.MARK).exists()
+    assert (tmp_path / "states" / setup_module.MARKER).exists()
     seen.close()
-    assert not (tmp_path / "states" / papers.MARK).exists()
+    assert not (tmp_path / "states" / setup_module.MARKER).exists()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(papers.Papers, "lay_out", lambda _self: None)
+        patch.setattr(setup_module.RaySetup, "write_markers", lambda _self: None)
         blind = ray_runner(setup)
-    assert any("cannot keep states at the remote path" in notice for notice in blind.notices)
+    assert any("cannot store states at the remote path" in notice for notice in blind.notices)
 
 
 def test_a_node_without_the_data_is_left_out_with_one_message_that_names_it(ray_runner, tmp_path):
     workload = WorkloadSpec(WorkloadName("imagenet", "resnet_50", "sgd"))
-    plan = RunPlan(ray=RayPlan(data_from=str(tmp_path / "nothing.tar")))
-    setup = Setup(replace(fake_setup().experiment, workload=workload, run=plan), data_dir=tmp_path)
+    setup = Setup(replace(fake_setup().experiment, workload=workload), data_dir=tmp_path)
     node = os.uname().nodename
-    with pytest.raises(RunError, match=rf"^Node {node} cannot train .*'imagenet' must .*nothing\.tar does not exist"):
+    with pytest.raises(RunError, match=rf"^Node {node} cannot train .*'imagenet' must be on every machine"):
         ray_runner(setup, workers=2)
 
 
 def test_a_demand_that_no_node_meets_waits_and_says_so(ray_cluster):
-    from batchscale.workers.ray import crew
+    from batchscale.workers.ray import pool
     from batchscale.workers.ray.runner import RayRunner, RaySettings
 
     setup = fake_setup()
     setup = replace(setup, experiment=replace(setup.experiment, run=RunPlan(ray=RayPlan(resources={"rare": 2.0}))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(crew, "WAITING_S", 0.5)
+        patch.setattr(pool, "WAITING_S", 0.5)
         with RayRunner(setup, RaySettings(ray_cluster.address, 1)) as runner:
             wait_for(lambda: runner.wait(0.1) == [] and any("2 rare; no node" in text for text in runner.notices))
             node = ray_cluster.add(1, rare=2.0)

@@ -15,7 +15,7 @@ from batchscale.spec.trainer import TrainerSpec
 from batchscale.study.trial import TrialTask
 from batchscale.workers import handle
 from batchscale.workers.runner import Job, JobFailed, JobResult, LossReason, Setup, WorkerActivity
-from batchscale.workers.slurm.commands import SlurmError
+from batchscale.workers.slurm.client import SlurmError
 
 STUDY = fake_study()
 
@@ -144,7 +144,7 @@ def test_close_ends_workers_at_once_and_leaves_no_file(slurm, tmp_path):
 def test_workers_of_a_driver_that_died_leave_by_themselves(slurm, tmp_path):
     runner = fake_slurm_runner(fake_setup(bad_trials="1", mischief="hang"), tmp_path, slurm)
     begin_training(runner, with_worker(runner), job(0))
-    runner._pulse._ended.set()  # what a SIGKILL does: no beat any more, and the file stays
+    runner._heartbeat._ended.set()  # what a SIGKILL does: no beat any more, and the file stays
     assert QUICK.leave_s - 1 < await_exit(slurm, 20) < QUICK.leave_s + 5
     runner.close()
 
@@ -165,12 +165,12 @@ def test_a_new_driver_ends_what_a_dead_one_left_before_it_submits(slurm, tmp_pat
 
 @pytest.mark.slow
 def test_a_silent_worker_is_cancelled_before_its_jobs_go_to_another(slurm, tmp_path):
-    quick = replace(QUICK, silent_s=1.0)
+    quick = replace(QUICK, cancel_s=1.0)
     with fake_slurm_runner(fake_setup(sleep_s=0.2), tmp_path, slurm) as runner:
-        runner._settings = replace(runner._settings, rhythm=quick)
+        runner._settings = replace(runner._settings, heartbeat=quick)
         begin_training(runner, with_worker(runner), job(0))
         slurm.kill(signal.SIGSTOP)
-        until(runner, lambda _: any("silent" in notice for notice in runner.notices))
+        until(runner, lambda _: any("not responding" in notice for notice in runner.notices))
         task = next(iter(slurm.tasks.values()))
         assert until(runner, lambda _: task.cancelled) == []
         assert runner.waiting("slurm-0") == 1  # it may still live: nobody else gets its job
@@ -181,7 +181,7 @@ def test_a_silent_worker_is_cancelled_before_its_jobs_go_to_another(slurm, tmp_p
 
 @pytest.mark.slow
 def test_a_worker_is_recycled_in_its_job(slurm, tmp_path, monkeypatch):
-    monkeypatch.setattr(handle, "RECYCLE_AFTER_TRIALS", 1)
+    monkeypatch.setattr(handle, "RESTART_AFTER_TRIALS", 1)
     with fake_slurm_runner(fake_setup(), tmp_path, slurm) as runner:
         worker = with_worker(runner)
         runner.submit(worker, job(0))
@@ -221,21 +221,21 @@ def test_workers_that_cannot_start_end_the_run_with_their_last_lines(slurm, tmp_
     assert len(slurm.asked) == 3
 
 
-def test_a_full_disk_delays_letters_and_loses_none(slurm, tmp_path, monkeypatch):
-    from batchscale.workers.slurm import mailbox
+def test_a_full_disk_delays_messages_and_loses_none(slurm, tmp_path, monkeypatch):
+    from batchscale.workers.slurm import channel
 
     with fake_slurm_runner(fake_setup(), tmp_path, slurm) as runner:
         worker = with_worker(runner)
-        write = mailbox.os.write
+        write = channel.os.write
 
         def refuse(*_):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(mailbox.os, "write", refuse)
+        monkeypatch.setattr(channel.os, "write", refuse)
         runner.submit(worker, job(0))
         runner.submit(worker, job(1, trial=2))
         assert runner.wait(0.3) == []
-        monkeypatch.setattr(mailbox.os, "write", write)
+        monkeypatch.setattr(channel.os, "write", write)
         events = until(runner, lambda events: len(events) == 2)
     assert [event.job_id for event in events] == [0, 1]
 

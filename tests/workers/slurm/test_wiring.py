@@ -47,7 +47,7 @@ def test_the_records_are_those_of_any_other_runner(tmp_path, monkeypatch):
     with fake_slurm(tmp_path / "slurm") as slurm:
 
         def make(setup, settings: SlurmSettings):
-            quick = SlurmSettings(settings.workers, settings.folder, slurm.log_dir, rhythm=QUICK, look_every_s=0.1)
+            quick = SlurmSettings(settings.workers, settings.folder, slurm.log_dir, heartbeat=QUICK, view_every_s=0.1)
             return real(setup, quick, slurm.of_session)
 
         real = make_runner.SlurmRunner

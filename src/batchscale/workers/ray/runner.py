@@ -1,174 +1,236 @@
-"""The Ray runner: a worker on every place of a cluster that has room for one, for as long as it is there.
+"""The Ray runner: a worker on every place of a running cluster that has room for one.
 
-Nodes may come and go at any time: new ones get workers, the jobs of lost ones come back as taken away, through no fault
-of their trials. Nothing on a node is ever needed to resume.
+Nodes may come and go at any time: new ones get workers, the jobs of lost ones fail as preempted, through no fault of
+their trials. Nothing on a node is ever needed to resume.
 """
 
 import contextlib
+import importlib.util
+import logging
 import re
+import signal
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
 from batchscale.errors import RunError, one_line
-from batchscale.machine import count_accelerators, count_cores
+from batchscale.spec.experiment import Experiment
 from batchscale.study.failure import Failure
-from batchscale.workers.codec import decode_reply
 from batchscale.workers.handle import is_out_of_memory
-from batchscale.workers.messages import Ready, Refused, Reply
+from batchscale.workers.messages import Ready, Refused, Reply, decode_reply
 from batchscale.workers.process_runner import ProcessRunner
-from batchscale.workers.ray.answers import check_look, check_news
-from batchscale.workers.ray.crew import ClusterLostError, Crew
-from batchscale.workers.ray.link import ClusterLink
-from batchscale.workers.ray.papers import make_papers
-from batchscale.workers.ray.seats import Seat, Stage, end_actors
+from batchscale.workers.ray.handle import RayWorker, Stage, check_messages, check_node, end_actors
+from batchscale.workers.ray.pool import ClusterLostError, RayWorkerPool
+from batchscale.workers.ray.setup import make_ray_setup
 from batchscale.workers.runner import Event, LossReason, Setup
 
 END_S = 5.0
-"""The longest that the end of actors is waited for."""
+"""The longest wait for the end of actors."""
+
+AUTO = "auto"
+"""The address of the cluster that runs on this machine."""
 
 
 @dataclass(frozen=True)
 class RaySettings:
-    """Which cluster (None: a local one), and how many workers at most."""
+    """The address of the cluster, and the largest number of workers."""
 
-    address: str | None = None
+    address: str = AUTO
     workers: int | None = None
 
 
+def require_ray() -> None:
+    """Raise RunError if the library is not installed."""
+    if importlib.util.find_spec("ray") is None:
+        raise RunError("The runner 'ray' needs the library. It is not installed: pip install 'batchscale[ray]'.")
+
+
+def check_ray(experiment: Experiment) -> int:
+    """Return the number of devices that train a trial together on a Ray cluster.
+
+    Raises:
+        RunError: the library is not installed, or the file leaves the number to the machine.
+    """
+    require_ray()
+    if experiment.run.devices_per_trial is None:
+        raise RunError(
+            "With --runner ray the devices of a trial are a number, because nodes differ. Found "
+            "run.devices_per_trial = 'all'; give the number."
+        )
+    return experiment.run.devices_per_trial
+
+
+class RayConnection:
+    """The connection of this process to a cluster; one that the caller had made before stays open."""
+
+    def __init__(self, address: str) -> None:
+        require_ray()
+        self._is_ours = False
+        with _keep_signal_handlers():
+            import ray
+
+            if not ray.is_initialized():
+                self._is_ours = True
+                try:
+                    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+                except Exception as error:  # noqa: BLE001 - each kind of address fails in its own way
+                    reason = one_line(f"{type(error).__name__}: {error}", 400)
+                    raise RunError(
+                        f"--runner ray needs a running Ray cluster. Found none at --ray-address {one_line(address)} "
+                        f"({reason}). Start one on this machine with 'ray start --head', or give the address of "
+                        "another: HOST:PORT or ray://HOST:PORT."
+                    ) from None
+        self.ray: Any = ray
+
+    def close(self, *, is_lost: bool) -> None:
+        """Disconnect, unless the cluster is lost: Ray would end this process."""
+        if self._is_ours and not is_lost:
+            with _keep_signal_handlers():
+                self.ray.shutdown()
+
+
+@contextlib.contextmanager
+def _keep_signal_handlers() -> Iterator[None]:
+    """Restore our signal handlers at the end: Ray replaces that of SIGTERM."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
 @final
-class RayRunner(ProcessRunner[Seat]):
+class RayRunner(ProcessRunner[RayWorker]):
     """Workers on a Ray cluster; fewer of them after one ran out of memory, which those of a node share."""
 
     def __init__(self, setup: Setup, settings: RaySettings) -> None:
         super().__init__()
-        self._papers = make_papers(setup)
-        self._settings = settings
-        self._crew: Crew | None = None
-        self._ray: Any = None
-        self._papers.lay_out()  # before anything is started: states must have a place
-        cores = max(count_cores(), (settings.workers or 0) * setup.num_devices)
-        self._link = ClusterLink(settings.address, cores, count_accelerators())
-        if settings.address is None:
-            self._notices.append("A local Ray cluster is starting.")
-        else:
-            try:
-                self._connect()
-            except BaseException:
-                self.close()
-                raise
+        self._setup = make_ray_setup(setup)
+        self._is_lost = False
+        self._setup.write_markers()  # before anything is started: states must have a place
+        try:
+            self._connection = RayConnection(settings.address)
+        except BaseException:
+            self._setup.remove_markers()
+            raise
+        self._ray = self._connection.ray
+        try:
+            self._pool = RayWorkerPool(self._ray, self._setup, settings.workers, self._workers, self._notices)
+        except BaseException:
+            self._disconnect()
+            raise
 
     def wait(self, timeout_s: float) -> list[Event]:
-        """What the workers have said; the cluster is followed on the way."""
+        """Return the events of the workers; adapt the workers to the nodes of the cluster."""
         if self._closed:
             return []
         events, self._events = self._events, []
-        if self._crew is None:
-            self._connect()
-            return events
         try:
             if not self._stopping:
-                self._crew.follow()
-            for reference in self._answered(0.0 if events else timeout_s):
-                seat = self._crew.asked.pop(reference, None)
-                if seat is not None:  # else it was given up by what another one said
-                    events += self._hear(self._crew, seat, reference)
-        except _gone(self._ray) as error:
-            self._link.give_up()
+                self._pool.update()
+            for reference in self._answered_calls(0.0 if events else timeout_s):
+                worker = self._pool.calls.pop(reference, None)
+                if worker is not None:  # else it was removed by another answer
+                    events += self._handle_answer(worker, reference)
+        except _lost_errors(self._ray) as error:
+            self._is_lost = True
             raise RunError(
-                f"The Ray cluster must be there as long as the run. It was lost: {one_line(error, 300)}. Nothing that "
-                "was recorded is lost; run the same command again."
+                f"The Ray cluster must run as long as the run. It was lost: {one_line(error, 300)}. Nothing that was "
+                "recorded is lost; run the same command again."
             ) from None
         return events
 
     def stop(self) -> None:
-        """Pass it on to every worker that has a place, once; the others are given up."""
-        if not self._stopping and self._crew is not None:
-            self._crew.give_up_waiting()
+        """Stop every worker that has a node, once; the others are removed."""
+        if not self._stopping:
+            self._pool.remove_unplaced()
         super().stop()
 
     def kill(self) -> None:
         """Kill all workers, from any thread; none is replaced from now on."""
         self._stopping = True
-        if self._ray is not None:
-            end_actors(self._ray, list(self._workers.values()))
+        end_actors(self._ray, list(self._workers.values()))
 
     def close(self) -> None:
-        """Kill all workers, wait for their end, and hang up."""
+        """Kill all workers, wait for their end, and disconnect."""
         if self._closed:
             return
         self._closed = True
         self.kill()
-        if self._crew is not None and self._crew.asked:
+        calls = list(self._pool.calls)
+        if calls:
             with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError):
-                self._ray.wait(list(self._crew.asked), num_returns=len(self._crew.asked), timeout=END_S)
-        self._crew = self._ray = None
+                self._ray.wait(calls, num_returns=len(calls), timeout=END_S)
+        self._pool.calls.clear()
         self._workers.clear()
-        self._link.close()
-        self._papers.put_away()
+        self._disconnect()
 
-    def _connect(self) -> None:
-        ray = self._link.connect()
-        if ray is not None:
-            self._ray = ray
-            self._crew = Crew(ray, self._papers, self._settings.workers, self._workers, self._notices)
+    def _disconnect(self) -> None:
+        self._connection.close(is_lost=self._is_lost)
+        self._setup.remove_markers()
 
-    def _answered(self, timeout_s: float) -> list[Any]:
-        """The calls that were answered, all of them, after waiting for the first."""
-        assert self._crew is not None
-        if not self._crew.asked:
+    def _answered_calls(self, timeout_s: float) -> list[Any]:
+        """Wait for the first answered call, and return all that are answered."""
+        calls = list(self._pool.calls)
+        if not calls:
             time.sleep(timeout_s)
             return []
-        first, rest = self._ray.wait(list(self._crew.asked), num_returns=1, timeout=timeout_s)
+        first, rest = self._ray.wait(calls, num_returns=1, timeout=timeout_s)
         if first and rest:
             return [*first, *self._ray.wait(rest, num_returns=len(rest), timeout=0)[0]]
         return list(first)
 
-    def _hear(self, crew: Crew, seat: Seat, reference: Any) -> list[Event]:
+    def _handle_answer(self, worker: RayWorker, reference: Any) -> list[Event]:
+        pool = self._pool
         try:
             answer = self._ray.get(reference)
         except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError) as error:
-            # a large answer lies on the worker's node, and is lost with it before the actor's end is known
-            return crew.lose(seat, *_explain_loss(error), stopping=self._stopping)
+            # a large answer is stored on the worker's node, and is lost with it before the actor's end is reported
+            return pool.lose(worker, *_explain_loss(error), stopping=self._stopping)
         except (self._ray.exceptions.RayTaskError, self._ray.exceptions.RuntimeEnvSetupError) as error:
-            return crew.lose(seat, LossReason.DIED, Failure(one_line(error, 600)), stopping=self._stopping)
-        if seat.stage is Stage.PLACING:
-            crew.start(seat, check_look(answer))
+            return pool.lose(worker, LossReason.DIED, Failure(one_line(error, 600)), stopping=self._stopping)
+        if worker.stage is Stage.PLACING:
+            pool.start(worker, check_node(answer))
             return []
-        if seat.stage is Stage.STARTING:
-            seat.stage = Stage.HEARD
-            crew.ask_news(seat)
+        if worker.stage is Stage.STARTING:
+            worker.stage = Stage.CONNECTED
+            pool.receive(worker)
             return []
-        messages, ended = check_news(answer)
-        events = [event for data in messages for event in _take_in(crew, seat, decode_reply(data))]
-        if seat.info.worker_id not in crew.seats:
+        messages, end = check_messages(answer)
+        events = [event for data in messages for event in self._handle_reply(worker, decode_reply(data))]
+        if worker.info.worker_id not in pool.workers:
             return events
-        if ended is not None:
-            return events + crew.lose(seat, LossReason.DIED, ended, stopping=self._stopping)
-        crew.ask_news(seat)
+        if end is not None:
+            return events + pool.lose(worker, LossReason.DIED, end, stopping=self._stopping)
+        pool.receive(worker)
+        return events
+
+    def _handle_reply(self, worker: RayWorker, reply: Reply) -> list[Event]:
+        events = worker.handle_reply(reply)
+        if isinstance(reply, Ready):
+            self._pool.handle_ready(worker, reply.states_problem)
+        elif isinstance(reply, Refused):
+            self._pool.refuse(worker, reply.reason)
+        needs_restart = worker.needs_restart(reply, self._pool.memory_share(worker))
+        if needs_restart or (is_out_of_memory(reply) and self._pool.lower_limit()):
+            worker.drain()
         return events
 
 
-def _take_in(crew: Crew, seat: Seat, reply: Reply) -> list[Event]:
-    events = seat.hear(reply)
-    if isinstance(reply, Ready):
-        crew.note_ready(seat, reply.blind)
-    elif isinstance(reply, Refused):
-        crew.refuse(seat, reply.reason)
-    worn = seat.needs_restart(reply, crew.memory_share(seat))
-    if worn or (is_out_of_memory(reply) and crew.lower_limit()):
-        seat.drain()
-    return events
-
-
-def _gone(ray: Any) -> tuple[type[Exception], ...]:
-    """What is raised when the cluster does not answer any more."""
+def _lost_errors(ray: Any) -> tuple[type[Exception], ...]:
+    """Return the errors that mean that the cluster does not respond any more."""
     return ClusterLostError, ray.exceptions.RaySystemError, ray.exceptions.RpcError, ConnectionError
 
 
 def _explain_loss(error: Exception) -> tuple[LossReason, Failure]:
-    """Why an actor is gone. Trials are trained in another process than the actor's: its end is not their doing."""
+    """Classify the loss of an actor. Trials are trained in another process than the actor's: they did not cause it."""
     text = " ".join(str(error).split())
     cause = re.search(r"The actor (is dead|died) because .*", text)
-    words = one_line(cause[0] if cause else text, 300)
-    return (LossReason.OUT_OF_MEMORY if "low on memory" in text else LossReason.PREEMPTED), Failure(words)
+    reason = one_line(cause[0] if cause else text, 300)
+    return (LossReason.OUT_OF_MEMORY if "low on memory" in text else LossReason.PREEMPTED), Failure(reason)

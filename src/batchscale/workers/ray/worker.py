@@ -1,7 +1,7 @@
 """The worker process of an actor: ``python -m batchscale.workers.ray.worker FD PLACE NUM_DEVICES``.
 
-The same as a local worker but for its line to the driver, which carries checked data instead of Python objects, and for
-its environment, which is that of the node. Nothing that computes is loaded before that is set.
+The same as a local worker but for its connection to the driver, which carries validated data instead of Python objects,
+and for its environment, which is that of the node. Nothing that computes is loaded before the environment is set.
 """
 
 import json
@@ -19,17 +19,16 @@ if TYPE_CHECKING:
     from batchscale.workers.messages import Instruction, Reply
 
 
-class CodedPipe:
-    """A worker's line to its driver: a pipe to the actor, which passes the bytes on."""
+class ActorConnection:
+    """A worker's connection to its driver: a pipe to the actor, which forwards the bytes."""
 
     def __init__(self, connection: Connection, environment: Mapping[str, str]) -> None:
         self._connection = connection
         self._environment = environment
 
     def recv(self) -> "Instruction":
-        """The driver's next message; scripts of a trainer get the environment of this node."""
-        from batchscale.workers.codec import decode_instruction
-        from batchscale.workers.messages import Begin
+        """Return the driver's next message; scripts of a trainer get the environment of this node."""
+        from batchscale.workers.messages import Begin, decode_instruction
 
         message = decode_instruction(self._connection.recv_bytes())
         if isinstance(message, Begin) and message.setup.experiment.trainer is not None:
@@ -38,14 +37,14 @@ class CodedPipe:
         return message
 
     def send(self, reply: "Reply") -> None:
-        """Tell the driver."""
-        from batchscale.workers.codec import encode_reply
+        """Send a reply to the driver."""
+        from batchscale.workers.messages import encode_reply
 
         self._connection.send_bytes(encode_reply(reply))
 
 
 def main(handle: int, place: int, num_devices: int) -> None:
-    """Serve the pipe with this file descriptor; the first thing in it is the environment of the node."""
+    """Serve the pipe with this file descriptor; its first message is the environment of the node."""
     connection = Connection(handle)
     outer = {str(name): str(value) for name, value in json.loads(connection.recv_bytes()).items()}
     os.environ.update(worker_environment(place, num_devices))
@@ -53,11 +52,11 @@ def main(handle: int, place: int, num_devices: int) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    Worker(CodedPipe(connection, outer)).serve()
+    Worker(ActorConnection(connection, outer)).serve()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # no waiting for threads of libraries
 
 
 if __name__ == "__main__":
-    main(*(int(word) for word in sys.argv[1:4]))
+    main(*(int(argument) for argument in sys.argv[1:4]))

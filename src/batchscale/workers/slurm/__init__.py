@@ -1,1 +1,1 @@
-"""The SLURM runner: an array of worker jobs that talk with the driver through files of the run's own folder."""
+"""The SLURM runner: an array of worker jobs that exchange messages with the driver through the run's folder."""

@@ -1,7 +1,7 @@
-"""The SLURM runner: keeps an array of worker jobs in the queue and talks with those that run, through a shared folder.
+"""The SLURM runner: keeps an array of worker jobs in the queue and exchanges messages with those that run.
 
-Only SLURM's word, or a worker's own last letter, ends a worker: silence alone does not, so that no trial is ever at two
-workers. A worker that is silent for long is cancelled first.
+Only SLURM, or a worker's own last message, ends a worker: a worker that is not responding is cancelled first, so that
+no trial is ever at two workers.
 """
 
 import contextlib
@@ -20,17 +20,22 @@ from batchscale.workers.messages import Answered, Begin, Raised, Refused, Reply
 from batchscale.workers.process_runner import ProcessRunner
 from batchscale.workers.remote_setup import make_absolute, make_remote_setup
 from batchscale.workers.runner import Event, LossReason, Setup, WorkerInfo
-from batchscale.workers.slurm.commands import Scheduler, SlurmCommands, SlurmError, TaskKey
-from batchscale.workers.slurm.letters import Alive, Arrived, Departure, Leaving, Left, Letter
-from batchscale.workers.slurm.line import Rhythm
-from batchscale.workers.slurm.losses import explain_end
-from batchscale.workers.slurm.member import SlurmWorker
-from batchscale.workers.slurm.office import Office, QueueView
-from batchscale.workers.slurm.places import ArrayPlaces
-from batchscale.workers.slurm.pulse import Pulse
-from batchscale.workers.slurm.script import log_of, sbatch_words, worker_script
-from batchscale.workers.slurm.session import MakeScheduler, clear_sessions, end_jobs, job_name, make_session
-from batchscale.workers.slurm.worker import PULSE, WORKERS, worker_words
+from batchscale.workers.slurm.array import JobArray, explain_end
+from batchscale.workers.slurm.channel import Alive, ExitReason, Leaving, Left, Registered, WorkerMessage
+from batchscale.workers.slurm.client import QueueView, Scheduler, SlurmClient, SlurmCommands, SlurmError, TaskKey
+from batchscale.workers.slurm.handle import SlurmWorker
+from batchscale.workers.slurm.heartbeat import Heartbeat, HeartbeatSettings
+from batchscale.workers.slurm.session import (
+    MakeScheduler,
+    clear_sessions,
+    end_jobs,
+    job_name,
+    log_of,
+    make_session,
+    sbatch_options,
+    worker_script,
+)
+from batchscale.workers.slurm.worker import HEARTBEAT_FILE, WORKERS, worker_arguments
 
 FIND_EVERY_S = 0.5
 CLOSE_S = 15.0
@@ -40,227 +45,229 @@ SLEEP_S = 0.02
 
 @dataclass(frozen=True)
 class SlurmSettings:
-    """How many workers, in which folder they meet the driver, where they print, and what each asks of SLURM.
+    """The number of workers, the folder where they meet the driver, their logs, and the resources of each.
 
-    The folder is on a file system that all nodes have. SLURM is asked how jobs stand every ``look_every_s``.
+    The folder is on a file system that all nodes have. The state of jobs is read from SLURM every ``view_every_s``.
     """
 
     workers: int
     folder: Path
     log_dir: Path
     options: SlurmOptions = field(default_factory=SlurmOptions)
-    rhythm: Rhythm = field(default_factory=Rhythm)
-    look_every_s: float = 10.0
+    heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
+    view_every_s: float = 10.0
 
 
 @final
 class SlurmRunner(ProcessRunner[SlurmWorker]):
-    """Worker jobs of SLURM. Out of memory makes them no fewer: each has the memory that its own job asked for."""
+    """Worker jobs of SLURM. Out of memory does not reduce their number: each has the memory of its own job."""
 
     def __init__(self, setup: Setup, settings: SlurmSettings, make_scheduler: MakeScheduler | None = None) -> None:
         super().__init__()
         self._setup = make_absolute(setup)
-        self._luggage = make_remote_setup(setup.experiment)
+        self._remote = make_remote_setup(setup.experiment)
         self._settings = settings
         self._next_number = 0
         self._find_at = 0.0
         self._departed: list[SlurmWorker] = []
-        self._known: set[TaskKey] = set()
-        self._over: set[tuple[TaskKey, int]] = set()
-        self._trained = False
+        self._registered: set[TaskKey] = set()
+        self._ended: set[tuple[TaskKey, int]] = set()
+        self._any_answer = False
         make = make_scheduler or partial(_make_commands, settings, setup.num_devices)
         settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         settings.log_dir.mkdir(parents=True, exist_ok=True)
-        if clear_sessions(settings.folder, make, settings.rhythm.leave_s):
-            self._notices.append("What was left of an earlier run on SLURM was ended.")
+        if clear_sessions(settings.folder, make, settings.heartbeat.leave_s):
+            self._notices.append("Jobs that an earlier run had left on SLURM were ended.")
         for log in settings.log_dir.glob("slurm-*.log"):
             log.unlink(missing_ok=True)
         self._session = make_session(settings.folder)
-        self._pulse = Pulse(self._session / PULSE, settings.rhythm.beat_s)
+        self._heartbeat = Heartbeat(self._session / HEARTBEAT_FILE, settings.heartbeat.interval_s)
         self._scheduler: Scheduler = make(job_name(self._session), self._session)
         try:
             self._scheduler.submit(range(settings.workers), ())
         except BaseException:
-            self._pulse.end()
+            self._heartbeat.end()
             shutil.rmtree(self._session, ignore_errors=True)
             raise
-        self._office = Office(self._scheduler, settings.look_every_s)
-        self._places = ArrayPlaces(self._office, settings.workers)
+        self._client = SlurmClient(self._scheduler, settings.view_every_s)
+        self._array = JobArray(self._client, settings.workers)
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What happened to workers, and what they wait for."""
-        waiting = self._places.waiting
-        return (*self._notices, waiting) if waiting and not self._stopping else tuple(self._notices)
+        """Messages about workers, and about the queue."""
+        notice = self._array.notice
+        return (*self._notices, notice) if notice and not self._stopping else tuple(self._notices)
 
     def wait(self, timeout_s: float) -> list[Event]:
-        """What workers have said, and what became of those that are gone."""
+        """Return the events of the workers, and the failed jobs of those that are gone."""
         until = time.monotonic() + timeout_s
         while not self._closed:
-            self._find()
-            for member in list(self._workers.values()):
-                member.flush()
-                self._listen(member)
-            self._judge()
-            left_s = until - time.monotonic()
-            if self._events or left_s <= 0:
+            self._find_workers()
+            for worker in list(self._workers.values()):
+                worker.flush()
+                self._receive(worker)
+            self._update()
+            remaining_s = until - time.monotonic()
+            if self._events or remaining_s <= 0:
                 break
-            time.sleep(min(SLEEP_S, left_s))
+            time.sleep(min(SLEEP_S, remaining_s))
         events, self._events = self._events, []
         return [] if self._closed else events
 
     def kill(self) -> None:
         """End all jobs, from any thread; none is submitted from now on."""
         self._stopping = True
-        self._pulse.end()
-        self._office.drop()
-        with contextlib.suppress(SlurmError):  # then they leave by themselves: there is no pulse any more
+        self._heartbeat.end()
+        self._client.drop_requests()
+        with contextlib.suppress(SlurmError):  # then they leave by themselves: there is no heartbeat any more
             self._scheduler.cancel()
 
     def close(self) -> None:
-        """End all jobs and wait for their end; what SLURM cannot be asked about now is for the next run to clear."""
+        """End all jobs and wait for their end; jobs that SLURM does not report on are cleared by the next run."""
         if self._closed:
             return
         self._closed = self._stopping = True
-        self._pulse.end()
-        self._office.close()
+        self._heartbeat.end()
+        self._client.close()
         if end_jobs(self._scheduler, CLOSE_S, ENDED_S):
             shutil.rmtree(self._session, ignore_errors=True)
         self._workers.clear()
 
-    # --- workers come ----------------------------------------------------------------------------------------
+    # --- new workers -----------------------------------------------------------------------------------------
 
-    def _find(self) -> None:
-        """Take in workers that have arrived since the last look."""
+    def _find_workers(self) -> None:
+        """Begin with the workers that have made a folder since the last call."""
         now = time.monotonic()
         if now < self._find_at or self._stopping:
             return
         self._find_at = now + FIND_EVERY_S
         folder = self._session / WORKERS
         with contextlib.suppress(OSError):
-            os.utime(folder)  # a network file system answers with what the server has, not with what it remembers
+            os.utime(folder)  # then a network file system answers with the server's content, not with its cache
             names = {entry.name for entry in os.scandir(folder)}
-            names -= {member.folder.name for member in (*self._workers.values(), *self._departed)}
+            names -= {worker.folder.name for worker in (*self._workers.values(), *self._departed)}
             for name in sorted(names):
                 self._begin(folder / name)
 
     def _begin(self, folder: Path) -> None:
         info = WorkerInfo(f"slurm-{self._next_number}", "", self._setup.num_devices)
         self._next_number += 1
-        self._workers[info.worker_id] = member = SlurmWorker(info, folder)
-        member.tell(Begin(self._setup, info.worker_id, self._luggage))
+        self._workers[info.worker_id] = worker = SlurmWorker(info, folder)
+        worker.send(Begin(self._setup, info.worker_id, self._remote))
 
-    # --- workers speak ---------------------------------------------------------------------------------------
+    # --- messages of workers ---------------------------------------------------------------------------------
 
-    def _listen(self, member: SlurmWorker, at_once: bool = False) -> None:
-        for letter in member.letters(at_once):
-            self._hear(member, letter)
+    def _receive(self, worker: SlurmWorker, at_once: bool = False) -> None:
+        for message in worker.receive(at_once):
+            self._handle_message(worker, message)
 
-    def _hear(self, member: SlurmWorker, letter: Letter) -> None:
-        if isinstance(letter, Arrived):
-            self._welcome(member, letter)
-        elif isinstance(letter, Leaving):
-            member.leaving = letter.why
-        elif isinstance(letter, Left):
-            self._part(member)
-        elif not isinstance(letter, Alive):
-            self._take_in(member, letter)
+    def _handle_message(self, worker: SlurmWorker, message: WorkerMessage) -> None:
+        if isinstance(message, Registered):
+            self._register(worker, message)
+        elif isinstance(message, Leaving):
+            worker.leaving = message.reason
+        elif isinstance(message, Left):
+            self._handle_left(worker)
+        elif not isinstance(message, Alive):
+            self._handle_reply(worker, message)
 
-    def _welcome(self, member: SlurmWorker, letter: Arrived) -> None:
-        member.arrived = letter
-        member.info = replace(member.info, host=letter.node)
-        key = TaskKey(letter.job, letter.place)
-        self._known.add(key)
+    def _register(self, worker: SlurmWorker, message: Registered) -> None:
+        worker.registered = message
+        worker.info = replace(worker.info, host=message.node)
+        key = TaskKey(message.job, message.place)
+        self._registered.add(key)
         for other in list(self._workers.values()):  # SLURM runs a task once at a time: an earlier process is gone
-            if other is not member and other.key == key:
-                self._listen(other, at_once=True)
+            if other is not worker and other.key == key:
+                self._receive(other, at_once=True)
                 self._lose(other, LossReason.PREEMPTED, Failure("SLURM started its job anew."))
-        for other in [one for one in self._departed if one.key == key]:
+        for other in [departed for departed in self._departed if departed.key == key]:
             self._departed.remove(other)
             other.remove()
 
-    def _turn_away(self, letter: Refused) -> None:
-        """A node that cannot train: the end where no other has trained, else it is avoided from now on."""
-        if not self._trained:
-            raise RunError(letter.reason)
-        self._places.avoid |= {letter.host}
-        self._notices.append(f"{letter.reason} It is not used any more.")
+    def _handle_refusal(self, refused: Refused) -> None:
+        """End the run if no worker has trained yet, else exclude the node."""
+        if not self._any_answer:
+            raise RunError(refused.reason)
+        self._array.exclude |= {refused.host}
+        self._notices.append(f"{refused.reason} It is not used any more.")
 
-    def _take_in(self, member: SlurmWorker, reply: Reply) -> None:
+    def _handle_reply(self, worker: SlurmWorker, reply: Reply) -> None:
         if isinstance(reply, Refused):
-            self._turn_away(reply)
+            self._handle_refusal(reply)
         elif isinstance(reply, Answered):
-            self._trained = True
-            self._places.patience.reset()
+            self._any_answer = True
+            self._array.failure_limit.reset()
         elif isinstance(reply, Raised) and reply.loss is LossReason.REFUSED:
-            reply = replace(reply, reason=reply.reason.preceded_by(f"Node {member.info.host}: "))
-        self._events += member.hear(reply)
-        if member.needs_restart(reply, None if member.arrived is None else member.arrived.memory_bytes):
-            member.drain()
+            reply = replace(reply, reason=reply.reason.preceded_by(f"Node {worker.info.host}: "))
+        self._events += worker.handle_reply(reply)
+        if worker.needs_restart(reply, None if worker.registered is None else worker.registered.memory_bytes):
+            worker.drain()
 
-    # --- workers go ------------------------------------------------------------------------------------------
+    # --- workers that end ------------------------------------------------------------------------------------
 
-    def _part(self, member: SlurmWorker) -> None:
-        """A worker has said its last word."""
-        reason = Failure(f"A worker on {member.info.host} left: {member.leaving or 'it starts afresh'}.")
-        self._lose(member, LossReason.PREEMPTED, reason, keep_folder=True)
-        if member.leaving == Departure.TIME_LIMIT and member.key is not None and not self._stopping:
-            self._office.requeue(member.key)
-        self._departed.append(member)  # its folder stays: without it, it would end before SLURM ends it
+    def _handle_left(self, worker: SlurmWorker) -> None:
+        """Remove a worker after its last message."""
+        reason = Failure(f"A worker on {worker.info.host} left: {worker.leaving or 'it restarts'}.")
+        self._lose(worker, LossReason.PREEMPTED, reason, keep_folder=True)
+        if worker.leaving == ExitReason.TIME_LIMIT and worker.key is not None and not self._stopping:
+            self._client.requeue(worker.key)
+        self._departed.append(worker)  # its folder stays: without it, it would end before SLURM ends it
 
-    def _judge(self) -> None:
-        """Act on what SLURM says of our tasks."""
-        view = self._places.look()
+    def _update(self) -> None:
+        """Compare the workers with SLURM's queue, if there is a new view of it."""
+        view = self._array.new_view()
         if view is None:
             return
-        for member in list(self._workers.values()):
-            self._examine(member, view)
-        for member in list(self._departed):
-            if member.key is None or not self._places.still_runs(member.key, member.restarts, view)[0]:
-                self._departed.remove(member)
-                member.remove()
+        for worker in list(self._workers.values()):
+            self._check(worker, view)
+        for worker in list(self._departed):
+            if worker.key is None or not self._array.find_task(worker.key, worker.restarts, view)[0]:
+                self._departed.remove(worker)
+                worker.remove()
         if self._stopping:
             return
-        for task in self._places.count_unseen(view, self._known, self._over):
-            self._places.patience.count(*explain_end(task, self._log(task.key)))
-        self._places.refill(view, self._settings.look_every_s)
+        for task in self._array.ended_unregistered(view, self._registered, self._ended):
+            self._array.failure_limit.count(*explain_end(task, self._log(task.key)))
+        self._array.submit_missing(view, self._settings.view_every_s)
 
-    def _examine(self, member: SlurmWorker, view: QueueView) -> None:
-        if view.asked_at < member.found_at:
+    def _check(self, worker: SlurmWorker, view: QueueView) -> None:
+        if view.asked_at < worker.found_at:
             return
-        silent_s = time.monotonic() - member.heard_at
-        if member.key is None:
-            if silent_s > self._settings.rhythm.silent_s:
-                self._lose(member, LossReason.DIED, Failure("A worker never said who it is."))
+        silence_s = time.monotonic() - worker.received_at
+        if worker.key is None:
+            if silence_s > self._settings.heartbeat.cancel_s:
+                self._lose(worker, LossReason.DIED, Failure("A worker never registered."))
             return
-        runs, task = self._places.still_runs(member.key, member.restarts, view)
-        if not runs:
-            self._listen(member, at_once=True)  # whatever it said has been said by now
-            if member.info.worker_id in self._workers:
-                loss, reason = explain_end(task, self._log(member.key))
-                self._lose(member, loss, reason)
+        may_run, task = self._array.find_task(worker.key, worker.restarts, view)
+        if not may_run:
+            self._receive(worker, at_once=True)  # all its messages have been written by now
+            if worker.info.worker_id in self._workers:
+                loss, reason = explain_end(task, self._log(worker.key))
+                self._lose(worker, loss, reason)
                 if not self._stopping:
-                    self._notices.append(f"A worker on {member.info.host} was replaced. {one_line(reason, 200)}")
-                if not member.trials:
-                    self._places.patience.count(loss, reason)
-        elif silent_s > self._settings.rhythm.silent_s and not member.cancelled:
-            member.cancelled = True
-            self._notices.append(f"A worker on {member.info.host} was silent for {silent_s:.0f} s and is cancelled.")
-            self._office.cancel(member.key)
+                    self._notices.append(f"A worker on {worker.info.host} was replaced. {one_line(reason, 200)}")
+                if not worker.trials:
+                    self._array.failure_limit.count(loss, reason)
+        elif silence_s > self._settings.heartbeat.cancel_s and not worker.cancelled:
+            worker.cancelled = True
+            self._notices.append(
+                f"A worker on {worker.info.host} was not responding for {silence_s:.0f} s and is cancelled."
+            )
+            self._client.cancel(worker.key)
 
-    def _lose(self, member: SlurmWorker, loss: LossReason, reason: Failure, keep_folder: bool = False) -> None:
-        """Clear a worker away; its unanswered jobs are lost. Without its folder it would leave if it still lived."""
-        del self._workers[member.info.worker_id]
-        if member.key is not None:
-            self._over.add((member.key, member.restarts))
-        self._events += member.lose(loss, reason)
+    def _lose(self, worker: SlurmWorker, loss: LossReason, reason: Failure, keep_folder: bool = False) -> None:
+        """Remove a worker; its unanswered jobs fail. Without its folder it would leave if it still lived."""
+        del self._workers[worker.info.worker_id]
+        if worker.key is not None:
+            self._ended.add((worker.key, worker.restarts))
+        self._events += worker.fail_jobs(loss, reason)
         if not keep_folder:
-            member.remove()
+            worker.remove()
 
     def _log(self, key: TaskKey) -> Path:
         return log_of(self._settings.log_dir, key.job, key.place)
 
 
 def _make_commands(settings: SlurmSettings, num_devices: int, name: str, session: Path) -> SlurmCommands:
-    script = worker_script(worker_words(session.resolve(), num_devices, settings.rhythm))
-    return SlurmCommands(name, sbatch_words(settings.options, settings.log_dir.resolve()), script)
+    script = worker_script(worker_arguments(session.resolve(), num_devices, settings.heartbeat))
+    return SlurmCommands(name, sbatch_options(settings.options, settings.log_dir.resolve()), script)

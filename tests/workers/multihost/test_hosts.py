@@ -1,0 +1,240 @@
+"""Processes of a cluster that meet, agree, and miss each other: as threads over the loopback interface."""
+
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from batchscale.errors import RunError
+from batchscale.workers.multihost.cluster import Cluster, Timeouts, split_address
+from batchscale.workers.multihost.hosts import Hosts
+from batchscale.workers.multihost.relay import Relay
+from batchscale.workers.multihost.rendezvous import meet
+
+QUICK = Timeouts(join_s=10.0, lost_after_s=2.0)
+
+
+@pytest.fixture(autouse=True)
+def _heartbeats_come_often(monkeypatch):
+    monkeypatch.setattr("batchscale.workers.multihost.hosts.HEARTBEAT_S", 0.2)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def clusters(count):
+    names = tuple(f"127.0.0.1:{port}" for port in (free_port() for _ in range(count)))
+    return [Cluster(names[0], count, place, "test", names, QUICK) for place in range(count)]
+
+
+def hasty(cluster):
+    return replace(cluster, timeouts=Timeouts(join_s=0.5))
+
+
+class Ended:
+    """What a process said when it ended, instead of ending it."""
+
+    def __init__(self):
+        self.said, self._event = [], threading.Event()
+
+    def __call__(self, message, code):
+        self.said.append((message, code))
+        self._event.set()
+
+    def wait(self, seconds):
+        assert self._event.wait(seconds), "it did not notice"
+        return self.said[0]
+
+
+@pytest.fixture
+def hosts_of():
+    made = []
+
+    def make(count):
+        described = clusters(count)
+        with ThreadPoolExecutor(count) as pool:
+            rendezvous = list(pool.map(lambda cluster: meet(cluster, {}), described))
+        ends = [Ended() for _ in range(count)]
+        found = [Hosts(*three) for three in zip(described, rendezvous, ends, strict=True)]
+        made.extend(found)
+        return found, ends
+
+    yield make
+    for hosts in made:
+        hosts._closing.set()
+        for connection in hosts._connections.values():
+            connection.close()
+
+
+def on_all(hosts, function):
+    with ThreadPoolExecutor(len(hosts)) as pool:
+        return list(pool.map(function, hosts))
+
+
+def test_all_get_what_each_gives_in_their_order(hosts_of):
+    hosts, _ = hosts_of(3)
+    assert on_all(hosts, lambda one: one.gather("x", bytes([one.cluster.process]))) == [[b"\0", b"\1", b"\2"]] * 3
+
+
+def test_stopping_is_for_all_if_one_wants_it_and_numbers_are_the_chiefs(hosts_of):
+    hosts, _ = hosts_of(3)
+    assert on_all(hosts, lambda one: one.any("stop", one.cluster.process == 2)) == [True] * 3
+    assert on_all(hosts, lambda one: one.any("stop", False)) == [False] * 3
+    assert on_all(hosts, lambda one: one.chiefs("steps", 7 + one.cluster.process)) == [7] * 3
+    large = bytes(5_000_000)
+    assert on_all(hosts, lambda one: one.share("state", large if one.is_chief else b"")) == [large] * 3
+
+
+def test_who_parts_is_not_missed(hosts_of):
+    hosts, ends = hosts_of(3)
+    on_all(hosts, Hosts.close)
+    time.sleep(QUICK.lost_after_s + 0.5)  # whoever were missed would be by then
+    assert [end.said for end in ends] == [[], [], []]
+
+
+def test_nobody_is_missed_who_closes_at_once_after_parting(hosts_of):
+    hosts, ends = hosts_of(2)
+    taken = threading.Event()
+    get = hosts[1]._inbox[0].get
+    # the other is slow to take in the chief's farewell, and the chief's connection closes meanwhile
+    hosts[1]._inbox[0] = SimpleNamespace(put=hosts[1]._inbox[0].put, get=lambda: (taken.wait(5), get())[1])
+    with ThreadPoolExecutor(2) as pool:
+        closing = [pool.submit(one.close) for one in hosts]
+        closing[0].result()
+        *_, listener = (thread for thread in threading.enumerate() if thread.name == "host-0")
+        listener.join(1.5)  # signs of life would have shown it by then
+        taken.set()
+        closing[1].result()
+    assert [end.said for end in ends] == [[], []]
+
+
+def test_a_process_that_dies_is_noticed_at_once_by_all_and_named(hosts_of):
+    hosts, ends = hosts_of(3)
+    began = time.monotonic()
+    hosts[1]._connections[0].socket.shutdown(socket.SHUT_RDWR)  # what the system does for a process that is killed
+    for end in (ends[0], ends[2]):
+        message, code = end.wait(5)
+        assert code == 75
+        assert message.startswith("process 1 (127.0.0.1:")
+    assert time.monotonic() - began < QUICK.lost_after_s
+
+
+def test_a_dead_chief_is_noticed_by_all(hosts_of):
+    hosts, ends = hosts_of(3)
+    hosts[0]._closing.set()  # a dead process says nothing
+    for connection in hosts[0]._connections.values():
+        connection.socket.shutdown(socket.SHUT_RDWR)
+    for end in ends[1:]:
+        message, code = end.wait(5)
+        assert code == 75
+        assert message.startswith("process 0 (the chief, 127.0.0.1:")
+
+
+def test_a_silent_process_is_noticed_in_the_time_that_is_stated(hosts_of):
+    hosts, ends = hosts_of(2)
+    hosts[1]._connections[0].send = lambda *_args, **_options: True  # it is stopped: nothing comes from it any more
+    message, code = ends[0].wait(QUICK.lost_after_s + 5)
+    assert code == 75
+    assert "process 1" in message
+    assert "stopped or cannot be reached" in message
+
+
+def test_a_mistake_that_one_finds_ends_all_with_its_words(hosts_of):
+    hosts, ends = hosts_of(3)
+    hosts[2].fail("no such data set", 2)
+    for end in ends[:2]:
+        message, code = end.wait(5)
+        assert code == 2
+        assert message.endswith("cannot continue: no such data set")
+        assert "process 2" in message
+    assert ends[2].said == []  # it says it by itself
+
+
+def test_processes_that_are_not_at_the_same_place_do_not_go_on(hosts_of):
+    hosts, ends = hosts_of(2)
+    for one, tag in zip(hosts, ("stop", "steps"), strict=True):
+        threading.Thread(target=one.gather, args=(tag, b""), daemon=True).start()
+    message, code = ends[1].wait(5)
+    assert code == 1
+    assert "at 'stop' while process 1" in message
+
+
+def test_a_missing_process_is_named():
+    first, second, third = clusters(3)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(meet, hasty(first), {})
+        there = pool.submit(meet, hasty(second), {})
+        for found in (waiting, there):
+            with pytest.raises(RunError, match="Missing: process 2 "):
+                found.result()
+    assert third.process == 2
+
+
+def test_a_missing_chief_is_named():
+    with pytest.raises(RunError, match=r"Found nobody at 127\.0\.0\.1:"):
+        meet(hasty(clusters(2)[1]), {})
+
+
+@pytest.mark.parametrize(
+    ("change", "facts", "words"),
+    [
+        ({}, {"--steps": "20"}, r"process 1 \(127.0.0.1:\d+\) has --steps = 20, the chief 10"),
+        ({"num_processes": 3}, {"--steps": "10"}, "Found 2 at the chief and 3 at process 1"),
+    ],
+)
+def test_processes_that_were_started_differently_are_refused(change, facts, words):
+    first, second = clusters(2)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(meet, first, {"--steps": "10"})
+        other = pool.submit(meet, replace(second, **change), facts)
+        with pytest.raises(RunError, match=words):
+            waiting.result()
+        with pytest.raises(RunError):
+            other.result()
+
+
+def test_strangers_at_the_door_are_passed_over():
+    first, second = clusters(2)
+    port = int(first.address.rpartition(":")[2])
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(meet, first, {})
+        for text in (b"GET / HTTP/1.1\r\n\r\n", b"\x01\x00" + b"\xff" * 8, b""):
+            for _ in range(50):
+                try:
+                    stranger = socket.create_connection(("127.0.0.1", port))
+                    break
+                except OSError:
+                    time.sleep(0.05)
+            stranger.sendall(text)
+            stranger.close()
+        joined = pool.submit(meet, second, {})
+        rendezvous = waiting.result(), joined.result()
+    assert [sorted(one.connections) for one in rendezvous] == [[1], [0]]
+    for one in rendezvous:
+        for connection in one.connections.values():
+            connection.close()
+
+
+def test_a_relay_passes_bytes_and_stays_open_when_the_far_end_is_gone():
+    with socket.create_server(("127.0.0.1", 0)) as far:
+        relay = Relay(*far.getsockname())
+        near = socket.create_connection(split_address(relay.address, "test"))
+        other = far.accept()[0]
+        near.sendall(b"question")
+        assert other.recv(100) == b"question"
+        other.sendall(b"answer")
+        assert near.recv(100) == b"answer"
+        other.close()
+    near.settimeout(0.3)
+    with pytest.raises(TimeoutError):  # silence, not an end
+        near.recv(100)
+    relay.close()
+    assert near.recv(100) == b""
+    near.close()
