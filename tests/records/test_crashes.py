@@ -13,9 +13,9 @@ from records_fakes import Crash, FaultyFileSystem, MemoryFileSystem, make_rows, 
 
 from batchscale.errors import StorageError
 from batchscale.records.check.tree import check_tree
-from batchscale.records.model import Status
+from batchscale.records.model import Status, study_text, trial_text
+from batchscale.records.tree.measurements import csv_text
 from batchscale.records.tree.open_study import open_study
-from batchscale.records.tree.texts import csv_text, study_text, trial_text
 
 ROOT = Path("/tree")
 STUDY = "/tree/groups/tiny/net/sgd/8"

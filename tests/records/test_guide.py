@@ -29,5 +29,6 @@ def test_the_guide_lists_every_key():
     files = GUIDE.read_text().partition("## The files")[2].partition("## Reading")[0]
     listed = set(re.findall(r"`([a-z0-9_]+)`", files))
     kinds = (StudyMetadata, TrialMetadata, Timing, Hardware, SearchMetadata, StudyResult, TrainerMetadata, EdgeEnd)
-    keys = {field.name for kind in kinds for field in dataclasses.fields(kind)} - {"other"}
+    fields = [field for kind in kinds for field in dataclasses.fields(kind)]
+    keys = {field.metadata.get("json_key", field.name) for field in fields} - {"other"}
     assert keys <= listed

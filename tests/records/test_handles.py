@@ -8,8 +8,7 @@ import pytest
 from records_fakes import WORKLOAD, make_rows, make_study, make_trial
 
 from batchscale.records.filesystem import FileSystem
-from batchscale.records.tree.handles import Handles
-from batchscale.records.tree.journals import Journals
+from batchscale.records.tree.journals import Handles, Journals
 from batchscale.records.tree.layout import StudyPaths
 from batchscale.records.tree.open_study import open_study
 
@@ -54,8 +53,8 @@ def test_no_more_journals_stay_open_than_there_are_handles(tmp_path, limit):
     assert all(journals.load(trial_id).steps == (0, 10, 20) for trial_id in TRIALS)
     journals.close_all()
     assert not fs.open
-    assert all(handles.take() for _ in range(limit))
-    assert not handles.take()
+    assert all(handles.acquire() for _ in range(limit))
+    assert not handles.acquire()
 
 
 def test_the_journal_that_was_not_used_for_longest_is_closed(tmp_path):

@@ -1,4 +1,4 @@
-"""Records: the open directory format of studies, trials and measurements, the table, the archive, our own facts.
+"""Records: the open directory format of studies, trials and measurements, the table, the archive, our own metadata.
 
 The public names are loaded on first use. Inside batchscale, import from the modules.
 """

@@ -1,6 +1,6 @@
-"""Every file-system call of the records store, in one small object.
+"""Every file-system call of the writer of a study, in one small object.
 
-The store never calls ``os`` itself. Tests pass an object that crashes, fills up or loses unsynced writes at call N.
+The writer never calls ``os`` itself. Tests pass an object that crashes, fills up or loses unsynced writes at call N.
 """
 
 import ctypes
@@ -16,10 +16,6 @@ from batchscale.errors import RecordsError
 
 _EXCHANGE_FLAG = 2
 _AT_FDCWD = -100
-
-
-FileMark = tuple[int, int]
-"""Size and time of change: another mark, other bytes."""
 
 
 @dataclass(frozen=True)
@@ -49,21 +45,21 @@ class FileTooLargeError(RecordsError):
 class FileSystem:
     """The operating system's files.
 
-    Promises that the store builds on: ``replace`` and ``exchange`` are atomic for every reader; bytes are durable after
-    ``fsync`` of their file, names after ``sync_directory`` of the directory that holds them; ``write`` writes all bytes
-    or raises. Every call raises ``OSError`` when it fails.
+    The writer relies on these promises: ``replace`` and ``exchange`` are atomic for every reader; bytes are durable
+    after ``fsync`` of their file, names after ``sync_directory`` of the directory that holds them; ``write`` writes all
+    bytes or raises. Every call raises ``OSError`` when it fails.
     """
 
     def create(self, path: Path) -> int:
-        """A new empty file, open for writing; it must not exist."""
+        """Create an empty file and open it for writing; it must not exist."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
 
     def open_append(self, path: Path) -> int:
-        """An existing file, open for appending."""
+        """Open an existing file for appending."""
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def write(self, handle: int, data: bytes) -> None:
-        """All of the bytes: a full disk may take only some of them without an error, so the count is checked."""
+        """Write all of the bytes: a full disk may take only some of them without an error, so the count is checked."""
         view = memoryview(data)
         while view:
             count = os.write(handle, view)
@@ -72,19 +68,19 @@ class FileSystem:
             view = view[count:]
 
     def fsync(self, handle: int) -> None:
-        """The file's bytes and size, durable."""
+        """Make the file's bytes and size durable."""
         os.fsync(handle)
 
     def fdatasync(self, handle: int) -> None:
-        """The file's bytes and size, durable, without its times."""
+        """Make the file's bytes and size durable, without its times."""
         getattr(os, "fdatasync", os.fsync)(handle)
 
     def close(self, handle: int) -> None:
-        """The handle, given back."""
+        """Close the handle."""
         os.close(handle)
 
     def sync_directory(self, path: Path) -> None:
-        """The names in a directory, durable."""
+        """Make the names in a directory durable."""
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(handle)
@@ -92,60 +88,56 @@ class FileSystem:
             os.close(handle)
 
     def replace(self, source: Path, target: Path) -> None:
-        """The file or directory under a new name, in the place of what was there (a directory only if empty)."""
+        """Rename a file or directory, replacing the target (a directory only if it is empty)."""
         source.replace(target)
 
-    def exchange(self, one: Path, other: Path) -> bool:
-        """Two names exchanged in one step; False, with nothing done, where the system cannot."""
+    def exchange(self, first: Path, second: Path) -> bool:
+        """Exchange two names in one step; False, with nothing done, if the system cannot."""
         if not sys.platform.startswith("linux"):
             return False
         call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
         if call is None:
             return False
-        done = call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE_FLAG)
+        done = call(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _EXCHANGE_FLAG)
         if done == 0:
             return True
         code = ctypes.get_errno()
         if code in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):  # NFS and old kernels
             return False
-        raise OSError(code, os.strerror(code), str(one))
+        raise OSError(code, os.strerror(code), str(first))
 
     def mkdir(self, path: Path) -> None:
-        """A new directory; its parent must exist."""
+        """Make a directory; its parent must exist."""
         path.mkdir()
 
     def rmdir(self, path: Path) -> None:
-        """An empty directory, removed."""
+        """Remove an empty directory."""
         path.rmdir()
 
     def unlink(self, path: Path) -> None:
-        """A file, removed."""
+        """Remove a file."""
         path.unlink()
 
     def exists(self, path: Path) -> bool:
-        """Whether there is a file or directory of this name."""
+        """True if there is a file or directory of this name."""
         return path.exists()
 
     def is_dir(self, path: Path) -> bool:
-        """Whether there is a directory of this name."""
+        """True if there is a directory of this name."""
         return path.is_dir()
 
     def list_directory(self, path: Path) -> list[Entry]:
-        """What a directory holds, in order of names."""
+        """Return the entries of a directory, in order of names."""
         with os.scandir(path) as entries:
-            found = [Entry(e.name, e.is_dir(follow_symlinks=False), e.is_symlink()) for e in entries]
-        return sorted(found, key=lambda entry: entry.name)
+            listed = [Entry(e.name, e.is_dir(follow_symlinks=False), e.is_symlink()) for e in entries]
+        return sorted(listed, key=lambda entry: entry.name)
 
     def resolve(self, path: Path) -> Path:
-        """The path with every link followed."""
+        """Return the path with every link followed."""
         return path.resolve(strict=True)
 
     def read(self, path: Path | str, limit: int) -> bytes:
-        """The bytes of a regular file; more than ``limit`` of them are refused, not read."""
-        return self.read_marked(path, limit)[0]
-
-    def read_marked(self, path: Path | str, limit: int) -> tuple[bytes, FileMark]:
-        """The same, with the file's mark when it was opened."""
+        """Return the bytes of a regular file; more than ``limit`` of them are refused, not read."""
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a named pipe must not make us wait
         try:
             state = os.fstat(handle)
@@ -153,10 +145,9 @@ class FileSystem:
                 raise NotAFileError(f"{path}: a file of records is a regular file. Found a folder, pipe or device.")
             if state.st_size > limit:
                 raise FileTooLargeError(path, state.st_size, limit)
-            mark = (state.st_size, state.st_mtime_ns)
             first = os.read(handle, state.st_size + 1)
             if len(first) == state.st_size:
-                return first, mark  # the usual case: there was no byte more to give
+                return first  # the usual case: no byte more
             chunks, size = [first], len(first)
             while chunk := os.read(handle, min(limit + 1 - size, 1 << 24)):
                 chunks.append(chunk)
@@ -165,10 +156,10 @@ class FileSystem:
                     raise FileTooLargeError(path, max(size, state.st_size), limit)
         finally:
             os.close(handle)
-        return b"".join(chunks), mark
+        return b"".join(chunks)
 
     def lock(self, path: Path) -> int | None:
-        """The file, created if need be, locked until ``close`` or the process dies; None if others have it."""
+        """Lock a file, made if need be, until ``close`` or the death of the process; None if another process has it."""
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -181,7 +172,7 @@ class FileSystem:
         return handle
 
     def stamp(self, handle: int, data: bytes) -> None:
-        """The bytes as the only content of a locked file: for people to read, not durable."""
+        """Write the bytes as the only content of a locked file: for people to read, not durable."""
         os.ftruncate(handle, 0)
         os.pwrite(handle, data, 0)
 

@@ -1,7 +1,7 @@
-"""A study and a trial as the published format describes them: the values, their JSON forms, the frame schemas.
+"""A study and a trial as the published format describes them: their values, and the text of their JSON files.
 
-Parsing is strict about the published keys and keeps every other key in ``extra``, so that what is read and written
-again loses nothing. Our own facts, under the one extra key ``batchscale``, are typed: see ``facts``.
+Parsing is strict about the published keys and keeps every other key in ``extra``, so that reading and writing loses
+nothing. Our own metadata, under the one extra key ``batchscale``, is typed: see ``metadata``.
 """
 
 import json
@@ -11,10 +11,10 @@ from enum import StrEnum
 from typing import Any
 
 from batchscale.errors import RecordsError, SpecError, one_line
-from batchscale.records.metadata.base import OWN_KEY
-from batchscale.records.metadata.fields import is_finite
+from batchscale.records.metadata.base import OWN_KEY, is_finite
 from batchscale.records.metadata.study import StudyMetadata
 from batchscale.records.metadata.trial import TrialMetadata
+from batchscale.records.tree.layout import STUDY_FILE, TRIAL_FILE
 from batchscale.spec.space import MAX_METAPARAMETERS, SearchSpace
 from batchscale.spec.workload_name import WorkloadName
 
@@ -23,11 +23,11 @@ TRIAL_KEYS = ("parameters", "status", "steps", "trial_id")
 TRIAL_COLUMNS = ("dataset", "model", "optimizer", "batch_size", "trial_id", "status", "steps", "facts", "extra")
 MAX_WHOLE = 2**53
 
-_KNOWN_TRIAL_KEYS = frozenset((*TRIAL_KEYS, OWN_KEY))
+_TRIAL_KEYS = frozenset((*TRIAL_KEYS, OWN_KEY))
 
 
 class Status(StrEnum):
-    """How a trial ended. All three are results."""
+    """The end of a trial. All three are results."""
 
     COMPLETE = "COMPLETE"
     INCOMPLETE = "INCOMPLETE"
@@ -49,8 +49,13 @@ class StudyRecord:
     metadata: StudyMetadata | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def spec_hash(self) -> str | None:
+        """The hash of the experiment that the study belongs to, if its metadata has one."""
+        return None if self.metadata is None else self.metadata.spec_hash
+
     def to_json(self) -> dict[str, Any]:
-        """The object stored in ``study.json``."""
+        """Return the object stored in ``study.json``."""
         return {
             "batch_size": self.batch_size,
             "dataset": self.workload.dataset.rpartition("/")[2],
@@ -75,8 +80,13 @@ class TrialRecord:
     metadata: TrialMetadata | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def measurements_sha256(self) -> str | None:
+        """The recorded checksum of the trial's measurements, if its metadata has one."""
+        return None if self.metadata is None else self.metadata.measurements_sha256
+
     def to_json(self) -> dict[str, Any]:
-        """The object stored in ``metadata.json``."""
+        """Return the object stored in ``metadata.json``."""
         return {
             "parameters": dict(self.parameters),
             "status": self.status.value,
@@ -88,17 +98,15 @@ class TrialRecord:
 
 
 def parse_study(text: bytes | str, workload: WorkloadName, where: str) -> StudyRecord:
-    """A ``study.json`` of the workload that its folders name; ``where`` is its path for messages."""
+    """Parse a ``study.json`` of the workload that its folders name; ``where`` is its path for messages."""
     data = _parse_object(text, where)
     _require(data, STUDY_KEYS, where)
-    named = (data["dataset"], data["model"], data["optimizer"])
-    last = workload.dataset.rpartition("/")[2]
-    if named not in ((last, workload.model, workload.optimizer), (workload.dataset, *named[1:])):
+    names = (data["dataset"], data["model"], data["optimizer"])
+    datasets = (workload.dataset, workload.dataset.rpartition("/")[2])
+    if names[0] not in datasets or names[1:] != (workload.model, workload.optimizer):
         raise RecordsError(
-            f"{where}: dataset, model and optimizer must agree with the folders. Found {one_line(named)}."
+            f"{where}: dataset, model and optimizer must agree with the folders. Found {one_line(names)}."
         )
-    if named[1:] != (workload.model, workload.optimizer):
-        raise RecordsError(f"{where}: model and optimizer must agree with the folders. Found {one_line(named[1:])}.")
     if not isinstance(data["early_stopping"], bool):
         raise RecordsError(f"{where}: early_stopping is true or false. Found {one_line(repr(data['early_stopping']))}.")
     try:
@@ -117,7 +125,7 @@ def parse_study(text: bytes | str, workload: WorkloadName, where: str) -> StudyR
 
 
 def parse_trial(text: bytes | str, where: str) -> TrialRecord:
-    """A ``metadata.json``; ``where`` is its path for messages."""
+    """Parse a ``metadata.json``; ``where`` is its path for messages."""
     data = _parse_object(text, where)
     _require(data, TRIAL_KEYS, where)
     if not isinstance(data["status"], str) or data["status"] not in _STATUSES:
@@ -141,12 +149,39 @@ def parse_trial(text: bytes | str, where: str) -> TrialRecord:
         steps=_whole(data["steps"], "steps", where),
         parameters=parameters,
         metadata=TrialMetadata.from_json(data[OWN_KEY], where) if OWN_KEY in data else None,
-        extra={key: value for key, value in data.items() if key not in _KNOWN_TRIAL_KEYS},
+        extra={key: value for key, value in data.items() if key not in _TRIAL_KEYS},
     )
 
 
+def json_text(data: Mapping[str, Any], where: str) -> bytes:
+    """Return the object as it stands in a file: keys sorted, two blanks a level, a line break at the end, no NaN."""
+    try:
+        text = json.dumps(data, allow_nan=False, sort_keys=True, indent=2)
+    except (TypeError, ValueError) as error:
+        raise RecordsError(
+            f"{where}: everything stored is JSON, which has no nan or inf ({one_line(error)})."
+        ) from None
+    return f"{text}\n".encode()
+
+
+def study_text(record: StudyRecord) -> bytes:
+    """Return the bytes of ``study.json``; raises RecordsError if our own reader would refuse them."""
+    _require_free_keys(record.extra, STUDY_KEYS, STUDY_FILE)
+    text = json_text(record.to_json(), STUDY_FILE)
+    parse_study(text, record.workload, STUDY_FILE)
+    return text
+
+
+def trial_text(record: TrialRecord) -> bytes:
+    """Return the bytes of ``metadata.json``; raises RecordsError if our own reader would refuse them."""
+    _require_free_keys(record.extra, TRIAL_KEYS, TRIAL_FILE)
+    text = json_text(record.to_json(), TRIAL_FILE)
+    parse_trial(text, TRIAL_FILE)
+    return text
+
+
 def is_parameter_name(name: str) -> bool:
-    """Whether a metaparameter of this name can be a column of the trials frame."""
+    """True if a metaparameter of this name can be a column of the trials frame."""
     return bool(name) and name.isprintable() and name not in TRIAL_COLUMNS
 
 
@@ -170,3 +205,9 @@ def _whole(value: object, key: str, where: str, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_WHOLE:
         raise RecordsError(f"{where}: {key} is a whole number of at least {least}. Found {one_line(repr(value))}.")
     return value
+
+
+def _require_free_keys(extra: Mapping[str, object], published: tuple[str, ...], where: str) -> None:
+    taken = [key for key in extra if key in (*published, OWN_KEY)]
+    if taken:
+        raise RecordsError(f"{where}: extra keys stand beside the published ones and our own. Found {one_line(taken)}.")

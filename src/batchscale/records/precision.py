@@ -12,12 +12,12 @@ import polars as pl
 DIGITS = 6
 _MAX_POWER = 22  # powers of ten up to this one are exact in float64, so that one product or quotient rounds only once
 _LEAST = np.finfo(np.float32).tiny
-_BLOCK = 32_768  # numbers at a time: what is made of them on the way stays near the processor
+_BLOCK = 32_768  # numbers at a time: intermediate arrays stay in the processor's cache
 _EXPONENT_BITS, _BIAS = 52, 1023  # of a float64
 
 
 def fits_float32(values: pl.Series) -> bool:
-    """Whether float32 keeps every value of a float64 series exactly as it was printed; null, NaN and inf always fit.
+    """True if float32 keeps every value of a float64 series exactly as it was printed; null, NaN and inf always fit.
 
     >>> fits_float32(pl.Series([0.24406, 6.90948, float("nan"), None])), fits_float32(pl.Series([0.2440612]))
     (True, False)
@@ -35,7 +35,7 @@ def _block_fits(numbers: np.ndarray) -> bool:
 
 
 def _rare_numbers_fit(numbers: np.ndarray) -> bool:
-    """The same for numbers of any size, tiny and infinite ones as well."""
+    """True if float32 keeps numbers of any size, tiny and infinite ones as well."""
     with np.errstate(over="ignore", under="ignore"):
         narrow = numbers.astype(np.float32)
     if ((np.abs(narrow) < _LEAST) & (narrow != 0)).any():
@@ -44,7 +44,7 @@ def _rare_numbers_fit(numbers: np.ndarray) -> bool:
 
 
 def widen(values: pl.Series) -> pl.Series:
-    """The float64 numbers that a float32 series was printed as.
+    """Return the float64 numbers that a float32 series was printed as.
 
     >>> widen(pl.Series([0.1], dtype=pl.Float32)).item()
     0.1
@@ -56,7 +56,7 @@ def widen(values: pl.Series) -> pl.Series:
 
 
 def widen_number(value: np.float32) -> float:
-    """The same for one number.
+    """Return the float64 number that a float32 was printed as.
 
     >>> widen_number(np.float32(0.1))
     0.1
@@ -65,7 +65,7 @@ def widen_number(value: np.float32) -> float:
 
 
 def widen_metrics(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """The frame with every float32 column widened; columns that a query does not use cost nothing."""
+    """Return the frame with every float32 column widened; columns that a query does not use cost nothing."""
     narrow = [name for name, kind in frame.collect_schema().items() if kind == pl.Float32]
     return frame.with_columns(
         pl.col(name).map_batches(widen, return_dtype=pl.Float64, is_elementwise=True) for name in narrow
@@ -73,11 +73,11 @@ def widen_metrics(frame: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _decimals(values: np.ndarray) -> np.ndarray:
-    """Each float32 as the float64 nearest to its first six significant digits."""
-    found = np.empty(len(values), np.float64)
+    """Return each float32 as the float64 nearest to its first six significant digits."""
+    decimals = np.empty(len(values), np.float64)
     for start in range(0, len(values), _BLOCK):
-        found[start : start + _BLOCK] = _block_decimals(values[start : start + _BLOCK])
-    return found
+        decimals[start : start + _BLOCK] = _block_decimals(values[start : start + _BLOCK])
+    return decimals
 
 
 def _block_decimals(values: np.ndarray) -> np.ndarray:
@@ -93,9 +93,9 @@ def _block_decimals(values: np.ndarray) -> np.ndarray:
 
 
 def _decades() -> tuple[np.ndarray, np.ndarray]:
-    """By exponent of two: the power of ten that a number may reach, and what gives six digits below and from it on.
+    """Return, by exponent of two, the next power of ten, and the factors that give six digits below and from it on.
 
-    What gives six digits is NaN where it would not be exact, and 1 for zeros and for what is not finite.
+    A factor is NaN where it would not be exact, and 1 for zeros and for numbers that are not finite.
     """
     next_decade, scales = np.full(_BIAS * 2 + 2, np.inf), np.ones(_BIAS * 4 + 4)
     for exponent in range(-149, 128):  # of a float32

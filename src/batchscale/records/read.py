@@ -1,4 +1,4 @@
-"""Open records wherever they are: a tree, a table or an archive."""
+"""Open records of any kind: a tree, a table or an archive."""
 
 import atexit
 import shutil
@@ -12,11 +12,11 @@ from batchscale.records.tree.read import Notice, log_notice, read_tree
 
 
 def read_records(path: Path | str, notice: Notice = log_notice) -> Records:
-    """The records of a tree, a table or an archive, as one lazy object.
+    """Return the records of a tree, a table or an archive, as one lazy object.
 
     A tree or a table is opened at once. An archive is imported into a temporary table, which is removed when Python
-    ends: to use an archive more than once, import it with ``batchscale import``. ``notice`` hears of what is damaged
-    and was left out.
+    ends: to use an archive more than once, import it with ``batchscale import``. ``notice`` is called with a text for
+    everything that is damaged and left out.
 
     Raises:
         RecordsError: there are no records at the path.

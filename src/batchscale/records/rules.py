@@ -1,10 +1,10 @@
-"""What must hold in a records tree: every rule by its short name, and one thing found against it."""
+"""The rules of the format by their short names, and a fault: a place that breaks one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 RULES: Mapping[str, str] = {
-    # what cannot be read at all
+    # files that cannot be read
     "unreadable": "every file of the layout can be read",
     "outside-link": "a symbolic link leads to a place inside the tree",
     "not-a-folder": "a study and a trial are folders",
@@ -32,8 +32,8 @@ RULES: Mapping[str, str] = {
     "outside-space": "a parameter lies in the space of its search",
     "too-few-steps": "a COMPLETE trial took at least train_steps, unless trials could stop early",
     # measurements.csv
-    "newer-format": "our own facts are of a format version that this batchscale reads",
-    "bad-facts": "what stands under our own key is of its kind",
+    "newer-format": "our own metadata is of a format version that this batchscale reads",
+    "bad-facts": "every value under our own key is of its kind",
     "changed-measurements": "measurements.csv is as it was when the trial was recorded",
     "foreign-journal": "a journal belongs to the trial that it is named for",
     "torn-line": "every line ends with a line break",
@@ -73,7 +73,7 @@ UNREADABLE_RULES = frozenset(
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong in a file: the line (None: the file as a whole), the rule's short name, and what was found."""
+    """A fault in a file: the line (None: the file as a whole), the rule's short name, and the text or value found."""
 
     line: int | None
     rule: str

@@ -8,8 +8,14 @@ from pathlib import Path
 import polars as pl
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.archive.members import Passed, RecordFile, iter_archive
-from batchscale.records.archive.stream import ArchiveLimits, ArchiveStream, DamagedArchiveError
+from batchscale.records.archive import (
+    ArchiveLimits,
+    ArchiveStream,
+    DamagedArchiveError,
+    RecordFile,
+    Skipped,
+    iter_archive,
+)
 from batchscale.records.check.texts import CheckedTrial, check_study_text, check_trial_text
 from batchscale.records.check.tree import Violation, check_tree, header_faults
 from batchscale.records.frames import WORKLOAD_COLUMNS
@@ -25,9 +31,8 @@ from batchscale.records.table.files import (
     read_table,
 )
 from batchscale.records.tree.bulk import read_measurement_files
-from batchscale.records.tree.checksum import checksum_fault, measurements_checksum, recorded_checksum
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
-from batchscale.records.tree.measurements import BYTE_ORDER_MARK
+from batchscale.records.tree.measurements import BYTE_ORDER_MARK, checksum_fault, measurements_checksum
 from batchscale.spec.workload_name import WorkloadName
 
 _READ_BYTES = 32 * 2**20
@@ -35,7 +40,7 @@ _READ_BYTES = 32 * 2**20
 
 @dataclass
 class _Study:
-    """What was found of one study."""
+    """The files of one study."""
 
     text: bytes | None = None
     trials: dict[int, bytes] = field(default_factory=dict)
@@ -46,7 +51,7 @@ class _Study:
 
 
 def check_records(path: Path) -> list[Violation]:
-    """Every violation in a tree, a table or an archive, in order of paths and lines.
+    """Return every violation in a tree, a table or an archive, in order of paths and lines.
 
     Raises:
         RecordsError: there are no records at the path, or an archive passes a limit.
@@ -59,21 +64,22 @@ def check_records(path: Path) -> list[Violation]:
 
 
 def check_archive(path: Path, limits: ArchiveLimits | None = None) -> Iterator[Violation]:
-    """The violations of an archive; it is read once, and nothing is written."""
+    """Yield the violations of an archive; it is read once, and nothing is written."""
     studies: dict[tuple[str, int], _Study] = {}
     waiting: list[RecordFile] = []
     size = 0
     with ArchiveStream(path, limits or ArchiveLimits()) as stream:
         try:
             for entry in iter_archive(stream):
-                if isinstance(entry.found, Passed):
-                    yield from _passed(path, entry.found)
+                if isinstance(entry, Skipped):
+                    if entry.problem is not None:
+                        yield Violation(path, None, "archive-member", entry.problem)
                     continue
-                if _take(studies, entry.found):
-                    yield Violation(path / entry.found.path, None, "archive-member", "the same name again")
-                elif entry.found.name == MEASUREMENTS_FILE:
-                    waiting.append(entry.found)
-                    size += len(entry.found.data)
+                if not _add(studies, entry):
+                    yield Violation(path / entry.path, None, "archive-member", "the same name again")
+                elif entry.name == MEASUREMENTS_FILE:
+                    waiting.append(entry)
+                    size += len(entry.data)
                 if size > _READ_BYTES:
                     yield from _read_measurements(path, waiting, studies)
                     size = 0
@@ -90,22 +96,22 @@ def check_archive(path: Path, limits: ArchiveLimits | None = None) -> Iterator[V
 
 
 def check_table(path: Path) -> Iterator[Violation]:
-    """The violations of a table: files that are not as the manifest says, and what its source's texts say."""
+    """Yield the violations of a table: files that differ from the manifest, and faults of the original texts."""
     manifest = read_manifest(path)
     damaged = False
-    for name, facts in manifest["files"].items():
+    for name, entry in manifest["files"].items():
         inside = (path / name).resolve().is_relative_to(path.resolve())
-        found = _file_fault(path / name, facts) if inside else "a name that leads out of the table"
-        if found:
+        fault = _file_fault(path / name, entry) if inside else "a name that leads out of the table"
+        if fault:
             damaged = True
-            yield Violation(path / name, None, "table-file", found)
+            yield Violation(path / name, None, "table-file", fault)
     if damaged:
         return
     records = read_table(path)
     originals = open_table_file(path / ORIGINALS, ORIGINAL_SCHEMA)
     for workload in records.workloads:
-        named = zip(WORKLOAD_COLUMNS, (workload.dataset, workload.model, workload.optimizer), strict=True)
-        texts = originals.filter(*(pl.col(column) == value for column, value in named)).collect()
+        names = zip(WORKLOAD_COLUMNS, (workload.dataset, workload.model, workload.optimizer), strict=True)
+        texts = originals.filter(*(pl.col(column) == value for column, value in names)).collect()
         measured = records.sources[workload]().select("batch_size", "trial_id").unique().collect()
         for (batch_size,), rows in texts.group_by("batch_size"):
             assert isinstance(batch_size, int)
@@ -117,26 +123,21 @@ def _sorted(violations: Iterator[Violation]) -> list[Violation]:
     return sorted(violations, key=lambda violation: (violation.path.parts, violation.line or 0, violation.rule))
 
 
-def _passed(path: Path, found: Passed) -> Iterator[Violation]:
-    if found.problem is not None:
-        yield Violation(path, None, "archive-member", found.problem)
-
-
-def _take(studies: dict[tuple[str, int], _Study], file: RecordFile) -> bool:
-    """Note a file; True if it was there already."""
+def _add(studies: dict[tuple[str, int], _Study], file: RecordFile) -> bool:
+    """Add a file to its study; False, and nothing is changed, if it was there already."""
     study = studies.setdefault((file.folder, file.batch_size), _Study())
     if file.trial_id is None:
-        again, study.text = study.text is not None, study.text or file.data
-        return again
+        is_new, study.text = study.text is None, study.text or file.data
+        return is_new
     if file.name == TRIAL_FILE:
-        again = file.trial_id in study.trials
+        is_new = file.trial_id not in study.trials
         study.trials.setdefault(file.trial_id, file.data)
-        return again
-    again = file.trial_id in study.headers
+        return is_new
+    is_new = file.trial_id not in study.headers
     header = file.data.removeprefix(BYTE_ORDER_MARK).partition(b"\n")[0].removesuffix(b"\r")
     study.headers.setdefault(file.trial_id, header)
     study.checksums.setdefault(file.trial_id, measurements_checksum(file.data))
-    return again
+    return is_new
 
 
 def _read_measurements(
@@ -150,7 +151,7 @@ def _read_measurements(
 def _read_workload(
     path: Path, folder: str, files: list[RecordFile], studies: dict[tuple[str, int], _Study]
 ) -> list[Violation]:
-    found = [
+    violations = [
         Violation(path / file.path, 1, "byte-order-mark", "a byte order mark")
         for file in files
         if file.data.startswith(BYTE_ORDER_MARK)
@@ -159,12 +160,12 @@ def _read_workload(
     def on_faults(batch_size: int, trial_id: int, faults: list[Fault]) -> None:
         studies[folder, batch_size].faulty.add(trial_id)
         where = path / folder / str(batch_size) / str(trial_id) / MEASUREMENTS_FILE
-        found.extend(_violation(where, fault) for fault in faults)
+        violations.extend(_violation(where, fault) for fault in faults)
 
     frame = read_measurement_files(((file.batch_size, file.trial_id or 0, file.data) for file in files), on_faults)
     for batch_size, trial_id in frame.select("batch_size", "trial_id").unique().rows():
         studies[folder, batch_size].measured.add(trial_id)
-    return found
+    return violations
 
 
 def _check_study(folder: Path, workload: WorkloadName, batch_size: int, study: _Study) -> Iterator[Violation]:
@@ -177,17 +178,17 @@ def _check_study(folder: Path, workload: WorkloadName, batch_size: int, study: _
         yield from (_violation(folder / STUDY_FILE, fault) for fault in faults)
     for trial_id in sorted(study.trials.keys() | study.headers.keys()):
         trial = folder / str(trial_id)
-        found = CheckedTrial()
+        checked_trial = CheckedTrial()
         if trial_id in study.trials:
-            found, faults = check_trial_text(study.trials[trial_id], trial_id, checked)
+            checked_trial, faults = check_trial_text(study.trials[trial_id], trial_id, checked)
             yield from (_violation(trial / TRIAL_FILE, fault) for fault in faults)
         else:
             yield _violation(trial / TRIAL_FILE, missing)
         if trial_id not in study.headers:
             yield _violation(trial / MEASUREMENTS_FILE, missing)
-        elif found.status is Status.COMPLETE and trial_id not in study.measured | study.faulty:
+        elif checked_trial.status is Status.COMPLETE and trial_id not in study.measured | study.faulty:
             yield _violation(trial / MEASUREMENTS_FILE, Fault(None, "no-measurements", "no row"))
-        recorded = recorded_checksum(found.metadata)
+        recorded = checked_trial.measurements_sha256
         changed = checksum_fault(recorded, study.checksums.get(trial_id, recorded or ""))
         if changed is not None:
             yield _violation(trial / MEASUREMENTS_FILE, changed)
@@ -210,10 +211,10 @@ def _study_of(texts: pl.DataFrame, measured: pl.DataFrame) -> _Study:
     return study
 
 
-def _file_fault(path: Path, facts: dict[str, object]) -> str | None:
+def _file_fault(path: Path, entry: dict[str, object]) -> str | None:
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         return error.strerror or one_line(error)
-    return None if digest == facts["sha256"] else f"the SHA-256 {digest}"
+    return None if digest == entry["sha256"] else f"the SHA-256 {digest}"

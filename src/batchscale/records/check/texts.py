@@ -1,4 +1,4 @@
-"""Everything that is wrong in one ``study.json`` or ``metadata.json``, each with its line."""
+"""The faults of one ``study.json`` or ``metadata.json``, each with its line."""
 
 import json
 import math
@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from batchscale.errors import SpecError, one_line
-from batchscale.records.metadata.base import OWN_KEY, VERSION_KEY, MetadataError, NewerFormatError
-from batchscale.records.metadata.fields import is_finite
+from batchscale.records.metadata.base import OWN_KEY, VERSION_KEY, MetadataError, NewerFormatError, is_finite
 from batchscale.records.metadata.study import StudyMetadata
 from batchscale.records.metadata.trial import TrialMetadata
 from batchscale.records.model import MAX_WHOLE, STUDY_KEYS, TRIAL_KEYS, Status, is_parameter_name
@@ -27,7 +26,7 @@ Configs = Mapping[str, ParameterConfig]
 
 @dataclass(frozen=True)
 class CheckedStudy:
-    """What the check of a trial needs of its ``study.json``; as much of it as is sound."""
+    """The sound values of a ``study.json`` that the check of its trials needs."""
 
     train_steps: int
     early_stopping: bool
@@ -35,7 +34,7 @@ class CheckedStudy:
     metadata: StudyMetadata | None = None
 
     def space_of(self, trial: TrialMetadata | None) -> Configs:
-        """The space that a trial was drawn from: that of its own search if it names one, else the study's."""
+        """Return the space that a trial was drawn from: that of its own search if it names one, else the study's."""
         number = trial.search if trial is not None else None
         if self.metadata is not None and number is not None and number <= len(self.metadata.searches):
             return {config.name: config for config in self.metadata.searches[number - 1].space}
@@ -44,14 +43,19 @@ class CheckedStudy:
 
 @dataclass(frozen=True)
 class CheckedTrial:
-    """What the check of a trial's measurements needs of its ``metadata.json``; as much of it as is sound."""
+    """The sound values of a ``metadata.json`` that the check of its measurements needs."""
 
     status: Status | None = None
     metadata: TrialMetadata | None = None
 
+    @property
+    def measurements_sha256(self) -> str | None:
+        """The recorded checksum of the measurements, if there is one."""
+        return None if self.metadata is None else self.metadata.measurements_sha256
+
 
 class _Text:
-    """A JSON file's text: its object, and on which line a key stands."""
+    """A JSON file's text: its object, and the lines of its keys."""
 
     def __init__(self, text: bytes) -> None:
         self.faults: list[Fault] = []
@@ -81,9 +85,9 @@ class _Text:
                 self.faults.append(Fault(1, "bad-json", f"a JSON {type(data).__name__}"))
 
     def line_of(self, key: str) -> int | None:
-        """The first line on which the key stands."""
-        wanted = re.compile(re.escape(json.dumps(key)) + r"\s*:")
-        return next((number for number, line in enumerate(self.lines, 1) if wanted.search(line)), None)
+        """Return the first line with the key."""
+        pattern = re.compile(re.escape(json.dumps(key)) + r"\s*:")
+        return next((number for number, line in enumerate(self.lines, 1) if pattern.search(line)), None)
 
     def fault(self, key: str, rule: str, value: object) -> Fault:
         return Fault(self.line_of(key), rule, f"{one_line(key, 60)} {one_line(repr(value), 80)}")
@@ -96,7 +100,7 @@ def _refuse_constant(name: str) -> None:
 def check_study_text(
     text: bytes, workload: WorkloadName | None, batch_size: int | None
 ) -> tuple[CheckedStudy | None, list[Fault]]:
-    """The sound part of a ``study.json`` in the folders that name this workload and batch size, and all its faults."""
+    """Return the sound part of a ``study.json`` in the folders of this workload and batch size, and all its faults."""
     parsed = _Text(text)
     data, faults = parsed.data, parsed.faults
     if not data and faults:
@@ -116,7 +120,7 @@ def check_study_text(
         train_steps=data["train_steps"] if _is_whole(data.get("train_steps"), 0) else 0,
         early_stopping=data.get("early_stopping", False) is not False,
         configs=configs,
-        metadata=_facts(parsed, StudyMetadata.from_json),
+        metadata=_metadata(parsed, StudyMetadata.from_json),
     )
     return study, faults
 
@@ -145,8 +149,8 @@ def _configs(parsed: _Text, configs: object, faults: list[Fault]) -> Configs:
     return sound
 
 
-def _facts(parsed: _Text, read: Callable[[object, str], T]) -> T | None:
-    """Our own facts, or None and a fault."""
+def _metadata(parsed: _Text, read: Callable[[object, str], T]) -> T | None:
+    """Return our own metadata, or None and add a fault."""
     if OWN_KEY not in parsed.data:
         return None
     try:
@@ -160,12 +164,12 @@ def _facts(parsed: _Text, read: Callable[[object, str], T]) -> T | None:
 
 
 def check_trial_text(text: bytes, trial_id: int, study: CheckedStudy | None) -> tuple[CheckedTrial, list[Fault]]:
-    """The sound part of a ``metadata.json``, and everything wrong in it; ``study`` None checks the file alone."""
+    """Return the sound part of a ``metadata.json``, and all its faults; ``study`` None checks the file alone."""
     parsed = _Text(text)
     data, faults = parsed.data, parsed.faults
     if not data and faults:
         return CheckedTrial(), faults
-    facts = _facts(parsed, TrialMetadata.from_json)
+    metadata = _metadata(parsed, TrialMetadata.from_json)
     faults += [Fault(1, "missing-key", f"no {key}") for key in TRIAL_KEYS if key not in data]
     status = Status(data["status"]) if data.get("status") in list(Status) else None
     if "status" in data and status is None:
@@ -179,16 +183,16 @@ def check_trial_text(text: bytes, trial_id: int, study: CheckedStudy | None) -> 
     if isinstance(parameters, dict) and len(parameters) > MAX_METAPARAMETERS:
         faults.append(Fault(parsed.line_of("parameters"), "too-many-parameters", f"{len(parameters):,}"))
     elif isinstance(parameters, dict):
-        space = None if study is None else study.space_of(facts)
+        space = None if study is None else study.space_of(metadata)
         faults += _parameter_faults(parsed, parameters, space)
     else:
         faults.append(parsed.fault("parameters", "bad-value", parameters))
     if study is not None and status is Status.COMPLETE and not study.early_stopping:
         steps = data.get("steps")
         if isinstance(steps, int) and _is_whole(steps, 0) and steps < study.train_steps:
-            found = f"COMPLETE after {steps} of {study.train_steps} steps"
-            faults.append(Fault(parsed.line_of("steps"), "too-few-steps", found))
-    return CheckedTrial(status, facts), faults
+            value = f"COMPLETE after {steps} of {study.train_steps} steps"
+            faults.append(Fault(parsed.line_of("steps"), "too-few-steps", value))
+    return CheckedTrial(status, metadata), faults
 
 
 def _parameter_faults(parsed: _Text, parameters: dict[str, Any], space: Configs | None) -> Iterator[Fault]:

@@ -1,8 +1,8 @@
 """Check a records tree against the format: every violation, with its path and line, not only the first.
 
-What a running writer keeps under ``.batchscale`` is no part of the format; only whose journals are there is looked at,
-because they become records. nan, inf and empty
-cells are legal values of a metric whatever the trial's status: they are how a trial diverged, or what was not measured.
+The working files under ``.batchscale`` are no part of the format; only the owners of journals are checked, because
+journals become records. nan, inf and empty cells are legal values of a metric for any status: the trial diverged, or
+the metric was not measured.
 """
 
 from collections import Counter
@@ -16,7 +16,6 @@ from batchscale.records.filesystem import REAL, Entry, FileSystem, FileTooLargeE
 from batchscale.records.model import Status
 from batchscale.records.rules import ALL_RULES, UNREADABLE_RULES, Fault
 from batchscale.records.tree.bulk import read_measurement_files
-from batchscale.records.tree.checksum import checksum_fault, measurements_checksum, recorded_checksum
 from batchscale.records.tree.folders import RefusalError, StudyFolder, iter_studies, list_folder
 from batchscale.records.tree.journal import JournalOwner, decode_journal
 from batchscale.records.tree.layout import (
@@ -31,13 +30,13 @@ from batchscale.records.tree.layout import (
     folder_number,
     name_study,
 )
-from batchscale.records.tree.measurements import BYTE_ORDER_MARK, parse_header
+from batchscale.records.tree.measurements import BYTE_ORDER_MARK, checksum_fault, measurements_checksum, parse_header
 from batchscale.records.tree.recovery import journal_number
 
 
 @dataclass(frozen=True)
 class Violation:
-    """One thing in a tree that the format does not allow."""
+    """A place in a tree that breaks a rule of the format."""
 
     path: Path
     line: int | None
@@ -46,7 +45,7 @@ class Violation:
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether it kept us from reading something, so that more may be wrong there."""
+        """True if something could not be read, so that more may be wrong there."""
         return self.rule in UNREADABLE_RULES
 
     def __str__(self) -> str:
@@ -55,7 +54,7 @@ class Violation:
 
 
 def check_tree(path: Path, fs: FileSystem = REAL) -> list[Violation]:
-    """Every violation in the tree (or part of a tree) at ``path``, in order of paths and lines.
+    """Return every violation in the tree (or part of a tree) at ``path``, in order of paths and lines.
 
     Raises:
         RecordsError: there is no directory, or nothing in it that is or should be a study.
@@ -66,7 +65,7 @@ def check_tree(path: Path, fs: FileSystem = REAL) -> list[Violation]:
 
 
 def iter_violations(path: Path, fs: FileSystem = REAL) -> Iterator[Violation]:
-    """The violations study by study, as they are found."""
+    """Yield the violations study by study."""
     tree = _Tree(path, fs.resolve(path) if fs.exists(path) else path, fs)
     studies = []
     for study in iter_studies(path, fs, tree.refuse):
@@ -82,14 +81,14 @@ def iter_violations(path: Path, fs: FileSystem = REAL) -> Iterator[Violation]:
 
 
 class _Tree:
-    """The tree being checked, and the violations found since they were last taken."""
+    """The tree being checked, and the violations since the last `take`."""
 
     def __init__(self, root: Path, base: Path, fs: FileSystem) -> None:
         self.root = root
         self.refused: set[Path] = set()
         self._base = base
         self._fs = fs
-        self._found: list[Violation] = []
+        self._violations: list[Violation] = []
 
     def refuse(self, error: RefusalError) -> None:
         if error.path not in self.refused:
@@ -97,11 +96,11 @@ class _Tree:
             self.add(error.path, Fault(None, error.rule, error.found))
 
     def add(self, path: Path, *faults: Fault) -> None:
-        self._found += [Violation(path, fault.line, fault.rule, fault.found) for fault in faults]
+        self._violations += [Violation(path, fault.line, fault.rule, fault.found) for fault in faults]
 
     def take(self) -> list[Violation]:
-        found, self._found = self._found, []
-        return found
+        violations, self._violations = self._violations, []
+        return violations
 
     def list(self, folder: Path) -> list[Entry]:
         return list_folder(self._base, folder, self._fs, self.refuse)
@@ -110,7 +109,7 @@ class _Tree:
         return self._fs.is_dir(folder)
 
     def read(self, path: Path, limit: int) -> bytes | None:
-        """The bytes, or None and a violation; nothing at all of a link that was refused."""
+        """Return the bytes, or None and add a violation; only None for a link that was refused."""
         if path in self.refused:
             return None
         try:
@@ -128,13 +127,13 @@ class _Tree:
 
 
 def _check_workload_folders(studies: list[StudyFolder], tree: _Tree) -> None:
-    """Whatever else stands beside studies: the published reader takes every folder there for a batch size."""
-    known = {study.path for study in studies}
+    """Check the other entries beside studies: the published reader takes every folder there for a batch size."""
+    study_paths = {study.path for study in studies}
     for folder in sorted({study.path.parent for study in studies if study.folders}):
         for entry in tree.list(folder):
             path = folder / entry.name
             is_working = folder == tree.root and entry.name == WORKING_FOLDER
-            if entry.is_dir and path not in known and not is_working:
+            if entry.is_dir and path not in study_paths and not is_working:
                 tree.add(path, Fault(None, "folder-name", one_line(repr(entry.name))))
             elif not entry.is_dir and folder_number(entry.name) is not None:
                 tree.add(path, Fault(None, "not-a-folder", "a file"))
@@ -142,13 +141,13 @@ def _check_workload_folders(studies: list[StudyFolder], tree: _Tree) -> None:
 
 def _check_study(study: StudyFolder, tree: _Tree) -> None:
     checked: CheckedStudy | None = None
-    named = name_study(study.folders)
-    if named is None and len(study.folders) >= 4:
+    names = name_study(study.folders)
+    if names is None and len(study.folders) >= 4:
         tree.add(study.path, Fault(None, "workload-name", one_line("/".join(study.folders))))
     text = tree.read(study.path / STUDY_FILE, MAX_JSON_BYTES)
     if text is not None:
         batch_size = folder_number(study.folders[-1]) if study.folders else None
-        checked, faults = check_study_text(text, named[0] if named else None, batch_size)
+        checked, faults = check_study_text(text, names[0] if names else None, batch_size)
         tree.add(study.path / STUDY_FILE, *faults)
     for entry in study.entries:
         number = folder_number(entry.name)
@@ -157,11 +156,11 @@ def _check_study(study: StudyFolder, tree: _Tree) -> None:
         elif not entry.is_dir and number is not None:
             tree.add(study.path / entry.name, Fault(None, "not-a-folder", "a file"))
     trials = {trial_id: _check_metadata(study, trial_id, checked, tree) for trial_id in study.trial_ids}
-    moving = set() if named is None else _find_moving(StudyPaths.of(tree.root, *named), trials, tree)
+    moving = set() if names is None else _find_moving(StudyPaths.of(tree.root, *names), trials, tree)
     _check_measurements(study, trials, moving, tree)
-    if named is not None:
+    if names is not None:
         spec_hash = checked.metadata.spec_hash if checked is not None and checked.metadata is not None else None
-        _check_journals(StudyPaths.of(tree.root, *named), spec_hash, tree)
+        _check_journals(StudyPaths.of(tree.root, *names), spec_hash, tree)
 
 
 def _check_metadata(study: StudyFolder, trial_id: int, checked: CheckedStudy | None, tree: _Tree) -> CheckedTrial:
@@ -176,23 +175,23 @@ def _check_metadata(study: StudyFolder, trial_id: int, checked: CheckedStudy | N
 
 
 def _check_journals(paths: StudyPaths, spec_hash: str | None, tree: _Tree) -> None:
-    """Whose journals a writer keeps; that they may end torn is their nature."""
+    """Check the owners of journals. A torn end is normal for a journal."""
     for entry in tree.list(paths.working) if tree.has(paths.working) else ():
         trial_id = journal_number(entry.name)
         text = None if trial_id is None or entry.is_dir else tree.read(paths.working / entry.name, MAX_CSV_BYTES)
         if trial_id is None or text is None:
             continue
         owner = decode_journal(text).owner
-        wanted = JournalOwner(paths.workload, paths.batch_size, trial_id, spec_hash)
-        if owner is not None and not wanted.is_named_by(owner):
+        expected = JournalOwner(paths.workload, paths.batch_size, trial_id, spec_hash)
+        if owner is not None and not expected.is_named_by(owner):
             tree.add(paths.journal(trial_id), Fault(1, "foreign-journal", f"that of {one_line(owner)}"))
 
 
 def _find_moving(paths: StudyPaths, trials: Iterable[int], tree: _Tree) -> set[int]:
-    """The trials whose new files are being moved into place one by one, where folders cannot be exchanged.
+    """Return the trials whose new files are being moved into place one by one, where folders cannot be exchanged.
 
-    Until the last is there, or the next writer has finished a dead one's work, the measurements are newer than the
-    checksum beside them.
+    Until the last file is moved, or the next writer has finished the work of a dead one, the measurements are newer
+    than the checksum beside them.
     """
     return {trial_id for trial_id in trials if tree.has(paths.ready(trial_id))}
 
@@ -212,7 +211,7 @@ def _check_measurements(
                 tree.add(path, Fault(1, "byte-order-mark", "a byte order mark"))
             header = text[:MAX_LINE_BYTES].removeprefix(BYTE_ORDER_MARK).partition(b"\n")[0]
             headers[trial_id] = header.removesuffix(b"\r")
-            recorded = None if trial_id in moving else recorded_checksum(trials[trial_id].metadata)
+            recorded = None if trial_id in moving else trials[trial_id].measurements_sha256
             changed = recorded and checksum_fault(recorded, measurements_checksum(text))
             if changed:
                 tree.add(path, changed)
@@ -233,7 +232,7 @@ def _check_measurements(
 
 
 def header_faults(headers: dict[int, bytes]) -> Iterator[tuple[int, Fault]]:
-    """Trials without a metric that most trials of the study have."""
+    """Yield the trials without a metric that most trials of the study have."""
     parsed = {trial_id: parse_header(line) for trial_id, line in headers.items()}
     sound = {trial_id: frozenset(names) for trial_id, (names, faults) in parsed.items() if not faults}
     if not sound:

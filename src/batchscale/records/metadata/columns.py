@@ -1,118 +1,98 @@
-"""Our own facts as one struct column of the studies and of the trials frame, null where a file has none.
+"""Our own metadata as one struct column of the studies and of the trials frame, null where a file has none.
 
 A struct, because its fields are real columns (typed, stored apart, selected by name) and yet never collide with a
-metaparameter, whose columns stand beside it: ``pl.col("facts").struct.field("step_time_s")``.
+metaparameter, whose columns stand beside it: ``pl.col("facts").struct.field("step_time_s")``. The columns of a trial
+follow from the fields of its classes; those of a study are listed here.
 """
 
+import dataclasses
 import json
-from collections.abc import Mapping
+import typing
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import polars as pl
 
+from batchscale.records.metadata.base import OTHER, plain_type
 from batchscale.records.metadata.study import StudyMetadata
 from batchscale.records.metadata.trial import Hardware, Timing, TrialMetadata
 
 METADATA = "facts"
+"""The name of the column, in frames and in tables on disk."""
 
-STUDY_METADATA: Mapping[str, pl.DataType] = {
-    "code_version": pl.String(),
-    "spec_hash": pl.String(),
-    "goal": pl.String(),
-    "stop_rule": pl.String(),
-    "trials": pl.Int64(),  # how many were asked for
-    "finishers": pl.Int64(),
-    "seed": pl.Int64(),
-    "fixed": pl.String(),  # a JSON object
-    "evaluation": pl.String(),  # a JSON object
-    "num_train_examples": pl.Int64(),
-    "budgets": pl.List(pl.Int64()),
-    "population": pl.Int64(),
-    "edge_margin": pl.Float64(),
-    "spaces": pl.List(pl.String()),  # of each search, as parameter_configs
-    "reasons": pl.List(pl.String()),  # of each search
-    "goal_reached": pl.Boolean(),  # this and the next two: null until the study has ended
-    "at_edge": pl.List(pl.String()),  # "learning_rate high"
-    "short": pl.Boolean(),
-    "trainer": pl.String(),
-    "trainer_version": pl.String(),
-    "experiment": pl.String(),
+_COLUMN_TYPES: Mapping[Any, pl.DataType] = {
+    int: pl.Int64(),
+    float: pl.Float64(),
+    str: pl.String(),
+    bool: pl.Boolean(),
+    tuple: pl.List(pl.String()),
 }
 
-TRIAL_METADATA: Mapping[str, pl.DataType] = {
-    "seed": pl.Int64(),
-    "search": pl.Int64(),
-    "point": pl.Int64(),
-    "stop_reason": pl.String(),
-    "reached_at": pl.Int64(),
-    "diverged_at": pl.Int64(),
-    "best": pl.Float64(),
-    "failure": pl.String(),
-    "log_lines": pl.List(pl.String()),
-    "compile_s": pl.Float64(),
-    "warm_up_s": pl.Float64(),
-    "train_s": pl.Float64(),
-    "evaluation_s": pl.Float64(),
-    "num_steps": pl.Int64(),
-    "step_time_s": pl.Float64(),
-    "examples_per_s": pl.Float64(),
-    "total_s": pl.Float64(),
-    "device_kind": pl.String(),
-    "platform": pl.String(),
-    "num_devices": pl.Int64(),
-    "num_hosts": pl.Int64(),
-    "host": pl.String(),
-    "measurements_sha256": pl.String(),
+_STUDY: Mapping[str, tuple[pl.DataType, Callable[[StudyMetadata], Any]]] = {
+    "code_version": (pl.String(), lambda study: study.code_version),
+    "spec_hash": (pl.String(), lambda study: study.spec_hash),
+    "goal": (pl.String(), lambda study: study.goal),
+    "stop_rule": (pl.String(), lambda study: study.stop_rule),
+    "trials": (pl.Int64(), lambda study: study.trials),  # requested
+    "finishers": (pl.Int64(), lambda study: study.finishers),
+    "seed": (pl.Int64(), lambda study: study.seed),
+    "fixed": (pl.String(), lambda study: _object_text(study.fixed)),
+    "evaluation": (pl.String(), lambda study: _object_text(study.evaluation)),
+    "num_train_examples": (pl.Int64(), lambda study: study.num_train_examples),
+    "budgets": (pl.List(pl.Int64()), lambda study: list(study.budgets)),
+    "population": (pl.Int64(), lambda study: study.population),
+    "edge_margin": (pl.Float64(), lambda study: study.edge_margin),
+    # of each search: its space as parameter_configs, and the reason for it
+    "spaces": (pl.List(pl.String()), lambda study: [_object_text(each.space.to_json()) for each in study.searches]),
+    "reasons": (pl.List(pl.String()), lambda study: [search.reason for search in study.searches]),
+    # null until the study has ended
+    "goal_reached": (pl.Boolean(), lambda study: study.result.goal_reached if study.result else None),
+    "at_edge": (pl.List(pl.String()), lambda study: [*map(str, study.result.at_edge)] if study.result else None),
+    "short": (pl.Boolean(), lambda study: study.result.short if study.result else None),
+    "trainer": (pl.String(), lambda study: study.trainer.name if study.trainer else None),
+    "trainer_version": (pl.String(), lambda study: study.trainer.version if study.trainer else None),
+    "experiment": (pl.String(), lambda study: study.experiment),
 }
 
 
-def study_metadata_row(facts: StudyMetadata | None) -> dict[str, Any] | None:
-    """The facts as a value of the column."""
-    if facts is None:
-        return None
-    finding, trainer = facts.result, facts.trainer
-    return {
-        "code_version": facts.code_version,
-        "spec_hash": facts.spec_hash,
-        "goal": facts.goal,
-        "stop_rule": facts.stop_rule,
-        "trials": facts.trials,
-        "finishers": facts.finishers,
-        "seed": facts.seed,
-        "fixed": json.dumps(dict(facts.fixed), sort_keys=True),
-        "evaluation": json.dumps(dict(facts.evaluation), sort_keys=True),
-        "num_train_examples": facts.num_train_examples,
-        "budgets": list(facts.budgets),
-        "population": facts.population,
-        "edge_margin": facts.edge_margin,
-        "spaces": [json.dumps(search.space.to_json(), sort_keys=True) for search in facts.searches],
-        "reasons": [search.reason for search in facts.searches],
-        "goal_reached": finding.goal_reached if finding else None,
-        "at_edge": [str(end) for end in finding.at_edge] if finding else None,
-        "short": finding.short if finding else None,
-        "trainer": trainer.name if trainer else None,
-        "trainer_version": trainer.version if trainer else None,
-        "experiment": facts.experiment,
-    }
+def _columns(kind: type) -> dict[str, pl.DataType]:
+    """Return a column for each field of a class; a field that is an object gives its own fields in its place."""
+    columns: dict[str, pl.DataType] = {}
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        inner = plain_type(hints[field.name])
+        if dataclasses.is_dataclass(inner):
+            columns |= _columns(inner)  # type: ignore[arg-type]
+        elif field.name != OTHER:
+            columns[field.name] = _COLUMN_TYPES[typing.get_origin(inner) or inner]
+    return columns
 
 
-def trial_metadata_row(facts: TrialMetadata | None) -> dict[str, Any] | None:
-    """The facts as a value of the column."""
-    if facts is None:
+STUDY_METADATA: Mapping[str, pl.DataType] = {name: kind for name, (kind, _) in _STUDY.items()}
+TRIAL_METADATA: Mapping[str, pl.DataType] = _columns(TrialMetadata)
+
+_PLAIN_FIELDS = tuple(
+    field.name for field in dataclasses.fields(TrialMetadata) if field.name not in ("timing", "hardware", OTHER)
+)
+_NO_TIMING, _NO_HARDWARE = vars(Timing()), vars(Hardware())
+
+
+def study_metadata_row(metadata: StudyMetadata | None) -> dict[str, Any] | None:
+    """Return the metadata of a study as a value of the column."""
+    return None if metadata is None else {name: value(metadata) for name, (_, value) in _STUDY.items()}
+
+
+def trial_metadata_row(metadata: TrialMetadata | None) -> dict[str, Any] | None:
+    """Return the metadata of a trial as a value of the column."""
+    if metadata is None:
         return None
-    timing, hardware = facts.timing or Timing(), facts.hardware or Hardware("")
-    return {
-        "seed": facts.seed,
-        "search": facts.search,
-        "point": facts.point,
-        "stop_reason": facts.stop_reason,
-        "reached_at": facts.reached_at,
-        "diverged_at": facts.diverged_at,
-        "best": facts.best,
-        "failure": facts.failure,
-        "log_lines": list(facts.log_lines),
-        **vars(timing),
-        **vars(hardware),
-        "device_kind": hardware.device_kind or None,
-        "measurements_sha256": facts.measurements_sha256,
-    }
+    values = vars(metadata)
+    row = {name: values[name] for name in _PLAIN_FIELDS}
+    row |= vars(metadata.timing) if metadata.timing else _NO_TIMING
+    row |= vars(metadata.hardware) if metadata.hardware else _NO_HARDWARE
+    row["device_kind"] = row["device_kind"] or None
+    return row
+
+
+def _object_text(data: Mapping[str, Any]) -> str:
+    return json.dumps(dict(data), sort_keys=True)

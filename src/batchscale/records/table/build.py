@@ -9,18 +9,17 @@ from pathlib import Path
 import polars as pl
 
 from batchscale.errors import RecordsError
-from batchscale.records.assemble import make_studies_frame
-from batchscale.records.frames import MEASUREMENT_SCHEMA, STUDY_COLUMNS, TRIAL_SCHEMA, WORKLOAD_COLUMNS
+from batchscale.records.frames import STUDY_COLUMNS, TRIAL_SCHEMA, WORKLOAD_COLUMNS
 from batchscale.records.metadata.columns import METADATA
 from batchscale.records.model import StudyRecord, parse_study
 from batchscale.records.precision import widen
 from batchscale.records.rules import Fault
 from batchscale.records.table.files import ORIGINAL_SCHEMA, ORIGINALS, STUDIES, TRIALS, measurements_path
-from batchscale.records.table.gathered import check_width
-from batchscale.records.table.parts import KEY_SCHEMA, PARAMETER_PREFIX, Part
-from batchscale.records.tree.blocks import CsvBlock, RowRun, join_blocks
-from batchscale.records.tree.checksum import checksum_fault
+from batchscale.records.table.parts import KEY_SCHEMA, PARAMETER_PREFIX, Part, check_width
+from batchscale.records.tree.bulk import CsvBlock, RowRun, join_blocks
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
+from batchscale.records.tree.measurements import checksum_fault
+from batchscale.records.tree.read import make_studies_frame
 from batchscale.spec.workload_name import WorkloadName
 
 GROUPS = ("imagenet_subsets", "mnist_subsets", "solution_quality")  # group folders of the published archive
@@ -45,7 +44,7 @@ class TableFrames:
 
 
 def name_workloads(folders: Sequence[str], has_root: bool) -> dict[str, WorkloadName]:
-    """The workload that each folder of the source names.
+    """Return the workload that each folder of the source names.
 
     An archive usually holds one folder with everything in it, which is no part of the names; a published group of
     workloads is.
@@ -60,7 +59,7 @@ def name_workloads(folders: Sequence[str], has_root: bool) -> dict[str, Workload
 
 
 def gather_frames(parts: Sequence[Part], has_root: bool, on_problem: OnProblem) -> TableFrames:
-    """The studies and trials of all parts; ``on_problem`` hears what does not fit together, and may raise."""
+    """Return the studies and trials of all parts; ``on_problem`` receives each inconsistency, and may raise."""
     problems: list[str] = []
 
     def report(text: str) -> None:
@@ -103,7 +102,7 @@ def _sound_trials(
     dropped: list[tuple[str, int, int]],
     report: OnProblem,
 ) -> pl.DataFrame:
-    """The trials with all their files and a study, sorted; each other one is a problem."""
+    """Return the trials with all their files and a study, sorted; each other one is a problem."""
     unsound = pl.DataFrame(dropped, schema=KEY_SCHEMA, orient="row").unique()
     alone = trials.join(files, on=_KEYS, how="anti").join(unsound, on=_KEYS, how="anti")
     for folder, size, trial in alone.select(_KEYS).sort(_KEYS).rows():
@@ -116,23 +115,23 @@ def _sound_trials(
         report(f"{folder}/{size}/{trial}/{MEASUREMENTS_FILE}: {fault}")
     unsound = unsound.vstack(pl.DataFrame([key[:3] for key in changed], schema=KEY_SCHEMA, orient="row"))
     keys = pl.DataFrame(list(records), schema={"folder": pl.String, "batch_size": pl.Int64}, orient="row")
-    lost = (
+    without_study = (
         trials.join(keys, on=["folder", "batch_size"], how="anti")
         .select("folder", "batch_size")
         .unique()
         .sort(pl.all())
     )
-    for folder, size in lost.rows():
+    for folder, size in without_study.rows():
         report(f"{_study_path(folder, size)}: a study has a sound study.json. Its trials cannot be kept.")
     sound = trials.join(files, on=_KEYS).join(unsound, on=_KEYS, how="anti")
     return sound.join(keys, on=["folder", "batch_size"], how="semi").sort(_KEYS)
 
 
 def _changed(trials: pl.DataFrame) -> Iterator[tuple[str, int, int, Fault]]:
-    """The trials whose measurements are not those that were recorded."""
+    """Yield the trials whose measurements differ from the recorded ones."""
     recorded = pl.col(METADATA).struct.field("measurements_sha256").alias("recorded")
-    for *key, checksum, found in trials.select(*_KEYS, recorded, "sha256").drop_nulls().sort(_KEYS).rows():
-        fault = checksum_fault(checksum, found)
+    for *key, checksum, actual in trials.select(*_KEYS, recorded, "sha256").drop_nulls().sort(_KEYS).rows():
+        fault = checksum_fault(checksum, actual)
         if fault is not None:
             yield *key, fault
 
@@ -146,7 +145,7 @@ def _originals(
 
 
 def write_small_tables(frames: TableFrames, target: Path) -> None:
-    """The tables of studies and trials, and the original texts."""
+    """Write the tables of studies and trials, and the original texts."""
     names = pl.DataFrame(
         [(folder, name.dataset, name.model, name.optimizer) for folder, name in frames.names.items()],
         schema=["folder", *WORKLOAD_COLUMNS],
@@ -169,49 +168,40 @@ def write_small_tables(frames: TableFrames, target: Path) -> None:
 
 @dataclass(frozen=True)
 class MeasuredWorkload:
-    """The file of a workload's measurements: how many rows, and the types of its metrics."""
+    """The file of a workload's measurements: its number of rows and the types of its metrics."""
 
     rows: int
     kinds: Mapping[str, pl.DataType]
 
 
 def write_measurements(frames: TableFrames, folder: str, parts: Sequence[Part], target: Path) -> MeasuredWorkload:
-    """The measurements of one workload in one file, sorted."""
-    facts = frames.trials.select("folder", "batch_size", "trial_id", "rows", "header")
-    valid = facts.filter(pl.col("folder") == folder).sort("batch_size", "trial_id").rows()
+    """Write the measurements of one workload to one file, sorted."""
+    files = frames.trials.select("folder", "batch_size", "trial_id", "rows", "header")
+    valid = files.filter(pl.col("folder") == folder).sort("batch_size", "trial_id").rows()
     columns = _column_order(list(dict.fromkeys(header for *_, header in valid)))
     check_width(columns, f"metrics of {folder}")
     used = [part for part in parts if part.has(folder)]
     kinds = _kinds([part.schema(folder) for part in used], columns)
     path = target / measurements_path(frames.names[folder])
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.new")  # what stands under the name itself is whole: a later import keeps it
     runs = [(size, trial, rows) for _, size, trial, rows, _ in valid]
     groups = _groups(runs, sum(8 if kind == pl.Float64 else 4 for kind in kinds.values()) + 24)
     if len(groups) == 1:
         _ordered(used, folder, kinds, groups[0]).write_parquet(
-            new, compression="zstd", compression_level=1, row_group_size=ROW_GROUP
+            path, compression="zstd", compression_level=1, row_group_size=ROW_GROUP
         )
     else:
-        _write_in_groups(used, folder, kinds, groups, new)
-    new.replace(path)
+        _write_in_groups(used, folder, kinds, groups, path)
     return MeasuredWorkload(sum(rows for *_, rows in runs), kinds)
-
-
-def read_measured(path: Path) -> MeasuredWorkload:
-    """The same for a file that is there already."""
-    schema = pl.read_parquet_schema(path)
-    rows = pl.scan_parquet(path, hive_partitioning=False).select(pl.len()).collect().item()
-    return MeasuredWorkload(rows, {name: kind for name, kind in schema.items() if name not in MEASUREMENT_SCHEMA})
 
 
 def _write_in_groups(
     parts: Sequence[Part], folder: str, kinds: dict[str, pl.DataType], groups: list[set[tuple[int, int]]], path: Path
 ) -> None:
     pieces = []
-    for number, wanted in enumerate(groups):
+    for number, trials in enumerate(groups):
         pieces.append(path.with_name(f"{path.name}.{number}"))
-        ordered = _ordered(parts, folder, kinds, wanted)
+        ordered = _ordered(parts, folder, kinds, trials)
         ordered.write_parquet(pieces[-1], compression="lz4", row_group_size=ROW_GROUP)
     pl.scan_parquet(pieces, hive_partitioning=False).sink_parquet(
         path, compression="zstd", compression_level=1, row_group_size=ROW_GROUP, maintain_order=True
@@ -221,7 +211,7 @@ def _write_in_groups(
 
 
 def _column_order(headers: list[str]) -> list[str]:
-    """Every metric, in the order in which the trials, by batch size and id, first have them."""
+    """Return every metric, in the order in which the trials, by batch size and id, first have them."""
     return list(dict.fromkeys(name for header in headers for name in header.split(",")[1:]))
 
 
@@ -235,7 +225,7 @@ def _kinds(schemas: list[Mapping[str, pl.DataType]], columns: list[str]) -> dict
 
 
 def _groups(runs: Sequence[RowRun], row_bytes: int) -> list[set[tuple[int, int]]]:
-    """The trials, which come by batch size, cut into studies whose measurements fit into memory together."""
+    """Return the trials, sorted by batch size, in groups of studies whose measurements fit into memory together."""
     counts = Counter[int]()
     for size, _, rows in runs:
         counts[size] += rows
@@ -247,10 +237,10 @@ def _groups(runs: Sequence[RowRun], row_bytes: int) -> list[set[tuple[int, int]]
 
 
 def _ordered(
-    parts: Sequence[Part], folder: str, kinds: dict[str, pl.DataType], wanted: set[tuple[int, int]]
+    parts: Sequence[Part], folder: str, kinds: dict[str, pl.DataType], trials: set[tuple[int, int]]
 ) -> pl.DataFrame:
-    """The rows of these trials by batch size, trial id and step: whole trials are moved, each is sorted in itself."""
-    blocks = [_conform(part.block(folder).ordered(wanted), kinds) for part in parts]
+    """Return the rows of trials by batch size, trial id and step: whole trials are moved, each is already sorted."""
+    blocks = [_conform(part.block(folder).ordered(trials), kinds) for part in parts]
     return join_blocks(blocks or [_conform(join_blocks([]), kinds)]).labelled()
 
 
@@ -268,10 +258,9 @@ def _conform(block: CsvBlock, kinds: dict[str, pl.DataType]) -> CsvBlock:
 
 
 def _study_path(folder: str, batch_size: int) -> str:
-    """The path of a study's file in its source."""
     return f"{folder}/{batch_size}/{STUDY_FILE}"
 
 
 def describe_statuses(trials: pl.DataFrame) -> dict[str, int]:
-    """How many trials ended which way."""
+    """Return the number of trials by status."""
     return dict(trials.group_by("status").len().sort("status").rows())

@@ -19,10 +19,8 @@ from batchscale.records.frames import STUDY_COLUMNS
 from batchscale.records.metadata.columns import METADATA
 from batchscale.records.precision import widen_metrics
 from batchscale.records.table.files import ORIGINAL_SCHEMA, ORIGINALS, open_table_file, read_table
-from batchscale.records.tree.checksum import measurements_checksum
 from batchscale.records.tree.layout import MEASUREMENTS_FILE, TRIAL_FILE, StudyPaths
-from batchscale.records.tree.measurements import Measurement
-from batchscale.records.tree.texts import csv_text
+from batchscale.records.tree.measurements import Measurement, csv_text, measurements_checksum
 from batchscale.spec.workload_name import WorkloadName
 
 _CHECKSUM = pl.col(METADATA).struct.field("measurements_sha256").alias("sha256")
@@ -30,7 +28,7 @@ _CHECKSUM = pl.col(METADATA).struct.field("measurements_sha256").alias("sha256")
 
 @dataclass(frozen=True)
 class ExportSummary:
-    """What was written."""
+    """The size of an exported tree."""
 
     tree: Path
     studies: int
@@ -39,10 +37,10 @@ class ExportSummary:
 
 
 def export_records(table: Path, tree: Path, on_progress: Callable[[float], None] = lambda _: None) -> ExportSummary:
-    """The tree made from a table; it appears whole.
+    """Write a tree from a table; it appears whole.
 
     Raises:
-        RecordsError: there is no table, or something stands at ``tree`` already.
+        RecordsError: there is no table, or ``tree`` exists already.
     """
     records = read_table(table)
     originals = open_table_file(table / ORIGINALS, ORIGINAL_SCHEMA)
@@ -50,9 +48,9 @@ def export_records(table: Path, tree: Path, on_progress: Callable[[float], None]
     staging = tree.absolute().parent / f".{tree.absolute().name}.partial"
     shutil.rmtree(staging, ignore_errors=True)
     studies = records.studies.select(STUDY_COLUMNS).rows()
-    known = records.trials.select(*STUDY_COLUMNS, "trial_id", _CHECKSUM).drop_nulls("sha256")
-    checksums = known.partition_by(STUDY_COLUMNS, as_dict=True, include_key=False)
-    none_known = known.clear().select("trial_id", "sha256")
+    recorded = records.trials.select(*STUDY_COLUMNS, "trial_id", _CHECKSUM).drop_nulls("sha256")
+    checksums = recorded.partition_by(STUDY_COLUMNS, as_dict=True, include_key=False)
+    no_checksums = recorded.clear().select("trial_id", "sha256")
     trials = rows = 0
     with storing("the export", tree):
         try:
@@ -60,7 +58,7 @@ def export_records(table: Path, tree: Path, on_progress: Callable[[float], None]
                 workload, size = WorkloadName(*study[:3]), study[3]
                 texts = originals.filter(_is_study(workload, size)).collect()
                 measurements = records.sources[workload]().filter(pl.col("batch_size") == size).collect()
-                texts = texts.join(checksums.get(study, none_known), on="trial_id", how="left")
+                texts = texts.join(checksums.get(study, no_checksums), on="trial_id", how="left")
                 _write_study(StudyPaths.of(staging, workload, size), texts, measurements)
                 trials, rows = trials + texts.height - 1, rows + measurements.height
                 on_progress((number + 1) / len(studies))
@@ -100,23 +98,23 @@ def _write_study(paths: StudyPaths, texts: pl.DataFrame, measurements: pl.DataFr
         (paths.trial(trial_id) / TRIAL_FILE).write_bytes(text.encode())
     for (header,), group in trials.group_by("header"):
         ids = group.select("trial_id")
-        chosen = measurements.join(ids, on="trial_id", how="semi", maintain_order="left")
+        rows = measurements.join(ids, on="trial_id", how="semi", maintain_order="left")
         checksums = dict(group.select("trial_id", "sha256").drop_nulls().rows())
-        for trial_id, data in csv_texts(chosen, str(header), ids["trial_id"].to_list()).items():
+        for trial_id, data in csv_texts(rows, str(header), ids["trial_id"].to_list()).items():
             if trial_id in checksums and measurements_checksum(data) != checksums[trial_id]:
-                data = _as_written(chosen.filter(pl.col("trial_id") == trial_id), str(header))
+                data = _as_written(rows.filter(pl.col("trial_id") == trial_id), str(header))
             (paths.trial(trial_id) / MEASUREMENTS_FILE).write_bytes(data)
 
 
 def _as_written(rows: pl.DataFrame, header: str) -> bytes:
-    """The bytes that our own writer had made of these rows: the checksum in ``metadata.json`` is that of them."""
+    """Return the bytes that our own writer made of these rows: the checksum in ``metadata.json`` is theirs."""
     metrics = header.split(",")[1:]
     frame = widen_metrics(rows.lazy().select("step", *metrics)).collect()
     return csv_text(Measurement(row["step"], {name: row[name] for name in metrics}) for row in frame.to_dicts())
 
 
 def csv_texts(measurements: pl.DataFrame, header: str, trial_ids: list[int]) -> dict[int, bytes]:
-    """The bytes of each trial's ``measurements.csv``; the rows of a trial stand together."""
+    """Return the bytes of each trial's ``measurements.csv``; the rows of a trial stand together."""
     first = header.encode() + b"\n"
     texts = dict.fromkeys(trial_ids, first)
     if not measurements.height:

@@ -1,10 +1,12 @@
-"""Import a tar archive or a records tree into a table: one pass, bounded memory, resumable, atomic at the end.
+"""Import a tar archive or a records tree into a table: one pass, bounded memory, atomic at the end.
 
-Everything is made in a hidden folder beside the table (``.TABLE.partial``), which also remembers how far the source was
-read; a second import of the same source goes on from there and gives the same bytes.
+Everything is made in a hidden folder beside the table (``.TABLE.partial``), which is removed when the import ends or
+fails. One that a killed process left is removed by the next import to the same table.
 """
 
+import errno
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,30 +19,30 @@ import polars as pl
 
 from batchscale import __version__
 from batchscale.errors import RecordsError, StudyLockedError
-from batchscale.records.archive.stream import ArchiveLimits
+from batchscale.records.archive import ArchiveLimits
 from batchscale.records.durable import storing, sync_path, sync_tree
 from batchscale.records.filesystem import REAL
+from batchscale.records.model import json_text
 from batchscale.records.table.build import (
     TableFrames,
     describe_statuses,
     gather_frames,
-    read_measured,
     write_measurements,
     write_small_tables,
 )
 from batchscale.records.table.files import FORMAT, MANIFEST, TABLE_VERSION, is_table, measurements_path
-from batchscale.records.table.parts import writing_frames
-from batchscale.records.table.read_parts import ADVICE, SourceReader
+from batchscale.records.table.read_source import ADVICE, SourceReader
 from batchscale.records.table.source import open_source
-from batchscale.records.tree.texts import json_text
 
 PART_BYTES = 64 * 2**20
 SMALL_ROWS = 1_000_000  # measurements of a workload that fit in memory twice
+LITTLE_BYTES = 2**20
+"""A disk with less free space than this is full: no file of a table is written in such small pieces."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an import is: the share of the source that was read, and of the table that was written."""
+    """The progress of an import: the share of the source that was read, and of the table that was written."""
 
     read: float
     written: float
@@ -49,7 +51,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """How to import."""
+    """Options of an import."""
 
     keep_going: bool = False  # leave out what is not sound instead of stopping at it
     verify: str | None = None  # the SHA-256 that the archive must have
@@ -61,7 +63,7 @@ class ImportOptions:
 
 @dataclass(frozen=True)
 class ImportSummary:
-    """What a table holds and what was wrong with its source."""
+    """The content of a table and the problems of its source."""
 
     table: Path
     workloads: int
@@ -75,7 +77,7 @@ class ImportSummary:
 
 
 def import_records(source: Path, table: Path, options: ImportOptions | None = None) -> ImportSummary:
-    """The table made from an archive or a tree.
+    """Make a table from an archive or a tree.
 
     Raises:
         RecordsError: the source is no archive or tree, is not sound (unless ``keep_going``), or has another checksum;
@@ -86,7 +88,7 @@ def import_records(source: Path, table: Path, options: ImportOptions | None = No
     _check_target(table, options)
     opened = open_source(source, options.limits, options.verify)
     staging = table.absolute().parent / f".{table.absolute().name}.partial"
-    with storing("the import", table), _locked(staging), writing_frames(staging):
+    with storing("the import", table), _locked(staging), _full_disk_errors(staging):
         reader = SourceReader(
             opened,
             staging,
@@ -97,12 +99,11 @@ def import_records(source: Path, table: Path, options: ImportOptions | None = No
         reader.read()
         manifest = _build(reader, staging / "table", options)
         _publish(staging / "table", table)
-        shutil.rmtree(staging)
     return summarize_manifest(manifest, table)
 
 
 def summarize_manifest(manifest: dict[str, Any], table: Path) -> ImportSummary:
-    """The summary that a table's manifest holds."""
+    """Return the summary in a table's manifest."""
     counts = manifest["counts"]
     return ImportSummary(
         table=table,
@@ -128,22 +129,46 @@ def _check_target(table: Path, options: ImportOptions) -> None:
         )
     if not options.overwrite:
         raise RecordsError(
-            f"{table}: there is a table already. Use it, remove it, choose another place, or say --overwrite."
+            f"{table}: there is a table already. Use it, remove it, choose another place, or pass --overwrite."
         )
 
 
 @contextmanager
 def _locked(staging: Path) -> Iterator[None]:
+    """Hold the working folder of an import, empty at first and removed at the end."""
     staging.mkdir(exist_ok=True)
     handle = REAL.lock(staging / "lock")
     if handle is None:
-        raise StudyLockedError(f"{staging}: one process imports to a table at a time. Another one is at it.")
+        raise StudyLockedError(f"{staging}: one process imports to a table at a time. Another one is importing.")
     try:
+        _remove_content(staging)
         yield
     finally:
+        _remove_content(staging)
         REAL.close(handle)
-        if staging.is_dir() and not (staging / "state.json").exists():
-            shutil.rmtree(staging)  # nothing to resume from
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _remove_content(staging: Path) -> None:
+    """Remove everything but the lock."""
+    for path in staging.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "lock":
+            path.unlink()
+
+
+@contextmanager
+def _full_disk_errors(folder: Path) -> Iterator[None]:
+    """Raise OSError for a full disk, which Polars reports in many ways or not at all."""
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        text = str(error)
+        full = "os error 28" in text or "No space left" in text or shutil.disk_usage(folder).free < LITTLE_BYTES
+        if not full:
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
 
 
 def _publish(made: Path, table: Path) -> None:
@@ -155,7 +180,7 @@ def _publish(made: Path, table: Path) -> None:
 
 
 def _build(reader: SourceReader, target: Path, options: ImportOptions) -> dict[str, Any]:
-    """Make the table's files; those that an interrupted import finished are kept."""
+    """Make the table's files and return its manifest."""
 
     def on_problem(text: str) -> None:
         if not options.keep_going:
@@ -164,10 +189,10 @@ def _build(reader: SourceReader, target: Path, options: ImportOptions) -> dict[s
     frames = gather_frames(reader.parts, reader.source.has_root, on_problem)
     if not frames.studies.height:
         raise RecordsError("A source of records has at least one sound study. Found none.")
-    target.mkdir(exist_ok=True)
+    target.mkdir()
     write_small_tables(frames, target)
-    kept = set(frames.trials["folder"]) | {row["folder"] for row in _study_folders(frames)}
-    folders = sorted(folder for folder in frames.names if folder in kept)
+    used = set(frames.trials["folder"]) | _study_folders(frames)
+    folders = sorted(folder for folder in frames.names if folder in used)
     workloads = []
     for entry in _build_workloads(reader, frames, folders, target):
         workloads.append(entry)
@@ -180,7 +205,7 @@ def _build(reader: SourceReader, target: Path, options: ImportOptions) -> dict[s
 def _build_workloads(
     reader: SourceReader, frames: TableFrames, folders: list[str], target: Path
 ) -> Iterator[dict[str, Any]]:
-    """Every workload's file: small ones two at a time, since one alone keeps no two cores busy; large ones in turn."""
+    """Write every workload's file: small ones two at a time, to keep two cores busy; large ones in turn."""
     rows = dict(frames.trials.group_by("folder").agg(pl.col("rows").sum()).rows())
     small = [folder for folder in folders if rows.get(folder, 0) <= SMALL_ROWS]
     with ThreadPoolExecutor(2, "batchscale-build") as pool:
@@ -190,34 +215,30 @@ def _build_workloads(
             yield _build_workload(reader, frames, folder, target)
 
 
-def _study_folders(frames: TableFrames) -> list[dict[str, str]]:
+def _study_folders(frames: TableFrames) -> set[str]:
     names = {(name.dataset, name.model, name.optimizer): folder for folder, name in frames.names.items()}
     rows = frames.studies.select("dataset", "model", "optimizer").unique().rows()
-    return [{"folder": names[row]} for row in rows]
+    return {names[row] for row in rows}
 
 
 def _build_workload(reader: SourceReader, frames: TableFrames, folder: str, target: Path) -> dict[str, Any]:
     name = frames.names[folder]
-    path = target / measurements_path(name)
-    if path.exists():
-        found = read_measured(path)
-    else:
-        found = write_measurements(frames, folder, reader.parts, target)
-        sync_path(path)  # here, where other workloads do not wait for the disk
+    written = write_measurements(frames, folder, reader.parts, target)
+    sync_path(target / measurements_path(name))  # here, where other workloads do not wait for the disk
     return {
         "dataset": name.dataset,
         "model": name.model,
         "optimizer": name.optimizer,
         "file": measurements_path(name).as_posix(),
-        "rows": found.rows,
-        "metrics": {key: str(kind).lower() for key, kind in found.kinds.items()},
+        "rows": written.rows,
+        "metrics": {key: str(kind).lower() for key, kind in written.kinds.items()},
     }
 
 
 def _manifest(
     reader: SourceReader, frames: TableFrames, workloads: list[dict[str, Any]], target: Path
 ) -> dict[str, Any]:
-    damage = [reader.state.damage] if reader.state.damage else []
+    damage = [reader.damage] if reader.damage else []
     problems = sorted({problem for part in reader.parts for problem in part.problems} | set(frames.problems))
     files = sorted(path for path in target.rglob("*.parquet") if path.is_file())
     with ThreadPoolExecutor(2, "batchscale-checksums") as pool:
@@ -226,7 +247,7 @@ def _manifest(
         "format": FORMAT,
         "format_version": TABLE_VERSION,
         "code_version": __version__,
-        "source": reader.source.facts,
+        "source": reader.source.description,
         "complete": not damage,
         "counts": {
             "studies": frames.studies.height,
@@ -235,7 +256,7 @@ def _manifest(
         },
         "workloads": workloads,
         "problems": damage + problems,
-        "files": {path.relative_to(target).as_posix(): found for path, found in zip(files, checksums, strict=True)},
+        "files": {path.relative_to(target).as_posix(): entry for path, entry in zip(files, checksums, strict=True)},
     }
 
 

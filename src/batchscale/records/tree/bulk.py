@@ -1,28 +1,75 @@
 """Many ``measurements.csv`` at once: the bytes of files with the same columns are joined and parsed together.
 
-Parsing 500 joined files takes a tenth of the time of parsing them one by one. A file that is not entirely sound is
-found out by cheap counts over the joined bytes, or by their failing to parse, and is then read line by line.
+Parsing 500 joined files takes a tenth of the time of parsing them one by one. Cheap counts over the joined bytes, or a
+failure to parse, detect a file that is not entirely sound; it is then read line by line. The result is a block: a frame
+of steps and metrics, and the number of rows of each trial in it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 from polars.exceptions import PolarsError
 
+from batchscale.records.frames import MEASUREMENT_SCHEMA
 from batchscale.records.model import MAX_WHOLE
 from batchscale.records.rules import Fault
-from batchscale.records.tree.blocks import CsvBlock, join_blocks
 from batchscale.records.tree.layout import MAX_LINE_BYTES
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK, parse_header, parse_measurements
 
 _PLAIN = b"0123456789.,+-eE\nnNaAiIfFtTyY"  # every byte of a sound body: no blanks, quotes, NUL or carriage returns
 _JOIN_BYTES = 32 * 2**20
 _FIRST, _LAST, _LINE_END = b"+9\n"  # + , - . / and the digits have codes from the first to the last
-_SCANNED = 2**17  # bytes at a time: what is made of them on the way stays near the processor
+_SCANNED = 2**17  # bytes at a time: intermediate arrays stay in the processor's cache
 
 OnFaults = Callable[[int, int, list[Fault]], None]
+RowRun = tuple[int, int, int]  # batch size, trial id, number of rows
+
+
+@dataclass(frozen=True)
+class CsvBlock:
+    """The rows of the trials of ``runs``, one trial behind the other. Trials are moved as wholes."""
+
+    frame: pl.DataFrame
+    runs: Sequence[RowRun]
+
+    def labelled(self) -> pl.DataFrame:
+        """Return the frame with the columns ``batch_size`` and ``trial_id`` before the others."""
+        sizes, trials, rows = np.array(self.runs, dtype=np.int64).reshape(-1, 3).T
+        labels = [
+            pl.Series("batch_size", np.repeat(sizes, rows), dtype=pl.Int64),
+            pl.Series("trial_id", np.repeat(trials, rows), dtype=pl.Int64),
+        ]
+        return pl.DataFrame([*labels, *self.frame.get_columns()])
+
+    def ordered(self, trials: set[tuple[int, int]] | None = None) -> "CsvBlock":
+        """Return the trials by batch size and id; only those of ``trials``, if given."""
+        starts = np.cumsum([0, *(rows for *_, rows in self.runs)])
+        places = sorted(
+            (run[0], run[1], place)
+            for place, run in enumerate(self.runs)
+            if trials is None or (run[0], run[1]) in trials
+        )
+        order = [place for *_, place in places]
+        if order == list(range(len(self.runs))):
+            return self
+        runs = [self.runs[place] for place in order]
+        rows = np.array([rows for *_, rows in runs], dtype=np.int64)
+        index = np.arange(rows.sum()) + np.repeat(starts[order] - (np.cumsum(rows) - rows), rows)
+        return CsvBlock(self.frame.select(pl.all().gather(index)), runs)
+
+
+def join_blocks(blocks: Sequence[CsvBlock]) -> CsvBlock:
+    """Join blocks into one ordered block; a metric that a block lacks is null there."""
+    if not blocks:
+        return CsvBlock(pl.DataFrame(schema={"step": MEASUREMENT_SCHEMA["step"]}), [])
+    if len(blocks) == 1:
+        return blocks[0].ordered()
+    frames = [block.frame for block in blocks]
+    same = all(frame.schema == frames[0].schema for frame in frames)
+    joined = pl.concat(frames, how="vertical" if same else "diagonal_relaxed")
+    return CsvBlock(joined, [run for block in blocks for run in block.runs]).ordered()
 
 
 @dataclass(frozen=True)
@@ -39,7 +86,7 @@ class _File:
 class MeasurementBatch:
     """Collects the measurement files of one workload and turns them into a block.
 
-    ``on_faults(batch_size, trial_id, faults)`` hears of every file that is not sound; what is sound of it is kept.
+    ``on_faults(batch_size, trial_id, faults)`` is called for every file that is not sound; its sound rows are used.
     """
 
     on_faults: OnFaults
@@ -48,7 +95,7 @@ class MeasurementBatch:
     _bytes: int = 0
 
     def add(self, batch_size: int, trial_id: int, text: bytes) -> None:
-        """One more file."""
+        """Add a file."""
         plain = text.replace(b"\r\n", b"\n") if b"\r" in text else text
         plain = plain.removeprefix(BYTE_ORDER_MARK)
         end = plain.find(b"\n")
@@ -61,7 +108,7 @@ class MeasurementBatch:
             self._flush()
 
     def take(self) -> CsvBlock:
-        """The rows of all files added so far, ordered; the batch is empty afterwards."""
+        """Return the rows of all files added so far, ordered; the batch is empty afterwards."""
         self._flush()
         blocks, self._blocks = self._blocks, []
         return join_blocks(blocks)
@@ -88,7 +135,7 @@ class MeasurementBatch:
 
 
 def read_measurement_files(files: Iterable[tuple[int, int, bytes]], on_faults: OnFaults) -> pl.DataFrame:
-    """The rows of many files, each given as batch size, trial id and bytes; sorted by batch size, trial id, step."""
+    """Return the rows of many files, given as batch size, trial id and bytes; sorted by batch size, trial id, step."""
     batch = MeasurementBatch(on_faults)
     for batch_size, trial_id, text in files:
         batch.add(batch_size, trial_id, text)
@@ -100,19 +147,19 @@ def _has_short_lines(text: bytes) -> bool:
 
 
 def _is_plain(header: bytes, body: bytes, lines: int) -> bool:
-    """Whether the body can only be sound, or fail to parse, or have steps that do not grow: never be misread."""
+    """True if the body is sound, or fails to parse, or has steps that do not grow: it is never misread."""
     return _count(body, b",") == lines * header.count(b",") and b"/" not in body and _has_plain_bytes(body)
 
 
 def _has_plain_bytes(body: bytes) -> bool:
-    """Whether there are only bytes of `_PLAIN`, and slashes, whose code lies among theirs.
+    """True if there are only bytes of `_PLAIN`, and slashes, whose code lies among theirs.
 
-    As fast as one look at each byte, but NumPy lets other threads work meanwhile.
+    As fast as ``bytes.translate``, but NumPy lets other threads work meanwhile.
     """
     codes = np.frombuffer(body, np.uint8)
     for start in range(0, len(codes), _SCANNED):
         piece = codes[start : start + _SCANNED]
-        usual = (piece - _FIRST) <= _LAST - _FIRST  # what lies before the first is large: codes have no sign
+        usual = (piece - _FIRST) <= _LAST - _FIRST  # codes before the first wrap around to large ones
         usual |= piece == _LINE_END
         if piece[~usual].tobytes().translate(None, _PLAIN):
             return False
@@ -120,7 +167,7 @@ def _has_plain_bytes(body: bytes) -> bool:
 
 
 def _count(text: bytes, byte: bytes, start: int = 0) -> int:
-    """How often a byte stands in a text from ``start`` on; faster than ``bytes.count`` where it is frequent."""
+    """Return how often a byte stands in a text from ``start`` on; faster than ``bytes.count`` for a frequent byte."""
     return int(np.count_nonzero(np.frombuffer(text, np.uint8, offset=start) == ord(byte))) if len(text) > start else 0
 
 
@@ -144,7 +191,7 @@ def _parse_joined(header: bytes, files: list[_File]) -> CsvBlock | None:
 
 
 def _is_sound(block: CsvBlock) -> bool:
-    """Whether every line became a row and the steps of each trial grow."""
+    """True if every line became a row and the steps of each trial grow."""
     ends = np.cumsum([rows for *_, rows in block.runs])
     steps = block.frame["step"]
     if block.frame.height != ends[-1] or steps.null_count():
@@ -157,6 +204,6 @@ def _is_sound(block: CsvBlock) -> bool:
 
 
 def _overflows(frame: pl.DataFrame, body: bytes) -> bool:
-    """Whether some value is infinite that is not written so: a number larger than any."""
+    """True if a value is infinite that is not written so: a number larger than any."""
     infinite = int(frame.select(pl.sum_horizontal(pl.exclude("step").is_infinite().sum(), pl.lit(0))).item())
     return bool(infinite) and infinite != body.lower().count(b"inf")

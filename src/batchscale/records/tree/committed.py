@@ -1,7 +1,7 @@
-"""The committed trials of a study, in little memory: what a run asks of all of them at once, as plain numbers.
+"""The committed trials of a study, in little memory: the numbers of each trial that a run needs at all times.
 
-A whole record takes some thousands of bytes, and a run may have hundreds of thousands of them: whoever wants one reads
-it again.
+A whole record takes some thousands of bytes, and a run may have hundreds of thousands of them: a whole record is read
+from the disk again.
 """
 
 import math
@@ -30,7 +30,7 @@ class CommittedTrial:
 
 
 class CommittedTrials(Mapping[int, TrialRecord]):
-    """The trials by id, growing; ``read`` gives the record of one, from the disk."""
+    """The trials by growing id; ``read`` reads a whole record from the disk."""
 
     def __init__(self, read: Callable[[int], TrialRecord]) -> None:
         self._read = read
@@ -57,11 +57,11 @@ class CommittedTrials(Mapping[int, TrialRecord]):
         return isinstance(trial_id, int) and self._find(trial_id)[1]
 
     def put(self, record: TrialRecord) -> None:
-        """A trial was committed, or committed again."""
-        place, there = self._find(record.trial_id)
-        facts = record.metadata
-        reached = _NONE if facts is None or facts.reached_at is None else facts.reached_at
-        best = math.nan if facts is None or facts.best is None else facts.best
+        """Add a trial that was committed, or replace one that was committed again."""
+        place, exists = self._find(record.trial_id)
+        metadata = record.metadata
+        reached = _NONE if metadata is None or metadata.reached_at is None else metadata.reached_at
+        best = math.nan if metadata is None or metadata.best is None else metadata.best
         for name in record.parameters:
             if name not in self._parameters:
                 self._parameters[name] = array("d", [math.nan]) * len(self._ids)
@@ -73,24 +73,24 @@ class CommittedTrials(Mapping[int, TrialRecord]):
             (self._best, best),
             *((column, record.parameters.get(name, math.nan)) for name, column in self._parameters.items()),
         ]
-        if there:
+        if exists:
             self.counts[_STATUSES[self._statuses[place]]] -= 1
         for column, value in columns:
-            if there:
+            if exists:
                 column[place] = value  # type: ignore[call-overload]  # each column has values of its kind
             else:
                 column.insert(place, value)  # type: ignore[arg-type]
         self.counts[record.status] += 1
 
     def trial(self, trial_id: int) -> CommittedTrial:
-        """The outcome of one trial."""
-        place, there = self._find(trial_id)
-        if not there:
+        """Return one trial."""
+        place, exists = self._find(trial_id)
+        if not exists:
             raise KeyError(trial_id)
         return self._trial(place)
 
     def trials(self) -> Iterator[CommittedTrial]:
-        """The outcomes of all trials, by growing id."""
+        """Return all trials, by growing id."""
         return map(self._trial, range(len(self._ids)))
 
     def _trial(self, place: int) -> CommittedTrial:
@@ -106,6 +106,6 @@ class CommittedTrials(Mapping[int, TrialRecord]):
         )
 
     def _find(self, trial_id: int) -> tuple[int, bool]:
-        """Where a trial stands, or would stand, and whether it is there."""
+        """Return the position of a trial, or the one to insert it at, and True if it exists."""
         place = bisect_left(self._ids, trial_id)
         return place, place < len(self._ids) and self._ids[place] == trial_id

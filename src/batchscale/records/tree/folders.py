@@ -1,4 +1,4 @@
-"""Find the studies and trials of a records tree. Nothing is parsed here; only names and folders are looked at.
+"""Find the studies and trials of a records tree by the names of their folders. Nothing is parsed here.
 
 Links are followed only inside the tree: one that leads outside is refused, one that leads to a folder above itself too.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.errors import RecordsError, SpecError, one_line
-from batchscale.records.filesystem import REAL, Entry, FileMark, FileSystem
+from batchscale.records.filesystem import REAL, Entry, FileSystem
 from batchscale.records.tree.layout import (
     MAX_DEPTH,
     MAX_JSON_BYTES,
@@ -33,18 +33,18 @@ class StudyFolder:
 
     @property
     def has_file(self) -> bool:
-        """Whether the ``study.json`` is there."""
+        """True if the ``study.json`` exists."""
         return any(entry.name == STUDY_FILE for entry in self.entries)
 
     @functools.cached_property
     def trial_ids(self) -> list[int]:
-        """The ids that the trials' folders are named by, growing."""
+        """The ids that the trials' folders are named by, sorted."""
         numbers = (folder_number(entry.name) for entry in self.entries if entry.is_dir)
         return sorted(number for number in numbers if number is not None)
 
 
 class RefusalError(RecordsError):
-    """A path that is not looked behind: ``rule`` says why, ``found`` what is there."""
+    """A path that is not followed: ``rule`` is the reason, ``found`` what is there."""
 
     def __init__(self, message: str, path: Path, rule: str, found: str) -> None:
         super().__init__(message)
@@ -79,15 +79,15 @@ class UnlistableError(RefusalError):
 
 
 def refuse(error: RefusalError) -> None:
-    """Raise the refusal: the way of everyone who does not collect them."""
+    """Raise the refusal: for callers that do not collect them."""
     raise error
 
 
 def iter_studies(root: Path, fs: FileSystem = REAL, on_refusal: OnRefusal = refuse) -> Iterator[StudyFolder]:
-    """The study folders of the tree, or of the part of a tree, at ``root``, in order of their paths.
+    """Yield the study folders of the tree, or of the part of a tree, at ``root``, in order of their paths.
 
-    ``on_refusal`` hears of links that lead outside and folders that cannot be listed; unless it raises, they are
-    passed over.
+    ``on_refusal`` receives links that lead outside and folders that cannot be listed; unless it raises, they are
+    skipped.
 
     Raises:
         RecordsError: there is no directory.
@@ -98,7 +98,7 @@ def iter_studies(root: Path, fs: FileSystem = REAL, on_refusal: OnRefusal = refu
 
 
 def list_folder(base: Path, folder: Path, fs: FileSystem = REAL, on_refusal: OnRefusal = refuse) -> list[Entry]:
-    """What a folder of the tree at ``base`` holds, links replaced by what they lead to, inside the tree only."""
+    """Return the entries of a folder in the tree at ``base``, links replaced by their targets inside the tree."""
     try:
         entries = fs.list_directory(folder)
     except OSError as error:
@@ -115,9 +115,9 @@ def _follow(base: Path, folder: Path, entry: Entry, fs: FileSystem, on_refusal: 
     try:
         target = fs.resolve(path)
     except (OSError, RuntimeError):
-        return Entry(entry.name, is_dir=False)  # leads nowhere: whoever needs the file will say so
-    here = fs.resolve(folder)
-    if not target.is_relative_to(base) or here == target or here.is_relative_to(target):
+        return Entry(entry.name, is_dir=False)  # a dead link: reading the file will fail
+    real_folder = fs.resolve(folder)
+    if not target.is_relative_to(base) or real_folder == target or real_folder.is_relative_to(target):
         on_refusal(OutsideLinkError(path, target))
         return None
     return Entry(entry.name, fs.is_dir(target))
@@ -139,7 +139,7 @@ def _walk(
 
 
 def _should_be_study(study: StudyFolder, fs: FileSystem) -> bool:
-    """Whether a folder without ``study.json`` stands where a study stands, or has trials in it."""
+    """True if a folder without ``study.json`` is in the place of a study, or has trials in it."""
     if study.folders and folder_number(study.folders[-1]) is None:
         return False
     if name_study(study.folders) is not None and not any(
@@ -150,16 +150,16 @@ def _should_be_study(study: StudyFolder, fs: FileSystem) -> bool:
 
 
 def name_folder(study: StudyFolder, text: bytes) -> tuple[WorkloadName, int]:
-    """The workload and batch size of a study, from its folders if they show them.
+    """Return the workload and batch size of a study, from its folders if they name them.
 
-    A path given to us may lie inside a tree, so that the folders above it are not seen: then ``study.json`` names them.
+    A path that is read may lie inside a tree, without the folders above it: then ``study.json`` names them.
 
     Raises:
         RecordsError: neither names a workload.
     """
-    named = name_study(study.folders)
-    if named is not None:
-        return named
+    names = name_study(study.folders)
+    if names is not None:
+        return names
     if len(study.folders) >= 4:
         raise RecordsError(
             f"{study.path}: a study lies in DATASET/MODEL/OPTIMIZER/BATCH_SIZE, names of letters, digits and _ . + -. "
@@ -179,22 +179,10 @@ def name_folder(study: StudyFolder, text: bytes) -> tuple[WorkloadName, int]:
 
 
 def read_file(path: Path | str, limit: int = MAX_JSON_BYTES, fs: FileSystem = REAL) -> bytes:
-    """The bytes of a file of the tree, with a message that a user understands when there are none."""
+    """Return the bytes of a file of the tree; raises RecordsError if it is missing or cannot be read."""
     try:
         return fs.read(path, limit)
     except OSError as error:
-        raise _no_bytes(path, error) from None
-
-
-def read_marked_file(path: Path | str, limit: int) -> tuple[bytes, FileMark]:
-    """The same, with the file's mark."""
-    try:
-        return REAL.read_marked(path, limit)
-    except OSError as error:
-        raise _no_bytes(path, error) from None
-
-
-def _no_bytes(path: Path | str, error: OSError) -> RecordsError:
-    if isinstance(error, FileNotFoundError):
-        return RecordsError(f"{path}: the file is missing.")
-    return RecordsError(f"{path}: the file cannot be read ({error.strerror}).")
+        if isinstance(error, FileNotFoundError):
+            raise RecordsError(f"{path}: the file is missing.") from None
+        raise RecordsError(f"{path}: the file cannot be read ({error.strerror}).") from None

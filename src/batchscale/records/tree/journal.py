@@ -1,9 +1,9 @@
-"""The journal of a running trial: its measurements so far, a line each, in a form that no kill can make lie.
+"""The journal of a running trial: its measurements so far, a line each, in a form that survives a kill.
 
 Each line is a CRC-32 in hexadecimal, a blank, and a text. The first text names the trial that the journal belongs to;
 the others are those that will stand in ``measurements.csv``, and their checksums start from that of the first: a line
-of another trial's journal is as wrong here as a torn one. What counts is the longest sound beginning: up to the first
-line that is torn, altered, or whose step does not grow. The checksum is there because a lost write can leave a hole in
+of another trial's journal is as wrong here as a torn one. Only the longest sound beginning counts: up to the first line
+that is torn, altered, or whose step does not grow. The checksum is there because a lost write can leave a hole in
 the middle of a file whose end is sound.
 
 Journals of format 1 have no such first line, and plain checksums; they are read, and written anew when next used.
@@ -22,7 +22,7 @@ _UNKNOWN_HASH = "-"
 
 @dataclass(frozen=True)
 class JournalOwner:
-    """The trial that a journal belongs to; ``spec_hash`` tells experiments apart, where it is known."""
+    """The trial that a journal belongs to; ``spec_hash`` distinguishes experiments, if the study has one."""
 
     workload: WorkloadName
     batch_size: int
@@ -33,15 +33,15 @@ class JournalOwner:
         return f"{self.workload}/{self.batch_size}/{self.trial_id} {self.spec_hash or _UNKNOWN_HASH}"
 
     def is_named_by(self, text: str) -> bool:
-        """Whether the first line of a journal names this trial."""
-        path, _, found = text.rpartition(" ")
-        own, _, wanted = str(self).rpartition(" ")
-        return path == own and (found == wanted or _UNKNOWN_HASH in (found, wanted))
+        """True if the first line of a journal names this trial."""
+        path, _, spec_hash = text.rpartition(" ")
+        own_path, _, own_hash = str(self).rpartition(" ")
+        return path == own_path and (spec_hash == own_hash or _UNKNOWN_HASH in (spec_hash, own_hash))
 
 
 @dataclass(frozen=True)
 class JournalText:
-    """The sound beginning of a journal: its lines, the steps of the rows, and how many bytes are behind it.
+    """The sound beginning of a journal: its lines, the steps of the rows, and the number of bytes behind it.
 
     ``owner`` is the trial that it names; None for a journal of format 1, or one that is not on disk.
     """
@@ -62,27 +62,27 @@ class JournalText:
         return self.steps[-1] if self.steps else -1
 
     def cut(self, step: int) -> "JournalText":
-        """The same without the rows behind ``step``."""
-        kept = tuple(s for s in self.steps if s <= step)
-        return JournalText(self.lines[: 1 + len(kept)], kept, 0, self.owner)
+        """Return the journal without the rows behind ``step``."""
+        steps = tuple(number for number in self.steps if number <= step)
+        return JournalText(self.lines[: 1 + len(steps)], steps, 0, self.owner)
 
     def to_csv(self) -> bytes:
-        """The bytes of a ``measurements.csv``."""
+        """Return the bytes of a ``measurements.csv``."""
         return "".join(f"{line}\n" for line in self.lines or ("step",)).encode()
 
     def encode(self, owner: str) -> bytes:
-        """The bytes of the journal of this trial."""
+        """Return the bytes of the journal of this trial."""
         key = line_key(owner)
         return encode_line(_OWNER_MARK + owner) + b"".join(encode_line(line, key) for line in self.lines)
 
 
 def line_key(owner: str | None) -> int:
-    """Where the checksums of a journal's lines start."""
+    """Return the start value of the checksums of a journal's lines."""
     return 0 if owner is None else zlib.crc32(owner.encode())
 
 
 def encode_line(text: str, key: int = 0) -> bytes:
-    r"""One line of a journal.
+    r"""Return one line of a journal.
 
     >>> encode_line("10,0.5")
     b'4cfef534 10,0.5\n'
@@ -92,7 +92,7 @@ def encode_line(text: str, key: int = 0) -> bytes:
 
 
 def decode_journal(data: bytes) -> JournalText:
-    """The sound beginning of a journal's bytes."""
+    """Return the sound beginning of a journal."""
     owner, end = _decode_owner(data)
     key = line_key(owner)
     lines: list[str] = []
@@ -118,7 +118,7 @@ def decode_journal(data: bytes) -> JournalText:
 
 
 def journal_of_csv(text: bytes) -> tuple[JournalText, list[Fault]]:
-    """The journal that the sound rows of a ``measurements.csv`` make, and what is wrong with the file."""
+    """Return the journal with the rows of a sound ``measurements.csv``, or an empty one and the file's faults."""
     table = parse_measurements(text)
     if table.faults:
         return JournalText((), (), 0), table.faults
@@ -127,7 +127,7 @@ def journal_of_csv(text: bytes) -> tuple[JournalText, list[Fault]]:
 
 
 def _decode_owner(data: bytes) -> tuple[str | None, int]:
-    """The trial that the first line names, and where the second begins; None and 0 for format 1."""
+    """Return the trial that the first line names, and the start of the second; None and 0 for format 1."""
     stop = data.find(b"\n")
     text = _decode_line(data[:stop], 0) if stop >= 0 else None
     if text is None or not text.startswith(_OWNER_MARK):

@@ -1,13 +1,14 @@
-"""The text of ``measurements.csv``: how cells are written, and how a file is read line by line.
+"""The text of ``measurements.csv``: writing cells, reading a file line by line, and its checksum.
 
-First column ``step``, then ``split/metric``. This is the careful reader that says what is wrong and where;
+First column ``step``, then ``split/metric``. This is the careful reader that reports every fault with its line;
 ``bulk`` reads thousands of sound files at once.
 """
 
+import hashlib
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -42,10 +43,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class MeasurementTable:
-    """The sound part of one ``measurements.csv``, and what is wrong with the rest.
+    """The sound part of one ``measurements.csv``, and the faults of the rest.
 
-    ``columns`` has one list per metric. Rows behind a line that cannot be read are not kept; a row whose step does not
-    grow is left out.
+    ``columns`` has one list per metric. Rows behind a line that cannot be read are left out, as is a row whose step
+    does not grow.
     """
 
     metrics: tuple[str, ...]
@@ -54,7 +55,7 @@ class MeasurementTable:
     faults: list[Fault]
 
     def to_frame(self) -> pl.DataFrame:
-        """The rows as a frame of ``step`` and the metrics."""
+        """Return the rows as a frame of ``step`` and the metrics."""
         data = {"step": pl.Series(self.steps, dtype=pl.Int64)}
         for name, cells in zip(self.metrics, self.columns, strict=True):
             data[name] = pl.Series(cells, dtype=pl.Float64)
@@ -62,7 +63,7 @@ class MeasurementTable:
 
 
 def format_number(value: Number) -> str:
-    """The shortest text that reads back as the same number: of float32 for float32, of float64 otherwise.
+    """Return the shortest text that reads back as the same number: of float32 for float32, of float64 otherwise.
 
     >>> format_number(0.1), format_number(np.float32(0.1)), format_number(float("-inf")), format_number(None)
     ('0.1', '0.1', '-inf', '')
@@ -79,7 +80,7 @@ def format_number(value: Number) -> str:
 
 
 def format_header(metrics: Sequence[str]) -> str:
-    """The first line, without its end."""
+    """Return the first line, without its end."""
     faults = list(_header_faults(["step", *metrics]))
     if faults:
         raise RecordsError(f"measurements: {faults[0]}")
@@ -87,7 +88,7 @@ def format_header(metrics: Sequence[str]) -> str:
 
 
 def format_row(measurement: Measurement, metrics: Sequence[str]) -> str:
-    """One line, without its end; a metric that was not measured is an empty cell."""
+    """Return one line, without its end; a metric that was not measured is an empty cell."""
     step = measurement.step
     if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= MAX_WHOLE:
         raise RecordsError(f"A step is a whole number of at least 0. Found {one_line(repr(step))}.")
@@ -100,8 +101,28 @@ def format_row(measurement: Measurement, metrics: Sequence[str]) -> str:
     return ",".join([str(step), *[format_number(values.get(name)) for name in metrics]])
 
 
+def csv_text(measurements: Iterable[Measurement]) -> bytes:
+    """Return the bytes of ``measurements.csv``; the columns are the metrics of the first measurement."""
+    rows = list(measurements)
+    metrics = list(rows[0].values) if rows else []
+    lines = (format_header(metrics), *(format_row(row, metrics) for row in rows))
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def measurements_checksum(text: bytes) -> str:
+    """Return the SHA-256 of a ``measurements.csv``, in hexadecimal."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def checksum_fault(recorded: str | None, actual: str) -> Fault | None:
+    """Return the fault of a file whose checksum is not the recorded one; None if it is, or if none was recorded."""
+    if recorded is None or recorded == actual:
+        return None
+    return Fault(None, "changed-measurements", f"checksum {actual[:12]}… where {recorded[:12]}… was recorded")
+
+
 def parse_header(line: bytes) -> tuple[tuple[str, ...], list[Fault]]:
-    """The metric names of a first line, and what is wrong with it."""
+    """Return the metric names of a first line, and its faults."""
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -126,7 +147,7 @@ def _header_faults(names: Sequence[str]) -> Iterator[Fault]:
 
 
 def split_lines(text: bytes) -> tuple[list[bytes], list[Fault]]:
-    """The whole lines of a file without their ends, and the faults of the ends: torn or endless lines."""
+    """Return the whole lines of a file without their ends, and the faults of the ends: torn or endless lines."""
     lines = text.removeprefix(BYTE_ORDER_MARK).split(b"\n")
     tail = lines.pop()
     faults = []
@@ -140,7 +161,7 @@ def split_lines(text: bytes) -> tuple[list[bytes], list[Fault]]:
 
 
 def parse_measurements(text: bytes) -> MeasurementTable:
-    """The rows of a ``measurements.csv``, read line by line, and everything that is wrong with it."""
+    """Return the rows of a ``measurements.csv``, read line by line, and all its faults."""
     lines, faults = split_lines(text)
     if not lines:
         return MeasurementTable((), [], [], faults or [Fault(1, "missing-column", "an empty file")])
@@ -152,7 +173,7 @@ def parse_measurements(text: bytes) -> MeasurementTable:
         return MeasurementTable(metrics, *plain, [])
     steps: list[int] = []
     rows: list[list[float | None]] = []
-    grown: list[int] = []  # like steps, but going on behind a line that cannot be read, to find every fault
+    grown: list[int] = []  # like steps, but continued behind a line that cannot be read, to find every fault
     sound = True
     for number, line in enumerate(lines[1:], start=2):
         row, row_faults = _parse_row(line, len(metrics), number)
@@ -175,9 +196,9 @@ def parse_measurements(text: bytes) -> MeasurementTable:
 
 
 def _parse_plain(text: bytes, lines: Sequence[bytes], width: int) -> tuple[list[int], list[list[float | None]]] | None:
-    """The steps and columns of a file of finite numbers without a fault, many times as fast; None: look with care.
+    """Return the steps and columns of a file of finite numbers without a fault, many times as fast; else None.
 
-    Of texts made of these characters alone, ``float`` takes exactly those that `_CELL` does.
+    Of texts made of these characters alone, ``float`` accepts exactly those that `_CELL` does.
     """
     if text[text.find(b"\n") :].translate(None, _PLAIN):
         return None
@@ -217,5 +238,5 @@ def _parse_row(line: bytes, width: int, number: int) -> tuple[tuple[int, list[fl
 
 
 def _overflows(cell: str) -> bool:
-    """Whether a cell is written as a number, and larger than any."""
+    """True if a cell is written as a number, and larger than any."""
     return math.isinf(float(cell)) and "n" not in cell.lower()

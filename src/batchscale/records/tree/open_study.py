@@ -1,4 +1,4 @@
-"""Open a study for writing: its lock, its folders, its ``study.json``, and what a dead writer left behind."""
+"""Open a study for writing: lock it, make its folders and ``study.json``, clean up after a dead writer."""
 
 import os
 from collections.abc import Mapping
@@ -8,20 +8,19 @@ from batchscale.errors import RecordsError, StudyLockedError, one_line
 from batchscale.records.durable import make_folders, replace_file, storing, sync_chain, write_file
 from batchscale.records.filesystem import REAL, FileSystem
 from batchscale.records.metadata.base import OWN_KEY
-from batchscale.records.model import StudyRecord, parse_study
+from batchscale.records.model import StudyRecord, parse_study, study_text
 from batchscale.records.tree.folders import read_file
 from batchscale.records.tree.layout import STUDY_FILE, StudyPaths
 from batchscale.records.tree.read import Notice, log_notice
 from batchscale.records.tree.recovery import STUDY_STAGE, clean_working_folder
-from batchscale.records.tree.texts import study_text
 from batchscale.records.tree.writer import StudyWriter
 
 
 def open_study(root: Path, record: StudyRecord, *, fs: FileSystem = REAL, notice: Notice = log_notice) -> StudyWriter:
-    """The writer of a study in the tree at ``root``, which is made if need be; use it as a context manager.
+    """Return the writer of a study in the tree at ``root``, which is made if need be; use it as a context manager.
 
-    If the study is there already its ``study.json`` stays and is the writer's ``record``. A study of another experiment
-    (another ``spec_hash``) is refused with what differs.
+    If the study exists, its ``study.json`` stays and is the writer's ``record``. A study of another experiment (another
+    ``spec_hash``) is refused; the error lists the differences.
 
     Raises:
         StudyLockedError: another process is writing this study.
@@ -77,10 +76,10 @@ def _take_lock(fs: FileSystem, paths: StudyPaths) -> int:
 
 
 def _create_study(fs: FileSystem, paths: StudyPaths, text: bytes) -> None:
-    """The study's folder appears with its ``study.json`` in it, because readers take every folder there for a study."""
+    """Make the study's folder with its ``study.json`` in one step: readers take every folder there for a study."""
     make_folders(fs, paths.folder.parent)
     sync_chain(fs, paths.root, paths.folder.parent)
-    if fs.exists(paths.folder):  # somebody removed the file: trials may be there, so the folder stays
+    if fs.exists(paths.folder):  # the file was removed: trials may be there, so the folder stays
         replace_file(fs, paths.study_file, paths.working, text)
         return
     stage = paths.working / STUDY_STAGE
@@ -91,28 +90,24 @@ def _create_study(fs: FileSystem, paths: StudyPaths, text: bytes) -> None:
     fs.sync_directory(paths.folder.parent)
 
 
-def _read_existing(fs: FileSystem, paths: StudyPaths, wanted: StudyRecord) -> StudyRecord:
-    found = parse_study(read_file(paths.study_file, fs=fs), wanted.workload, str(paths.study_file))
-    if found.batch_size != wanted.batch_size:
-        raise RecordsError(f"{paths.study_file}: batch_size agrees with the folder. Found {found.batch_size}.")
-    if _spec_hash(found) and _spec_hash(wanted) and _spec_hash(found) != _spec_hash(wanted):
+def _read_existing(fs: FileSystem, paths: StudyPaths, new: StudyRecord) -> StudyRecord:
+    stored = parse_study(read_file(paths.study_file, fs=fs), new.workload, str(paths.study_file))
+    if stored.batch_size != new.batch_size:
+        raise RecordsError(f"{paths.study_file}: batch_size agrees with the folder. Found {stored.batch_size}.")
+    if stored.spec_hash and new.spec_hash and stored.spec_hash != new.spec_hash:
         raise RecordsError(
             f"{paths.folder}: a study belongs to one experiment. Found another one there, with other "
-            f"{describe_difference(found, wanted)}. Write to another folder, or go back to the experiment as it was."
+            f"{describe_difference(stored, new)}. Write to another folder, or go back to the experiment as it was."
         )
-    return found
+    return stored
 
 
-def _spec_hash(record: StudyRecord) -> str | None:
-    return None if record.metadata is None else record.metadata.spec_hash
-
-
-def describe_difference(found: StudyRecord, wanted: StudyRecord) -> str:
-    """The keys in which two studies differ, with both values."""
-    flat_found, flat_wanted = _flatten(found), _flatten(wanted)
-    keys = sorted(key for key in {*flat_found, *flat_wanted} if flat_found.get(key) != flat_wanted.get(key))
-    shown = [f"{key} ({one_line(flat_found.get(key))} there, {one_line(flat_wanted.get(key))} wanted)" for key in keys]
-    return ", ".join(shown[:8]) + (", …" if len(shown) > 8 else "")
+def describe_difference(stored: StudyRecord, new: StudyRecord) -> str:
+    """Return the keys in which two studies differ, with both values."""
+    before, after = _flatten(stored), _flatten(new)
+    keys = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+    parts = [f"{key} ({one_line(before.get(key))} there, {one_line(after.get(key))} wanted)" for key in keys]
+    return ", ".join(parts[:8]) + (", …" if len(parts) > 8 else "")
 
 
 def _flatten(record: StudyRecord) -> dict[str, object]:

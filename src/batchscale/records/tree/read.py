@@ -1,22 +1,23 @@
 """Read a records tree into frames.
 
 The reader takes no lock and needs none: a writer never shows half a file. A damaged file costs only its own trial (or,
-a damaged ``study.json``, its study): what is sound is kept, and a notice says what is missing.
+a damaged ``study.json``, its study): the rest is read, and a notice names what is missing.
 """
 
 import functools
+import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
 from batchscale.errors import RecordsError
-from batchscale.records.assemble import make_studies_frame, make_trials_frame
 from batchscale.records.filesystem import REAL, FileSystem
-from batchscale.records.frames import Records
+from batchscale.records.frames import STUDY_COLUMNS, STUDY_SCHEMA, TRIAL_SCHEMA, Records
 from batchscale.records.metadata.base import NewerFormatError
+from batchscale.records.metadata.columns import METADATA, study_metadata_row, trial_metadata_row
 from batchscale.records.model import StudyRecord, TrialRecord, parse_study, parse_trial
 from batchscale.records.rules import Fault
 from batchscale.records.tree.bulk import read_measurement_files
@@ -27,17 +28,18 @@ from batchscale.spec.workload_name import WorkloadName
 
 Notice = Callable[[str], None]
 
-WORKLOADS_KEPT = 2  # how many workloads' measurements stay in memory once read
+CACHED_WORKLOADS = 2  # workloads whose measurements stay in memory once read
+MAX_PARAMETER_COLUMNS = 1_000
 
 
 def log_notice(text: str) -> None:
-    """The notice as a warning of the ``batchscale.records`` logger, which Python prints unless told otherwise."""
+    """Log the notice as a warning of the ``batchscale.records`` logger, which Python prints by default."""
     logging.getLogger("batchscale.records").warning("%s", text)
 
 
 @dataclass(frozen=True)
 class StudyContent:
-    """A study as found in a tree: its record, its folder, and its readable trials."""
+    """A study in a tree: its record, its folder, and its readable trials."""
 
     record: StudyRecord
     folder: StudyFolder
@@ -45,26 +47,26 @@ class StudyContent:
 
 
 def read_tree(path: Path, notice: Notice = log_notice, fs: FileSystem = REAL) -> Records:
-    """The records of a tree, or of a group, data set, model, workload or study folder of one.
+    """Return the records of a tree, or of a group, data set, model, workload or study folder of one.
 
-    Studies and trials are read now, measurements when they are asked for, a workload at a time. ``notice`` hears of
-    every damaged file and what was done about it.
+    Studies and trials are read now, measurements when they are needed, a workload at a time. ``notice`` is called with
+    a text for every damaged file.
 
     Raises:
         RecordsError: the path is no directory, holds no readable study, or has a link that leads outside.
         NewerFormatError: a later batchscale wrote some of it.
     """
     contents: list[StudyContent] = []
-    found: dict[tuple[WorkloadName, int], Path] = {}
+    paths: dict[tuple[WorkloadName, int], Path] = {}
     for folder in iter_studies(path, fs):
         content = _read_study(folder, path, notice, fs)
         if content is None:
             continue
         key = (content.record.workload, content.record.batch_size)
-        if key in found:
-            notice(f"{folder.path}: left out, because {found[key]} is the same study.")
+        if key in paths:
+            notice(f"{folder.path}: left out, because {paths[key]} is the same study.")
             continue
-        found[key] = folder.path
+        paths[key] = folder.path
         contents.append(content)
     if not contents:
         raise RecordsError(
@@ -74,7 +76,7 @@ def read_tree(path: Path, notice: Notice = log_notice, fs: FileSystem = REAL) ->
 
 
 def read_trial(folder: Path, fs: FileSystem = REAL) -> tuple[TrialRecord, MeasurementTable]:
-    """The metadata and measurements of one trial's folder; the table says what is wrong with it.
+    """Return the metadata and measurements of one trial's folder; the table has its faults.
 
     Raises:
         RecordsError: a file is missing or ``metadata.json`` is damaged.
@@ -85,9 +87,9 @@ def read_trial(folder: Path, fs: FileSystem = REAL) -> tuple[TrialRecord, Measur
 
 
 def describe_faults(path: Path | str, faults: list[Fault]) -> str:
-    """One notice about a measurements file of which only a part could be kept."""
+    """Return the notice for a measurements file of which only a part could be read."""
     more = f" There are {len(faults) - 1} more such places." if len(faults) > 1 else ""
-    return f"{path}: only the sound rows are kept. {str(faults[0])[:1].upper()}{str(faults[0])[1:]}{more}"
+    return f"{path}: only the sound rows are used. {str(faults[0])[:1].upper()}{str(faults[0])[1:]}{more}"
 
 
 def _read_study(folder: StudyFolder, root: Path, notice: Notice, fs: FileSystem) -> StudyContent | None:
@@ -125,14 +127,14 @@ def _read_trials(folder: StudyFolder, root: Path, notice: Notice, fs: FileSystem
 
 @dataclass(frozen=True)
 class _MeasuredStudy:
-    """Where the measurements of a study's trials are: all that has to be remembered until they are asked for."""
+    """The paths of the measurements of a study's trials."""
 
     batch_size: int
     folder: Path
     trial_ids: tuple[int, ...]
 
-    def table(self, trial_id: int) -> Path:
-        """The measurements of a trial."""
+    def path(self, trial_id: int) -> Path:
+        """Return the path of a trial's measurements."""
         return self.folder / str(trial_id) / MEASUREMENTS_FILE
 
 
@@ -143,7 +145,7 @@ def _make_records(contents: list[StudyContent], notice: Notice, fs: FileSystem) 
         measured = _MeasuredStudy(content.record.batch_size, content.folder.path, trial_ids)
         by_workload.setdefault(content.record.workload, []).append(measured)
 
-    @functools.lru_cache(maxsize=WORKLOADS_KEPT)
+    @functools.lru_cache(maxsize=CACHED_WORKLOADS)
     def measurements(name: WorkloadName) -> pl.DataFrame:
         return _read_measurements(by_workload[name], notice, fs)
 
@@ -161,14 +163,77 @@ def _read_measurements(studies: list[_MeasuredStudy], notice: Notice, fs: FileSy
     of_size = {study.batch_size: study for study in studies}
 
     def on_faults(batch_size: int, trial_id: int, faults: list[Fault]) -> None:
-        notice(describe_faults(of_size[batch_size].table(trial_id), faults))
+        notice(describe_faults(of_size[batch_size].path(trial_id), faults))
 
     def files() -> Iterator[tuple[int, int, bytes]]:
         for study in studies:
             for trial_id in study.trial_ids:
                 try:
-                    yield study.batch_size, trial_id, read_file(study.table(trial_id), MAX_CSV_BYTES, fs)
+                    yield study.batch_size, trial_id, read_file(study.path(trial_id), MAX_CSV_BYTES, fs)
                 except RecordsError as error:
                     notice(f"{error} The trial has no measurements.")
 
     return read_measurement_files(files(), on_faults)
+
+
+def make_studies_frame(studies: Iterable[StudyRecord]) -> pl.DataFrame:
+    """Return a frame with one row per study, sorted by workload and batch size."""
+    rows = [
+        {
+            **_study_key(study),
+            "train_steps": study.train_steps,
+            "early_stopping": study.early_stopping,
+            "parameter_configs": json.dumps(study.space.to_json(), sort_keys=True),
+            METADATA: study_metadata_row(study.metadata),
+            "extra": json.dumps(dict(study.extra), sort_keys=True),
+        }
+        for study in studies
+    ]
+    return pl.DataFrame(rows, schema=dict(STUDY_SCHEMA)).sort(STUDY_COLUMNS)
+
+
+def make_trials_frame(trials: Iterable[tuple[StudyRecord, TrialRecord]]) -> pl.DataFrame:
+    """Return a frame with one row per trial, sorted by workload, batch size and trial id.
+
+    There is a column for each metaparameter.
+    """
+    columns: dict[str, list[object]] = {name: [] for name in TRIAL_SCHEMA}
+    parameters: dict[str, list[float | None]] = {}
+    count = 0
+    for study, trial in trials:
+        row = {
+            **_study_key(study),
+            "trial_id": trial.trial_id,
+            "status": trial.status.value,
+            "steps": trial.steps,
+            METADATA: trial_metadata_row(trial.metadata),
+            "extra": json.dumps(dict(trial.extra), sort_keys=True),
+        }
+        for name, value in row.items():
+            columns[name].append(value)
+        for name, number in trial.parameters.items():
+            cells = parameters.setdefault(name, [])
+            if len(parameters) > MAX_PARAMETER_COLUMNS:
+                raise RecordsError(
+                    f"All trials together have at most {MAX_PARAMETER_COLUMNS:,} different metaparameters. Found more "
+                    f"at trial {trial.trial_id} of {study.workload}/{study.batch_size}; read a part of the tree."
+                )
+            cells.extend([None] * (count - len(cells)))
+            cells.append(float(number))
+        count += 1
+    frame = pl.DataFrame(columns, schema=dict(TRIAL_SCHEMA))
+    series = [
+        pl.Series(name, cells + [None] * (count - len(cells)), dtype=pl.Float64)
+        for name, cells in sorted(parameters.items())
+    ]
+    return frame.with_columns(series).sort(*STUDY_COLUMNS, "trial_id")
+
+
+def _study_key(study: StudyRecord) -> dict[str, str | int]:
+    name = study.workload
+    return {
+        "dataset": name.dataset,
+        "model": name.model,
+        "optimizer": name.optimizer,
+        "batch_size": study.batch_size,
+    }

@@ -1,7 +1,7 @@
-"""What the next writer of a study does with what a dead one left behind.
+"""Clean up after a writer that died: finish or undo its commit, load the trials, drop journals that have served.
 
-Only files of the writer's own names in the study's working folder are ever removed, and only when what they were for is
-either done or will be done again. Anything else (checkpoints, files of other versions) stays.
+Only files of the writer's own names in the study's working folder are ever removed, and only when their purpose is
+either fulfilled or will be fulfilled again. Anything else (checkpoints, files of other versions) stays.
 """
 
 import re
@@ -13,7 +13,6 @@ from batchscale.errors import RecordsError
 from batchscale.records.durable import remove_folder
 from batchscale.records.filesystem import FileSystem
 from batchscale.records.model import TrialRecord, parse_trial
-from batchscale.records.tree.checksum import checksum_fault, measurements_checksum, recorded_checksum
 from batchscale.records.tree.committed import CommittedTrials
 from batchscale.records.tree.folders import read_file
 from batchscale.records.tree.journal import decode_journal
@@ -25,6 +24,7 @@ from batchscale.records.tree.layout import (
     StudyPaths,
     folder_number,
 )
+from batchscale.records.tree.measurements import checksum_fault, measurements_checksum
 from batchscale.records.tree.read import Notice, read_trial
 
 _FOLDER = re.compile(r"(new|ready)-([0-9]+)")
@@ -33,7 +33,7 @@ STUDY_STAGE = "new-study"
 
 
 def clean_working_folder(fs: FileSystem, paths: StudyPaths) -> None:
-    """Finish or undo the commit that was under way."""
+    """Finish or undo the commit that was in progress."""
     if fs.is_dir(paths.folder):
         fs.sync_directory(paths.folder)  # a trial may be visible and not yet durable; its journal may go only after it
     for entry in fs.list_directory(paths.working):
@@ -50,10 +50,10 @@ def clean_working_folder(fs: FileSystem, paths: StudyPaths) -> None:
 def finish_move(fs: FileSystem, paths: StudyPaths, trial_id: int) -> None:
     """Move the files of a ready trial into the folder of its older version, measurements first.
 
-    Until the metadata follows, readers see the old metadata beside measurements that go on longer: a legal trial.
+    Until the metadata follows, readers see the old metadata beside longer measurements: a legal trial.
     """
     ready, target = paths.ready(trial_id), paths.trial(trial_id)
-    if not fs.exists(target):  # somebody removed the older version
+    if not fs.exists(target):  # the older version was removed
         fs.replace(ready, target)
         fs.sync_directory(target.parent)
         return
@@ -65,7 +65,7 @@ def finish_move(fs: FileSystem, paths: StudyPaths, trial_id: int) -> None:
 
 
 def load_committed(fs: FileSystem, paths: StudyPaths, notice: Notice) -> tuple[CommittedTrials, dict[int, str]]:
-    """The committed trials by id, and for each trial folder that cannot be read the reason why."""
+    """Return the committed trials by id, and the reason for each trial folder that cannot be read."""
     committed, damaged = CommittedTrials(partial(read_record, fs, paths)), {}
     for entry in fs.list_directory(paths.folder):
         trial_id = folder_number(entry.name)
@@ -83,7 +83,7 @@ def load_committed(fs: FileSystem, paths: StudyPaths, notice: Notice) -> tuple[C
 
 
 def read_record(fs: FileSystem, paths: StudyPaths, trial_id: int) -> TrialRecord:
-    """The record of a trial in the tree.
+    """Return the record of a trial in the tree.
 
     Raises:
         RecordsError: it cannot be read, or is another trial's.
@@ -96,15 +96,14 @@ def read_record(fs: FileSystem, paths: StudyPaths, trial_id: int) -> TrialRecord
 
 
 def _require_unchanged(fs: FileSystem, path: str, record: TrialRecord) -> None:
-    recorded = recorded_checksum(record.metadata)
-    if recorded is not None:
-        fault = checksum_fault(recorded, measurements_checksum(read_file(path, MAX_CSV_BYTES, fs)))
+    if record.measurements_sha256 is not None:
+        fault = checksum_fault(record.measurements_sha256, measurements_checksum(read_file(path, MAX_CSV_BYTES, fs)))
         if fault is not None:
             raise RecordsError(f"{path}: {fault}")
 
 
 def find_foreign_journals(fs: FileSystem, paths: StudyPaths, journals: Journals, notice: Notice) -> dict[int, str]:
-    """For each trial whose journal is another trial's, what to do about it."""
+    """Return the error for each trial whose journal is another trial's."""
     foreign = {}
     for trial_id in list_journals(fs, paths.working):
         try:
@@ -116,19 +115,19 @@ def find_foreign_journals(fs: FileSystem, paths: StudyPaths, journals: Journals,
 
 
 def list_journals(fs: FileSystem, working: Path) -> list[int]:
-    """The ids of the trials that have a journal, growing."""
+    """Return the ids of the trials that have a journal, sorted."""
     numbers = (journal_number(entry.name) for entry in fs.list_directory(working))
     return sorted(number for number in numbers if number is not None)
 
 
 def journal_number(name: str) -> int | None:
-    """The id of the trial that a file is the journal of; None if it is no journal."""
+    """Return the id of the trial that a file is the journal of; None if it is no journal."""
     match = _JOURNAL.fullmatch(name)
     return None if match is None else int(match[1])
 
 
 def drop_finished_journals(fs: FileSystem, paths: StudyPaths, committed: Container[int]) -> None:
-    """Remove journals that have nothing more than the committed trial has."""
+    """Remove journals without rows beyond those of the committed trial."""
     for trial_id in list_journals(fs, paths.working):
         if trial_id not in committed:
             continue

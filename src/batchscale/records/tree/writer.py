@@ -1,4 +1,4 @@
-"""Write the studies of a records tree so that no death of a process and no loss of power can spoil them."""
+"""Write the studies of a records tree so that neither a kill nor the loss of power damages them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -7,32 +7,20 @@ from pathlib import Path
 from types import MappingProxyType
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.durable import (
-    remove_folder,
-    replace_file,
-    storing,
-    write_file,
-)
+from batchscale.records.durable import remove_folder, replace_file, storing, write_file
 from batchscale.records.filesystem import FileSystem
 from batchscale.records.metadata.trial import TrialMetadata
-from batchscale.records.model import (
-    StudyRecord,
-    TrialRecord,
-)
-from batchscale.records.tree.checksum import measurements_checksum
+from batchscale.records.model import StudyRecord, TrialRecord, study_text, trial_text
 from batchscale.records.tree.committed import CommittedTrials
 from batchscale.records.tree.folders import read_file
 from batchscale.records.tree.journal import JournalText, journal_of_csv
 from batchscale.records.tree.journals import Journals
-from batchscale.records.tree.layout import (
-    MAX_CSV_BYTES,
-    MEASUREMENTS_FILE,
-    TRIAL_FILE,
-    StudyPaths,
-)
+from batchscale.records.tree.layout import MAX_CSV_BYTES, MEASUREMENTS_FILE, TRIAL_FILE, StudyPaths
 from batchscale.records.tree.measurements import (
     Measurement,
     MeasurementTable,
+    csv_text,
+    measurements_checksum,
     parse_measurements,
 )
 from batchscale.records.tree.read import Notice
@@ -43,7 +31,6 @@ from batchscale.records.tree.recovery import (
     list_journals,
     load_committed,
 )
-from batchscale.records.tree.texts import csv_text, study_text, trial_text
 
 
 class StudyWriter:
@@ -56,12 +43,12 @@ class StudyWriter:
     - **Whole trials.** A trial's folder appears in the tree with both files complete, or not at all, and is durable
       when ``commit`` returns. A trial committed again (it trained longer) is exchanged for the new version in one step,
       where the file system can; elsewhere its measurements are replaced first, then its metadata.
-    - **Measurements survive.** What ``append`` has returned from survives the death of the process, and with ``sync``
-      the loss of power. A line torn by a kill is cut off when the journal is next used, with a notice.
+    - **Measurements survive.** Once ``append`` returns they survive the death of the process, and with ``sync`` the
+      loss of power. A line torn by a kill is cut off when the journal is next used, with a notice.
     - **Nothing else in the tree.** Working files live under ``.batchscale`` only.
-    - **A full disk is a pause.** When the file system refuses, ``StorageError`` is raised with its ``errno``, what was
-      committed is untouched, and the same call can be made again.
-    - **Nothing is deleted by itself** but working files that have served. A damaged trial folder stays, is listed in
+    - **A full disk is a pause.** When the file system refuses, ``StorageError`` is raised with its ``errno``, committed
+      trials are untouched, and the same call can be made again.
+    - **Nothing is deleted** but working files that have served. A damaged trial folder stays, is listed in
       ``damaged_trials``, and is never written over.
     """
 
@@ -72,14 +59,14 @@ class StudyWriter:
         self._fs = fs
         self._notice = notice
         self._journals = Journals(fs, paths, notice)
-        self._journals.spec_hash = _spec_hash(record)
+        self._journals.spec_hash = record.spec_hash
         self._committed, self._damaged = load_committed(fs, paths, notice)
         drop_finished_journals(fs, paths, self._committed)
         self._damaged |= find_foreign_journals(fs, paths, self._journals, notice)
 
     @property
     def record(self) -> StudyRecord:
-        """The study as ``study.json`` has it now."""
+        """The study, as in ``study.json``."""
         return self._record
 
     @property
@@ -98,20 +85,20 @@ class StudyWriter:
         return self._paths.checkpoints
 
     def chosen(self, trial_id: int) -> Path:
-        """The file of a running trial's metaparameters and seed, where they were chosen by hand."""
+        """Return the file of a running trial's metaparameters and seed, if they were chosen by hand."""
         return self._paths.chosen(trial_id)
 
     @property
     def damaged_trials(self) -> Mapping[int, str]:
-        """The trials that were not as recorded when the study was opened, with the reason and what to do."""
+        """The trials that were not as recorded when the study was opened, with the reason and the remedy."""
         return MappingProxyType(self._damaged)
 
     def committed_trials(self) -> CommittedTrials:
-        """The trials in the tree, by id; to be read only."""
+        """Return the trials in the tree, by id; do not change it."""
         return self._committed
 
     def running_trials(self) -> list[int]:
-        """The ids of the trials that have a journal."""
+        """Return the ids of the trials that have a journal."""
         with self._storing("listing the running trials"):
             return list_journals(self._fs, self._paths.working)
 
@@ -123,7 +110,7 @@ class StudyWriter:
         with self._storing("writing study.json"):
             replace_file(self._fs, self._paths.study_file, self._paths.working, text)
         self._record = record
-        self._journals.spec_hash = _spec_hash(record)
+        self._journals.spec_hash = record.spec_hash
 
     def append(self, trial_id: int, measurements: Iterable[Measurement], *, sync: bool = True) -> None:
         """Add measurements of a running trial. The first ones fix its metrics; steps must grow.
@@ -135,24 +122,24 @@ class StudyWriter:
         batch = list(measurements)
         if not batch:
             return
-        with self._storing("keeping measurements"):
+        with self._storing("writing measurements"):
             self._journals.append(trial_id, batch, sync)
 
     def journal(self, trial_id: int) -> MeasurementTable | None:
-        """The measurements of a running trial so far, or None if it has no journal."""
+        """Return the measurements of a running trial so far, or None if it has no journal."""
         with self._storing("reading the journal"):
             text = self._journals.load(trial_id)
         return None if text is None else parse_measurements(text.to_csv())
 
     def discard(self, trial_id: int) -> None:
-        """Forget the measurements of a running trial; a committed version of it stays."""
+        """Remove the measurements of a running trial; a committed version of it stays."""
         with self._storing("removing the journal"):
             self._journals.remove(trial_id)
 
     def reopen(self, trial_id: int) -> None:
         """Start the journal of a committed trial from its measurements, so that it can train longer.
 
-        The committed version stays in the tree until the next ``commit``. A journal that is there already stays.
+        The committed version stays in the tree until the next ``commit``. An existing journal stays.
         """
         if trial_id not in self._committed:
             raise RecordsError(f"{self.folder}: only a committed trial can be reopened. Found trial {trial_id}.")
@@ -166,12 +153,12 @@ class StudyWriter:
             self._journals.write(trial_id, text)
 
     def read_measurements(self, trial_id: int) -> MeasurementTable:
-        """The measurements of a committed trial."""
+        """Return the measurements of a committed trial."""
         path = self._paths.trial(trial_id) / MEASUREMENTS_FILE
         return parse_measurements(read_file(path, MAX_CSV_BYTES, self._fs))
 
     def commit(self, trial: TrialRecord, measurements: Iterable[Measurement] | None = None) -> None:
-        """Put a trial into the tree, with these measurements or else those of its journal, which is then removed.
+        """Add a trial to the tree, with these measurements or else those of its journal, which is then removed.
 
         On return the trial is durable; after a failure the tree has the old version, or the new one, whole.
         """
@@ -180,15 +167,15 @@ class StudyWriter:
             raise RecordsError(self._damaged[trial.trial_id])
         with self._storing(f"committing trial {trial.trial_id}"):
             text = self._measurements_to_commit(trial, measurements)
-            facts = replace(trial.metadata or TrialMetadata(), measurements_sha256=measurements_checksum(text))
-            trial = replace(trial, metadata=facts)
+            metadata = replace(trial.metadata or TrialMetadata(), measurements_sha256=measurements_checksum(text))
+            trial = replace(trial, metadata=metadata)
             self._stage(trial.trial_id, text, trial_text(trial))
             self._publish(trial.trial_id)
             self._committed.put(trial)
             self._journals.remove(trial.trial_id)
 
     def close(self) -> None:
-        """Give back the lock. Journals stay."""
+        """Release the lock. Journals stay."""
         if self._lock is not None:
             self._journals.close_all()
             lock, self._lock = self._lock, None
@@ -202,7 +189,7 @@ class StudyWriter:
 
     def _stage(self, trial_id: int, measurements: bytes, metadata: bytes) -> None:
         fs, staged = self._fs, self._paths.staged(trial_id)
-        if fs.exists(self._paths.ready(trial_id)):  # an earlier commit stopped half-way, on a full disk
+        if fs.exists(self._paths.ready(trial_id)):  # an earlier commit stopped half-way, e.g. on a full disk
             finish_move(fs, self._paths, trial_id)
         if fs.exists(staged):
             remove_folder(fs, staged)
@@ -255,7 +242,3 @@ class StudyWriter:
 def _require_trial_id(trial_id: int) -> None:
     if isinstance(trial_id, bool) or not isinstance(trial_id, int) or trial_id < 1:
         raise RecordsError(f"Trial ids are whole numbers from 1. Found {one_line(repr(trial_id))}.")
-
-
-def _spec_hash(record: StudyRecord) -> str | None:
-    return None if record.metadata is None else record.metadata.spec_hash

@@ -1,1 +1,0 @@
-"""The tar archive of records: hostile bytes in, record files out, nothing unpacked."""
