@@ -20,13 +20,13 @@ def test_the_examples_of_the_guide_work(tmp_path, monkeypatch, capsys):
 
 
 def test_the_guide_lists_every_rule():
-    checking = GUIDE.read_text().partition("## Checking")[2]
+    checking = GUIDE.read_text().partition("## Check records")[2]
     listed = dict(re.findall(r"^\| `([a-z0-9-]+)`(?: \*)? \| (.*) \|$", checking, re.MULTILINE))
     assert listed == dict(RULES)
 
 
 def test_the_guide_lists_every_key():
-    files = GUIDE.read_text().partition("## The files")[2].partition("## Reading")[0]
+    files = GUIDE.read_text().partition("## The files")[2].partition("## Read records")[0]
     listed = set(re.findall(r"`([a-z0-9_]+)`", files))
     kinds = (StudyMetadata, TrialMetadata, Timing, Hardware, SearchMetadata, StudyResult, TrainerMetadata, EdgeEnd)
     fields = [field for kind in kinds for field in dataclasses.fields(kind)]
