@@ -58,7 +58,7 @@ def starting_text(name: "WorkloadName | None" = None) -> str:
 
 
 def _goal(name: "WorkloadName", parts: "Parts") -> list[_Line]:
-    from batchscale.figures.default_goal import published_goal
+    from batchscale.figures.selection import published_goal
     from batchscale.workloads.metrics.declaration import metric_directions
 
     found: Goal | None = published_goal(name)

@@ -50,7 +50,7 @@ def test_options_narrow_the_figure(tree: Path, tmp_path: Path):
     assert "#16181c" in (tmp_path / "c.json").read_text()
 
 
-def test_a_published_workload_needs_no_goal_and_a_paper_figure_says_what_is_missing(tree: Path, tmp_path: Path):
+def test_a_published_workload_needs_no_goal_and_a_paper_figure_says_missing_sentences(tree: Path, tmp_path: Path):
     run("figure", "metaparameter", tree, "--metaparameter", "learning_rate", "--out", tmp_path / "m.svg")
     result = run("figure", "paper-4", "--data", tree, "--out", tmp_path / "p.svg")
     assert "no records of mnist/simple_cnn_base/sgd" in result.stderr

@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
 from batchscale.errors import SpecError, UnknownNameError
-from batchscale.figures.default_goal import published_goal
+from batchscale.figures.selection import published_goal
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.experiment import DEFAULT_BUDGET
 from batchscale.spec.file import parse_experiment, read_experiment

@@ -19,7 +19,7 @@ FIRST = ("goal_never_reached", "hostile_names", "nan_metrics", "one_trial")
 @pytest.mark.parametrize(
     "problem", [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in sorted(BAD_INPUT)]
 )
-def test_every_kind_comes_out_and_says_what_is_missing(problem):
+def test_every_kind_comes_out_and_says_missing_sentences(problem):
     records = BAD_INPUT[problem]()
     for name in kind_names():
         kind = find_kind(name)

@@ -8,9 +8,9 @@ from made_records import GOAL, simulated
 
 from batchscale.errors import AnalysisError, SpecError, UnknownNameError
 from batchscale.figures import kinds
-from batchscale.figures.default_goal import common_goal, published_goal
 from batchscale.figures.kind import FigureRequest
 from batchscale.figures.kinds import find_kind, kind_names
+from batchscale.figures.selection import common_goal, published_goal
 from batchscale.figures.theme import LIGHT
 from batchscale.records.frames import Records
 from batchscale.spec.durations import Budget, Unit
@@ -96,7 +96,7 @@ def test_the_goal_is_the_recorded_one_or_the_papers(curve_records):
 
 
 def test_workloads_without_a_common_goal_ask_for_one(synthetic):
-    with pytest.raises(AnalysisError, match="Give it as --goal"):
+    with pytest.raises(AnalysisError, match="Pass it as --goal"):
         common_goal(synthetic)
 
 

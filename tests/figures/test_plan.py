@@ -61,7 +61,7 @@ def test_records_with_machines_are_planned(records, tmp_path):
     assert set(frame["batch_size"]) == set(records.studies["batch_size"]) and set(frame["unit"]) == {"EUR"}
 
 
-def test_records_without_machines_say_what_is_missing(records):
+def test_records_without_machines_say_missing_sentences(records):
     goal = Goal.parse("val/classification_error < 0.03")
     frame = find_kind("plan").data(FigureRequest(records, (goal,)))
     assert frame["note"].to_list() == ["a plan needs machines with prices: give --machines"]

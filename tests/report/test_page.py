@@ -13,9 +13,8 @@ from batchscale.figures.theme import DARK, LIGHT
 from batchscale.records.frames import Records
 from batchscale.records.metadata.study import StudyMetadata
 from batchscale.report.drawing import roles, theme_colour
-from batchscale.report.endings import ending_sentence
 from batchscale.report.page import make_report, write_report
-from batchscale.report.words import answer_words
+from batchscale.report.text import result_sentences, status_sentence
 from batchscale.spec.workload_name import WorkloadName
 
 PARTS = (
@@ -127,10 +126,10 @@ def test_the_answer_says_up_to_where_steps_fall_in_proportion():
 
     law = {1: 6400, 4: 1600, 16: 400, 64: 100, 256: 90, 1024: 90}
     records = make_records([MadeStudy(size, trials(steps)) for size, steps in law.items()])
-    said = " ".join(answer_words(analyze(records, records.workloads[0], GOAL)).sentences)
-    assert re.search(r"From batch size 1 to 64( \(.*?\))? steps fall in proportion, to within 30 %", said)
-    assert re.search(r"At batch size 64( \(.*?\))? steps are within 20 % of the fewest", said)
-    assert "from 6,400 to 90, 71 times fewer, at 3.6 times the examples" in said
+    text = " ".join(result_sentences(analyze(records, records.workloads[0], GOAL)))
+    assert re.search(r"From batch size 1 to 64( \(.*?\))? steps fall in proportion, to within 30 %", text)
+    assert re.search(r"At batch size 64( \(.*?\))? steps are within 20 % of the fewest", text)
+    assert "from 6,400 to 90, 71 times fewer, at 3.6 times the examples" in text
 
 
 SAYS = {
@@ -187,12 +186,12 @@ def test_raced_trials_are_not_said_to_have_run_to_their_end():
     ]
     raced = make_records([MadeStudy(8, trials)])
     studies = raced.studies.with_columns(early_stopping=pl.lit(True))
-    said = ending_sentence(Records(studies, raced.trials, raced.sources))
+    said = status_sentence(Records(studies, raced.trials, raced.sources))
     assert said == (
         "1 COMPLETE trial ran through the budget, 1 COMPLETE trial ended before by the stop rule, at the goal or out "
         "of the race."
     )
-    assert ending_sentence(raced) == "2 COMPLETE trials ran through the budget."
+    assert status_sentence(raced) == "2 COMPLETE trials ran through the budget."
 
 
 def test_batch_sizes_without_training_curves_are_named(page: Page):

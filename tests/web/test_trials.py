@@ -6,7 +6,7 @@ import json
 import polars as pl
 import pytest
 
-from batchscale.figures.smoothing import beside_raw, smooth_curves
+from batchscale.figures.linked import beside_raw, smooth_curves
 
 
 def trials_of(site, client) -> pl.DataFrame:

@@ -103,10 +103,9 @@ def figure(
             frame = recipe.data(_read(data or path))
             draw, title = recipe.draw, f"Figure {recipe.number}. {recipe.title}"
         else:
-            from batchscale.figures.default_goal import common_goal
             from batchscale.figures.kind import FigureRequest
             from batchscale.figures.kinds import find_kind
-            from batchscale.figures.selection import select_records
+            from batchscale.figures.selection import common_goal, select_records
             from batchscale.spec.goal import Goal
 
             figure_kind = find_kind(name, list(PAPER_FIGURES))

@@ -49,7 +49,7 @@ def report(
     write_report(selected, out, report_goal, name=path.name or "records", planning=planning)
     if json_:
         from batchscale.cli.output import print_json
-        from batchscale.report.as_json import report_json
+        from batchscale.report.page import report_json
 
         print_json(report_json(selected, report_goal, out))
         return

@@ -1,6 +1,6 @@
 """Logarithmic axes: ticks at measured batch sizes where they fit, else at powers, written as powers: 2⁰ 2⁴ 2⁸.
 
-Owns where ticks stand and how they are labelled. Ranges are computed here and not left to the renderer, so that a
+Owns the places of ticks and their labels. Ranges are computed here and not left to the renderer, so that a
 chart looks alike in every output and panels can share a range.
 """
 
@@ -31,7 +31,7 @@ class LogRange:
 
 
 def superscript(exponent: int) -> str:
-    """A whole number as raised digits.
+    """Return a whole number as raised digits.
 
     >>> superscript(-12)
     '⁻¹²'
@@ -41,7 +41,7 @@ def superscript(exponent: int) -> str:
 
 
 def log_range(values: Iterable[float | None], base: int = 2, margin: float = 0.35, least: float = 2.0) -> LogRange:
-    """A range that holds all positive values, with a margin, and at least ``least`` powers wide.
+    """Return a range that holds all positive values, with a margin, and at least ``least`` powers wide.
 
     >>> log_range([1, 1024]).high
     10.35
@@ -55,7 +55,7 @@ def log_range(values: Iterable[float | None], base: int = 2, margin: float = 0.3
 
 
 def power_ticks(span: LogRange, at_most: int = 8) -> list[float]:
-    """Whole powers inside a range, evenly spaced, not more than ``at_most``.
+    """Return whole powers inside a range, evenly spaced, not more than ``at_most``.
 
     >>> power_ticks(LogRange(0.5, 16.9))
     [4, 16, 64, 256, 1024, 4096, 16384, 65536]
@@ -72,12 +72,12 @@ def power_ticks(span: LogRange, at_most: int = 8) -> list[float]:
 
 
 def log_scale(span: LogRange) -> alt.Scale:
-    """The logarithmic scale of a range."""
+    """Return the logarithmic scale of a range."""
     return alt.Scale(type="log", base=span.base, domain=span.domain, nice=False)
 
 
 def between_ticks(span: LogRange) -> list[float]:
-    """Ticks of a range with too few whole powers of ten: 1, 2 and 5 times each, or every digit in a narrow one.
+    """Return ticks of a range with too few whole powers of ten: 1, 2 and 5 times each, or every digit in a narrow one.
 
     >>> between_ticks(LogRange(-1.9, -0.2, 10))
     [0.02, 0.05, 0.1, 0.2, 0.5]
@@ -96,7 +96,7 @@ def between_ticks(span: LogRange) -> list[float]:
 
 
 def size_axis(title: str, span: LogRange, sizes: Iterable[float | None], width: int) -> alt.Axis:
-    """An axis of batch sizes: the measured ones as ticks where their labels fit into the width, else powers."""
+    """Return an axis of batch sizes: the measured ones as ticks where their labels fit into the width, else powers."""
     measured = sorted({int(size) for size in sizes if size is not None and size > 0})
     places = [(math.log(size, span.base) - span.low) / (span.high - span.low) * width for size in measured]
     for text, letter in ((lambda size: f"{size:,}", 6.0), (_power_text, 5.0)):
@@ -110,7 +110,7 @@ def size_axis(title: str, span: LogRange, sizes: Iterable[float | None], width: 
 
 
 def log_axis(title: str | None, span: LogRange, at_most: int = 8, *, grid: bool = True) -> alt.Axis:
-    """An axis with powers as ticks and labels; where a range has fewer than three powers of ten, numbers between."""
+    """Return an axis with powers as ticks and labels; if fewer than three powers of ten fit, with numbers between."""
     ticks = power_ticks(span, at_most)
     if span.base == 10 and len(ticks) < 3:
         return _axis(title, between_ticks(span), "format(datum.value, '~g')", grid=grid, overlap="greedy")
@@ -118,7 +118,7 @@ def log_axis(title: str | None, span: LogRange, at_most: int = 8, *, grid: bool 
 
 
 def _power_text(size: int) -> str:
-    """A batch size as a power of two; empty if it is none."""
+    """Return a batch size as a power of two; empty if it is none."""
     return "" if size & (size - 1) else f"2{superscript(size.bit_length() - 1)}"
 
 
@@ -142,7 +142,7 @@ def _axis(
 
 
 def power_expression(base: int) -> str:
-    """The Vega expression that writes a tick as a power; no function is built from text, so any page may run it."""
+    """Return the Vega expression that writes a tick as a power, without building functions from text (CSP-safe)."""
     digits = "[" + ",".join(f"'{digit}'" for digit in _DIGITS) + "]"
     exponent = f"round(log(datum.value)/log({base}))"
     size = f"abs({exponent})"

@@ -43,19 +43,19 @@ vegaEmbed("#chart", spec, {{renderer: "svg", ast: true, actions: actions}}).catc
 
 
 def chart_spec(chart: Chart) -> dict[str, Any]:
-    """The Vega-Lite specification of a chart."""
+    """Return the Vega-Lite specification of a chart."""
     # Altair's own validation reads every row of the data, seconds for a large chart; the tests validate small ones.
     spec: dict[str, Any] = chart.to_dict(validate=False)
     return spec
 
 
 def chart_svg(chart: Chart) -> str:
-    """The chart as an SVG drawing."""
+    """Return the chart as an SVG drawing."""
     return str(_renderer().vegalite_to_svg(chart_spec(chart)))
 
 
 def chart_page(chart: Chart, title: str = "batchscale figure") -> str:
-    """One interactive page with every script inside; it asks the network for nothing."""
+    """Return one interactive page with every script inside; it loads nothing from the network."""
     import html
 
     spec = chart_spec(chart)
@@ -99,7 +99,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 @cache
 def _renderer() -> ModuleType:
-    """The renderer, with our font of raised digits known to it."""
+    """Return the renderer, with our font of raised digits known to it."""
     import vl_convert
 
     vl_convert.register_font_directory(str(Path(__file__).parent / "fonts"))

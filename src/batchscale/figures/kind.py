@@ -1,4 +1,4 @@
-"""What a kind of chart declares, and what it is asked to draw."""
+"""The declaration of a kind of chart, and the request for one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,15 +15,15 @@ from batchscale.spec.goal import Goal
 
 @dataclass(frozen=True)
 class FigureRequest:
-    """What is drawn from which records.
+    """The records and options of a figure.
 
     Attributes:
-        records: Already narrowed to the workloads and batch sizes wanted.
+        records: Only of the workloads and batch sizes to draw.
         goals: One; several for a family of goals.
-        metaparameter: Whose best values are drawn, or whose values split the studies; None: the kind's own choice.
+        metaparameter: The one whose best values are drawn, or whose values split the studies; None: the kind's default.
         normalise_at: The batch size whose steps others are divided by.
-        budgets: Within which trials count, or whose best values are drawn.
-        first_trials: How many of each study's first COMPLETE trials count; None: all.
+        budgets: The budgets within which trials count, or whose best values are drawn.
+        first_trials: Count only this many of each study's first COMPLETE trials; None: all.
         num_train_examples: Size of the training set, for budgets in epochs.
         machines: The file of machines and prices, for plans.
         step_times: Files of step times, for plans; none: those that the trials recorded.
@@ -52,7 +52,7 @@ class FigureRequest:
 
 @dataclass(frozen=True)
 class FigureKind:
-    """A kind of chart: one sentence on what it shows, records to frame, frame to chart, and its usual look."""
+    """A kind of chart: its description, records to frame, frame to chart, and its default look."""
 
     shows: str
     data: Callable[[FigureRequest], pl.DataFrame]
@@ -60,5 +60,5 @@ class FigureKind:
     look: Look
 
     def plot(self, frame: pl.DataFrame, theme: Theme) -> Chart:
-        """The chart of a frame made by ``data``, in the colours of a theme."""
+        """Draw the chart of a frame made by ``data``, in the colours of a theme."""
         return self.chart(frame, replace(self.look, theme=theme))

@@ -1,4 +1,4 @@
-"""Panels: the one scaffold of all charts, how panels are put beside each other, and how a chart says what it lacks."""
+"""Panels: the scaffold of all charts, the grid of panels, and the notes on missing data."""
 
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +32,7 @@ MOST_REASONS = 12  # lines of a sentence on panels that are not drawn
 
 @dataclass(frozen=True)
 class Look:
-    """How a chart is laid out: its colours, a title over all panels, panels in a row, and the size of each."""
+    """The layout of a chart: its colours, a title over all panels, panels in a row, and the size of each."""
 
     theme: Theme = LIGHT
     title: str | None = None
@@ -42,7 +42,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a panel shows: layers, the first at the bottom, and notes under its title; ``size`` replaces the look's."""
+    """The content of a panel: layers from the bottom up, notes under its title; ``size`` replaces the look's."""
 
     layers: Sequence[alt.Chart]
     notes: Sequence[str] = ()
@@ -58,28 +58,28 @@ def draw_panels(
     one_legend: bool = False,
     notes: Sequence[str] = (),
 ) -> Chart:
-    """A chart with a panel for each value of the column ``panel``.
+    """Return a chart with a panel for each value of the column ``panel``.
 
     Args:
         frame: The rows of all panels, in their order.
-        panel: Draws the rows of one panel, or says why there is nothing to draw. Panels without anything are not
-            drawn; one sentence over the chart names them with their reasons.
+        panel: Draws the rows of one panel, or returns the reason why there is nothing to draw. Empty panels are not
+            drawn; a sentence over the chart names them with their reasons.
         look: The layout.
-        of: What there is a panel for, in the plural, for the case that there is none.
-        one_legend: Whether all panels share colours, shapes and one legend.
-        notes: What holds for all panels, said once: over them, or under the title of the only one.
+        of: The things that panels are for, in the plural, for the message if there is none.
+        one_legend: True if all panels share colours, shapes and one legend.
+        notes: Notes on all panels: over them, or under the title of the only one.
     """
     charts: list[Chart] = []
     empty: dict[str, list[str]] = {}
     parts = frame.partition_by("panel", maintain_order=True)
     for part in parts:
-        title, found = part["panel"][0], panel(part, look)
-        if isinstance(found, str):
-            empty.setdefault(found, []).append(title)
+        title, drawn = part["panel"][0], panel(part, look)
+        if isinstance(drawn, str):
+            empty.setdefault(drawn, []).append(title)
             continue
-        size = found.size or look.size
-        heading = panel_title(title, [*(notes if len(parts) == 1 else ()), *found.notes], size.width)
-        charts.append(alt.LayerChart(layer=list(found.layers), width=size.width, height=size.height, title=heading))
+        size = drawn.size or look.size
+        heading = panel_title(title, [*(notes if len(parts) == 1 else ()), *drawn.notes], size.width)
+        charts.append(alt.LayerChart(layer=list(drawn.layers), width=size.width, height=size.height, title=heading))
     lacking = [f"{name_panels(titles)}: {reason}" for reason, titles in empty.items()]
     if not charts and len(empty) == 1:  # what holds for all of them needs no names
         lacking = list(empty)
@@ -91,7 +91,7 @@ def draw_panels(
 
 
 def name_panels(titles: Sequence[str]) -> str:
-    """Titles of panels in few words: what stands before their batch sizes is said once.
+    """Return titles of panels as a short list: the text before their batch sizes appears once.
 
     >>> name_panels(["batch size 2", "batch size 8", "FC-64: batch size 2"])
     'batch size 2, 8; FC-64: batch size 2'
@@ -104,7 +104,7 @@ def name_panels(titles: Sequence[str]) -> str:
 
 
 def inline(frame: pl.DataFrame) -> alt.InlineData:
-    """A frame as rows inside the chart; what is not a number becomes null, which every mark leaves out."""
+    """Return a frame as rows inside the chart; what is not a number becomes null, which every mark leaves out."""
     floats = [name for name, kind in frame.schema.items() if kind.is_float()]
     finite = frame.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
     with debug_mode(False):  # Altair would check every row against its schema; the tests do, with small charts
@@ -112,7 +112,7 @@ def inline(frame: pl.DataFrame) -> alt.InlineData:
 
 
 def panel_title(text: str, notes: Iterable[str] = (), width: int = 300) -> alt.TitleParams:
-    """The title of a panel, with notes on what it lacks below it, broken into lines that fit."""
+    """Return the title of a panel, with notes on what it lacks below it, broken into lines that fit."""
     room = max(int(width / 5.2), 20)
     lines = [line for note in notes for line in _wrapped(one_line(note, 400), room)]
     if len(lines) > MOST_NOTES:
@@ -122,14 +122,14 @@ def panel_title(text: str, notes: Iterable[str] = (), width: int = 300) -> alt.T
 
 
 def _wrapped(text: str, room: int) -> list[str]:
-    """The text in lines; a batch size and what a goal compares with stay beside their words."""
+    """Return the text in lines; numbers of batch sizes and goals stay with the word before them."""
     for words in ("batch size ", "< ", "> "):
         text = text.replace(words, words.replace(" ", "\N{NO-BREAK SPACE}"))
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(text, room)]
 
 
 def missing_panel(reasons: Sequence[str], look: Look) -> alt.Chart:
-    """An empty panel that says what is missing."""
+    """Return an empty panel with a note on what is missing."""
     width = max(look.size.width, WIDE.width)
     lines = _some_lines(reasons, int(width / 6.2))
     height = max(60, 15 * len(lines) + 30)
@@ -143,12 +143,12 @@ def missing_panel(reasons: Sequence[str], look: Look) -> alt.Chart:
 
 
 def legend_below(title: str | None = None) -> alt.Legend:
-    """One legend for all panels, in a row below them."""
+    """Return one legend for all panels, in a row below them."""
     return alt.Legend(title=title, orient="bottom", direction="horizontal", titleAnchor="start", offset=10, columns=6)
 
 
 def finish(chart: Chart, look: Look, notes: Sequence[str] = ()) -> Chart:
-    """The chart with its theme's configuration and, if given, a title and notes over all panels."""
+    """Return the chart with its theme's configuration and, if given, a title and notes over all panels."""
     done = chart.copy(deep=False)
     if look.title is not None or notes:
         lines = _some_lines(notes, 110)
@@ -164,7 +164,7 @@ def finish(chart: Chart, look: Look, notes: Sequence[str] = ()) -> Chart:
 
 
 def _grid(panels: Sequence[Chart], look: Look, one_legend: bool) -> Chart:
-    """Panels in rows; axes are each panel's own, colours and shapes too unless they have one legend."""
+    """Return panels in rows; axes are each panel's own, colours and shapes too unless they have one legend."""
     marks: Literal["shared", "independent"] = "shared" if one_legend else "independent"
     grid: Chart = alt.concat(*panels, columns=look.columns).resolve_scale(
         x="independent", y="independent", color=marks, shape=marks, strokeDash=marks

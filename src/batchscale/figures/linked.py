@@ -1,4 +1,4 @@
-"""Metaparameters beside learning curves, linked: what is framed among the points is what is drawn among the lines."""
+"""Metaparameters beside learning curves, linked: selecting points selects their curves; and smoothed curves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Literal
 import altair as alt
 import polars as pl
 
+from batchscale.errors import SpecError
 from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.kinds.training import (
     MAX_TRIALS,
@@ -18,8 +19,7 @@ from batchscale.figures.kinds.training import (
 )
 from batchscale.figures.layout import Chart, Look, PanelSize, finish, inline, missing_panel, panel_title
 from batchscale.figures.names import metaparameter_label, metric_label
-from batchscale.figures.notes import missing_words
-from batchscale.figures.smoothing import smooth_curves
+from batchscale.figures.notes import empty_reason
 from batchscale.records.frames import Records
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
@@ -40,11 +40,12 @@ LINKED_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "note": pl.String,
 }
 # behind these columns: one per metaparameter
+MOST_SMOOTHING = 0.99
 
 
 @dataclass(frozen=True)
-class LinkedQuestion:
-    """Which trials of which study, the metaparameters on the two axes, and how much lines are smoothed."""
+class LinkedSelection:
+    """The trials of a study, the metaparameters on the two axes, and the smoothing of lines."""
 
     workload: WorkloadName
     batch_size: int
@@ -54,11 +55,11 @@ class LinkedQuestion:
     smoothing: float = 0.0
 
 
-def linked_frame(records: Records, question: LinkedQuestion) -> pl.DataFrame:
-    """The measurements of the trials with their metaparameters: a frame of ``LINKED_SCHEMA``."""
-    chosen = list(question.trials)[:: max(1, -(-len(question.trials) // MAX_TRIALS))]
+def linked_frame(records: Records, question: LinkedSelection) -> pl.DataFrame:
+    """Return the measurements of the trials with their metaparameters: a frame of ``LINKED_SCHEMA``."""
+    trials = list(question.trials)[:: max(1, -(-len(question.trials) // MAX_TRIALS))]
     name, size, goal = question.workload, question.batch_size, question.goal
-    bold = {str(trial): trial for trial in chosen}
+    bold = {str(trial): trial for trial in trials}
     panel = TrainingPanel(f"batch size {size:,}", name, size, goal.metric, goal, bold, background=False)
     lines = training_frame(records, [panel])
     best = pl.col("value").max() if goal.maximize else pl.col("value").min()
@@ -69,17 +70,17 @@ def linked_frame(records: Records, question: LinkedQuestion) -> pl.DataFrame:
     return lines.join(facts, on="trial_id", how="left", maintain_order="left").select(*LINKED_SCHEMA, *named)
 
 
-def plot_linked(frame: pl.DataFrame, question: LinkedQuestion, look: Look = LOOK) -> Chart:
-    """Trials by their metaparameters, and their learning curves in the same colours; a frame around points chooses."""
+def plot_linked(frame: pl.DataFrame, question: LinkedSelection, look: Look = LOOK) -> Chart:
+    """Draw trials by their metaparameters, and their learning curves in the same colours; a brush selects points."""
     x_name, y_name = question.axes
     points = frame.drop_nulls(["value", x_name]).filter(pl.col("value").is_finite())
     if points.is_empty():
-        return finish(missing_panel([missing_words(frame)], look), look)
+        return finish(missing_panel([empty_reason(frame)], look), look)
     lines = smooth_curves(points, question.smoothing)
     low, high = value_limits(lines, lines.clear())
     cut = cut_lines(lines, low, high)
     brush = alt.selection_interval(name="frame", encodings=["x", "y"])
-    colour, lines_colour = (_colour(points, x_name, look, has_legend=shown) for shown in (True, False))
+    colour, lines_colour = (_colour(points, x_name, look, has_legend=has_legend) for has_legend in (True, False))
     trials = points.unique("trial_id", keep="first", maintain_order=True)
     label = metric_label(question.goal.metric)
     y = _axis("y", trials, y_name) if y_name else _axis("y", trials, "best", f"best {label}")
@@ -121,7 +122,7 @@ def _notes(frame: pl.DataFrame) -> list[str]:
     return [*frame["note"].drop_nulls().unique(maintain_order=True), "draw a frame around points to choose them"]
 
 
-def _smoothed(question: LinkedQuestion) -> list[str]:
+def _smoothed(question: LinkedSelection) -> list[str]:
     return [f"smoothed, weight {question.smoothing:g}"] if question.smoothing else []
 
 
@@ -164,5 +165,34 @@ def _tooltips(trials: pl.DataFrame) -> list[alt.Tooltip]:
 
 
 def _field(name: str) -> str:
-    """A column's name as a field: names come from records, and these marks mean something to the renderer."""
+    """Return a column's name as a field: names come from records, and the renderer parses these characters."""
     return "".join(f"\\{mark}" if mark in "\\.[]:'\"" else mark for mark in name)
+
+
+def smooth_curves(rows: pl.DataFrame, weight: float) -> pl.DataFrame:
+    r"""Return the rows with each trial's ``value`` replaced by its exponential moving average over measurements.
+
+    A measurement counts ``weight`` times as much as the one after it, and the weights are divided by their sum, so that
+    the first values are not drawn towards 0: :math:`\sum_i w^{n-i} y_i / \sum_i w^{n-i}`. A goal is reached by
+    measurements, never by this line.
+
+    >>> rows = pl.DataFrame({"panel": ["a"] * 3, "trial_id": [1] * 3, "step": [1, 2, 3], "value": [4.0, 2.0, 2.0]})
+    >>> smooth_curves(rows, 0.5)["value"].round(3).to_list()
+    [4.0, 2.667, 2.286]
+    """
+    if not 0 <= weight <= MOST_SMOOTHING:
+        raise SpecError(f"The weight of smoothing lies between 0 and {MOST_SMOOTHING}. Found {weight:g}.")
+    if weight == 0 or rows.is_empty():
+        return rows
+    mean = pl.col("value").ewm_mean(alpha=1 - weight, adjust=True, ignore_nulls=True)
+    return rows.sort("panel", "trial_id", "step", maintain_order=True).with_columns(mean.over("panel", "trial_id"))
+
+
+def beside_raw(rows: pl.DataFrame, weight: float) -> pl.DataFrame:
+    """Return the rows smoothed, and each named series again as measured, faint and with a negative trial id."""
+    if weight == 0:
+        return rows
+    raw = rows.drop_nulls("series").with_columns(
+        pl.lit(None, dtype=pl.String).alias("series"), (-1 - pl.col("trial_id")).alias("trial_id")
+    )
+    return pl.concat([smooth_curves(rows, weight), raw])

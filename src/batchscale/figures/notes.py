@@ -1,6 +1,6 @@
-"""Notes: how a frame says what is missing, and how a panel repeats it.
+"""Notes: rows of a frame on missing data, and the notes of a panel made from them.
 
-A row without a batch size carries only a note. A row with a batch size may carry one as well, about itself.
+A row without a batch size has only a note. A row with a batch size may have one as well, about itself.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 import polars as pl
 
 from batchscale.errors import AnalysisError, BatchscaleError
-from batchscale.figures.edges import edge_notes
 from batchscale.figures.names import goal_label
+from batchscale.figures.study_columns import edge_notes
 from batchscale.records.frames import Records
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
@@ -20,65 +20,65 @@ NOT_REACHED = "goal not reached"
 WORKLOAD_COLUMNS: Schema = {"dataset": pl.String, "model": pl.String, "optimizer": pl.String}
 
 
-class LackingError(AnalysisError):
-    """What a panel would need and the records do not have; it becomes the panel's note."""
+class MissingDataError(AnalysisError):
+    """Data that a panel needs is missing from the records; the message becomes the panel's note."""
 
 
-def rows_or_note(schema: Schema, known: Mapping[str, object], make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
-    """The rows of a panel; where they cannot be made, one row that says why, with what is ``known`` about the panel."""
+def rows_or_note(schema: Schema, values: Mapping[str, object], make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+    """Return the rows of a panel; on an error one row with its message and the panel's ``values``."""
     try:
         return make().select(pl.col(name).cast(kind) for name, kind in schema.items())
     except BatchscaleError as error:
-        return note_frame(schema, str(error), **known)
+        return note_frame(schema, str(error), **values)
 
 
 def find_studies(
     records: Records, workload: WorkloadName, batch_size: int | None = None, first_trials: int | None = None
 ) -> Records:
-    """The records of a workload (at a batch size), or of its first COMPLETE trials.
+    """Return the records of a workload (at a batch size), or of its first COMPLETE trials.
 
     Raises:
-        LackingError: there are none.
+        MissingDataError: There are none.
     """
-    chosen = records.workload(workload)
+    selected = records.workload(workload)
     if batch_size is not None:
-        chosen = chosen.filter(batch_size=batch_size)
-    if chosen.studies.is_empty():
-        raise LackingError(
+        selected = selected.filter(batch_size=batch_size)
+    if selected.studies.is_empty():
+        raise MissingDataError(
             f"no records of {workload}" + ("" if batch_size is None else f" at batch size {batch_size:,}")
         )
-    return chosen if first_trials is None else chosen.first_trials(first_trials)
+    return selected if first_trials is None else selected.first_trials(first_trials)
 
 
 def note_frame(schema: Schema, note: str, **values: object) -> pl.DataFrame:
-    """One row that says what is missing, with what is known about where."""
+    """Return one row with a note and values of other columns."""
     row = {**values, "note": note}
     return pl.DataFrame([{name: row.get(name) for name in schema}], schema=schema)
 
 
 def workload_values(workload: WorkloadName) -> dict[str, object]:
-    """The columns that name a workload."""
+    """Return the columns that name a workload."""
     return {"dataset": workload.dataset, "model": workload.model, "optimizer": workload.optimizer}
 
 
 def literals(values: Mapping[str, object]) -> list[pl.Expr]:
-    """What is known about a panel as columns that have the same value in every row."""
+    """Return columns that have the same value in every row."""
     return [pl.lit(value, dtype=None if value is not None else pl.String).alias(name) for name, value in values.items()]
 
 
 def panel_notes(frame: pl.DataFrame) -> list[str]:
-    """What a panel lacks, and which best trials lie at an edge; the series is named where there are several."""
+    """Return a panel's notes on missing data and on best trials at an edge; with the series if there are several."""
     return list(dict.fromkeys([*_lack_notes(frame), *edge_notes(frame)]))
 
 
 def goal_notes(frame: pl.DataFrame) -> list[str]:
-    """The goal of all panels in words; nothing where they have several."""
+    """Return the note on the goal of all panels; empty if they have several."""
     goals = frame["goal"].drop_nulls().unique()
     return [f"goal: {goal_label(Goal.parse(goals[0]))}"] if len(goals) == 1 else []
 
 
-def missing_words(frame: pl.DataFrame, otherwise: str = "there is nothing to draw") -> str:
-    """Why a panel is empty, in the notes' words or else in these, and which best trials lie at an edge."""
+def empty_reason(frame: pl.DataFrame, otherwise: str = "there is nothing to draw") -> str:
+    """Return the reason why a panel is empty, from its notes or else ``otherwise``, and its notes on edges."""
     return "; ".join([*(_lack_notes(frame) or [otherwise]), *edge_notes(frame)])
 
 

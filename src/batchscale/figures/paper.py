@@ -30,7 +30,7 @@ PREFIX = "paper-"
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """One figure of the paper: what it shows, its data function and its chart function."""
+    """One figure of the paper: its description, its data function and its chart function."""
 
     number: int
     title: str
@@ -41,16 +41,16 @@ class PaperFigure:
 
     @property
     def name(self) -> str:
-        """How the command line calls it: ``paper-1``."""
+        """The name on the command line: ``paper-1``."""
         return f"{PREFIX}{self.number}"
 
     def draw(self, frame: pl.DataFrame, theme: Theme) -> Chart:
-        """The chart of a frame made by ``data``."""
+        """Return the chart of a frame made by ``data``."""
         return self.chart(frame, Look(theme, f"Figure {self.number}. {self.title}", self.columns, self.size))
 
 
 def find_paper_figure(name: str) -> PaperFigure:
-    """The recipe called ``paper-N``."""
+    """Return the recipe called ``paper-N``."""
     if name not in PAPER_FIGURES:
         raise UnknownNameError(
             f"The paper has figures 1 to 24. Found '{one_line(name)}'; {suggest_names(name, PAPER_FIGURES)}"
@@ -59,7 +59,7 @@ def find_paper_figure(name: str) -> PaperFigure:
 
 
 def _steps(panels: Callable[[], list[CurvePanel]]) -> Callable[[Records], pl.DataFrame]:
-    """The curves of the panels; as in the paper, perfect scaling goes through the first point."""
+    """Return the curves of the panels; as in the paper, perfect scaling goes through the first point."""
     return lambda records: series_frame(records, panels(), baseline=Baseline.FIRST)
 
 

@@ -1,4 +1,4 @@
-"""What the paper's figures of steps to result show: Figures 1 to 6, 12 and 15 to 17, as values.
+"""The contents of the paper's figures of steps to result, as values: Figures 1 to 6, 12 and 15 to 17.
 
 Workloads, goals, numbers of trials and normalising batch sizes are those of the authors' public notebook; Figure 12
 has no public code, and its training goals here are the validation goals' values.
@@ -19,29 +19,29 @@ FEWER_TRIALS = {
 
 
 def error_goal(value: float) -> Goal:
-    """A validation classification error."""
+    """Return a validation classification error."""
     return Goal("val/classification_error", value)
 
 
 def entropy_goal(value: float) -> Goal:
-    """A validation cross entropy error."""
+    """Return a validation cross entropy error."""
     return Goal("val/cross_entropy_error", value)
 
 
 def precision_goal(value: float) -> Goal:
-    """A validation average precision, to be maximised."""
+    """Return a validation average precision, to be maximised."""
     return Goal("val/average_precision", value, maximize=True)
 
 
 def published(dataset: str, model: str, goal: Goal, label: str = "", optimizer: str = NESTEROV) -> Series:
-    """A curve of the paper, from as many of the first COMPLETE trials as the paper counts."""
+    """Return a curve of the paper, from as many of the first COMPLETE trials as the paper counts."""
     workload = WorkloadName(dataset, model, optimizer)
     return Series(workload, goal, label, FEWER_TRIALS.get(str(workload), 100))
 
 
 def figure_1() -> list[CurvePanel]:
-    """The nine workloads, a panel each."""
-    chosen = [
+    """Return the nine workloads, a panel each."""
+    curves = [
         published("mnist", "simple_cnn_base", error_goal(0.01)),
         published("fashion_mnist", "simple_cnn_base", error_goal(0.1)),
         published("cifar_10", "resnet_8", error_goal(0.3)),
@@ -52,7 +52,7 @@ def figure_1() -> list[CurvePanel]:
         published("imagenet", "vgg_11", error_goal(0.35)),
         published("lm1b", "lstm", entropy_goal(3.9)),
     ]
-    return [CurvePanel(_short(series), (series,)) for series in chosen]
+    return [CurvePanel(_short(series), (series,)) for series in curves]
 
 
 def figure_2() -> list[CurvePanel]:
@@ -165,7 +165,7 @@ def figure_6(*, normalised: bool = True) -> list[CurvePanel]:
 
 def figure_12() -> list[CurvePanel]:
     """Training goals beside validation goals."""
-    chosen = [
+    curves = [
         published("mnist", "simple_cnn_base", error_goal(0.01)),
         published("lm1b", "transformer_base", entropy_goal(3.9)),
         published("imagenet", "resnet_50", error_goal(0.25)),
@@ -183,7 +183,7 @@ def figure_12() -> list[CurvePanel]:
                 for split, words in (("train", "training"), ("val", "validation"))
             ),
         )
-        for series in chosen
+        for series in curves
     ]
 
 

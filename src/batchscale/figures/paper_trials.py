@@ -1,4 +1,4 @@
-"""What the paper's figures of trials, budgets and metaparameters show, as values: Figures 7, 9 to 11, 13, 14, 18 to 20.
+"""The contents of the paper's figures of trials and budgets, as values: Figures 7, 9 to 11, 13, 14, 18 to 20.
 
 Figures 18 to 20 have no public code: Figure 19 takes the searches of ``solution_quality``, the only ones there with
 label smoothing on MNIST and Fashion MNIST, and Figure 20 every other batch size.
@@ -12,7 +12,7 @@ from batchscale.figures.kinds.budget import BudgetPanel
 from batchscale.figures.kinds.effective_learning_rate import EffectivePanel
 from batchscale.figures.kinds.label_smoothing import SplitPanel
 from batchscale.figures.kinds.map import MapPanel
-from batchscale.figures.kinds.space import SpaceQuestion
+from batchscale.figures.kinds.space import SpaceSelection
 from batchscale.figures.kinds.training import TrainingPanel, best_by_value
 from batchscale.figures.names import dataset_label, model_label
 from batchscale.figures.paper_curves import NESTEROV, entropy_goal, error_goal
@@ -37,7 +37,7 @@ def figure_7() -> list[SplitPanel]:
 
 
 def figure_9() -> list[MapPanel]:
-    """The map of Transformer's trials, within an epoch and within 25,000 steps."""
+    """Return the map of Transformer's trials, within an epoch and within 25,000 steps."""
     goal = entropy_goal(3.9)
     epoch, steps = Budget(1, Unit.EPOCHS), Budget(25_000, Unit.STEPS)
     return [
@@ -53,7 +53,7 @@ def figure_9() -> list[MapPanel]:
 
 
 def figure_10() -> list[MapPanel]:
-    """The map of four sizes of Transformer."""
+    """Return the map of four sizes of Transformer."""
     sizes = ("wide", "base", "shallow", "narrow_and_shallow")
     return [
         MapPanel(
@@ -79,20 +79,20 @@ def figure_11() -> list[BudgetPanel]:
     return panels
 
 
-def figure_13() -> SpaceQuestion:
+def figure_13() -> SpaceSelection:
     """Transformer's search spaces."""
-    return SpaceQuestion(TRANSFORMER, entropy_goal(3.9), 100)
+    return SpaceSelection(TRANSFORMER, entropy_goal(3.9), 100)
 
 
-def figure_14() -> SpaceQuestion:
+def figure_14() -> SpaceSelection:
     """ResNet-50's search spaces."""
-    return SpaceQuestion(RESNET, error_goal(0.25), 100)
+    return SpaceSelection(RESNET, error_goal(0.25), 100)
 
 
 def figure_18(records: Records) -> list[TrainingPanel]:
-    """The best trials with and without label smoothing at batch size 2^16."""
+    """Return the best trials with and without label smoothing at batch size 2^16."""
     goal, size = error_goal(0.25), 2**16
-    chosen = best_by_value(records, RESNET, size, goal, "label_smoothing")
+    best = best_by_value(records, RESNET, size, goal, "label_smoothing")
     return [
         TrainingPanel(
             f"{words} classification error",
@@ -100,7 +100,7 @@ def figure_18(records: Records) -> list[TrainingPanel]:
             size,
             f"{split}/classification_error",
             goal,
-            chosen,
+            best,
             background=False,
         )
         for split, words in (("train", "Training"), ("val", "Validation"))
@@ -119,19 +119,19 @@ def figure_19() -> list[SplitPanel]:
 
 def figure_20() -> list[EffectivePanel]:
     """Transformer and ResNet-50 at several batch sizes."""
-    chosen = [
+    studies = [
         (TRANSFORMER, entropy_goal(3.9), (32, 128, 512, 2048, 8192, 32768)),
         (RESNET, error_goal(0.25), (64, 256, 1024, 4096, 16384, 65536)),
     ]
     return [
         EffectivePanel(f"{model_label(name.model)}: batch size {size:,}", name, size, goal)
-        for name, goal, sizes in chosen
+        for name, goal, sizes in studies
         for size in sizes
     ]
 
 
 def zoomed_limits(frame: pl.DataFrame) -> dict[str, tuple[float, float]]:
-    """Ends of the value axis that show the lowest errors of each workload, alike for its panels."""
+    """Return ends of the value axis that show the lowest errors of each workload, alike for its panels."""
     limits: dict[str, tuple[float, float]] = {}
     for part in frame.partition_by("dataset"):
         lowest = part["value"].drop_nulls().min()

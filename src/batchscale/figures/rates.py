@@ -1,4 +1,4 @@
-"""The best learning rates of several curves in one panel: what each batch size wants, beside linear scaling."""
+"""The best learning rates of several curves in one panel, beside linear scaling."""
 
 import altair as alt
 import polars as pl
@@ -7,7 +7,7 @@ from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, si
 from batchscale.figures.kinds.curves import BATCH_SIZE, hollow_points, legend_under, series_scales, with_rings
 from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline
 from batchscale.figures.names import metaparameter_label
-from batchscale.figures.notes import missing_words, panel_notes
+from batchscale.figures.notes import empty_reason, panel_notes
 from batchscale.figures.theme import Theme
 
 LOOK = Look(columns=2, size=PanelSize(460, 320))
@@ -15,10 +15,10 @@ DASHED = "dashed: linear scaling of the rate at each curve's smallest batch size
 
 
 def plot_rates(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
-    """Panels with one line per series: the best value of a metaparameter at each batch size.
+    """Draw panels with one line per series: the best value of a metaparameter at each batch size.
 
     Args:
-        frame: Rows of ``METAPARAMETER_SCHEMA``: what ``metaparameter_frame`` gives, with the curve they are of.
+        frame: Rows of ``metaparameter_frame``, with the column ``series``.
         look: The layout.
     """
     return draw_panels(frame, _panel, look, of="learning rates")
@@ -27,7 +27,7 @@ def plot_rates(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
 def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     points = frame.drop_nulls("value").filter(pl.col("value").is_finite() & (pl.col("value") > 0))
     if points.is_empty():
-        return missing_words(frame)
+        return empty_reason(frame)
     theme, width = look.theme, look.size.width
     labels = points["series"].unique(maintain_order=True).to_list()
     x_span, y_span = log_range(points["batch_size"]), log_range(points["value"], 10, 0.15, 1)
@@ -48,7 +48,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
 
 
 def _linear(points: pl.DataFrame, theme: Theme, x: alt.X, y_span: LogRange) -> list[alt.Chart]:
-    """What linear scaling would have chosen, as far as the panel reaches: a line beyond it would be drawn outside."""
+    """Return the lines of linear scaling, up to the top of the panel: beyond it a line would be drawn outside."""
     top = y_span.base**y_span.high
     rows = points.drop_nulls("linear").group_by("series", maintain_order=True).agg(
         pl.col("batch_size").min().cast(pl.Float64).alias("from"),

@@ -1,6 +1,6 @@
-"""The frame behind every chart of steps to result: which series stand in which panel, and their points.
+"""The frame behind every chart of steps to result: the series of each panel, and their points.
 
-Panels and series are described by values, so that a recipe of a published figure is data. What is missing (a workload,
+Panels and series are described by values, so that a recipe of a published figure is data. Missing data (a workload,
 a metric, a goal that nothing reached) becomes a row with a note, never a gap.
 """
 
@@ -12,9 +12,16 @@ import polars as pl
 from batchscale.analysis.curves import curve_points
 from batchscale.analysis.regimes import Baseline, baseline_examples
 from batchscale.analysis.results import steps_to_result
-from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.names import differing_labels, goal_label, none_reached, workload_label
-from batchscale.figures.notes import NOT_REACHED, LackingError, find_studies, literals, rows_or_note, workload_values
+from batchscale.figures.notes import (
+    NOT_REACHED,
+    MissingDataError,
+    find_studies,
+    literals,
+    rows_or_note,
+    workload_values,
+)
+from batchscale.figures.study_columns import join_frames, with_edges
 from batchscale.records.frames import Records
 from batchscale.spec.durations import Budget
 from batchscale.spec.goal import Goal
@@ -42,7 +49,7 @@ SERIES_SCHEMA: Mapping[str, type[pl.DataType]] = {
 
 @dataclass(frozen=True)
 class Series:
-    """One curve: a workload, a goal, how many of the first COMPLETE trials count (None: all), its label."""
+    """One curve: a workload, a goal, the number of first COMPLETE trials that count (None: all), its label."""
 
     workload: WorkloadName
     goal: Goal
@@ -63,7 +70,7 @@ class CurvePanel:
 def series_frame(
     records: Records, panels: Iterable[CurvePanel], *, baseline: Baseline = Baseline.ROBUST
 ) -> pl.DataFrame:
-    """The points of all panels: a frame of ``SERIES_SCHEMA``, series in the order they are given."""
+    """Return the points of all panels: a frame of ``SERIES_SCHEMA``, series in the order they are given."""
     frames = [
         with_edges(_rows(records, panel, series, baseline), records, series.goal, series.first_trials)
         for panel in panels
@@ -73,20 +80,22 @@ def series_frame(
 
 
 def points_frame(points: pl.DataFrame, panel: CurvePanel, baseline: Baseline = Baseline.ROBUST) -> pl.DataFrame:
-    """A frame of ``SERIES_SCHEMA`` from bare points (columns ``batch_size``, ``steps``), such as published ones."""
+    """Return a frame of ``SERIES_SCHEMA`` from bare points (``batch_size``, ``steps``), such as published ones."""
     rows = points.select(pl.col("batch_size").cast(pl.Int64), pl.col("steps").cast(pl.Float64)).sort("batch_size")
     blank = {"trial_id": pl.Int64, "trials": pl.Int64, "reached": pl.Int64, "infeasible": pl.Int64}
     filled = rows.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in blank.items())
-    known = _known(panel, panel.series[0])
+    panel_values = _panel_values(panel, panel.series[0])
     return rows_or_note(
-        SERIES_SCHEMA, known, lambda: _complete(filled, panel, panel.series[0], baseline).with_columns(literals(known))
+        SERIES_SCHEMA,
+        panel_values,
+        lambda: _complete(filled, panel, panel.series[0], baseline).with_columns(literals(panel_values)),
     )
 
 
 def workload_panels(
     records: Records, goals: Sequence[Goal], *, first_trials: int | None = None, budget: Budget | None = None
 ) -> list[CurvePanel]:
-    """A panel per workload, with one curve per goal."""
+    """Return a panel per workload, with one curve per goal."""
     return [
         CurvePanel(
             workload_label(name),
@@ -99,33 +108,33 @@ def workload_panels(
 def joint_panel(
     records: Records, goal: Goal, *, normalise_at: int | None = None, first_trials: int | None = None
 ) -> CurvePanel:
-    """One panel with a curve per workload, labelled by what tells the workloads apart."""
+    """Return one panel with a curve per workload, labelled by the differences between the workloads."""
     labels = differing_labels(records.workloads)
     series = tuple(Series(name, goal, label, first_trials) for name, label in labels.items())
     return CurvePanel(f"steps to {goal_label(goal)}", series, normalise_at)
 
 
 def _rows(records: Records, panel: CurvePanel, series: Series, baseline: Baseline) -> pl.DataFrame:
-    known = _known(panel, series)
+    panel_values = _panel_values(panel, series)
 
     def make() -> pl.DataFrame:
-        chosen = find_studies(records, series.workload, first_trials=series.first_trials)
-        results = steps_to_result(chosen, series.goal, budget=series.budget)
-        return _complete(results, panel, series, baseline).with_columns(literals(known))
+        selected = find_studies(records, series.workload, first_trials=series.first_trials)
+        results = steps_to_result(selected, series.goal, budget=series.budget)
+        return _complete(results, panel, series, baseline).with_columns(literals(panel_values))
 
-    return rows_or_note(SERIES_SCHEMA, known, make)
+    return rows_or_note(SERIES_SCHEMA, panel_values, make)
 
 
-def _known(panel: CurvePanel, series: Series) -> dict[str, object]:
+def _panel_values(panel: CurvePanel, series: Series) -> dict[str, object]:
     label = series.label or workload_label(series.workload)
     return {"panel": panel.title, "series": label, **workload_values(series.workload), "goal": str(series.goal)}
 
 
 def _complete(rows: pl.DataFrame, panel: CurvePanel, series: Series, baseline: Baseline) -> pl.DataFrame:
-    """Steps per batch size with the value that is drawn, the line of perfect scaling, and what is missing."""
+    """Return steps per batch size with the value that is drawn, the line of perfect scaling, and notes."""
     reached = rows.drop_nulls("steps")
     if reached.is_empty():
-        raise LackingError(f"{none_reached(int(rows['trials'].sum() or 0))} {series.goal}")
+        raise MissingDataError(f"{none_reached(int(rows['trials'].sum() or 0))} {series.goal}")
     scale, problem = 1.0, None
     if panel.normalise_at is not None:
         at = reached.filter(pl.col("batch_size") == panel.normalise_at)["steps"]

@@ -1,4 +1,4 @@
-"""The look of every chart: colours told apart by all readers, on light and on dark ground, and the sizes of text.
+"""The look of every chart: colours that all readers can distinguish, on light and dark ground, and text sizes.
 
 The series colours are Okabe and Ito's eight, darkened or lightened until each has enough contrast with its ground.
 Charts get their colours from a ``Theme`` and nothing else, so that a page can exchange them.
@@ -17,7 +17,7 @@ POWER_FONT = "Batchscale Powers, DejaVu Sans, Segoe UI, Arial, sans-serif"  # ha
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a chart. No colour stands twice, so that a role can be found by its colour in a drawing.
+    """The colours of a chart. No colour is used twice, so that a drawing's colour identifies its role.
 
     Attributes:
         name: ``light`` or ``dark``.
@@ -84,14 +84,14 @@ THEMES: Mapping[str, Theme] = {theme.name: theme for theme in (LIGHT, DARK)}
 
 
 def find_theme(name: str) -> Theme:
-    """The theme of this name."""
+    """Return the theme of this name."""
     if name not in THEMES:
         raise UnknownNameError(f"No theme '{one_line(name)}'; {suggest_names(name, THEMES)}")
     return THEMES[name]
 
 
 def series_colours(theme: Theme, count: int, *, ordered: bool = False) -> list[str]:
-    """One colour per series: from the palette, or along the ramp where the series have an order.
+    """Return one colour per series: from the palette, or along the ramp where the series have an order.
 
     >>> series_colours(LIGHT, 2)
     ['#0072b2', '#d55e00']
@@ -104,7 +104,7 @@ def series_colours(theme: Theme, count: int, *, ordered: bool = False) -> list[s
 
 
 def vega_config(theme: Theme) -> dict[str, Any]:
-    """The Vega-Lite configuration of a theme: fonts, sizes, colours of everything that is not data."""
+    """Return the Vega-Lite configuration of a theme: fonts, sizes, colours of everything that is not data."""
     axis = {
         "domainColor": theme.frame,
         "tickColor": theme.frame,

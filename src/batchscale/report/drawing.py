@@ -34,7 +34,7 @@ _COLUMNS = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+|value|drawn|unit|lane|n|median|lo
 
 
 def draw(chart: Chart, prefix: str, label: str) -> Markup:
-    """The chart as an SVG element for a page; ``prefix`` must differ between the drawings of a page."""
+    """Return the chart as an SVG element for a page; ``prefix`` must differ between the drawings of a page."""
     root = ET.fromstring(chart_svg(chart))  # noqa: S314 - text of our own renderer, without a document type
     colours = {theme_colour(LIGHT, role): f"var(--{role})" for role in roles()}
     for element in root.iter():
@@ -49,7 +49,7 @@ def draw(chart: Chart, prefix: str, label: str) -> Markup:
 
 
 def style_variables(theme: Theme) -> str:
-    """The colours of a theme as variables of a style sheet.
+    """Return the colours of a theme as variables of a style sheet.
 
     >>> style_variables(LIGHT).split(";")[0]
     '--ground:#ffffff'
@@ -58,7 +58,7 @@ def style_variables(theme: Theme) -> str:
 
 
 def roles() -> list[str]:
-    """The names of the colours: those of ``Theme``, numbered where a role has several."""
+    """Return the names of the colours: those of ``Theme``, numbered where a role has several."""
     single = ["ground", "text", "muted", "grid", "frame", "good", "poor", "bad", "star"]
     assert len(LIGHT.series) == len(DARK.series)
     shades, series = (f"shade-{i}" for i in range(2)), (f"series-{i}" for i in range(len(LIGHT.series)))
@@ -66,7 +66,7 @@ def roles() -> list[str]:
 
 
 def theme_colour(theme: Theme, role: str) -> str:
-    """The colour of a role in a theme."""
+    """Return the colour of a role in a theme."""
     name, _, place = role.partition("-")
     if name == "ramp":
         return series_colours(theme, RAMP_STEPS, ordered=True)[int(place)]
@@ -75,7 +75,7 @@ def theme_colour(theme: Theme, role: str) -> str:
 
 
 def _nearest_ramp(colour: str) -> str:
-    """The step of the ramp that a colour of ordered series is nearest to: the eye does not see the difference."""
+    """Return the step of the ramp that a colour of ordered series is nearest to; the difference is invisible."""
 
     def distance(step: int) -> int:
         other = theme_colour(LIGHT, f"ramp-{step}")

@@ -1,4 +1,4 @@
-"""The part of a section on machines: where step times and prices are known, what to train on, by time and by money."""
+"""The part of a section on machines: the plan by time and by cost, if there are step times and prices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ COLUMNS = ("machine", "hosts", "devices per host", "batch size", "time", "cost",
 
 @dataclass(frozen=True)
 class PlanningFiles:
-    """Where machines with prices are, and step times, if not in the records."""
+    """The files of machines with prices, and of step times, if these are not in the records."""
 
     machines: Path
     step_times: tuple[Path, ...] = ()
@@ -33,7 +33,7 @@ class PlanningFiles:
 
 @dataclass(frozen=True)
 class MachinesPart:
-    """What the page says of machines; ``missing`` says why there is nothing else."""
+    """The content of the part on machines; ``missing`` is the reason if there is none."""
 
     sentences: tuple[str, ...] = ()
     columns: tuple[str, ...] = COLUMNS
@@ -46,14 +46,14 @@ class MachinesPart:
 def make_machines_parts(
     records: Records, goals: Mapping[WorkloadName, Goal | None], anchors: Sequence[str], files: PlanningFiles | None
 ) -> dict[str, MachinesPart]:
-    """The parts by the anchors of their sections; none where no machines were given."""
+    """Return the parts by the anchors of their sections; none without a file of machines."""
     if files is None:
         return {}
-    found = {}
+    parts = {}
     for (workload, goal), anchor in zip(goals.items(), anchors, strict=True):
         if goal is not None:
-            found[anchor] = _make_part(records, workload, goal, files, anchor)
-    return found
+            parts[anchor] = _make_part(records, workload, goal, files, anchor)
+    return parts
 
 
 def _make_part(records: Records, workload: WorkloadName, goal: Goal, files: PlanningFiles, anchor: str) -> MachinesPart:

@@ -1,50 +1,57 @@
-"""The page: sections in one HTML file that needs nothing from outside and lets nothing run but its own script."""
+"""The page: sections in one HTML file that loads nothing and runs only its own script; and its JSON object."""
 
 import base64
 import hashlib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
 from batchscale import __version__
+from batchscale.analysis.as_json import analysis_json
+from batchscale.analysis.curve_analysis import analyze
 from batchscale.analysis.intervals import MEANING
-from batchscale.errors import SpecError, one_line
-from batchscale.figures.default_goal import find_goal
+from batchscale.errors import BatchscaleError, SpecError, one_line
 from batchscale.figures.export import write_whole
 from batchscale.figures.kinds.curves import plot_curves
 from batchscale.figures.layout import Look
 from batchscale.figures.names import count, workload_label
+from batchscale.figures.selection import find_goal
 from batchscale.figures.series import CurvePanel, Series, series_frame
 from batchscale.figures.theme import DARK, LIGHT
 from batchscale.formatting import whole_text
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw, style_variables
 from batchscale.report.machines import PlanningFiles, make_machines_parts
+from batchscale.report.metadata import read_metadata
 from batchscale.report.section import LARGE, Section, make_section
+from batchscale.report.text import result_sentences
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
 
-MOST_CURVES = 8  # in one panel of the overview; more could not be told apart
+JSON_VERSION = 1
+MOST_CURVES = 8  # in one panel of the overview; more could not be distinguished
 
 
 def make_report(
     records: Records, goal: Goal | None = None, *, name: str = "records", planning: PlanningFiles | None = None
 ) -> str:
-    """The report as the text of one HTML file.
+    """Return the report as the text of one HTML file.
 
     Args:
         records: One workload or several, which get an overview and a section each.
-        goal: For all of them; None: what each workload's records name, or the paper for its own workloads.
-        name: What the records are called in the commands to reproduce it.
-        planning: Machines and step times, for the part on what to train on; None: no such part.
+        goal: For all of them; None: the goal of each workload's records, or the paper's for its own workloads.
+        name: The path of the records in the commands to reproduce it.
+        planning: Machines and step times, for the part on machines; None: no such part.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     goals = {workload: goal or find_goal(records, workload) for workload in records.workloads}
     sections = [
-        make_section(records, workload, wanted, f"w{place}") for place, (workload, wanted) in enumerate(goals.items())
+        make_section(records, workload, workload_goal, f"w{place}")
+        for place, (workload, workload_goal) in enumerate(goals.items())
     ]
     environment = Environment(
         loader=PackageLoader("batchscale.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
@@ -64,7 +71,7 @@ def make_report(
         style=_safe(
             style.replace("LIGHT_COLOURS", style_variables(LIGHT)).replace("DARK_COLOURS", style_variables(DARK))
         ),
-        trials=count(sum(sum(section.facts.statuses.values()) for section in sections), "trial"),
+        trials=count(sum(sum(section.metadata.statuses.values()) for section in sections), "trial"),
         intervals=MEANING,
     )
 
@@ -82,29 +89,35 @@ def write_report(
     write_whole(out, make_report(records, goal, name=name, planning=planning).encode())
 
 
+def report_json(records: Records, goal: Goal | None, out: Path) -> dict[str, Any]:
+    """Return the object of ``batchscale report --json``: the content of the page, without its drawings."""
+    workloads = [_workload_json(records, name, goal or find_goal(records, name)) for name in records.workloads]
+    return {"version": JSON_VERSION, "report": str(out), "workloads": workloads}
+
+
 def check_report_path(out: Path) -> None:
-    """Refuse a path that does not name an HTML file."""
+    """Raise SpecError if a path does not name an HTML file."""
     if out.suffix.lower() not in (".html", ".htm"):
-        raise SpecError(f"A report is an .html file. Found {one_line(repr(out.name))}; give --out such a path.")
+        raise SpecError(
+            f"The path of a report must end in .html. Found {one_line(repr(out.name))}; pass --out such a path."
+        )
 
 
 def _safe(text: str) -> Markup:
-    """Text of our own package files, which is style or script and must not be escaped."""
+    """Return text of our own package files, which is style or script and must not be escaped."""
     return Markup(text)  # noqa: S704 - package data
 
 
 def _overview(
     records: Records, goals: Mapping[WorkloadName, Goal | None], sections: list[Section]
 ) -> dict[str, object]:
-    """A row per workload and, where they fit, all curves in one panel."""
+    """Return a row per workload and, where they fit, all curves in one panel."""
     rows = []
     for section in sections:
         best = section.points.rows if section.points else ()
         reached = [row for row in best if row[1] != "not reached"]
-        rows.append(
-            {"section": section, "first": section.answer.sentences[0], "sizes": f"{len(reached)} of {len(best)}"}
-        )
-    series = tuple(Series(name, wanted, workload_label(name)) for name, wanted in goals.items() if wanted is not None)[
+        rows.append({"section": section, "first": section.sentences[0], "sizes": f"{len(reached)} of {len(best)}"})
+    series = tuple(Series(name, goal, workload_label(name)) for name, goal in goals.items() if goal is not None)[
         :MOST_CURVES
     ]
     chart = None
@@ -118,4 +131,27 @@ def _overview(
         "chart": chart,
         "left_out": max(0, len(sections) - MOST_CURVES),
         "count": whole_text(len(sections)),
+    }
+
+
+def _workload_json(records: Records, name: WorkloadName, goal: Goal | None) -> dict[str, Any]:
+    metadata = read_metadata(records, name)
+    sentences: tuple[str, ...] = ()
+    analysis = None
+    missing = None if goal is not None else "These records name no goal."
+    if goal is not None:
+        try:
+            answer = analyze(records.workload(name), name, goal)
+        except BatchscaleError as error:
+            missing = str(error)
+        else:
+            sentences, analysis = result_sentences(answer), analysis_json(answer)
+    return {
+        "workload": str(name),
+        "goal": None if goal is None else str(goal),
+        "sentences": list(sentences),
+        "missing": missing,
+        "facts": dict(metadata.rows),
+        "statuses": dict(metadata.statuses),
+        "analysis": analysis,
     }

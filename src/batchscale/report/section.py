@@ -1,4 +1,4 @@
-"""One workload's part of the report: the answer in words, its charts as drawings, its tables as rows of text."""
+"""One workload's section of the report: sentences, charts as drawings, tables as rows of text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from batchscale.analysis.metaparameters import (
 from batchscale.analysis.outcomes import trial_outcomes
 from batchscale.errors import BatchscaleError
 from batchscale.figures.kinds.best_of_n import best_of_frame
-from batchscale.figures.kinds.curve import analysis_frame, plot_curve, point_flags, what_is_missing
+from batchscale.figures.kinds.curve import analysis_frame, missing_sentences, plot_curve, point_flags
 from batchscale.figures.kinds.expected_steps import plot_expected_steps
 from batchscale.figures.kinds.metaparameter import metaparameter_frame, plot_metaparameter
-from batchscale.figures.kinds.space import SpaceQuestion, plot_space, space_frame
+from batchscale.figures.kinds.space import SpaceSelection, plot_space, space_frame
 from batchscale.figures.kinds.training import TrainingPanel, plot_training, training_frame, training_panels
 from batchscale.figures.layout import Chart, Look, PanelSize
 from batchscale.figures.names import goal_label, metaparameter_label, workload_label
@@ -29,10 +29,8 @@ from batchscale.figures.series import workload_panels
 from batchscale.formatting import metaparameter_text, rounded_text, span_text, whole_text
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
-from batchscale.report.endings import ending_sentence
-from batchscale.report.experiment import experiment_files
-from batchscale.report.facts import RunFacts, gather_facts
-from batchscale.report.words import ReportAnswer, answer_words
+from batchscale.report.metadata import RunMetadata, experiment_files, read_metadata
+from batchscale.report.text import result_sentences, status_sentence
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
 
@@ -44,7 +42,7 @@ DRAWN_TRIALS = 120  # of a study in the drawing of its search space
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A heading per column, cells as text, and which columns hold numbers."""
+    """A heading per column, cells as text, and the indices of columns with numbers."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -53,74 +51,74 @@ class ReportTable:
 
 @dataclass(frozen=True)
 class Section:
-    """All that the page shows of one workload. Parts that could not be made are None or empty, with ``missing``."""
+    """The content of one workload's section. Parts that could not be made are None or empty, see ``missing``."""
 
     anchor: str
     workload: WorkloadName
     title: str
     goal: Goal | None
-    goal_words: str
-    answer: ReportAnswer
+    goal_text: str
+    sentences: tuple[str, ...]
     curve: Markup | None
     curve_narrow: Markup | None
     points: ReportTable | None
     metaparameters: ReportTable | None
     metaparameter_charts: tuple[Markup, ...]
     heuristics: str | None
-    endings: str
+    statuses: str
     trial_charts: tuple[Markup, ...]
     training_note: str
     trust: tuple[str, ...]
     missing: tuple[str, ...]
-    facts: RunFacts
+    metadata: RunMetadata
     experiments: tuple[str, ...] = ()
 
 
 def make_section(records: Records, workload: WorkloadName, goal: Goal | None, anchor: str) -> Section:
-    """The section of one workload; whatever the records lack becomes a sentence, never an error."""
-    chosen = records.workload(workload)
-    facts = gather_facts(chosen, workload)
+    """Return the section of one workload; whatever the records lack becomes a sentence, never an error."""
+    selected = records.workload(workload)
+    metadata = read_metadata(selected, workload)
     if goal is None:
         why = "These records name no goal. Make the report again with --goal 'val/classification_error < 0.1'."
-        return _empty(workload, None, anchor, facts, why)
+        return _empty(workload, None, anchor, metadata, why)
     try:
-        found = analyze(chosen, workload, goal)
+        answer = analyze(selected, workload, goal)
     except BatchscaleError as error:
-        return _empty(workload, goal, anchor, facts, str(error))
-    wide, narrow = _curves(found, anchor)
-    charts = _Charts(chosen, goal, anchor)
+        return _empty(workload, goal, anchor, metadata, str(error))
+    wide, narrow = _curves(answer, anchor)
+    charts = _Charts(selected, goal, anchor)
     return Section(
         anchor=anchor,
         workload=workload,
         title=workload_label(workload),
         goal=goal,
-        goal_words=goal_label(goal),
-        answer=answer_words(found),
+        goal_text=goal_label(goal),
+        sentences=result_sentences(answer),
         curve=wide,
         curve_narrow=narrow,
-        points=_points_table(found),
-        metaparameters=_metaparameter_table(found),
-        metaparameter_charts=charts.metaparameters(found),
-        heuristics=_heuristics(chosen, found),
-        endings=ending_sentence(chosen),
+        points=_points_table(answer),
+        metaparameters=_metaparameter_table(answer),
+        metaparameter_charts=charts.metaparameters(answer),
+        heuristics=_heuristics(selected, answer),
+        statuses=status_sentence(selected),
         trial_charts=charts.trials(workload),
         training_note=charts.training_note(),
-        trust=tuple(_trust(found)),
-        missing=tuple(what_is_missing(found)),
-        facts=facts,
-        experiments=experiment_files(chosen),
+        trust=tuple(_trust(answer)),
+        missing=tuple(missing_sentences(answer)),
+        metadata=metadata,
+        experiments=experiment_files(selected),
     )
 
 
-def _empty(workload: WorkloadName, goal: Goal | None, anchor: str, facts: RunFacts, why: str) -> Section:
+def _empty(workload: WorkloadName, goal: Goal | None, anchor: str, metadata: RunMetadata, why: str) -> Section:
     return Section(
-        anchor, workload, workload_label(workload), goal, goal_label(goal) if goal else "no goal", ReportAnswer((why,)),
-        None, None, None, None, (), None, "", (), "", (), (why,), facts,
+        anchor, workload, workload_label(workload), goal, goal_label(goal) if goal else "no goal", (why,),
+        None, None, None, None, (), None, "", (), "", (), (why,), metadata,
     )  # fmt: skip
 
 
-def _curves(found: Analysis, anchor: str) -> tuple[Markup, Markup]:
-    frame = analysis_frame(found)
+def _curves(answer: Analysis, anchor: str) -> tuple[Markup, Markup]:
+    frame = analysis_frame(answer)
     label = "steps to result against batch size"
     return (
         draw(plot_curve(frame, Look(size=LARGE)), f"{anchor}-wide", label),
@@ -134,11 +132,11 @@ class _Charts:
     goal: Goal
     anchor: str
 
-    def metaparameters(self, found: Analysis) -> tuple[Markup, ...]:
-        """The best values against batch size, for the metaparameters that the paper looks at and that are here."""
-        if found.curve["steps"].drop_nulls().is_empty():
+    def metaparameters(self, answer: Analysis) -> tuple[Markup, ...]:
+        """Draw the best values against batch size, for the metaparameters of the paper that these records have."""
+        if answer.curve["steps"].drop_nulls().is_empty():
             return ()
-        here = [name for name in ("learning_rate", "momentum") if name in found.curve.columns]
+        here = [name for name in ("learning_rate", "momentum") if name in answer.curve.columns]
         names = [EFFECTIVE, *here] if len(here) == 2 else here
         panels = workload_panels(self.records, [self.goal])
         return tuple(
@@ -156,9 +154,9 @@ class _Charts:
         )
 
     def trials(self, workload: WorkloadName) -> tuple[Markup, ...]:
-        """Search spaces, what more trials brought, and training curves at three batch sizes."""
+        """Draw search spaces, steps against the number of trials, and training curves at three batch sizes."""
         drawn = [self._draw(self._expected(), "expected", "steps to result against trials")]
-        space = thin_space(space_frame(self.records, SpaceQuestion(workload, self.goal)))
+        space = thin_space(space_frame(self.records, SpaceSelection(workload, self.goal)))
         for i, part in enumerate(space.partition_by("panel", maintain_order=True)[:MOST_RANGES]):
             label = f"trials in the range of {part['panel'][0]}"
             drawn.append(self._draw(plot_space(part, Look(size=PanelSize(210))), f"space{i}", label))
@@ -168,19 +166,19 @@ class _Charts:
         return tuple(drawn)
 
     def training_note(self) -> str:
-        """Which batch sizes have their training curves drawn, where some have not."""
+        """Return the note on batch sizes whose training curves are not drawn; empty if all are."""
         drawn = [panel.batch_size for panel in self._drawn_studies()]
         others = sorted(set(self.records.studies["batch_size"]) - set(drawn))
         if not others:
             return ""
-        shown, left = (", ".join(f"{size:,}" for size in sizes) for sizes in (drawn, others))
+        drawn_sizes, other_sizes = (", ".join(f"{size:,}" for size in sizes) for sizes in (drawn, others))
         return (
-            f"Training curves are drawn for batch sizes {shown}; those of {left} are left out here, and "
+            f"Training curves are drawn for batch sizes {drawn_sizes}; those of {other_sizes} are left out, and "
             "batchscale figure training draws them all."
         )
 
     def _drawn_studies(self) -> list[TrainingPanel]:
-        """The smallest, the middle and the largest batch size."""
+        """Return the smallest, the middle and the largest batch size."""
         panels = training_panels(self.records, self.goal)
         return [panels[i] for i in sorted({0, len(panels) // 2, len(panels) - 1})] if panels else []
 
@@ -194,15 +192,15 @@ class _Charts:
 
 
 def thin_space(frame: pl.DataFrame, limit: int = DRAWN_TRIALS) -> pl.DataFrame:
-    """At most about ``limit`` trials of every lane, evenly over the ids, the best one always among them."""
+    """Return at most about ``limit`` trials of every lane, evenly over the ids, the best one always among them."""
     lane = ["panel", "batch_size"]
     every = (pl.len().over(lane) / limit).ceil().cast(pl.Int64)
-    kept = pl.col("best").fill_null(True) | (pl.int_range(pl.len()).over(lane) % every == 0)
-    return frame.filter(kept)
+    is_drawn = pl.col("best").fill_null(True) | (pl.int_range(pl.len()).over(lane) % every == 0)
+    return frame.filter(is_drawn)
 
 
-def _points_table(found: Analysis) -> ReportTable:
-    curve = found.curve.sort("batch_size")
+def _points_table(answer: Analysis) -> ReportTable:
+    curve = answer.curve.sort("batch_size")
     epochs = not curve["epochs"].is_null().all()
     columns = ["batch size", "steps to result", "90 % interval", "examples"]
     columns += ["epochs"] if epochs else []
@@ -219,10 +217,10 @@ def _points_table(found: Analysis) -> ReportTable:
     return ReportTable(tuple(columns), tuple(rows), frozenset(range(len(columns) - flagged)))
 
 
-def _metaparameter_table(found: Analysis) -> ReportTable | None:
+def _metaparameter_table(answer: Analysis) -> ReportTable | None:
     from batchscale.analysis.curve_analysis import ANALYSIS_SCHEMA
 
-    curve = add_effective_learning_rate(found.curve.sort("batch_size").drop_nulls("steps"))
+    curve = add_effective_learning_rate(answer.curve.sort("batch_size").drop_nulls("steps"))
     names = [name for name in curve.columns if name not in ANALYSIS_SCHEMA]
     if "momentum" not in names and EFFECTIVE in names:
         names.remove(EFFECTIVE)  # it would repeat the learning rate
@@ -240,19 +238,21 @@ def _value(row: Mapping[str, Any], name: str) -> str:
     return "" if row[name] is None else metaparameter_text(row[name], 4)
 
 
-def _heuristics(records: Records, found: Analysis) -> str | None:
-    assert found.goal is not None
-    if found.curve["steps"].drop_nulls().len() < 2:
+def _heuristics(records: Records, answer: Analysis) -> str | None:
+    assert answer.goal is not None
+    if answer.curve["steps"].drop_nulls().len() < 2:
         return None
     try:
-        return heuristic_sentence(judge_heuristics(heuristic_errors(found.curve, trial_outcomes(records, found.goal))))
+        return heuristic_sentence(
+            judge_heuristics(heuristic_errors(answer.curve, trial_outcomes(records, answer.goal)))
+        )
     except BatchscaleError as error:
         return str(error)
 
 
-def _trust(found: Analysis) -> Sequence[str]:
-    doubts = [f"{doubt[:1].upper()}{doubt[1:]}." for doubt in found.doubts]
-    notes = found.curve["interval_note"].drop_nulls().unique(maintain_order=True)
-    without = found.curve.filter(pl.col("interval_note").is_not_null())["batch_size"]
+def _trust(answer: Analysis) -> Sequence[str]:
+    doubts = [f"{doubt[:1].upper()}{doubt[1:]}." for doubt in answer.doubts]
+    notes = answer.curve["interval_note"].drop_nulls().unique(maintain_order=True)
+    without = answer.curve.filter(pl.col("interval_note").is_not_null())["batch_size"]
     sizes = ", ".join(f"{size:,}" for size in without)
     return [*doubts, *(f"No interval at batch size {sizes}: {note}." for note in notes[:1])]

@@ -12,13 +12,13 @@ from typing import Any
 import polars as pl
 
 from batchscale.errors import BatchscaleError
-from batchscale.figures.default_goal import find_goal
 from batchscale.figures.export import PNG_SCALE, chart_spec, chart_svg
 from batchscale.figures.kind import FigureRequest
 from batchscale.figures.kinds import find_kind, kind_names
 from batchscale.figures.kinds.training import TrainingPanel, plot_training, training_frame
 from batchscale.figures.layout import Chart, Look, PanelSize
-from batchscale.figures.smoothing import beside_raw
+from batchscale.figures.linked import beside_raw
+from batchscale.figures.selection import find_goal
 from batchscale.figures.theme import find_theme
 from batchscale.records.frames import Records
 from batchscale.spec.durations import Budget, Unit

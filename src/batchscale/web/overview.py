@@ -17,7 +17,7 @@ from batchscale.analysis.outcomes import trial_outcomes
 from batchscale.analysis.results import results_of
 from batchscale.analysis.scaling import fit_scaling
 from batchscale.errors import BatchscaleError
-from batchscale.figures.default_goal import find_goal
+from batchscale.figures.selection import find_goal
 from batchscale.records.frames import Records
 from batchscale.records.read import read_records
 from batchscale.records.tree.layout import RunPaths

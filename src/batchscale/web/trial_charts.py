@@ -8,7 +8,7 @@ import polars as pl
 from batchscale.errors import BatchscaleError
 from batchscale.figures.export import chart_spec, chart_svg
 from batchscale.figures.layout import Chart, Look, PanelSize
-from batchscale.figures.linked import LinkedQuestion, linked_frame, plot_linked
+from batchscale.figures.linked import LinkedSelection, linked_frame, plot_linked
 from batchscale.figures.theme import find_theme
 from batchscale.records.frames import Records
 from batchscale.web.charts import RENDERING, fitting, require_goal, workload_at
@@ -65,7 +65,7 @@ def _plot(frame: pl.DataFrame, records: Records, wish: LinkedWish) -> Chart:
     return plot_linked(frame, _question(records, wish), fitting(look, wish.width))
 
 
-def _question(records: Records, wish: LinkedWish) -> LinkedQuestion:
+def _question(records: Records, wish: LinkedWish) -> LinkedSelection:
     name = workload_at(records, wish.number)
     chosen = records.workload(name)
     names = used_metaparameters(chosen)
@@ -76,4 +76,4 @@ def _question(records: Records, wish: LinkedWish) -> LinkedQuestion:
     sizes = chosen.studies["batch_size"].sort()
     size = wish.trials.batch_size if wish.trials.batch_size is not None else int(sizes[len(sizes) // 2])
     trials = matching_trials(chosen, replace(wish.trials, batch_size=size))["trial_id"].sort().to_list()
-    return LinkedQuestion(name, size, require_goal(records, name), trials, axes, wish.trials.smooth)
+    return LinkedSelection(name, size, require_goal(records, name), trials, axes, wish.trials.smooth)

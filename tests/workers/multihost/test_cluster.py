@@ -164,7 +164,7 @@ def test_a_job_script_that_is_no_step_of_several_tasks_is_a_single_process():
     assert find_cluster({}) is None
 
 
-def test_an_incomplete_environment_is_refused_with_what_is_missing():
+def test_an_incomplete_environment_is_refused_with_missing_sentences():
     with pytest.raises(RunError, match="Found JAX_NUM_PROCESSES=''"):
         find_cluster({"JAX_COORDINATOR_ADDRESS": "a:1", "JOB_COMPLETION_INDEX": "0"})
     with pytest.raises(RunError, match="MASTER_ADDR"):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def kind_names() -> tuple[str, ...]:
-    """The names of all kinds, as the command line spells them.
+    """Return the names of all kinds, as the command line spells them.
 
     >>> "effective-learning-rate" in kind_names()
     True
@@ -25,7 +25,7 @@ def kind_names() -> tuple[str, ...]:
 
 
 def find_kind(name: str, others: Sequence[str] = ()) -> "FigureKind":
-    """The kind of this name; ``others`` are further names that would have been valid."""
+    """Return the kind of this name; ``others`` are further names that would have been valid."""
     names = kind_names()
     if name not in names:
         raise UnknownNameError(f"No figure is called '{one_line(name)}'; {suggest_names(name, [*names, *others])}")

@@ -1,4 +1,4 @@
-"""What fewer trials would have found: steps to result of the best of n trials, a panel per study with quantiles."""
+"""Steps to result of the best of n trials, a panel per study with quantiles."""
 
 from collections.abc import Mapping
 
@@ -8,21 +8,21 @@ import polars as pl
 from batchscale.analysis.outcomes import trial_outcomes
 from batchscale.analysis.robustness import best_of_n
 from batchscale.figures.axes import log_axis, log_range, log_scale
-from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import STEPS
 from batchscale.figures.layout import SMALL, Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import study_titles, workload_label
 from batchscale.figures.notes import (
     WORKLOAD_COLUMNS,
-    LackingError,
+    MissingDataError,
+    empty_reason,
     goal_notes,
     literals,
-    missing_words,
     panel_notes,
     rows_or_note,
     workload_values,
 )
+from batchscale.figures.study_columns import join_frames, with_edges
 from batchscale.records.frames import Records
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
@@ -44,26 +44,26 @@ BEST_OF_FRAME_SCHEMA: Mapping[str, type[pl.DataType]] = {
 
 
 def best_of_frame(records: Records, goal: Goal, *, per_study: bool) -> pl.DataFrame:
-    """Steps to result of the best of n trials: a frame of ``BEST_OF_FRAME_SCHEMA``, a panel per study or workload."""
+    """Return steps to result of the best of n trials (``BEST_OF_FRAME_SCHEMA``), a panel per study or workload."""
     heads = study_titles(records.workloads) if per_study else dict.fromkeys(records.workloads)
     frames = [with_edges(_rows(records, name, goal, head), records, goal) for name, head in heads.items()]
     return join_frames(frames, BEST_OF_FRAME_SCHEMA)
 
 
 def plot_best_of(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
-    """A panel per study: the median, and between which steps nine of ten searches of n trials end."""
+    """Draw a panel per study: the median, and between which steps nine of ten searches of n trials end."""
     return draw_panels(frame, _panel, look, notes=goal_notes(frame))
 
 
 def _rows(records: Records, name: WorkloadName, goal: Goal, head: str | None) -> pl.DataFrame:
-    """The rows of a workload, a panel per study where its title has a head."""
+    """Return the rows of a workload, a panel per study where its title has a head."""
     title = workload_label(name)
-    known = {"panel": title, "goal": str(goal), **workload_values(name)}
+    panel_values = {"panel": title, "goal": str(goal), **workload_values(name)}
 
     def make() -> pl.DataFrame:
-        found = best_of_n(trial_outcomes(records.workload(name), goal))
-        if found.is_empty():
-            raise LackingError("no COMPLETE trial")
+        quantiles = best_of_n(trial_outcomes(records.workload(name), goal))
+        if quantiles.is_empty():
+            raise MissingDataError("no COMPLETE trial")
         size = pl.col("batch_size").map_elements(lambda b: f"{b:,}", return_dtype=pl.String)
         never = pl.col("median").is_null().all().over("batch_size")
         reached = (pl.col("reach_probability").max() > 0).over("batch_size")
@@ -74,15 +74,15 @@ def _rows(records: Records, name: WorkloadName, goal: Goal, head: str | None) ->
             .then(pl.lit("no trial reached the goal"))
         )
         panel = pl.lit(title) if head is None else pl.lit(f"{head} ") + size
-        return found.with_columns(
-            *literals({**known, "panel": ""}), (pl.lit("batch size ") + size).alias("series"), note.alias("note")
+        return quantiles.with_columns(
+            *literals({**panel_values, "panel": ""}), (pl.lit("batch size ") + size).alias("series"), note.alias("note")
         ).with_columns(panel.alias("panel"))
 
-    return rows_or_note(BEST_OF_FRAME_SCHEMA, known, make)
+    return rows_or_note(BEST_OF_FRAME_SCHEMA, panel_values, make)
 
 
 def trial_axes(points: pl.DataFrame) -> tuple[alt.X, alt.Y, alt.Y]:
-    """The axes: trials, median steps, and the lower quantile on the same scale."""
+    """Return the axes: trials, median steps, and the lower quantile on the same scale."""
     x_span = log_range(points["n"], 2, 0.3)
     ends = pl.concat([points["median"], points["low"], points["high"]])
     y_span = log_range(ends, margin=0.5)
@@ -96,7 +96,7 @@ def trial_axes(points: pl.DataFrame) -> tuple[alt.X, alt.Y, alt.Y]:
 def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     points = frame.filter(pl.col("median").is_not_null() | pl.col("low").is_not_null())
     if points.is_empty():
-        return missing_words(frame.drop("series"))
+        return empty_reason(frame.drop("series"))
     x, y, low = trial_axes(points)
     colour = look.theme.series[0]
     between = alt.Chart(inline(points.drop_nulls(["low", "high"])))
@@ -110,7 +110,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
 
 
 def trial_tooltips() -> list[alt.Tooltip]:
-    """What a point says when pointed at."""
+    """Return the tooltips of a point."""
     return [
         alt.Tooltip("series:N", title="series"),
         alt.Tooltip("n:Q", title="trials"),

@@ -8,23 +8,22 @@ import polars as pl
 
 from batchscale.analysis.budgets import best_measurement
 from batchscale.figures.axes import log_range, log_scale, size_axis
-from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.kinds.curves import BATCH_SIZE, series_scales
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
-from batchscale.figures.measured import BOUND, BOUND_WORDS, ended_first, first_measured
 from batchscale.figures.names import metric_label, workload_label
 from batchscale.figures.notes import (
     WORKLOAD_COLUMNS,
-    LackingError,
+    MissingDataError,
+    empty_reason,
     find_studies,
     literals,
-    missing_words,
     note_frame,
     panel_notes,
     rows_or_note,
     workload_values,
 )
+from batchscale.figures.study_columns import BOUND, BOUND_WORDS, ended_first, first_measured, join_frames, with_edges
 from batchscale.records.frames import Records
 from batchscale.spec.durations import Budget, Unit
 from batchscale.spec.workload_name import WorkloadName
@@ -61,7 +60,7 @@ class BudgetPanel:
 def budget_frame(
     records: Records, panels: Iterable[BudgetPanel], num_train_examples: int | Mapping[str, int] | None = None
 ) -> pl.DataFrame:
-    """The best value per batch size and budget: a frame of ``BUDGET_SCHEMA``.
+    """Return the best value per batch size and budget: a frame of ``BUDGET_SCHEMA``.
 
     A batch size enters a budget only if its trials were trained that far and measured within it; where trials were
     stopped before it, the value is marked as a bound.
@@ -71,7 +70,7 @@ def budget_frame(
 
 
 def amount_label(amount: float) -> str:
-    """A budget in few characters.
+    """Return a budget in few characters.
 
     >>> amount_label(200_000), amount_label(5_000_000), amount_label(0.2)
     ('200k', '5M', '0.2')
@@ -83,7 +82,7 @@ def amount_label(amount: float) -> str:
 
 
 def default_budgets(records: Records, unit: Unit, num_train_examples: int | None = None) -> tuple[Budget, ...]:
-    """Budgets of the 1-2-5 series that at least one study was trained for and that leave something to see."""
+    """Return budgets of the 1-2-5 series that at least one study was trained for and that leave something to see."""
     steps = records.studies.with_columns(
         pl.when(pl.col("train_steps") > 0).then("train_steps").otherwise(None).alias("train_steps")
     ).drop_nulls("train_steps")
@@ -100,7 +99,7 @@ def default_budgets(records: Records, unit: Unit, num_train_examples: int | None
 def plot_budget(
     frame: pl.DataFrame, look: Look = LOOK, *, limits: Mapping[str, tuple[float, float]] | None = None
 ) -> Chart:
-    """A family of lines per panel, one per budget, from dark (small) to bright (large).
+    """Draw a family of lines per panel, one per budget, from dark (small) to bright (large).
 
     Args:
         frame: Of ``BUDGET_SCHEMA``.
@@ -114,47 +113,47 @@ def plot_budget(
 def budget_panels(
     records: Records, metric: str, budgets: Mapping[Unit, Sequence[Budget]], *, maximize: bool = False
 ) -> list[BudgetPanel]:
-    """A panel per workload and unit of budgets."""
+    """Return a panel per workload and unit of budgets."""
     return [
-        BudgetPanel(f"{workload_label(name)}: budgets in {unit}", name, metric, tuple(chosen), maximize)
+        BudgetPanel(f"{workload_label(name)}: budgets in {unit}", name, metric, tuple(unit_budgets), maximize)
         for name in records.workloads
-        for unit, chosen in budgets.items()
+        for unit, unit_budgets in budgets.items()
     ]
 
 
 def _rows(records: Records, panel: BudgetPanel, num_train_examples: int | Mapping[str, int] | None) -> pl.DataFrame:
     name = panel.workload
-    known = {"panel": panel.title, "metric": panel.metric, **workload_values(name)}
+    panel_values = {"panel": panel.title, "metric": panel.metric, **workload_values(name)}
     notes: list[str] = []
 
     def make() -> pl.DataFrame:
-        chosen = find_studies(records, name)
+        selected = find_studies(records, name)
         if not panel.budgets:
-            raise LackingError("no budgets: the studies have no step budget of their own")
+            raise MissingDataError("no budgets: the studies have no step budget of their own")
         best = best_measurement(
-            chosen, panel.metric, panel.budgets, maximize=panel.maximize, num_train_examples=num_train_examples
+            selected, panel.metric, panel.budgets, maximize=panel.maximize, num_train_examples=num_train_examples
         )
-        starts = first_measured(chosen, name)
+        starts = first_measured(selected, name)
         start = pl.col("batch_size").replace_strict(starts, default=None, return_dtype=pl.Float64)
         inside = best.filter(start <= pl.col("limit"))
         notes.extend(_left_out(best, inside, starts, panel.budgets))
-        ended = inside.join(ended_first(chosen, name), on="batch_size", how="left", maintain_order="left")
+        ended = inside.join(ended_first(selected, name), on="batch_size", how="left", maintain_order="left")
         label = pl.col("budget_amount").map_elements(amount_label, return_dtype=pl.String)
         return ended.with_columns(
-            *literals(known),
+            *literals(panel_values),
             label.alias("series"),
             (pl.col("shortest") < pl.col("limit")).fill_null(False).alias(BOUND),
             pl.lit(None, dtype=pl.String).alias("note"),
         )
 
-    rows = rows_or_note(BUDGET_SCHEMA, known, make).sort("budget_amount", "batch_size", nulls_last=True)
-    return pl.concat([rows, *(note_frame(BUDGET_SCHEMA, note, **known) for note in notes)])
+    rows = rows_or_note(BUDGET_SCHEMA, panel_values, make).sort("budget_amount", "batch_size", nulls_last=True)
+    return pl.concat([rows, *(note_frame(BUDGET_SCHEMA, note, **panel_values) for note in notes)])
 
 
 def _left_out(
     best: pl.DataFrame, inside: pl.DataFrame, starts: Mapping[int, int], budgets: Sequence[Budget]
 ) -> Iterable[str]:
-    """Which budgets no study was trained for, and which end before anything was measured."""
+    """Yield notes on budgets that no study was trained for, and on those that end before the first measurement."""
     trained = set(best["budget_amount"])
     lacking = [budget for budget in budgets if float(budget.amount) not in trained]
     if lacking:
@@ -163,15 +162,15 @@ def _left_out(
     early = best.join(inside, on=["batch_size", "budget_amount"], how="anti")
     sizes = sorted(early["batch_size"].unique())
     if sizes:
-        shown = ", ".join(f"{size:,} (step {starts[size]:,})" if size in starts else f"{size:,}" for size in sizes)
-        yield f"budgets that end before the first measurement are left out at batch size {shown}"
+        sizes_text = ", ".join(f"{size:,} (step {starts[size]:,})" if size in starts else f"{size:,}" for size in sizes)
+        yield f"budgets that end before the first measurement are left out at batch size {sizes_text}"
 
 
 def _panel(frame: pl.DataFrame, look: Look, limits: tuple[float, float] | None) -> Drawn | str:
     metric, theme = frame["metric"][0], look.theme
     points = frame.drop_nulls("value").filter(pl.col("value").is_finite())
     if points.is_empty():
-        return missing_words(frame, "nothing finite was measured")
+        return empty_reason(frame, "nothing finite was measured")
     labels = points.sort("budget_amount")["series"].unique(maintain_order=True).to_list()
     unit = points["budget_unit"].drop_nulls().unique().to_list()
     legend = alt.Legend(title=f"{unit[0]}" if unit else None, orient="right", symbolSize=40)

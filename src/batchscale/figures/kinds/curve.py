@@ -1,4 +1,4 @@
-"""The curve of one workload with all that is known about it: regimes, intervals, points to be trusted less."""
+"""The curve of one workload with its regimes, its intervals, and points to be trusted less."""
 
 import itertools
 import math
@@ -13,12 +13,12 @@ from batchscale.analysis.curve_analysis import Analysis, AnalysisOptions, analyz
 from batchscale.analysis.regimes import Baseline, Regime, RegimeSpan
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, size_axis
-from batchscale.figures.edges import EDGE
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, perfect_lines
 from batchscale.figures.layout import WIDE, Chart, Drawn, Look, PanelSize, draw_panels, inline
 from batchscale.figures.names import BASELINES, none_reached, workload_label
-from batchscale.figures.notes import goal_notes, missing_words, note_frame, panel_notes, workload_values
+from batchscale.figures.notes import empty_reason, goal_notes, note_frame, panel_notes, workload_values
+from batchscale.figures.study_columns import EDGE
 from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
 from batchscale.records.summary import study_note
@@ -55,14 +55,14 @@ CURVE_DETAIL_SCHEMA: Mapping[str, type[pl.DataType]] = {
 
 
 def curve_frame(records: Records, goal: Goal, *, baseline: Baseline = Baseline.ROBUST) -> pl.DataFrame:
-    """The curve of every workload, a panel each: a frame of ``CURVE_DETAIL_SCHEMA``."""
+    """Return the curve of every workload, a panel each: a frame of ``CURVE_DETAIL_SCHEMA``."""
     frames = []
     for name in records.workloads:
         try:
             frames.append(analysis_frame(analyze(records, name, goal, AnalysisOptions(baseline))))
         except BatchscaleError as error:
-            known = {"panel": workload_label(name), "goal": str(goal), **workload_values(name)}
-            frames.append(note_frame(CURVE_DETAIL_SCHEMA, str(error), **known))
+            panel_values = {"panel": workload_label(name), "goal": str(goal), **workload_values(name)}
+            frames.append(note_frame(CURVE_DETAIL_SCHEMA, str(error), **panel_values))
     return pl.concat(frames) if frames else pl.DataFrame(schema=CURVE_DETAIL_SCHEMA)
 
 
@@ -95,11 +95,11 @@ def analysis_frame(answer: Analysis) -> pl.DataFrame:
     ).select(pl.col(name).cast(kind) for name, kind in CURVE_DETAIL_SCHEMA.items())
     values: dict[str, object] = {"panel": title, "series": title, "goal": str(answer.goal)}
     values |= workload_values(answer.workload) if answer.workload else {}
-    return pl.concat([rows, *(note_frame(CURVE_DETAIL_SCHEMA, note, **values) for note in what_is_missing(answer))])
+    return pl.concat([rows, *(note_frame(CURVE_DETAIL_SCHEMA, note, **values) for note in missing_sentences(answer))])
 
 
 def point_flags(row: Mapping[str, Any]) -> str | None:
-    """Why a point is to be trusted less, in words; None if there is no reason."""
+    """Return the reasons to trust a point less; None if there are none."""
     if row["steps"] is None:
         return None
     flags = (
@@ -109,8 +109,8 @@ def point_flags(row: Mapping[str, Any]) -> str | None:
     return "; ".join(flag for flag in flags if flag) or None
 
 
-def what_is_missing(answer: Analysis) -> list[str]:
-    """Sentences on what the records could not tell."""
+def missing_sentences(answer: Analysis) -> list[str]:
+    """Return sentences on results that the records lack."""
     curve = answer.curve
     unreached = curve.filter(pl.col("steps").is_null()).sort("batch_size")["batch_size"]
     if len(unreached) == len(curve):
@@ -126,7 +126,7 @@ def what_is_missing(answer: Analysis) -> list[str]:
 
 
 def plot_curve(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
-    """A panel per workload: regimes shaded, perfect scaling dashed, intervals as bars, doubtful points hollow."""
+    """Draw a panel per workload: regimes shaded, perfect scaling dashed, intervals as bars, doubtful points hollow."""
     if look == replace(LOOK, theme=look.theme):
         look = replace(look, size=WIDE if frame["panel"].n_unique() == 1 else PanelSize(380, 280))
     return draw_panels(frame, _panel, look, of="workloads")
@@ -135,7 +135,7 @@ def plot_curve(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
 def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     points = frame.drop_nulls("value")
     if points.is_empty():
-        return missing_words(frame)
+        return empty_reason(frame)
     theme, size = look.theme, look.size
     x_span = log_range(points["batch_size"], margin=0.5)
     ends = pl.concat([points["value"], points["steps_low"].drop_nulls(), points["steps_high"].drop_nulls()])
@@ -211,11 +211,11 @@ def _fit_label(label: str, start: float, end: float, span: LogRange, size: Panel
 
 
 def _intervals(points: pl.DataFrame, theme: Theme, x: alt.X, y_span: LogRange) -> list[alt.Chart]:
-    known = points.drop_nulls(["steps_low", "steps_high"])
-    if known.is_empty():
+    bounded = points.drop_nulls(["steps_low", "steps_high"])
+    if bounded.is_empty():
         return []
     bars: alt.Chart = (
-        alt.Chart(inline(known))
+        alt.Chart(inline(bounded))
         .mark_rule(color=theme.series[0], strokeWidth=5, strokeOpacity=0.3, aria=False)
         .encode(x=x, y=alt.Y("steps_low:Q", scale=log_scale(y_span)), y2="steps_high:Q")
     )
@@ -244,7 +244,7 @@ def _dots(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> list[alt.Ch
 
 
 def _tooltips(doubtful: bool, intervals: bool) -> list[alt.Tooltip]:
-    shown = [
+    tooltips = [
         alt.Tooltip("batch_size:Q", title="batch size", format=","),
         alt.Tooltip("steps:Q", title=STEPS, format=",.0f"),
         alt.Tooltip("trial_id:Q", title="trial"),
@@ -252,11 +252,11 @@ def _tooltips(doubtful: bool, intervals: bool) -> list[alt.Tooltip]:
         alt.Tooltip("trials:Q", title="trials"),
     ]
     if intervals:
-        shown[2:2] = [
+        tooltips[2:2] = [
             alt.Tooltip("steps_low:Q", title="interval from", format=",.0f"),
             alt.Tooltip("steps_high:Q", title="to", format=",.0f"),
         ]
-    return [*shown, alt.Tooltip("flags:N", title="trust less")] if doubtful else shown
+    return [*tooltips, alt.Tooltip("flags:N", title="trust less")] if doubtful else tooltips
 
 
 KIND = FigureKind(

@@ -7,12 +7,12 @@ import altair as alt
 import polars as pl
 
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, size_axis
-from batchscale.figures.edges import at_edge
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline
 from batchscale.figures.names import BASELINES
-from batchscale.figures.notes import missing_words, panel_notes
+from batchscale.figures.notes import empty_reason, panel_notes
 from batchscale.figures.series import joint_panel, series_frame
+from batchscale.figures.study_columns import at_edge
 from batchscale.figures.theme import Theme, series_colours
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
@@ -23,12 +23,12 @@ LOOK = Look(columns=3)
 
 
 def plot_curves(frame: pl.DataFrame, look: Look = LOOK, *, ordered: bool = False) -> Chart:
-    """Panels of curves on log2 axes, with the perfect scaling of each as a dashed line.
+    """Draw panels of curves on log2 axes, with the perfect scaling of each as a dashed line.
 
     Args:
         frame: Points of ``SERIES_SCHEMA``.
         look: The layout.
-        ordered: Whether the series have an order (goals), and so colours along a ramp.
+        ordered: True if the series have an order (goals), and so colours along a ramp.
     """
     return draw_panels(frame, lambda part, look: _panel(part, look, ordered), look, of="workloads")
 
@@ -36,7 +36,7 @@ def plot_curves(frame: pl.DataFrame, look: Look = LOOK, *, ordered: bool = False
 def _panel(frame: pl.DataFrame, look: Look, ordered: bool) -> Drawn | str:
     points = frame.drop_nulls("value")
     if points.is_empty():
-        return missing_words(frame)
+        return empty_reason(frame)
     theme, width = look.theme, look.size.width
     labels = points["series"].unique(maintain_order=True).to_list()
     normalised = bool((points["value"] != points["steps"]).any())
@@ -75,7 +75,7 @@ def _panel(frame: pl.DataFrame, look: Look, ordered: bool) -> Drawn | str:
 
 
 def same_curves(points: pl.DataFrame) -> list[list[str]]:
-    """Groups of series that have the same points, so that one would hide the other."""
+    """Return groups of series that have the same points, so that one would hide the other."""
     curves: dict[tuple[tuple[object, ...], ...], list[str]] = {}
     for (label,), rows in points.group_by("series", maintain_order=True):
         key = tuple(rows.sort("batch_size").select("batch_size", "value").iter_rows())
@@ -84,17 +84,17 @@ def same_curves(points: pl.DataFrame) -> list[list[str]]:
 
 
 def with_rings(points: pl.DataFrame) -> pl.DataFrame:
-    """The points with the column ``size``, larger ones first: of points at one place every one stays visible."""
+    """Return the points with the column ``size``, larger ones first: of points at one place every one stays visible."""
     above = pl.len().over("batch_size", "value") - 1 - pl.int_range(pl.len()).over("batch_size", "value")
     return points.with_columns((34 + 70 * above).alias("size")).sort("size", descending=True, maintain_order=True)
 
 
 def hollow_points(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """Over the points whose best trial was left at an edge of its search space: hollow ones, which say so."""
+    """Return hollow marks over the points whose best trial lies at an edge of its search space."""
     flagged = at_edge(points)
     if flagged.is_empty():
         return []
-    shown = [
+    tooltips = [
         alt.Tooltip("batch_size:Q", title="batch size", format=","),
         alt.Tooltip("value:Q", title="value", format=",.6~g"),
         alt.Tooltip("edge:N", title="best trial at an edge"),
@@ -102,13 +102,13 @@ def hollow_points(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> lis
     marks: alt.Chart = (
         alt.Chart(inline(flagged))
         .mark_point(size=44, filled=False, fill=theme.ground, opacity=1, strokeWidth=1.8)
-        .encode(x=x, y=y, tooltip=shown)
+        .encode(x=x, y=y, tooltip=tooltips)
     )
     return [marks]
 
 
 def legend_under(labels: Sequence[str], width: int, title: str | None = None) -> alt.Legend:
-    """A legend below its panel, where no line can cross it, in as many columns as fit."""
+    """Return a legend below its panel, where no line can cross it, in as many columns as fit."""
     columns = max(1, int(width // (6.2 * max(len(label) for label in labels) + 26)))
     return alt.Legend(
         title=title, orient="bottom", direction="horizontal", columns=columns, offset=6, titleAnchor="start"
@@ -118,7 +118,7 @@ def legend_under(labels: Sequence[str], width: int, title: str | None = None) ->
 def series_scales(
     labels: Sequence[str], theme: Theme, ordered: bool, legend: alt.Legend | None
 ) -> tuple[alt.Color, alt.Shape]:
-    """Colour and shape of each series."""
+    """Return colour and shape of each series."""
     colours = series_colours(theme, len(labels), ordered=ordered)
     shapes = list(itertools.islice(itertools.cycle(SHAPES), len(labels)))
     colour = alt.Color("series:N", sort=None, scale=alt.Scale(domain=labels, range=colours), legend=legend)
@@ -126,7 +126,7 @@ def series_scales(
 
 
 def perfect_lines(points: pl.DataFrame, theme: Theme, x: alt.X, y_span: LogRange) -> alt.Chart:
-    """The line of perfect scaling of every series, dashed, cut where it leaves the panel."""
+    """Return the line of perfect scaling of every series, dashed, cut where it leaves the panel."""
     floor = y_span.base**y_span.low
     ends = (
         points.group_by("series", maintain_order=True)
@@ -152,8 +152,8 @@ def perfect_lines(points: pl.DataFrame, theme: Theme, x: alt.X, y_span: LogRange
 
 
 def curve_tooltips(normalised: bool) -> list[alt.Tooltip]:
-    """What a point of a curve says when pointed at."""
-    shown = [
+    """Return the tooltips of a point of a curve."""
+    tooltips = [
         alt.Tooltip("series:N", title="series"),
         alt.Tooltip("batch_size:Q", title="batch size", format=","),
         alt.Tooltip("steps:Q", title="steps to result", format=",.0f"),
@@ -162,8 +162,8 @@ def curve_tooltips(normalised: bool) -> list[alt.Tooltip]:
         alt.Tooltip("trials:Q", title="trials"),
     ]
     if normalised:
-        shown.insert(3, alt.Tooltip("value:Q", title="normalised", format=".4g"))
-    return shown
+        tooltips.insert(3, alt.Tooltip("value:Q", title="normalised", format=".4g"))
+    return tooltips
 
 
 def _data(request: FigureRequest) -> pl.DataFrame:

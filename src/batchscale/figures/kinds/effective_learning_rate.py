@@ -9,22 +9,21 @@ import polars as pl
 from batchscale.analysis.budgets import best_per_trial
 from batchscale.analysis.metaparameters import EFFECTIVE, add_effective_learning_rate
 from batchscale.figures.axes import log_axis, log_range, log_scale
-from batchscale.figures.edges import join_frames, with_edges
-from batchscale.figures.fixed import with_fixed
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.map import STAR
 from batchscale.figures.layout import SMALL, Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import metaparameter_label, metric_label, study_titles
 from batchscale.figures.notes import (
     WORKLOAD_COLUMNS,
-    LackingError,
+    MissingDataError,
+    empty_reason,
     find_studies,
     literals,
-    missing_words,
     panel_notes,
     rows_or_note,
     workload_values,
 )
+from batchscale.figures.study_columns import join_frames, with_edges, with_fixed
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
 from batchscale.spec.goal import Goal
@@ -46,7 +45,7 @@ EFFECTIVE_SCHEMA: Mapping[str, type[pl.DataType]] = {
 
 @dataclass(frozen=True)
 class EffectivePanel:
-    """One study, and the goal that says which metric is meant."""
+    """One study, and the goal whose metric is drawn."""
 
     title: str
     workload: WorkloadName
@@ -55,13 +54,13 @@ class EffectivePanel:
 
 
 def effective_frame(records: Records, panels: Iterable[EffectivePanel]) -> pl.DataFrame:
-    """Rate and best value of every COMPLETE trial: a frame of ``EFFECTIVE_SCHEMA``."""
+    """Return rate and best value of every COMPLETE trial: a frame of ``EFFECTIVE_SCHEMA``."""
     frames = [with_edges(_rows(records, panel), records, panel.goal) for panel in panels]
     return join_frames(frames, EFFECTIVE_SCHEMA)
 
 
 def effective_panels(records: Records, goal: Goal) -> list[EffectivePanel]:
-    """A panel per study."""
+    """Return a panel per study."""
     heads = study_titles(records.workloads)
     return [
         EffectivePanel(f"{heads[name]} {size:,}", name, size, goal)
@@ -71,13 +70,13 @@ def effective_panels(records: Records, goal: Goal) -> list[EffectivePanel]:
 
 
 def plot_effective(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
-    """A panel per study."""
+    """Draw a panel per study."""
     return draw_panels(frame, _panel, look)
 
 
 def _rows(records: Records, panel: EffectivePanel) -> pl.DataFrame:
     name, metric = panel.workload, panel.goal.metric
-    known = {"panel": panel.title, "metric": metric, **workload_values(name)}
+    panel_values = {"panel": panel.title, "metric": metric, **workload_values(name)}
 
     def make() -> pl.DataFrame:
         study = find_studies(records, name, panel.batch_size).filter(status=Status.COMPLETE.value)
@@ -86,25 +85,25 @@ def _rows(records: Records, panel: EffectivePanel) -> pl.DataFrame:
             values, on=["batch_size", "trial_id"], how="left"
         )
         if trials.is_empty():
-            raise LackingError("no COMPLETE trial")
+            raise MissingDataError("no COMPLETE trial")
         if EFFECTIVE not in trials.columns or trials[EFFECTIVE].is_null().all():
-            raise LackingError("no learning rate and momentum are recorded")
-        shown = trials.drop_nulls([EFFECTIVE, "value"])
-        if shown.is_empty():
-            raise LackingError("no finite value was measured")
+            raise MissingDataError("no learning rate and momentum are recorded")
+        drawn = trials.drop_nulls([EFFECTIVE, "value"])
+        if drawn.is_empty():
+            raise MissingDataError("no finite value was measured")
         rank = pl.struct(pl.col("value") * (-1 if panel.goal.maximize else 1), "trial_id").rank("ordinal")
-        return shown.with_columns(
-            *literals(known), (rank == 1).alias("best"), pl.lit(None, dtype=pl.String).alias("note")
+        return drawn.with_columns(
+            *literals(panel_values), (rank == 1).alias("best"), pl.lit(None, dtype=pl.String).alias("note")
         )
 
-    return rows_or_note(EFFECTIVE_SCHEMA, known, make)
+    return rows_or_note(EFFECTIVE_SCHEMA, panel_values, make)
 
 
 def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     metric, theme = frame["metric"][0], look.theme
     points = frame.drop_nulls("value").filter(pl.col("effective_learning_rate") > 0)
     if points.is_empty():
-        return missing_words(frame, "no positive learning rate")
+        return empty_reason(frame, "no positive learning rate")
     span = log_range(points["effective_learning_rate"], 10, 0.15, 1)
     x = alt.X(
         "effective_learning_rate:Q", scale=log_scale(span), axis=log_axis(metaparameter_label(EFFECTIVE), span, 4)

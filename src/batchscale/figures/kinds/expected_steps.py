@@ -6,21 +6,21 @@ import polars as pl
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.best_of_n import best_of_frame, trial_axes, trial_tooltips
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
-from batchscale.figures.notes import goal_notes, missing_words, panel_notes
+from batchscale.figures.notes import empty_reason, goal_notes, panel_notes
 from batchscale.figures.theme import series_colours
 
 LOOK = Look(columns=2)
 
 
 def plot_expected_steps(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
-    """A panel per workload: the median steps to result against the number of trials, a line per batch size."""
+    """Draw a panel per workload: the median steps to result against the number of trials, a line per batch size."""
     return draw_panels(frame, _panel, look, of="workloads", notes=goal_notes(frame))
 
 
 def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     points = frame.drop_nulls("median")
     if points.is_empty():
-        return missing_words(frame)
+        return empty_reason(frame)
     labels = points.sort("batch_size")["series"].unique(maintain_order=True).to_list()
     x, y, _ = trial_axes(points)
     scale = alt.Scale(domain=labels, range=series_colours(look.theme, len(labels), ordered=True))

@@ -12,25 +12,24 @@ import polars as pl
 from batchscale.analysis.budgets import best_measurement
 from batchscale.analysis.results import steps_to_result
 from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
-from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.kinds.budget import bound_points
 from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, legend_under, series_scales
 from batchscale.figures.kinds.metaparameter import check_metaparameter
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
-from batchscale.figures.measured import BOUND, BOUND_WORDS, ended_first
 from batchscale.figures.names import goal_label, metaparameter_label, metric_label, workload_label
 from batchscale.figures.notes import (
     NOT_REACHED,
     WORKLOAD_COLUMNS,
-    LackingError,
+    MissingDataError,
+    empty_reason,
     find_studies,
     literals,
-    missing_words,
     panel_notes,
     rows_or_note,
     workload_values,
 )
+from batchscale.figures.study_columns import BOUND, BOUND_WORDS, ended_first, join_frames, with_edges
 from batchscale.formatting import metaparameter_text
 from batchscale.records.frames import Records
 from batchscale.spec.goal import Goal
@@ -67,13 +66,13 @@ class SplitPanel:
 
 
 def split_frame(records: Records, panels: Iterable[SplitPanel]) -> pl.DataFrame:
-    """The points of all panels: a frame of ``SPLIT_SCHEMA``."""
+    """Return the points of all panels: a frame of ``SPLIT_SCHEMA``."""
     frames = [with_edges(_rows(records, panel), records, panel.goal, panel.first_trials) for panel in panels]
     return join_frames(frames, SPLIT_SCHEMA)
 
 
 def split_panels(records: Records, goal: Goal, split_by: str, first_trials: int | None = None) -> list[SplitPanel]:
-    """Both kinds of panel for every workload."""
+    """Return both kinds of panel for every workload."""
     return [
         SplitPanel(f"{workload_label(name)}: {words}", name, goal, split_by, best, first_trials)
         for name in records.workloads
@@ -82,13 +81,13 @@ def split_panels(records: Records, goal: Goal, split_by: str, first_trials: int 
 
 
 def plot_split(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
-    """A line per value of the metaparameter in every panel."""
+    """Draw a line per value of the metaparameter in every panel."""
     return draw_panels(frame, _panel, look, of="workloads")
 
 
 def _rows(records: Records, panel: SplitPanel) -> pl.DataFrame:
     name, metric, by = panel.workload, panel.goal.metric, panel.split_by
-    known = {
+    panel_values = {
         "panel": panel.title,
         "quantity": metric if panel.best else "steps",
         "goal": None if panel.best else str(panel.goal),
@@ -98,37 +97,37 @@ def _rows(records: Records, panel: SplitPanel) -> pl.DataFrame:
     words = metaparameter_label(by)
 
     def make() -> pl.DataFrame:
-        chosen = find_studies(records, name, first_trials=panel.first_trials)
-        if by not in chosen.metaparameters or chosen.trials[by].is_null().all():
-            raise LackingError(f"no {words} is recorded")
+        selected = find_studies(records, name, first_trials=panel.first_trials)
+        if by not in selected.metaparameters or selected.trials[by].is_null().all():
+            raise MissingDataError(f"no {words} is recorded")
         if panel.best:
-            found = best_measurement(chosen, metric, maximize=panel.goal.maximize, by=[by])
+            results = best_measurement(selected, metric, maximize=panel.goal.maximize, by=[by])
         else:
-            found = steps_to_result(chosen, panel.goal, by=[by]).rename({"steps": "value"})
-        plans = chosen.studies.select("batch_size", "train_steps")
+            results = steps_to_result(selected, panel.goal, by=[by]).rename({"steps": "value"})
+        plans = selected.studies.select("batch_size", "train_steps")
         ended = (
-            found.drop_nulls(by)
-            .join(ended_first(chosen, name, by), on=["batch_size", by], how="left")
+            results.drop_nulls(by)
+            .join(ended_first(selected, name, by), on=["batch_size", by], how="left")
             .join(plans, on="batch_size", how="left")
         )
         cut = (pl.col("shortest") < pl.col("train_steps")).fill_null(False)
         label = pl.col(by).map_elements(lambda value: f"{words} {metaparameter_text(value)}", return_dtype=pl.String)
         return ended.with_columns(
-            *literals(known),
+            *literals(panel_values),
             label.alias("series"),
             pl.col(by).alias("split_value"),
             (cut if panel.best else pl.lit(False)).alias(BOUND),
             pl.when(pl.col("value").is_null()).then(pl.lit(NOT_REACHED)).alias("note"),
         ).sort("split_value", "batch_size")
 
-    return rows_or_note(SPLIT_SCHEMA, known, make)
+    return rows_or_note(SPLIT_SCHEMA, panel_values, make)
 
 
 def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     quantity, theme, width = frame["quantity"][0], look.theme, look.size.width
     points = frame.drop_nulls("value").filter(pl.col("value").is_finite())
     if points.is_empty():
-        return missing_words(frame)
+        return empty_reason(frame)
     labels = points.sort("split_value")["series"].unique(maintain_order=True).to_list()
     colour, shape = series_scales(labels, theme, False, legend_under(labels, width))
     x_span = log_range(points["batch_size"])

@@ -13,22 +13,21 @@ import polars as pl
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.errors import SpecError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, superscript
-from batchscale.figures.edges import join_frames, with_edges
-from batchscale.figures.fixed import with_fixed
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.layout import SMALL, Chart, Drawn, Look, draw_panels, inline, legend_below
 from batchscale.figures.names import study_titles
 from batchscale.figures.notes import (
     WORKLOAD_COLUMNS,
-    LackingError,
+    MissingDataError,
+    empty_reason,
     find_studies,
     goal_notes,
     literals,
-    missing_words,
     panel_notes,
     rows_or_note,
     workload_values,
 )
+from batchscale.figures.study_columns import join_frames, with_edges, with_fixed
 from batchscale.figures.theme import POWER_FONT, Theme
 from batchscale.records.frames import Records
 from batchscale.spec.durations import Budget
@@ -62,7 +61,7 @@ MAP_SCHEMA: Mapping[str, type[pl.DataType]] = {
 
 @dataclass(frozen=True)
 class MapPanel:
-    """The trials of one study, judged by a goal within a budget."""
+    """The trials of one study and their outcomes for a goal within a budget."""
 
     title: str
     workload: WorkloadName
@@ -74,13 +73,13 @@ class MapPanel:
 def map_frame(
     records: Records, panels: Iterable[MapPanel], num_train_examples: int | Mapping[str, int] | None = None
 ) -> pl.DataFrame:
-    """All COMPLETE and INFEASIBLE trials of the panels: a frame of ``MAP_SCHEMA``."""
+    """Return all COMPLETE and INFEASIBLE trials of the panels: a frame of ``MAP_SCHEMA``."""
     frames = [with_edges(_rows(records, panel, num_train_examples), records, panel.goal) for panel in panels]
     return join_frames(frames, MAP_SCHEMA)
 
 
 def study_panels(records: Records, goal: Goal, budget: Budget | None = None) -> list[MapPanel]:
-    """A panel per study of the records."""
+    """Return a panel per study of the records."""
     heads = study_titles(records.workloads)
     return [
         MapPanel(f"{heads[name]} {size:,}", name, size, goal, budget)
@@ -90,7 +89,7 @@ def study_panels(records: Records, goal: Goal, budget: Budget | None = None) -> 
 
 
 def plot_map(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
-    """A panel per study; all panels share their axes, so that regions can be compared."""
+    """Draw a panel per study; all panels share their axes, so that regions can be compared."""
     points = _drawable(frame)
     x_span, y_span = (log_range(points[name], 10, 0.15, 1) for name in ("learning_rate", "one_minus_momentum"))
     return draw_panels(
@@ -103,7 +102,7 @@ def plot_map(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
 
 
 def _rows(records: Records, panel: MapPanel, num_train_examples: int | Mapping[str, int] | None) -> pl.DataFrame:
-    known = {
+    panel_values = {
         "panel": panel.title,
         "goal": str(panel.goal),
         "budget": None if panel.budget is None else f"{panel.budget.amount:g} {panel.budget.unit}",
@@ -111,24 +110,24 @@ def _rows(records: Records, panel: MapPanel, num_train_examples: int | Mapping[s
     }
 
     def make() -> pl.DataFrame:
-        chosen = find_studies(records, panel.workload, panel.batch_size)
-        outcomes = trial_outcomes(chosen, panel.goal, budget=panel.budget, num_train_examples=num_train_examples)
-        counted = with_fixed(outcomes.filter(pl.col("outcome").is_in(OUTCOMES)), chosen)
+        selected = find_studies(records, panel.workload, panel.batch_size)
+        outcomes = trial_outcomes(selected, panel.goal, budget=panel.budget, num_train_examples=num_train_examples)
+        counted = with_fixed(outcomes.filter(pl.col("outcome").is_in(OUTCOMES)), selected)
         if counted.is_empty():
-            raise LackingError("no COMPLETE or INFEASIBLE trial")
+            raise MissingDataError("no COMPLETE or INFEASIBLE trial")
         for name in ("learning_rate", "momentum"):
             if name not in counted.columns or counted[name].is_null().all():
-                raise LackingError(f"no {name.replace('_', ' ')} was tuned or fixed; see effective-learning-rate")
+                raise MissingDataError(f"no {name.replace('_', ' ')} was tuned or fixed; see effective-learning-rate")
         rank = pl.struct("steps_to_goal", "trial_id").rank("ordinal")
         reached = pl.col("outcome") == Outcome.REACHED.value
         return counted.with_columns(
-            *literals(known),
+            *literals(panel_values),
             (1 - pl.col("momentum")).alias("one_minus_momentum"),
             (reached & (rank.over("outcome") == 1)).alias("best"),
             pl.lit(None, dtype=pl.String).alias("note"),
         )
 
-    return rows_or_note(MAP_SCHEMA, known, make)
+    return rows_or_note(MAP_SCHEMA, panel_values, make)
 
 
 def _drawable(frame: pl.DataFrame) -> pl.DataFrame:
@@ -139,7 +138,7 @@ def _drawable(frame: pl.DataFrame) -> pl.DataFrame:
 def _panel(frame: pl.DataFrame, look: Look, x_span: LogRange, y_span: LogRange) -> Drawn | str:
     theme, points, notes = look.theme, _drawable(frame), panel_notes(frame)
     if points.is_empty():
-        return missing_words(frame, "no positive learning rate and momentum below one")
+        return empty_reason(frame, "no positive learning rate and momentum below one")
     if not frame["best"].any():
         notes.append("no trial reached the goal")
     x = alt.X("learning_rate:Q", scale=log_scale(x_span), axis=log_axis("learning rate η", x_span, 5, grid=False))
@@ -161,7 +160,7 @@ def _panel(frame: pl.DataFrame, look: Look, x_span: LogRange, y_span: LogRange) 
 
 
 def outcome_scales(theme: Theme, legend: alt.Legend | None) -> tuple[alt.Color, alt.Shape]:
-    """Colour and shape of what became of a trial, the best one a star."""
+    """Return colour and shape of the outcomes of trials, the best one a star."""
     labels = [*(OUTCOME_WORDS[name] for name in OUTCOMES), BEST]
     colours = [theme.good, theme.poor, theme.bad, theme.star]
     shapes = ["circle", "circle", "cross", STAR]
@@ -172,7 +171,7 @@ def outcome_scales(theme: Theme, legend: alt.Legend | None) -> tuple[alt.Color, 
 
 
 def contours(x_span: LogRange, y_span: LogRange, theme: Theme, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """Lines of equal effective learning rate, one per power of ten, labelled where they enter the panel."""
+    """Return lines of equal effective learning rate, one per power of ten, labelled where they enter the panel."""
     first, last = math.ceil(x_span.low - y_span.high), math.floor(x_span.high - y_span.low)
     rows = []
     for exponent in range(first, last + 1):

@@ -9,8 +9,6 @@ from batchscale.analysis.metaparameters import EFFECTIVE, Heuristic, add_effecti
 from batchscale.analysis.results import steps_to_result
 from batchscale.errors import UnknownNameError, one_line, suggest_names
 from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
-from batchscale.figures.edges import join_frames, with_edges
-from batchscale.figures.fixed import with_fixed
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.kinds.curves import BATCH_SIZE, hollow_points
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
@@ -18,16 +16,17 @@ from batchscale.figures.names import metaparameter_label
 from batchscale.figures.notes import (
     NOT_REACHED,
     WORKLOAD_COLUMNS,
-    LackingError,
+    MissingDataError,
+    empty_reason,
     find_studies,
     goal_notes,
     literals,
-    missing_words,
     panel_notes,
     rows_or_note,
     workload_values,
 )
 from batchscale.figures.series import CurvePanel, Series, workload_panels
+from batchscale.figures.study_columns import join_frames, with_edges, with_fixed
 from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
 
@@ -55,13 +54,13 @@ def metaparameter_frame(
     metaparameter: str = EFFECTIVE,
     fixed_momentum: Mapping[str, float] | None = None,
 ) -> pl.DataFrame:
-    """The winning trial's value of a metaparameter per batch size: a frame of ``METAPARAMETER_SCHEMA``.
+    """Return the winning trial's value of a metaparameter per batch size: a frame of ``METAPARAMETER_SCHEMA``.
 
     Args:
-        records: Where the workloads are looked for.
+        records: The records of the workloads.
         panels: Each with one series.
         metaparameter: A column of trials, or ``effective_learning_rate``.
-        fixed_momentum: Momentum of workloads whose trials do not record it, because it was not tuned.
+        fixed_momentum: Momentum of workloads whose trials do not record it, as it was not tuned.
     """
     frames = [
         with_edges(
@@ -77,22 +76,22 @@ def metaparameter_frame(
 
 
 def check_metaparameter(records: Records, name: str) -> None:
-    """Refuse the name of a metaparameter that no trial of the records has."""
-    known = {*records.metaparameters, EFFECTIVE}
-    if name not in known and not records.studies.is_empty():
-        raise UnknownNameError(f"--metaparameter: no trial here has '{one_line(name)}'; {suggest_names(name, known)}")
+    """Raise UnknownNameError if no trial of the records has this metaparameter."""
+    names = {*records.metaparameters, EFFECTIVE}
+    if name not in names and not records.studies.is_empty():
+        raise UnknownNameError(f"--metaparameter: no trial here has '{one_line(name)}'; {suggest_names(name, names)}")
 
 
 def _with_effective_rate(trials: pl.DataFrame, fixed_momentum: float | None) -> pl.DataFrame:
-    """Trials with the column ``effective_learning_rate``; ``fixed_momentum`` stands in where none is recorded."""
+    """Return trials with the column ``effective_learning_rate``; ``fixed_momentum`` if none is recorded."""
     if fixed_momentum is not None:
-        known = pl.col("momentum") if "momentum" in trials.columns else pl.lit(None, dtype=pl.Float64)
-        trials = trials.with_columns(known.fill_null(fixed_momentum).alias("momentum"))
+        momentum = pl.col("momentum") if "momentum" in trials.columns else pl.lit(None, dtype=pl.Float64)
+        trials = trials.with_columns(momentum.fill_null(fixed_momentum).alias("momentum"))
     return add_effective_learning_rate(trials)
 
 
 def plot_metaparameter(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
-    """A panel per workload: the best value at each batch size, and what the heuristics would have chosen."""
+    """Draw a panel per workload: the best value at each batch size, and the values of the heuristics."""
     return draw_panels(frame, _panel, look, of="workloads", notes=goal_notes(frame))
 
 
@@ -100,19 +99,19 @@ def _rows(
     records: Records, title: str, series: Series, metaparameter: str, fixed_momentum: Mapping[str, float]
 ) -> pl.DataFrame:
     name = series.workload
-    known = {"panel": title, "goal": str(series.goal), "metaparameter": metaparameter, **workload_values(name)}
+    panel_values = {"panel": title, "goal": str(series.goal), "metaparameter": metaparameter, **workload_values(name)}
 
     def make() -> pl.DataFrame:
-        chosen = find_studies(records, name, first_trials=series.first_trials)
-        results = steps_to_result(chosen, series.goal, budget=series.budget)
-        results = _with_effective_rate(with_fixed(results, chosen), fixed_momentum.get(str(name)))
+        selected = find_studies(records, name, first_trials=series.first_trials)
+        results = steps_to_result(selected, series.goal, budget=series.budget)
+        results = _with_effective_rate(with_fixed(results, selected), fixed_momentum.get(str(name)))
         if metaparameter not in results.columns or results[metaparameter].is_null().all():
             reached = results["steps"].drop_nulls().len()
             label = metaparameter_label(metaparameter)
-            raise LackingError(f"no {label} is recorded" if reached else f"no trial reached {series.goal}")
-        return _with_heuristics(results, metaparameter).with_columns(literals(known))
+            raise MissingDataError(f"no {label} is recorded" if reached else f"no trial reached {series.goal}")
+        return _with_heuristics(results, metaparameter).with_columns(literals(panel_values))
 
-    return rows_or_note(METAPARAMETER_SCHEMA, known, make)
+    return rows_or_note(METAPARAMETER_SCHEMA, panel_values, make)
 
 
 def _with_heuristics(results: pl.DataFrame, metaparameter: str) -> pl.DataFrame:
@@ -131,7 +130,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     metaparameter, theme = frame["metaparameter"][0], look.theme
     points = frame.drop_nulls("value").filter(pl.col("value").is_finite())
     if points.is_empty():
-        return missing_words(frame)
+        return empty_reason(frame)
     points = points.with_columns(pl.col("value").alias("drawn"))
     x_span = log_range(points["batch_size"])
     axis = size_axis(BATCH_SIZE, x_span, points["batch_size"], look.size.width)

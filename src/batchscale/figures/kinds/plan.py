@@ -10,7 +10,7 @@ from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.layout import WIDE, Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import workload_label
-from batchscale.figures.notes import missing_words, panel_notes, rows_or_note
+from batchscale.figures.notes import empty_reason, panel_notes, rows_or_note
 from batchscale.figures.theme import Theme, series_colours
 from batchscale.planning.assemble import plan_records
 from batchscale.planning.plan import MachinePlan
@@ -39,24 +39,24 @@ PLAN_CHART_SCHEMA: Mapping[str, type[pl.DataType]] = {
 
 
 def plan_frame(plan: MachinePlan, panel: str = "plan") -> pl.DataFrame:
-    """The configurations of a plan as points: a frame of ``PLAN_CHART_SCHEMA``; of very many, the fastest and front."""
+    """Return the configurations of a plan (``PLAN_CHART_SCHEMA``); of very many, the fastest and the front."""
     table = plan.table.with_row_index("place")
-    shown = table.filter((pl.col("place") < MOST_POINTS) | pl.col("on_front"))
+    drawn = table.filter((pl.col("place") < MOST_POINTS) | pl.col("on_front"))
     hours = {f"hours{end}": pl.col(f"expected_time{end}_s") / 3600 for end in ("", "_low", "_high")}
     costs = {f"cost{end}": pl.col(f"expected_cost{end}") for end in ("", "_low", "_high")}
-    rows = shown.with_columns(**hours, **costs, panel=pl.lit(panel), note=pl.lit(None, dtype=pl.String))
+    rows = drawn.with_columns(**hours, **costs, panel=pl.lit(panel), note=pl.lit(None, dtype=pl.String))
     return rows.select(pl.col(name).cast(kind) for name, kind in PLAN_CHART_SCHEMA.items())
 
 
 def plot_plan(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
-    """A panel per plan: expected hours against expected cost, both logarithmic, a colour per device."""
+    """Draw a panel per plan: expected hours against expected cost, both logarithmic, a colour per device."""
     return draw_panels(frame, _panel, look, of="plans")
 
 
 def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     points = frame.drop_nulls("hours")
     if points.is_empty():
-        return missing_words(frame)
+        return empty_reason(frame)
     x_span = _span(points, "cost")
     y_span = _span(points, "hours")
     unit = points["unit"][0]
@@ -84,12 +84,12 @@ def _span(points: pl.DataFrame, name: str) -> LogRange:
 
 
 def _bars(points: pl.DataFrame, x_span: LogRange, y_span: LogRange, theme: Theme) -> list[alt.Chart]:
-    """The interval of the time; that of the cost follows from it and would only double the ink."""
-    known = points.drop_nulls(["hours_low", "hours_high"])
-    if known.is_empty():
+    """Return the interval of the time; that of the cost follows from it and would only double the ink."""
+    bounded = points.drop_nulls(["hours_low", "hours_high"])
+    if bounded.is_empty():
         return []
     bars: alt.Chart = (
-        alt.Chart(inline(known))
+        alt.Chart(inline(bounded))
         .mark_rule(color=theme.muted, strokeWidth=3, strokeOpacity=0.3, aria=False)
         .encode(
             x=alt.X("cost:Q", scale=log_scale(x_span)),

@@ -1,4 +1,4 @@
-"""Where the trials that reached the goal lie in their search ranges (Figures 13 and 14).
+"""The places of trials that reached the goal in their search ranges (Figures 13 and 14).
 
 A panel per metaparameter, a lane per batch size. Every lane is its study's own range, from end to end on the scale it
 was sampled in, so that a star near an end shows a space that should be searched again.
@@ -11,7 +11,6 @@ import altair as alt
 import polars as pl
 
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
-from batchscale.figures.edges import EDGE, with_edges
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.kinds.map import BEST, OUTCOME_WORDS, OUTCOMES, outcome_scales
 from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline, legend_below
@@ -19,14 +18,15 @@ from batchscale.figures.names import count, differing_labels, metaparameter_labe
 from batchscale.figures.notes import (
     NOT_REACHED,
     WORKLOAD_COLUMNS,
-    LackingError,
+    MissingDataError,
+    empty_reason,
     find_studies,
     literals,
-    missing_words,
     panel_notes,
     rows_or_note,
     workload_values,
 )
+from batchscale.figures.study_columns import EDGE, with_edges
 from batchscale.figures.theme import Theme
 from batchscale.formatting import metaparameter_text, span_text
 from batchscale.records.frames import Records, searched_spaces
@@ -59,45 +59,45 @@ SPACE_SCHEMA: Mapping[str, type[pl.DataType]] = {
 
 
 @dataclass(frozen=True)
-class SpaceQuestion:
-    """Whose search spaces are looked at, for which goal, and with how many of the first COMPLETE trials."""
+class SpaceSelection:
+    """A workload and goal whose search spaces are drawn, and the number of first COMPLETE trials that count."""
 
     workload: WorkloadName
     goal: Goal
     first_trials: int | None = None
 
 
-def space_frame(records: Records, question: SpaceQuestion) -> pl.DataFrame:
-    """Where every trial lies in every range of its study: a frame of ``SPACE_SCHEMA``."""
+def space_frame(records: Records, question: SpaceSelection) -> pl.DataFrame:
+    """Return the place of every trial in every range of its study: a frame of ``SPACE_SCHEMA``."""
     frame = with_edges(_rows(records, question), records, question.goal, question.first_trials)
     ends = pl.lit(", ") + pl.col(EDGE)
     of_this_range = ends.str.contains(pl.lit(", ") + pl.col("metaparameter") + pl.lit(" "), literal=True)
     return frame.with_columns(pl.when(of_this_range).then(pl.col(EDGE)).alias(EDGE))
 
 
-def _rows(records: Records, question: SpaceQuestion) -> pl.DataFrame:
+def _rows(records: Records, question: SpaceSelection) -> pl.DataFrame:
     name = question.workload
-    known = {"panel": workload_label(name), "goal": str(question.goal), **workload_values(name)}
+    panel_values = {"panel": workload_label(name), "goal": str(question.goal), **workload_values(name)}
 
     def make() -> pl.DataFrame:
-        chosen = find_studies(records, name, first_trials=question.first_trials)
-        outcomes = _with_best(trial_outcomes(chosen, question.goal).filter(pl.col("outcome").is_in(OUTCOMES)))
+        selected = find_studies(records, name, first_trials=question.first_trials)
+        outcomes = _with_best(trial_outcomes(selected, question.goal).filter(pl.col("outcome").is_in(OUTCOMES)))
         frames = [
             _range_frame(outcomes.filter(pl.col("batch_size") == size), config)
-            for (*_, size), spaces in sorted(searched_spaces(chosen).items())
+            for (*_, size), spaces in sorted(searched_spaces(selected).items())
             for config in spaces[-1]
         ]
         frames = [frame for frame in frames if not frame.is_empty()]
         if not frames:
-            raise LackingError("no trials with tuned metaparameters")
+            raise MissingDataError("no trials with tuned metaparameters")
         joined = pl.concat(frames).with_columns(*literals(workload_values(name)))
         return joined.sort("metaparameter", "batch_size", "trial_id", maintain_order=True)
 
-    return rows_or_note(SPACE_SCHEMA, known, make)
+    return rows_or_note(SPACE_SCHEMA, panel_values, make)
 
 
 def plot_space(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
-    """A panel per metaparameter, with a lane per batch size; the height of the look is not used."""
+    """Draw a panel per metaparameter, with a lane per batch size; the height of the look is not used."""
     return draw_panels(frame, _panel, look, one_legend=True)
 
 
@@ -111,12 +111,12 @@ def _with_best(outcomes: pl.DataFrame) -> pl.DataFrame:
 def _range_frame(trials: pl.DataFrame, config: ParameterConfig) -> pl.DataFrame:
     if config.name not in trials.columns or trials.is_empty():
         return pl.DataFrame(schema=SPACE_SCHEMA)
-    kept = trials.filter(pl.col(config.name).is_not_null())
-    values = kept[config.name].to_list()
+    recorded = trials.filter(pl.col(config.name).is_not_null())
+    values = recorded[config.name].to_list()
     points = config.feasible_points
     low, high = (min(points), max(points)) if points else (config.min_value, config.max_value)
     units = [_unit(config, value) for value in values]
-    return kept.with_columns(
+    return recorded.with_columns(
         pl.lit(metaparameter_label(config.name)).alias("panel"),
         pl.lit(config.name).alias("metaparameter"),
         pl.lit(low).alias("low"),
@@ -128,7 +128,7 @@ def _range_frame(trials: pl.DataFrame, config: ParameterConfig) -> pl.DataFrame:
 
 
 def _unit(config: ParameterConfig, value: float) -> float | None:
-    """Where a value lies in its range; None outside of it (a trial of an earlier search in another space)."""
+    """Return the place of a value in its range; None outside of it (a trial of an earlier search in another space)."""
     if not config.contains(value) and not config.feasible_points:
         return None
     if config.feasible_points:
@@ -143,7 +143,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     notes = panel_notes(frame)
     points = frame.drop_nulls("unit")
     if points.is_empty():
-        return missing_words(frame, "no trial lies in the range")
+        return empty_reason(frame, "no trial lies in the range")
     outside = frame["unit"].null_count()
     if outside:
         notes.append(f"outside this range and not drawn: {count(outside, 'trial')} of an earlier search")
@@ -186,7 +186,7 @@ def _marks(
 
 
 def _ends(words: pl.DataFrame, y: alt.Y, theme: Theme, width: int) -> list[alt.Chart]:
-    """The margins where a star means trouble, and the ends of each lane's range in numbers."""
+    """Return the margins where a star means trouble, and the ends of each lane's range in numbers."""
     ranges = words.group_by("lane", maintain_order=True).first()
     inset = width * 0.02 / 1.04
     edge = width * DEFAULT_MARGIN / 1.04
@@ -209,7 +209,7 @@ def _ends(words: pl.DataFrame, y: alt.Y, theme: Theme, width: int) -> list[alt.C
 
 
 def range_text(low: float, high: float) -> str:
-    """A range in words, its ends told apart from each other and from one.
+    """Return a range as text, with enough digits to distinguish its ends from each other and from one.
 
     >>> range_text(0.9, 0.9999), range_text(1e-5, 0.1)
     ('0.9 to 0.9999', '1e-05 to 0.1')
@@ -220,7 +220,7 @@ def range_text(low: float, high: float) -> str:
 def _data(request: FigureRequest) -> pl.DataFrame:
     names = differing_labels(request.records.workloads)
     frames = [
-        space_frame(request.records, SpaceQuestion(name, request.goal, request.first_trials)).with_columns(
+        space_frame(request.records, SpaceSelection(name, request.goal, request.first_trials)).with_columns(
             (pl.lit(f"{label}: " if len(names) > 1 else "") + pl.col("panel")).alias("panel")
         )
         for name, label in names.items()

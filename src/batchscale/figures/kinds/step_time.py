@@ -11,7 +11,7 @@ from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline
 from batchscale.figures.names import workload_label
-from batchscale.figures.notes import missing_words, panel_notes, rows_or_note
+from batchscale.figures.notes import empty_reason, panel_notes, rows_or_note
 from batchscale.figures.theme import series_colours
 from batchscale.planning.assemble import step_models_of_records
 from batchscale.planning.step_model import StepModel
@@ -35,27 +35,27 @@ LINE_POINTS = 40
 
 
 def step_time_frame(models: Iterable[StepModel], prefix: str = "") -> pl.DataFrame:
-    """Measured step times with the model's beside them, and the model's lines: ``STEP_TIME_CHART_SCHEMA``."""
+    """Return measured step times with the model's beside them, and the model's lines: ``STEP_TIME_CHART_SCHEMA``."""
     frames = [pl.DataFrame(schema=STEP_TIME_CHART_SCHEMA)]
     for model in models:
         panel = f"{prefix}{model.device}"
-        fitted = [one.step_time_s * (1 + r) for one, r in zip(model.times, model.residuals, strict=True)]
+        fitted = [time.step_time_s * (1 + r) for time, r in zip(model.times, model.residuals, strict=True)]
         rows = [
             {
                 "panel": panel,
-                "layout": _layout(one.hosts, one.devices_per_host),
-                "hosts": one.hosts,
-                "devices_per_host": one.devices_per_host,
-                "batch_size": one.batch_size,
-                "per_device_batch": float(one.per_device_batch),
-                "step_time_s": one.step_time_s,
-                "step_time_low_s": one.low,
-                "step_time_high_s": one.high,
+                "layout": _layout(time.hosts, time.devices_per_host),
+                "hosts": time.hosts,
+                "devices_per_host": time.devices_per_host,
+                "batch_size": time.batch_size,
+                "per_device_batch": float(time.per_device_batch),
+                "step_time_s": time.step_time_s,
+                "step_time_low_s": time.low,
+                "step_time_high_s": time.high,
                 "model_s": value,
                 "left_out_error": None if np.isnan(error) else float(error),
                 "note": None,
             }
-            for one, value, error in zip(model.times, fitted, model.left_out, strict=True)
+            for time, value, error in zip(model.times, fitted, model.left_out, strict=True)
         ]
         frames += [pl.DataFrame(rows, schema=STEP_TIME_CHART_SCHEMA), *_lines(model, panel)]
     return pl.concat(frames)
@@ -68,10 +68,10 @@ def _layout(hosts: int, per_host: int) -> str:
 def _lines(model: StepModel, panel: str) -> list[pl.DataFrame]:
     if not model.form.per_example:
         return []
-    shares = [one.per_device_batch for one in model.times]
+    shares = [time.per_device_batch for time in model.times]
     grid = np.geomspace(min(shares), max(shares), LINE_POINTS)
     frames = []
-    for hosts, per_host in sorted({(one.hosts, one.devices_per_host) for one in model.times}):
+    for hosts, per_host in sorted({(time.hosts, time.devices_per_host) for time in model.times}):
         line = pl.DataFrame({"per_device_batch": grid, "model_s": model.line(hosts, per_host, grid)}).with_columns(
             panel=pl.lit(panel),
             layout=pl.lit(_layout(hosts, per_host)),
@@ -90,14 +90,14 @@ def _lines(model: StepModel, panel: str) -> list[pl.DataFrame]:
 
 
 def plot_step_time(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
-    """A panel per kind of device: measured step times as points with their intervals, the model as lines."""
+    """Draw a panel per kind of device: measured step times as points with their intervals, the model as lines."""
     return draw_panels(frame, _panel, look, of="devices")
 
 
 def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     points = frame.drop_nulls("step_time_s")
     if points.is_empty():
-        return missing_words(frame)
+        return empty_reason(frame)
     lines = frame.filter(pl.col("step_time_s").is_null()).drop_nulls("model_s")
     x_span = log_range(points["per_device_batch"], margin=0.3)
     ends = [points[name].drop_nulls() for name in ("step_time_s", "step_time_low_s", "step_time_high_s", "model_s")]
@@ -113,12 +113,12 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
         alt.Tooltip("step_time_s:Q", title="measured, s", format=".4g"),
         alt.Tooltip("model_s:Q", title="model, s", format=".4g"),
     ]
-    known = points.drop_nulls(["step_time_low_s", "step_time_high_s"])
-    bars = alt.Chart(inline(known)).mark_rule(strokeWidth=4, strokeOpacity=0.35, aria=False)
+    bounded = points.drop_nulls(["step_time_low_s", "step_time_high_s"])
+    bars = alt.Chart(inline(bounded)).mark_rule(strokeWidth=4, strokeOpacity=0.35, aria=False)
     low = alt.Y("step_time_low_s:Q", scale=log_scale(y_span))
     model_y = alt.Y("model_s:Q", scale=log_scale(y_span))
     layers = [
-        *([bars.encode(x=x, y=low, y2="step_time_high_s:Q", color=colour)] if known.height else []),
+        *([bars.encode(x=x, y=low, y2="step_time_high_s:Q", color=colour)] if bounded.height else []),
         alt.Chart(inline(lines)).mark_line(strokeWidth=1.5).encode(x=x, y=model_y, color=colour, detail="layout:N"),
         alt.Chart(inline(points))
         .mark_point(filled=True, size=46, opacity=1)

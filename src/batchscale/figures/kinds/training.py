@@ -9,22 +9,22 @@ import polars as pl
 from batchscale.analysis.budgets import best_measurement
 from batchscale.analysis.results import steps_to_result
 from batchscale.errors import BatchscaleError
-from batchscale.figures.edges import join_frames, with_edges
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import legend_under
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import metaparameter_label, metric_label, study_titles
 from batchscale.figures.notes import (
     WORKLOAD_COLUMNS,
-    LackingError,
+    MissingDataError,
+    empty_reason,
     find_studies,
     literals,
-    missing_words,
     note_frame,
     panel_notes,
     rows_or_note,
     workload_values,
 )
+from batchscale.figures.study_columns import join_frames, with_edges
 from batchscale.figures.theme import Theme, series_colours
 from batchscale.formatting import metaparameter_text
 from batchscale.records.frames import Records
@@ -54,7 +54,7 @@ TRAINING_SCHEMA: Mapping[str, type[pl.DataType]] = {
 class TrainingPanel:
     """One study's curves of one metric.
 
-    ``chosen`` are trials to draw bold, by label; None: the winner, or the trial with the best value where none reached
+    ``bold_trials`` are drawn bold, by label; None: the winner, or the trial with the best value where none reached
     the goal.
     """
 
@@ -63,18 +63,18 @@ class TrainingPanel:
     batch_size: int
     metric: str
     goal: Goal
-    chosen: Mapping[str, int] | None = None
+    bold_trials: Mapping[str, int] | None = None
     background: bool = True
 
 
 def training_frame(records: Records, panels: Iterable[TrainingPanel]) -> pl.DataFrame:
-    """Steps and values of the trials of each panel, thinned: a frame of ``TRAINING_SCHEMA``."""
+    """Return steps and values of the trials of each panel, thinned: a frame of ``TRAINING_SCHEMA``."""
     frames = [with_edges(_rows(records, panel), records, panel.goal) for panel in panels]
     return join_frames(frames, TRAINING_SCHEMA)
 
 
 def training_panels(records: Records, goal: Goal) -> list[TrainingPanel]:
-    """A panel per study, of the goal's metric."""
+    """Return a panel per study, of the goal's metric."""
     heads = study_titles(records.workloads)
     return [
         TrainingPanel(f"{heads[name]} {size:,}", name, size, goal.metric, goal)
@@ -86,7 +86,7 @@ def training_panels(records: Records, goal: Goal) -> list[TrainingPanel]:
 def best_by_value(
     records: Records, workload: WorkloadName, batch_size: int, goal: Goal, split_by: str
 ) -> dict[str, int]:
-    """The trial with the best value of the goal's metric, for each value of a metaparameter, by its label."""
+    """Return the trial with the best value of the goal's metric, for each value of a metaparameter, by its label."""
     study = records.workload(workload).filter(batch_size=batch_size)
     if study.studies.is_empty() or split_by not in study.metaparameters:
         return {}
@@ -99,24 +99,26 @@ def best_by_value(
 
 
 def plot_training(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
-    """A panel per study and metric."""
+    """Draw a panel per study and metric."""
     goals = frame["goal"].drop_nulls().unique()
     return draw_panels(frame, _panel, look, notes=[f"dashed: the goal, {goals[0]:g}"] if len(goals) == 1 else ())
 
 
 def _rows(records: Records, panel: TrainingPanel) -> pl.DataFrame:
-    known = {"panel": panel.title, "metric": panel.metric, **workload_values(panel.workload)}
+    panel_values = {"panel": panel.title, "metric": panel.metric, **workload_values(panel.workload)}
     notes: list[str] = []
-    rows = rows_or_note(TRAINING_SCHEMA, known, lambda: _curves(records, panel, notes).with_columns(literals(known)))
-    return pl.concat([rows, *(note_frame(TRAINING_SCHEMA, note, **known) for note in notes)])
+    rows = rows_or_note(
+        TRAINING_SCHEMA, panel_values, lambda: _curves(records, panel, notes).with_columns(literals(panel_values))
+    )
+    return pl.concat([rows, *(note_frame(TRAINING_SCHEMA, note, **panel_values) for note in notes)])
 
 
 def _curves(records: Records, panel: TrainingPanel, notes: list[str]) -> pl.DataFrame:
-    """The measurements of a panel's trials; what the panel should say of them is added to ``notes``."""
+    """Return the measurements of a panel's trials; notes of the panel are added to ``notes``."""
     study = find_studies(records, panel.workload, panel.batch_size)
     measured = study.measurements_of(panel.workload)
     if panel.metric not in measured.collect_schema().names():
-        raise LackingError(f"no {metric_label(panel.metric, unit=False)} was measured")
+        raise MissingDataError(f"no {metric_label(panel.metric, unit=False)} was measured")
     bold, problems = _bold_trials(study, panel)
     ids = study.trials.filter(pl.col("status") != Status.INCOMPLETE.value)["trial_id"].sort()
     every = max(1, -(-len(ids) // MAX_TRIALS))
@@ -129,7 +131,7 @@ def _curves(records: Records, panel: TrainingPanel, notes: list[str]) -> pl.Data
         .pipe(_thin)
     )
     if rows["value"].is_finite().sum() == 0:
-        raise LackingError("nothing finite was measured")
+        raise MissingDataError("nothing finite was measured")
     notes += problems
     if panel.background and every > 1:
         notes.append(f"every {every}th of {len(ids):,} trials is drawn")
@@ -142,8 +144,8 @@ def _curves(records: Records, panel: TrainingPanel, notes: list[str]) -> pl.Data
 
 
 def _bold_trials(study: Records, panel: TrainingPanel) -> tuple[dict[str, int], list[str]]:
-    if panel.chosen is not None:
-        return dict(panel.chosen), [] if panel.chosen else ["no trial to draw"]
+    if panel.bold_trials is not None:
+        return dict(panel.bold_trials), [] if panel.bold_trials else ["no trial to draw"]
     try:
         winners = steps_to_result(study, panel.goal).drop_nulls("trial_id")
         best = best_measurement(study, panel.goal.metric, maximize=panel.goal.maximize)
@@ -159,7 +161,7 @@ def _bold_trials(study: Records, panel: TrainingPanel) -> tuple[dict[str, int], 
 
 
 def _thin(rows: pl.DataFrame) -> pl.DataFrame:
-    """At most about ``MAX_POINTS`` of each trial's measurements, its last one among them."""
+    """Return at most about ``MAX_POINTS`` of each trial's measurements, its last one among them."""
     count, index = pl.len().over("trial_id"), pl.int_range(pl.len()).over("trial_id")
     every = (count / MAX_POINTS).ceil().cast(pl.Int64)
     return rows.filter((index % every == 0) | (index == count - 1))
@@ -169,7 +171,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     metric, theme = frame["metric"][0], look.theme
     points = frame.drop_nulls("value").filter(pl.col("value").is_finite())
     if points.is_empty():
-        return missing_words(frame)
+        return empty_reason(frame)
     bold = points.drop_nulls("series")
     # A diverging trial would squeeze all others to a line: the axis shows what the bold and the middle of the rest do.
     low, high = value_limits(points, bold)
@@ -185,22 +187,22 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     )
     # Lines are cut in the data and fade by their stroke: a clip or an opacity per line costs a renderer a layer of the
     # whole picture each, which made minutes of a second.
-    shown = cut_lines(points, low, high)
+    lines = cut_lines(points, low, high)
     layers = [
-        alt.Chart(inline(shown.filter(pl.col("series").is_null())))
+        alt.Chart(inline(lines.filter(pl.col("series").is_null())))
         .mark_line(strokeWidth=0.7, strokeOpacity=0.35, color=theme.poor, aria=False)
         .encode(x=x, y=y, detail="trial_id:N"),
         *goal_line(points, theme, y, low, high),
     ]
     if not bold.is_empty():
-        layers.append(_bold_lines(shown.drop_nulls("series"), look, x, y))
+        layers.append(_bold_lines(lines.drop_nulls("series"), look, x, y))
     return Drawn(layers, panel_notes(frame))
 
 
 def value_limits(points: pl.DataFrame, bold: pl.DataFrame) -> tuple[float, float]:
-    """The ends of the axis of values: all of what is bold, and the middle of the rest."""
-    shown = pl.concat([points["value"], bold["value"]])
-    low = float(shown.min())  # type: ignore[arg-type] # not empty
+    """Return the ends of the axis of values: all of what is bold, and the middle of the rest."""
+    values = pl.concat([points["value"], bold["value"]])
+    low = float(values.min())  # type: ignore[arg-type] # not empty
     ends = [float(points["value"].quantile(0.9) or low)]
     if not bold.is_empty():
         ends.append(float(bold["value"].quantile(0.98) or low))
@@ -210,7 +212,7 @@ def value_limits(points: pl.DataFrame, bold: pl.DataFrame) -> tuple[float, float
 
 
 def cut_lines(points: pl.DataFrame, low: float, high: float) -> pl.DataFrame:
-    """The lines of all trials with what lies above or below the ends cut off, exactly where they cross them.
+    """Return the lines of all trials with what lies above or below the ends cut off, exactly where they cross them.
 
     A value outside becomes null, which breaks the line; where a line crosses an end, a point is added.
     """
@@ -232,7 +234,7 @@ def cut_lines(points: pl.DataFrame, low: float, high: float) -> pl.DataFrame:
 
 
 def goal_line(points: pl.DataFrame, theme: Theme, y: alt.Y, low: float, high: float) -> list[alt.Chart]:
-    """The goal as a dashed line, where it lies between the ends."""
+    """Return the goal as a dashed line, where it lies between the ends."""
     goal = points["goal"].drop_nulls()
     if goal.is_empty() or not low <= goal[0] <= high:
         return []

@@ -1,0 +1,137 @@
+"""Columns that frames of charts have about their studies: best trials at an edge, fixed values, measured steps.
+
+Best trials at an edge of their search space are flagged in studies of runs only: published records do not tell how
+often and where they were searched.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from batchscale.analysis.curve_analysis import stored_goal
+from batchscale.analysis.outcomes import trial_outcomes
+from batchscale.analysis.results import results_of, winner_edges
+from batchscale.errors import BatchscaleError
+from batchscale.records.frames import STUDY_COLUMNS, TRIAL_SCHEMA, WORKLOAD_COLUMNS, Records, fixed_values
+from batchscale.records.metadata.columns import METADATA
+from batchscale.records.model import Status
+from batchscale.records.summary import EDGE_WORDS
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
+
+EDGE = "edge"
+"""The column: the ends that the best trial lies at ("learning_rate high"); null where it lies inside."""
+
+AT_EDGE = f"best trial {EDGE_WORDS}"
+
+BOUND = "bound"
+"""The column: True if trials ended before the steps of a row, so that longer training might have done better."""
+
+BOUND_WORDS = "hollow: trials were stopped before that (race, goal); trained on, they might have done better"
+
+
+def join_frames(frames: Sequence[pl.DataFrame], schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+    """Return the rows of all panels, made by ``with_edges``, as one frame of this schema and the column ``edge``."""
+    return pl.concat(frames) if frames else pl.DataFrame(schema={**schema, EDGE: pl.String})
+
+
+def with_edges(
+    frame: pl.DataFrame, records: Records, goal: Goal | None, first_trials: int | None = None
+) -> pl.DataFrame:
+    """Return a frame that names its studies, with the column ``edge``.
+
+    Args:
+        frame: The rows of a panel.
+        records: The records of its studies.
+        goal: The goal that decides the best trials; None: that of the studies' run.
+        first_trials: Count only this many of each study's first COMPLETE trials; None: all.
+    """
+    schema = {name: kind for name, kind in records.studies.schema.items() if name in STUDY_COLUMNS}
+    rows: list[tuple[object, ...]] = []
+    for workload in frame.drop_nulls("batch_size").select(WORKLOAD_COLUMNS).unique().iter_rows():
+        selected = records.workload(WorkloadName(*workload))
+        counted = selected if first_trials is None else selected.first_trials(first_trials)
+        rows += counted.cache.get(("edges", goal), functools.partial(_ends, counted, goal))
+    edges = pl.DataFrame(rows, schema=schema | {EDGE: pl.String()}, orient="row")
+    return frame.join(edges, on=STUDY_COLUMNS, how="left", maintain_order="left")
+
+
+def _ends(records: Records, goal: Goal | None) -> list[tuple[object, ...]]:
+    """Return the studies of one workload that are at an edge, each with its ends."""
+    if records.studies[METADATA].is_null().all():
+        return []
+    (name,) = records.workloads
+    goal = stored_goal(records, name) if goal is None else goal
+    if goal is None:
+        return []
+    try:
+        outcomes = trial_outcomes(records, goal)
+    except BatchscaleError:
+        return []  # no such metric: the panels have a note on it
+    flagged = winner_edges(records, outcomes, results_of(outcomes)).filter("at_edge")
+    runs = records.studies.filter(pl.col(METADATA).is_not_null()).select(STUDY_COLUMNS)
+    return flagged.join(runs, on=STUDY_COLUMNS, how="semi").select(*STUDY_COLUMNS, EDGE).rows()
+
+
+def at_edge(points: pl.DataFrame) -> pl.DataFrame:
+    """Return the points whose study is at an edge."""
+    return points.drop_nulls(EDGE) if EDGE in points.columns else points.clear()
+
+
+def edge_notes(frame: pl.DataFrame) -> list[str]:
+    """Return the notes of a panel on studies at an edge; they name the series if the panel has several workloads."""
+    flagged = at_edge(frame)
+    if flagged.is_empty():
+        return []
+    several = "series" in frame.columns and frame.select(STUDY_COLUMNS[:-1]).drop_nulls().n_unique() > 1
+    if not several and frame["batch_size"].drop_nulls().n_unique() == 1:
+        return [f"best trial at an edge: {flagged[EDGE][0]}"]
+    series = pl.col("series") if several else pl.lit("")
+    notes = []
+    for (label,), rows in flagged.group_by(series.alias("label"), maintain_order=True):
+        sizes = ", ".join(f"{size:,}" for size in rows["batch_size"].unique().sort())
+        note = f"{AT_EDGE} at batch size {sizes}"
+        notes.append(f"{label}: {note}" if label else note)
+    return notes
+
+
+def with_fixed(trials: pl.DataFrame, records: Records) -> pl.DataFrame:
+    """Return rows of trials with the metaparameters that their studies held fixed, where the rows have no value."""
+    rows = [
+        (*study, str(name), float(value))
+        for study, held in fixed_values(records).items()
+        for name, value in held.items()
+        if name not in TRIAL_SCHEMA
+    ]
+    for name in sorted({row[-2] for row in rows}):
+        schema = {column: trials.schema[column] for column in STUDY_COLUMNS} | {"fixed_value": pl.Float64()}
+        values = [(*study, value) for *study, other, value in rows if other == name]
+        held = pl.DataFrame(values, schema=schema, orient="row")
+        recorded = pl.col(name) if name in trials.columns else pl.lit(None, dtype=pl.Float64)
+        trials = (
+            trials.join(held, on=STUDY_COLUMNS, how="left", maintain_order="left")
+            .with_columns(recorded.fill_null(pl.col("fixed_value")).alias(name))
+            .drop("fixed_value")
+        )
+    return trials
+
+
+def first_measured(records: Records, workload: WorkloadName) -> dict[int, int]:
+    """Return per batch size the first step after the start at which a COMPLETE trial was measured."""
+    complete = records.workload(workload).filter(status=Status.COMPLETE.value)
+    steps = complete.measurements_of(workload).select("batch_size", "step").filter(pl.col("step") > 0)
+    return dict(steps.group_by("batch_size").agg(pl.col("step").min()).collect().rows())
+
+
+def ended_first(records: Records, workload: WorkloadName, by: str | None = None) -> pl.DataFrame:
+    """Return per batch size (and value of a metaparameter) the steps of the COMPLETE trial that ended first.
+
+    Returns:
+        The columns ``batch_size``, the metaparameter, ``shortest``; only studies with a rule that ends trials early.
+    """
+    selected = records.workload(workload)
+    complete = selected.trials.filter(pl.col("status") == Status.COMPLETE.value)
+    ended = complete.group_by("batch_size", *([by] if by else [])).agg(pl.col("steps").min().alias("shortest"))
+    early = selected.studies.filter("early_stopping").select("batch_size")
+    return ended.join(early, on="batch_size", how="semi")
