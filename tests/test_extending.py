@@ -61,7 +61,7 @@ def test_the_parts_are_listed_and_their_info_need_no_jax(plugin):
     parts = json.loads(answer.stdout)["parts"]
     assert all(name in parts[kind] for kind, name in PARTS.items())
     code = (
-        "import sys; from batchscale.spec import *; from batchscale.workloads.catalogue import workload_info\n"
+        "import sys; from batchscale.spec import *; from batchscale.workloads.registry import workload_info\n"
         "info = workload_info(WorkloadSpec(WorkloadName('rings', 'bumps', 'soft_sign')))\n"
         "assert info.num_train_examples == 512 and 'hesitation' in info.metrics, info\n"
         "from batchscale.spec.bounds import natural_bounds\n"

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from batchscale.spec.goal import Goal
     from batchscale.spec.space import ParameterConfig
     from batchscale.spec.workload_name import WorkloadName
-    from batchscale.workloads.catalogue import Parts
     from batchscale.workloads.published import PublishedCurve
+    from batchscale.workloads.registry import Parts
 
 GENEROUS = 4
 """A step budget is so many times what reaching the goal took in the paper: no trial must be cut off on its way."""
@@ -46,8 +46,8 @@ def starting_text(name: "WorkloadName | None" = None) -> str:
     if name is None:
         return template
     from batchscale.spec.experiment import WorkloadSpec
-    from batchscale.workloads.catalogue import find_parts
     from batchscale.workloads.published import find_published
+    from batchscale.workloads.registry import find_parts
 
     parts = find_parts(WorkloadSpec(name))
     curve = find_published(name)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from batchscale.cli.app import make_app
 from batchscale.errors import DataError, SpecError, UnknownNameError
 from batchscale.workloads.datasets.declaration import dataset_names
-from batchscale.workloads.datasets.presence import find_dataset
+from batchscale.workloads.datasets.files.locations import find_dataset
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.experiment import DEFAULT_BUDGET
 from batchscale.spec.file import parse_experiment, read_experiment
 from batchscale.spec.plan import make_plan
-from batchscale.workloads.catalogue import workload_info
-from batchscale.workloads.listed import MORE_WORKLOADS, PAPER_WORKLOADS
+from batchscale.workloads.published import MORE_WORKLOADS, PAPER_WORKLOADS
+from batchscale.workloads.registry import workload_info
 
 runner = CliRunner()
 

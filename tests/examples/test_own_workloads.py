@@ -10,8 +10,7 @@ import pytest
 
 from batchscale.spec.file import read_experiment
 from batchscale.spec.plan import make_plan
-from batchscale.workloads.catalogue import workload_info
-from batchscale.workloads.registry import get_workload
+from batchscale.workloads.registry import get_workload, workload_info
 from batchscale.workloads.tunables import NEUTRAL
 from batchscale.workloads.workload import IndexedSplit
 

@@ -7,7 +7,7 @@ from flax import nnx
 
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.workloads.models.layers.ghost_norm import GhostNorm
+from batchscale.workloads.models.architectures.resnet_50 import GhostNorm
 from batchscale.workloads.models.nnx_model import make_model
 from batchscale.workloads.registry import get_workload
 from batchscale.workloads.workload import ArraySplit, Dataset

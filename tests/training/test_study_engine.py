@@ -16,7 +16,7 @@ from batchscale.study.trial import Activity
 from batchscale.training import programs, study_engine
 from batchscale.training.state import stream_keys
 from batchscale.training.study_engine import TrialTask
-from batchscale.workloads.models.precision import in_precision
+from batchscale.workloads.models.nnx_model import in_precision
 
 pytestmark = pytest.mark.usefixtures("shared_programs")
 

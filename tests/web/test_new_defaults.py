@@ -13,7 +13,7 @@ from batchscale.spec.workload_name import WorkloadName
 from batchscale.web.new_check import check_text, plan_text, try_text
 from batchscale.web.new_form import form_toml
 from batchscale.web.workload_fields import default_form, follow_workload, form_of, workload_form
-from batchscale.workloads.listed import MORE_WORKLOADS, PAPER_WORKLOADS
+from batchscale.workloads.published import MORE_WORKLOADS, PAPER_WORKLOADS
 
 CIFAR = "cifar_10/resnet_8/nesterov_momentum"
 

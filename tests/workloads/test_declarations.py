@@ -8,8 +8,8 @@ import pytest
 import batchscale.workloads as door
 from batchscale.errors import SpecError, UnknownNameError
 from batchscale.workloads.declarations import Table
-from batchscale.workloads.extension import TABLES
 from batchscale.workloads.optimizers.declaration import OptimizerDeclaration
+from batchscale.workloads.user.registration import TABLES
 
 SGD = "batchscale.workloads.optimizers.builtin"
 
@@ -22,7 +22,7 @@ def test_the_door_opens_without_jax():
     code = (
         "import sys, batchscale.workloads as door\n"
         "[getattr(door, name) for name in door.__all__ if name not in ('get_workload', 'examples_from')]\n"
-        "from batchscale.workloads.extension import TABLES\n"
+        "from batchscale.workloads.user.registration import TABLES\n"
         "assert all(table.all() for table in TABLES)\n"
         "sys.exit(any(name in sys.modules for name in ('jax', 'flax', 'optax')))"
     )

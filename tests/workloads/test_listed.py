@@ -5,8 +5,8 @@ import pytest
 
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.workloads.datasets.declaration import dataset_info
-from batchscale.workloads.listed import MORE_WORKLOADS, PAPER_WORKLOADS
 from batchscale.workloads.models.declaration import Shape, find_model
+from batchscale.workloads.published import MORE_WORKLOADS, PAPER_WORKLOADS
 
 LISTED = {**PAPER_WORKLOADS, **MORE_WORKLOADS}
 QUICK = ("mnist/fc_1024/", "mnist/simple_cnn_base/sgd", "cifar_10/resnet_8/sgd", "digits/fc_64/", "noisy_quadratic/")

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from batchscale.workloads.models.layers.dropout import dropout
-from batchscale.workloads.random_bits import keep_mask, random_bits
+from batchscale.workloads.random_bits import dropout, keep_mask, random_bits
 
 sys.path.insert(0, str(Path(__file__).parent))
 from generated import cheap_jit

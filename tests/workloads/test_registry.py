@@ -14,10 +14,9 @@ import pytest
 from batchscale.errors import SpecError, UnknownNameError
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.workloads.catalogue import find_parts, workload_info
-from batchscale.workloads.listed import PAPER_WORKLOADS
 from batchscale.workloads.optimizers.declaration import OPTIMIZERS
-from batchscale.workloads.registry import get_workload
+from batchscale.workloads.published import PAPER_WORKLOADS
+from batchscale.workloads.registry import find_parts, get_workload, workload_info
 
 sys.path.insert(0, str(Path(__file__).parent))
 from generated import cheap_jit, complete_metaparameters, generate_dataset
@@ -174,8 +173,8 @@ def test_heads_must_divide_the_width_and_optimizer_options_must_exist():
 
 def test_the_info_of_a_workload_need_no_jax():
     code = (
-        "import sys; from batchscale.spec import *; from batchscale.workloads.catalogue import workload_info; "
-        "from batchscale.workloads.listed import PAPER_WORKLOADS; "
+        "import sys; from batchscale.spec import *; from batchscale.workloads.registry import workload_info; "
+        "from batchscale.workloads.published import PAPER_WORKLOADS; "
         "[workload_info(WorkloadSpec(WorkloadName.parse(name))) for name in PAPER_WORKLOADS]; "
         "sys.exit('jax' in sys.modules)"
     )

@@ -22,9 +22,8 @@ from batchscale.spec.workload_name import WorkloadName
 from batchscale.study.trial import TrialTask
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine
-from batchscale.workloads.catalogue import workload_info
 from batchscale.workloads.metrics.declaration import task_metrics
-from batchscale.workloads.registry import get_workload
+from batchscale.workloads.registry import get_workload, workload_info
 from batchscale.workloads.tasks import Task
 from batchscale.workloads.user import registration
 from batchscale.workloads.workload import Metric, Model, SampledSplit
@@ -203,7 +202,7 @@ def test_prepare_runs_before_the_model_and_is_checked():
     ("given", "words"),
     [
         ({"data": data(train={"inputs": np.ones((6, 3))})}, "'inputs' and 'labels'"),
-        ({"data": data(train={**split(), "labels": np.zeros(5, int)})}, "one row per example.*6.*5"),
+        ({"data": data(train={**split(), "labels": np.zeros(5, int)})}, "a row per example.*6.*5"),
         ({"data": data(train={**split(), "labels": np.array(["a"] * 6)})}, "must be numbers"),
         ({"data": data(val=split(width=4))}, r"like that of train: float32 of shape \(3,\).*\(4,\)"),
         ({"data": data(val={**split(), "inputs": np.ones((6, 3), np.int8)})}, "float32.*int8"),
@@ -397,7 +396,7 @@ def test_data_that_is_read_by_index_trains_as_the_same_arrays_do():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (type("Endless", (), {"read": lambda self, indices: {}})(), "how many examples"),
+        (type("Endless", (), {"read": lambda self, indices: {}})(), "must have num_examples"),
         (type("Empty", (), {"num_examples": 0, "read": lambda self, indices: {}})(), "at least one example"),
         (type("Bare", (), {"num_examples": 9, "read": lambda self, indices: indices})(), "arrays by name"),
         (type("Half", (), {"num_examples": 9, "read": lambda self, indices: {"inputs": indices}})(), "'labels'"),

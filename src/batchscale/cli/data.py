@@ -30,7 +30,7 @@ def data_list(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Say for each data set where it is, or how to get it."""
-    from batchscale.workloads.datasets.presence import list_datasets
+    from batchscale.workloads.datasets.files.locations import list_datasets
 
     sets = list_datasets(data_dir)
     if as_json:
@@ -69,10 +69,8 @@ def data_get(
     """Get a data set: download it, or take files you already have. Interrupted downloads continue."""
     from batchscale.errors import SpecError
     from batchscale.workloads.datasets.files.download import Patience
-    from batchscale.workloads.datasets.files.fetch import FileFetch, fetch_dataset
-    from batchscale.workloads.datasets.files.locations import default_data_dir
-    from batchscale.workloads.datasets.files.take import take_files
-    from batchscale.workloads.datasets.presence import files_of
+    from batchscale.workloads.datasets.files.fetch import FetchSettings, fetch_dataset, use_files
+    from batchscale.workloads.datasets.files.locations import default_data_dir, files_of
 
     if from_path is not None and url:
         raise SpecError("--from takes files that are here and --url fetches others: give one of the two.")
@@ -82,7 +80,7 @@ def data_get(
     place = data_dir if data_dir is not None else default_data_dir()
     verified: bool | None = None  # files that were there before are not looked at again
     if from_path is not None:
-        path, verified = take_files(files.origin, from_path, files.are_in, place)
+        path, verified = use_files(files.origin, from_path, files.are_in, place)
         if not verified:
             typer.echo("Not verified: no checksums of these files are known.", err=True)
     elif files.are_in(place / files.folder):
@@ -90,7 +88,9 @@ def data_get(
         typer.echo("Already there.", err=True)
     else:
         with _progress_bars() as progress:
-            path = fetch_dataset(FileFetch(files.origin, place, tuple(url or ()), Patience(stall_s=stall), progress))
+            path = fetch_dataset(
+                FetchSettings(files.origin, place, tuple(url or ()), Patience(stall_s=stall), progress)
+            )
         verified = True
     if as_json:
         print_json({"version": VERSION, "name": name, "path": str(path), "verified": verified})

@@ -61,7 +61,7 @@ def validate(
 
 def _find_data(experiment: "Experiment", data_dir: Path | None) -> tuple[str | None, bool | None]:
     """Where the data is or how to get it, and whether it is there; a file of the user's own was loaded already."""
-    from batchscale.workloads.datasets.presence import find_dataset
+    from batchscale.workloads.datasets.files.locations import find_dataset
 
     if experiment.trainer is not None:
         return None, None

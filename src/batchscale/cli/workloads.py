@@ -51,9 +51,9 @@ def workloads(
 def _describe(data_dir: Path | None) -> list[dict[str, Any]]:
     from batchscale.spec.experiment import WorkloadSpec
     from batchscale.spec.workload_name import WorkloadName
-    from batchscale.workloads.catalogue import find_parts
-    from batchscale.workloads.datasets.presence import find_dataset
-    from batchscale.workloads.listed import MORE_WORKLOADS, PAPER_WORKLOADS
+    from batchscale.workloads.datasets.files.locations import find_dataset
+    from batchscale.workloads.published import MORE_WORKLOADS, PAPER_WORKLOADS
+    from batchscale.workloads.registry import find_parts
 
     rows = []
     for text, num_parameters in {**PAPER_WORKLOADS, **MORE_WORKLOADS}.items():

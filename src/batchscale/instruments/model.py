@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def _build(model: ModelDeclaration, shape: Shape) -> Model:
     from batchscale.instruments.synthesis.network import Ddsp, DdspSizes, Sampling
-    from batchscale.workloads.models.build import model_of
+    from batchscale.workloads.models.nnx_model import model_of
 
     frames, features = shape.inputs
     hop = shape.num_outputs // frames

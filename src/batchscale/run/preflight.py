@@ -8,8 +8,8 @@ from batchscale.run.user_file import load_user_file
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.plan import Plan, WorkloadInfo, make_plan
 from batchscale.trainers.facts import trainer_facts
-from batchscale.workloads.catalogue import workload_info
-from batchscale.workloads.datasets.presence import find_dataset
+from batchscale.workloads.datasets.files.locations import find_dataset
+from batchscale.workloads.registry import workload_info
 
 
 def make_checked_plan(

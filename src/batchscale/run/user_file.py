@@ -26,7 +26,7 @@ from batchscale.spec.plan import WorkloadInfo
 from batchscale.spec.space import SearchSpace
 from batchscale.study.failure import Failure
 from batchscale.trainers.failures import describe_exit
-from batchscale.workloads.catalogue import workload_info
+from batchscale.workloads.registry import workload_info
 
 # not `-m`: then requests and answers would be classes of two modules
 CHILD = "import sys; from batchscale.run.user_file import main; main(int(sys.argv[1]))"

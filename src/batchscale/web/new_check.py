@@ -55,7 +55,7 @@ def plan_text(text: str) -> Plan:
     Raises:
         BatchscaleError: it cannot be run: its workload does not exist, or does not report the goal's metric, or …
     """
-    from batchscale.workloads.catalogue import workload_info
+    from batchscale.workloads.registry import workload_info
 
     experiment = check_text(text)
     return make_plan(experiment, workload_info(experiment.workload))
@@ -74,7 +74,7 @@ def try_text(text: str) -> CheckedText:
 
 
 def _missing_data(experiment: Experiment) -> str:
-    from batchscale.workloads.datasets.presence import find_dataset
+    from batchscale.workloads.datasets.files.locations import find_dataset
 
     found = find_dataset(experiment.workload.name.dataset, None, experiment.workload.dataset_options)
     return one_line(found.how, 400) if found.needs_files and found.path is None else ""

@@ -13,7 +13,7 @@ from batchscale.spec.space import ParameterConfig, ParameterType
 from batchscale.spec.workload_name import WorkloadName
 
 if TYPE_CHECKING:
-    from batchscale.workloads.catalogue import Parts
+    from batchscale.workloads.registry import Parts
 
 FIRST = "digits/fc_64/nesterov_momentum"  # its data comes with the package
 WORKLOAD_KEYS = ("dataset", "model", "optimizer")
@@ -58,7 +58,7 @@ def range_fields(workload: str, schedule: str = "") -> tuple[RangeField, ...]:
 
 def find_workload_parts(workload: str, schedule: str = "") -> "Parts | None":
     """The parts of a built-in workload; None if one of them does not exist or they do not fit together."""
-    from batchscale.workloads.catalogue import find_parts
+    from batchscale.workloads.registry import find_parts
 
     try:
         return find_parts(WorkloadSpec(WorkloadName.parse(workload), schedule=schedule or None))

@@ -18,7 +18,7 @@ from batchscale.records.remote_store import RemoteStore
 from batchscale.spec.experiment import Experiment
 from batchscale.trainers.command import require_program
 from batchscale.workers.runner import TRAINING_ENGINE, Setup
-from batchscale.workloads.datasets.presence import find_dataset
+from batchscale.workloads.datasets.files.locations import find_dataset
 
 NUMERIC = ("jax", "jaxlib")
 """Packages whose version may change the last bits of a result."""

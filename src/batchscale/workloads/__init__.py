@@ -9,13 +9,13 @@ from batchscale.lazy_imports import load_lazily
 
 if TYPE_CHECKING:
     from batchscale.workloads.datasets.declaration import DatasetDeclaration as DatasetDeclaration
-    from batchscale.workloads.extension import register as register
     from batchscale.workloads.metrics.declaration import MetricDeclaration as MetricDeclaration
     from batchscale.workloads.models.declaration import ModelDeclaration as ModelDeclaration
     from batchscale.workloads.optimizers.declaration import OptimizerDeclaration as OptimizerDeclaration
     from batchscale.workloads.registry import get_workload as get_workload
     from batchscale.workloads.schedules.declaration import ScheduleDeclaration as ScheduleDeclaration
     from batchscale.workloads.tasks import Task as Task
+    from batchscale.workloads.user.registration import register as register
     from batchscale.workloads.user.registration import register_workload as register_workload
 
 _PUBLIC = {
@@ -26,7 +26,7 @@ _PUBLIC = {
     "ScheduleDeclaration": "schedules.declaration",
     "Task": "tasks",
     "get_workload": "registry",
-    "register": "extension",
+    "register": "user.registration",
     "register_workload": "user.registration",
 }
 

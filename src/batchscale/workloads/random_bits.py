@@ -1,4 +1,4 @@
-"""Cheap random bits for dropout: a hash of a counter and a key.
+"""Cheap random bits for dropout and initial values: a hash of a counter and a key.
 
 Threefry, the default of ``jax.random``, costs more than the matrix products of a small model on a CPU, and the
 ``rbg`` generators give a population other bits than a trial on its own. A hash of (element, key) is elementwise: it
@@ -59,3 +59,14 @@ def keep_mask(key: jax.Array, stream: int, shape: tuple[int, ...], rate: float) 
     """
     uniform = (random_bits(key, stream, shape) >> 8).astype(jnp.int32).astype(jnp.float32)
     return jnp.sqrt(uniform) >= math.sqrt(rate * 2**24)
+
+
+def dropout(values: jax.Array, rate: float, *, train: bool, key: jax.Array, stream: int) -> jax.Array:
+    """The values with a part of ``rate`` set to 0 and the others scaled up to the same mean; unchanged in evaluation.
+
+    ``stream`` is the number of the place in the model, so that no two places drop the same units.
+    """
+    if not train or rate == 0:
+        return values
+    kept = keep_mask(key, stream, values.shape, rate)
+    return jnp.where(kept, values / (1 - rate), jnp.zeros((), values.dtype))

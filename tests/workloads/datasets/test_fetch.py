@@ -13,8 +13,8 @@ import pytest
 
 from batchscale.errors import DataError
 from batchscale.workloads.datasets.files.download import Patience
-from batchscale.workloads.datasets.files.fetch import FileFetch, fetch_dataset, staging
-from batchscale.workloads.datasets.files.origin import Download, OfficialFile, Origin
+from batchscale.workloads.datasets.files.fetch import FetchSettings, fetch_dataset, staging
+from batchscale.workloads.datasets.files.official import Download, OfficialFile, Origin
 
 CONTENT = hashlib.shake_128(b"content").digest(900_000)
 QUICK = Patience(stall_s=0.5, attempts=2)
@@ -100,7 +100,7 @@ def source(server, *behaviours):
 
 
 def get(server, tmp_path, *behaviours, **more):
-    return fetch_dataset(FileFetch(source(server, *behaviours), tmp_path, patience=QUICK, **more))
+    return fetch_dataset(FetchSettings(source(server, *behaviours), tmp_path, patience=QUICK, **more))
 
 
 def assert_complete(server, folder):
@@ -124,7 +124,7 @@ def test_a_cut_download_continues_where_it_ended(server, tmp_path):
 def test_a_server_that_cannot_resume_is_asked_from_the_beginning(server, tmp_path):
     server.files = {"b.txt": CONTENT[::-1]}
     one = Origin("letters", source(server, "no_resume").downloads[1:], "", "")
-    folder = fetch_dataset(FileFetch(one, tmp_path, patience=QUICK))
+    folder = fetch_dataset(FetchSettings(one, tmp_path, patience=QUICK))
     assert_complete(server, folder)
     assert len(server.requests) == 2
 
@@ -145,13 +145,13 @@ def test_the_next_mirror_is_asked_when_one_fails(server, tmp_path, bad):
     [
         ("corrupt", "damaged|not the official a"),
         ("stall", "timed out"),
-        ("dead", "hardly a byte came in 2 attempts"),
+        ("dead", "2 attempts in a row received almost nothing"),
         ("absent", "404"),
         ("longer", "where at most"),
     ],
 )
 def test_without_a_good_mirror_the_reason_of_each_is_said_and_nothing_appears(server, tmp_path, bad, reason):
-    with pytest.raises(DataError, match=f"(?s)No mirror gave the file.*{bad}/a.gz: .*({reason})"):
+    with pytest.raises(DataError, match=f"(?s)No mirror has the file.*{bad}/a.gz: .*({reason})"):
         get(server, tmp_path, bad)
     assert not (tmp_path / "letters").exists()
 
@@ -201,32 +201,32 @@ def test_a_part_that_was_complete_is_not_fetched_again(server, tmp_path):
 
 
 def test_another_address_replaces_the_mirrors(server, tmp_path):
-    folder = fetch_dataset(FileFetch(source(server, "absent"), tmp_path, (f"{server.at}/good/",), QUICK))
+    folder = fetch_dataset(FetchSettings(source(server, "absent"), tmp_path, (f"{server.at}/good/",), QUICK))
     assert_complete(server, folder)
 
 
 def test_an_address_of_one_file_is_refused_for_several_files(server, tmp_path):
     with pytest.raises(DataError, match=r"--url must end in '/'"):
-        fetch_dataset(FileFetch(source(server), tmp_path, (f"{server.at}/good/a.gz",), QUICK))
+        fetch_dataset(FetchSettings(source(server), tmp_path, (f"{server.at}/good/a.gz",), QUICK))
 
 
 def test_only_web_addresses_are_fetched(server, tmp_path):
     with pytest.raises(DataError, match="http:// or https://"):
-        fetch_dataset(FileFetch(source(server), tmp_path, ("file:///etc/",), QUICK))
+        fetch_dataset(FetchSettings(source(server), tmp_path, ("file:///etc/",), QUICK))
 
 
 def test_files_of_an_archive_are_verified_one_by_one(server, tmp_path):
     server.files["set.tar.gz"] = tar({"x/one.bin": b"1" * 5000, "x/two.bin": b"2" * 5000, "x/readme": b"no"})
     contents = (official("one.bin", b"1" * 5000), official("two.bin", b"2" * 5000))
     item = Download("set.tar.gz", (f"{server.at}/good/set.tar.gz",), contents)
-    folder = fetch_dataset(FileFetch(Origin("letters", (item,), "", ""), tmp_path, patience=QUICK))
+    folder = fetch_dataset(FetchSettings(Origin("letters", (item,), "", ""), tmp_path, patience=QUICK))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
         "one.bin": b"1" * 5000,
         "two.bin": b"2" * 5000,
     }
     wrong = Download("set.tar.gz", item.mirrors, (contents[0], official("two.bin", b"3" * 5000)))
     with pytest.raises(DataError, match=r"two\.bin is not the official two\.bin"):
-        fetch_dataset(FileFetch(Origin("other", (wrong,), "", ""), tmp_path, patience=QUICK))
+        fetch_dataset(FetchSettings(Origin("other", (wrong,), "", ""), tmp_path, patience=QUICK))
     assert not (tmp_path / "other").exists()
 
 
@@ -240,7 +240,7 @@ def test_an_archive_known_as_a_whole_is_unpacked(server, tmp_path):
         sha256=hashlib.sha256(content).hexdigest(),
         unpack=True,
     )
-    folder = fetch_dataset(FileFetch(Origin("letters", (item,), "", ""), tmp_path, patience=QUICK))
+    folder = fetch_dataset(FetchSettings(Origin("letters", (item,), "", ""), tmp_path, patience=QUICK))
     assert sorted(str(p.relative_to(folder)) for p in folder.rglob("*.txt")) == ["top/b.txt", "top/train/a.txt"]
 
 

@@ -7,7 +7,7 @@ from PIL import Image
 
 from batchscale.errors import DataError, SpecError
 from batchscale.workloads.datasets.declaration import dataset_info, load_dataset
-from batchscale.workloads.datasets.images.split import MEAN_RGB
+from batchscale.workloads.datasets.images.cropped import MEAN_RGB
 
 WNIDS = ["n00000001", "n00000002", "n00000003", "n00000004"]
 HALF_IMAGES, HALF_CLASSES = "imagenet_subsets/imagenet_half_images", "imagenet_subsets/imagenet_half_classes"

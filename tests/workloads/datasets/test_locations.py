@@ -5,9 +5,8 @@ from batchscale.workloads.cache import cache_folder
 from batchscale.workloads.datasets.builtin.mnist import FASHION_FILES, MNIST_FILES
 from batchscale.workloads.datasets.declaration import load_dataset
 from batchscale.workloads.datasets.files import locations
-from batchscale.workloads.datasets.files.locations import default_data_dir, find_files
-from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
-from batchscale.workloads.datasets.presence import find_dataset, list_datasets
+from batchscale.workloads.datasets.files.locations import default_data_dir, find_dataset, find_files, list_datasets
+from batchscale.workloads.datasets.files.official import DatasetFiles, Origin
 
 
 def is_there(folder):

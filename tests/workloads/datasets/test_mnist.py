@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from batchscale.errors import DataError
+from batchscale.workloads.datasets.builtin.mnist import read_idx
 from batchscale.workloads.datasets.declaration import dataset_info, load_dataset
-from batchscale.workloads.datasets.images.idx import read_idx
 
 
 @pytest.fixture(scope="module")

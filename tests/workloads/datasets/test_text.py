@@ -7,8 +7,7 @@ import pytest
 from batchscale.errors import DataError, SpecError
 from batchscale.workloads.datasets.declaration import dataset_info, load_dataset
 from batchscale.workloads.datasets.text.dataset import TokenSplit
-from batchscale.workloads.datasets.text.files import hash_files, iter_sentences
-from batchscale.workloads.datasets.text.held_out import held_out_draw, split_held_out
+from batchscale.workloads.datasets.text.files import hash_files, held_out_draw, iter_sentences, split_held_out
 from batchscale.workloads.datasets.text.vocabulary import EOS, PAD, open_vocabulary
 from batchscale.workloads.workload import ArraySplit
 
@@ -193,7 +192,7 @@ def test_the_vocabulary_and_the_tokens_are_made_once(tmp_path, corpus, monkeypat
     cache = tmp_path / "cache" / "batchscale"
     before = {path: path.stat().st_mtime_ns for path in cache.rglob("*")}
     monkeypatch.setattr("batchscale.workloads.datasets.text.vocabulary._train", None)
-    monkeypatch.setattr("batchscale.workloads.datasets.text.token_store._write", None)
+    monkeypatch.setattr("batchscale.workloads.datasets.text.tokens._write", None)
     load_dataset("text", corpus, None)
     assert {path: path.stat().st_mtime_ns for path in cache.rglob("*")} == before
     assert not [path for path in before if path.name.startswith(".new-")]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from batchscale.workloads import models
+from batchscale.workloads.models import declaration
 from batchscale.workloads.models.declaration import Shape, find_model
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -60,7 +60,7 @@ def draw_inputs(name):
 
 
 def test_every_architecture_is_tested_here():
-    builders = {one.build for one in models.MODELS.all().values() if one.name != "quadratic"}
+    builders = {one.build for one in declaration.MODELS.all().values() if one.name != "quadratic"}
     assert {find_model(name, {}).build for name in MODELS} == builders
 
 

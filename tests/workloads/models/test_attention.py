@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from batchscale.workloads.models.layers.attention import attend_backwards, softmax
+from batchscale.workloads.models.architectures.transformer import attend_backwards, softmax
 
 
 def draw(dtype):

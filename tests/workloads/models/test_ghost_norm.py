@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from batchscale.workloads.models.layers.ghost_norm import GhostNorm
+from batchscale.workloads.models.architectures.resnet_50 import GhostNorm
 
 SIZE = 4
 train = nnx.jit(lambda norm, values: norm(values, train=True))  # one program instead of one per operation

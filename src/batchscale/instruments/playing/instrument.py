@@ -20,7 +20,7 @@ from batchscale.instruments.task import SOUND
 from batchscale.records.durable import replace_durably, storing
 from batchscale.records.tree.layout import StudyPaths
 from batchscale.spec.experiment import Options, WorkloadSpec
-from batchscale.workloads.catalogue import find_parts
+from batchscale.workloads.registry import find_parts
 
 INSTRUMENT_VERSION = 1
 DESCRIPTION, PARAMETERS = "instrument.json", "parameters.npz"

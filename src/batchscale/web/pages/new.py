@@ -27,7 +27,7 @@ def make_routes(parts: ServerParts) -> APIRouter:
     routes = APIRouter()
 
     def show(request: Request, form: dict[str, str], text: str, problem: str = "", status: int = 200) -> Response:
-        from batchscale.workloads.listed import MORE_WORKLOADS, PAPER_WORKLOADS  # names only, no JAX
+        from batchscale.workloads.published import MORE_WORKLOADS, PAPER_WORKLOADS  # names only, no JAX
 
         return parts.pages.page(
             request, "new.html", status, **shown_fields(form), toml=text, name=form.get("name", ""),

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from batchscale.errors import SpecError, one_line, suggest_names
 from batchscale.spec.experiment import Options
-from batchscale.workloads.datasets.files.origin import DatasetFiles
+from batchscale.workloads.datasets.files.official import DatasetFiles
 from batchscale.workloads.declarations import Table
 from batchscale.workloads.tasks import Task
 

@@ -1,18 +1,17 @@
-"""From a Flax NNX module to the pure init/apply pair of a ``Model``: the only place that splits and merges modules.
-
-Parameters and model state leave as plain nested dictionaries with text keys, so that checkpoints, optimizers and
-numpy need not know Flax.
-"""
+"""Flax NNX modules as models of pure functions, and models in other precisions."""
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from batchscale.workloads.models.declaration import PRECISIONS, ModelDeclaration
+from batchscale.workloads.models.layers.conv import DType
 from batchscale.workloads.random_bits import key_words
 from batchscale.workloads.workload import Model, ModelState, Params
 
@@ -129,3 +128,33 @@ def _flax_keys(tree: Any) -> Any:
     if not isinstance(tree, Mapping):
         return tree
     return {int(key) if str(key).isdigit() else key: _flax_keys(value) for key, value in tree.items()}
+
+
+def model_of(
+    model: ModelDeclaration, make: Callable[[DType, nnx.Rngs], nnx.Module], microbatch_multiple: int = 1
+) -> Model:
+    """The model of a module that is made with the type to compute in and with random keys.
+
+    With precision bfloat16 the layers compute in it while parameters stay float32.
+    """
+    precision = str(model.options["precision"])
+    dtype = None if precision == PRECISIONS[0] else jnp.dtype(precision)
+    made = make_model(model.name, lambda rngs: make(dtype, rngs), microbatch_multiple, Keys)
+    return replace(made, precision=precision)
+
+
+def in_precision(model: Model, precision: str) -> Model:
+    """The model with its forward and backward pass in this precision; parameters and state stay as they are."""
+    if precision == PRECISIONS[0]:
+        return model
+    dtype = jnp.dtype(precision)
+
+    def cast(tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, tree)
+
+    def apply(
+        params: Params, state: ModelState, inputs: jax.Array, *, train: bool, key: jax.Array
+    ) -> tuple[jax.Array, ModelState]:
+        return model.apply(cast(params), state, cast(inputs), train=train, key=key)
+
+    return replace(model, apply=apply, precision=precision)

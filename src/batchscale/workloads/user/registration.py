@@ -1,4 +1,4 @@
-"""Workloads of the user's own: what may be registered, and the Python files that register it. No jax here.
+"""Registration of the user's own parts and workloads, and the Python files that register them. Imports no jax.
 
 ``build`` turns a registration into a workload and checks its shapes before anything is compiled.
 """
@@ -15,8 +15,12 @@ import numpy as np
 
 from batchscale.errors import BatchscaleError, SpecError, one_line, suggest_names
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.workloads.datasets.declaration import dataset_names
-from batchscale.workloads.extension import has_registered_part
+from batchscale.workloads.datasets.declaration import DATASETS, dataset_names
+from batchscale.workloads.declarations import Table
+from batchscale.workloads.metrics.declaration import METRICS
+from batchscale.workloads.models.declaration import MODELS
+from batchscale.workloads.optimizers.declaration import OPTIMIZERS
+from batchscale.workloads.schedules.declaration import SCHEDULES
 from batchscale.workloads.tasks import Task
 
 Values = Callable[[Any, Mapping[str, Any]], Any]
@@ -195,3 +199,28 @@ def _check(user: UserWorkload) -> None:
         raise SpecError(f"Workload {name}: give a task, which brings its loss, or a loss, not both.")
     if user.task is None and user.loss is None and user.data is not None:
         raise SpecError(f"Workload {name}: own data needs a task ({', '.join(map(str, USER_TASKS))}) or a loss.")
+
+
+TABLES: tuple[Table[Any], ...] = (DATASETS, MODELS, OPTIMIZERS, SCHEDULES, METRICS)
+
+
+def register(*declarations: object) -> None:
+    """Adds declarations to the tables of their kinds, as if modules of batchscale held them.
+
+    Call it in the Python file that an experiment names as ``workload.file``: every process that trains runs that file.
+
+    Raises:
+        SpecError: Something is no declaration, or its name is taken.
+    """
+    for declaration in declarations:
+        table = next((table for table in TABLES if isinstance(declaration, table.kind)), None)
+        if table is None:
+            kinds = ", ".join(table.kind.__name__ for table in TABLES)
+            raise SpecError(f"What is registered is one of {kinds}. Found {one_line(repr(declaration))}.")
+        table.register(declaration)
+
+
+def has_registered_part(name: WorkloadName) -> bool:
+    """Whether a part of this workload was registered, so that its parts make it."""
+    pairs = ((DATASETS, name.dataset), (MODELS, name.model), (OPTIMIZERS, name.optimizer))
+    return any(table.is_registered(part) for table, part in pairs)

@@ -21,9 +21,8 @@ from batchscale.workloads.datasets.declaration import DatasetDeclaration, NoOpti
 from batchscale.workloads.datasets.files.archives import read_members
 from batchscale.workloads.datasets.files.inert_pickle import InertArray, read_inert_pickle
 from batchscale.workloads.datasets.files.locations import require_files
-from batchscale.workloads.datasets.files.origin import DatasetFiles, Download, OfficialFile, Origin
-from batchscale.workloads.datasets.images.fixed_order import LabelledImages
-from batchscale.workloads.datasets.images.options import ten_classes
+from batchscale.workloads.datasets.files.official import DatasetFiles, Download, OfficialFile, Origin
+from batchscale.workloads.datasets.images.small import LabelledImages, make_image_dataset, ten_classes
 
 if TYPE_CHECKING:
     from batchscale.workloads.workload import Batch, Dataset
@@ -125,8 +124,6 @@ def standardise_images(batch: Batch) -> Batch:
 
 
 def _load(name: str, options: NoOptions, data_dir: Path | None) -> Dataset:
-    from batchscale.workloads.datasets.images.on_device import make_image_dataset
-
     del options
     return make_image_dataset(name, read_cifar_splits(require_files(CIFAR_10_FILES, data_dir)), standardise_images)
 

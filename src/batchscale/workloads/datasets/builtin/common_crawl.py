@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo, parse_options
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
-from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
+from batchscale.workloads.datasets.files.official import DatasetFiles, Origin
 from batchscale.workloads.datasets.text.files import find_text_files, has_text_files
-from batchscale.workloads.datasets.text.info import sentence_info
-from batchscale.workloads.datasets.text.options import CommonCrawlOptions
+from batchscale.workloads.datasets.text.options import CommonCrawlOptions, sentence_info
 from batchscale.workloads.datasets.text.splits import read_held_out
-from batchscale.workloads.datasets.text.token_rows import TokenRows
+from batchscale.workloads.datasets.text.tokens import TokenRows
 from batchscale.workloads.datasets.text.vocabulary import PAD
 
 if TYPE_CHECKING:

@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batchscale.workloads.datasets.declaration import DatasetDeclaration, parse_options
-from batchscale.workloads.datasets.images.fixed_order import LabelledImages, fixed_order
-from batchscale.workloads.datasets.images.options import PixelOptions, ten_classes
+from batchscale.workloads.datasets.images.small import (
+    LabelledImages,
+    PixelOptions,
+    fixed_order,
+    make_image_dataset,
+    scale_pixels,
+    ten_classes,
+)
 
 if TYPE_CHECKING:
     from batchscale.workloads.workload import Dataset
@@ -35,8 +41,6 @@ def read_splits() -> dict[str, LabelledImages]:
 
 
 def _load(name: str, options: PixelOptions, data_dir: Path | None) -> Dataset:
-    from batchscale.workloads.datasets.images.on_device import make_image_dataset, scale_pixels
-
     del data_dir
     return make_image_dataset(name, read_splits(), scale_pixels(_BRIGHTEST, options.pixel_range))
 

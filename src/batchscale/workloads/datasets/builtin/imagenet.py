@@ -17,18 +17,23 @@ import numpy as np
 from batchscale.errors import DataError
 from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo, parse_options
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
-from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
-from batchscale.workloads.datasets.images.encoded import ClassedImages, Selection, label_images
-from batchscale.workloads.datasets.images.fixed_order import fixed_choice, fixed_order
+from batchscale.workloads.datasets.files.official import DatasetFiles, Origin
+from batchscale.workloads.datasets.images.encoded import (
+    ClassedImages,
+    Selection,
+    find_parquet,
+    label_images,
+    open_store,
+    read_hub,
+)
 from batchscale.workloads.datasets.images.folder import (
     count_wnid_folders,
     has_class_folders,
     read_train_folder,
     read_val_folder,
 )
-from batchscale.workloads.datasets.images.hub import read_hub
 from batchscale.workloads.datasets.images.options import ImageNetOptions
-from batchscale.workloads.datasets.images.store import find_parquet, open_store
+from batchscale.workloads.datasets.images.small import fixed_choice, fixed_order
 from batchscale.workloads.tasks import Task
 
 if TYPE_CHECKING:
@@ -130,7 +135,7 @@ def _info(name: str, options: ImageNetOptions) -> DatasetInfo:
 
 
 def _load(name: str, options: ImageNetOptions, data_dir: Path | None) -> Dataset:
-    from batchscale.workloads.datasets.images.split import make_class_split, make_cut_dataset
+    from batchscale.workloads.datasets.images.cropped import make_class_split, make_cut_dataset
 
     folder = named_or_required(IMAGENET_FILES, options.path, data_dir) if options.hf is None else None
     splits, num_classes = read_imagenet_splits(name, folder, options)

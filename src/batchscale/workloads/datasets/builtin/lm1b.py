@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from batchscale.errors import DataError
 from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo, parse_options
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
-from batchscale.workloads.datasets.files.origin import DatasetFiles, Download, Origin
-from batchscale.workloads.datasets.text.info import sentence_info
-from batchscale.workloads.datasets.text.options import SubwordOptions
+from batchscale.workloads.datasets.files.official import DatasetFiles, Download, Origin
+from batchscale.workloads.datasets.text.options import SubwordOptions, sentence_info
 from batchscale.workloads.datasets.text.splits import read_split_files
 from batchscale.workloads.datasets.text.vocabulary import PAD
 

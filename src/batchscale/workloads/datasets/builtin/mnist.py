@@ -7,21 +7,33 @@ Fashion-MNIST has the same files, sizes and split.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import math
+import zlib
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscale.errors import DataError
+import numpy as np
+from numpy.typing import NDArray
+
+from batchscale.errors import DataError, one_line
 from batchscale.workloads.datasets.declaration import DatasetDeclaration, parse_options
 from batchscale.workloads.datasets.files.locations import require_files
-from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin, plain_file
-from batchscale.workloads.datasets.images.fixed_order import LabelledImages, fixed_choice
-from batchscale.workloads.datasets.images.idx import read_idx
-from batchscale.workloads.datasets.images.options import PixelOptions, ten_classes
+from batchscale.workloads.datasets.files.official import DatasetFiles, Origin, plain_file
+from batchscale.workloads.datasets.images.small import (
+    LabelledImages,
+    PixelOptions,
+    fixed_choice,
+    make_image_dataset,
+    scale_pixels,
+    ten_classes,
+)
 
 if TYPE_CHECKING:
     from batchscale.workloads.workload import Dataset
+
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 NUM_TRAIN, NUM_VALIDATION = 55_000, 5_000
@@ -156,8 +168,6 @@ def _require(folder: Path, name: str) -> Path:
 
 
 def _load(files: DatasetFiles, count: int, name: str, options: PixelOptions, data_dir: Path | None) -> Dataset:
-    from batchscale.workloads.datasets.images.on_device import make_image_dataset, scale_pixels
-
     splits = read_mnist_splits(require_files(files, data_dir))
     if count < len(splits["train"][1]):
         splits = {**splits, "train": _choose(splits["train"], count)}
@@ -190,3 +200,40 @@ DECLARATIONS = (
     _declare("solution_quality/fashion_mnist", FASHION_FILES, "Fashion MNIST"),
     *(_declare(f"mnist_subsets/mnist_{count}", MNIST_FILES, f"MNIST {count:,}", count) for count in SUBSETS),
 )
+
+
+_UNSIGNED_BYTE = 8
+_LIMIT = 2**31
+
+
+def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """The unsigned bytes of an IDX file whose items have this shape; the first axis counts the items.
+
+    Raises:
+        DataError: The file cannot be read, is cut short, has bytes too many, or holds something else.
+    """
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            header = file.read(4 + 4 * (1 + len(shape)))
+            count = _item_count(path, header, shape)
+            size = count * math.prod(shape)
+            content = file.read(size + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read as an IDX file: {one_line(error)}. Get the data set anew.") from error
+    if len(content) != size:
+        found = "more" if len(content) > size else f"{len(content):,}"
+        raise DataError(f"{path} must hold {size:,} bytes after its header, found {found}. Get the data set anew.")
+    return np.frombuffer(content, np.uint8).reshape(count, *shape)
+
+
+def _item_count(path: Path, header: bytes, shape: tuple[int, ...]) -> int:
+    expected = bytes([0, 0, _UNSIGNED_BYTE, 1 + len(shape)])
+    if header[:4] != expected or len(header) != 8 + 4 * len(shape):
+        raise DataError(
+            f"{path} is not an IDX file of unsigned bytes with {1 + len(shape)} axes: it starts with "
+            f"{header[:4].hex(' ')}, expected {expected.hex(' ')}."
+        )
+    count, *found = (int.from_bytes(header[i : i + 4], "big") for i in range(4, len(header), 4))
+    if tuple(found) != shape or count * math.prod(shape) > _LIMIT:
+        raise DataError(f"{path} must hold items of shape {shape}. Found {count:,} of shape {tuple(found)}.")
+    return count

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo, parse_options
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
-from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin
-from batchscale.workloads.datasets.images.open_images_files import has_open_images_files
-from batchscale.workloads.datasets.images.open_images_splits import (
+from batchscale.workloads.datasets.files.official import DatasetFiles, Origin
+from batchscale.workloads.datasets.images.open_images import (
     MIN_POSITIVES,
     NUM_CLASSES,
     NUM_TRAIN,
+    has_open_images_files,
     read_open_images,
 )
 from batchscale.workloads.datasets.images.options import OpenImagesOptions
@@ -39,7 +39,7 @@ def _info(name: str, options: OpenImagesOptions) -> DatasetInfo:
 
 
 def _load(name: str, options: OpenImagesOptions, data_dir: Path | None) -> Dataset:
-    from batchscale.workloads.datasets.images.split import ImageSplit, make_cut_dataset
+    from batchscale.workloads.datasets.images.cropped import ImageSplit, make_cut_dataset
 
     folder = named_or_required(OPEN_IMAGES_FILES, options.path, data_dir) if options.hf is None else None
     splits, classes = read_open_images(folder, options)

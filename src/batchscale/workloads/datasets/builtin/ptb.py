@@ -17,11 +17,10 @@ import numpy as np
 from batchscale.errors import DataError, one_line
 from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo, parse_options
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
-from batchscale.workloads.datasets.files.origin import DatasetFiles, Origin, plain_file
+from batchscale.workloads.datasets.files.official import DatasetFiles, Origin, plain_file
 from batchscale.workloads.datasets.text.files import iter_sentences
-from batchscale.workloads.datasets.text.info import sentence_info
-from batchscale.workloads.datasets.text.options import SequenceOptions
-from batchscale.workloads.datasets.text.token_rows import TokenRows, packed_rows, sentence_rows, token_dtype
+from batchscale.workloads.datasets.text.options import SequenceOptions, sentence_info
+from batchscale.workloads.datasets.text.tokens import TokenRows, packed_rows, sentence_rows, token_dtype
 
 if TYPE_CHECKING:
     from batchscale.workloads.workload import Dataset

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo, parse_options
-from batchscale.workloads.datasets.text.info import sentence_info
-from batchscale.workloads.datasets.text.options import UserTextOptions
+from batchscale.workloads.datasets.text.options import UserTextOptions, sentence_info
 from batchscale.workloads.datasets.text.splits import read_user_text
 from batchscale.workloads.datasets.text.vocabulary import PAD
 

@@ -1,4 +1,4 @@
-"""Archives read as hostile: members are streamed, never extracted by name; links and odd paths never touch the disk.
+"""Read archives as untrusted: members are streamed, never extracted by name; links and odd paths never touch the disk.
 
 Only regular files count. A file is taken by its base name from a list, or lands below the target folder under a path
 whose every part is checked. Sizes are bounded while reading, whatever the headers say. Imports no jax.
@@ -25,12 +25,12 @@ _MAX_MEMBERS = 20_000_000
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the name says archive."""
+    """True if the name has the ending of an archive."""
     return path.name.endswith(SUFFIXES)
 
 
 def iter_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """The name and content of every regular file of an archive, in its order; everything else is passed over.
+    """Yield the name and content of every regular file of an archive, in order; everything else is skipped.
 
     Raises:
         DataError: The archive is damaged or has too many members.
@@ -44,7 +44,7 @@ def iter_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def read_members(path: Path, names: set[str], limit: int) -> Iterator[tuple[str, bytes]]:
-    """The members with these base names, wherever in the archive they lie; each at most ``limit`` bytes."""
+    """Yield the members with these base names, in any folder of the archive; each at most ``limit`` bytes."""
     for name, file in iter_members(path):
         base = PurePosixPath(name).name
         if base in names:
@@ -56,7 +56,7 @@ def read_members(path: Path, names: set[str], limit: int) -> Iterator[tuple[str,
 
 
 def extract_all(path: Path, target: Path, total_limit: int) -> int:
-    """Write every regular file below ``target``; return how many. Nothing is ever written outside of it.
+    """Write every regular file below ``target``; return their number. Nothing is ever written outside of it.
 
     Raises:
         DataError: A member's path is absolute, has ``..`` or odd characters, or the sizes exceed ``total_limit``.
@@ -106,7 +106,7 @@ def _zip_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 @contextmanager
 def _reported(path: Path) -> Iterator[None]:
-    """Whatever a damaged archive raises becomes a DataError that names it; a full disk stays what it is."""
+    """Turn the errors of a damaged archive into a DataError that names it; a full disk is another error."""
     try:
         yield
     except DataError:
@@ -116,7 +116,7 @@ def _reported(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:
             raise
-        raise DataError(f"{path} cannot be read: {one_line(error)}. Get it anew.") from error
+        raise DataError(f"{path} cannot be read: {one_line(error)}. Download it again.") from error
     except (
         tarfile.TarError,
         zipfile.BadZipFile,
@@ -126,4 +126,4 @@ def _reported(path: Path) -> Iterator[None]:
         RuntimeError,
         ValueError,
     ) as error:
-        raise DataError(f"{path} cannot be read: {one_line(error)}. Get it anew.") from error
+        raise DataError(f"{path} cannot be read: {one_line(error)}. Download it again.") from error

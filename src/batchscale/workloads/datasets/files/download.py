@@ -1,7 +1,7 @@
-"""One file over HTTP: resumed where it was cut, given up when it stalls, right or not there at all. Imports no jax.
+"""Download one file over HTTP: resumed after an interruption, given up when it stalls, complete or absent. No jax.
 
-Bytes are kept in a ``.part`` file named after the address, so that a part from one mirror is never continued with
-bytes of another. Whether the bytes are right is for the caller's ``check``, which raises DataError.
+Bytes go to a ``.part`` file named after the address, so that a part from one mirror is never continued with bytes of
+another. The caller's ``check`` raises DataError if the bytes are wrong. Decision 0187 has the reasons for own code.
 """
 
 import errno
@@ -23,12 +23,12 @@ _LEAST_GAIN = 1 << 16  # a connection that brings less counts as one that brings
 _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 _BROKEN = (OSError, http.client.HTTPException)  # URLError and time-outs are OSErrors; see _is_local
 DownloadProgress = Callable[[int, int | None], None]
-"""Told the bytes so far and the bytes in all, if the server says."""
+"""Called with the bytes so far and the total, None if the server does not give it."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait for the next byte, and how many connections in a row may bring next to nothing."""
+    """Limits: seconds without a byte, and connections in a row that bring next to nothing."""
 
     stall_s: float = 30.0
     attempts: int = 3
@@ -46,15 +46,15 @@ def download(
     progress: DownloadProgress,
     patience: Patience = PATIENCE,
 ) -> Path:
-    """The path of a checked file in ``folder`` from the first mirror that gives it.
+    """Return the path of a checked file in ``folder``, from the first mirror that has it.
 
     Raises:
-        DataError: No mirror gave it; the message has the reason of each.
+        DataError: No mirror has it; the message has the reason of each.
     """
     failures: list[str] = []
     for url in mirrors:
         part = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}.part"
-        for _ in range(2):  # bytes kept from an earlier run may be wrong: then once more from nothing
+        for _ in range(2):  # bytes of an earlier run may be wrong: then again from the start
             resumed = part.exists()
             try:
                 _fetch(url, part, limit, progress, patience)
@@ -69,14 +69,14 @@ def download(
                     break
             else:
                 return part
-    raise DataError("No mirror gave the file:\n  " + "\n  ".join(failures or ["no address is known"]))
+    raise DataError("No mirror has the file:\n  " + "\n  ".join(failures or ["no address is known"]))
 
 
 def _fetch(url: str, part: Path, limit: int, progress: DownloadProgress, patience: Patience) -> None:
     """Fill ``part`` from where it ends, over as many connections as bring something new."""
     if urlsplit(url).scheme not in ("http", "https"):
-        raise DataError("an address starts with http:// or https://; for files on this machine use --from")
-    barren = 0
+        raise DataError("an address must start with http:// or https://; for files on this machine use --from")
+    failures_in_a_row = 0
     while True:
         before = part.stat().st_size if part.exists() else 0
         try:
@@ -91,13 +91,15 @@ def _fetch(url: str, part: Path, limit: int, progress: DownloadProgress, patienc
                 raise
             reason = error
         gain = (part.stat().st_size if part.exists() else 0) - before
-        barren = barren + 1 if gain < _LEAST_GAIN else 0
-        if barren >= patience.attempts:
-            raise ConnectionError(f"hardly a byte came in {barren} attempts ({one_line(reason)})") from reason
+        failures_in_a_row = failures_in_a_row + 1 if gain < _LEAST_GAIN else 0
+        if failures_in_a_row >= patience.attempts:
+            raise ConnectionError(
+                f"{failures_in_a_row} attempts in a row received almost nothing ({one_line(reason)})"
+            ) from reason
 
 
 def _receive(url: str, part: Path, limit: int, progress: DownloadProgress, stall_s: float) -> bool:
-    """One connection. Whether the file is complete afterwards."""
+    """Receive over one connection; True if the file is complete afterwards."""
     start = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": f"batchscale/{__version__}", "Accept-Encoding": "identity"}
     if start:
@@ -129,7 +131,7 @@ def _receive(url: str, part: Path, limit: int, progress: DownloadProgress, stall
 
 
 def _is_local(error: Exception) -> bool:
-    """Whether it is this machine's disk that fails, not the network: then no other mirror helps."""
+    """True if this machine's disk fails, not the network: then no other mirror helps."""
     if not isinstance(error, OSError) or isinstance(error, urllib.error.URLError):
         return False
     return error.filename is not None or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -140,7 +142,7 @@ def _starts_at(content_range: str | None, start: int) -> bool:
 
 
 def _ends_at(content_range: str | None, start: int, part: Path) -> bool:
-    """After "nothing beyond byte N": whether the part is the whole file; a part that is too long is thrown away."""
+    """True if the part is the whole file, after "nothing beyond byte N"; a part that is too long is removed."""
     complete = content_range == f"bytes */{start}"
     if not complete:
         part.unlink()

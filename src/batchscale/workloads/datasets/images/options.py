@@ -1,26 +1,11 @@
-"""The options of data sets of images, and The description that small ones have in common. Imports no jax."""
+"""The options of data sets of images. Imports no jax."""
 
-import math
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from batchscale.workloads.datasets.declaration import DatasetInfo, NoOptions
+from batchscale.workloads.datasets.declaration import NoOptions
 from batchscale.workloads.datasets.images.pixels import Crop
-from batchscale.workloads.tasks import Task
-
-
-class PixelOptions(NoOptions):
-    """``pixel_range``: the numbers that black and white become; the others lie between them in proportion."""
-
-    pixel_range: tuple[float, float] = (0.0, 1.0)
-
-    @model_validator(mode="after")
-    def _check_range(self) -> Self:
-        low, high = self.pixel_range
-        if not (math.isfinite(high - low) and low < high):
-            raise ValueError(f"pixel_range is two finite numbers, the smaller one first, found {low:g} and {high:g}")
-        return self
 
 
 class ImageOptions(NoOptions):
@@ -75,9 +60,3 @@ class OpenImagesOptions(ImageOptions):
     min_positives: int = Field(default=100, ge=1)
     allow_missing: bool = False
     label_column: str = "labels"
-
-
-def ten_classes(count: int, shape: tuple[int, int, int], name: str, options: NoOptions) -> DatasetInfo:
-    """The description of ``count`` small training images of this shape in ten classes."""
-    del options
-    return DatasetInfo(name, Task.CLASSIFICATION, count, 10, shape)

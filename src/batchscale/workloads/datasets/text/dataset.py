@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.workloads.datasets.text.options import SequenceOptions
-from batchscale.workloads.datasets.text.token_rows import TokenRows
+from batchscale.workloads.datasets.text.tokens import TokenRows
 from batchscale.workloads.workload import ArraySplit, Batch, Dataset, HostBatch, IndexedSplit
 
 _MEGABYTE = 10**6
@@ -18,7 +18,7 @@ _MEGABYTE = 10**6
 @final
 @dataclass(frozen=True)
 class TokenSplit(IndexedSplit):
-    """A split that stays on disk; rows are read as they are asked for."""
+    """A split that stays on disk; rows are read when they are needed."""
 
     rows: TokenRows
 
@@ -28,7 +28,7 @@ class TokenSplit(IndexedSplit):
         return len(self.rows)
 
     def read(self, indices: NDArray[np.int64], seeds: NDArray[np.int64] | None) -> HostBatch:  # noqa: ARG002
-        """Rows of tokens and their lengths; text knows no augmentation, so that seeds change nothing."""
+        """Return rows of tokens and their lengths; there is no augmentation, so seeds change nothing."""
         tokens, lengths = self.rows.read(np.asarray(indices))
         return {"labels": tokens, "lengths": lengths}
 
@@ -36,7 +36,7 @@ class TokenSplit(IndexedSplit):
 def make_text_dataset(
     name: str, splits: Mapping[str, TokenRows], first: int, num_outputs: int, options: SequenceOptions
 ) -> Dataset:
-    """A data set whose stored rows become inputs, labels and mask on the device.
+    """Return a data set whose stored rows become inputs, labels and mask on the device.
 
     ``first`` is the token that stands before the first of a row. Evaluation rows may be longer than training rows.
     """
@@ -51,7 +51,7 @@ def make_text_dataset(
 
 
 def shift_right(first: int) -> Callable[[Batch], Batch]:
-    """A ``prepare``: every token is to be predicted from those before it; the mask is 1 where a token is real."""
+    """Return a ``prepare``: every token is predicted from those before it; the mask is 1 for real tokens."""
 
     def prepare(batch: Batch) -> Batch:
         labels = batch["labels"].astype(jnp.int32)

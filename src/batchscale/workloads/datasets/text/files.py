@@ -1,4 +1,4 @@
-"""Text files with one sentence a line, plain or gzipped, as sentences. Imports no jax."""
+"""Sentences of text files, one a line, plain or gzipped, and the share of them that is held out. Imports no jax."""
 
 import gzip
 import hashlib
@@ -6,6 +6,9 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from batchscale.errors import DataError, one_line
 
@@ -15,19 +18,19 @@ _SAMPLE = 2**20
 
 
 def find_text_files(path: Path) -> list[Path]:
-    """The file itself, or the text files of a folder and its sub-folders in the order of their names."""
+    """Return the file itself, or the text files of a folder and its sub-folders in the order of their names."""
     if path.is_file():
         return [path]
     return sorted(p for p in path.rglob("*") if p.name.endswith(_SUFFIXES) and p.is_file()) if path.is_dir() else []
 
 
 def has_text_files(folder: Path) -> bool:
-    """Whether there is any text file."""
+    """True if there is any text file."""
     return bool(find_text_files(folder))
 
 
 def require_text_files(option: str, path: str) -> list[Path]:
-    """The files that an option names, or a DataError."""
+    """Return the files that an option names, or raise DataError."""
     files = find_text_files(Path(path).expanduser())
     if not files:
         raise DataError(f"The option `{option}` must name a text file, or a folder of *.txt files. Found {path!r}.")
@@ -35,7 +38,7 @@ def require_text_files(option: str, path: str) -> list[Path]:
 
 
 def iter_sentences(files: Sequence[Path]) -> Iterator[str]:
-    """Every line that is not empty, without the space around it.
+    """Yield every line that is not empty, without the space around it.
 
     Raises:
         DataError: A file cannot be read or is not UTF-8; the message names file and line.
@@ -52,7 +55,7 @@ def iter_sentences(files: Sequence[Path]) -> Iterator[str]:
 
 
 def hash_files(files: Sequence[Path]) -> str:
-    """A digest of the content of files, whatever their names.
+    """Return a digest of the content of files, independent of their names.
 
     Of a file above 256 MB only size, time of change and three samples count: hashing a corpus of terabytes at every
     start would take longer than training.
@@ -82,3 +85,33 @@ def _decode(file: Path, number: int, line: bytes) -> str:
         return line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
     except UnicodeDecodeError as error:
         raise DataError(f"{file}, line {number}: text must be UTF-8 ({one_line(error.reason)}).") from None
+
+
+_CHUNK = 1 << 16
+
+
+def held_out_draw(numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return a number in [0, 1) for each sentence, by splitmix64: as good as random, and the same everywhere.
+
+    A permutation would need the number of sentences beforehand and eight bytes for each of billions.
+    """
+    mixed = numbers.astype(np.uint64) + np.uint64(1)
+    with np.errstate(over="ignore"):
+        mixed = mixed * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed = mixed ^ (mixed >> np.uint64(31))
+    return (mixed >> np.uint64(11)) / 2.0**53
+
+
+def is_held_out(start: int, share: float) -> NDArray[np.bool_]:
+    """Return a mask of the 65,536 sentences from ``start`` on, True for those that are held out."""
+    return held_out_draw(np.arange(start, start + _CHUNK)) < share
+
+
+def split_held_out(num_sentences: int, share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the numbers of the sentences to train on, and of those held out, both in growing order."""
+    mask = np.concatenate(
+        [is_held_out(start, share) for start in range(0, num_sentences, _CHUNK)] or [np.zeros(0, bool)]
+    )[:num_sentences]
+    return np.flatnonzero(~mask), np.flatnonzero(mask)

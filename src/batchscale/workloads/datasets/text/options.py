@@ -1,14 +1,15 @@
-"""The options of text data sets."""
+"""The options of text data sets, and the description that these sets have in common. Imports no jax."""
 
 from pydantic import Field
 
-from batchscale.workloads.datasets.declaration import NoOptions
+from batchscale.workloads.datasets.declaration import DatasetInfo, NoOptions
+from batchscale.workloads.tasks import Task
 
 _SMALLEST_VOCABULARY = 258  # every byte, padding and the end of a sentence
 
 
 class SequenceOptions(NoOptions):
-    """How sentences become rows of tokens.
+    """The options that turn sentences into rows of tokens.
 
     ``train_length`` and ``eval_length`` clip sentences (None: never). ``sequence_length`` packs instead: all sentences
     end to end, cut into blocks of this length. ``memory_limit_mb`` is the size above which a split stays on disk.
@@ -27,7 +28,7 @@ class SequenceOptions(NoOptions):
 
 
 class SubwordOptions(SequenceOptions):
-    """``vocabulary_size``: how many sub-words, the two special ones included."""
+    """``vocabulary_size``: the number of sub-words, including the two special ones."""
 
     vocabulary_size: int = Field(default=32_000, ge=_SMALLEST_VOCABULARY, le=2**24)
 
@@ -50,3 +51,8 @@ class UserTextOptions(SubwordOptions):
     val_path: str | None = None
     test_path: str | None = None
     holdout: float = Field(default=0.1, gt=0, lt=1)
+
+
+def sentence_info(name: str, count: int | None, num_outputs: int, options: SequenceOptions) -> DatasetInfo:
+    """Return the description of a text of ``count`` training rows (None: only the files can tell)."""
+    return DatasetInfo(name, Task.LANGUAGE, count, num_outputs, (options.row_length,), "int32")

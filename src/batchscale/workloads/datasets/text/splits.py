@@ -1,4 +1,4 @@
-"""From text files to rows of tokens by split: LM1B, Common Crawl and a user's own text (paper, A.1). Imports no jax."""
+"""Turn text files into rows of tokens by split: LM1B, Common Crawl and a user's text (paper, A.1). Imports no jax."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,18 +8,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import DataError
-from batchscale.workloads.datasets.text.files import hash_files, iter_sentences, require_text_files
-from batchscale.workloads.datasets.text.held_out import is_held_out, split_held_out
+from batchscale.workloads.datasets.text.files import (
+    hash_files,
+    is_held_out,
+    iter_sentences,
+    require_text_files,
+    split_held_out,
+)
 from batchscale.workloads.datasets.text.options import SubwordOptions, UserTextOptions
-from batchscale.workloads.datasets.text.token_rows import TokenArray, TokenRows, packed_rows, sentence_rows
-from batchscale.workloads.datasets.text.token_store import TokenStore, open_token_store
+from batchscale.workloads.datasets.text.tokens import (
+    TokenArray,
+    TokenRows,
+    TokenStore,
+    open_token_store,
+    packed_rows,
+    sentence_rows,
+)
 from batchscale.workloads.datasets.text.vocabulary import Vocabulary, open_vocabulary
 
 Files = Sequence[Path]
 
 
 def read_split_files(files: Mapping[str, Files], options: SubwordOptions) -> dict[str, TokenRows]:
-    """The splits of a text that comes with files for each; the vocabulary is that of the training files."""
+    """Return the splits of a text that comes with files for each; the vocabulary is that of the training files."""
     content = {split: hash_files(paths) for split, paths in files.items()}
     vocabulary = open_vocabulary(content["train"], options.vocabulary_size, iter_sentences(files["train"]))
     stores = {split: _encode(content[split], vocabulary, paths, options) for split, paths in files.items()}
@@ -27,7 +38,7 @@ def read_split_files(files: Mapping[str, Files], options: SubwordOptions) -> dic
 
 
 def read_held_out(files: Files, share: float, num_val: int | None, options: SubwordOptions) -> dict[str, TokenRows]:
-    """The splits of a text in one piece: a random share of the sentences is held out.
+    """Return the splits of a text in one piece: a random share of the sentences is held out.
 
     The first ``num_val`` of these are the validation set and the others the test set; half each if there are fewer
     than twice as many, or no number is given.
@@ -45,15 +56,15 @@ def read_held_out(files: Files, share: float, num_val: int | None, options: Subw
         )
     half = (len(held_out) + 1) // 2
     border = half if num_val is None else min(num_val, half)
-    chosen = {"train": train, "val": held_out[:border], "test": held_out[border:]}
-    return {split: make_rows(store, split, numbers, options) for split, numbers in chosen.items()}
+    parts = {"train": train, "val": held_out[:border], "test": held_out[border:]}
+    return {split: make_rows(store, split, numbers, options) for split, numbers in parts.items()}
 
 
 def read_user_text(options: UserTextOptions) -> dict[str, TokenRows]:
-    """The splits of a user's text: the files that the options name, or a share held out.
+    """Return the splits of a user's text: the files that the options name, or a share held out.
 
     Raises:
-        DataError: Nothing is there, or only one of validation and test set is named.
+        DataError: There are no files, or only one of validation and test set is named.
     """
     files = require_text_files("path", options.path)
     if options.val_path is None and options.test_path is None:
@@ -66,23 +77,23 @@ def read_user_text(options: UserTextOptions) -> dict[str, TokenRows]:
     )
 
 
-def make_rows(store: TokenStore, split: str, chosen: NDArray[np.int64] | None, options: SubwordOptions) -> TokenRows:
-    """The rows of one split: packed, or one sentence each, clipped as training or evaluation wants it."""
+def make_rows(store: TokenStore, split: str, numbers: NDArray[np.int64] | None, options: SubwordOptions) -> TokenRows:
+    """Return the rows of one split: packed, or one sentence each, clipped for training or evaluation."""
     if len(store.offsets) < 2:
         raise DataError(f"The text of the split {split!r} has no sentences.")
     if options.sequence_length is not None:
-        tokens, offsets = _only(store, chosen)
+        tokens, offsets = _select(store, numbers)
         return packed_rows(tokens, offsets, options.sequence_length)
     if split == "train":
-        return sentence_rows(store.tokens, store.offsets, chosen, options.train_length, options.train_length)
-    return sentence_rows(store.tokens, store.offsets, chosen, options.eval_length)
+        return sentence_rows(store.tokens, store.offsets, numbers, options.train_length, options.train_length)
+    return sentence_rows(store.tokens, store.offsets, numbers, options.eval_length)
 
 
-def _only(store: TokenStore, chosen: NDArray[np.int64] | None) -> tuple[TokenArray, NDArray[np.int64]]:
-    """The tokens of some sentences end to end."""
-    if chosen is None:
+def _select(store: TokenStore, numbers: NDArray[np.int64] | None) -> tuple[TokenArray, NDArray[np.int64]]:
+    """Return the tokens of some sentences end to end."""
+    if numbers is None:
         return store.tokens, store.offsets
-    rows = sentence_rows(store.tokens, store.offsets, chosen, None)
+    rows = sentence_rows(store.tokens, store.offsets, numbers, None)
     lengths = rows.ends - rows.starts
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     places = np.repeat(rows.starts - offsets[:-1], lengths) + np.arange(offsets[-1])
@@ -95,7 +106,7 @@ def _encode(content: str, vocabulary: Vocabulary, files: Files, options: Subword
 
 
 def _training_sentences(files: Files, share: float) -> Iterator[str]:
-    """The sentences that are not held out, for a vocabulary that has not seen the others."""
+    """Yield the sentences that are not held out, for a vocabulary that has not seen the others."""
     sentences = iter_sentences(files)
     for start in itertools.count(step=1 << 16):
         chunk = list(itertools.islice(sentences, 1 << 16))

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batchscale.workloads.models.layers.conv import DType
-from batchscale.workloads.models.layers.embedding import Embedding
 from batchscale.workloads.models.layers.initializers import before_output
-from batchscale.workloads.models.layers.linear import Linear
+from batchscale.workloads.models.layers.linear import Embedding, Linear
 
 
 class Lstm(nnx.Module):

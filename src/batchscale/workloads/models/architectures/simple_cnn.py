@@ -4,9 +4,9 @@ import jax
 from flax import nnx
 
 from batchscale.workloads.models.layers.conv import Conv, DType, max_pool
-from batchscale.workloads.models.layers.dropout import dropout
 from batchscale.workloads.models.layers.initializers import before_output, before_relu
 from batchscale.workloads.models.layers.linear import Linear
+from batchscale.workloads.random_bits import dropout
 
 
 class SimpleCnn(nnx.Module):

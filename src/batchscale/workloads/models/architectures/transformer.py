@@ -6,12 +6,10 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batchscale.workloads.models.layers.attention import attend_backwards
 from batchscale.workloads.models.layers.conv import DType
-from batchscale.workloads.models.layers.dropout import dropout
-from batchscale.workloads.models.layers.embedding import Embedding
 from batchscale.workloads.models.layers.initializers import between
-from batchscale.workloads.models.layers.linear import Linear
+from batchscale.workloads.models.layers.linear import Embedding, Linear
+from batchscale.workloads.random_bits import dropout
 
 _LONGEST_WAVE = 10_000.0
 
@@ -82,3 +80,30 @@ def position_waves(length: int, width: int) -> jax.Array:
     rates = _LONGEST_WAVE ** (-(channels // 2 * 2) / width)
     angles = jnp.arange(length)[:, None] * rates
     return jnp.where(channels % 2 == 0, jnp.sin(angles), jnp.cos(angles))
+
+
+_UNSEEN = -1e38  # far below any score, and finite: a difference of two is a number
+
+
+def softmax(logits: jax.Array) -> jax.Array:
+    """The softmax over the last axis, by a product with the inverse of the sum.
+
+    >>> [round(float(share), 4) for share in softmax(jnp.log(jnp.array([1.0, 2.0, 5.0])))]
+    [0.125, 0.25, 0.625]
+    """
+    largest = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+    powers = jnp.exp(logits - largest)
+    return powers * (1 / jnp.sum(powers, axis=-1, keepdims=True))
+
+
+def attend_backwards(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
+    """What each position sees of itself and those before it; axes: example, position, head, channel.
+
+    As ``jax.nn.dot_product_attention(query, key, value, is_causal=True)``: scores and shares are float32.
+    """
+    scores = jnp.einsum("etnc,esnc->ents", query, key, preferred_element_type=jnp.float32) * query.shape[-1] ** -0.5
+    positions = jnp.arange(scores.shape[-1])
+    seen = positions <= positions[:, None]
+    shares = softmax(jnp.where(seen, scores, _UNSEEN)).astype(key.dtype)
+    found: jax.Array = jnp.einsum("ents,esnc->etnc", shares, value)
+    return found

@@ -9,9 +9,9 @@ import jax
 from flax import nnx
 
 from batchscale.workloads.models.layers.conv import Conv, DType, max_pool
-from batchscale.workloads.models.layers.dropout import dropout
 from batchscale.workloads.models.layers.initializers import between
 from batchscale.workloads.models.layers.linear import Linear
+from batchscale.workloads.random_bits import dropout
 
 _STAGES = ((1,), (2,), (4, 4), (8, 8), (8, 8))
 """The filters of each convolution in units of the width; every stage ends in max-pooling."""

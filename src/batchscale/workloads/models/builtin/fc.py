@@ -18,7 +18,7 @@ _NAME = re.compile(r"fc((?:_[1-9][0-9]{0,5}){1,32})")
 
 def _build(model: ModelDeclaration, shape: Shape) -> Model:
     from batchscale.workloads.models.architectures.fc import Fc
-    from batchscale.workloads.models.build import model_of
+    from batchscale.workloads.models.nnx_model import model_of
 
     sizes = model.sizes
     inputs, outputs = math.prod(shape.inputs), shape.num_outputs

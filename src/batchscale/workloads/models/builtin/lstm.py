@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def _build(model: ModelDeclaration, shape: Shape) -> Model:
     from batchscale.workloads.models.architectures.lstm import Lstm
-    from batchscale.workloads.models.build import model_of
+    from batchscale.workloads.models.nnx_model import model_of
 
     sizes = model.sizes
     embedding, hidden, projection = sizes["embedding"], sizes["hidden"], sizes["projection"]

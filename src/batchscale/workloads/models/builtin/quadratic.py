@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def _build(model: ModelDeclaration, shape: Shape) -> Model:
     from batchscale.workloads.models.architectures.quadratic import quadratic_model
-    from batchscale.workloads.models.precision import in_precision
+    from batchscale.workloads.models.nnx_model import in_precision
 
     return in_precision(quadratic_model(parse_problem(shape.dataset_options)), model.sizes["precision"])
 

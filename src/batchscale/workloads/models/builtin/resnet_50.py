@@ -16,7 +16,7 @@ _SMOOTHING = ParameterConfig("label_smoothing", ParameterType.DISCRETE, feasible
 
 def _build(model: ModelDeclaration, shape: Shape) -> Model:
     from batchscale.workloads.models.architectures.resnet_50 import Norms, ResNet50
-    from batchscale.workloads.models.build import model_of
+    from batchscale.workloads.models.nnx_model import model_of
 
     sizes = model.sizes
     norms = Norms(sizes["ghost_batch_size"], sizes["statistics_decay"])

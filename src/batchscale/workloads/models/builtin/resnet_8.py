@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def _build(model: ModelDeclaration, shape: Shape) -> Model:
     from batchscale.workloads.models.architectures.resnet_8 import ResNet8
-    from batchscale.workloads.models.build import model_of
+    from batchscale.workloads.models.nnx_model import model_of
 
     sizes = model.sizes
     channels, outputs = shape.inputs[-1], shape.num_outputs

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def _build(model: ModelDeclaration, shape: Shape) -> Model:
     from batchscale.workloads.models.architectures.simple_cnn import SimpleCnn
-    from batchscale.workloads.models.build import model_of
+    from batchscale.workloads.models.nnx_model import model_of
 
     sizes = model.sizes
     height, width, channels = shape.inputs

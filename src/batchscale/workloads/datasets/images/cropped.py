@@ -1,4 +1,4 @@
-"""A split of images that are read, cut and flipped on the host, and lose the mean colour on the device."""
+"""Images that are read, cropped and flipped on the host, and lose the mean colour on the device."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
