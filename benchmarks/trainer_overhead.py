@@ -20,10 +20,10 @@ import batchscale
 from batchscale.spec.file import parse_experiment
 from batchscale.spec.plan import make_plan
 from batchscale.study.trial import TrialTask
+from batchscale.trainers.command import describe_trainer
 from batchscale.trainers.engine import TrainerEngine
-from batchscale.trainers.facts import trainer_facts
-from batchscale.trainers.pool import Pool
-from batchscale.trainers.trial_run import Surroundings
+from batchscale.trainers.pool import ScriptPool
+from batchscale.trainers.trial_run import StudyContext
 
 MEASUREMENTS = 1000
 ROUNDS = 64  # the first pause is at a 64th of the budget, and rounds double
@@ -106,10 +106,10 @@ def time_driven(folder: Path, number: int) -> float:
     """The seconds of the same trial through the engine, paused at the ends of a race's rounds."""
     text = EXPERIMENT.format(steps=MEASUREMENTS, python=sys.executable)
     experiment = parse_experiment(text, folder=folder)
-    study = make_plan(experiment, trainer_facts(experiment)).studies[0]
+    study = make_plan(experiment, describe_trainer(experiment)).studies[0]
     assert experiment.trainer is not None
-    around = Surroundings(experiment.trainer, study, folder / f"trials-{number}", environment())
-    engine = TrainerEngine(around, Pool())
+    context = StudyContext(experiment.trainer, study, folder / f"trials-{number}", environment())
+    engine = TrainerEngine(context, ScriptPool())
     ends = [MEASUREMENTS * power // ROUNDS for power in (1, 2, 4, 8, 16, 32, 64)]
     before, rows = -1, 0
     started = time.perf_counter()

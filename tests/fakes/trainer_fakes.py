@@ -9,10 +9,10 @@ from batchscale.spec.file import parse_experiment
 from batchscale.spec.plan import Study, make_plan
 from batchscale.spec.trainer import TrainerSpec
 from batchscale.study.trial import TrialTask
+from batchscale.trainers.command import describe_trainer
 from batchscale.trainers.engine import TrainerEngine
-from batchscale.trainers.facts import trainer_facts
-from batchscale.trainers.pool import Pool
-from batchscale.trainers.trial_run import Surroundings
+from batchscale.trainers.pool import ScriptPool
+from batchscale.trainers.trial_run import StudyContext
 
 HERE = Path(__file__).parent
 SCRIPT = str(HERE / "fake_script.py")
@@ -66,14 +66,14 @@ def experiment_text(
 
 def make_trainer_plan(*words: str, folder: Path, **options):
     experiment = parse_experiment(experiment_text(*words, **options), folder=folder)
-    return make_plan(experiment, trainer_facts(experiment))
+    return make_plan(experiment, describe_trainer(experiment))
 
 
 def make_engine(folder: Path, *words: str, more: str = "resume = true\n", max_paused: int = 4, steps: int = 100):
     plan = make_trainer_plan(*words, folder=folder, more=more, steps=steps)
     trainer, study = plan.experiment.trainer, plan.studies[0]
     assert isinstance(trainer, TrainerSpec) and isinstance(study, Study)
-    return TrainerEngine(Surroundings(trainer, study, folder / "trials", environment()), Pool(max_paused), 10**9)
+    return TrainerEngine(StudyContext(trainer, study, folder / "trials", environment()), ScriptPool(max_paused), 10**9)
 
 
 def task(trial_id: int = 1, until: int = 50, after: int = -1, rate: float = 0.05) -> TrialTask:

@@ -6,7 +6,7 @@ from batchscale.errors import SpecError
 from batchscale.spec.file import parse_experiment
 from batchscale.spec.plan import make_plan
 from batchscale.spec.trainer import ReportSource, placeholders, render
-from batchscale.trainers.facts import show_command, trainer_facts
+from batchscale.trainers.command import describe_trainer, show_command
 
 HEAD = """
 goal = "val/error < 0.2"
@@ -30,7 +30,7 @@ def read(trainer: str = 'command = ["sh", "-c", "true"]', head: str = HEAD):
 
 def plan_of(trainer: str, head: str = HEAD):
     experiment = read(trainer, head)
-    return make_plan(experiment, trainer_facts(experiment))
+    return make_plan(experiment, describe_trainer(experiment))
 
 
 def test_a_command_is_rendered_with_values_that_read_back():
@@ -76,7 +76,7 @@ def test_devices_are_workers():
         ('command = ["sh"]\nworkers = 3\ndevices = ["0", "1"]', "must not exceed the devices"),
         ('command = ["sh"]\ntimeout_s = 0', "greater than 0"),
         ('command = ["/no/such/program"]', "no program here"),
-        ('command = ["python3", "no_such_script.py"]', "no such file"),
+        ('command = ["python3", "no_such_script.py"]', "which does not exist"),
         ('command = ["sh"]\n[trainer.reports]', "one of pattern, csv and jsonl"),
         ('command = ["sh"]\n[trainer.reports]\npatern = "x"', "did you mean 'pattern'"),
         (
@@ -101,7 +101,10 @@ def test_what_cannot_be_run_is_refused_with_the_rule(trainer, words):
             ("[budget]", "[evaluation]\nexamples = { val = 10 }\n[budget]"),
             "'evaluation.examples' is for our own engine",
         ),
-        (("[search.space.learning_rate]", "[search.space.seed]"), "is what every trial has anyway"),
+        (
+            ("[search.space.learning_rate]", "[search.space.seed]"),
+            "must not be named like a value",
+        ),
     ],
 )
 def test_what_only_our_engine_does_is_refused(change, words):

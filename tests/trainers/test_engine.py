@@ -47,7 +47,7 @@ def test_a_paused_script_waits_in_memory_and_goes_on(engine_of):
     assert len(engine._pool._paused) == 1
     (progress,) = advance(engine, task(until=60, after=30))
     assert list(progress.rows) == expected(0.05, (40, 50, 60))
-    assert engine._trials[1]._folder.known.attempts == 1
+    assert engine._trials[1]._folder.history.attempts == 1
 
 
 @pytest.mark.parametrize("words", [(), ("save_in_loop=1",)])
@@ -58,7 +58,7 @@ def test_a_script_that_left_resumes_and_measures_the_same(engine_of, words):
         (progress,) = advance(engine, task(until=until, after=after))
         rows += progress.rows
     assert rows == expected(0.05, range(10, 101, 10))
-    assert engine._trials[1].heard.restored == 60
+    assert engine._trials[1].reports.restored == 60
 
 
 def test_a_script_that_cannot_resume_is_trained_again_and_measures_the_same(engine_of):
@@ -66,7 +66,7 @@ def test_a_script_that_cannot_resume_is_trained_again_and_measures_the_same(engi
     advance(engine, task(until=30))
     (progress,) = advance(engine, task(until=60, after=30))
     assert list(progress.rows) == expected(0.05, (40, 50, 60))
-    assert engine._trials[1].heard.restored is None
+    assert engine._trials[1].reports.restored is None
 
 
 def test_no_more_scripts_wait_than_the_limit_and_the_least_trained_leave_first(engine_of):
@@ -91,21 +91,21 @@ def test_a_trial_goes_from_worker_to_worker_and_back(engine_of, resume):
         (progress,) = advance(engine, task(until=until, after=after))
         rows += progress.rows
     assert rows == expected(0.05, range(10, 101, 10))
-    assert second._trials[1].heard.restored == (80 if resume else None)
+    assert second._trials[1].reports.restored == (80 if resume else None)
 
 
 def test_the_goal_ends_a_trial_at_its_first_measurement(engine_of):
     engine = engine_of()
     (progress,) = advance(engine, task(until=100, rate=0.099), goal=GOAL)
     assert [GOAL.is_reached_by(row["val/error"]) for _, row in progress.rows] == [False] * 4 + [True]
-    assert engine._trials[1].heard.step == 50  # it stopped by itself
+    assert engine._trials[1].reports.step == 50  # it stopped by itself
     assert advance(engine, task(until=100, after=20, rate=0.099), goal=GOAL)[0].rows[-1][0] == 50
 
 
 def test_what_a_lost_worker_had_measured_is_not_trained_again(engine_of):
     advance(engine_of(), task(until=60))
     again = engine_of("mischief=exit", "at=1")  # another process, and a script that would fail
-    again._around = again._around.__class__(**{**vars(again._around), "trainer": engine_of()._around.trainer})
+    again._context = again._context.__class__(**{**vars(again._context), "trainer": engine_of()._context.trainer})
     (progress,) = advance(again, task(until=60))
     assert list(progress.rows) == expected(0.05, range(10, 61, 10))
 
@@ -118,9 +118,9 @@ def test_another_trial_in_the_same_folder_begins_anew(engine_of):
 
 def test_asked_to_stop_a_script_saves_and_the_rows_so_far_are_told(engine_of):
     engine = engine_of("sleep_s=0.01")
-    (progress,) = advance(engine, task(until=100), stop=lambda: engine._trials and engine._trials[1].heard.step >= 20)
+    (progress,) = advance(engine, task(until=100), stop=lambda: engine._trials and engine._trials[1].reports.step >= 20)
     assert progress.step < 100 and not engine._trials[1].running
-    saved = engine._trials[1].heard.saved
+    saved = engine._trials[1].reports.saved
     assert saved is not None and saved >= progress.step
     (rest,) = advance(engine, task(until=100, after=progress.step))
     assert [*progress.rows, *rest.rows] == expected(0.05, range(10, 101, 10))
@@ -130,7 +130,7 @@ def test_save_makes_a_waiting_script_survive_and_leaves_it_waiting_if_it_can(eng
     engine = engine_of("save_in_loop=1")
     advance(engine, task(until=30))
     engine.save(1)
-    assert engine._trials[1].heard.saved == 30 and engine._trials[1].running
+    assert engine._trials[1].reports.saved == 30 and engine._trials[1].running
 
 
 def test_forgetting_a_trial_leaves_nothing(engine_of, tmp_path):
@@ -139,7 +139,7 @@ def test_forgetting_a_trial_leaves_nothing(engine_of, tmp_path):
     engine.forget(1)
     deadline = time.monotonic() + 5
     while list((tmp_path / "trials").iterdir()) and time.monotonic() < deadline:
-        engine._pool.tend()
+        engine._pool.reap()
         time.sleep(0.02)
     assert not list((tmp_path / "trials").iterdir())
 
@@ -152,7 +152,7 @@ def test_a_shelved_trial_trains_longer_from_its_last_state(engine_of):
     longer = engine_of(steps=120)
     (progress,) = advance(longer, task(until=120, after=100))
     assert list(progress.rows) == expected(0.05, (110, 120))
-    assert longer._trials[1].heard.restored == 100
+    assert longer._trials[1].reports.restored == 100
 
 
 def test_a_damaged_state_is_left_behind_after_two_tries(engine_of, tmp_path):
@@ -202,7 +202,7 @@ def test_a_script_that_exits_with_0_too_early_fails(engine_of):
 
 def test_a_script_that_hangs_is_killed_after_the_timeout(engine_of):
     engine = engine_of("mischief=hang", "at=5", more="resume = true\n")
-    engine._around = _with_trainer(engine._around, timeout_s=0.5)
+    engine._context = _with_trainer(engine._context, timeout_s=0.5)
     assert "every 0.5 s" in failure(engine)
     assert not engine._trials[1].running
 
@@ -230,7 +230,9 @@ def test_measurements_at_steps_nobody_asked_for_are_passed_over(engine_of):
 def test_a_measurement_that_is_left_out_fails(engine_of):
     engine = engine_of("mischief=gap")
     advance(engine, task(until=20))
-    assert "wanted at step 30. Found none there, and the next at step 50" in failure(engine, task(until=60, after=20))
+    assert "must measure at step 30. Found no measurement there, and the next at step 50" in failure(
+        engine, task(until=60, after=20)
+    )
 
 
 def test_a_report_without_the_goals_metric_fails_with_what_it_has(engine_of):
@@ -244,13 +246,13 @@ def test_a_metric_without_a_split_fails(engine_of):
 
 def test_a_program_that_is_not_there_fails_with_its_name(engine_of):
     engine = engine_of()
-    engine._around = _with_trainer(engine._around, command=("/no/such/program",))
+    engine._context = _with_trainer(engine._context, command=("/no/such/program",))
     assert "/no/such/program: No such file" in failure(engine)
 
 
-def _with_trainer(around, **changes):
-    trainer = around.trainer.__class__(**{**vars(around.trainer), **changes})
-    return around.__class__(**{**vars(around), "trainer": trainer})
+def _with_trainer(context, **changes):
+    trainer = context.trainer.__class__(**{**vars(context.trainer), **changes})
+    return context.__class__(**{**vars(context), "trainer": trainer})
 
 
 @pytest.mark.parametrize("text", ["{", '{"rows": 1}'])

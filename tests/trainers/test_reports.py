@@ -10,27 +10,26 @@ from hypothesis import strategies as st
 from batchscale.errors import SpecError
 from batchscale.spec.goal import Goal
 from batchscale.trainers.readers import CsvReader, JsonLinesReader, LineTail, PatternReader, ProtocolReader
-from batchscale.trainers.reports import Heard, ReportFault, Stamp
-from batchscale.trainers.timing import Mark, describe_times
+from batchscale.trainers.reports import Mark, ReportFault, ScriptReports, Stamp, describe_times
 
 GOAL = Goal.parse("val/error < 0.2")
 
 
-def hear(*lines) -> Heard:
-    heard = Heard(GOAL)
-    heard.take(lines, now=1.0)
-    return heard
+def report(*lines) -> ScriptReports:
+    reports = ScriptReports(GOAL)
+    reports.update(lines, now=1.0)
+    return reports
 
 
 def measurement(step, value=0.5, **rest):
     return {"step": step, "metrics": {"val/error": value}, **rest}
 
 
-def read_all(path, text: str) -> Heard:
+def read_all(path, text: str) -> ScriptReports:
     path.write_text(text)
-    heard = Heard(GOAL)
-    heard.take(ProtocolReader(path).poll(), now=1.0)
-    return heard
+    reports = ScriptReports(GOAL)
+    reports.update(ProtocolReader(path).poll(), now=1.0)
+    return reports
 
 
 @pytest.mark.parametrize(
@@ -49,35 +48,35 @@ def test_lines_that_say_nothing_are_passed_over(tmp_path, line):
         (measurement(1.5), "whole number of steps"),
         (measurement(True), "whole number of steps"),
         (measurement(10**30), "whole number of steps"),
-        (measurement(11, "low"), "is a number"),
-        (measurement(11, {}), "is a number"),
+        (measurement(11, "low"), "must be a number"),
+        (measurement(11, {}), "must be a number"),
         ({"step": 11, "metrics": {}}, "metrics by name"),
         ({"step": 11}, "metrics by name"),
         ({"step": 11, "metrics": {"error": 1.0}}, "split"),
         ({"step": 11, "metrics": {"val/los": 1.0}}, "goal's metric 'val/error'"),
-        ({"saved": "x"}, "'saved' is a whole number"),
-        ({"diverged": None}, "'diverged' is a whole number"),
+        ({"saved": "x"}, "'saved' must be a whole number"),
+        ({"diverged": None}, "'diverged' must be a whole number"),
         (measurement(9), "Steps must grow"),
     ],
 )
 def test_reports_that_break_a_rule_are_faults(line, words):
     with pytest.raises(ReportFault, match=words):
-        hear(measurement(10), line)
+        report(measurement(10), line)
 
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf, 10**400])
 def test_a_goal_metric_that_is_not_finite_is_divergence_at_its_step(value):
-    heard = hear(measurement(10), measurement(20, value), measurement(30))
-    assert heard.diverged_at == 20 and list(heard.rows) == [10]
+    reports = report(measurement(10), measurement(20, value), measurement(30))
+    assert reports.diverged_at == 20 and list(reports.rows) == [10]
 
 
 def test_the_same_step_again_replaces_what_was_said():
-    assert hear(measurement(10, 0.5), measurement(10, 0.4)).rows == {10: {"val/error": 0.4}}
+    assert report(measurement(10, 0.5), measurement(10, 0.4)).rows == {10: {"val/error": 0.4}}
 
 
 def test_other_metrics_may_be_missing_or_null():
-    heard = hear({"step": 10, "metrics": {"val/error": 0.5, "train/loss": None}})
-    assert math.isnan(heard.rows[10]["train/loss"])
+    reports = report({"step": 10, "metrics": {"val/error": 0.5, "train/loss": None}})
+    assert math.isnan(reports.rows[10]["train/loss"])
 
 
 @given(st.lists(st.binary(max_size=30), max_size=20), st.integers(1, 7))
@@ -126,7 +125,7 @@ def test_a_table_that_is_written_anew_gives_each_measurement_once(tmp_path):
 
 @pytest.mark.parametrize("pattern", ["", "{step}", "{val/error}", "{step} {error}", "{step} {step} {val/error}"])
 def test_a_pattern_without_step_or_metric_is_refused(pattern, tmp_path):
-    with pytest.raises(SpecError, match=r"has \{step\} once"):
+    with pytest.raises(SpecError, match=r"must have \{step\} once"):
         PatternReader(tmp_path / "x", pattern)
 
 

@@ -10,7 +10,7 @@ from batchscale.errors import RunError, SpecError
 
 if TYPE_CHECKING:
     from batchscale.spec.experiment import Experiment
-    from batchscale.trainers.calibration import TrainerTiming
+    from batchscale.trainers.probing import TrainerTiming
     from batchscale.training.calibration import StepTiming
 
 VERSION = 1
@@ -77,7 +77,7 @@ def _measure_trainer(experiment: "Experiment", sizes: str | None, timed: Timed) 
     from batchscale.cli.plan_inputs import parse_sizes
     from batchscale.run.preflight import make_checked_plan
     from batchscale.spec.batch_sizes import BatchSizes
-    from batchscale.trainers.calibration import time_trainer
+    from batchscale.trainers.probing import time_trainer
 
     trainer = experiment.trainer
     assert trainer is not None

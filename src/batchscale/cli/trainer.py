@@ -9,7 +9,7 @@ import typer
 from batchscale.cli.output import print_json
 
 if TYPE_CHECKING:
-    from batchscale.trainers.check import Ability
+    from batchscale.trainers.probing import Ability
 
 JSON_VERSION = 1
 _FIRST_LINE = '"""A trial\'s side of the conversation with batchscale: what to train, when to measure, when to stop.'
@@ -64,7 +64,7 @@ def check(
     from batchscale.errors import SpecError
     from batchscale.run.preflight import make_checked_plan
     from batchscale.spec.file import read_experiment
-    from batchscale.trainers.check import check_trainer_ability
+    from batchscale.trainers.probing import check_trainer_ability
 
     experiment = read_experiment(file)
     if experiment.trainer is None:

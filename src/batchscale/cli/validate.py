@@ -141,7 +141,7 @@ def _example_command(plan: "Plan") -> str:
     """The command of a trial in the middle of the search space, as a shell would show it."""
     import shlex
 
-    from batchscale.trainers.facts import show_command
+    from batchscale.trainers.command import show_command
 
     return shlex.join(show_command(plan))
 

@@ -7,7 +7,7 @@ from batchscale.errors import DataError, SpecError, UnknownNameError, one_line
 from batchscale.run.user_file import load_user_file
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.plan import Plan, WorkloadInfo, make_plan
-from batchscale.trainers.facts import trainer_facts
+from batchscale.trainers.command import describe_trainer
 from batchscale.workloads.datasets.files.locations import find_dataset
 from batchscale.workloads.registry import workload_info
 
@@ -41,7 +41,7 @@ def find_facts(
 ) -> WorkloadInfo:
     """Return the facts of the experiment's workload: built-in, from the user's Python file, or of a training script."""
     if experiment.trainer is not None:
-        return trainer_facts(experiment)
+        return describe_trainer(experiment)
     if experiment.workload.file is not None:
         return load_user_file(experiment, data_dir, should_stop)
     return workload_info(experiment.workload, data_dir)

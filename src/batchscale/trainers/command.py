@@ -1,4 +1,4 @@
-"""What a trial's script is started with: its command, its environment and its document, from a task."""
+"""The command, the environment and the document of a trial's script, and the checks of an experiment with one."""
 
 import os
 import shutil
@@ -9,42 +9,45 @@ from typing import Any
 
 from batchscale.errors import SpecError, one_line
 from batchscale.machine import count_cores
-from batchscale.spec.goal import Goal
-from batchscale.spec.plan import Study
-from batchscale.spec.space import ParameterType
-from batchscale.spec.trainer import TrainerSpec, render
+from batchscale.search.units import to_value
+from batchscale.spec.experiment import Experiment
+from batchscale.spec.goal import SPLITS, Goal
+from batchscale.spec.plan import Plan, Study, WorkloadInfo
+from batchscale.spec.space import ParameterType, SearchSpace
+from batchscale.spec.trainer import TRIAL_PLACEHOLDERS, ReportSource, TrainerSpec, check_trainer, render
 from batchscale.study.trial import TrialTask
+from batchscale.trainers.readers import compile_pattern
 from batchscale.trial import PROTOCOL, VARIABLE
 
 SAVE_EVERY_S = 300.0
-"""How often a script that can save at any time does so by itself."""
+"""The seconds between the saves of a script that can save at any time."""
 
 WAIT_S = 24 * 3600.0
-"""The longest that a paused script waits before it saves and leaves by itself."""
+"""The longest that a paused script waits before it saves and exits by itself."""
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "PJRT_NPROC")
 
 
 @dataclass(frozen=True)
 class AttemptFiles:
-    """Where an attempt's files are."""
+    """The paths of an attempt's files."""
 
     folder: Path
     checkpoint: Path
 
     @property
     def document(self) -> Path:
-        """What to train."""
+        """The trial to train."""
         return self.folder / "trial.json"
 
     @property
     def control(self) -> Path:
-        """What was decided since."""
+        """Decisions made after the start."""
         return self.folder / "control.json"
 
     @property
     def reports(self) -> Path:
-        """What the script says."""
+        """The reports of the script."""
         return self.folder / "reports.jsonl"
 
     @property
@@ -56,7 +59,7 @@ class AttemptFiles:
 def make_document(
     study: Study, task: TrialTask, goal: Goal | None, files: AttemptFiles, **facts: Any
 ) -> dict[str, Any]:
-    """The trial's document: all that a script must know (docs/trainers.md)."""
+    """Return the trial's document, which holds everything a script needs (docs/trainers.md)."""
     return {
         "protocol": PROTOCOL,
         "workload": str(study.workload),
@@ -79,7 +82,7 @@ def make_document(
 
 
 def fill_values(document: Mapping[str, Any], document_path: Path) -> dict[str, str]:
-    """What each placeholder stands for, as text that reads back as the same number."""
+    """Return the value of each placeholder, as text that parses to the same number."""
     values = {name: repr(value) for name, value in document["metaparameters"].items()}
     for name in ("batch_size", "seed", "trial_id", "max_steps", "until_step", "device", "folder", "checkpoint"):
         values[name] = "" if document.get(name) is None else str(document[name])
@@ -87,14 +90,14 @@ def fill_values(document: Mapping[str, Any], document_path: Path) -> dict[str, s
 
 
 def render_command(trainer: TrainerSpec, values: Mapping[str, str]) -> list[str]:
-    """The words of the command."""
-    return [render(word, values, f"trainer.command[{place}]") for place, word in enumerate(trainer.command)]
+    """Return the words of the command."""
+    return [render(word, values, f"trainer.command[{number}]") for number, word in enumerate(trainer.command)]
 
 
 def make_environment(
     trainer: TrainerSpec, values: Mapping[str, str], outside: Mapping[str, str], workers: int
 ) -> dict[str, str]:
-    """The environment of a script: the user's own, its share of the cores, the trainer's ``env``, and our variable."""
+    """Return the environment of a script: the user's, its share of the cores, the trainer's ``env``, our variable."""
     environment = dict(outside)
     if not trainer.devices:
         threads = str(max(1, count_cores() // max(1, workers)))
@@ -105,25 +108,25 @@ def make_environment(
 
 
 def require_program(trainer: TrainerSpec, outside: Mapping[str, str] | None = None) -> None:
-    """Raises SpecError if the command's program, or a script that it is plainly given, is not there."""
+    """Raise SpecError if the command's program, or the script that it runs, does not exist."""
     path = (os.environ if outside is None else outside).get("PATH")
     program = trainer.command[0]
-    place = program if "/" not in program else str(trainer.folder / program)
-    if shutil.which(place, path=path) is None:
+    located = program if "/" not in program else str(trainer.folder / program)
+    if shutil.which(located, path=path) is None:
         raise SpecError(
-            f"trainer.command: the first word is a program on PATH or a path from the experiment file's folder. Found "
-            f"{one_line(repr(program))}, which is no program here."
+            f"trainer.command: the first word must be a program on PATH or a path from the experiment file's folder. "
+            f"Found {one_line(repr(program))}, which is no program here."
         )
     for word in script_words(trainer.command):
         if not (trainer.folder / word).is_file():
             raise SpecError(
-                f"trainer.command: a script is a path from the experiment file's folder {trainer.folder}. Found "
-                f"{one_line(repr(word))}, and no such file."
+                f"trainer.command: a script must be a path from the experiment file's folder {trainer.folder}. Found "
+                f"{one_line(repr(word))}, which does not exist."
             )
 
 
 def script_words(command: Sequence[str]) -> list[str]:
-    """The words that name the script itself: what an interpreter is given first."""
+    """Return the words that name the script itself: the first argument of an interpreter."""
     interpreter = Path(command[0]).name.startswith(("python", "bash", "sh", "ruby", "perl", "julia", "Rscript", "node"))
     if interpreter and len(command) > 1 and not command[1].startswith("-") and "{" not in command[1]:
         return [command[1]]
@@ -131,7 +134,60 @@ def script_words(command: Sequence[str]) -> list[str]:
 
 
 def as_number(study: Study, name: str, value: float) -> float | int:
-    """A metaparameter as its script gets it: whole where it is an INTEGER."""
+    """Return a metaparameter as its script gets it: an int if its type is INTEGER."""
     if name in study.space and study.space[name].type is ParameterType.INTEGER:
         return int(value)
     return float(value)
+
+
+def describe_trainer(experiment: Experiment) -> WorkloadInfo:
+    """Return the description of a workload that a script trains, which comes from the experiment file alone.
+
+    Raises:
+        SpecError: the trainer's table names a placeholder, a program or a metric that does not exist.
+    """
+    trainer, goal = experiment.trainer, experiment.goal
+    assert trainer is not None
+    spaces = (experiment.search.space, *experiment.search.per_batch_size.values())
+    names = {*experiment.search.fixed, *(name for space in spaces for name in space.names)}
+    clash = sorted(names & set(TRIAL_PLACEHOLDERS))
+    if clash:
+        raise SpecError(
+            f"search: a metaparameter must not be named like a value that every trial has. Found '{clash[0]}'; choose "
+            "another name."
+        )
+    check_trainer(trainer, names)
+    if trainer.reports.source is ReportSource.PATTERN:
+        metrics_in_pattern = compile_pattern(trainer.reports.text)[1]
+        if goal.metric not in metrics_in_pattern:
+            raise SpecError(
+                f"trainer.reports.pattern must have the goal's metric, {{{goal.metric}}}. Found "
+                f"{', '.join(metrics_in_pattern)}."
+            )
+    require_program(trainer)
+    metrics = dict.fromkeys(experiment.metrics or (), False) | {goal.metric_name: goal.maximize}
+    return WorkloadInfo(
+        name=experiment.workload.name,
+        metrics=metrics,
+        num_train_examples=trainer.num_train_examples,
+        defaults=dict.fromkeys(sorted(names)),
+        default_space=lambda _steps: SearchSpace(),
+        splits=SPLITS,
+    )
+
+
+def make_middle_task(study: Study, until_step: int, from_step: int = -1) -> TrialTask:
+    """Return a task of trial 1 at the middle of the search space."""
+    values = {config.name: to_value(config, 0.5) for config in study.space}
+    return TrialTask(1, {**study.fixed, **values}, study.seed, until_step, from_step)
+
+
+def show_command(plan: Plan) -> list[str]:
+    """Return the words of a trial's command, at the middle of the search space."""
+    trainer, study = plan.experiment.trainer, plan.studies[0]
+    assert trainer is not None
+    task = make_middle_task(study, study.train_steps)
+    folder = trainer.folder / "…"
+    files = AttemptFiles(folder, folder / "state")
+    document = make_document(study, task, None, files, device=trainer.devices[0] if trainer.devices else None)
+    return render_command(trainer, fill_values(document, files.document))

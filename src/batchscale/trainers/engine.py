@@ -1,7 +1,7 @@
-"""The engine of a study whose trials are trained by a script of the user's own: the same interface as our own engine.
+"""The engine of a study whose trials are trained by the user's own script: the same interface as our own engine.
 
-Owns what is done when: a script is started, heard until it has measured what the task wants, and left waiting. Does not
-decide which trials run, or for how long.
+Owns the order of events: a script is started, its reports are read until the task is complete, and it is left waiting.
+Does not decide which trials run, or for how long.
 """
 
 import math
@@ -24,14 +24,14 @@ from batchscale.trainers.failures import (
     describe_silence,
     ran_out_of_memory,
 )
-from batchscale.trainers.pool import Pool
-from batchscale.trainers.trial_run import Surroundings, TrialRun
+from batchscale.trainers.pool import ScriptPool
+from batchscale.trainers.trial_run import StudyContext, TrialRun
 
-LOOK_EVERY_S = (0.005, 0.02, 0.05)
-"""How often a script is heard: at first, after a second, after ten. It waits for that only at the end of a task."""
+POLL_EVERY_S = (0.005, 0.02, 0.05)
+"""The time between two readings of a script's reports: at first, after a second, after ten."""
 
 SETTLE_S = 1.0
-"""How long a script that has measured its last step may take to say that it waits, or to leave; then it is frozen."""
+"""The time that a script has after its last measurement to report that it waits, or to exit; then it is frozen."""
 
 
 class TrainerEngine:
@@ -39,75 +39,75 @@ class TrainerEngine:
 
     population_size = 1
 
-    def __init__(self, around: Surroundings, pool: Pool, shelf_bytes: int = 0) -> None:
-        self._around = around
+    def __init__(self, context: StudyContext, pool: ScriptPool, max_finished_bytes: int = 0) -> None:
+        self._context = context
         self._pool = pool
-        self._shelf_bytes = shelf_bytes
-        self._steps = around.study.evaluation_steps
+        self._max_finished_bytes = max_finished_bytes
+        self._steps = context.study.evaluation_steps
         self._trials: dict[int, TrialRun] = {}
-        self._shelf: dict[int, int] = {}
-        self._tell: Callable[[Activity, int], None] = lambda _activity, _step: None
+        self._finished_bytes: dict[int, int] = {}  # the saves of ended trials, by trial id
+        self._on_activity: Callable[[Activity, int], None] = lambda _activity, _step: None
 
     def advance(
         self, tasks: Sequence[TrialTask], should_stop: Callable[[], bool], goal: Goal | None
     ) -> list[TrialProgress]:
-        """Trains every task to its ``until_step``, to its divergence, or to its first measurement of the goal.
+        """Train every task to its ``until_step``, to its divergence, or to its first measurement of the goal.
 
         Raises:
-            TrialFailedError: a script did not do what it must, with the reason and its last lines.
-            MemoryError: a script died for want of memory.
+            TrialFailedError: a script broke a rule, with the reason and its last lines.
+            MemoryError: a script ran out of memory.
         """
         return [self._advance(task, should_stop, goal) for task in tasks]
 
     def listen(self, listener: Callable[[Activity, int], None]) -> None:
-        """Tells this what is going on from now on: whether a script is starting, and the step that it has come to."""
-        self._tell = listener
+        """Call ``listener`` from now on with the activity, loading or training, and the step of the script."""
+        self._on_activity = listener
 
     def save(self, trial_id: int) -> None:
-        """Makes the state of a waiting script survive it, if it can resume: saved on request, or as it leaves."""
+        """Save the state of a waiting script that can resume: on request, or as it exits."""
         trial = self._trials.get(trial_id)
-        if trial is None or not trial.running or not self._around.trainer.resume:
+        if trial is None or not trial.running or not self._context.trainer.resume:
             return
-        if not trial.heard.can_save:
+        if not trial.reports.can_save:
             self._pool.take(trial)
-            trial.leave(keep=True)
+            trial.stop(keep=True)
             return
-        saves, until = trial.heard.saves, time.monotonic() + self._around.trainer.grace_s
-        trial.ask_to_save()
-        while trial.heard.saves == saves and trial.running and time.monotonic() < until:
-            time.sleep(LOOK_EVERY_S[0])
+        saves, until = trial.reports.saves, time.monotonic() + self._context.trainer.grace_s
+        trial.request_save()
+        while trial.reports.saves == saves and trial.running and time.monotonic() < until:
+            time.sleep(POLL_EVERY_S[0])
             trial.poll()
 
     def shelve(self, trial_id: int, step: int) -> None:  # noqa: ARG002 - the interface has it
-        """Lets the script of an ended trial leave; what it saved stays on disk while there is room."""
+        """Let the script of an ended trial exit; its saves stay on disk while there is room."""
         trial = self._trials.pop(trial_id, None)
         if trial is None:
             return
-        kept = self._around.trainer.resume and sum(self._shelf.values()) < self._shelf_bytes
-        if kept:
-            self._shelf[trial_id] = trial.num_bytes()
-        self._pool.dismiss(trial, keep=kept, remove=not kept, grace_s=self._around.trainer.grace_s)
+        keep = self._context.trainer.resume and sum(self._finished_bytes.values()) < self._max_finished_bytes
+        if keep:
+            self._finished_bytes[trial_id] = trial.num_bytes()
+        self._pool.release(trial, keep=keep, remove=not keep, grace_s=self._context.trainer.grace_s)
 
     def forget(self, trial_id: int) -> None:
-        """Drops a trial with everything of it: it is finished, or not needed."""
+        """Remove a trial with all its files."""
         trial = self._trials.pop(trial_id, None)
-        self._shelf.pop(trial_id, None)
+        self._finished_bytes.pop(trial_id, None)
         if trial is not None:
-            self._pool.dismiss(trial, keep=False, remove=True, grace_s=self._around.trainer.grace_s)
-        else:  # a worker that is gone may have left it
-            shutil.rmtree(self._around.root / str(trial_id), ignore_errors=True)
+            self._pool.release(trial, keep=False, remove=True, grace_s=self._context.trainer.grace_s)
+        else:  # another worker may have created it
+            shutil.rmtree(self._context.root / str(trial_id), ignore_errors=True)
 
     def trial(self, trial_id: int) -> TrialRun:
-        """The trial as this engine holds it."""
+        """Return a trial of this engine."""
         return self._trials[trial_id]
 
     def close(self) -> None:
-        """Ends the scripts of this study."""
+        """End the scripts of this study."""
         for trial in self._trials.values():
             self._pool.take(trial)
-            trial.leave(keep=self._around.trainer.resume)
+            trial.stop(keep=self._context.trainer.resume)
         self._trials.clear()
-        self._pool.finish(self._around)
+        self._pool.finish(self._context)
 
     # --- one task --------------------------------------------------------------------------------------------
 
@@ -115,9 +115,9 @@ class TrainerEngine:
         trial = self._find(task)
         self._pool.take(trial)
         trial.poll()
-        if not self._is_answered(trial, task, goal) and not should_stop():
+        if not self._is_complete(trial, task, goal) and not should_stop():
             kills = count_oom_kills()
-            trial.go_on(task, goal)
+            trial.train(task, goal)
             failure = self._follow(trial, task, should_stop, goal)
             if failure is not None:
                 return self._fail(trial, task, goal, failure, count_oom_kills() - kills)
@@ -125,64 +125,53 @@ class TrainerEngine:
         return self._progress(trial, task, goal)
 
     def _find(self, task: TrialTask) -> TrialRun:
-        """The trial as it is: one whose script is not here may have been trained by another worker since."""
+        """Return the trial; without a script here, another worker may have trained it since."""
         trial = self._trials.get(task.trial_id)
         if trial is None or not trial.running:
-            trial = self._trials[task.trial_id] = TrialRun(self._around, task)
+            trial = self._trials[task.trial_id] = TrialRun(self._context, task)
         return trial
 
     def _follow(
         self, trial: TrialRun, task: TrialTask, should_stop: Callable[[], bool], goal: Goal | None
     ) -> str | None:
-        """Hear the script until the task is done, or it is asked to stop; the reason if it fails."""
-        started = heard_at = time.monotonic()
-        lines, wanted, measured = -1, self._wanted(task), 0
+        """Read the script's reports until the task is complete or must stop; return the reason if the script fails."""
+        started = received_at = time.monotonic()
+        lines, steps, measured = -1, self._task_steps(task), 0
         while True:
-            ended = trial.exit_code  # before the last look at what it said
+            exit_code = trial.exit_code  # before the last reading of its reports
             trial.poll()
             now = time.monotonic()
-            if trial.heard.lines != lines or ended is not None or trial.fault is not None:
-                lines, heard_at = trial.heard.lines, now
-                step = trial.heard.step
-                self._tell(Activity.LOADING if step < 0 else Activity.TRAINING, max(step, 0))
+            if trial.reports.lines != lines or exit_code is not None or trial.fault is not None:
+                lines, received_at = trial.reports.lines, now
+                step = trial.reports.step
+                self._on_activity(Activity.LOADING if step < 0 else Activity.TRAINING, max(step, 0))
                 reached = False
-                while measured < len(wanted) and (row := trial.row(wanted[measured])) is not None and not reached:
-                    measured += 1  # each measurement is looked at once: there may be very many
+                while measured < len(steps) and (row := trial.row(steps[measured])) is not None and not reached:
+                    measured += 1  # each measurement is handled once: there may be very many
                     reached = goal is not None and goal.is_reached_by(row[goal.metric])
-                if reached or measured == len(wanted) or trial.diverged_at is not None:
+                if reached or measured == len(steps) or trial.diverged_at is not None:
                     return None
-                failure = self._find_failure(trial, task, wanted[measured], ended)
+                failure = _find_failure(trial, task, steps[measured], exit_code)
                 if failure is not None:
                     return failure
-            elif now - heard_at > self._around.trainer.timeout_s:
-                return describe_silence(self._around.trainer.timeout_s, trial.heard.step)
+            elif now - received_at > self._context.trainer.timeout_s:
+                return describe_silence(self._context.trainer.timeout_s, trial.reports.step)
             if should_stop():
-                trial.leave(keep=self._around.trainer.resume)
+                trial.stop(keep=self._context.trainer.resume)
                 return None
-            self._pool.tend()
-            time.sleep(LOOK_EVERY_S[(now - started > 1) + (now - started > 10)])
-
-    def _find_failure(self, trial: TrialRun, task: TrialTask, missing: int, ended: int | None) -> str | None:
-        if trial.fault is not None:
-            return describe_fault(trial.fault)
-        if trial.heard.step > missing:
-            following = min(stamp.step for stamp in trial.heard.stamps if stamp.step > missing)
-            return describe_gap(missing, following)
-        if ended is None:
-            return None
-        reported = [stamp.step for stamp in trial.heard.stamps]
-        return describe_early_end(ended, reported, missing, task.until_step, trial.unread, trial.heard.last_step)
+            self._pool.reap()
+            time.sleep(POLL_EVERY_S[(now - started > 1) + (now - started > 10)])
 
     def _fail(
         self, trial: TrialRun, task: TrialTask, goal: Goal | None, reason: str, system_kills: int
     ) -> TrialProgress:
-        """Raise what went wrong, unless there are new measurements to tell first: then the next attempt will raise."""
+        """Raise the failure, unless there are new measurements to return first: then the next attempt will raise."""
         trial.kill()
         code, failure = trial.exit_code, trial.explain(reason)
         progress = self._progress(trial, task, goal)
         trial.fold(failed=not progress.rows)
         if ran_out_of_memory(code, failure.log_lines, system_kills):
-            self._pool.empty(keep=self._around.trainer.resume)  # paused scripts hold memory
+            self._pool.empty(keep=self._context.trainer.resume)  # paused scripts hold memory
             self._pool.max_paused //= 2
             raise MemoryError(failure.preceded_by("Out of memory: "))
         if not progress.rows:
@@ -190,52 +179,52 @@ class TrainerEngine:
         return replace(progress, failure=failure)
 
     def _settle(self, trial: TrialRun, task: TrialTask) -> None:
-        """Leave the script waiting in memory, by its own will or frozen; a diverged one, or one at its end, leaves."""
+        """Leave the script waiting in memory, by itself or frozen; a diverged or finished one exits."""
         if not trial.running:
             return
-        over = trial.diverged_at is not None or task.until_step >= self._around.study.train_steps
-        until = time.monotonic() + (self._around.trainer.grace_s if over else SETTLE_S)
+        over = trial.diverged_at is not None or task.until_step >= self._context.study.train_steps
+        until = time.monotonic() + (self._context.trainer.grace_s if over else SETTLE_S)
         while not trial.waits and trial.running and time.monotonic() < until:
-            time.sleep(LOOK_EVERY_S[0])
+            time.sleep(POLL_EVERY_S[0])
             trial.poll()
         if trial.diverged_at is not None:
             trial.kill()
         elif trial.running:
             if not trial.waits:
                 trial.freeze()
-            self._pool.put(trial, keep=self._around.trainer.resume)
+            self._pool.put(trial, keep=self._context.trainer.resume)
 
-    # --- what a trial has to tell ------------------------------------------------------------------------------
+    # --- the result of a task ----------------------------------------------------------------------------------
 
-    def _wanted(self, task: TrialTask) -> tuple[int, ...]:
+    def _task_steps(self, task: TrialTask) -> tuple[int, ...]:
         return self._steps[bisect_right(self._steps, task.from_step) : bisect_right(self._steps, task.until_step)]
 
     def _rows(self, trial: TrialRun, task: TrialTask, goal: Goal | None) -> list[Row]:
-        """The measurements that the task wants, without gaps, up to divergence and to the goal."""
-        known, columns = trial.rows, trial.columns
+        """Return the measurements of the task, without gaps, up to divergence and to the goal."""
+        measured, columns = trial.rows, trial.columns
         end = math.inf if trial.diverged_at is None else trial.diverged_at
         rows: list[Row] = []
-        for step in self._wanted(task):
-            if step not in known or step >= end:
+        for step in self._task_steps(task):
+            if step not in measured or step >= end:
                 break
-            rows.append((step, {name: known[step].get(name, math.nan) for name in columns}))
-            if goal is not None and goal.is_reached_by(known[step][goal.metric]):
+            rows.append((step, {name: measured[step].get(name, math.nan) for name in columns}))
+            if goal is not None and goal.is_reached_by(measured[step][goal.metric]):
                 break
         return rows
 
-    def _is_answered(self, trial: TrialRun, task: TrialTask, goal: Goal | None) -> bool:
-        rows, wanted = self._rows(trial, task, goal), self._wanted(task)
-        if len(rows) == len(wanted):
+    def _is_complete(self, trial: TrialRun, task: TrialTask, goal: Goal | None) -> bool:
+        rows = self._rows(trial, task, goal)
+        if len(rows) == len(self._task_steps(task)):
             return True
         if rows and goal is not None and goal.is_reached_by(rows[-1][1].get(goal.metric, math.nan)):
             return True
-        return trial.diverged_at is not None  # whatever is missing will not come
+        return trial.diverged_at is not None  # missing measurements will not come
 
     def _progress(self, trial: TrialRun, task: TrialTask, goal: Goal | None) -> TrialProgress:
         rows = self._rows(trial, task, goal)
         step = rows[-1][0] if rows else max(task.from_step, 0)
-        diverged_at = trial.diverged_at if self._is_over(trial, rows, task, goal) else None
-        facts = trial.heard.facts
+        diverged_at = trial.diverged_at if _ends_by_divergence(trial, rows, task, goal) else None
+        facts = trial.reports.facts
         return TrialProgress(
             trial_id=task.trial_id,
             rows=tuple(rows),
@@ -246,8 +235,21 @@ class TrainerEngine:
             framework=facts.get("framework") or None,
         )
 
-    def _is_over(self, trial: TrialRun, rows: Sequence[Row], task: TrialTask, goal: Goal | None) -> bool:
-        """Whether divergence is part of the answer: within the task, and not behind the goal."""
-        if trial.diverged_at is None or trial.diverged_at > task.until_step:
-            return False
-        return goal is None or not any(goal.is_reached_by(row.get(goal.metric, math.nan)) for _, row in rows)
+
+def _find_failure(trial: TrialRun, task: TrialTask, missing: int, exit_code: int | None) -> str | None:
+    if trial.fault is not None:
+        return describe_fault(trial.fault)
+    if trial.reports.step > missing:
+        following = min(stamp.step for stamp in trial.reports.stamps if stamp.step > missing)
+        return describe_gap(missing, following)
+    if exit_code is None:
+        return None
+    reported = [stamp.step for stamp in trial.reports.stamps]
+    return describe_early_end(exit_code, reported, missing, task.until_step, trial.unread, trial.reports.last_step)
+
+
+def _ends_by_divergence(trial: TrialRun, rows: Sequence[Row], task: TrialTask, goal: Goal | None) -> bool:
+    """Return True if the trial diverged within the task, and not after the goal."""
+    if trial.diverged_at is None or trial.diverged_at > task.until_step:
+        return False
+    return goal is None or not any(goal.is_reached_by(row.get(goal.metric, math.nan)) for _, row in rows)

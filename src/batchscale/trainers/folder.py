@@ -1,7 +1,7 @@
-"""A trial's folder: what is known of it, the files of its attempts, and the script's own checkpoint folder.
+"""A trial's folder: the results of earlier attempts, the files of the newest one, and the script's checkpoint folder.
 
-    TRIAL_ID/known.json     what earlier attempts reported, with the identity of the trial
-    TRIAL_ID/state/         the script's own: its saves
+    TRIAL_ID/known.json     the reports of earlier attempts, with the identity of the trial
+    TRIAL_ID/state/         the script's saves
     TRIAL_ID/3/             the newest attempt: trial.json, control.json, reports.jsonl, log.txt
     TRIAL_ID/lock           held by the supervisor of the running attempt
 
@@ -21,20 +21,20 @@ from typing import Any
 
 from batchscale.records.durable import replace_atomically
 
-KNOWN_FILE = "known.json"
+HISTORY_FILE = "known.json"
 STATE_FOLDER = "state"
 
 MAX_RESUMED_FAILURES = 2
-"""After so many attempts in a row that went wrong at once, the next begins at step 0: what was saved may be damaged."""
+"""After this many attempts in a row that failed at once, the next begins at step 0: the save may be damaged."""
 
 
 @dataclass
-class Known:
-    """What is known of a trial from the attempts before the newest.
+class TrialHistory:
+    """The results of a trial's attempts before the newest.
 
-    ``columns`` are the metrics of its first measurement, which all later ones have. ``folded`` is the
-    number of the newest attempt whose reports are in here. ``failures`` counts the attempts in a row that went wrong
-    before they reported anything new.
+    ``columns`` are the metrics of its first measurement, which all later ones have. ``folded`` is the number of the
+    newest attempt whose reports are included. ``failures`` counts the attempts in a row that failed before they
+    reported anything new.
     """
 
     identity: str
@@ -46,13 +46,13 @@ class Known:
     failures: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The text of ``known.json`` as a mapping; values that are not finite are null."""
+        """Return the content of ``known.json``; values that are not finite are null."""
         rows = [[s, {n: v if math.isfinite(v) else None for n, v in r.items()}] for s, r in sorted(self.rows.items())]
         return {**vars(self), "rows": rows, "columns": list(self.columns)}
 
     @classmethod
-    def from_json(cls, data: Any) -> "Known":
-        """What a file says; any kind of error if it is not of ours."""
+    def from_json(cls, data: Any) -> "TrialHistory":
+        """Return the history of a file; any kind of error if the content is invalid."""
         rows = {int(s): {str(n): math.nan if v is None else float(v) for n, v in r.items()} for s, r in data["rows"]}
         diverged_at = data["diverged_at"]
         return cls(
@@ -71,7 +71,7 @@ class TrialFolder:
 
     def __init__(self, path: Path, identity: str) -> None:
         self.path = path
-        self.known = self._read(identity)
+        self.history = self._read(identity)
 
     @property
     def state(self) -> Path:
@@ -81,21 +81,21 @@ class TrialFolder:
     @property
     def attempt(self) -> Path:
         """The folder of the newest attempt."""
-        return self.path / str(self.known.attempts)
+        return self.path / str(self.history.attempts)
 
     def has_state(self) -> bool:
-        """Whether the script has written anything to go on from."""
+        """Return True if the script has saved anything."""
         with contextlib.suppress(OSError):
             return any(self.state.iterdir())
         return False
 
     def open_attempt(self) -> Path:
-        """The folder of a new attempt; what is known goes to disk, and only the last attempt's log stays."""
-        if self.known.failures >= MAX_RESUMED_FAILURES:
+        """Return the folder of a new attempt; the history is written, and older attempts are removed."""
+        if self.history.failures >= MAX_RESUMED_FAILURES:
             shutil.rmtree(self.state, ignore_errors=True)
         self.state.mkdir(parents=True, exist_ok=True)
-        before = self.attempt if self.known.attempts else None
-        self.known.attempts += 1
+        before = self.attempt if self.history.attempts else None
+        self.history.attempts += 1
         shutil.rmtree(self.attempt, ignore_errors=True)
         self.attempt.mkdir(parents=True)
         self.write()
@@ -104,11 +104,11 @@ class TrialFolder:
         return self.attempt
 
     def write(self) -> None:
-        """Bring what is known to disk."""
-        write_json(self.path / KNOWN_FILE, self.known.to_json())
+        """Write the history to disk."""
+        write_json(self.path / HISTORY_FILE, self.history.to_json())
 
     def num_bytes(self) -> int:
-        """What the script's saves take."""
+        """Return the bytes of the script's saves."""
         total = 0
         for folder, _, names in os.walk(self.state):
             for name in names:
@@ -117,20 +117,20 @@ class TrialFolder:
         return total
 
     def remove(self) -> None:
-        """Take everything away."""
+        """Remove the folder."""
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def _read(self, identity: str) -> Known:
+    def _read(self, identity: str) -> TrialHistory:
         try:
-            known = Known.from_json(json.loads((self.path / KNOWN_FILE).read_bytes()))
-        except Exception:  # noqa: BLE001 - a damaged file can be wrong in any way; all mean: begin anew
-            known = None
-        if known is None or known.identity != identity:
+            history = TrialHistory.from_json(json.loads((self.path / HISTORY_FILE).read_bytes()))
+        except Exception:  # noqa: BLE001 - a damaged file can raise any error; the trial then starts again
+            history = None
+        if history is None or history.identity != identity:
             self.remove()
-            return Known(identity)
-        return known
+            return TrialHistory(identity)
+        return history
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Replace a file whole, so that no reader ever sees half of it."""
+    """Replace a file as a whole, so that no reader ever sees half of it."""
     replace_atomically(path, json.dumps(data, indent=1, allow_nan=False) + "\n")

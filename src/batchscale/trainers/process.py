@@ -1,6 +1,6 @@
-"""A running script, seen from the worker: its supervisor, its output, its end.
+"""A running script, as the worker controls it: its supervisor, its output, its exit code.
 
-Owns pipes and process ids. What the script reports is in ``reports``.
+Owns pipes and process ids. The script's reports are read in ``readers``.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ from batchscale.trainers import supervisor
 from batchscale.trainers.supervisor import Order
 
 MAX_LOG_BYTES = 200_000
-ENOUGH = 2000
-"""So much of a log is enough to know how it ended."""
+ENOUGH_CHARACTERS = 2000
+"""This much of a log shows how it ended."""
 
 LOG_FILE = "log.txt"
 LOCK_FILE = "lock"
@@ -30,7 +30,7 @@ LOCK_FILE = "lock"
 
 @dataclass(frozen=True)
 class Launch:
-    """What is started: ``pattern`` selects printed lines that are copied to ``printed``."""
+    """A command to start; ``pattern`` selects printed lines that are copied to ``printed``."""
 
     command: Sequence[str]
     folder: Path
@@ -44,7 +44,7 @@ class Launch:
 
 
 class ScriptProcess:
-    """One attempt's processes. Closing it, or the death of this process, ends all of them."""
+    """The processes of one attempt; they all end when this process ends."""
 
     def __init__(self, launch: Launch) -> None:
         self.log = launch.log
@@ -72,15 +72,15 @@ class ScriptProcess:
             )
         assert self._supervisor.stdout is not None
         os.set_blocking(self._supervisor.stdout.fileno(), False)
-        self._heard = b""
+        self._received = b""
         self._script: int | None = None
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code of the script, negative for a signal; None while it runs."""
+        """Return the exit code of the script, negative for a signal; None while it runs."""
         if self._code is None:
             ended = self._supervisor.poll() is not None
-            self._listen()
+            self._receive()
             if self._code is None and ended:  # the supervisor itself was killed
                 self._code = -signal.SIGKILL if self._supervisor.returncode < 0 else 126
                 self._kill_group()
@@ -89,7 +89,7 @@ class ScriptProcess:
         return self._code
 
     def send(self, order: bytes) -> None:
-        """Tell the supervisor; nothing if it is gone."""
+        """Send an order to the supervisor, if it is still running."""
         assert self._supervisor.stdin is not None
         with contextlib.suppress(OSError, ValueError):
             self._supervisor.stdin.write(order)
@@ -97,7 +97,7 @@ class ScriptProcess:
             self.frozen = order == Order.FREEZE
 
     def wait(self, seconds: float) -> int | None:
-        """The exit code, if the script ends within this time."""
+        """Return the exit code if the script ends within this time, otherwise None."""
         until = time.monotonic() + seconds
         while self.poll() is None and time.monotonic() < until:
             time.sleep(0.005)
@@ -114,7 +114,7 @@ class ScriptProcess:
         self.poll()
 
     def memory_bytes(self) -> int:
-        """The memory that the script and what it started hold now; 0 where that cannot be known."""
+        """Return the memory of the script and its child processes; 0 if it cannot be measured."""
         total = 0
         if self._script is None:
             return total
@@ -126,17 +126,17 @@ class ScriptProcess:
         return total
 
     def last_lines(self) -> tuple[str, ...]:
-        """The last lines of the script's output."""
+        """Return the last lines of the script's output."""
         return tuple(read_lines(self.log)[-LAST_LINES:])
 
-    def _listen(self) -> None:
+    def _receive(self) -> None:
         assert self._supervisor.stdout is not None
         while not self._supervisor.stdout.closed:
             data = self._supervisor.stdout.read(4096)
             if not data:
                 break
-            self._heard += data
-        *lines, self._heard = self._heard.split(b"\n")
+            self._received += data
+        *lines, self._received = self._received.split(b"\n")
         for line in lines:
             word, _, number = line.decode(errors="replace").partition(" ")
             if word == "started":
@@ -158,11 +158,11 @@ class ScriptProcess:
 
 
 def read_lines(log: Path) -> list[str]:
-    """The end of a log as lines that can be shown anywhere; of the one before it too, if it has only just begun."""
+    """Return the end of a log as printable lines, with the log before it if this one is short."""
     text = ""
     for path in (log, log.with_name(log.name + ".old")):
         text = read_tail(path) + text
-        if len(text) >= ENOUGH:
+        if len(text) >= ENOUGH_CHARACTERS:
             break
     text = text.replace("\r", "\n")
     printable = ("".join(c if c.isprintable() or c == "\t" else "�" for c in line) for line in text.split("\n"))

@@ -1,7 +1,7 @@
-"""Where reports come from: the protocol's own file, printed lines, or a table that the script writes anyway.
+"""Readers of reports: from the protocol's own file, from printed lines, or from a table that the script writes anyway.
 
-Every reader gives the lines of the protocol (docs/trainers.md) as plain mappings, each once, in order. Nothing here
-trusts what it reads; what a line must say is checked in ``reports``.
+Every reader returns the lines of the protocol (docs/trainers.md) as plain mappings, each once, in order. Readers accept
+anything; the content of a line is checked in ``reports``.
 """
 
 import csv
@@ -25,67 +25,67 @@ Line = Mapping[str, Any]
 
 
 class LineTail:
-    """The lines that were added to a file; the last one only when it has ended."""
+    """The lines that are appended to a file; the last one only when it is complete."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._place = 0
+        self._position = 0
         self._rest = b""
 
     def poll(self) -> list[bytes]:
-        """The whole lines since the last call."""
+        """Return the complete lines since the last call."""
         try:
             size = self._path.stat().st_size
-            if size == self._place:
+            if size == self._position:
                 return []
-            if size < self._place:  # written anew
-                self._place, self._rest = 0, b""
+            if size < self._position:  # replaced
+                self._position, self._rest = 0, b""
             with self._path.open("rb") as file:
-                file.seek(self._place)
+                file.seek(self._position)
                 data = file.read(MAX_LINE_BYTES)
         except OSError:
             return []
-        self._place += len(data)
+        self._position += len(data)
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest if len(rest) <= MAX_LINE_BYTES else b""
         return [line for line in lines if line.strip() and len(line) <= MAX_LINE_BYTES]
 
 
 class Reader(ABC):
-    """Gives reports. ``unread`` counts lines that could not be understood."""
+    """Returns reports. ``unread`` counts lines that could not be parsed."""
 
     def __init__(self) -> None:
         self.unread = 0
 
     @abstractmethod
     def poll(self) -> list[Line]:
-        """What was reported since the last call."""
+        """Return the reports since the last call."""
 
     def _parse(self, line: bytes) -> Line | None:
         try:
-            found = json.loads(line)
+            report = json.loads(line)
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            report = None
+        if not isinstance(report, dict):
             self.unread += 1
             return None
-        return found
+        return report
 
 
 class ProtocolReader(Reader):
-    """``reports.jsonl``."""
+    """Reads ``reports.jsonl``."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._tail = LineTail(path)
 
     def poll(self) -> list[Line]:
-        """The lines since the last call."""
+        """Return the lines since the last call."""
         return [line for line in map(self._parse, self._tail.poll()) if line is not None]
 
 
 class PatternReader(Reader):
-    """Printed lines that a pattern matches."""
+    """Reads printed lines that a pattern matches."""
 
     def __init__(self, path: Path, pattern: str) -> None:
         super().__init__()
@@ -94,20 +94,20 @@ class PatternReader(Reader):
         self._regex = re.compile(regex)
 
     def poll(self) -> list[Line]:
-        """The measurements since the last call."""
-        found: list[Line] = []
+        """Return the measurements since the last call."""
+        reports: list[Line] = []
         for line in self._tail.poll():
             match = self._regex.search(line.decode(errors="replace"))
             if match is None:
                 self.unread += 1
                 continue
-            values = {name: float(match[place]) for place, name in enumerate(self._names, 1)}
-            found.append({"step": _to_step(values.pop("step")), "metrics": values})
-        return found
+            values = {name: float(match[number]) for number, name in enumerate(self._names, 1)}
+            reports.append({"step": _to_step(values.pop("step")), "metrics": values})
+        return reports
 
 
-class _Merging(Reader):
-    """Measurements put together from lines of the same step; told once the goal's metric is among them."""
+class _MergingReader(Reader):
+    """Merges lines of the same step into a measurement, which is returned once it has the goal's metric."""
 
     def __init__(self, names: Mapping[str, str], goal: Goal) -> None:
         super().__init__()
@@ -129,52 +129,52 @@ class _Merging(Reader):
         return [{"step": _to_step(step), "metrics": dict(self._values)}]
 
 
-class JsonLinesReader(_Merging):
-    """A file of JSON objects, one per line, with a step and numbers by name."""
+class JsonLinesReader(_MergingReader):
+    """Reads a file of JSON objects, one per line, with a step and numbers by name."""
 
     def __init__(self, path: Path, names: Mapping[str, str], goal: Goal) -> None:
         super().__init__(names, goal)
         self._tail = LineTail(path)
 
     def poll(self) -> list[Line]:
-        """The measurements since the last call."""
+        """Return the measurements since the last call."""
         lines = [line for line in map(self._parse, self._tail.poll()) if line is not None]
-        return [found for line in lines for found in self._merge(line)]
+        return [report for line in lines for report in self._merge(line)]
 
 
-class CsvReader(_Merging):
-    """A table with a header. Loggers that learn of a new column write the whole file anew: so it is read anew."""
+class CsvReader(_MergingReader):
+    """Reads a table with a header, as a whole: loggers rewrite the file when a column is added."""
 
     def __init__(self, path: Path, names: Mapping[str, str], goal: Goal) -> None:
         super().__init__(names, goal)
         self._path = path
-        self._seen = (0, 0)
-        self._told: dict[Any, Mapping[str, Any]] = {}
+        self._version = (0, 0)
+        self._returned: dict[Any, Mapping[str, Any]] = {}
 
     def poll(self) -> list[Line]:
-        """The measurements since the last call."""
+        """Return the measurements since the last call."""
         try:
             stat = self._path.stat()
-            if (stat.st_mtime_ns, stat.st_size) == self._seen or stat.st_size > MAX_TABLE_BYTES:
+            if (stat.st_mtime_ns, stat.st_size) == self._version or stat.st_size > MAX_TABLE_BYTES:
                 return []
             text = self._path.read_bytes().decode("utf-8-sig", errors="replace")
         except OSError:
             return []
-        self._seen = (stat.st_mtime_ns, stat.st_size)
+        self._version = (stat.st_mtime_ns, stat.st_size)
         self._step = None
         whole = text[: text.rfind("\n") + 1]
-        found = []
+        reports = []
         for row in csv.DictReader(io.StringIO(whole)):
             cells = {n: _to_cell(v) for n, v in row.items() if n and isinstance(v, str) and v.strip()}
             for line in self._merge(cells):
-                if self._told.get(line["step"]) != line["metrics"]:
-                    self._told[line["step"]] = line["metrics"]
-                    found.append(line)
-        return found
+                if self._returned.get(line["step"]) != line["metrics"]:
+                    self._returned[line["step"]] = line["metrics"]
+                    reports.append(line)
+        return reports
 
 
 def make_reader(reports: ReportsSpec, path: Path, goal: Goal) -> Reader:
-    """The reader of an attempt; ``path`` is the file that it reads."""
+    """Return the reader of an attempt; ``path`` is the file that it reads."""
     if reports.source is ReportSource.PATTERN:
         return PatternReader(path, reports.text)
     if reports.source is ReportSource.CSV:
@@ -185,7 +185,7 @@ def make_reader(reports: ReportsSpec, path: Path, goal: Goal) -> Reader:
 
 
 def compile_pattern(pattern: str) -> tuple[str, list[str]]:
-    r"""The regular expression of a pattern, and the names of its groups in order.
+    r"""Return the regular expression of a pattern, and the names of its groups in order.
 
     ``{step}`` and ``{split/metric}`` stand for numbers, ``{}`` for anything, a blank for any white space.
 
@@ -207,7 +207,7 @@ def compile_pattern(pattern: str) -> tuple[str, list[str]]:
     wrong = [name for name in names if name != "step" and "/" not in name]
     if names.count("step") != 1 or len(set(names)) != len(names) or wrong or len(names) < 2:
         raise SpecError(
-            "trainer.reports.pattern has {step} once, each metric once as {split/metric}, and {} for what changes in "
+            "trainer.reports.pattern must have {step} once, each metric once as {split/metric}, and {} for any text "
             f'between: "step={{step}} val/loss={{val/loss}}". Found {one_line(repr(pattern))}.'
         )
     return "".join(parts), names

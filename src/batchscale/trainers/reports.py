@@ -1,12 +1,13 @@
-"""What a trial has reported: its measurements, where it diverged, what it saved, and what was wrong with it.
+"""The reports of a trial's script, checked: measurements, divergence, saves, and the times between them.
 
-Pure: lines in, knowledge out. A later attempt replaces what an earlier one said of the same steps and later ones.
+Pure: lines in, `ScriptReports` out. The lines are those of the protocol (docs/trainers.md).
 """
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from batchscale.errors import one_line, suggest_names
@@ -17,23 +18,23 @@ MAX_METRICS = 1000
 MAX_FACT = 200
 
 
-class ReportFault(Exception):  # noqa: N818 - a fault of what was reported, in words for the user
+class ReportFault(Exception):  # noqa: N818 - a fault of a report, described for the user
     """A report that breaks a rule of the protocol."""
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """When a measurement came, and the seconds of training and measuring until then, if the script says so."""
+    """The arrival of a measurement, and the seconds of training and evaluation that the script reports, if any."""
 
     step: int
-    heard_at: float
+    received_at: float
     train_s: float | None = None
     evaluation_s: float | None = None
 
 
 @dataclass
-class Heard:
-    """What one attempt has said so far."""
+class ScriptReports:
+    """The reports of one attempt so far."""
 
     goal: Goal
     rows: dict[int, dict[str, float]] = field(default_factory=dict)
@@ -50,22 +51,22 @@ class Heard:
 
     @property
     def step(self) -> int:
-        """The last step that was measured; -1 before."""
+        """The last measured step; -1 before the first measurement."""
         return self.stamps[-1].step if self.stamps else -1
 
-    def take(self, lines: Iterable[Mapping[str, Any]], now: float) -> None:
-        """Take in lines of the protocol.
+    def update(self, lines: Iterable[Mapping[str, Any]], now: float) -> None:
+        """Handle new lines of the protocol.
 
         Raises:
-            ReportFault: a line breaks a rule; what came before it counts.
+            ReportFault: a line breaks a rule; the lines before it count.
         """
         for line in lines:
             self.lines += 1
             if self.diverged_at is not None:
-                return  # whatever a diverged trial still says
-            self._take(line, now)
+                return  # further reports of a diverged trial do not count
+            self._handle(line, now)
 
-    def _take(self, line: Mapping[str, Any], now: float) -> None:
+    def _handle(self, line: Mapping[str, Any], now: float) -> None:
         facts = line.get("facts")
         if isinstance(facts, Mapping):
             self.facts |= {str(n)[:50]: one_line(v, MAX_FACT) for n, v in list(facts.items())[:20]}
@@ -105,26 +106,29 @@ class Heard:
 
 def _whole(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
-        raise ReportFault(f"'{name}' is a whole number of steps from 0. Found {one_line(repr(value))}.")
+        raise ReportFault(f"'{name}' must be a whole number of steps from 0. Found {one_line(repr(value))}.")
     return value
 
 
 def _to_values(metrics: Any, step: int) -> dict[str, float]:
     if not isinstance(metrics, Mapping) or not metrics or len(metrics) > MAX_METRICS:
         raise ReportFault(
-            f"A measurement has 1 to {MAX_METRICS} metrics by name. Found {one_line(repr(metrics))} at step {step}."
+            f"A measurement must have 1 to {MAX_METRICS} metrics by name. Found {one_line(repr(metrics))} at step "
+            f"{step}."
         )
     values = {}
     for name, value in metrics.items():
         if METRIC.fullmatch(name) is None:
             raise ReportFault(
-                "A metric's name is its split (train, val or test), '/', and letters, digits and _: 'val/error'. "
+                "A metric's name must be its split (train, val or test), '/', and letters, digits and _: 'val/error'. "
                 f"Found {one_line(repr(name))} at step {step}."
             )
         if value is None:
             value = math.nan
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ReportFault(f"A metric is a number, or null. Found {name} = {one_line(repr(value))} at step {step}.")
+            raise ReportFault(
+                f"A metric must be a number, or null. Found {name} = {one_line(repr(value))} at step {step}."
+            )
         values[name] = _to_float(value)
     return values
 
@@ -140,3 +144,43 @@ def _seconds(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e10:
         return None
     return float(value)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The start of an attempt, or the end of a pause: the next measurement is timed from here."""
+
+    step: int
+    at: float
+
+
+def describe_times(stamps: Sequence[Stamp], marks: Sequence[Mark], batch_size: int) -> dict[str, float]:
+    """Return the times of an attempt, as our own engine measures them: steady steps apart from the start.
+
+    Everything up to the first measurement of the attempt is warm-up: starting Python, loading data, the first steps.
+    If a script does not report its own times, they are those between its reports, evaluation included.
+
+    Args:
+        stamps: the attempt's measurements so far.
+        marks: the start and the ends of pauses, growing.
+        batch_size: for examples per second.
+    """
+    if not stamps:
+        return {}
+    times = {
+        "warm_up_s": max(0.0, stamps[0].received_at - marks[0].at),
+        "num_steps": float(stamps[-1].step - marks[0].step),
+    }
+    has_own_times = all(stamp.train_s is not None for stamp in stamps)
+    seconds, steps = 0.0, 0
+    for before, stamp in pairwise(stamps):
+        steps += stamp.step - before.step
+        since = max([before.received_at, *(mark.at for mark in marks if mark.at <= stamp.received_at)])
+        seconds += (stamp.train_s or 0) - (before.train_s or 0) if has_own_times else stamp.received_at - since
+    if not steps and has_own_times and stamps[0].step > marks[0].step:  # a single measurement: take all its steps
+        seconds, steps = stamps[0].train_s or 0, stamps[0].step - marks[0].step
+    if steps > 0 and seconds > 0:
+        times |= {"train_s": seconds, "step_time_s": seconds / steps, "examples_per_s": steps * batch_size / seconds}
+    if stamps[-1].evaluation_s is not None:
+        times["evaluation_s"] = stamps[-1].evaluation_s / len(stamps)
+    return times

@@ -1,8 +1,8 @@
-"""The supervisor of one script: started by file, standard library only, so that it is up in a few milliseconds.
+"""The supervisor of one script: started by file, standard library only, so that it starts in a few milliseconds.
 
-It starts the script in a process group of its own, keeps its output in a bounded log, and sees to it that nothing of
+It starts the script in a process group of its own, writes its output to a bounded log, and ensures that no process of
 the script outlives the worker: when its standard input ends, for whatever reason, all processes of the script are
-killed. It is told single letters (see `Order`) and says ``started PID`` and ``exit CODE``, each on a line.
+killed. It receives single letters (see `Order`) and sends ``started PID`` and ``exit CODE``, each on a line.
 """
 
 import contextlib
@@ -22,15 +22,15 @@ MAX_LINE_BYTES = 65536
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _CHUNK = 65536
 
-LOOK_EVERY_S = 0.25
-"""How often it is seen whether another worker waits for the trial."""
+CHECK_EVERY_S = 0.25
+"""The time between two checks for another worker that waits for the trial."""
 
 
 class Order:
-    """What the supervisor may be told."""
+    """The orders that a worker sends to the supervisor."""
 
     TERMINATE = b"t"
-    """Ask the script to save and leave: SIGTERM to its first process, which passes it on if it wants to."""
+    """Request the script to save and exit: SIGTERM to its first process, which may pass it on."""
 
     KILL = b"k"
     FREEZE = b"s"
@@ -38,7 +38,7 @@ class Order:
 
 
 class Log:
-    """Output in a file and its predecessor, each below a limit; trouble with it is never the script's trouble."""
+    """Output in a file and its predecessor, each below a limit; an error here never affects the script."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._path, self._max_bytes = path, max_bytes
@@ -46,7 +46,7 @@ class Log:
         self._written = 0
 
     def write(self, data: bytes) -> None:
-        """Keep the data; what was there moves to ``NAME.old`` when the file is full."""
+        """Append the data; a full file is renamed to ``NAME.old`` first."""
         try:
             if self._file is None:
                 self._file = self._path.open("ab", buffering=0)
@@ -62,7 +62,7 @@ class Log:
 
 
 class PrintedLines:
-    """The printed lines that hold a measurement, copied to a file of their own."""
+    """A copy of the printed lines that hold a measurement."""
 
     def __init__(self, path: Path, pattern: str) -> None:
         self._file = path.open("ab", buffering=0)
@@ -70,7 +70,7 @@ class PrintedLines:
         self._rest = b""
 
     def write(self, data: bytes) -> None:
-        """Take in output; progress bars end their lines with a carriage return."""
+        """Add output; progress bars end their lines with a carriage return."""
         *lines, self._rest = re.split(rb"[\r\n]+", self._rest + data)
         self._rest = self._rest[-MAX_LINE_BYTES:]
         for line in lines:
@@ -78,7 +78,7 @@ class PrintedLines:
                 self._file.write(line + b"\n")
 
     def close(self) -> None:
-        """Take the last line as ended."""
+        """Handle the last line as complete."""
         self.write(b"\n")
 
 
@@ -91,15 +91,15 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._child = self._output = -1
         self._lock = Path(order["lock"])
-        self._looked_at = time.monotonic()
-        self._left_at = float("inf")
+        self._checked_at = time.monotonic()
+        self._released_at = float("inf")
         self._grace_s = float(order["grace_s"])
         self._start(order)
 
     def _start(self, order: dict[str, Any]) -> None:
         libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
         if libc is not None:
-            libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what leaves the group still belongs to us
+            libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # processes that leave the group become our children
         self._output, theirs = os.pipe()
         parent = os.getpid()
         self._child = os.fork()
@@ -124,8 +124,8 @@ class Supervisor:
         os.set_blocking(self._output, False)
 
     def serve(self) -> int:
-        """Look after the script until it has ended; its exit code (negative: the signal)."""
-        say(f"started {self._child}")
+        """Supervise the script until it has ended; return its exit code (negative: the signal)."""
+        send(f"started {self._child}")
         wake, waker = os.pipe()
         os.set_blocking(waker, False)
         signal.set_wakeup_fd(waker)
@@ -134,10 +134,10 @@ class Supervisor:
             self._selector.register(handle, selectors.EVENT_READ)
         status = self._reap()
         while status is None:
-            self._heed_others()
-            for key, _ in self._selector.select(timeout=LOOK_EVERY_S):
+            self._check_requests()
+            for key, _ in self._selector.select(timeout=CHECK_EVERY_S):
                 if key.fd == 0:
-                    self._obey(os.read(0, 64))
+                    self._handle_orders(os.read(0, 64))
                 elif key.fd == self._output:
                     self._pump()
                 else:
@@ -150,18 +150,18 @@ class Supervisor:
             self._printed.close()
         return os.waitstatus_to_exitcode(status) if hasattr(os, "waitstatus_to_exitcode") else status
 
-    def _heed_others(self) -> None:
-        """Let the script save and leave when another worker is to train the trial."""
+    def _check_requests(self) -> None:
+        """Let the script save and exit if another worker waits for the trial."""
         now = time.monotonic()
-        if now > self._left_at + self._grace_s:
+        if now > self._released_at + self._grace_s:
             self._signal_group(signal.SIGKILL)
-        if now - self._looked_at >= LOOK_EVERY_S and self._left_at == float("inf"):
-            self._looked_at = now
-            if wanted(self._lock).exists():
-                self._left_at = now
-                self._obey(Order.TERMINATE)
+        if now - self._checked_at >= CHECK_EVERY_S and self._released_at == float("inf"):
+            self._checked_at = now
+            if request_file(self._lock).exists():
+                self._released_at = now
+                self._handle_orders(Order.TERMINATE)
 
-    def _obey(self, orders: bytes) -> None:
+    def _handle_orders(self, orders: bytes) -> None:
         if not orders:  # the worker is gone
             self._signal_group(signal.SIGKILL)
             self._end_all()
@@ -179,9 +179,9 @@ class Supervisor:
                 self._signal_group(signal.SIGCONT)
 
     def _signal_group(self, number: int) -> None:
-        for send in (os.killpg, os.kill):  # at the very start there is no group yet
+        for kill in (os.killpg, os.kill):  # at the very start there is no group yet
             try:
-                send(self._child, number)
+                kill(self._child, number)
             except OSError:
                 continue
             return
@@ -206,7 +206,7 @@ class Supervisor:
         return status if pid else None
 
     def _end_all(self) -> None:
-        """Kill what the script left behind: its group, and what went its own way, which is our child by now."""
+        """Kill the remaining processes of the script: its group, and those that left it, which are our children now."""
         self._signal_group(signal.SIGKILL)
         for _ in range(100):
             for pid in children(os.getpid()):
@@ -223,20 +223,20 @@ class Supervisor:
 
 
 def children(parent: int) -> "list[int]":
-    """The processes of this parent; none where the system has no /proc."""
-    found = []
+    """Return the child processes of a process; none if the system has no /proc."""
+    pids = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[1]) == parent:
-            found.append(int(path.parent.name))
-    return found
+            pids.append(int(path.parent.name))
+    return pids
 
 
 def lock(path: Path, seconds: float) -> None:
-    """Hold the trial's lock as long as this process lives; whoever holds it, with a paused script, is asked for it."""
+    """Hold the trial's lock as long as this process lives; a worker that holds it with a paused script releases it."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     until = time.monotonic() + seconds
     while True:
@@ -245,31 +245,31 @@ def lock(path: Path, seconds: float) -> None:
         except OSError:
             if time.monotonic() > until:
                 sys.exit(f"{path}: another process is training this trial.")
-            wanted(path).touch()
+            request_file(path).touch()
             time.sleep(0.02)
         else:
-            wanted(path).unlink(missing_ok=True)
+            request_file(path).unlink(missing_ok=True)
             return
 
 
-def wanted(path: Path) -> Path:
-    """The file that says that another worker waits for this lock."""
+def request_file(path: Path) -> Path:
+    """Return the file that exists while another worker waits for this lock."""
     return path.with_name(path.name + ".wanted")
 
 
-def say(words: str) -> None:
-    """Tell the worker; if it is gone, our standard input says so too."""
+def send(text: str) -> None:
+    """Send a line to the worker; if it is gone, our standard input ends too."""
     with contextlib.suppress(OSError):
-        os.write(1, f"{words}\n".encode())
+        os.write(1, f"{text}\n".encode())
 
 
 def main(text: str) -> None:
-    """Look after the script that the order (JSON) describes."""
+    """Supervise the script that the order (JSON) describes."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)  # what is sent to everyone is the driver's business
+        signal.signal(number, signal.SIG_IGN)  # signals to the whole group are handled by the driver
     order = json.loads(text)
     lock(Path(order["lock"]), float(order["lock_s"]))
-    say(f"exit {Supervisor(order).serve()}")
+    send(f"exit {Supervisor(order).serve()}")
 
 
 if __name__ == "__main__":

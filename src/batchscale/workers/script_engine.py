@@ -9,8 +9,8 @@ from pathlib import Path
 from batchscale.spec.plan import Study
 from batchscale.spec.trainer import TrainerSpec
 from batchscale.trainers.engine import TrainerEngine
-from batchscale.trainers.pool import DEFAULT_MAX_PAUSED, Pool
-from batchscale.trainers.trial_run import Surroundings
+from batchscale.trainers.pool import DEFAULT_MAX_PAUSED, ScriptPool
+from batchscale.trainers.trial_run import StudyContext
 from batchscale.workers.engine_host import Engine
 from batchscale.workers.environment import PLACE_VARIABLE, memory_limit
 from batchscale.workers.runner import Setup
@@ -22,7 +22,7 @@ def make_engine(setup: Setup, study: Study, population: int | None) -> Engine:  
     assert trainer is not None
     root = setup.checkpoint_dir or Path(tempfile.mkdtemp(prefix="batchscale-"))
     place = int(os.environ.get(PLACE_VARIABLE, "0"))
-    around = Surroundings(
+    context = StudyContext(
         trainer=trainer,
         study=study,
         root=root / str(study.batch_size),
@@ -30,7 +30,7 @@ def make_engine(setup: Setup, study: Study, population: int | None) -> Engine:  
         device=trainer.devices[place % len(trainer.devices)] if trainer.devices else None,
         workers=int(setup.options.get("workers", "1")),
     )
-    return TrainerEngine(around, _make_pool(str(root), _max_paused(trainer), around.workers), setup.shelf_bytes)
+    return TrainerEngine(context, _make_pool(str(root), _max_paused(trainer), context.workers), setup.shelf_bytes)
 
 
 def _max_paused(trainer: TrainerSpec) -> int:
@@ -40,6 +40,6 @@ def _max_paused(trainer: TrainerSpec) -> int:
 
 
 @lru_cache(maxsize=1)
-def _make_pool(_root: str, max_paused: int, workers: int) -> Pool:
+def _make_pool(_root: str, max_paused: int, workers: int) -> ScriptPool:
     """Make the pool of this process; paused scripts take at most half of a worker's share of the memory."""
-    return Pool(max_paused, memory_limit(workers) / 2)
+    return ScriptPool(max_paused, memory_limit(workers) / 2)

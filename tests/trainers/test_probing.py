@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from batchscale.cli.app import make_app
 from batchscale.errors import RunError
 from batchscale.planning.step_times import read_step_times
-from batchscale.trainers.calibration import TimedStep, apart, time_trainer
+from batchscale.trainers.probing import TimedStep, separate, time_trainer
 from batchscale.trainers.reports import Stamp
 
 
@@ -35,9 +35,9 @@ def test_too_few_measurements_are_refused_with_the_reason(tmp_path):
 
 def test_the_scripts_own_clock_counts_and_measurements_that_come_at_once_are_one():
     told = [Stamp(step, 100.0, train_s=step / 10) for step in (10, 20, 30)]
-    assert apart(told) == [TimedStep(10, 1.0), TimedStep(20, 2.0), TimedStep(30, 3.0)]
+    assert separate(told) == [TimedStep(10, 1.0), TimedStep(20, 2.0), TimedStep(30, 3.0)]
     heard = [Stamp(10, 1.0), Stamp(20, 1.0), Stamp(30, 2.0), Stamp(40, 2.0, train_s=5.0)]
-    assert apart(heard) == [TimedStep(20, 1.0), TimedStep(40, 2.0)]
+    assert separate(heard) == [TimedStep(20, 1.0), TimedStep(40, 2.0)]
 
 
 def test_calibrate_adds_a_trainers_step_times_to_the_file(tmp_path, monkeypatch):
