@@ -177,12 +177,12 @@ PAGE = """
 import sys
 from pathlib import Path
 from starlette.testclient import TestClient
-from batchscale.web.access import Access
+from batchscale.web.auth import Auth
 from batchscale.web.app import create_app
 from batchscale.web.settings import WebSettings
 
 folder = Path(sys.argv[1])
-access = Access(folder / "state")
+access = Auth(folder / "state")
 token = (folder / "state" / "token").read_text().strip()
 app = create_app(WebSettings((folder,), folder / "state", train_options=frozenset()), access)
 client = TestClient(app, base_url="http://127.0.0.1:8765", headers={"authorization": f"Bearer {token}"})

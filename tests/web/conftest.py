@@ -10,9 +10,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from batchscale.cli.plan_job import train_options
-from batchscale.web.access import Access
 from batchscale.web.app import create_app
-from batchscale.web.gate import Gate
+from batchscale.web.auth import Auth
+from batchscale.web.security import SecurityMiddleware
 from batchscale.web.settings import Limits, WebSettings
 
 sys.path[:0] = [str(Path(__file__).parent), *(str(Path(__file__).parents[1] / name) for name in ("analysis", "fakes"))]
@@ -28,22 +28,22 @@ class Site:
         self.folder = tmp / "records"
         self.folder.mkdir(exist_ok=True)
         state = tmp / "state"
-        self.access = Access(state)
+        self.auth = Auth(state)
         options = frozenset(train_options())
         self.settings = WebSettings((self.folder,), state, train_options=options, **changes)  # type: ignore[arg-type]
-        self.app: Gate = create_app(self.settings, self.access)
+        self.app: SecurityMiddleware = create_app(self.settings, self.auth)
 
     def stranger(self) -> TestClient:
         return TestClient(self.app, base_url=ORIGIN, follow_redirects=False)
 
     def visitor(self) -> TestClient:
         client = self.stranger()
-        answer = client.post("/sign-in", data={"secret": self.access.code}, headers={"origin": ORIGIN})
+        answer = client.post("/sign-in", data={"secret": self.auth.code}, headers={"origin": ORIGIN})
         assert answer.status_code == 303, answer.text
         return client
 
     def csrf(self, client: TestClient) -> str:
-        identity = self.access.find_session(client.cookies[self.settings.cookie])
+        identity = self.auth.find_session(client.cookies[self.settings.cookie])
         assert identity is not None
         return identity.csrf
 

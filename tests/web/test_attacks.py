@@ -7,8 +7,8 @@ import stat
 import pytest
 
 from batchscale.errors import SpecError
-from batchscale.web.access import Access
-from batchscale.web.rates import Rate
+from batchscale.web.auth import Auth
+from batchscale.web.security import Rate
 from batchscale.web.settings import WebSettings, check_settings
 
 ORIGIN = "http://127.0.0.1:8765"
@@ -59,7 +59,7 @@ def test_strangers_see_nothing(site):
 
 
 def test_a_code_works_once_and_the_cookie_is_hidden_from_scripts(site):
-    code = site.access.code
+    code = site.auth.code
     first = site.stranger().post("/sign-in", data={"secret": code}, headers={"origin": ORIGIN})
     cookie = first.headers["set-cookie"].lower()
     assert "httponly" in cookie and "samesite=strict" in cookie
@@ -68,7 +68,7 @@ def test_a_code_works_once_and_the_cookie_is_hidden_from_scripts(site):
 
 
 def test_the_code_is_not_taken_from_the_address(site):
-    assert site.stranger().get(f"/?secret={site.access.code}&token={site.access.code}").status_code == 401
+    assert site.stranger().get(f"/?secret={site.auth.code}&token={site.auth.code}").status_code == 401
 
 
 def test_guessing_is_slowed_down(make_site, few):
@@ -93,28 +93,28 @@ def test_token_sessions_and_audit_log_are_for_their_owner_only(site):
 
 
 def test_a_token_that_others_could_read_is_replaced_or_refused(tmp_path):
-    first = Access(tmp_path / "state")
+    first = Auth(tmp_path / "state")
     file = tmp_path / "state" / "token"
     before = file.read_text()
     file.chmod(0o644)
-    Access(tmp_path / "state")
+    Auth(tmp_path / "state")
     assert file.read_text() != before and first.find_bearer(f"Bearer {before}") is not None
     given = tmp_path / "given"
     given.write_text("x" * 40)
     given.chmod(0o640)
     with pytest.raises(SpecError, match="chmod 600"):
-        Access(tmp_path / "state", given)
+        Auth(tmp_path / "state", given)
 
 
 def test_sessions_survive_a_restart_and_end_with_logout(make_site):
     site = make_site()
     client = site.visitor()
     again = make_site()
-    assert again.access.find_session(client.cookies[site.settings.cookie]) is not None
+    assert again.auth.find_session(client.cookies[site.settings.cookie]) is not None
     session = client.cookies[site.settings.cookie]
     assert site.post(client, "/sign-out").status_code == 303
-    assert site.access.find_session(session) is None
-    assert make_site().access.find_session(session) is None
+    assert site.auth.find_session(session) is None
+    assert make_site().auth.find_session(session) is None
 
 
 def test_a_stream_ends_when_its_session_does(site):
@@ -122,9 +122,9 @@ def test_a_stream_ends_when_its_session_does(site):
 
     folder = next(p for p in site.app_folders() if p.name == "finished")
     from batchscale.web.live import LivePages
-    from batchscale.web.standing import Standings
+    from batchscale.web.status import StatusReader
 
-    live = LivePages(Standings(), lambda _place, standing: standing.state, 2)
+    live = LivePages(StatusReader(), lambda _place, standing: standing.state, 2)
     answers = iter([True, False])
 
     async def all_events() -> list[bytes]:

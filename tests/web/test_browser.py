@@ -79,12 +79,12 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
     fits(page)
     page.fill("#name", "mine")
     page.click("text=Start >> nth=-1")
-    page.wait_for_selector("#standing .state.running")
-    until(page, "document.querySelectorAll('#standing tbody tr').length === 3")
+    page.wait_for_selector("#run-status .state.running")
+    until(page, "document.querySelectorAll('#run-status tbody tr').length === 3")
     page.click("#stop")  # the button came by itself
-    until(page, "!document.querySelector('#standing .state.running')")
+    until(page, "!document.querySelector('#run-status .state.running')")
     page.click("#continue")
-    page.wait_for_selector("#standing .state.finished", timeout=240_000)
+    page.wait_for_selector("#run-status .state.finished", timeout=240_000)
     snapshot = read_status(folder / "mine")
     assert snapshot is not None and snapshot.finished
     page.wait_for_selector("#extend")
@@ -103,7 +103,7 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
     fits(page)
     for box in page.query_selector_all("input[name=k]"):
         box.check()
-    page.click("text=Compare the chosen")
+    page.click("text=Compare the selected")
     for chart in ("curves", "rates"):
         page.wait_for_selector(f"#{chart} .explored canvas")
     fits(page)

@@ -50,8 +50,8 @@ def test_a_live_page_comes_back_after_the_server_was_killed(server):
         page.fill("#toml", EXPERIMENT)
         page.fill("#name", "mine")
         page.click("text=Start >> nth=-1")
-        page.wait_for_selector("#standing .state.running")
-        until(page, "document.querySelectorAll('#standing tbody tr').length === 2")
+        page.wait_for_selector("#run-status .state.running")
+        until(page, "document.querySelectorAll('#run-status tbody tr').length === 2")
         until(page, "document.querySelector('#chart .explored canvas') !== null")  # not loaded again from now on
         page.evaluate("window.here = true")
         server.kill()
@@ -59,7 +59,7 @@ def test_a_live_page_comes_back_after_the_server_was_killed(server):
         assert is_running(server.folder / "mine")
         server.start()
         page.wait_for_selector("#lost", state="hidden")
-        before = page.inner_text("#standing")
+        before = page.inner_text("#run-status")
         until(page, f"document.getElementById('standing').innerText !== {before!r}")
         assert page.evaluate("window.here")  # the same page, never loaded again
         page.click("#stop")
@@ -102,7 +102,7 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(server):
             seen.add(page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()"))
             outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
             assert outline != "none" or page.evaluate("document.activeElement === document.body")
-        assert {"q", "state", "finished", "Compare the chosen"} <= seen
+        assert {"q", "state", "finished", "Compare the selected"} <= seen
 
 
 def test_everything_can_be_read_without_scripts(server):

@@ -9,10 +9,9 @@ import pytest
 from build_records import METRIC, curve_studies, write_tree
 
 from batchscale.records.table.import_records import import_records
-from batchscale.web.overview import Overview, Wish, find_b_crit
+from batchscale.web.overview import CachedWorkload, Overview, OverviewCache, OverviewQuery, find_b_crit
 from batchscale.web.records_folders import RecordsFolders
-from batchscale.web.row_store import KnownRows, KnownWorkload, read_known, write_known
-from batchscale.web.standing import Standings
+from batchscale.web.status import StatusReader
 
 SIZES = (1, 4, 16, 64, 256)
 
@@ -83,22 +82,22 @@ def test_what_was_read_is_remembered_until_the_files_change(tmp_path):
     store = tmp_path / "overview.json"
 
     def look() -> Overview:
-        return Overview(RecordsFolders((tmp_path / "records",)), Standings(), store)
+        return Overview(RecordsFolders((tmp_path / "records",)), StatusReader(), store)
 
     def settled(overview: Overview):
         end = time.monotonic() + 60
-        while overview.page(Wish()).waiting:
+        while overview.page(OverviewQuery()).waiting:
             assert time.monotonic() < end
             time.sleep(0.02)
-        return overview.page(Wish()).rows[0]
+        return overview.page(OverviewQuery()).rows[0]
 
     first = settled(look())
     assert first.trials == 20 and first.b_crit == pytest.approx(64, rel=0.1)
     end = time.monotonic() + 60
-    while not read_known(store).folders:
+    while not OverviewCache.read(store).folders:
         assert time.monotonic() < end
         time.sleep(0.02)
-    assert look().page(Wish()).rows[0] == first  # at once, before anything is read
+    assert look().page(OverviewQuery()).rows[0] == first  # at once, before anything is read
     stored = json.loads(store.read_text())
     stored["folders"][0][1][0] = "another signature"
     store.write_text(json.dumps(stored))
@@ -107,12 +106,12 @@ def test_what_was_read_is_remembered_until_the_files_change(tmp_path):
 
 def test_a_damaged_store_is_as_good_as_none(tmp_path):
     file = tmp_path / "overview.json"
-    known = KnownRows({"/a": ("1", [KnownWorkload("a/b/c", "m < 1", ((1, 2),), 3)])}, {((1, 2),): None})
-    write_known(file, known)
-    assert read_known(file) == known
+    known = OverviewCache({"/a": ("1", [CachedWorkload("a/b/c", "m < 1", ((1, 2),), 3)])}, {((1, 2),): None})
+    known.write(file)
+    assert OverviewCache.read(file) == known
     for text in ("", "{}", "[]", file.read_text()[:-9], '{"version": 2, "folders": [1], "fits": []}'):
         file.write_text(text)
-        assert read_known(file) == KnownRows()
+        assert OverviewCache.read(file) == OverviewCache()
 
 
 def test_a_curve_too_short_has_no_critical_batch_size():

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from batchscale.web.app import PAGES
-from batchscale.web.audit import AuditLog
+from batchscale.web.auth import AuditLog
 from batchscale.web.server_parts import ServerParts
 from batchscale.web.settings import Limits
 
@@ -18,7 +18,7 @@ OPEN_WHEN_READ_ONLY = {"/sign-in", "/sign-out"}
 
 def actions(site) -> list[str]:
     """The path of every route that acts."""
-    parts = ServerParts(site.settings, site.access, AuditLog(site.settings.state))
+    parts = ServerParts(site.settings, site.auth, AuditLog(site.settings.state))
     routes = [route for page in PAGES for route in page.make_routes(parts).routes]
     methods = {method for route in routes for method in route.methods}
     assert methods <= {"GET", "HEAD", "POST"}

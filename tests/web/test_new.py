@@ -7,9 +7,8 @@ import pytest
 from batchscale.errors import SpecError
 from batchscale.spec.experiment import StopRule
 from batchscale.spec.file import parse_experiment
-from batchscale.web.new_check import check_text, try_text
-from batchscale.web.new_form import form_toml
-from batchscale.web.workload_fields import default_form
+from batchscale.web.experiment_check import check_text, try_text
+from batchscale.web.experiment_form import default_form, form_toml
 
 TOML = form_toml(default_form())
 

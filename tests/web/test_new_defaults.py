@@ -10,9 +10,8 @@ from batchscale.errors import BatchscaleError, SpecError
 from batchscale.init_file import starting_text
 from batchscale.spec.file import parse_experiment
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.web.new_check import check_text, plan_text, try_text
-from batchscale.web.new_form import form_toml
-from batchscale.web.workload_fields import default_form, follow_workload, form_of, workload_form
+from batchscale.web.experiment_check import check_text, plan_text, try_text
+from batchscale.web.experiment_form import default_form, follow_workload, form_of, form_toml, workload_form
 from batchscale.workloads.published import MORE_WORKLOADS, PAPER_WORKLOADS
 
 CIFAR = "cifar_10/resnet_8/nesterov_momentum"
@@ -118,7 +117,7 @@ def test_any_file_can_be_read_into_fields(data):
 @pytest.mark.parametrize("option", ['path = "data"', 'hf = "name"', 'name = "../x"'])
 def test_no_option_from_a_browser_names_files(option):
     head = 'goal = "val/loss < 1"\n[workload]\ndataset = "text"\nmodel = "lstm"\noptimizer = "sgd"\n'
-    with pytest.raises(SpecError, match="name no files"):
+    with pytest.raises(SpecError, match="must not name files"):
         check_text(f"{head}dataset_options = {{ {option} }}\n")
 
 
@@ -137,8 +136,8 @@ def test_read_only_offers_nothing_to_start(make_site):
 
 def test_checking_loads_no_jax():
     code = (
-        "import sys; from batchscale.web.workload_fields import *; from batchscale.web.new_form import form_toml; "
-        "from batchscale.web.new_check import try_text; "
+        "import sys; from batchscale.web.experiment_form import form_toml, workload_form; "
+        "from batchscale.web.experiment_check import try_text; "
         f"assert not try_text(form_toml(workload_form({CIFAR!r}))).problem; "
         "assert not {'jax', 'flax', 'optax'} & set(sys.modules)"
     )

@@ -30,7 +30,7 @@ def test_the_overview_filters_and_sorts(site):
 
 def test_an_experiment_shows_its_curve_studies_and_trials(site):
     page = site.visitor().get(f"/x/{site.key()}").text
-    for part in ("How it stands", "The curve", "Trials", "Report and data", "learning_rate", "COMPLETE"):
+    for part in ("Status", "The curve", "Trials", "Report and data", "learning_rate", "COMPLETE"):
         assert part in page
     assert "<img" in page and "alt=" in page
 

@@ -15,7 +15,7 @@ import pytest
 
 from batchscale.records.tree.layout import RunPaths
 from batchscale.run.status import is_running, read_status
-from batchscale.web.own_files import list_own_files
+from batchscale.web.experiment_check import list_own_files
 from batchscale.web.process_record import STARTING_S, process_start
 from batchscale.web.processes import ProcessStore
 from batchscale.web.refusals import RefusedError

@@ -12,7 +12,7 @@ PATIENCE_S = 0.6
 SERVER = """
 import sys
 from pathlib import Path
-from batchscale.web.access import Access
+from batchscale.web.auth import Auth
 from batchscale.web.server import bind, serve
 from batchscale.web.settings import Limits, WebSettings
 from dataclasses import replace
@@ -21,7 +21,7 @@ settings = WebSettings((folder,), state, port=0, limits=Limits(header_s=patience
 listener = bind(settings)
 settings = replace(settings, port=listener.getsockname()[1])
 print(settings.port, flush=True)
-serve(settings, Access(state), listener)
+serve(settings, Auth(state), listener)
 """
 
 

@@ -68,15 +68,15 @@ def _pair(certificate: Path | None, key: Path | None) -> tuple[Path, Path] | Non
 def _serve(settings: "WebSettings", token_file: Path | None) -> None:
     from dataclasses import replace
 
-    from batchscale.web.access import Access
+    from batchscale.web.auth import Auth
     from batchscale.web.server import bind, serve
     from batchscale.web.settings import check_settings
 
     check_settings(settings, token_given=token_file is not None)
-    access = Access(settings.state, token_file)
+    auth = Auth(settings.state, token_file)
     listener = bind(settings)
     settings = replace(settings, port=listener.getsockname()[1])
-    typer.echo(f"Open {settings.address}/sign-in#{access.code}")
-    typer.echo(f"(one-time code {access.code}; later the token in {token_file or settings.state / 'token'})")
+    typer.echo(f"Open {settings.address}/sign-in#{auth.code}")
+    typer.echo(f"(one-time code {auth.code}; later the token in {token_file or settings.state / 'token'})")
     typer.echo("Ctrl-C ends the server; runs go on without it.", err=True)
-    serve(settings, access, listener)
+    serve(settings, auth, listener)

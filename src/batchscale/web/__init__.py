@@ -1,5 +1,5 @@
-"""The web interface: every experiment under a folder in a browser, read, watched, started, stopped and planned with.
+"""The web interface: every experiment under a folder in a browser, to read, monitor, start, stop and plan with.
 
-The server only reads files, starts driver processes that outlive it, and signals those that are proven ours. It never
-trains and never loads JAX. FastAPI is used here and nowhere else. docs/web.md has the pages and the attack list.
+The server reads files, starts processes that outlive it, and stops those that are proven to be its own. It never trains
+and never loads JAX. FastAPI is used here and nowhere else. docs/web.md has the pages and the attack list.
 """

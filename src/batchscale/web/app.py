@@ -1,4 +1,4 @@
-"""The application: pages behind the gate, and the one place where errors become answers."""
+"""The application: pages behind the security middleware, and the one place where errors become responses."""
 
 import logging
 
@@ -9,37 +9,34 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from batchscale.errors import BatchscaleError
-from batchscale.web.access import Access
-from batchscale.web.audit import AuditLog
-from batchscale.web.gate import Gate
+from batchscale.web.auth import AuditLog, Auth
 from batchscale.web.pages import (
     assets,
     charts,
     compare,
-    control,
     data,
     experiment,
     new,
-    new_parts,
     overview,
     plan,
     session,
 )
 from batchscale.web.plugin_pages import load_plugin_pages
 from batchscale.web.refusals import RefusedError
+from batchscale.web.security import SecurityMiddleware
 from batchscale.web.server_parts import ServerParts
 from batchscale.web.settings import WebSettings
 
 PAGES = (
-    session, assets, overview, experiment, charts, compare, new, new_parts, control, plan, data,
+    session, assets, overview, experiment, charts, compare, new, plan, data,
 )  # fmt: skip
 
 
-def create_app(settings: WebSettings, access: Access) -> Gate:
-    """The web interface as an ASGI application."""
+def create_app(settings: WebSettings, auth: Auth) -> SecurityMiddleware:
+    """Return the web interface as an ASGI application."""
     audit = AuditLog(settings.state)
     plugins = load_plugin_pages()
-    parts = ServerParts(settings, access, audit, plugins)
+    parts = ServerParts(settings, auth, audit, plugins)
     app = FastAPI(title="batchscale", docs_url=None, redoc_url=None, openapi_url=None)
     for make_routes in (*(page.make_routes for page in PAGES), *(plugin.make_routes for plugin in plugins)):
         app.include_router(make_routes(parts))
@@ -59,7 +56,7 @@ def create_app(settings: WebSettings, access: Access) -> Gate:
     for kind in (RefusedError, BatchscaleError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer)
     uploads = tuple(plugin.uploads for plugin in plugins if plugin.uploads is not None)
-    return Gate(_quiet(app), settings, access, audit, parts.pages.refuse, uploads)
+    return SecurityMiddleware(_quiet(app), settings, auth, audit, parts.pages.refuse, uploads)
 
 
 def _as_refusal(error: Exception) -> RefusedError:
@@ -75,7 +72,7 @@ def _as_refusal(error: Exception) -> RefusedError:
 
 
 def _quiet(app: FastAPI):  # type: ignore[no-untyped-def]
-    """The application without the error that it raises again after having answered: our log already has it."""
+    """Wrap the application so that it does not raise an error again after its response: our log has it."""
 
     async def answering(scope, receive, send):  # type: ignore[no-untyped-def]
         started = False

@@ -1,6 +1,6 @@
-"""Charts for pages: every kind of figure as a drawing, as a specification to explore, and as its data.
+"""Charts of one workload: every kind of figure as an SVG drawing, as a Vega-Lite specification, and as its data.
 
-A drawing is shown as an image, in which nothing can run; a specification is embedded by the page's own script.
+A drawing is shown as an image, in which nothing can run; a specification is embedded by the page's script.
 """
 
 import copy
@@ -24,12 +24,12 @@ from batchscale.records.frames import Records
 from batchscale.spec.durations import Budget, Unit
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
+from batchscale.web.records_cache import RecordsCache
 from batchscale.web.records_folders import RecordsFolder
 from batchscale.web.refusals import RefusedError
-from batchscale.web.shelf import OpenRecords
 
 CURVE_SIZE = PanelSize(560, 360)
-MARGIN = 105  # what axis, title and padding of a panel take beside its plotting area
+MARGIN = 105  # axis, title and padding of a panel
 NEEDS_MACHINES = ("plan",)
 RENDERING = threading.Lock()
 WIDTHS = (300, 340, 380, 460, 600, 760, 920, 1100, 1300)
@@ -37,11 +37,11 @@ _ACCEPTED: dict[tuple[str, int], bool] = {}
 
 
 @dataclass(frozen=True)
-class ChartWish:
-    """Which chart of which workload.
+class ChartQuery:
+    """A kind of chart of a workload.
 
-    ``trials`` are those whose learning curves are drawn, by batch size; ``smooth`` is the weight of their smoothing;
-    ``width`` the room there is, in points.
+    ``trials`` are (batch size, trial) whose learning curves are drawn, ``smooth`` is the weight of their smoothing, and
+    ``width`` the width of the page in points.
     """
 
     kind: str
@@ -54,17 +54,17 @@ class ChartWish:
 
     @property
     def data_key(self) -> str:
-        """What its data is kept under."""
+        """The key of its data in the cache."""
         return f"chart {self.kind} {self.number} {self.steps} {self.trials}"
 
 
 def chart_kinds() -> tuple[str, ...]:
-    """The kinds that need nothing but records."""
+    """Return the kinds that need nothing but records."""
     return tuple(name for name in kind_names() if name not in NEEDS_MACHINES)
 
 
 def workload_at(records: Records, number: int) -> WorkloadName:
-    """The workload of that rank."""
+    """Return the workload of that rank."""
     names = records.workloads
     if not 0 <= number < len(names):
         raise RefusedError(404, f"There are {len(names)} workloads here. Found number {number}.")
@@ -72,64 +72,64 @@ def workload_at(records: Records, number: int) -> WorkloadName:
 
 
 def require_goal(records: Records, name: WorkloadName) -> Goal:
-    """The goal that the records name, or the paper does."""
+    """Return the goal that the records or the paper name."""
     goal = find_goal(records, name)
     if goal is None:
         raise BatchscaleError("These records name no goal, so there is no curve. Their data can be downloaded.")
     return goal
 
 
-def chart_frame(shelf: OpenRecords, folder: RecordsFolder, wish: ChartWish) -> pl.DataFrame:
-    """The data behind a chart."""
-    return shelf.answer(folder.path, wish.data_key, lambda records: _frame(records, wish))
+def chart_frame(cache: RecordsCache, folder: RecordsFolder, query: ChartQuery) -> pl.DataFrame:
+    """Return the data of a chart."""
+    return cache.result(folder.path, query.data_key, lambda records: _frame(records, query))
 
 
-def chart_drawing(shelf: OpenRecords, folder: RecordsFolder, wish: ChartWish) -> str:
-    """The chart as SVG."""
+def chart_drawing(cache: RecordsCache, folder: RecordsFolder, query: ChartQuery) -> str:
+    """Return the chart as SVG."""
 
     def work(_records: Records) -> str:
-        chart = _plot(chart_frame(shelf, folder, wish), wish)
+        chart = _plot(chart_frame(cache, folder, query), query)
         with RENDERING:
             return chart_svg(chart)
 
-    return shelf.answer(folder.path, f"{wish.data_key} svg {wish.theme} {wish.smooth:g}", work)
+    return cache.result(folder.path, f"{query.data_key} svg {query.theme} {query.smooth:g}", work)
 
 
-def chart_picture(shelf: OpenRecords, folder: RecordsFolder, wish: ChartWish) -> bytes:
-    """The chart as PNG."""
-    return picture_of(chart_drawing(shelf, folder, wish))
+def chart_picture(cache: RecordsCache, folder: RecordsFolder, query: ChartQuery) -> bytes:
+    """Return the chart as PNG."""
+    return picture_of(chart_drawing(cache, folder, query))
 
 
 def picture_of(drawing: str) -> bytes:
-    """A drawing as PNG."""
+    """Return a drawing as PNG."""
     import vl_convert
 
     with RENDERING:
         return bytes(vl_convert.svg_to_png(drawing, scale=PNG_SCALE))
 
 
-def chart_specification(shelf: OpenRecords, folder: RecordsFolder, wish: ChartWish) -> bytes:
-    """The chart as JSON for the page's script, with panels that can be moved and enlarged."""
+def chart_specification(cache: RecordsCache, folder: RecordsFolder, query: ChartQuery) -> bytes:
+    """Return the chart as JSON for the page's script, with panels that can be moved and zoomed."""
 
     def work(_records: Records) -> bytes:
-        spec = chart_spec(_plot(chart_frame(shelf, folder, wish), wish))
-        return json.dumps(explorable(spec, wish.kind)).encode()
+        spec = chart_spec(_plot(chart_frame(cache, folder, query), query))
+        return json.dumps(explorable(spec, query.kind)).encode()
 
-    key = f"{wish.data_key} json {wish.theme} {wish.smooth:g} {wish.width}"
-    return shelf.answer(folder.path, key, work)
+    key = f"{query.data_key} json {query.theme} {query.smooth:g} {query.width}"
+    return cache.result(folder.path, key, work)
 
 
 def explorable(spec: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The specification with axes that follow the pointer, where the renderer's compiler accepts that."""
+    """Return the specification with axes that can be moved and zoomed, if the renderer's compiler accepts that."""
     changed = copy.deepcopy(spec)
     views = _views(changed)
     for number, view in enumerate(views):
         zoom = {"name": f"zoom_{number}", "select": "interval", "bind": "scales"}
         view["params"] = [*view.get("params", []), zoom]
-    alike = (kind, len(views))  # compiling takes longer than all the rest, and charts of a kind are alike
-    if alike not in _ACCEPTED:
-        _ACCEPTED[alike] = _compiles(changed)
-    return changed if _ACCEPTED[alike] else spec
+    layout = (kind, len(views))  # compiling is slow, and charts of a kind compile alike
+    if layout not in _ACCEPTED:
+        _ACCEPTED[layout] = _compiles(changed)
+    return changed if _ACCEPTED[layout] else spec
 
 
 def _compiles(spec: dict[str, Any]) -> bool:
@@ -144,16 +144,16 @@ def _compiles(spec: dict[str, Any]) -> bool:
 
 
 def nearest_width(width: int | None) -> int | None:
-    """The next of a few widths below, so that what is kept for one visitor serves others.
+    """Return the next of a few widths below, so that a cached chart serves many visitors.
 
     >>> nearest_width(1250), nearest_width(10), nearest_width(None)
     (1100, 300, None)
     """
-    return None if width is None else max((one for one in WIDTHS if one <= width), default=WIDTHS[0])
+    return None if width is None else max((candidate for candidate in WIDTHS if candidate <= width), default=WIDTHS[0])
 
 
 def fitting(look: Look, width: int | None) -> Look:
-    """The look with as many panels in a row as fit a width, and panels that fit.
+    """Return the look with as many panels in a row as fit a width, and panels that fit.
 
     >>> fitting(Look(columns=3), 340).columns, fitting(Look(columns=3), 340).size.width
     (1, 235)
@@ -167,7 +167,7 @@ def fitting(look: Look, width: int | None) -> Look:
 
 
 def _views(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """One unit view of every panel: the first of its layers that has data on both axes."""
+    """Return one unit view of every panel: the first of its layers that has data on both axes."""
     for key in ("hconcat", "vconcat", "concat"):
         if key in spec:
             return [view for part in spec[key] for view in _views(part)]
@@ -179,14 +179,14 @@ def _views(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return [spec] if all("field" in encoding.get(axis, {}) for axis in ("x", "y")) else []
 
 
-def _frame(records: Records, wish: ChartWish) -> pl.DataFrame:
-    name = workload_at(records, wish.number)
+def _frame(records: Records, query: ChartQuery) -> pl.DataFrame:
+    name = workload_at(records, query.number)
     goal = require_goal(records, name)
-    chosen = records.workload(name)
-    if wish.trials:
-        return training_frame(chosen, _panels(name, goal, wish.trials))
-    budgets = () if wish.steps is None else (Budget(wish.steps, Unit.STEPS),)
-    return find_kind(wish.kind).data(FigureRequest(chosen, (goal,), budgets=budgets))
+    selected = records.workload(name)
+    if query.trials:
+        return training_frame(selected, _panels(name, goal, query.trials))
+    budgets = () if query.steps is None else (Budget(query.steps, Unit.STEPS),)
+    return find_kind(query.kind).data(FigureRequest(selected, (goal,), budgets=budgets))
 
 
 def _panels(name: WorkloadName, goal: Goal, trials: tuple[tuple[int, int], ...]) -> list[TrainingPanel]:
@@ -194,18 +194,18 @@ def _panels(name: WorkloadName, goal: Goal, trials: tuple[tuple[int, int], ...])
     return [
         TrainingPanel(
             f"batch size {size:,}", name, size, goal.metric, goal,
-            {f"trial {trial}": trial for own, trial in trials if own == size}, background=False,
+            {f"trial {trial}": trial for trial_size, trial in trials if trial_size == size}, background=False,
         )
         for size in sizes
     ]  # fmt: skip
 
 
-def _plot(frame: pl.DataFrame, wish: ChartWish) -> Chart:
-    kind = find_kind(wish.kind)
-    look = replace(kind.look, theme=find_theme(wish.theme))
-    if wish.kind == "curve" and wish.width is not None and wish.width < CURVE_SIZE.width + MARGIN:
-        look = replace(look, size=CURVE_SIZE)  # what it takes by itself where there is room
-    look = fitting(look, wish.width)
-    if wish.trials:
-        return plot_training(beside_raw(frame, wish.smooth), look)
+def _plot(frame: pl.DataFrame, query: ChartQuery) -> Chart:
+    kind = find_kind(query.kind)
+    look = replace(kind.look, theme=find_theme(query.theme))
+    if query.kind == "curve" and query.width is not None and query.width < CURVE_SIZE.width + MARGIN:
+        look = replace(look, size=CURVE_SIZE)  # its size if there is room
+    look = fitting(look, query.width)
+    if query.trials:
+        return plot_training(beside_raw(frame, query.smooth), look)
     return kind.chart(frame, look)

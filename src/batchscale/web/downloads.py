@@ -1,6 +1,6 @@
-"""Records to take away: a zip made while it is sent, and tables as CSV or Parquet.
+"""Downloads of records: a zip that is made while it is sent, and tables as CSV or Parquet.
 
-Only regular files inside the folder go into a zip; links are left out, and so are working files of the run.
+A zip has the regular files inside the folder; links and working files of the run are left out.
 """
 
 import io
@@ -22,8 +22,8 @@ CHUNK = 1 << 18
 TABLES = ("studies", "trials", "measurements")
 
 
-class _Outbox(io.RawIOBase):
-    """A file that only remembers what was written until it is taken."""
+class _Buffer(io.RawIOBase):
+    """A file that holds written bytes until they are taken."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -45,21 +45,21 @@ class _Outbox(io.RawIOBase):
 
 
 def zip_files(root: Path, limit: int) -> Iterator[bytes]:
-    """The regular files below ``root`` as a zip, in pieces; nothing is held but one piece.
+    """Return the regular files below ``root`` as a zip, piece by piece.
 
     Raises:
-        RefusedError: they are more than ``limit`` bytes; before anything is sent.
+        RefusedError: they have more than ``limit`` bytes; before anything is sent.
     """
     files = list(_regular_files(root))
-    found = sum(path.lstat().st_size for path in files)
-    if found > limit:
-        raise RefusedError(413, f"A zip holds at most {size(limit)}. Found {size(found)}; copy the folder.")
+    total = sum(path.lstat().st_size for path in files)
+    if total > limit:
+        raise RefusedError(413, f"A zip may have at most {size(limit)}. Found {size(total)}; copy the folder.")
     return _zip(root, files)
 
 
 def _zip(root: Path, files: list[Path]) -> Iterator[bytes]:
-    outbox = _Outbox()
-    with zipfile.ZipFile(outbox, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
+    buffer = _Buffer()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
         for path in files:
             try:
                 handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -72,9 +72,9 @@ def _zip(root: Path, files: list[Path]) -> Iterator[bytes]:
                 with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as member:
                     while piece := source.read(CHUNK):
                         member.write(piece)
-                        if ready := outbox.take():
+                        if ready := buffer.take():
                             yield ready
-    yield outbox.take()
+    yield buffer.take()
 
 
 def _regular_files(root: Path) -> Iterator[Path]:
@@ -87,7 +87,7 @@ def _regular_files(root: Path) -> Iterator[Path]:
 
 
 def table_bytes(records: Records, table: str, suffix: str) -> bytes:
-    """One of the tables of records as a file."""
+    """Return one of the tables of records as a file."""
     frame = {"studies": lambda: records.studies, "trials": lambda: records.trials}.get(
         table, lambda: records.measurements.collect()
     )()
@@ -101,7 +101,7 @@ def table_bytes(records: Records, table: str, suffix: str) -> bytes:
 
 
 def guarded_csv(frame: pl.DataFrame) -> bytes:
-    """A frame as CSV; a cell that a spreadsheet would take for a formula gets an apostrophe before it."""
+    """Return a frame as CSV; a cell that a spreadsheet would take for a formula gets an apostrophe before it."""
     texts = [pl.col(name) for name, kind in frame.schema.items() if kind == pl.String]
     guarded = [
         pl.when(text.str.contains(r"^[=+\-@\t\r]")).then(pl.concat_str(pl.lit("'"), text)).otherwise(text).name.keep()

@@ -1,9 +1,7 @@
-"""The live page: server-sent events with ids, so that a connection that was lost goes on where it was.
+"""Live pages: server-sent events with ids, so that a lost connection continues where it was.
 
-A folder is looked at once a second, however many pages watch it, and one fragment is made for each change; every page
-then waits for the next. A crowd is told less often, because the run that it watches has the same processors: what
-pages do with news costs by the page. Streams end after some minutes and when the session does; browsers connect again
-by themselves.
+A folder is read once a second, however many pages watch it, and one event is made for each change. Streams end after
+some minutes and when the session does; browsers connect again by themselves.
 """
 
 import asyncio
@@ -13,95 +11,79 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from batchscale.web.records_folders import RecordsFolder
-from batchscale.web.standing import Standing, Standings
+from batchscale.web.status import FolderStatus, StatusReader
 
-LOOK_EVERY_S = 1.0
-CROWD = 20  # pages that are told every second; of twice as many, each is told every other second
-CURVE_PER_PAGE_S = 0.3  # a page that hears of a new curve asks for answer and chart
-BEAT_EVERY_S = 15.0
-LONGEST_S = 600.0
+READ_EVERY_S = 1.0
+KEEP_ALIVE_S = 15.0
+MAX_STREAM_S = 600.0
 
-Render = Callable[[RecordsFolder, Standing], str]
+Render = Callable[[RecordsFolder, FolderStatus], str]
 
 
 @dataclass
-class _Watched:
-    """One folder that pages watch: its latest event, and when it was made."""
+class _WatchedFolder:
+    """The latest event of a folder, its id, and the number of pages that watch it."""
 
-    stamp: str = ""
+    id: str = ""
     event: bytes = b""
-    looked_at: float = float("-inf")
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    read_at: float = float("-inf")
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     pages: int = 0
-    curve: str = ""
-    curve_at: float = float("-inf")
-
-    @property
-    def every_s(self) -> float:
-        """How often its pages are told."""
-        return LOOK_EVERY_S * max(1.0, self.pages / CROWD)
-
-    def tell_curve(self, version: str, *, is_alive: bool, now: float) -> str:
-        """The version of the curve to tell: the new one, unless a crowd just fetched another and more will follow."""
-        if not is_alive or now - self.curve_at >= CURVE_PER_PAGE_S * self.pages:
-            if version != self.curve:
-                self.curve_at = now
-            self.curve = version
-        return self.curve
 
 
 class LivePages:
-    """Streams of how folders stand. ``version`` tells which state of a folder's records charts are drawn from."""
+    """Streams of the status of folders. ``version`` returns the version of a folder's records, for charts."""
 
     def __init__(
-        self, standings: Standings, render: Render, most: int, version: Callable[[RecordsFolder], object] = lambda _: ""
-    ) -> None:
-        self._standings, self._render, self._most, self._version = standings, render, most, version
-        self._watched: dict[str, _Watched] = {}
+        self, statuses: StatusReader, render: Render, max_streams: int,
+        version: Callable[[RecordsFolder], object] = lambda _: "",
+    ) -> None:  # fmt: skip
+        self._statuses, self._render, self._max_streams, self._version = statuses, render, max_streams, version
+        self._watched: dict[str, _WatchedFolder] = {}
         self._open = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether no further stream is allowed."""
-        return self._open >= self._most
+        """True if no further stream is allowed."""
+        return self._open >= self._max_streams
 
     async def stream(
-        self, folder: RecordsFolder, last_id: str | None, is_welcome: Callable[[], bool]
+        self, folder: RecordsFolder, last_id: str | None, is_allowed: Callable[[], bool]
     ) -> AsyncIterator[bytes]:
-        """Events of one folder, from the one after ``last_id`` on; ends when the visitor is not welcome any more."""
-        watched = self._watched.setdefault(folder.id, _Watched())
+        """Yield the events of one folder after ``last_id``, as long as the visitor is allowed to read them."""
+        watched = self._watched.setdefault(folder.id, _WatchedFolder())
         watched.pages += 1
         self._open += 1
         try:
-            started = beat = time.monotonic()
+            started = sent_at = time.monotonic()
             yield b"retry: 2000\n\n"
-            while time.monotonic() - started < LONGEST_S and is_welcome():
-                await self._look(folder, watched)
-                if watched.stamp != last_id:
-                    last_id, beat = watched.stamp, time.monotonic()
+            while time.monotonic() - started < MAX_STREAM_S and is_allowed():
+                await self._update(folder, watched)
+                if watched.id != last_id:
+                    last_id, sent_at = watched.id, time.monotonic()
                     yield watched.event
-                elif time.monotonic() - beat > BEAT_EVERY_S:
-                    beat = time.monotonic()
+                elif time.monotonic() - sent_at > KEEP_ALIVE_S:
+                    sent_at = time.monotonic()
                     yield b": still here\n\n"
-                await asyncio.sleep(watched.every_s)
+                await asyncio.sleep(READ_EVERY_S)
         finally:
             self._open -= 1
             watched.pages -= 1
             if watched.pages == 0:
                 self._watched.pop(folder.id, None)
 
-    async def _look(self, folder: RecordsFolder, watched: _Watched) -> None:
-        """Look at the folder, unless another page just did."""
-        async with watched.turn:
-            if time.monotonic() - watched.looked_at >= watched.every_s:
-                standing, newest = await asyncio.to_thread(self._read, folder)
-                version = watched.tell_curve(newest, is_alive=standing.is_alive, now=time.monotonic())
-                stamp = f"{standing.stamp}-{version}"
-                if stamp != watched.stamp:
-                    told = {"html": self._render(folder, standing), "state": standing.state, "curve": version}
-                    watched.event = f"id: {stamp}\nevent: standing\ndata: {json.dumps(told)}\n\n".encode()
-                    watched.stamp = stamp
-                watched.looked_at = time.monotonic()
+    async def _update(self, folder: RecordsFolder, watched: _WatchedFolder) -> None:
+        """Read the folder, unless another page just did."""
+        async with watched.lock:
+            if time.monotonic() - watched.read_at < READ_EVERY_S:
+                return
+            status, version = await asyncio.to_thread(self._read, folder)
+            id_ = f"{status.stamp}-{version}"
+            if id_ != watched.id:
+                content = {"html": self._render(folder, status), "state": status.state, "curve": version}
+                watched.event = f"id: {id_}\nevent: standing\ndata: {json.dumps(content)}\n\n".encode()
+                watched.id = id_
+            watched.read_at = time.monotonic()
 
-    def _read(self, folder: RecordsFolder) -> tuple[Standing, str]:
-        return self._standings.look(folder.path), str(self._version(folder))
+    def _read(self, folder: RecordsFolder) -> tuple[FolderStatus, str]:
+        return self._statuses.read(folder.path), str(self._version(folder))

@@ -1,4 +1,4 @@
-"""Plans for the page: machines as an editable table, deadline and budget, the plan, its chart, its job files."""
+"""Plans of the web interface: machines as a table to edit, deadline and budget, the plan, its chart, its job files."""
 
 import datetime
 import io
@@ -29,7 +29,7 @@ from batchscale.planning.sentences import plan_sentences
 from batchscale.planning.step_times import StepTime, device_key
 from batchscale.web.charts import RENDERING, explorable, fitting
 
-MOST_MACHINES = 12
+MAX_MACHINES = 12
 SLIDER_END = 91
 COLUMNS = ("name", "device", "devices", "hosts", "price")
 
@@ -53,13 +53,13 @@ def default_rows(times: tuple[StepTime, ...]) -> tuple[tuple[str, ...], ...]:
             (machine.name, device, str(machine.devices_per_host), "1", f"{machine.price_per_host_hour:g}")
             for machine in listed[:4]
         ] or [(device, device, "1", "4", "")]
-    return tuple(rows[:MOST_MACHINES])
+    return tuple(rows[:MAX_MACHINES])
 
 
 def read_query(query: Mapping[str, str], times: tuple[StepTime, ...]) -> PlanQuery:
     """Return the machines, deadline and budget of a query; without machines, the default ones."""
     typed = tuple(
-        tuple(query.get(f"{column}{place}", "").strip()[:120] for column in COLUMNS) for place in range(MOST_MACHINES)
+        tuple(query.get(f"{column}{place}", "").strip()[:120] for column in COLUMNS) for place in range(MAX_MACHINES)
     )
     timed = {time.device for time in times}
     only = timed.pop() if len(timed) == 1 else ""  # the device may be left out if only one was timed

@@ -1,8 +1,8 @@
-"""Refusals: an answer with a status code and one paragraph, never a traceback."""
+"""Refused requests: a status code and one paragraph, never a traceback."""
 
 
 class RefusedError(Exception):
-    """A request that is not answered as asked. ``status`` is the HTTP status, the message one paragraph."""
+    """A request that is refused. ``status`` is the HTTP status, the message one paragraph."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

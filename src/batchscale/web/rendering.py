@@ -1,4 +1,4 @@
-"""Pages from templates: every value is escaped, every page gets the session's CSRF token and its menu."""
+"""Pages from templates: every value is escaped, every page gets the CSRF token of the session and the menu."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,10 +19,10 @@ from batchscale.formatting import (
     whole_text,
 )
 from batchscale.planning.sentences import cost_text
-from batchscale.web.gate import Scope
 from batchscale.web.plugin_pages import PluginPages
 from batchscale.web.records_folders import visible
 from batchscale.web.refusals import RefusedError
+from batchscale.web.security import Scope
 from batchscale.web.settings import WebSettings
 
 
@@ -44,12 +44,12 @@ class Pages:
         menu = [entry for plugin in plugins for entry in plugin.menu.items()]
         self._environment.globals |= {"span_text": span_text, "whole_text": whole_text, "plugin_menu": menu}
 
-    def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-        """A whole page."""
-        return HTMLResponse(self.text(request.scope, template, **values), status)
+    def page(self, request: Request, template: str, status_code: int = 200, **values: Any) -> HTMLResponse:
+        """Return a whole page."""
+        return HTMLResponse(self.text(request.scope, template, **values), status_code)
 
     def text(self, scope: Scope, template: str, **values: Any) -> str:
-        """The text of a page for the visitor of ``scope``."""
+        """Return the text of a page for the visitor of ``scope``."""
         identity = scope.get("state", {}).get("identity")
         return self._environment.get_template(template).render(
             identity=identity, csrf=identity.csrf if identity else "", read_only=self._settings.read_only,
@@ -57,11 +57,11 @@ class Pages:
         )  # fmt: skip
 
     def part(self, template: str, **values: Any) -> str:
-        """A part of a page that is the same for all visitors."""
+        """Return a part of a page that is the same for all visitors."""
         return self._environment.get_template(template).render(**values)
 
     def refuse(self, scope: Scope, refused: RefusedError) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-        """The answer of the gate: a page for people, plain text for programs; who is not signed in goes to sign in."""
+        """Return the response to a refused request: a page for people, plain text for programs, or the sign-in page."""
         accept = b",".join(value for key, value in scope["headers"] if key == b"accept")
         if refused.status == 401 and scope["method"] == "GET" and b"text/html" in accept:
             return 303, [(b"location", b"/sign-in")], b""

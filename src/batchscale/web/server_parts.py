@@ -1,21 +1,19 @@
-"""What the pages of one server share."""
+"""The objects that the pages of one server share."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
-from batchscale.web.access import Access
-from batchscale.web.audit import AuditLog
+from batchscale.web.auth import AuditLog, Auth
 from batchscale.web.live import LivePages
 from batchscale.web.overview import Overview
 from batchscale.web.plugin_pages import PluginPages
 from batchscale.web.processes import ProcessStore
+from batchscale.web.records_cache import READ_ERRORS, RecordsCache
 from batchscale.web.records_folders import RecordsFolder, RecordsFolders
 from batchscale.web.rendering import Pages
-from batchscale.web.room import find_room
 from batchscale.web.runs import WebRuns
 from batchscale.web.settings import WebSettings
-from batchscale.web.shelf import WORK_ERRORS, OpenRecords
-from batchscale.web.standing import Standing, Standings
+from batchscale.web.status import FolderStatus, StatusReader, disk_space
 
 
 @dataclass
@@ -23,7 +21,7 @@ class ServerParts:
     """The objects behind the pages, made once for a server."""
 
     settings: WebSettings
-    access: Access
+    auth: Auth
     audit: AuditLog
     plugins: tuple[PluginPages, ...] = ()
 
@@ -34,22 +32,22 @@ class ServerParts:
 
     @cached_property
     def folders(self) -> RecordsFolders:
-        """Where records are."""
+        """The folders of records."""
         return RecordsFolders(self.settings.folders)
 
     @cached_property
-    def standings(self) -> Standings:
-        """How runs stand."""
-        return Standings()
+    def statuses(self) -> StatusReader:
+        """The status of folders."""
+        return StatusReader()
 
     @cached_property
-    def shelf(self) -> OpenRecords:
-        """Opened records."""
-        return OpenRecords()
+    def cache(self) -> RecordsCache:
+        """Records, and results computed from them."""
+        return RecordsCache()
 
     @cached_property
     def runs(self) -> WebRuns:
-        """Processes started here."""
+        """Runs started here."""
         return WebRuns(self.settings)
 
     @cached_property
@@ -60,21 +58,21 @@ class ServerParts:
     @cached_property
     def overview(self) -> Overview:
         """Rows of the first page."""
-        return Overview(self.folders, self.standings, self.settings.state / "overview.json")
+        return Overview(self.folders, self.statuses, self.settings.state / "overview.json")
 
     @cached_property
     def live(self) -> LivePages:
         """Event streams."""
 
-        def render(folder: RecordsFolder, standing: Standing) -> str:
-            is_starting = standing.state == "records" and self.runs.is_starting(folder.path)
-            disk = find_room(folder.path)
-            return self.pages.part("standing.html", standing=standing, is_starting=is_starting, disk=disk)
+        def render(folder: RecordsFolder, status: FolderStatus) -> str:
+            is_starting = status.state == "records" and self.runs.is_starting(folder.path)
+            disk = disk_space(folder.path)
+            return self.pages.part("status.html", status=status, is_starting=is_starting, disk=disk)
 
         def version(folder: RecordsFolder) -> object:
             try:
-                return self.shelf.version(folder.path)
-            except WORK_ERRORS:  # a run that has only just begun has no records
+                return self.cache.version(folder.path)
+            except READ_ERRORS:  # a run that has just begun has no records
                 return ""
 
-        return LivePages(self.standings, render, self.settings.limits.streams, version)
+        return LivePages(self.statuses, render, self.settings.limits.streams, version)

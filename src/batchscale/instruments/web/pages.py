@@ -13,13 +13,13 @@ from batchscale.instruments.web.instruments import MODELS, TrainingSettings, Web
 from batchscale.instruments.web.steps import listen_steps, prepare_steps, train_steps, transfer_steps
 from batchscale.instruments.web.uploads import KINDS, save_upload
 from batchscale.web.command_sequence import CommandStep
-from batchscale.web.pages.asked import ID
 from batchscale.web.pages.new import NAME
+from batchscale.web.pages.params import ID
 from batchscale.web.plugin_pages import PluginPages
 from batchscale.web.records_folders import make_records_folder, visible
 from batchscale.web.refusals import RefusedError
-from batchscale.web.room import find_room
 from batchscale.web.server_parts import ServerParts
+from batchscale.web.status import disk_space
 
 
 def make_routes(parts: ServerParts) -> APIRouter:
@@ -163,6 +163,6 @@ def _page_values(parts: ServerParts, instrument: WebInstrument, is_possible: boo
         "instrument": instrument, "job": job, "standing": standing, "is_alive": parts.jobs.is_alive(instrument.path),
         "log_tail": "\n".join(visible(line, 300) for line in log_lines), "prepared": instrument.prepared,
         "losses": instrument.losses(), "models": MODELS, "kinds": ", ".join(KINDS), "limits": parts.settings.limits,
-        "disk": find_room(instrument.path), "records_key": f"{trained.id}-0", "has_records": trained.path.is_dir(),
+        "disk": disk_space(instrument.path), "records_key": f"{trained.id}-0", "has_records": trained.path.is_dir(),
         "is_possible": is_possible, "settings": instrument.settings or TrainingSettings(),
     }  # fmt: skip

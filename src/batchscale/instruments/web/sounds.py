@@ -11,8 +11,8 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from batchscale.figures.theme import find_theme
 from batchscale.instruments.web.instruments import WebInstruments
 from batchscale.web.downloads import zip_files
-from batchscale.web.pages.asked import ID
 from batchscale.web.pages.charts import DRAWING_POLICY
+from batchscale.web.pages.params import ID
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from batchscale.formatting import size
 from batchscale.web.refusals import RefusedError
-from batchscale.web.room import LITTLE, find_room
 from batchscale.web.settings import Limits
+from batchscale.web.status import LOW_BYTES, disk_space
 
 HEAD = 12
 KINDS = {
@@ -59,9 +59,9 @@ async def save_upload(chunks: AsyncIterator[bytes], folder: Path, file_name: str
     uploads = list_uploads(folder)
     if len(uploads) >= limits.upload_files:
         raise RefusedError(413, f"An instrument has at most {limits.upload_files} recordings. Found {len(uploads)}.")
-    room = find_room(folder)
+    room = disk_space(folder)
     max_bytes = min(limits.upload_bytes, limits.upload_total_bytes - sum(path.stat().st_size for path in uploads))
-    max_bytes = max_bytes if room is None else min(max_bytes, room.free - LITTLE)
+    max_bytes = max_bytes if room is None else min(max_bytes, room.free - LOW_BYTES)
     number = 1 + max((int(path.name[:3]) for path in uploads if path.name[:3].isdigit()), default=0)
     target = folder / choose_name(file_name, number)
     part = folder / f".{secrets.token_hex(8)}.part"

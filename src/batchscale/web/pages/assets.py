@@ -1,4 +1,4 @@
-"""Scripts, styles and colours: all from this package or its libraries, none from elsewhere."""
+"""Scripts, styles and colours, all from this package or its libraries."""
 
 import hashlib
 import threading
@@ -17,7 +17,7 @@ from batchscale.report.drawing import style_variables
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
 
-# Version and hash of what is not ours; a test holds the file to it.
+# Version and hash of the file that is not ours; a test checks them.
 HTMX_VERSION = "2.0.10"
 HTMX_SHA256 = "71ea67185bfa8c98c39d31717c6fce5d852370fcdfd129db4543774d3145c0de"
 
@@ -66,8 +66,8 @@ def _with_tag(data: bytes) -> tuple[bytes, str]:
 class ChartScripts:
     """Vega, Vega-Lite and vega-embed as one script, as the renderer of our drawings has them.
 
-    Putting them together takes seconds: it is done once for a version of the renderer and kept beside the token, where
-    nobody else can write.
+    Bundling takes seconds: it is done once for a version of the renderer and stored beside the token, where nobody else
+    can write.
     """
 
     def __init__(self, state: Path) -> None:
@@ -75,7 +75,7 @@ class ChartScripts:
         self._lock = threading.Lock()
 
     def read(self) -> bytes:
-        """The script."""
+        """Return the script."""
         with self._lock:
             if not self._file.is_file():
                 import vl_convert
@@ -92,6 +92,6 @@ def packaged_file(name: str, package: str = "batchscale.web") -> bytes:
 
 @cache
 def colours() -> str:
-    """The colours of charts and pages, light and dark."""
+    """Return the colours of charts and pages, light and dark."""
     light, dark = style_variables(LIGHT), style_variables(DARK)
     return f":root{{{light};color-scheme:light dark}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from batchscale.web.charts import (
-    ChartWish,
+    ChartQuery,
     chart_drawing,
     chart_frame,
     chart_kinds,
@@ -17,15 +17,14 @@ from batchscale.web.charts import (
     nearest_width,
 )
 from batchscale.web.downloads import guarded_csv
-from batchscale.web.pages.asked import KEY, SMOOTH, asked_trials, find_records_folder, parse_trials
+from batchscale.web.pages.params import KEY, SMOOTH, find_records_folder, parse_trials, trial_query
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
-from batchscale.web.trial_charts import LinkedWish, linked_data, linked_drawing, linked_specification
-from batchscale.web.trials import TrialWish
+from batchscale.web.trials import LinkedQuery, TrialQuery, linked_data, linked_drawing, linked_specification
 
 WIDTH = Annotated[int | None, Query(ge=100, le=10_000)]
-MadeChart = str | bytes | pl.DataFrame
-ChartMakers = dict[str, Callable[..., MadeChart]]
+ChartContent = str | bytes | pl.DataFrame
+ChartMakers = dict[str, Callable[..., ChartContent]]
 KINDS = {
     "svg": "image/svg+xml",
     "png": "image/png",
@@ -55,34 +54,34 @@ def make_routes(parts: ServerParts) -> APIRouter:
         if kind not in chart_kinds():
             raise RefusedError(404, "There is no such kind of chart.")
         trials = parse_trials(t) if kind == "training" else ()
-        wish = ChartWish(kind, number, theme, steps, trials, smooth if trials else 0.0, nearest_width(width))
+        query = ChartQuery(kind, number, theme, steps, trials, smooth if trials else 0.0, nearest_width(width))
         makers: ChartMakers = {
             "json": chart_specification, "csv": chart_frame, "png": chart_picture, "svg": chart_drawing,
         }  # fmt: skip
-        return answer_chart(makers[suffix](parts.shelf, folder, wish), f"{kind}.{suffix}", save=save)
+        return chart_response(makers[suffix](parts.cache, folder, query), f"{kind}.{suffix}", save=save)
 
     @routes.get("/x/{key}/linked.{suffix}")
     def linked(
         key: KEY,
         suffix: Literal["svg", "csv", "json"],
-        wish: Annotated[TrialWish, Depends(asked_trials)],
+        query: Annotated[TrialQuery, Depends(trial_query)],
         theme: Literal["light", "dark"] = "light",
         width: WIDTH = None,
         save: bool = False,
     ) -> Response:
         folder, number = find_records_folder(parts, key)
-        question = LinkedWish(number, wish, theme, nearest_width(width))
+        question = LinkedQuery(number, query, theme, nearest_width(width))
         makers: ChartMakers = {"json": linked_specification, "csv": linked_data, "svg": linked_drawing}
-        return answer_chart(makers[suffix](parts.shelf, folder, question), f"linked.{suffix}", save=save)
+        return chart_response(makers[suffix](parts.cache, folder, question), f"linked.{suffix}", save=save)
 
     return routes
 
 
-def answer_chart(made: MadeChart, name: str, *, save: bool) -> Response:
-    """A chart in the form that its name says: drawing, picture, specification, or data, which is always saved."""
+def chart_response(content: ChartContent, name: str, *, save: bool) -> Response:
+    """Return a chart as drawing, picture, specification or data, by the suffix of its name; data is always saved."""
     suffix = name.rpartition(".")[2]
     headers = {"content-disposition": f'attachment; filename="{name}"'} if save or suffix == "csv" else {}
     if suffix == "svg":
         headers["content-security-policy"] = DRAWING_POLICY
-    data = guarded_csv(made) if isinstance(made, pl.DataFrame) else made
+    data = guarded_csv(content) if isinstance(content, pl.DataFrame) else content
     return Response(data, media_type=KINDS[suffix], headers=headers)

@@ -1,4 +1,4 @@
-"""Several curves on one chart, with the ratio of their critical batch sizes and their best learning rates."""
+"""Several curves on one chart, with the ratios of their critical batch sizes and their best learning rates."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,22 +9,25 @@ from starlette.responses import Response
 from batchscale.analysis.comparison import compare
 from batchscale.errors import BatchscaleError
 from batchscale.web.charts import nearest_width
-from batchscale.web.comparison import NOT_SHARED, ComparedCurves, best_rates, make_curves
-from batchscale.web.comparison_charts import (
-    ComparisonWish,
+from batchscale.web.comparison import (
+    NOT_SHARED,
+    ComparedCurves,
+    ComparisonQuery,
+    best_rates,
     comparison_drawing,
     comparison_frame,
     comparison_picture,
     comparison_specification,
+    make_curves,
 )
-from batchscale.web.pages.asked import find_row
-from batchscale.web.pages.charts import WIDTH, ChartMakers, answer_chart
+from batchscale.web.pages.charts import WIDTH, ChartMakers, chart_response
+from batchscale.web.pages.params import find_row
 from batchscale.web.records_folders import visible
 from batchscale.web.server_parts import ServerParts
 
-MOST = 8
-MOST_OTHERS = 500
-CompareKeys = Annotated[list[str], Query(max_length=MOST)]
+MAX_COMPARED = 8
+MAX_OTHERS = 500
+CompareKeys = Annotated[list[str], Query(max_length=MAX_COMPARED)]
 
 
 def make_routes(parts: ServerParts) -> APIRouter:
@@ -32,15 +35,16 @@ def make_routes(parts: ServerParts) -> APIRouter:
     routes = APIRouter()
 
     def curves_of(keys: list[str]) -> ComparedCurves:
-        return make_curves(parts.shelf, [find_row(parts, key) for key in keys])
+        return make_curves(parts.cache, [find_row(parts, key) for key in keys])
 
     @routes.get("/compare")
     def page(request: Request, k: CompareKeys = [], normalised: bool = False) -> Response:  # noqa: B006 - FastAPI copies it
-        chosen = [find_row(parts, key) for key in dict.fromkeys(key for key in k if key)]
-        others = [row for row in parts.overview.rows() if row.points and row not in chosen]
+        selected = [find_row(parts, key) for key in dict.fromkeys(key for key in k if key)]
+        others = [row for row in parts.overview.rows() if row.points and row not in selected]
         return parts.pages.page(
-            request, "compare.html", chosen=chosen, others=others[:MOST_OTHERS] if len(chosen) < MOST else [],
-            **_values(make_curves(parts.shelf, chosen), normalised),
+            request, "compare.html", selected=selected,
+            others=others[:MAX_OTHERS] if len(selected) < MAX_COMPARED else [],
+            **_values(make_curves(parts.cache, selected), normalised),
         )  # fmt: skip
 
     @routes.get("/compare/{kind}.{suffix}")
@@ -53,18 +57,18 @@ def make_routes(parts: ServerParts) -> APIRouter:
         width: WIDTH = None,
         save: bool = False,
     ) -> Response:
-        curves, wish = curves_of(k), ComparisonWish(kind, normalised, theme, nearest_width(width))
+        curves, query = curves_of(k), ComparisonQuery(kind, normalised, theme, nearest_width(width))
         makers: ChartMakers = {
             "json": comparison_specification, "csv": comparison_frame, "png": comparison_picture,
             "svg": comparison_drawing,
         }  # fmt: skip
-        return answer_chart(makers[suffix](parts.shelf, curves, wish), f"compare-{kind}.{suffix}", save=save)
+        return chart_response(makers[suffix](parts.cache, curves, query), f"compare-{kind}.{suffix}", save=save)
 
     return routes
 
 
 def _values(curves: ComparedCurves, normalised: bool) -> dict[str, Any]:
-    """What the page shows; curves that share no batch size are shown as measured, and the page says why."""
+    """The values of the page; curves that share no batch size are drawn as measured, with the reason."""
     at = curves.common_size if len(curves.rows) > 1 else None
     values: dict[str, Any] = {
         "rows": list(curves.rows.values()), "left_out": list(curves.left_out.items()), "result": None, "problem": "",

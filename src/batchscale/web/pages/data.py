@@ -1,4 +1,4 @@
-"""Report and data to take away."""
+"""Downloads of the report and of the data."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from batchscale.figures.selection import select_records
 from batchscale.report.page import make_report
 from batchscale.web.charts import workload_at
 from batchscale.web.downloads import table_bytes, zip_files
-from batchscale.web.pages.asked import KEY, find_records_folder
+from batchscale.web.pages.params import KEY, find_records_folder
 from batchscale.web.server_parts import ServerParts
 
 
@@ -24,7 +24,7 @@ def make_routes(parts: ServerParts) -> APIRouter:
         def work(records):  # type: ignore[no-untyped-def]
             return make_report(select_records(records, [str(workload_at(records, number))]), name=folder.name)
 
-        page = parts.shelf.answer(folder.path, f"report {number}", work)
+        page = parts.cache.result(folder.path, f"report {number}", work)
         return Response(page, media_type="text/html; charset=utf-8", headers=_attachment(f"report-{key}.html"))
 
     @routes.get("/x/{key}/records.zip")
@@ -38,7 +38,7 @@ def make_routes(parts: ServerParts) -> APIRouter:
         key: KEY, table: Literal["studies", "trials", "measurements"], suffix: Literal["csv", "parquet"]
     ) -> Response:
         folder, number = find_records_folder(parts, key)
-        records = parts.shelf.records(folder.path)
+        records = parts.cache.records(folder.path)
         data = table_bytes(records.workload(workload_at(records, number)), table, suffix)
         kind = "text/csv; charset=utf-8" if suffix == "csv" else "application/vnd.apache.parquet"
         return Response(data, media_type=kind, headers=_attachment(f"{table}-{key}.{suffix}"))

@@ -1,36 +1,46 @@
-"""A new experiment: the form beside the file it makes, and its start. What scripts ask for is in ``new_parts``."""
+"""A new experiment: the form beside the file it makes, its check and estimate while it is filled in, and its start."""
 
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from batchscale.errors import BatchscaleError, one_line
-from batchscale.web.new_check import plan_text, try_text
-from batchscale.web.new_form import form_toml
-from batchscale.web.own_files import find_own_file, list_own_files
-from batchscale.web.pages.new_parts import shown_fields
-from batchscale.web.records_folders import make_records_folder
+from batchscale.web.experiment_check import estimate, find_own_file, list_own_files, plan_text, try_text
+from batchscale.web.experiment_form import (
+    default_form,
+    follow_workload,
+    form_fields,
+    form_of,
+    form_toml,
+    range_fields,
+)
+from batchscale.web.records_folders import folder_id
 from batchscale.web.refusals import RefusedError
 from batchscale.web.runs import new_folder
 from batchscale.web.server_parts import ServerParts
-from batchscale.web.workload_fields import default_form, follow_workload, form_of
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,50}")
 
 
 def make_routes(parts: ServerParts) -> APIRouter:
-    """``/new``, the same with a workload's defaults, and ``/new/start``."""
+    """``/new``, the same with a workload's defaults, ``/new/start``, and the parts that its scripts request."""
     routes = APIRouter()
+    _add_pages(routes, parts)
+    _add_fragments(routes, parts)
+    return routes
 
+
+def _add_pages(routes: APIRouter, parts: ServerParts) -> None:
     def show(request: Request, form: dict[str, str], text: str, problem: str = "", status: int = 200) -> Response:
         from batchscale.workloads.published import MORE_WORKLOADS, PAPER_WORKLOADS  # names only, no JAX
 
         return parts.pages.page(
-            request, "new.html", status, **shown_fields(form), toml=text, name=form.get("name", ""),
+            request, "new.html", status, **_field_values(form), toml=text, name=form.get("name", ""),
             check=try_text(text), problem=problem, workloads=[*MORE_WORKLOADS, *PAPER_WORKLOADS],
             own=list_own_files(parts.settings.own_files),
         )  # fmt: skip
@@ -56,26 +66,63 @@ def make_routes(parts: ServerParts) -> APIRouter:
         who, name, text = request.state.identity.name, form.get("name", ""), form.get("toml", "")
         try:
             path = _start(parts, name, text, form.get("own", ""))
-        except (BatchscaleError, RefusedError) as error:  # the page again, with what was written
+        except (BatchscaleError, RefusedError) as error:  # the page again, with what was typed
             status = error.status if isinstance(error, RefusedError) else 422
             parts.audit.add(who, "POST /new/start", f"{status}", str(error))
-            shown = (_read_form(text) | {"name": name}) if text else default_form()
-            return show(request, shown, text or form_toml(shown), one_line(error, 600), status)
+            fields = (_read_form(text) | {"name": name}) if text else default_form()
+            return show(request, fields, text or form_toml(fields), one_line(error, 600), status)
         parts.audit.add(who, "start", "done", name)
         parts.folders.all(fresh=True)
-        return RedirectResponse(f"/x/{make_records_folder(path, path.parent).id}-0", 303)
-
-    return routes
+        return RedirectResponse(f"/x/{folder_id(path)}-0", 303)
 
 
-def _start(parts: ServerParts, name: str, text: str, own: str) -> Path:
+def _add_fragments(routes: APIRouter, parts: ServerParts) -> None:
+    @routes.post("/new/fields")
+    def fields(request: Request) -> Response:
+        """The fields of another workload or schedule, and the file in any case."""
+        typed = default_form() | request.state.form
+        form = follow_workload(typed)
+        text = form_toml(form)
+        answer = parts.pages.page(request, "new_followed.html", **_field_values(form), toml=text, check=try_text(text))
+        if form == typed:
+            answer.headers["hx-reswap"] = "none"  # what is being typed stays; the file is replaced all the same
+        return answer
+
+    @routes.post("/new/toml")
+    def toml(request: Request) -> Response:
+        text = form_toml(request.state.form)
+        return parts.pages.page(request, "toml.html", toml=text, check=try_text(text))
+
+    @routes.post("/new/check")
+    def check(request: Request) -> Response:
+        checked = try_text(request.state.form.get("toml", ""))
+        return parts.pages.page(request, "checked_file.html", check=checked, cost=None)
+
+    @routes.post("/new/estimate")
+    def cost(request: Request) -> Response:
+        text = request.state.form.get("toml", "")
+        checked, run_cost = try_text(text), None
+        if not checked.problem:
+            try:
+                run_cost = estimate(text)
+            except BatchscaleError as error:
+                checked = type(checked)(one_line(error, 600))
+        return parts.pages.page(request, "checked_file.html", check=checked, cost=run_cost)
+
+
+def _field_values(form: dict[str, str]) -> dict[str, Any]:
+    """The values that the templates of the fields need."""
+    return {"form": form, "fields": form_fields(), "ranges": range_fields(form["workload"], form["schedule"])}
+
+
+def _start(parts: ServerParts, name: str, text: str, own_file: str) -> Path:
     if not NAME.fullmatch(name):
         raise RefusedError(
-            422, "The name of a folder has up to 51 small letters, digits, - and _, and begins with a letter or digit."
+            422, "A folder name must have up to 51 small letters, digits, - and _, and begin with a letter or digit."
         )
     path = new_folder(parts.settings, name)
-    if own:
-        parts.runs.start_file(path, find_own_file(parts.settings.own_files, own))
+    if own_file:
+        parts.runs.start_file(path, find_own_file(parts.settings.own_files, own_file))
     else:
         plan_text(text)
         parts.runs.start_text(path, text)
@@ -83,7 +130,7 @@ def _start(parts: ServerParts, name: str, text: str, own: str) -> Path:
 
 
 def _read_form(text: str) -> dict[str, str]:
-    """The fields that a text would come from; those at first where it cannot be read."""
+    """The fields of an experiment file; the default ones if it cannot be parsed."""
     try:
         return form_of(tomllib.loads(text))
     except (ValueError, RecursionError):

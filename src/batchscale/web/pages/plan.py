@@ -1,4 +1,4 @@
-"""The plan of an experiment: machines, deadline and budget at once with the chart and the sentences."""
+"""The plan of an experiment: machines, deadline and budget beside the chart and the sentences."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -15,10 +15,10 @@ from batchscale.planning.recommend import PICKS
 from batchscale.planning.step_times import StepTime, records_step_times
 from batchscale.web.charts import nearest_width, picture_of, workload_at
 from batchscale.web.comparison import analysis_of
-from batchscale.web.pages.asked import KEY, find_records_folder
-from batchscale.web.pages.charts import WIDTH, MadeChart, answer_chart
+from batchscale.web.pages.charts import WIDTH, ChartContent, chart_response
+from batchscale.web.pages.params import KEY, find_records_folder
 from batchscale.web.plans import (
-    MOST_MACHINES,
+    MAX_MACHINES,
     SLIDER_END,
     job_zip,
     plan_data,
@@ -34,7 +34,7 @@ from batchscale.web.server_parts import ServerParts
 
 
 def make_routes(parts: ServerParts) -> APIRouter:
-    """``/x/KEY/plan``, its chart and its job files. Planning changes nothing, so everything is read."""
+    """``/x/KEY/plan``, its chart and its job files. Planning changes nothing, so all requests are GET."""
     routes = APIRouter()
 
     @routes.get("/x/{key}/plan")
@@ -42,9 +42,9 @@ def make_routes(parts: ServerParts) -> APIRouter:
         folder, number = find_records_folder(parts, key)
         values: dict[str, Any] = {"sentences": [], "front": [], "problem": "", "unit": ""}
         times = _times(parts, folder, number)
-        wish = read_query(request.query_params, times)
+        query = read_query(request.query_params, times)
         try:
-            plan = plan_of(analysis_of(parts.shelf, folder, number), times, wish)
+            plan = plan_of(analysis_of(parts.cache, folder, number), times, query)
             values |= {
                 "sentences": sentences(plan),
                 "front": list(plan.recommendations.front[:12]),
@@ -53,9 +53,9 @@ def make_routes(parts: ServerParts) -> APIRouter:
         except BatchscaleError as error:
             values["problem"] = visible(error, 500)
         return parts.pages.page(
-            request, "plan.html", key=key, folder=folder, wish=wish, query=str(request.url.query),
+            request, "plan.html", key=key, folder=folder, query=query, url_query=str(request.url.query),
             formats=list(FORMATS), picks=PICKS, slider_end=SLIDER_END, position=slider_position,
-            empty=max(0, min(2, MOST_MACHINES - len(wish.rows))), **values,
+            empty=max(0, min(2, MAX_MACHINES - len(query.rows))), **values,
         )  # fmt: skip
 
     @routes.get("/x/{key}/plan.{suffix}")
@@ -68,11 +68,11 @@ def make_routes(parts: ServerParts) -> APIRouter:
         save: bool = False,
     ) -> Response:
         plan, colours = _plan(parts, key, request), find_theme(theme)
-        makers: dict[str, Callable[[], MadeChart]] = {
+        makers: dict[str, Callable[[], ChartContent]] = {
             "json": lambda: plan_specification(plan, colours, nearest_width(width)), "csv": lambda: plan_data(plan),
             "svg": lambda: plan_drawing(plan, colours), "png": lambda: picture_of(plan_drawing(plan, colours)),
         }  # fmt: skip
-        return answer_chart(makers[suffix](), f"plan.{suffix}", save=save)
+        return chart_response(makers[suffix](), f"plan.{suffix}", save=save)
 
     @routes.get("/x/{key}/job.zip")
     def job(
@@ -90,11 +90,11 @@ def _times(parts: ServerParts, folder: RecordsFolder, number: int) -> tuple[Step
     def work(records: Any) -> tuple[StepTime, ...]:
         return tuple(records_step_times(records, workload_at(records, number)))
 
-    return parts.shelf.answer(folder.path, f"step times {number}", work)
+    return parts.cache.result(folder.path, f"step times {number}", work)
 
 
 def _plan(parts: ServerParts, key: str, request: Request) -> Any:
     folder, number = find_records_folder(parts, key)
-    analysis: Analysis = analysis_of(parts.shelf, folder, number)
+    analysis: Analysis = analysis_of(parts.cache, folder, number)
     times = _times(parts, folder, number)
     return plan_of(analysis, times, read_query(request.query_params, times))

@@ -4,15 +4,15 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from batchscale.web.access import SESSION_S
-from batchscale.web.gate import session_cookie
+from batchscale.web.auth import SESSION_S
+from batchscale.web.security import session_cookie
 from batchscale.web.server_parts import ServerParts
 
 
 def make_routes(parts: ServerParts) -> APIRouter:
     """``/sign-in`` and ``/sign-out``."""
     routes = APIRouter()
-    settings, access = parts.settings, parts.access
+    settings, auth = parts.settings, parts.auth
 
     @routes.get("/sign-in")
     def show(request: Request) -> Response:
@@ -20,7 +20,7 @@ def make_routes(parts: ServerParts) -> APIRouter:
 
     @routes.post("/sign-in")
     def sign_in(request: Request) -> Response:
-        session = access.sign_in(request.state.form.get("secret", "").strip()[:300])
+        session = auth.sign_in(request.state.form.get("secret", "").strip()[:300])
         if session is None:
             parts.audit.add("stranger", "sign in", "refused")
             problem = "This is neither the one-time code, which works once, nor the token."
@@ -37,7 +37,7 @@ def make_routes(parts: ServerParts) -> APIRouter:
     def sign_out(request: Request) -> Response:
         session = session_cookie(list(request.scope["headers"]), settings.cookie)
         if session:
-            access.sign_out(session)
+            auth.sign_out(session)
         parts.audit.add(request.state.identity.name, "sign out", "done")
         answer = RedirectResponse("/sign-in", 303)
         answer.delete_cookie(settings.cookie, path="/", httponly=True, samesite="strict")

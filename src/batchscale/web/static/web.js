@@ -1,5 +1,5 @@
 "use strict";
-// What pages do beyond being read: the code from the address, charts to explore, live standing, forms that answer.
+// What pages do beyond being read: the code from the address, charts to explore, live runStatus, forms that answer.
 (function () {
   const csrf = document.querySelector('meta[name="csrf"]').content;
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -115,35 +115,35 @@
   }
   if (control) { laterControl(false); }
 
-  const standing = document.getElementById("standing");
-  if (standing && standing.dataset.events) {
+  const runStatus = document.getElementById("run-status");
+  if (runStatus && runStatus.dataset.events) {
     const lost = document.getElementById("lost");
-    const told = document.getElementById("told");
+    const announced = document.getElementById("told");
     let stream = null;
     let curve = null;
     let state = null;
-    let alive = !("starting" in standing.dataset); // what is starting still tells how it ended before
+    let alive = !("starting" in runStatus.dataset); // what is starting still tells how it ended before
     let waiting = null;
-    const hear = function (event) {
-      const news = JSON.parse(event.data);
+    const onStatus = function (event) {
+      const update = JSON.parse(event.data);
       lost.hidden = true;
-      replaceContent(standing, news.html);
-      document.body.dataset.state = news.state;
-      if (state !== news.state) { // not every step is read aloud
-        told.textContent = "The run is " + news.state + ".";
+      replaceContent(runStatus, update.html);
+      document.body.dataset.state = update.state;
+      if (state !== update.state) { // not every step is read aloud
+        announced.textContent = "The run is " + update.state + ".";
         renewControl();
       }
-      state = news.state;
-      if (curve !== null && news.curve !== curve && waiting === null) {
+      state = update.state;
+      if (curve !== null && update.curve !== curve && waiting === null) {
         waiting = setTimeout(function () { waiting = null; refresh(); }, 200 + 1800 * Math.random()); // not all at once
       }
-      curve = news.curve;
-      alive = alive || news.state === "running" || news.state === "silent";
-      if (alive && (news.state === "finished" || news.state === "stopped")) { stream.close(); refresh(); }
+      curve = update.curve;
+      alive = alive || update.state === "running" || update.state === "silent";
+      if (alive && (update.state === "finished" || update.state === "stopped")) { stream.close(); refresh(); }
     };
     const connect = function () {
-      stream = new EventSource(standing.dataset.events);
-      stream.addEventListener("standing", hear);
+      stream = new EventSource(runStatus.dataset.events);
+      stream.addEventListener("standing", onStatus);
       stream.addEventListener("open", function () { lost.hidden = true; });
       stream.addEventListener("error", function () {
         lost.hidden = false;
@@ -154,7 +154,7 @@
     window.addEventListener("pagehide", function () { stream.close(); });
   }
   async function refresh() {
-    const answer = await fetch(standing.dataset.answer);
+    const answer = await fetch(runStatus.dataset.answer);
     if (answer.ok) { replaceContent(document.getElementById("answer"), await answer.text()); }
     const figure = document.getElementById("chart");
     if (figure) { explore(figure); } else { location.reload(); }
