@@ -1,13 +1,17 @@
 import json
+import os
+import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 import batchscale
-from batchscale.cli.app import COMMANDS, make_app
+from batchscale.cli.app import COMMANDS, PANELS, make_app
 
 MNIST = Path(__file__).parents[2] / "examples/mnist_fc_records"
 
@@ -40,6 +44,41 @@ def test_help_lists_the_commands_and_loads_nothing_heavy():
     answer = run("--help")
     assert answer.returncode == 0
     assert " init " in answer.stdout
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_groups_the_commands_and_cuts_no_description(columns):
+    help_text = run("--help", env={**os.environ, "COLUMNS": str(columns)}).stdout
+    assert "..." not in help_text.partition("Options:")[2] and "…" not in help_text
+    sections = dict(re.findall(r"^([A-Z][\w-]+):\n((?:  .+\n)+)", help_text, re.MULTILINE))
+    assert list(sections)[:6] == ["Options", *PANELS]
+    for panel, names in PANELS.items():
+        rows = re.findall(r"^  (\w+) +(\S.*)$", sections[panel], re.MULTILINE)
+        assert sorted(name for name, _ in rows) == sorted(names), "every description fits one line"
+        assert all(text.endswith(".") and len(text) > 20 for _, text in rows)
+
+
+def test_help_takes_little_processor_time():
+    seconds = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run("--help")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(seconds) < 0.3  # processor time: the same whatever else runs on the machine
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_described_in_a_sentence(name, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    command = typer.main.get_command(make_app(name)).commands[name]
+    for subcommand in getattr(command, "commands", {name: command}).values():
+        assert subcommand.help[0].isupper() and subcommand.help.rstrip().endswith(".")
+        assert "…" not in run_app(make_app(name), name)
+        for parameter in subcommand.params:
+            text = parameter.help or ""
+            assert parameter.name == "help" or ((text[:1].isupper() or text[:1] == "f") and text.endswith(".")), text
 
 
 def test_importing_the_package_loads_nothing_heavy():

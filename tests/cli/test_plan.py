@@ -105,12 +105,12 @@ def test_our_own_records_say_their_step_times(machines):
     [
         (["--budget", "0"], "budget must be a positive number"),
         (["--budget", "-3"], "budget must be a positive number"),
-        (["--deadline", "soon"], "--deadline is a time such as"),
+        (["--deadline", "soon"], "--deadline must be a time such as"),
         (["--device", "TPU"], "no configuration has 'TPU'"),
-        (["--job", "slurm"], "--job FORMAT and --out DIR come together"),
+        (["--job", "slurm"], "--job FORMAT and --out FOLDER must be given together"),
         (["--job", "slurn", "--out", "x"], "did you mean 'slurm'"),
-        (["--pick", "best"], "--pick is one of"),
-        (["--give-up", "0"], "--give-up is a positive number"),
+        (["--pick", "best"], "--pick must be one of"),
+        (["--give-up", "0"], "--give-up must be a positive number"),
         (["--by", "gpuu"], "no column is called 'gpuu'"),
         (["--machine", "NVIDIA T4 x3"], "no machine is called"),
         (["--give-up", "100"], "Found none"),
@@ -172,7 +172,7 @@ def test_a_job_of_one_device_is_written(curve, times, machines, tmp_path):
     experiment = ROOT / "examples" / "digits.toml"
     out = tmp_path / "job"
     arguments = ["plan", curve, "--step-times", times, "--machines", machines, "--experiment", experiment]
-    with pytest.raises(PlanningError, match="give --set learning_rate"):
+    with pytest.raises(PlanningError, match="Pass --set learning_rate"):
         run(*arguments, "--job", "slurm", "--out", out)
     assert not out.exists()
     arguments += ["--set", "learning_rate=0.1"]

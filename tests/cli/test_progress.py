@@ -5,7 +5,7 @@ import io
 
 from rich.console import Console
 
-from batchscale.cli.progress import LiveDisplay, PlainDisplay, draw_snapshot
+from batchscale.cli.progress import LiveDisplay, PlainDisplay, draw_status
 from batchscale.run.status import NewSearch, RangeChange, RunStatus, StudyStatus, WorkerStatus
 
 DONE = StudyStatus(
@@ -34,7 +34,7 @@ RUN = RunStatus(
 
 def rendered(snapshot: RunStatus) -> list[str]:
     console = Console(file=io.StringIO(), width=200)
-    console.print(draw_snapshot(snapshot))
+    console.print(draw_status(snapshot))
     return console.file.getvalue().splitlines()
 
 

@@ -61,7 +61,7 @@ def test_a_trace_is_written(tmp_path):
 
 @pytest.mark.parametrize("devices", ["0", "-1", "x", "1.5", "99999999"])
 def test_a_number_of_devices_that_is_none_is_refused(devices):
-    assert "--devices is a whole number of at least 1, or 'all'" in run(
+    assert "--devices must be a whole number of at least 1, or 'all'" in run(
         "--steps", 4, "--devices", devices, fails=SpecError
     )
 

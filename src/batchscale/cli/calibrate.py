@@ -1,4 +1,4 @@
-"""``batchscale calibrate``: how long a step takes on this machine, for ``batchscale plan``."""
+"""``batchscale calibrate``: the time of a training step on this machine, for ``batchscale plan``."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from batchscale.cli.selection import DATA_DIR_HELP, JSON_HELP, print_notice
 from batchscale.errors import RunError, SpecError
 
 if TYPE_CHECKING:
@@ -20,33 +21,38 @@ COLUMNS = ("batch size", "step time", "90 % interval", "examples/s", "compiling"
 
 def calibrate(
     workload: Annotated[
-        str, typer.Argument(metavar="EXPERIMENT", help="An experiment file, or DATASET/MODEL/OPTIMIZER.")
+        str, typer.Argument(metavar="EXPERIMENT", help="An experiment file, or a workload, dataset/model/optimizer.")
     ],
-    batch_sizes: Annotated[str | None, typer.Option(help="Such as 8,64,512. Default: the experiment's.")] = None,
-    devices: Annotated[int, typer.Option(min=1, help="Devices of this host that share the batch.")] = 1,
+    batch_sizes: Annotated[
+        str | None, typer.Option(help="The batch sizes, such as 8,64,512. Default: as in the experiment.")
+    ] = None,
+    devices: Annotated[int, typer.Option(min=1, help="The number of devices of this host that share the batch.")] = 1,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The CSV file of step times; rows are added to one that is there.")
+        Path, typer.Option("--out", "-o", help="The CSV file of step times. Rows are added to an existing file.")
     ] = Path("step_times.csv"),
-    repetitions: Annotated[int, typer.Option(min=3, help="How often each step time is measured.")] = 10,
-    seconds: Annotated[float, typer.Option(help="How long each repetition takes, about.")] = 0.5,
-    precision: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
-    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    repetitions: Annotated[int, typer.Option(min=3, help="The number of measurements of each step time.")] = 10,
+    seconds: Annotated[float, typer.Option(help="The time of each measurement, about.")] = 0.5,
+    precision: Annotated[str, typer.Option(help="The precision: float32 or bfloat16.")] = "float32",
+    data_dir: Annotated[Path | None, typer.Option(help=DATA_DIR_HELP)] = None,
+    json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Time the step of a workload or trainer on this machine, warm-up apart, and add it to a file of step times."""
+    """Measure the time of a training step on this machine.
+
+    Works for workloads and for your own trainer, leaves out the warm-up, and adds the times to a CSV file.
+    """
     from batchscale.cli.output import print_json, print_table
     from batchscale.planning.step_times import append_step_times
     from batchscale.workers.environment import check_devices, offer_devices
     from batchscale.workloads.models.declaration import check_precision
 
-    own = _read_trainer(workload)
-    if own is not None:
-        rows = _measure_trainer(own, batch_sizes, Timed(repetitions, seconds, "", devices))
+    experiment = _read_trainer(workload)
+    if experiment is not None:
+        rows = _measure_trainer(experiment, batch_sizes, TimingOptions(repetitions, seconds, "", devices))
     else:
         precision = check_precision("--precision", precision)
         num_devices = check_devices(devices)
         offer_devices(num_devices)
-        rows = _measure(workload, batch_sizes, Timed(repetitions, seconds, precision, num_devices), data_dir)
+        rows = _measure(workload, batch_sizes, TimingOptions(repetitions, seconds, precision, num_devices), data_dir)
     append_step_times(out, rows)
     if json_:
         print_json({"version": VERSION, "step_times": rows})
@@ -56,8 +62,8 @@ def calibrate(
 
 
 @dataclass(frozen=True)
-class Timed:
-    """How a step is timed: so often, for so long, in this precision, on so many devices."""
+class TimingOptions:
+    """The number and length of measurements, the precision and the number of devices."""
 
     repetitions: int
     seconds: float
@@ -66,14 +72,14 @@ class Timed:
 
 
 def _read_trainer(target: str) -> "Experiment | None":
-    """The experiment file, if a trainer of the user's own trains it."""
+    """Read the experiment file; None if it has no [trainer] table."""
     from batchscale.spec.file import read_experiment
 
     experiment = read_experiment(Path(target)) if target.endswith(".toml") else None
     return experiment if experiment is not None and experiment.trainer is not None else None
 
 
-def _measure_trainer(experiment: "Experiment", sizes: str | None, timed: Timed) -> list[dict[str, Any]]:
+def _measure_trainer(experiment: "Experiment", sizes: str | None, options: TimingOptions) -> list[dict[str, Any]]:
     from batchscale.cli.plan_inputs import parse_sizes
     from batchscale.run.preflight import make_checked_plan
     from batchscale.spec.batch_sizes import BatchSizes
@@ -81,33 +87,30 @@ def _measure_trainer(experiment: "Experiment", sizes: str | None, timed: Timed) 
 
     trainer = experiment.trainer
     assert trainer is not None
-    if timed.repetitions < FEWEST_REPETITIONS or not 0 < timed.seconds <= 3600:
+    if options.repetitions < FEWEST_REPETITIONS or not 0 < options.seconds <= 3600:
         raise RunError(
-            f"A step is timed at least {FEWEST_REPETITIONS} times, for a positive number of seconds each. Found "
-            f"{timed.repetitions} times {timed.seconds:g} s."
+            f"--repetitions must be at least {FEWEST_REPETITIONS}, and --seconds between 0 and 3600. Found "
+            f"{options.repetitions} and {options.seconds:g}."
         )
-    wanted = parse_sizes(sizes)
-    if wanted:
-        experiment = replace(experiment, batch_sizes=BatchSizes(tuple(sorted(set(wanted)))))
+    batch_sizes = parse_sizes(sizes)
+    if batch_sizes:
+        experiment = replace(experiment, batch_sizes=BatchSizes(tuple(sorted(set(batch_sizes)))))
     plan = make_checked_plan(experiment, None)
-    timings = [time_trainer(trainer, study, timed.repetitions, timed.seconds) for study in plan.studies]
+    timings = [time_trainer(trainer, study, options.repetitions, options.seconds) for study in plan.studies]
     if any(timing.with_evaluation for timing in timings):
-        typer.echo(
-            "Notice: the trainer does not tell its own times (train_s), so these step times hold its evaluations.",
-            err=True,
-        )
-    return [_trainer_row(str(experiment.workload.name), timing, timed) for timing in timings]
+        print_notice("the trainer does not report its training time (train_s): these times include its evaluations.")
+    return [_trainer_row(str(experiment.workload.name), timing, options) for timing in timings]
 
 
-def _trainer_row(workload: str, timing: "TrainerTiming", timed: Timed) -> dict[str, Any]:
+def _trainer_row(workload: str, timing: "TrainerTiming", options: TimingOptions) -> dict[str, Any]:
     from batchscale.machine import name_processor
 
     device = name_processor() if timing.hardware is None else timing.hardware.device_kind
-    found = Measured(timing.batch_size, timing.step_times_s, timing.steps_per_repetition, timing.warm_up_s, device)
-    return _row(workload, found, timed, None)
+    measured = Measured(timing.batch_size, timing.step_times_s, timing.steps_per_repetition, timing.warm_up_s, device)
+    return _row(workload, measured, options, None)
 
 
-def _measure(target: str, sizes: str | None, timed: Timed, data_dir: Path | None) -> list[dict[str, Any]]:
+def _measure(target: str, sizes: str | None, options: TimingOptions, data_dir: Path | None) -> list[dict[str, Any]]:
     from batchscale.cli.plan_inputs import parse_sizes
     from batchscale.spec.experiment import WorkloadSpec
     from batchscale.spec.file import read_experiment
@@ -119,36 +122,37 @@ def _measure(target: str, sizes: str | None, timed: Timed, data_dir: Path | None
 
     experiment = read_experiment(Path(target)) if target.endswith(".toml") else None
     spec = WorkloadSpec(WorkloadName.parse(target)) if experiment is None else experiment.workload
-    spec = replace(spec, model_options={**spec.model_options, "precision": timed.precision})
+    spec = replace(spec, model_options={**spec.model_options, "precision": options.precision})
     loaded = get_workload(spec, data_dir)
-    wanted = parse_sizes(sizes)
-    if not wanted and experiment is not None:
-        wanted = experiment.batch_sizes.resolve(loaded.dataset.num_train_examples)
-    if not wanted:
-        raise SpecError("calibrate needs --batch-sizes such as 8,64,512 where no experiment file says them.")
-    settings = EngineSettings(devices=timed.devices)
-    effort = Effort(timed.repetitions, timed.seconds)
+    batch_sizes = parse_sizes(sizes)
+    if not batch_sizes and experiment is not None:
+        batch_sizes = experiment.batch_sizes.resolve(loaded.dataset.num_train_examples)
+    if not batch_sizes:
+        raise SpecError("calibrate needs --batch-sizes such as 8,64,512, or an experiment file. Found neither.")
+    settings = EngineSettings(devices=options.devices)
+    effort = Effort(options.repetitions, options.seconds)
     timings: list[StepTiming] = []
     limit = None
-    for size in sorted(set(wanted)):
+    for size in sorted(set(batch_sizes)):
         try:
             timings.append(time_steps(loaded, size, effort, settings))
         except OutOfMemoryError as error:
             if not timings:
                 raise
             limit = timings[-1].batch_size
-            typer.echo(f"Notice: {error}", err=True)
+            print_notice(str(error))
             break
     device = describe_hardware().device_kind
-    found = [
-        Measured(one.batch_size, one.step_times_s, one.steps_per_repetition, one.compile_s, device) for one in timings
+    rows = [
+        Measured(timing.batch_size, timing.step_times_s, timing.steps_per_repetition, timing.compile_s, device)
+        for timing in timings
     ]
-    return [_row(str(spec.name), one, timed, limit) for one in found]
+    return [_row(str(spec.name), measured, options, limit) for measured in rows]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Step times of a batch size on a device; ``compile_s`` is what came before them."""
+    """Step times of a batch size on a device; ``compile_s`` is the time before the first one."""
 
     batch_size: int
     step_times_s: tuple[float, ...]
@@ -157,7 +161,7 @@ class Measured:
     device: str
 
 
-def _row(workload: str, timing: Measured, timed: Timed, limit: int | None) -> dict[str, Any]:
+def _row(workload: str, timing: Measured, options: TimingOptions, limit: int | None) -> dict[str, Any]:
     import datetime
 
     from batchscale import __version__
@@ -169,7 +173,7 @@ def _row(workload: str, timing: Measured, timed: Timed, limit: int | None) -> di
         "workload": workload,
         "device": timing.device,
         "hosts": 1,
-        "devices_per_host": timed.devices,
+        "devices_per_host": options.devices,
         "batch_size": timing.batch_size,
         "step_time_s": mean,
         "step_time_low_s": low,
@@ -177,8 +181,8 @@ def _row(workload: str, timing: Measured, timed: Timed, limit: int | None) -> di
         "repetitions": len(timing.step_times_s),
         "steps_per_repetition": timing.steps_per_repetition,
         "compile_s": timing.compile_s,
-        "precision": timed.precision or None,
-        "max_batch_per_device": None if limit is None else limit // timed.devices,
+        "precision": options.precision or None,
+        "max_batch_per_device": None if limit is None else limit // options.devices,
         "machine": f"{name_host()}, {count_cores()} cores",
         "code_version": __version__,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

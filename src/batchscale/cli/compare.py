@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def compare(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="A B …", help="Records (each workload is a curve) or CSV files of curves."),
+        typer.Argument(metavar="CURVES", help="Records (each workload is a curve) or CSV files of curves."),
     ],
     goal: Annotated[str | None, typer.Option(help="One goal for all curves. Default: the goal of each study.")] = None,
     workload: Annotated[str | None, typer.Option(help=f"{WORKLOAD_HELP} Default: all.")] = None,

@@ -1,4 +1,4 @@
-"""``batchscale data``: where data sets are, and how to get them."""
+"""``batchscale data``: list and download data sets."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,17 +9,16 @@ from typing import Annotated
 import typer
 
 from batchscale.cli.output import print_json
+from batchscale.cli.selection import DATA_DIR_HELP, JSON_HELP
 
 VERSION = 1
 
-DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", help="A folder that holds data sets; before BATCHSCALE_DATA and the cache.")
-]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help=DATA_DIR_HELP)]
 
 
 def make_data_app() -> typer.Typer:
-    """The commands under ``batchscale data``."""
-    app = typer.Typer(help="Say where data sets are, and get them.", no_args_is_help=True, rich_markup_mode=None)
+    """Return the commands under ``batchscale data``."""
+    app = typer.Typer(help="List data sets, and download them.", no_args_is_help=True, rich_markup_mode=None)
     app.command("list")(data_list)
     app.command("get")(data_get)
     return app
@@ -27,65 +26,69 @@ def make_data_app() -> typer.Typer:
 
 def data_list(
     data_dir: DataDir = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Say for each data set where it is, or how to get it."""
+    """List the data sets with their folder, or how to get them."""
     from batchscale.workloads.datasets.files.locations import list_datasets
 
-    sets = list_datasets(data_dir)
+    datasets = list_datasets(data_dir)
     if as_json:
         entries = [
             {
-                "name": one.name,
-                "present": one.path is not None or not one.needs_files,
-                "path": None if one.path is None else str(one.path),
-                "how": one.how or None,
-                "terms": one.terms or None,
+                "name": dataset.name,
+                "present": dataset.path is not None or not dataset.needs_files,
+                "path": None if dataset.path is None else str(dataset.path),
+                "how": dataset.how or None,
+                "terms": dataset.terms or None,
             }
-            for one in sets
+            for dataset in datasets
         ]
         print_json({"version": VERSION, "datasets": entries})
         return
-    width = max(len(one.name) for one in sets)
-    for one in sets:
-        place = one.how if not one.needs_files else str(one.path) if one.path else f"missing: {one.how}"
-        typer.echo(f"{one.name:<{width}}  {place}")
+    width = max(len(dataset.name) for dataset in datasets)
+    for dataset in datasets:
+        place = str(dataset.path) if dataset.path else f"missing: {dataset.how}"
+        typer.echo(f"{dataset.name:<{width}}  {place if dataset.needs_files else dataset.how}")
 
 
 def data_get(
-    name: Annotated[str, typer.Argument(help="The data set, as `batchscale data list` names it.")],
+    name: Annotated[str, typer.Argument(help="The name of the data set, as in `batchscale data list`.")],
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where to put it; else BATCHSCALE_DATA, else the cache.")
+        Path | None, typer.Option(help="The folder to write to. Default: BATCHSCALE_DATA, else the cache folder.")
     ] = None,
     from_path: Annotated[
-        Path | None, typer.Option("--from", help="Take files you already have: a folder or an archive.")
+        Path | None,
+        typer.Option("--from", help="Use files that you have, a folder or an archive, instead of a download."),
     ] = None,
     url: Annotated[
-        list[str] | None, typer.Option(help="Another mirror (may be given again); a folder ends in '/'.")
+        list[str] | None, typer.Option(help="Another mirror to download from; a folder ends in '/'. May be repeated.")
     ] = None,
-    stall: Annotated[float, typer.Option(help="Seconds without a byte before a mirror is given up.")] = 30.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    stall: Annotated[float, typer.Option(help="The seconds without data after which the next mirror is tried.")] = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Get a data set: download it, or take files you already have. Interrupted downloads continue."""
+    """Download a data set, or use files that you have.
+
+    Run the same command again to continue an interrupted download.
+    """
     from batchscale.errors import SpecError
     from batchscale.workloads.datasets.files.download import Patience
     from batchscale.workloads.datasets.files.fetch import FetchSettings, fetch_dataset, use_files
     from batchscale.workloads.datasets.files.locations import default_data_dir, files_of
 
     if from_path is not None and url:
-        raise SpecError("--from takes files that are here and --url fetches others: give one of the two.")
+        raise SpecError("--from and --url exclude each other. Found both; pass one of them.")
     if stall <= 0:
         raise SpecError(f"--stall must be more than 0 seconds. Found {stall}.")
     files = files_of(name)
     place = data_dir if data_dir is not None else default_data_dir()
-    verified: bool | None = None  # files that were there before are not looked at again
+    verified: bool | None = None  # existing files are not verified again
     if from_path is not None:
         path, verified = use_files(files.origin, from_path, files.are_in, place)
         if not verified:
-            typer.echo("Not verified: no checksums of these files are known.", err=True)
+            typer.echo("Not verified: these files have no published checksums.", err=True)
     elif files.are_in(place / files.folder):
         path = place / files.folder
-        typer.echo("Already there.", err=True)
+        typer.echo("Already downloaded.", err=True)
     else:
         with _progress_bars() as progress:
             path = fetch_dataset(
@@ -100,11 +103,11 @@ def data_get(
 
 @contextmanager
 def _progress_bars() -> Iterator[Callable[[str], Callable[[int, int | None], None]]]:
-    """A bar per file on a terminal; elsewhere a line per file."""
+    """Show a bar per file in a terminal, else a line per file."""
     if not sys.stderr.isatty():
 
         def announce(name: str) -> Callable[[int, int | None], None]:
-            typer.echo(f"Getting {name}", err=True)
+            typer.echo(f"Downloading {name}", err=True)
             return lambda done, total: None  # noqa: ARG005
 
         yield announce

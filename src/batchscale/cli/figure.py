@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 VERSION = 1
 _T = TypeVar("_T")
-_KINDS = f"{', '.join(kind_names())}; or paper-1 to paper-24"
+_KINDS = f"{', '.join(kind_names())}, or paper-1 to paper-24"
 
 
 def figure(
-    kind: Annotated[str | None, typer.Argument(metavar="KIND", help=_KINDS)] = None,
+    kind: Annotated[str | None, typer.Argument(metavar="KIND", help=f"The kind of figure: {_KINDS}.")] = None,
     path: Annotated[Path | None, typer.Argument(metavar="PATH", help=RECORDS_HELP)] = None,
     out: Annotated[
         Path | None,

@@ -1,10 +1,11 @@
-"""``batchscale plan``: from the curve to the machines, by time and by money."""
+"""``batchscale plan``: the machines and the batch size to train with, by time and by cost."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from batchscale.cli.selection import GOAL_HELP, JSON_HELP, WORKLOAD_HELP
 from batchscale.errors import PlanningError, one_line
 
 if TYPE_CHECKING:
@@ -30,71 +31,91 @@ def plan(
         Path,
         typer.Argument(
             metavar="CURVE",
-            help="Records, the JSON of 'analyze --json', or a CSV: batch_size, steps, or one row per run.",
+            help="Records, the JSON of 'analyze --json', or a CSV file of a curve or of runs.",
         ),
     ],
     step_times: Annotated[
         list[Path] | None,
-        typer.Option(help="CSV as 'batchscale calibrate' writes it; may be given again."),
+        typer.Option(help="A CSV file of 'batchscale calibrate'. Default: times in the curve. May be repeated."),
     ] = None,
     machines: Annotated[
-        Path | None, typer.Option(help="machines.toml with prices. Default: what runs paid, or the shipped list.")
+        Path | None,
+        typer.Option(help="A machines.toml with prices. Default: the prices of the runs, else the shipped list."),
     ] = None,
-    machine: Annotated[list[str] | None, typer.Option(help="Only this machine; may be repeated.")] = None,
-    device: Annotated[list[str] | None, typer.Option(help="Only this device; may be repeated.")] = None,
-    max_hosts: Annotated[int | None, typer.Option(help="The most hosts of every machine.")] = None,
-    budget: Annotated[float | None, typer.Option(help="Money: which is the fastest within it?")] = None,
-    deadline: Annotated[str | None, typer.Option(help="Time such as 4h or 4:30: which is the cheapest in it?")] = None,
-    goal: Annotated[str | None, typer.Option(help="Of records: 'val/classification_error < 0.1'.")] = None,
-    workload: Annotated[str | None, typer.Option(help="Of records: dataset/model/optimizer, or a part of it.")] = None,
+    machine: Annotated[
+        list[str] | None, typer.Option(help="Use only this machine. Default: all. May be repeated.")
+    ] = None,
+    device: Annotated[
+        list[str] | None, typer.Option(help="Use only this device. Default: all. May be repeated.")
+    ] = None,
+    max_hosts: Annotated[
+        int | None, typer.Option(help="The most hosts of every machine. Default: as in the list.")
+    ] = None,
+    budget: Annotated[float | None, typer.Option(help="Find the fastest configuration within this cost.")] = None,
+    deadline: Annotated[
+        str | None, typer.Option(help="Find the cheapest configuration within this time, such as 4h or 4:30.")
+    ] = None,
+    goal: Annotated[str | None, typer.Option(help=GOAL_HELP)] = None,
+    workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP)] = None,
     batch_sizes: Annotated[
-        str | None, typer.Option(help="Further batch sizes between the measured ones: 48,96.")
+        str | None, typer.Option(help="Further batch sizes between the measured ones, such as 48,96.")
     ] = None,
-    by: Annotated[list[str] | None, typer.Option(help="A column that tells recipes of runs apart.")] = None,
+    by: Annotated[
+        list[str] | None, typer.Option(help="A CSV column that distinguishes recipes of runs. May be repeated.")
+    ] = None,
     pool: Annotated[
-        bool, typer.Option("--pool", help="Runs of all machines make one curve, instead of each its own.")
+        bool, typer.Option("--pool", help="Make one curve of the runs of all machines, not one per machine.")
     ] = False,
-    give_up: Annotated[float | None, typer.Option(help="The step at which a run is given up.")] = None,
+    give_up: Annotated[float | None, typer.Option(help="The step at which a run counts as failed.")] = None,
     evaluation_time: Annotated[
-        str | None, typer.Option(help="Of one evaluation, such as 3s; needs --evaluate-every.")
+        str | None, typer.Option(help="The time of one evaluation, such as 3s. Needs --evaluate-every.")
     ] = None,
-    evaluate_every: Annotated[float | None, typer.Option(help="Steps between evaluations.")] = None,
+    evaluate_every: Annotated[float | None, typer.Option(help="The number of steps between evaluations.")] = None,
     include_search: Annotated[
-        bool, typer.Option("--include-search", help="Add what measuring the curve took and cost.")
+        bool, typer.Option("--include-search", help="Add the time and cost of measuring the curve.")
     ] = False,
     search_machine: Annotated[
-        str | None, typer.Option(help="Where trials of records were trained, for their price.")
+        str | None, typer.Option(help="The machine that trained the trials of records, for --include-search.")
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many configurations the table shows beside the front.")] = 12,
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    top: Annotated[
+        int, typer.Option(min=1, help="The number of configurations in the table, besides the Pareto front.")
+    ] = 12,
+    json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
     csv: Annotated[Path | None, typer.Option(help="Write every configuration to this CSV file.")] = None,
     chart: Annotated[
-        Path | None, typer.Option(help="Draw time against cost: .png, .svg, .pdf, .html or .json.")
+        Path | None, typer.Option(help="Draw time against cost into this file: .png, .svg, .pdf, .html or .json.")
     ] = None,
-    step_time_chart: Annotated[Path | None, typer.Option(help="Draw measured and modelled step times.")] = None,
+    step_time_chart: Annotated[
+        Path | None, typer.Option(help="Draw measured and modelled step times into this file.")
+    ] = None,
     job: Annotated[
         str | None,
         typer.Option(
-            help="Write files that start a configuration: slurm, kubernetes, jobset, skypilot, vertex, tf-config, "
-            "commands.",
+            help="Write job files: slurm, kubernetes, jobset, skypilot, vertex, tf-config or commands.",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The folder of the job files.")] = None,
-    pick: Annotated[str, typer.Option(help="What the job starts: fastest, cheapest, budget, deadline.")] = "fastest",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The folder of the job files. Needs --job.")] = None,
+    pick: Annotated[
+        str, typer.Option(help="The configuration of the job: fastest, cheapest, budget or deadline.")
+    ] = "fastest",
     experiment: Annotated[
         Path | None, typer.Option(help="The experiment file that the job trains. Default: the workload by name.")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A metaparameter of the job: learning_rate=0.1; may be repeated.")
+        list[str] | None,
+        typer.Option("--set", help="A metaparameter of the job, such as learning_rate=0.1. May be repeated."),
     ] = None,
     image: Annotated[str, typer.Option(help="The container image of the job.")] = "batchscale:latest",
     address: Annotated[
         list[str] | None,
-        typer.Option(help="Of a host, the chief first; may be repeated."),
+        typer.Option(help="The address of a host, the chief first. May be repeated."),
     ] = None,
-    records: Annotated[str | None, typer.Option(help="Where the job writes its records.")] = None,
+    records: Annotated[str | None, typer.Option(help="The folder in which the job writes its records.")] = None,
 ) -> None:
-    """Say which machines and which batch size reach the goal fastest and cheapest, and how sure that is."""
+    """Find the fastest or cheapest machines and batch size for a goal.
+
+    Combines a curve, step times and prices, and can write job files for the chosen configuration.
+    """
     from batchscale.cli.output import print_json
     from batchscale.cli.plan_inputs import Request, build_plan, parse_duration, parse_sizes
     from batchscale.planning.evaluation import RunCosts
@@ -105,7 +126,7 @@ def plan(
     costs = RunCosts(parse_duration(evaluation_time, "--evaluation-time") if evaluation_time else 0.0, evaluate_every)
     limit = None if deadline is None else parse_duration(deadline, "--deadline")
     if give_up is not None and not 0 < give_up < 2**53:
-        raise PlanningError(f"--give-up is a positive number of steps. Found {give_up:g}.")
+        raise PlanningError(f"--give-up must be a positive number of steps. Found {give_up:g}.")
     request = Request(
         path,
         goal,
@@ -122,25 +143,25 @@ def plan(
         include_search,
         search_machine,
     )
-    found = build_plan(request, PlanRequest(budget, limit, costs))
+    machine_plan = build_plan(request, PlanRequest(budget, limit, costs))
     if csv is not None:
         from batchscale.records.durable import replace_durably
 
-        replace_durably(csv, found.table.write_csv())
-    _draw(found, chart, step_time_chart)
+        replace_durably(csv, machine_plan.table.write_csv())
+    _draw(machine_plan, chart, step_time_chart)
     if job is not None and out is not None:
         from batchscale.cli.plan_job import JobRequest, write_plan_job
 
-        wanted = JobRequest(job, out, pick, experiment, image, tuple(address or ()), records, tuple(set_ or ()))
-        for file in write_plan_job(found, wanted):
+        job_request = JobRequest(job, out, pick, experiment, image, tuple(address or ()), records, tuple(set_ or ()))
+        for file in write_plan_job(machine_plan, job_request):
             typer.echo(str(file), err=json_)
     if json_:
-        print_json(plan_json(found))
+        print_json(plan_json(machine_plan))
     elif job is None:
-        _print_plan(found, top)
+        _print_plan(machine_plan, top)
 
 
-def _draw(found: "MachinePlan", chart: Path | None, step_time_chart: Path | None) -> None:
+def _draw(machine_plan: "MachinePlan", chart: Path | None, step_time_chart: Path | None) -> None:
     if chart is None and step_time_chart is None:
         return
     from batchscale.figures.export import write_chart
@@ -148,9 +169,9 @@ def _draw(found: "MachinePlan", chart: Path | None, step_time_chart: Path | None
     from batchscale.figures.kinds.step_time import plot_step_time, step_time_frame
 
     if chart is not None:
-        write_chart(plot_plan(plan_frame(found, found.workload or "plan")), chart, "time against cost")
+        write_chart(plot_plan(plan_frame(machine_plan, machine_plan.workload or "plan")), chart, "time against cost")
     if step_time_chart is not None:
-        write_chart(plot_step_time(step_time_frame(found.models)), step_time_chart, "step times")
+        write_chart(plot_step_time(step_time_frame(machine_plan.models)), step_time_chart, "step times")
 
 
 def _check_job(job: str | None, out: Path | None, pick: str) -> None:
@@ -158,32 +179,33 @@ def _check_job(job: str | None, out: Path | None, pick: str) -> None:
     from batchscale.planning.recommend import PICKS
 
     if pick not in PICKS:
-        raise PlanningError(f"--pick is one of {', '.join(PICKS)}. Found {one_line(repr(pick))}.")
+        raise PlanningError(f"--pick must be one of {', '.join(PICKS)}. Found {one_line(repr(pick))}.")
     if job is not None:
         check_format(job)
     if (job is None) != (out is None):
-        raise PlanningError("--job FORMAT and --out DIR come together: what to write, and where. Found one of them.")
+        raise PlanningError("--job FORMAT and --out FOLDER must be given together. Found one of them.")
 
 
-def _print_plan(found: "MachinePlan", top: int) -> None:
+def _print_plan(machine_plan: "MachinePlan", top: int) -> None:
     import polars as pl
 
     from batchscale.cli.output import print_table
     from batchscale.planning.sentences import left_out_sentences, model_sentences, plan_sentences, table_row
 
-    about = [text for text in (found.workload, f"goal {found.goal}" if found.goal else None) if text]
-    if about:
-        typer.echo(", ".join(about))
-    shown = found.table.with_row_index("place").filter((pl.col("place") < top) | pl.col("on_front")).drop("place")
-    print_table(COLUMNS, [table_row(row) for row in shown.to_dicts()], right=(1, 2, 3, 5, 6, 8, 9))
-    if shown.height < found.table.height:
-        typer.echo(f"… and {found.table.height - shown.height:,} more configurations; --csv writes all of them.")
+    heading = [text for text in (machine_plan.workload, machine_plan.goal and f"goal {machine_plan.goal}") if text]
+    if heading:
+        typer.echo(", ".join(heading))
+    table = machine_plan.table
+    rows = table.with_row_index("place").filter((pl.col("place") < top) | pl.col("on_front")).drop("place")
+    print_table(COLUMNS, [table_row(row) for row in rows.to_dicts()], right=(1, 2, 3, 5, 6, 8, 9))
+    if rows.height < table.height:
+        typer.echo(f"… and {table.height - rows.height:,} more configurations; --csv writes all of them.")
     typer.echo()
-    for sentence in plan_sentences(found):
+    for sentence in plan_sentences(machine_plan):
         typer.echo(sentence)
     typer.echo()
-    for model in found.models:
+    for model in machine_plan.models:
         for sentence in model_sentences(model):
             typer.echo(sentence)
-    for sentence in left_out_sentences(found):
+    for sentence in left_out_sentences(machine_plan):
         typer.echo(sentence)

@@ -1,12 +1,11 @@
-"""What ``batchscale plan`` reads: the curve from whatever its path is, step times, machines, amounts of time."""
+"""The inputs of ``batchscale plan``: the curve of a path, step times, machines, and the parsing of its options."""
 
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from batchscale.cli.selection import open_records, print_notice, select_goal, select_workloads
 from batchscale.errors import PlanningError, one_line
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ SECONDS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 @dataclass(frozen=True)
 class Request:
-    """What the options of the command say."""
+    """The options of the command."""
 
     path: Path
     goal: str | None = None
@@ -60,21 +59,20 @@ def build_plan(request: Request, limits: "PlanRequest") -> "MachinePlan":
     )
     plan = assemble_plan(inputs, replace(limits, devices=request.device))
     for notice in plan.notices:
-        typer.echo(f"Notice: {notice}", err=True)
+        print_notice(notice)
     if not request.include_search:
         return plan
     return replace(plan, search=_search_cost(request, inputs, records, workload))
 
 
 def _read_records(request: Request) -> "tuple[PlanInputs, Records, WorkloadName]":
-    from batchscale.cli.selection import open_records, select_goal, select_workloads
     from batchscale.planning.assemble import records_inputs
 
     records = open_records(request.path)
     names = select_workloads(records, request.workload)
     if len(names) != 1:
-        shown = ", ".join(str(name) for name in names[:5])
-        raise PlanningError(f"A plan is of one workload. Found {len(names)} ({shown}); choose with --workload.")
+        listed = ", ".join(str(name) for name in names[:5])
+        raise PlanningError(f"--workload must select one workload. Found {len(names)} ({listed}).")
     goal = select_goal(records, names[0], request.goal)
     return records_inputs(records, names[0], goal, request.give_up), records, names[0]
 
@@ -105,7 +103,7 @@ def _search_cost(
 
 
 def parse_duration(text: str, option: str) -> float:
-    """Seconds from text such as 90s, 45min, 4h, 1.5d or 4:30 (hours and minutes).
+    """Parse seconds from a text such as 90s, 45min, 4h, 1.5d or 4:30 (hours and minutes).
 
     >>> parse_duration("4:30", "--deadline"), parse_duration("90 min", "--deadline")
     (16200.0, 5400.0)
@@ -115,15 +113,15 @@ def parse_duration(text: str, option: str) -> float:
         return float(int(clock[1]) * 3600 + int(clock[2]) * 60)
     match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*(s|min|m|h|d)", text.strip())
     if not match or float(match[1]) == 0:
-        raise PlanningError(f"{option} is a time such as 90s, 45min, 4h or 4:30. Found {one_line(repr(text))}.")
+        raise PlanningError(f"{option} must be a time such as 90s, 45min, 4h or 4:30. Found {one_line(repr(text))}.")
     return float(match[1]) * SECONDS[match[2]]
 
 
 def parse_sizes(text: str | None) -> tuple[int, ...]:
-    """Batch sizes from text such as 64,128,256."""
+    """Parse batch sizes from a text such as 64,128,256."""
     if text is None:
         return ()
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and 0 < int(part) < 2**53 for part in parts):
-        raise PlanningError(f"--batch-sizes are whole numbers such as 64,128. Found {one_line(repr(text))}.")
+        raise PlanningError(f"--batch-sizes must be whole numbers such as 64,128. Found {one_line(repr(text))}.")
     return tuple(int(part) for part in parts)

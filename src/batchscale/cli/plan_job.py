@@ -1,4 +1,4 @@
-"""The job files of a plan: which configuration, which command, checked against the command line that is installed."""
+"""The job files of a plan: a configuration and its training command, checked against the installed command line."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ EXPERIMENT = "experiment.toml"
 
 @dataclass(frozen=True)
 class JobRequest:
-    """What is to be written: ``pick`` is fastest, cheapest, budget or deadline; ``settings`` are name=number."""
+    """The job to write: ``pick`` is fastest, cheapest, budget or deadline; ``settings`` are name=number."""
 
     format: str
     folder: Path
@@ -31,7 +31,7 @@ class JobRequest:
 
 
 def write_plan_job(plan: "MachinePlan", request: JobRequest) -> tuple[Path, ...]:
-    """Writes the files; nothing is written where one of them cannot be made."""
+    """Write the job files; none if one of them cannot be made."""
     from batchscale import __version__
     from batchscale.planning.jobs.formats import job_files, write_job
     from batchscale.planning.jobs.job import TrainCommand, choice_metaparameters, give_up_steps, make_job
@@ -47,7 +47,7 @@ def write_plan_job(plan: "MachinePlan", request: JobRequest) -> tuple[Path, ...]
         choice_metaparameters(choice["metaparameters"]) | _settings(request.settings),
         plan.goal or (None if experiment is None else str(experiment.goal)),
     )
-    _require_learning_rate(command.metaparameters, experiment)
+    _check_learning_rate(command.metaparameters, experiment)
     settings = {"records": request.records} if request.records else {}
     job = make_job(choice, command, image=request.image, addresses=request.addresses, **settings)
     files = job_files(job, request.format, train_options(), f"batchscale=={__version__}")
@@ -55,7 +55,7 @@ def write_plan_job(plan: "MachinePlan", request: JobRequest) -> tuple[Path, ...]
 
 
 def train_options() -> set[str]:
-    """The options that ``batchscale train`` has, as the command line itself says."""
+    """Return the options of ``batchscale train``, from the command itself."""
     import typer
     import typer.main
 
@@ -67,14 +67,14 @@ def train_options() -> set[str]:
 
 
 def _picked(plan: "MachinePlan", pick: str) -> "Choice":
-    found = plan.recommendations.pick(pick)
-    if found is None:
+    choice = plan.recommendations.pick(pick)
+    if choice is None:
         raise PlanningError(f"--pick {pick} needs --{pick}, and a configuration that meets it. Found none.")
-    return found
+    return choice
 
 
 def _settings(texts: tuple[str, ...]) -> dict[str, str]:
-    found = {}
+    settings = {}
     for text in texts:
         name, _, number = text.partition("=")
         try:
@@ -82,38 +82,35 @@ def _settings(texts: tuple[str, ...]) -> dict[str, str]:
         except ValueError:
             name = ""
         if not name.strip():
-            raise PlanningError(
-                f"--set is written name=number, such as learning_rate=0.1. Found {one_line(repr(text))}."
-            )
-        found[name.strip()] = number.strip()
-    return found
+            raise PlanningError(f"--set must be name=number, such as learning_rate=0.1. Found {one_line(repr(text))}.")
+        settings[name.strip()] = number.strip()
+    return settings
 
 
-def _require_learning_rate(known: "Mapping[str, str]", experiment: "Experiment | None") -> None:
-    """Every workload has one, and none has a default: better refused here than on the machine, hours later."""
+def _check_learning_rate(metaparameters: "Mapping[str, str]", experiment: "Experiment | None") -> None:
+    """Raise PlanningError if the job has no learning rate: no workload has a default."""
     fixed = {} if experiment is None else experiment.search.fixed
-    if "learning_rate" not in known and "learning_rate" not in fixed:
+    if "learning_rate" not in metaparameters and "learning_rate" not in fixed:
         raise PlanningError(
-            "A job needs the learning rate to train with, and this curve does not say it; give --set "
-            "learning_rate=0.1, or a curve from records."
+            "A job needs a learning rate. Found none in this curve. Pass --set learning_rate=0.1, or records."
         )
 
 
-def _target(plan: "MachinePlan", experiment: Path | None, found: "Experiment | None") -> tuple[str, dict[str, str]]:
-    """What is trained, and the files that must lie beside the job for it."""
-    if experiment is None or found is None:
+def _target(plan: "MachinePlan", file: Path | None, experiment: "Experiment | None") -> tuple[str, dict[str, str]]:
+    """Return what the job trains, and the files that it needs beside it."""
+    if file is None or experiment is None:
         if plan.workload is None:
-            raise PlanningError("A job trains a workload, and this curve does not name one; give --experiment FILE.")
+            raise PlanningError("A job needs a workload. Found none in this curve; pass --experiment FILE.")
         return plan.workload, {}
-    files = {EXPERIMENT: experiment.read_text(encoding="utf-8-sig")}
-    if found.workload.file is not None:
-        source = Path(found.workload.file)
+    files = {EXPERIMENT: file.read_text(encoding="utf-8-sig")}
+    if experiment.workload.file is not None:
+        source = Path(experiment.workload.file)
         try:
             files[source.name] = source.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise PlanningError(f"{source}: the workload's file cannot be read ({error}).") from None
-        if source.parent != experiment.parent:
+        if source.parent != file.parent:
             raise PlanningError(
-                f"The workload's file lies beside its experiment, so that both can go into the job. Found {source}."
+                f"The workload's file must lie beside its experiment file: both go into the job. Found {source}."
             )
     return EXPERIMENT, files

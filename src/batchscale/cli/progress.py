@@ -31,16 +31,16 @@ def run_with_progress(
     settings: "RunSettings",
     quiet: bool,
     stop: "StopFlag | None" = None,
-    on_change: "Callable[[RunStatus], None]" = lambda _snapshot: None,
+    on_change: "Callable[[RunStatus], None]" = lambda _run_status: None,
 ) -> "RunOutcome":
     """Run a plan and display its progress on standard error; ``on_change`` gets every status too."""
     from batchscale.run.session import run_plan
 
     display = make_display(quiet)
 
-    def show(snapshot: "RunStatus") -> None:
-        display.show(snapshot)
-        on_change(snapshot)
+    def show(run_status: "RunStatus") -> None:
+        display.show(run_status)
+        on_change(run_status)
 
     try:
         return run_plan(plan, out, settings, show, stop)
@@ -51,8 +51,8 @@ def run_with_progress(
 class Display(Protocol):
     """A display of snapshots."""
 
-    def show(self, snapshot: "RunStatus") -> None:
-        """Show a snapshot."""
+    def show(self, run_status: "RunStatus") -> None:
+        """Show a run_status."""
 
     def close(self) -> None:
         """End the display."""
@@ -80,26 +80,26 @@ class PlainDisplay:
         self._last = -float("inf")
         self._diverged: dict[int, tuple[int, float]] = {}  # by batch size: the printed count, and the time
 
-    def show(self, snapshot: "RunStatus") -> None:
+    def show(self, run_status: "RunStatus") -> None:
         """Print what is new."""
-        for text in (snapshot.paused, snapshot.notice):
+        for text in (run_status.paused, run_status.notice):
             if text:
                 self._print_once(text)
         if self._quiet:
             return
-        for line in event_lines(snapshot):
+        for line in event_lines(run_status):
             self._print_once(line)
         now = time.monotonic()
-        self._show_diverged(snapshot, now)
-        if now - self._last >= self._every_s and not snapshot.finished:
+        self._show_diverged(run_status, now)
+        if now - self._last >= self._every_s and not run_status.finished:
             self._last = now
-            self._print("  ".join([describe_run(snapshot), *describe_workers(snapshot)]))
+            self._print("  ".join([describe_run(run_status), *describe_workers(run_status)]))
 
     def close(self) -> None:
         """Do nothing."""
 
-    def _show_diverged(self, snapshot: "RunStatus", now: float) -> None:
-        for study in snapshot.studies:
+    def _show_diverged(self, run_status: "RunStatus", now: float) -> None:
+        for study in run_status.studies:
             count, printed_at = self._diverged.get(study.batch_size, (0, -float("inf")))
             if study.diverged > count and not study.done and now - printed_at >= self._every_s:
                 self._diverged[study.batch_size] = (study.diverged, now)
@@ -126,31 +126,31 @@ class LiveDisplay:
         self._printed: set[str] = set()
         self._live.start()
 
-    def show(self, snapshot: "RunStatus") -> None:
+    def show(self, run_status: "RunStatus") -> None:
         """Redraw the table."""
-        for line in event_lines(snapshot):
+        for line in event_lines(run_status):
             if line not in self._printed:
                 self._printed.add(line)
                 self._live.console.print(line, markup=False, highlight=False)
-        self._live.update(draw_snapshot(snapshot), refresh=True)
+        self._live.update(draw_status(run_status), refresh=True)
 
     def close(self) -> None:
         """Remove the table: the result follows."""
         self._live.stop()
 
 
-def draw_snapshot(snapshot: "RunStatus", headline: str | None = None) -> "RenderableType":
+def draw_status(run_status: "RunStatus", headline: str | None = None) -> "RenderableType":
     """Return a headline, a table with a row per study, and the activities of the workers."""
     from rich.console import Group
     from rich.text import Text
 
-    lines: list[RenderableType] = [Text(headline or describe_run(snapshot))]
-    lines.extend(Text(text, style="yellow") for text in (snapshot.paused, snapshot.notice) if text)
-    workers = [Text(line, style="dim") for line in describe_workers(snapshot)]
-    return Group(*lines, _draw_studies(snapshot), *workers)
+    lines: list[RenderableType] = [Text(headline or describe_run(run_status))]
+    lines.extend(Text(text, style="yellow") for text in (run_status.paused, run_status.notice) if text)
+    workers = [Text(line, style="dim") for line in describe_workers(run_status)]
+    return Group(*lines, _draw_studies(run_status), *workers)
 
 
-def _draw_studies(snapshot: "RunStatus") -> "Table":
+def _draw_studies(run_status: "RunStatus") -> "Table":
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
@@ -158,7 +158,7 @@ def _draw_studies(snapshot: "RunStatus") -> "Table":
     for name in ("batch size", "search", "trials", "infeasible", "reached", "best steps"):
         table.add_column(name, justify="right")
     table.add_column("", min_width=24)
-    for study in snapshot.studies:
+    for study in run_status.studies:
         bar = ProgressBar(total=1.0, completed=study.share, width=24)
         trials = f"{study.complete}/{study.wanted * study.search}" + (f" +{study.running}" if study.running else "")
         best = "-" if study.best_steps is None else f"{study.best_steps:,}"
@@ -174,25 +174,25 @@ def _draw_studies(snapshot: "RunStatus") -> "Table":
     return table
 
 
-def describe_run(snapshot: "RunStatus") -> str:
+def describe_run(run_status: "RunStatus") -> str:
     """Return one line: elapsed time, finished studies, trials, speed, time left and failures."""
-    done = sum(study.done for study in snapshot.studies)
-    complete = sum(study.complete for study in snapshot.studies)
-    infeasible = sum(_num_infeasible(study) for study in snapshot.studies)
-    incomplete = sum(study.incomplete for study in snapshot.studies)
-    running = sum(study.running for study in snapshot.studies)
+    done = sum(study.done for study in run_status.studies)
+    complete = sum(study.complete for study in run_status.studies)
+    infeasible = sum(_num_infeasible(study) for study in run_status.studies)
+    incomplete = sum(study.incomplete for study in run_status.studies)
+    running = sum(study.running for study in run_status.studies)
     failed = f" {incomplete} incomplete," if incomplete else ""
     parts = [
-        f"{duration(snapshot.elapsed_s)}",
-        f"{done} of {len(snapshot.studies)} studies done",
+        f"{duration(run_status.elapsed_s)}",
+        f"{done} of {len(run_status.studies)} studies done",
         f"trials {complete} complete, {infeasible} infeasible,{failed} {running} in training",
-        rate(snapshot.steps_per_s, "steps"),
+        rate(run_status.steps_per_s, "steps"),
     ]
-    if snapshot.time_left_s is not None and not snapshot.finished:
-        conditions = f" if {' and '.join(snapshot.time_left_assumes)}" if snapshot.time_left_assumes else ""
-        parts.append(f"about {duration(snapshot.time_left_s)} left{conditions}")
-    if snapshot.failures:
-        parts.append("worker failures: " + ", ".join(f"{n} {kind}" for kind, n in snapshot.failures.items()))
+    if run_status.time_left_s is not None and not run_status.finished:
+        conditions = f" if {' and '.join(run_status.time_left_assumes)}" if run_status.time_left_assumes else ""
+        parts.append(f"about {duration(run_status.time_left_s)} left{conditions}")
+    if run_status.failures:
+        parts.append("worker failures: " + ", ".join(f"{n} {kind}" for kind, n in run_status.failures.items()))
     return "  ".join(parts)
 
 
@@ -201,11 +201,11 @@ def _num_infeasible(study: "StudyStatus") -> int:
     return max(study.infeasible, study.diverged)
 
 
-def describe_workers(snapshot: "RunStatus") -> list[str]:
+def describe_workers(run_status: "RunStatus") -> list[str]:
     """Return a line per worker; for many workers one line with a count per activity."""
-    if len(snapshot.doing) <= MOST_WORKERS:
-        return [_describe_worker(worker) for worker in snapshot.doing]
-    counts = Counter(worker.activity for worker in snapshot.doing)
+    if len(run_status.doing) <= MOST_WORKERS:
+        return [_describe_worker(worker) for worker in run_status.doing]
+    counts = Counter(worker.activity for worker in run_status.doing)
     return ["workers: " + ", ".join(f"{count} {activity}" for activity, count in counts.most_common())]
 
 
@@ -229,10 +229,10 @@ def _describe_trials(trials: tuple[int, ...]) -> str:
     return f"{len(trials)} trials"
 
 
-def event_lines(snapshot: "RunStatus") -> list[str]:
+def event_lines(run_status: "RunStatus") -> list[str]:
     """Return the lines that are printed once: new searches and finished studies."""
     lines = []
-    for study in snapshot.studies:
+    for study in run_status.studies:
         lines += [_describe_search(study, search) for search in study.new_searches]
         if study.done:
             lines.append(f"batch size {study.batch_size}: {_describe_study(study)}")

@@ -31,7 +31,7 @@ def report(
         bool, typer.Option("--json", help="Also print the statements of the report as a JSON object.")
     ] = False,
 ) -> None:
-    """Write an HTML report: the result, the curve, and how certain it is.
+    """Write an HTML report of the result and its certainty.
 
     The page is one file without links to other sites.
     """

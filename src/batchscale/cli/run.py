@@ -189,9 +189,9 @@ def _run_mirrored(
     num_recorded = 0
     with mirrored(out, mirror, lambda text: typer.echo(text, err=True)) as update_mirror:
 
-        def on_change(snapshot: "RunStatus") -> None:
+        def on_change(run_status: "RunStatus") -> None:
             nonlocal num_recorded
-            count = sum(study.complete + study.infeasible + study.incomplete for study in snapshot.studies)
+            count = sum(study.complete + study.infeasible + study.incomplete for study in run_status.studies)
             if count != num_recorded:
                 num_recorded = count
                 update_mirror()
@@ -253,22 +253,22 @@ def print_outcome(outcome: "RunOutcome", out: Path, again: str, *, quiet: bool =
     """
     from batchscale.run.loop import RunResult
 
-    snapshot = outcome.status
+    run_status = outcome.status
     if outcome.result is RunResult.STOPPED:
-        done = sum(study.done for study in snapshot.studies)
+        done = sum(study.done for study in run_status.studies)
         typer.echo(
-            f"Stopped after {duration(snapshot.elapsed_s)} with {done} of {len(snapshot.studies)} studies done; "
+            f"Stopped after {duration(run_status.elapsed_s)} with {done} of {len(run_status.studies)} studies done; "
             f"nothing is lost. Continue with:\n  {again}",
             err=True,
         )
         raise typer.Exit(REQUEUE)
-    if snapshot.given_up:
+    if run_status.given_up:
         typer.echo(
-            f"{snapshot.given_up} trial(s) could not be trained and are INCOMPLETE; metadata.json has the reason. "
+            f"{run_status.given_up} trial(s) could not be trained and are INCOMPLETE; metadata.json has the reason. "
             f"Retry them with: {again} --retry-incomplete",
             err=True,
         )
     if quiet:
         return
-    steps = sum(study.trial_steps for study in snapshot.studies)
-    typer.echo(f"Finished in {duration(snapshot.elapsed_s)}: {steps:,} trial-steps, records in {out}", err=True)
+    steps = sum(study.trial_steps for study in run_status.studies)
+    typer.echo(f"Finished in {duration(run_status.elapsed_s)}: {steps:,} trial-steps, records in {out}", err=True)

@@ -109,7 +109,7 @@ def print_csv(root: Path, plan: "Plan") -> None:
         typer.echo(f"{row.batch_size},{'' if row.steps is None else row.steps}")
 
 
-def result_json(root: Path, plan: "Plan", snapshot: "RunStatus") -> dict[str, Any]:
+def result_json(root: Path, plan: "Plan", run_status: "RunStatus") -> dict[str, Any]:
     """Return the object of ``batchscale run --json``: the curve, the sentences, and the effort of the run."""
     name, goal = plan.experiment.workload.name, plan.experiment.goal
     return {
@@ -117,9 +117,9 @@ def result_json(root: Path, plan: "Plan", snapshot: "RunStatus") -> dict[str, An
         "workload": str(name),
         "goal": str(goal),
         "records": str(root),
-        "elapsed_s": snapshot.elapsed_s,
-        "trial_steps": sum(study.trial_steps for study in snapshot.studies),
-        "given_up": snapshot.given_up,
+        "elapsed_s": run_status.elapsed_s,
+        "trial_steps": sum(study.trial_steps for study in run_status.studies),
+        "given_up": run_status.given_up,
         "curve": [asdict(row) for row in read_curve(root, plan)],
         "sentences": describe_regimes(root, name, goal).splitlines(),
     }

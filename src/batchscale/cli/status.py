@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from batchscale.cli.output import print_json, print_json_line, print_table
-from batchscale.cli.progress import PlainDisplay, describe_run, describe_workers, draw_snapshot
+from batchscale.cli.progress import PlainDisplay, describe_run, describe_workers, draw_status
 from batchscale.formatting import percent_text
 
 if TYPE_CHECKING:
@@ -34,15 +34,15 @@ def status(
     if watch:
         _watch(folder, as_json=as_json)
         return
-    snapshot, state = _read_state(folder)
+    run_status, state = _read_state(folder)
     if as_json:
-        print_json(_to_json(snapshot, state))
+        print_json(_to_json(run_status, state))
     else:
-        _print(snapshot, state)
+        _print(run_status, state)
 
 
-def _to_json(snapshot: "RunStatus", state: str) -> dict[str, Any]:
-    return {"version": VERSION, "state": state, "heard_at": _utc(snapshot.written_at), **snapshot.to_json()}
+def _to_json(run_status: "RunStatus", state: str) -> dict[str, Any]:
+    return {"version": VERSION, "state": state, "heard_at": _utc(run_status.written_at), **run_status.to_json()}
 
 
 def _read_state(folder: Path) -> "tuple[RunStatus, str]":
@@ -50,16 +50,16 @@ def _read_state(folder: Path) -> "tuple[RunStatus, str]":
     from batchscale.run.status import find_state, is_running, read_status
     from batchscale.study.identity import read_plan
 
-    snapshot = read_status(folder)
+    run_status = read_status(folder)
     running = is_running(folder)
-    if snapshot is None:
+    if run_status is None:
         hint = "Start a run with 'batchscale run FILE --out FOLDER'"
         if read_plan(folder) is not None:
             hint = "It has the records of a run; run the same command again to continue"
         if running:
             hint = "The run has just started; retry in a moment"
         raise RunError(f"{folder}: must be the --out folder of 'batchscale run'. Found no status there. {hint}.")
-    result: tuple[RunStatus, str] = find_state(snapshot, running=running)
+    result: tuple[RunStatus, str] = find_state(run_status, running=running)
     return result
 
 
@@ -71,22 +71,22 @@ def _utc(seconds: float) -> str | None:
         return None
 
 
-def _describe_state(snapshot: "RunStatus", state: str) -> str:
+def _describe_state(run_status: "RunStatus", state: str) -> str:
     if state == "silent":
-        return f"not responding since {time.strftime('%H:%M', time.localtime(snapshot.written_at))}"
+        return f"not responding since {time.strftime('%H:%M', time.localtime(run_status.written_at))}"
     return f"{state}; run the same command again to continue" if state == "stopped" else str(state)
 
 
-def _headline(snapshot: "RunStatus", state: str) -> str:
-    return f"{_describe_state(snapshot, state)}\n{snapshot.workload}, goal {snapshot.goal}\n{describe_run(snapshot)}"
+def _headline(run_status: "RunStatus", state: str) -> str:
+    return f"{_describe_state(run_status, state)}\n{run_status.workload}, goal {run_status.goal}\n{describe_run(run_status)}"
 
 
-def _print(snapshot: "RunStatus", state: str) -> None:
-    typer.echo(_headline(snapshot, state))
-    for text in (snapshot.paused, snapshot.notice):
+def _print(run_status: "RunStatus", state: str) -> None:
+    typer.echo(_headline(run_status, state))
+    for text in (run_status.paused, run_status.notice):
         if text:
             typer.echo(text)
-    for line in describe_workers(snapshot):
+    for line in describe_workers(run_status):
         typer.echo(line)
     columns = (
         "batch size",
@@ -115,7 +115,7 @@ def _print(snapshot: "RunStatus", state: str) -> None:
             percent_text(s.share),
             s.note or "",
         )
-        for s in snapshot.studies
+        for s in run_status.studies
     ]
     print_table(columns, rows, right=range(10))
 
@@ -128,13 +128,13 @@ def _watch(folder: Path, *, as_json: bool) -> None:
     lines = PlainDisplay(sys.stdout)
     before = None
     while True:
-        snapshot, state = _read_state(folder)
+        run_status, state = _read_state(folder)
         if as_json:
-            print_json_line(_to_json(snapshot, state))
+            print_json_line(_to_json(run_status, state))
         else:
             if state != before:
-                typer.echo(f"{_describe_state(snapshot, state)}: {snapshot.workload}, goal {snapshot.goal}")
-            lines.show(snapshot)
+                typer.echo(f"{_describe_state(run_status, state)}: {run_status.workload}, goal {run_status.goal}")
+            lines.show(run_status)
         if state in ENDED:
             return
         before = state
@@ -146,8 +146,8 @@ def _watch_live(folder: Path) -> None:
 
     with Live(auto_refresh=False) as live:
         while True:
-            snapshot, state = _read_state(folder)
-            live.update(draw_snapshot(snapshot, _headline(snapshot, state)), refresh=True)
+            run_status, state = _read_state(folder)
+            live.update(draw_status(run_status, _headline(run_status, state)), refresh=True)
             if state in ENDED:
                 return
             time.sleep(WATCH_EVERY_S)

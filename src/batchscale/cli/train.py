@@ -1,4 +1,4 @@
-"""``batchscale train``: one trial with given metaparameters, live."""
+"""``batchscale train``: one trial with given metaparameters."""
 
 import sys
 from dataclasses import replace
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchscale.cli import clusters
-from batchscale.cli.run import print_cache_problem
+from batchscale.cli.run import MIRROR_HELP, print_cache_problem
+from batchscale.cli.selection import DATA_DIR_HELP
 from batchscale.errors import REQUEUE, RunError, SpecError, one_line, suggest_names
 
 if TYPE_CHECKING:
@@ -25,40 +26,52 @@ VERSION = 1
 
 
 def train(
-    workload: Annotated[str, typer.Argument(help="DATASET/MODEL/OPTIMIZER, or an experiment file.")],
+    workload: Annotated[str, typer.Argument(help="The workload, dataset/model/optimizer, or an experiment file.")],
     batch_size: Annotated[int, typer.Option("--batch-size", "-b", min=1, help="Examples per optimizer step.")],
-    steps: Annotated[int, typer.Option(min=1, help="The step budget.")],
+    steps: Annotated[int, typer.Option(min=1, help="The number of optimizer steps.")],
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A metaparameter, such as learning_rate=0.1; may be repeated.")
+        list[str] | None, typer.Option("--set", help="A metaparameter, such as learning_rate=0.1. May be repeated.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Fixes initialisation, data order and dropout.")] = 0,
-    evaluate_every: Annotated[int | None, typer.Option(min=1, help="Steps between measurements.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of initialisation, data order and dropout.")] = 0,
+    evaluate_every: Annotated[
+        int | None, typer.Option(min=1, help="The number of steps between measurements. Default: 20 measurements.")
+    ] = None,
     early_stop: Annotated[
-        str | None, typer.Option(help='Stop once a metric is beyond a value: "train/cross_entropy_error < 0.5".')
+        str | None,
+        typer.Option(help='Stop when a goal is reached, such as "train/cross_entropy_error < 0.5". Default: never.'),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder of the records tree to write.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder of the records to write. Default: write none.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the trial in --out, also beyond its budget.")
+        bool, typer.Option("--resume", help="Continue the trial in --out, also with more --steps.")
     ] = False,
-    precision: Annotated[str | None, typer.Option(help="float32 or bfloat16, in place of the model's option.")] = None,
-    microbatch: Annotated[int | None, typer.Option(min=1, help="Examples per gradient; default: what fits.")] = None,
-    devices: Annotated[str, typer.Option(metavar="N|all", help="Devices of this host that train it together.")] = "1",
+    precision: Annotated[
+        str | None, typer.Option(help="The precision: float32 or bfloat16. Default: the model's own.")
+    ] = None,
+    microbatch: Annotated[
+        int | None, typer.Option(min=1, help="The number of examples per gradient. Default: as many as fit.")
+    ] = None,
+    devices: Annotated[
+        str, typer.Option(metavar="N|all", help="The number of devices of this host to train on, or all.")
+    ] = "1",
     exact: Annotated[
-        bool, typer.Option("--exact", help="Add gradients in a fixed order: the same bits on any number of devices.")
+        bool,
+        typer.Option("--exact", help="Add gradients in a fixed order, for the same bits on any number of devices."),
     ] = False,
     mirror: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="A remote path that --out is copied to, and restored from."),
+        typer.Option(metavar="URL", help=f"{MIRROR_HELP} Default: none."),
     ] = None,
     checkpoint_every: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How often the state is saved in --out, to go on from.")
+        float, typer.Option(min=0, metavar="SECONDS", help="The time between checkpoints in --out.")
     ] = 60.0,
     cluster: Annotated[str, typer.Option(help=clusters.HELP)] = "auto",
-    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
-    profile: Annotated[Path | None, typer.Option(help="Write a JAX trace of the training to this folder.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object on a line per measurement.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help=DATA_DIR_HELP)] = None,
+    profile: Annotated[Path | None, typer.Option(help="Write a JAX trace to this folder.")] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON per measurement instead of a table.")
+    ] = False,
 ) -> None:
-    """Train one trial and show its measurements as they are taken."""
+    """Train one trial and print its measurements."""
     from batchscale.run.mirroring import mirrored
     from batchscale.run.signals import StopFlag
     from batchscale.run.single_trial import SingleTrial, train_single
@@ -69,15 +82,15 @@ def train(
     from batchscale.workloads.registry import get_workload
 
     if mirror is not None and out is None:
-        raise RunError("--mirror needs --out: the records tree that is copied.")
+        raise RunError("--mirror needs --out, the folder to copy. Found no --out.")
     if resume and out is None:
-        raise RunError("--resume needs --out: the records tree with the trial to go on with.")
+        raise RunError("--resume needs --out, the folder with the trial to continue. Found no --out.")
     num_devices = check_devices(_parse_devices(devices))
     offer_devices(num_devices)
     spec, evaluation, fixed = _read_target(workload, data_dir)
     if precision is not None:
-        chosen = check_precision("--precision", precision)
-        spec = replace(spec, model_options={**spec.model_options, "precision": chosen})
+        options = {**spec.model_options, "precision": check_precision("--precision", precision)}
+        spec = replace(spec, model_options=options)
     print_cache_problem()
     parameters = fixed | _parse_settings(set_ or [])
     settings = EngineSettings(
@@ -109,37 +122,41 @@ def train(
             resume=resume,
             settings=settings,
         )
-        screen = Screen(steps, json_, quiet=hosts is not None and not hosts.is_chief)
+        table = MeasurementTable(steps, json_, quiet=hosts is not None and not hosts.is_chief)
         writes = hosts is None or hosts.is_chief
-        with profiled(profile), StopFlag() as stop, mirrored(out if writes else None, mirror, _say) as news:
-            outcome = train_single(loaded, trial, _both(screen.show, news), lambda: stop.is_set, hosts)
-        screen.close(outcome.stop_reason, outcome.steps)
+        with (
+            profiled(profile),
+            StopFlag() as stop,
+            mirrored(out if writes else None, mirror, _print_note) as update_mirror,
+        ):
+            outcome = train_single(
+                loaded, trial, _show_and_mirror(table.show, update_mirror), lambda: stop.is_set, hosts
+            )
+        table.close(outcome.stop_reason, outcome.steps)
         if outcome.idle_devices and writes:
-            _say(
-                f"{outcome.idle_devices} device(s) had nothing to do: a batch of {batch_size} cannot be cut into so "
-                "many parts, each of whole ghost batches. Ask for fewer devices, or give a larger batch size."
+            _print_note(
+                f"{outcome.idle_devices} device(s) were idle: a batch of {batch_size} cannot be split into so many "
+                "parts of whole ghost batches. Pass fewer --devices, or a larger --batch-size."
             )
     if outcome.stop_reason == "stopped":
-        typer.echo("Stopped. Give the same command with --resume to go on." if out else "Stopped.", err=True)
+        typer.echo("Stopped. Run the same command with --resume to continue." if out else "Stopped.", err=True)
         raise typer.Exit(REQUEUE)
 
 
-def _both(show: "Show", news: "Callable[[], None]") -> "Show":
-    """Show a measurement, and tell the mirror that there is one."""
-
-    def shown(row: "Row", progress: "TrialProgress") -> None:
+def _show_and_mirror(show: "Show", update_mirror: "Callable[[], None]") -> "Show":
+    def show_and_mirror(row: "Row", progress: "TrialProgress") -> None:
         show(row, progress)
-        news()
+        update_mirror()
 
-    return shown
+    return show_and_mirror
 
 
-def _say(text: str) -> None:
+def _print_note(text: str) -> None:
     typer.echo(text, err=True)
 
 
-class Screen:
-    """The measurements as lines: a table for people, JSON lines for programs; nothing where another host says it."""
+class MeasurementTable:
+    """Prints measurements as the lines of a table or of JSON; a quiet one prints nothing, because the chief does."""
 
     def __init__(self, steps: int, as_json: bool, quiet: bool = False) -> None:
         self._steps, self._as_json, self._quiet = steps, as_json, quiet
@@ -147,7 +164,7 @@ class Screen:
         self._names: tuple[str, ...] = ()
 
     def show(self, row: "Row", progress: "TrialProgress") -> None:
-        """One measurement."""
+        """Print one measurement."""
         step, values = row
         if self._quiet:
             return
@@ -166,14 +183,14 @@ class Screen:
         typer.echo("  ".join([f"{step:,}".rjust(self._width), *cells]) + speed)
 
     def close(self, reason: str, step: int) -> None:
-        """How the trial ended."""
-        words = {
+        """Print the end of the trial."""
+        texts = {
             "budget": "Trained to the step budget",
             "goal": "Early stop reached",
             "diverged": "Training diverged (INFEASIBLE)",
             "stopped": "Stopped",
         }
-        typer.echo(f"{words[reason]} at step {step:,} of {self._steps:,}.", err=self._as_json)
+        typer.echo(f"{texts[reason]} at step {step:,} of {self._steps:,}.", err=self._as_json)
 
 
 def _read_target(text: str, data_dir: Path | None) -> "tuple[WorkloadSpec, EvaluationPlan, dict[str, float]]":
@@ -186,7 +203,7 @@ def _read_target(text: str, data_dir: Path | None) -> "tuple[WorkloadSpec, Evalu
     if text.endswith(".toml"):
         experiment = read_experiment(Path(text))
         if experiment.workload.file is not None:
-            find_facts(experiment, data_dir)  # what the file does to a process shows in another one first
+            find_facts(experiment, data_dir)  # loads the user's file in another process first
         return experiment.workload, experiment.evaluation, dict(experiment.search.fixed)
     return WorkloadSpec(WorkloadName.parse(text)), EvaluationPlan(count=20), {}
 
@@ -200,16 +217,16 @@ def _parse_settings(texts: list[str]) -> dict[str, float]:
         except ValueError:
             sign = ""
         if not sign:
-            raise SpecError(f"--set is written name=number, such as learning_rate=0.1. Found {one_line(repr(text))}.")
+            raise SpecError(f"--set must be name=number, such as learning_rate=0.1. Found {one_line(repr(text))}.")
     return values
 
 
 def _parse_devices(text: str) -> int | None:
-    """The number of devices; None for all."""
+    """Parse the number of devices; None for all."""
     if text == "all":
         return None
     if not (text.isascii() and text.isdigit() and 1 <= len(text) <= 6 and int(text) >= 1):
-        raise SpecError(f"--devices is a whole number of at least 1, or 'all'. Found {one_line(repr(text))}.")
+        raise SpecError(f"--devices must be a whole number of at least 1, or 'all'. Found {one_line(repr(text))}.")
     return int(text)
 
 
@@ -236,5 +253,7 @@ def _parse_early_stop(text: str | None, workload: "Workload") -> "Goal | None":
     metrics = {metric.name: metric for metric in workload.metrics}
     if goal.metric_name not in metrics or goal.split not in workload.dataset.splits:
         valid = [f"{split}/{name}" for split in workload.dataset.splits for name in metrics]
-        raise SpecError(f"--early-stop: '{goal.metric}' is not measured; {suggest_names(goal.metric, valid)}")
+        raise SpecError(
+            f"--early-stop must name a measured metric. Found '{goal.metric}'; {suggest_names(goal.metric, valid)}"
+        )
     return goal

@@ -1,44 +1,62 @@
-"""``batchscale validate``: check an experiment file and show what would be run."""
+"""``batchscale validate``: check an experiment file, show what it would run, and estimate the time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from batchscale.cli.output import print_json, print_table
+from batchscale.cli.output import Stages, print_json, print_table
+from batchscale.cli.selection import DATA_DIR_HELP, JSON_HELP
+from batchscale.errors import RunError, SpecError
 from batchscale.formatting import duration, size
 
 if TYPE_CHECKING:
-    from batchscale.cli.validate_time import RunTime
     from batchscale.spec.experiment import Experiment
     from batchscale.spec.plan import Plan, WorkloadInfo
+    from batchscale.workloads.workload import Workload
 
 VERSION = 1
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What is known of an experiment before it runs. ``data`` is None where nobody but a script knows."""
+class RunTime:
+    """The seconds of a step by batch size, of an evaluation, and of the whole run on a number of workers.
+
+    ``run_s`` counts one search at every batch size in which every trial trains to its step budget. Batch sizes that do
+    not fit in memory have no step time; then the run has no time either.
+    """
+
+    step_s: dict[int, float | None]
+    evaluation_s: float
+    workers: int
+    run_s: float | None
+
+
+@dataclass(frozen=True)
+class _Preview:
+    """The properties of an experiment before it runs. ``data`` is None for a script of the user's own."""
 
     plan: "Plan"
-    facts: "WorkloadInfo"
+    info: "WorkloadInfo"
     data: str | None
     data_present: bool | None
     records_bytes: int
-    time: "RunTime | None"
+    time: RunTime | None
 
 
 def validate(
     file: Annotated[Path, typer.Argument(help="The experiment file (TOML).")],
-    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help=DATA_DIR_HELP)] = None,
     time: Annotated[
         bool, typer.Option("--time", help="Time a step of every batch size here, and estimate the whole run.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Check an experiment file and print what would be run: data, studies, trials, steps and their cost."""
-    from batchscale.errors import SpecError
+    """Check an experiment file and show what it would run.
+
+    Shows the data, studies, trials and steps, with the size of the records and, with --time, the time of the run.
+    """
     from batchscale.run.disk import records_bytes
     from batchscale.run.preflight import find_facts
     from batchscale.spec.file import read_experiment
@@ -46,66 +64,114 @@ def validate(
 
     experiment = read_experiment(file)
     try:
-        facts = find_facts(experiment, data_dir)
-        plan = make_plan(experiment, facts)
+        info = find_facts(experiment, data_dir)
+        plan = make_plan(experiment, info)
     except SpecError as error:
         raise SpecError(f"{file}: {error}") from None
     data, present = _find_data(experiment, data_dir)
-    measured = _measure(plan, data_dir) if time else None
-    found = _Found(plan, facts, data, present, records_bytes(plan), measured)
+    run_time = time_run(plan, data_dir) if time else None
+    preview = _Preview(plan, info, data, present, records_bytes(plan), run_time)
     if as_json:
-        print_json(_to_json(found))
+        print_json(_to_json(preview))
     else:
-        _print(found)
+        _print(preview)
 
 
 def _find_data(experiment: "Experiment", data_dir: Path | None) -> tuple[str | None, bool | None]:
-    """Where the data is or how to get it, and whether it is there; a file of the user's own was loaded already."""
+    """Return the place of the data or how to get it, and True if it is present."""
     from batchscale.workloads.datasets.files.locations import find_dataset
 
     if experiment.trainer is not None:
         return None, None
     if experiment.workload.file is not None:
-        return f"as {experiment.workload.file} gives it", True
-    found = find_dataset(experiment.workload.name.dataset, data_dir, experiment.workload.dataset_options)
-    if not found.needs_files:
-        return found.how, True
-    return (found.how, False) if found.path is None else (str(found.path), True)
+        return f"from {experiment.workload.file}", True
+    dataset = find_dataset(experiment.workload.name.dataset, data_dir, experiment.workload.dataset_options)
+    if not dataset.needs_files:
+        return dataset.how, True
+    return (dataset.how, False) if dataset.path is None else (str(dataset.path), True)
 
 
-def _measure(plan: "Plan", data_dir: Path | None) -> "RunTime":
-    from batchscale.cli.output import Stages
-    from batchscale.cli.validate_time import time_run
+def time_run(plan: "Plan", data_dir: Path | None) -> RunTime:
+    """Time the steps and an evaluation of a plan: one trial on one device, computing as a worker does.
 
-    with Stages() as stages:
-        return time_run(plan, data_dir, stages.enter)
+    Raises:
+        RunError: the experiment trains with a script of the user's own.
+    """
+    from batchscale.workers.environment import check_devices, computing_like_a_worker, default_workers
+
+    if plan.experiment.trainer is not None:
+        raise RunError(
+            "--time needs an experiment for our own engine. Found a [trainer] table. 'batchscale trainer check' times "
+            "the steps of your script."
+        )
+    with Stages() as stages, computing_like_a_worker():  # before JAX starts
+        from batchscale.training.calibration import Effort, OutOfMemoryError, time_steps
+        from batchscale.workloads.registry import get_workload
+
+        stages.enter("loading data")
+        workload = get_workload(plan.experiment.workload, data_dir)
+        step_s: dict[int, float | None] = {}
+        for study in plan.studies:
+            stages.enter(f"timing a step of batch size {study.batch_size:,}")
+            try:
+                times = time_steps(workload, study.batch_size, Effort(3, 0.2)).step_times_s
+                step_s[study.batch_size] = sorted(times)[len(times) // 2]
+            except OutOfMemoryError:
+                step_s[study.batch_size] = None
+        stages.enter("timing an evaluation")
+        evaluation_s = _time_evaluation(workload, plan)
+    workers = default_workers(check_devices(plan.experiment.run.devices_per_trial))
+    total = 0.0
+    for study in plan.studies:
+        seconds = step_s[study.batch_size]
+        if seconds is None:
+            return RunTime(step_s, evaluation_s, workers, None)
+        total += study.trials * (study.train_steps * seconds + len(study.evaluation_steps) * evaluation_s)
+    return RunTime(step_s, evaluation_s, workers, total / workers)
 
 
-def _print(found: _Found) -> None:
+def _time_evaluation(workload: "Workload", plan: "Plan") -> float:
+    """Return the seconds of a warm evaluation of one trial, which hardly depends on the batch size."""
+    from batchscale.study.trial import TrialTask
+    from batchscale.training.settings import EngineSettings
+    from batchscale.training.study_engine import StudyEngine
+
+    study = replace(plan.studies[0], evaluation_steps=(0, 1), train_steps=1)
+    engine = StudyEngine(workload, study, plan.experiment.evaluation, EngineSettings(population=1))
+    # The low end of every range is the least likely to diverge.
+    low = {c.name: c.feasible_points[0] if c.feasible_points else c.min_value for c in study.space}
+    for trial_id in (1, 2):  # the first one compiles
+        task = TrialTask(trial_id, {**low, **study.fixed}, seed=trial_id, until_step=1, from_step=-1)
+        (progress,) = engine.advance([task])
+        engine.forget(trial_id)
+    return progress.timing["evaluation_s"]
+
+
+def _print(preview: _Preview) -> None:
     from batchscale.study.stop_rules import find_rule
 
-    plan, experiment = found.plan, found.plan.experiment
+    plan, experiment = preview.plan, preview.plan.experiment
     typer.echo(f"workload  {experiment.workload.name}")
     typer.echo(f"goal      {experiment.goal}")
     typer.echo(f"stop      {experiment.stop.value}")
-    typer.echo(f"searched  {_ranges(plan)}")
-    typer.echo(f"training  {_training_set(found.facts)}")
-    if found.data is not None:
-        typer.echo(f"data      {found.data if found.data_present else f'missing: {found.data}'}")
-    typer.echo(f"records   about {size(found.records_bytes)} on disk, and up to --keep-states for trials' states")
+    typer.echo(f"searched  {_describe_search(plan)}")
+    typer.echo(f"training  {_describe_training_set(preview.info)}")
+    if preview.data is not None:
+        typer.echo(f"data      {preview.data if preview.data_present else f'missing: {preview.data}'}")
+    typer.echo(f"records   about {size(preview.records_bytes)} on disk, and up to --keep-states for trials' states")
     if experiment.trainer is not None:
         typer.echo(f"command   {_example_command(plan)}")
     typer.echo()
-    _print_studies(found)
+    _print_studies(preview)
     together = find_rule(experiment.stop).ends_together
-    more = f"'{experiment.stop}' usually needs far fewer." if together else "another search as well."
-    typer.echo(f"\nFor one search at every batch size, every trial to its budget. Diverged trials come on top; {more}")
-    if found.time is not None:
-        typer.echo(_describe_time(found.time))
+    more = f"'{experiment.stop}' usually needs far fewer." if together else "another search adds to it."
+    typer.echo(f"\nOne search at every batch size, every trial to its budget. Diverged trials add to it; {more}")
+    if preview.time is not None:
+        typer.echo(_describe_time(preview.time))
 
 
-def _print_studies(found: _Found) -> None:
-    plan, time = found.plan, found.time
+def _print_studies(preview: _Preview) -> None:
+    plan, time = preview.plan, preview.time
     columns = ["batch size", "trials", "steps", "measurements", "trial-steps", "trial-examples"]
     rows: list[list[object]] = [
         [s.batch_size, s.trials, s.train_steps, len(s.evaluation_steps), s.trial_steps, s.trial_steps * s.batch_size]
@@ -121,24 +187,24 @@ def _print_studies(found: _Found) -> None:
     print_table(columns, rows, right=range(len(columns)))
 
 
-def _training_set(facts: "WorkloadInfo") -> str:
-    examples = facts.num_train_examples
-    count = "size not known before the data is read, or without end" if examples is None else f"{examples:,} examples"
-    return count + (f", {facts.num_outputs:,} outputs of the model (classes)" if facts.num_outputs else "")
+def _describe_training_set(info: "WorkloadInfo") -> str:
+    examples = info.num_train_examples
+    count = "unknown size, or sampled without end" if examples is None else f"{examples:,} examples"
+    return count + (f", {info.num_outputs:,} outputs of the model (classes)" if info.num_outputs else "")
 
 
-def _describe_time(time: "RunTime") -> str:
+def _describe_time(time: RunTime) -> str:
     if time.run_s is None:
         return "The largest batch sizes do not fit in memory here, so the run has no time."
     return (
         f"About {duration(time.run_s)} on {time.workers} workers, a measurement {1000 * time.evaluation_s:.3g} ms. "
-        "One trial alone on one device was timed, here and now; compiling and loading come on top, and small models "
+        "This is the time of one trial on one device of this machine. Compiling and loading add to it; small models "
         "that are trained together need less."
     )
 
 
 def _example_command(plan: "Plan") -> str:
-    """The command of a trial in the middle of the search space, as a shell would show it."""
+    """Return the shell command of a trial in the middle of the search space."""
     import shlex
 
     from batchscale.trainers.command import show_command
@@ -146,24 +212,24 @@ def _example_command(plan: "Plan") -> str:
     return shlex.join(show_command(plan))
 
 
-def _ranges(plan: "Plan") -> str:
+def _describe_search(plan: "Plan") -> str:
     names = plan.studies[0].space.names
     fixed = [f"{name} = {value:g}" for name, value in plan.experiment.search.fixed.items()]
     return ", ".join(names or ("nothing",)) + (f" (fixed: {', '.join(fixed)})" if fixed else "")
 
 
-def _to_json(found: _Found) -> dict[str, Any]:
-    plan, time = found.plan, found.time
+def _to_json(preview: _Preview) -> dict[str, Any]:
+    plan, time = preview.plan, preview.time
     return {
         "version": VERSION,
         "workload": str(plan.experiment.workload.name),
         "goal": str(plan.experiment.goal),
         "stop": plan.experiment.stop.value,
-        "num_train_examples": found.facts.num_train_examples,
-        "num_outputs": found.facts.num_outputs,
-        "data": found.data,
-        "data_present": found.data_present,
-        "records_bytes": found.records_bytes,
+        "num_train_examples": preview.info.num_train_examples,
+        "num_outputs": preview.info.num_outputs,
+        "data": preview.data,
+        "data_present": preview.data_present,
+        "records_bytes": preview.records_bytes,
         "studies": [
             {
                 "batch_size": study.batch_size,

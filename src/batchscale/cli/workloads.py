@@ -1,4 +1,4 @@
-"""``batchscale workloads``: every workload by name, its parts, its size, and whether its data is here."""
+"""``batchscale workloads``: the workloads by name, with their parts, size and data."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,15 +6,19 @@ from typing import Annotated, Any
 import typer
 
 from batchscale.cli.output import print_json, print_table
+from batchscale.cli.selection import DATA_DIR_HELP, JSON_HELP
 
 VERSION = 1
 
 
 def workloads(
-    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets are.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help=DATA_DIR_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """List the workloads: the paper's 35 by their published names, a few more, and the parts to combine."""
+    """List the workloads, and the parts to combine into others.
+
+    The 35 workloads of the paper have their published names.
+    """
     from batchscale.workloads.datasets.declaration import dataset_names
     from batchscale.workloads.models.declaration import model_names
     from batchscale.workloads.optimizers.declaration import OPTIMIZERS
@@ -37,15 +41,15 @@ def workloads(
             r["schedule"],
             r["num_parameters"],
             r["num_train_examples"],
-            "here" if r["data_present"] else "missing",
+            "present" if r["data_present"] else "missing",
         )
         for r in rows
     ]
     print_table(columns, lines, right=(2, 3))
-    typer.echo("\nAny parts that fit together make a workload:")
+    typer.echo("\nCombine parts that fit together into other workloads:")
     for kind, options in parts.items():
         typer.echo(f"  {kind:<11} {', '.join(options)}")
-    typer.echo("Missing data: batchscale data list says how to get it. Your own: the key workload.file.")
+    typer.echo("For missing data, see batchscale data list. For your own workload, see the key workload.file.")
 
 
 def _describe(data_dir: Path | None) -> list[dict[str, Any]]:
