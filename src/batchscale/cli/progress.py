@@ -49,10 +49,10 @@ def run_with_progress(
 
 
 class Display(Protocol):
-    """A display of snapshots."""
+    """A display of the status of a run."""
 
     def show(self, run_status: "RunStatus") -> None:
-        """Show a run_status."""
+        """Show a status."""
 
     def close(self) -> None:
         """End the display."""

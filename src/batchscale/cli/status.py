@@ -78,7 +78,12 @@ def _describe_state(run_status: "RunStatus", state: str) -> str:
 
 
 def _headline(run_status: "RunStatus", state: str) -> str:
-    return f"{_describe_state(run_status, state)}\n{run_status.workload}, goal {run_status.goal}\n{describe_run(run_status)}"
+    lines = (
+        _describe_state(run_status, state),
+        f"{run_status.workload}, goal {run_status.goal}",
+        describe_run(run_status),
+    )
+    return "\n".join(lines)
 
 
 def _print(run_status: "RunStatus", state: str) -> None:
