@@ -12,7 +12,6 @@ from batchscale.cli.output import Stages
 from batchscale.cli.selection import GOAL_HELP, RECORDS_HELP, WORKLOAD_HELP, print_notice
 from batchscale.errors import SpecError
 from batchscale.figures.kinds import kind_names
-from batchscale.figures.names import count
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,6 +83,7 @@ def figure(
     Writes a picture, a page or a Vega-Lite specification.
     """
     from batchscale.figures.export import check_suffix, write_chart, write_frame
+    from batchscale.figures.names import count
     from batchscale.figures.paper import PAPER_FIGURES, find_paper_figure
     from batchscale.figures.theme import find_theme
 

@@ -117,7 +117,7 @@ def plan(
     Combines a curve, step times and prices, and can write job files for the chosen configuration.
     """
     from batchscale.cli.output import print_json
-    from batchscale.cli.plan_inputs import Request, build_plan, parse_duration, parse_sizes
+    from batchscale.cli.plan_inputs import PlanOptions, build_plan, parse_duration, parse_sizes
     from batchscale.planning.evaluation import RunCosts
     from batchscale.planning.plan import PlanRequest
     from batchscale.planning.plan_json import plan_json
@@ -127,7 +127,7 @@ def plan(
     limit = None if deadline is None else parse_duration(deadline, "--deadline")
     if give_up is not None and not 0 < give_up < 2**53:
         raise PlanningError(f"--give-up must be a positive number of steps. Found {give_up:g}.")
-    request = Request(
+    request = PlanOptions(
         path,
         goal,
         workload,

@@ -18,7 +18,7 @@ SECONDS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True)
-class Request:
+class PlanOptions:
     """The options of the command."""
 
     path: Path
@@ -37,7 +37,7 @@ class Request:
     search_machine: str | None = None
 
 
-def build_plan(request: Request, limits: "PlanRequest") -> "MachinePlan":
+def build_plan(request: PlanOptions, limits: "PlanRequest") -> "MachinePlan":
     """Return the plan of a request; a notice of old prices is printed."""
     from batchscale.planning.assemble import assemble_plan, read_inputs
     from batchscale.planning.machines import read_machines
@@ -65,7 +65,7 @@ def build_plan(request: Request, limits: "PlanRequest") -> "MachinePlan":
     return replace(plan, search=_search_cost(request, inputs, records, workload))
 
 
-def _read_records(request: Request) -> "tuple[PlanInputs, Records, WorkloadName]":
+def _read_records(request: PlanOptions) -> "tuple[PlanInputs, Records, WorkloadName]":
     from batchscale.planning.assemble import records_inputs
 
     records = open_records(request.path)
@@ -78,7 +78,7 @@ def _read_records(request: Request) -> "tuple[PlanInputs, Records, WorkloadName]
 
 
 def _search_cost(
-    request: Request, inputs: "PlanInputs", records: "Records | None", workload: "WorkloadName | None"
+    request: PlanOptions, inputs: "PlanInputs", records: "Records | None", workload: "WorkloadName | None"
 ) -> "SearchCost":
     """Return the cost of the runs, or of the trials' seconds on a device of the machine that is named."""
     from batchscale.errors import UnknownNameError, suggest_names

@@ -122,7 +122,7 @@ def train(
             resume=resume,
             settings=settings,
         )
-        table = MeasurementTable(steps, json_, quiet=hosts is not None and not hosts.is_chief)
+        table = MeasurementPrinter(steps, json_, quiet=hosts is not None and not hosts.is_chief)
         writes = hosts is None or hosts.is_chief
         with (
             profiled(profile),
@@ -155,7 +155,7 @@ def _print_note(text: str) -> None:
     typer.echo(text, err=True)
 
 
-class MeasurementTable:
+class MeasurementPrinter:
     """Prints measurements as the lines of a table or of JSON; a quiet one prints nothing, because the chief does."""
 
     def __init__(self, steps: int, as_json: bool, quiet: bool = False) -> None:

@@ -13,10 +13,10 @@ from batchscale.spec.durations import MAX_MEASUREMENTS, MAX_STEPS
 from batchscale.spec.experiment import DEFAULT_FILE_TIMEOUT_S, Algorithm, StopRule
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
-Steps = Annotated[int, Field(ge=1, le=MAX_STEPS)]
+StepCount = Annotated[int, Field(ge=1, le=MAX_STEPS)]
 StopName = Annotated[StopRule, Field(strict=False), WithJsonSchema({"type": "string", "enum": list(StopRule)})]
 ExampleCount = Annotated[int, Field(ge=0, le=2**40)] | Literal["all"]
-Text = Annotated[str, Field(max_length=10_000)]
+LongText = Annotated[str, Field(max_length=10_000)]
 SpaceTable = dict[str, dict[str, Any]]
 
 
@@ -63,13 +63,13 @@ def _read_workload(value: object) -> object:
 class BudgetTable(_Table):
     """The longest training of a trial: one of steps, examples and epochs."""
 
-    steps: Steps | None = None
+    steps: StepCount | None = None
     """Optimizer steps."""
-    examples: Steps | None = None
+    examples: StepCount | None = None
     """Training examples; the steps are rounded up."""
     epochs: Annotated[float, Field(gt=0, strict=False)] | None = None
     """Passes over the training set; the steps are rounded up. Used when none of the three is given."""
-    at_least_steps: Steps | None = None
+    at_least_steps: StepCount | None = None
     """The smallest budget at any batch size, because large batches make few steps per epoch. 1 if a budget is given."""
     per_batch_size: dict[str, Annotated[float, Field(gt=0, strict=False)]] = {}
     """Another budget at single batch sizes of the experiment, in the same unit: `{ 64 = 20 }`."""
@@ -89,8 +89,8 @@ class ExamplesTable(_Table):
 class EvaluationTable(_Table):
     """The steps at which trials are measured, the same for all trials of a study, and the examples."""
 
-    every: Steps | None = None
-    """Steps between measurements; not together with `count` or `spacing`. Default: `count` measurements."""
+    every: StepCount | None = None
+    """StepCount between measurements; not together with `count` or `spacing`. Default: `count` measurements."""
     count: Annotated[int, Field(ge=1, le=MAX_MEASUREMENTS)] | None = None
     """The number of measurements."""
     spacing: Literal["even", "log"] | None = None
@@ -125,11 +125,11 @@ class SearchTable(_Table):
 class ReportsTable(_Table):
     """The output to read measurements from if a script does not report by the protocol: pattern, csv or jsonl."""
 
-    pattern: Text | None = None
+    pattern: LongText | None = None
     """A printed line: `"step={step} val/loss={val/loss}"`; `{}` matches anything. Default: none."""
-    csv: Text | None = None
+    csv: LongText | None = None
     """A table with a header that each trial writes: `"{folder}/metrics.csv"`. Default: none."""
-    jsonl: Text | None = None
+    jsonl: LongText | None = None
     """A file of one JSON object per line that each trial writes. Default: none."""
     names: dict[Name, Name] = {}
     """The script's names of metrics and of the step, with ours: `{ eval_loss = "val/loss", global_step = "step" }`."""
@@ -138,7 +138,7 @@ class ReportsTable(_Table):
 class TrainerTable(_Table):
     """Your own training script instead of our engine, see [its guide](trainers.md). `[workload]` names are free."""
 
-    command: Annotated[list[Text], Field(min_length=1, max_length=1000)]
+    command: Annotated[list[LongText], Field(min_length=1, max_length=1000)]
     """The program and its arguments; `{learning_rate}`, `{batch_size}` and others become the trial's values."""
     resume: bool = False
     """The script can continue from its own checkpoint folder."""
@@ -154,7 +154,7 @@ class TrainerTable(_Table):
     """The most paused trials in memory on each worker. Default: 16, fewer if large; 1 with devices."""
     num_train_examples: Annotated[int, Field(ge=1, le=2**53)] | None = None
     """The size of the training set, for budgets in epochs and the batch size `"full"`. Default: unknown."""
-    env: dict[Name, Text] = {}
+    env: dict[Name, LongText] = {}
     """Environment variables of the script, with placeholders: `{ CUDA_VISIBLE_DEVICES = "{device}" }`."""
     reports: ReportsTable | None = None
     """The output to read measurements from, for a script that does not report by the protocol."""
