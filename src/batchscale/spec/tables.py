@@ -90,7 +90,7 @@ class EvaluationTable(_Table):
     """The steps at which trials are measured, the same for all trials of a study, and the examples."""
 
     every: StepCount | None = None
-    """StepCount between measurements; not together with `count` or `spacing`. Default: `count` measurements."""
+    """Steps between measurements; not together with `count` or `spacing`. Default: `count` measurements."""
     count: Annotated[int, Field(ge=1, le=MAX_MEASUREMENTS)] | None = None
     """The number of measurements."""
     spacing: Literal["even", "log"] | None = None
