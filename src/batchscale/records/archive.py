@@ -56,7 +56,7 @@ class ArchiveStream:
         self.path, self.limits = path, limits
         self.size = path.stat().st_size
         self.kind = detect_compression(path)
-        self.last = b""  # the bytes of the last read: they tell an end mark from a torn end
+        self.last = b""  # the bytes of the last read: an end mark, or a torn end
         self._limit = min(limits.total_bytes, max(limits.small_bytes, limits.ratio * self.size)) if self.kind else None
         self._position = self._produced = 0
         self._chunk = memoryview(b"")

@@ -1,7 +1,7 @@
 """Replace files so that no reader sees half of one, and make files and folders survive the loss of power.
 
-`replace_durably` and `replace_atomically` are the two ways to write a file in one piece; their names say what they
-promise. Everything else here is a step of a writer that needs more than one file.
+`replace_durably` and `replace_atomically` are the two ways to write a file in one piece, each named by its promise.
+Everything else here is a step of a writer that needs more than one file.
 """
 
 import errno

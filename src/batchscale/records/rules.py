@@ -50,7 +50,7 @@ RULES: Mapping[str, str] = {
 STORAGE_RULES: Mapping[str, str] = {
     "archive-member": "an archive has regular files of the layout inside it, each once",
     "archive-damage": "an archive can be read to its end",
-    "table-file": "a file of a table is as its manifest says",
+    "table-file": "a file of a table agrees with its manifest",
 }
 
 ALL_RULES: Mapping[str, str] = {**RULES, **STORAGE_RULES}

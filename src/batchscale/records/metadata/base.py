@@ -47,17 +47,17 @@ class NewerFormatError(RecordsError):
     """The file was written by a later batchscale, in a format that this one cannot read."""
 
 
-def read_version(own: object, where: str) -> int:
+def read_version(data: object, where: str) -> int:
     """Return the version of the metadata in a file.
 
     Raises:
         NewerFormatError: it is newer than ours.
         MetadataError: it is no version.
     """
-    version = own.get(VERSION_KEY, 1) if isinstance(own, Mapping) else None
+    version = data.get(VERSION_KEY, 1) if isinstance(data, Mapping) else None
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise MetadataError(
-            f"{where}: '{OWN_KEY}' is an object with a {VERSION_KEY} from 1. Found {one_line(repr(own), 80)}.", OWN_KEY
+            f"{where}: '{OWN_KEY}' is an object with a {VERSION_KEY} from 1. Found {one_line(repr(data), 80)}.", OWN_KEY
         )
     if version > FORMAT_VERSION:
         raise NewerFormatError(
@@ -72,26 +72,26 @@ def json_key(key: str) -> dict[str, str]:
     return {"json_key": key}
 
 
-def parse_metadata(kind: type[T], own: Mapping[str, Any], where: str) -> T:
+def parse_metadata(kind: type[T], data: Mapping[str, Any], where: str) -> T:
     """Return the metadata that a JSON object of today's version describes; ``where`` is its file, for messages.
 
     Raises:
         MetadataError: a value is not of its kind.
     """
     keys = {key for _, key, _ in _fields(kind)}
-    other = {key: value for key, value in own.items() if key not in keys and key != VERSION_KEY}
+    other = {key: value for key, value in data.items() if key not in keys and key != VERSION_KEY}
     try:
-        metadata: T = _adapter(kind).validate_python({**_named(kind, own), OTHER: other})
+        metadata: T = _adapter(kind).validate_python({**_named(kind, data), OTHER: other})
     except ValidationError as error:
-        raise _explain(error, kind, own, f"{where}: {OWN_KEY}") from None
+        raise _explain(error, kind, data, f"{where}: {OWN_KEY}") from None
     return metadata
 
 
 def metadata_json(metadata: Any) -> dict[str, Any]:
     """Return the JSON object of a study's or trial's metadata: absent and empty values have no key."""
     pairs = {key: getattr(metadata, name) for name, key, _ in _fields(type(metadata))}
-    known = {key: _to_json(value) for key, value in pairs.items() if value is not None and value not in ((), {})}
-    return {**metadata.other, VERSION_KEY: FORMAT_VERSION, **known}
+    values = {key: _to_json(value) for key, value in pairs.items() if value is not None and value not in ((), {})}
+    return {**metadata.other, VERSION_KEY: FORMAT_VERSION, **values}
 
 
 def is_finite(value: object) -> bool:

@@ -117,21 +117,21 @@ class StudyMetadata:
         return metadata_json(self)
 
     @classmethod
-    def from_json(cls, own: object, where: str) -> "StudyMetadata":
+    def from_json(cls, data: object, where: str) -> "StudyMetadata":
         """Return the metadata under our key in the ``study.json`` at ``where``, of any version up to ours.
 
         Raises:
             NewerFormatError: its version is newer.
             MetadataError: a value is not of its kind.
         """
-        version = read_version(own, where)
-        assert isinstance(own, Mapping)
-        return parse_metadata(cls, own if version > 1 else _upgrade(own), where)
+        version = read_version(data, where)
+        assert isinstance(data, Mapping)
+        return parse_metadata(cls, data if version > 1 else _upgrade(data), where)
 
 
-def _upgrade(own: Mapping[str, Any]) -> dict[str, Any]:
+def _upgrade(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of version 1 as today's version has it."""
-    metadata = dict(own)
+    metadata = dict(data)
     if "stop" in metadata:
         metadata["stop_rule"] = metadata.pop("stop")
     if "verdict" in metadata:

@@ -168,12 +168,12 @@ def _source(path: Path, workload: WorkloadName) -> Callable[[], pl.LazyFrame]:
     return lambda: open_table_file(file, MEASUREMENT_SCHEMA)
 
 
-def _study_row(own: object, where: str) -> dict[str, Any] | None:
-    return study_metadata_row(StudyMetadata.from_json(own, where))
+def _study_row(data: object, where: str) -> dict[str, Any] | None:
+    return study_metadata_row(StudyMetadata.from_json(data, where))
 
 
-def _trial_row(own: object, where: str) -> dict[str, Any] | None:
-    return trial_metadata_row(TrialMetadata.from_json(own, where))
+def _trial_row(data: object, where: str) -> dict[str, Any] | None:
+    return trial_metadata_row(TrialMetadata.from_json(data, where))
 
 
 def _read_format_1(

@@ -112,7 +112,9 @@ def describe_difference(stored: StudyRecord, new: StudyRecord) -> str:
 
 def _flatten(record: StudyRecord) -> dict[str, object]:
     data = record.to_json()
-    own = data.pop(OWN_KEY, {})
+    metadata = data.pop(OWN_KEY, {})
     configs = data.pop("parameter_configs", {})
     flat = {**data, **{f"parameter_configs.{name}": config for name, config in configs.items()}}
-    return flat | ({f"{OWN_KEY}.{key}": value for key, value in own.items()} if isinstance(own, Mapping) else {})
+    return flat | (
+        {f"{OWN_KEY}.{key}": value for key, value in metadata.items()} if isinstance(metadata, Mapping) else {}
+    )

@@ -101,7 +101,7 @@ def _read_study(folder: StudyFolder, root: Path, notice: Notice, fs: FileSystem)
         if record.batch_size != batch_size:
             raise RecordsError(f"{path}: batch_size agrees with the folder. Found {record.batch_size}.")
     except NewerFormatError:
-        raise  # a part of the studies would look like all of them
+        raise  # the rest of the studies would pass for all of them
     except RecordsError as error:
         notice(f"{error} The study is left out.")
         return None
