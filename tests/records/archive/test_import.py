@@ -13,7 +13,7 @@ from synthetic_archive import SLOWEST_BEST, published_studies, steps_to_goal
 from synthetic_workloads import loss_model
 
 from batchscale.analysis.results import steps_to_result
-from batchscale.errors import RecordsError, StudyLockedError
+from batchscale.errors import RecordsError, StorageError, StudyLockedError
 from batchscale.records.filesystem import REAL
 from batchscale.records.metadata.columns import METADATA, TRIAL_METADATA
 from batchscale.records.read import read_records
@@ -239,6 +239,45 @@ def test_what_is_there_is_not_overwritten_unless_said_so(tmp_path: Path) -> None
     assert import_records(fewer, tmp_path / "table", ImportOptions(overwrite=True)).studies == 2
     assert read_records(tmp_path / "table").studies.height == 2
     assert (tmp_path / "other" / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_table_that_cannot_be_replaced_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
+) -> None:
+    archive = write_tar(tmp_path / "x.tar", small_members())
+    import_records(archive, tmp_path / "table")
+    before = table_bytes(tmp_path / "table")
+    replace = Path.replace
+
+    def refuse(path: Path, target: Path) -> Path:
+        if path.name == "table" and path.parent.name == ".table.partial":
+            raise OSError(5, "Input/output error")
+        return replace(path, target)
+
+    def refuse_exchange(first: Path, second: Path) -> bool:
+        if can_exchange:
+            raise OSError(5, "Input/output error")
+        return False
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    monkeypatch.setattr(REAL, "exchange", refuse_exchange)
+    with pytest.raises(StorageError, match="the import failed: Input/output error"):
+        import_records(archive, tmp_path / "table", ImportOptions(overwrite=True))
+    assert table_bytes(tmp_path / "table") == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["table", "x.tar"]
+
+
+def test_a_table_that_a_killed_import_was_replacing_comes_back(tmp_path: Path) -> None:
+    archive = write_tar(tmp_path / "x.tar", small_members())
+    import_records(archive, tmp_path / "table")
+    before = table_bytes(tmp_path / "table")
+    (tmp_path / ".table.partial").mkdir()
+    (tmp_path / "table").rename(tmp_path / ".table.partial" / "old")
+    bad = write_tar(tmp_path / "bad.tar", {"root/mnist/fc/sgd/8/study.json": b"{}"})
+    with pytest.raises(RecordsError):
+        import_records(bad, tmp_path / "table")
+    assert table_bytes(tmp_path / "table") == before
 
 
 def test_the_checksum_is_verified_before_anything_is_read(tmp_path: Path) -> None:

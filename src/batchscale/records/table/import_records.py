@@ -36,6 +36,7 @@ from batchscale.records.table.source import open_source
 
 PART_BYTES = 64 * 2**20
 SMALL_ROWS = 1_000_000  # measurements of a workload that fit in memory twice
+_OLD = "old"  # a table that is being replaced, where names cannot be exchanged
 LITTLE_BYTES = 2**20
 """A disk with less free space than this is full: no file of a table is written in such small pieces."""
 
@@ -88,7 +89,7 @@ def import_records(source: Path, table: Path, options: ImportOptions | None = No
     _check_target(table, options)
     opened = open_source(source, options.limits, options.verify)
     staging = table.absolute().parent / f".{table.absolute().name}.partial"
-    with storing("the import", table), _locked(staging), _full_disk_errors(staging):
+    with storing("the import", table), _working_folder(staging, table), _full_disk_errors(staging):
         reader = SourceReader(
             opened,
             staging,
@@ -134,28 +135,24 @@ def _check_target(table: Path, options: ImportOptions) -> None:
 
 
 @contextmanager
-def _locked(staging: Path) -> Iterator[None]:
-    """Hold the working folder of an import, empty at first and removed at the end."""
+def _working_folder(staging: Path, table: Path) -> Iterator[None]:
+    """Make and lock the working folder of an import, empty at first and removed at the end."""
     staging.mkdir(exist_ok=True)
     handle = REAL.lock(staging / "lock")
     if handle is None:
         raise StudyLockedError(f"{staging}: one process imports to a table at a time. Another one is importing.")
     try:
-        _remove_content(staging)
+        if (staging / _OLD).is_dir() and not table.exists():  # an import was killed while it replaced the table
+            (staging / _OLD).replace(table)
+        for path in staging.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != "lock":
+                path.unlink()
         yield
     finally:
-        _remove_content(staging)
-        REAL.close(handle)
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _remove_content(staging: Path) -> None:
-    """Remove everything but the lock."""
-    for path in staging.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != "lock":
-            path.unlink()
+        REAL.close(handle)
 
 
 @contextmanager
@@ -172,10 +169,18 @@ def _full_disk_errors(folder: Path) -> Iterator[None]:
 
 
 def _publish(made: Path, table: Path) -> None:
+    """Put the new table in its place; a table that is there is replaced, and stays if that fails."""
     sync_tree(made)
-    if table.exists():
-        table.replace(made.with_name("old"))
-    made.replace(table)
+    if not table.exists():
+        made.replace(table)
+    elif not REAL.exchange(made, table):
+        old = made.with_name(_OLD)
+        table.replace(old)
+        try:
+            made.replace(table)
+        except OSError:
+            old.replace(table)
+            raise
     sync_path(table.absolute().parent)
 
 
