@@ -99,7 +99,7 @@ def train_single(
         engine = StudyEngine(workload, study, trial.evaluation, settings, group)
         timing: Mapping[str, float] = {}
         step = max(summary.step, 0)
-        while search.requests() and not group.any("go on", should_stop()):
+        while search.requests() and not group.any("stop", should_stop()):
             progress, seconds = _advance(engine, study, replace(task, from_step=summary.step), should_stop)
             timing, step = progress.timing, progress.step
             for row in progress.rows:
@@ -121,7 +121,7 @@ def train_single(
 def _share_summary(records: "SingleStudy | None", hosts: HostGroup) -> tuple[int, TrialSummary]:
     """Return the trial's id and its summary, as the chief has read them from its records."""
     local = (records.trial_id, asdict(records.summary)) if records else (1, asdict(TrialSummary()))
-    trial_id, values = json.loads(hosts.share("known", json.dumps(local).encode()))
+    trial_id, values = json.loads(hosts.share("summary", json.dumps(local).encode()))
     return trial_id, records.summary if records else TrialSummary(**values)
 
 

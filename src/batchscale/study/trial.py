@@ -116,7 +116,7 @@ UNSTARTED = TrialSummary()
 """The summary of a trial that was never started; must not be updated."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TrialRequest:
     """A request to train the trial of a search's point up to ``until``, an evaluation step."""
 

@@ -98,4 +98,4 @@ class Rule(ABC):
             step: the last measured step of the trial.
             steps: the evaluation steps.
         """
-        return Requeue.REORDER
+        return Requeue.NOW if self.by_point else Requeue.REORDER
