@@ -56,7 +56,7 @@ class WaitingEngine:
     def save(self, trial_id):
         """Nothing to save."""
 
-    def shelve(self, trial_id, step):
+    def finish(self, trial_id, step):
         """Nothing to keep."""
 
     def forget(self, trial_id):

@@ -68,7 +68,7 @@ class ComputingEngine:
     def save(self, trial_id):
         """Nothing to save."""
 
-    def shelve(self, trial_id, step):
+    def finish(self, trial_id, step):
         """Nothing to keep."""
 
     def forget(self, trial_id):

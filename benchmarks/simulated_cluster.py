@@ -111,7 +111,7 @@ class SimulatedCluster(Runner):
         """Nothing is held; the messages of a real cluster are counted."""
         self.messages += 1
 
-    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:  # noqa: ARG002
+    def finish(self, batch_size: int, steps: Mapping[int, int]) -> None:  # noqa: ARG002
         """Nothing is held; the messages of a real cluster are counted."""
         self.messages += 1
 

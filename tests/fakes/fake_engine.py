@@ -61,9 +61,9 @@ class FakeEngine:
         self.saved.append(trial_id)
         self._log("save_log", str(trial_id))
 
-    def shelve(self, trial_id: int, step: int) -> None:
+    def finish(self, trial_id: int, step: int) -> None:
         self.held.pop(trial_id, None)
-        self._log("shelf_log", f"{self.study.batch_size} {trial_id} {step}")
+        self._log("finish_log", f"{self.study.batch_size} {trial_id} {step}")
 
     def forget(self, trial_id: int) -> None:
         self.held.pop(trial_id, None)

@@ -177,8 +177,8 @@ def test_a_larger_budget_keeps_the_measured_steps_of_the_smaller_one(tmp_path):
 
 @pytest.mark.parametrize(("stop", "kept"), [("budget", 6), ("goal", None), ("race", None)])
 @pytest.mark.parametrize("runner", ["inline", "local"])
-def test_trials_that_could_train_longer_are_shelved_and_all_others_forgotten(tmp_path, stop, kept, runner):
-    logs = {"shelf_log": tmp_path / "shelf", "forget_log": tmp_path / "forgotten"}
+def test_trials_that_could_train_longer_are_finished_and_all_others_forgotten(tmp_path, stop, kept, runner):
+    logs = {"finish_log": tmp_path / "shelf", "forget_log": tmp_path / "forgotten"}
     run_fake(
         tmp_path / "tree", runner, rule=StopRule(stop), space=WIDE, options=logs, batch_sizes=BatchSizes((1,)), trials=6
     )
@@ -186,9 +186,9 @@ def test_trials_that_could_train_longer_are_shelved_and_all_others_forgotten(tmp
     may_go_on = {i: t["steps"] for i, t in trials.items() if t["own"]["stop_reason"] in ("budget", "raced")}
     assert may_go_on
     assert kept is None or len(may_go_on) == kept
-    shelved = [tuple(map(int, line.split())) for line in (tmp_path / "shelf").read_text().splitlines()]
-    assert {(1, i, steps) for i, steps in may_go_on.items()} == {one for one in shelved if one[1] in trials}
-    assert {steps for _, i, steps in shelved if i not in trials} <= {0}  # started in case they were needed
+    finished = [tuple(map(int, line.split())) for line in (tmp_path / "shelf").read_text().splitlines()]
+    assert {(1, i, steps) for i, steps in may_go_on.items()} == {one for one in finished if one[1] in trials}
+    assert {steps for _, i, steps in finished if i not in trials} <= {0}  # started in case they were needed
     forgotten = {int(line.split()[1]) for line in (tmp_path / "forgotten").read_text().splitlines()}
     assert forgotten >= trials.keys() - may_go_on.keys()
     assert not forgotten & may_go_on.keys()

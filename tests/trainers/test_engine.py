@@ -144,10 +144,10 @@ def test_forgetting_a_trial_leaves_nothing(engine_of, tmp_path):
     assert not list((tmp_path / "trials").iterdir())
 
 
-def test_a_shelved_trial_trains_longer_from_its_last_state(engine_of):
+def test_a_finished_trial_trains_longer_from_its_last_state(engine_of):
     engine = engine_of()
     advance(engine, task(until=100))
-    engine.shelve(1, 100)
+    engine.finish(1, 100)
     assert engine._trials == {}
     longer = engine_of(steps=120)
     (progress,) = advance(longer, task(until=120, after=100))

@@ -198,13 +198,13 @@ def count_beginnings(engine, monkeypatch):
     return begun
 
 
-def test_a_shelved_trial_goes_on_from_its_last_state(toy, engine_of, tmp_path, monkeypatch):
+def test_a_finished_trial_goes_on_from_its_last_state(toy, engine_of, tmp_path, monkeypatch):
     expected = engine_of(toy).advance([task(1), task(2)])
     first = engine_of(toy, checkpoint_dir=tmp_path)
     parts = first.advance([task(1, until=20), task(2, until=20)])
     first.save(1)
     for trial_id in (1, 2):
-        first.shelve(trial_id, 20)
+        first.finish(trial_id, 20)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.npz", "2.npz"]
     second = engine_of(toy, checkpoint_dir=tmp_path)
     begun = count_beginnings(second, monkeypatch)
@@ -214,10 +214,10 @@ def test_a_shelved_trial_goes_on_from_its_last_state(toy, engine_of, tmp_path, m
         assert part.rows + rest.rows == whole.rows
 
 
-def test_measurements_beyond_the_end_of_a_shelved_trial_need_no_training(toy, engine_of, tmp_path, monkeypatch):
+def test_measurements_beyond_the_end_of_a_finished_trial_need_no_training(toy, engine_of, tmp_path, monkeypatch):
     first = engine_of(toy, checkpoint_dir=tmp_path)
     (whole,) = first.advance([task(1)])
-    first.shelve(1, 20)  # as in a race that ended at step 20, when the trial had gone to 40
+    first.finish(1, 20)  # as in a race that ended at step 20, when the trial had gone to 40
     second = engine_of(toy, checkpoint_dir=tmp_path)
     begun = count_beginnings(second, monkeypatch)
     (rest,) = second.advance([task(1, from_step=20)])
@@ -225,14 +225,14 @@ def test_measurements_beyond_the_end_of_a_shelved_trial_need_no_training(toy, en
     assert rest.rows == whole.rows[3:]
 
 
-def test_only_who_is_as_far_as_the_end_puts_a_trial_on_the_shelf(toy, engine_of, tmp_path):
+def test_only_who_is_as_far_as_the_end_finishes_a_trial(toy, engine_of, tmp_path):
     ahead, behind, other = (engine_of(toy, checkpoint_dir=tmp_path) for _ in range(3))
     ahead.advance([task(1, until=20)])
     behind.advance([task(1, until=10)])
-    ahead.shelve(1, 20)
+    ahead.finish(1, 20)
     kept = (tmp_path / "1.npz").read_bytes()
-    behind.shelve(1, 20)
-    other.shelve(1, 20)
+    behind.finish(1, 20)
+    other.finish(1, 20)
     assert (tmp_path / "1.npz").read_bytes() == kept
     other.forget(1)
     assert not (tmp_path / "1.npz").exists()

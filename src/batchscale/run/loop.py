@@ -248,13 +248,13 @@ class RunLoop:
     def _release(self, run: StudyRun) -> None:
         """Send workers the trials whose states they need not hold any more."""
         released = run.take_released()
-        ended = (*released.forget, *released.shelve)
+        ended = (*released.forget, *released.finish)
         self.scheduler.release(run.batch_size, ended)
         self.failures.release(run.batch_size, ended)
         if released.forget:
             self.runner.forget(run.batch_size, released.forget)
-        if released.shelve:
-            self.runner.shelve(run.batch_size, released.shelve)
+        if released.finish:
+            self.runner.finish(run.batch_size, released.finish)
         if run.done:
             self.runner.forget(run.batch_size)
 

@@ -21,12 +21,12 @@ from batchscale.study.trial import TrialOutcome, TrialProgress, TrialRequest, Tr
 class Released:
     """The states that engines need not hold any more.
 
-    ``forget`` are trials that came to their end; ``shelve`` those that a later run might continue, with the step that
+    ``forget`` are trials that came to their end; ``finish`` those that a later run might continue, with the step that
     they are recorded to.
     """
 
     forget: list[int] = field(default_factory=list)
-    shelve: dict[int, int] = field(default_factory=dict)
+    finish: dict[int, int] = field(default_factory=dict)
 
 
 class StudyRun:
@@ -149,7 +149,7 @@ class StudyRun:
         trial = EndedTrial(trial_id, outcome, parameters, state.sampled.seed(point), state.search, point, failed)
         state.mark_recorded(point, outcome, self._recorder.commit(trial))
         if outcome.may_continue:
-            self._released.shelve[trial_id] = outcome.step
+            self._released.finish[trial_id] = outcome.step
         else:
             self._released.forget.append(trial_id)
 
@@ -173,7 +173,7 @@ class StudyRun:
         """Discard trials that were started early and not needed; a run with more trials might need their states."""
         for trial_id in self.state.unneeded:
             self._recorder.discard(trial_id)
-            self._released.shelve[trial_id] = 0
+            self._released.finish[trial_id] = 0
         self.state.drop_unneeded()
 
     def _end(self, proposal: NextSearch) -> None:

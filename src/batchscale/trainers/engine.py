@@ -78,7 +78,7 @@ class TrainerEngine:
             time.sleep(POLL_EVERY_S[0])
             trial.poll()
 
-    def shelve(self, trial_id: int, step: int) -> None:  # noqa: ARG002 - the interface has it
+    def finish(self, trial_id: int, step: int) -> None:  # noqa: ARG002 - the interface has it
         """Let the script of an ended trial exit; its saves stay on disk while there is room."""
         trial = self._trials.pop(trial_id, None)
         if trial is None:

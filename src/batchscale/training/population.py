@@ -105,7 +105,7 @@ class Population:
         if self._store is not None:
             self._store.save(trial_id, self._saved(trial_id))
 
-    def shelve(self, trial_id: int, step: int) -> None:
+    def finish(self, trial_id: int, step: int) -> None:
         """Store the last state of a trial that ended at this step and drop it from memory.
 
         If its state is not in memory, or of an earlier step, another worker stores it.

@@ -146,9 +146,9 @@ class StudyEngine:
         if self._population.holds(trial_id):
             self._population.save(trial_id)
 
-    def shelve(self, trial_id: int, step: int) -> None:
+    def finish(self, trial_id: int, step: int) -> None:
         """Drop a trial that ended at this step from memory; its last state is stored if there is room for it."""
-        self._population.shelve(trial_id, step)
+        self._population.finish(trial_id, step)
 
     def forget(self, trial_id: int) -> None:
         """Drop the state, measurements and stored states of a trial."""

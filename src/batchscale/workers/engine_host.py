@@ -44,7 +44,7 @@ class Engine(Protocol):
     def save(self, trial_id: int) -> None:
         """Write a checkpoint of a trial that is held in memory."""
 
-    def shelve(self, trial_id: int, step: int) -> None:
+    def finish(self, trial_id: int, step: int) -> None:
         """Drop a trial that ended at this step from memory; store its state on disk if there is room."""
 
     def forget(self, trial_id: int) -> None:
@@ -133,12 +133,12 @@ class EngineHost:
         if not trial_ids:
             self._drop(batch_size)
 
-    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
+    def finish(self, batch_size: int, steps: Mapping[int, int]) -> None:
         """Drop these finished trials of a study, by their last steps, from memory; store their states."""
         engine = self._engines.get(batch_size)
         for trial_id, step in steps.items():
             if engine is not None:
-                engine.shelve(trial_id, step)
+                engine.finish(trial_id, step)
             self._unsaved_s.pop((batch_size, trial_id), None)
 
     def save(self) -> None:

@@ -79,8 +79,8 @@ def single_threaded(xla_flags: str = "", num_devices: int = 1) -> dict[str, str]
 
 def with_host_devices(xla_flags: str, num_devices: int) -> str:
     """Return XLA's flags with so many devices of the processor; one is its default."""
-    others = [flag for flag in xla_flags.split() if not flag.startswith(f"{HOST_DEVICES}=")]
-    return " ".join([*others, f"{HOST_DEVICES}={num_devices}"] if num_devices > 1 else others)
+    other_flags = [flag for flag in xla_flags.split() if not flag.startswith(f"{HOST_DEVICES}=")]
+    return " ".join([*other_flags, f"{HOST_DEVICES}={num_devices}"] if num_devices > 1 else other_flags)
 
 
 def offer_devices(num_devices: int) -> None:

@@ -87,10 +87,10 @@ class InlineRunner(Runner):
         if not self._closed:
             self._host.forget(batch_size, trial_ids)
 
-    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
+    def finish(self, batch_size: int, steps: Mapping[int, int]) -> None:
         """Store the states of these finished trials."""
         if not self._closed:
-            self._host.shelve(batch_size, steps)
+            self._host.finish(batch_size, steps)
 
     def stop(self) -> None:
         """End jobs early and save states."""

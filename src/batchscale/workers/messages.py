@@ -36,7 +36,7 @@ class Forget:
 
 
 @dataclass(frozen=True)
-class Shelve:
+class Finish:
     """Drop these finished trials of a study, by their last steps, from memory and store their states."""
 
     batch_size: int
@@ -109,10 +109,10 @@ class Saved:
     """The answer to `Stop`: all states that are worth a checkpoint have one."""
 
 
-Instruction = Begin | Job | Forget | Shelve | Stop | Drain | Leave
+Instruction = Begin | Job | Forget | Finish | Stop | Drain | Leave
 Reply = Ready | Refused | Started | WorkerActivity | Answered | Raised | Saved
 
-_INSTRUCTIONS = (Begin, Job, Forget, Shelve, Stop, Drain)
+_INSTRUCTIONS = (Begin, Job, Forget, Finish, Stop, Drain)
 REPLIES = (Ready, Refused, Started, WorkerActivity, Answered, Raised, Saved)
 
 

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from batchscale.errors import RunError
 from batchscale.study.failure import Failure
 from batchscale.workers.handle import WorkerHandle
-from batchscale.workers.messages import Forget, Shelve, Stop
+from batchscale.workers.messages import Finish, Forget, Stop
 from batchscale.workers.runner import Event, Job, JobFailed, LossReason, Runner, WorkerInfo
 
 W = TypeVar("W", bound=WorkerHandle)
@@ -107,10 +107,10 @@ class ProcessRunner(Runner, Generic[W]):
         for worker_id, trials in self._locations.remove(batch_size, trial_ids, self._workers).items():
             self._workers[worker_id].send(Forget(batch_size, tuple(trials)))
 
-    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
+    def finish(self, batch_size: int, steps: Mapping[int, int]) -> None:
         """Send it to the workers that received any of these trials: the one that holds a trial stores its state."""
         for worker_id, trials in self._locations.remove(batch_size, steps, self._workers).items():
-            self._workers[worker_id].send(Shelve(batch_size, {trial_id: steps[trial_id] for trial_id in trials}))
+            self._workers[worker_id].send(Finish(batch_size, {trial_id: steps[trial_id] for trial_id in trials}))
 
     def stop(self) -> None:
         """Send it to every worker, once."""

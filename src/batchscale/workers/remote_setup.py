@@ -150,21 +150,21 @@ def _read_own_file(path: Path) -> OwnFile:
     return OwnFile(path.name, text, hashlib.sha256(content).hexdigest())
 
 
-def _place_own_file(setup: Setup, own: OwnFile, private: Path) -> Setup:
+def _place_own_file(setup: Setup, own_file: OwnFile, private: Path) -> Setup:
     """Return the setup with the user's own file: at its path if it is the same here, else a copy in a private folder.
 
     At its own path a file finds what it imports from its folder.
     """
     workload = setup.experiment.workload
-    if workload.file is not None and _has_content(workload.file, own.sha256):
+    if workload.file is not None and _has_content(workload.file, own_file.sha256):
         return setup
-    content = own.text.encode()
-    if hashlib.sha256(content).hexdigest() != own.sha256 or Path(own.name).name != own.name:
+    content = own_file.text.encode()
+    if hashlib.sha256(content).hexdigest() != own_file.sha256 or Path(own_file.name).name != own_file.name:
         raise RunError("The user's own file must arrive as the driver read it. It was damaged on its way; run again.")
-    folder = private / own.sha256[:16]
+    folder = private / own_file.sha256[:16]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / own.name
-    if not _has_content(path, own.sha256):
+    path = folder / own_file.name
+    if not _has_content(path, own_file.sha256):
         replace_atomically(path, content)
     return replace(setup, experiment=replace(setup.experiment, workload=replace(workload, file=path)))
 

@@ -22,8 +22,8 @@ TRAINER_ENGINE = "batchscale.workers.script_engine:make_engine"
 class Setup:
     """The configuration that a worker receives before its first job.
 
-    ``engine`` names the function that makes a study's engine. ``shelf_bytes`` limits the stored states of a study's
-    finished trials. ``num_devices`` is the number of devices of each worker, which trains one job at a time.
+    ``engine`` names the function that makes a study's engine. ``max_finished_bytes`` limits the stored states of a
+    study's finished trials. ``num_devices`` is the number of devices of each worker, which trains one job at a time.
     ``states_url`` is a remote path for the states of running trials; it replaces the folder of checkpoints.
     """
 
@@ -31,7 +31,7 @@ class Setup:
     data_dir: Path | None = None
     checkpoint_dir: Path | None = None
     engine: str = TRAINING_ENGINE
-    shelf_bytes: int = 0
+    max_finished_bytes: int = 0
     options: Mapping[str, str] = field(default_factory=dict)
     num_devices: int = 1
     states_url: str | None = None
@@ -87,7 +87,7 @@ class JobResult:
 
 
 class LossReason(StrEnum):
-    """Why a job failed."""
+    """The reason of a failed job."""
 
     DIED = "died"
     OUT_OF_MEMORY = "out of memory"
@@ -191,7 +191,7 @@ class Runner(ABC):
         """
 
     @abstractmethod
-    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
+    def finish(self, batch_size: int, steps: Mapping[int, int]) -> None:
         """Make all workers drop these finished trials, by their last steps, from memory and store their states.
 
         A later run may train them longer from there, or, where no state was stored, from their seed.

@@ -30,7 +30,8 @@ def make_engine(setup: Setup, study: Study, population: int | None) -> Engine:  
         device=trainer.devices[place % len(trainer.devices)] if trainer.devices else None,
         workers=int(setup.options.get("workers", "1")),
     )
-    return TrainerEngine(context, _make_pool(str(root), _max_paused(trainer), context.workers), setup.shelf_bytes)
+    pool = _make_pool(str(root), _max_paused(trainer), context.workers)
+    return TrainerEngine(context, pool, setup.max_finished_bytes)
 
 
 def _max_paused(trainer: TrainerSpec) -> int:

@@ -19,7 +19,7 @@ def make_engine(setup: Setup, study: Study, population: int | None, hosts: HostG
     settings = EngineSettings(
         checkpoint_dir=f"{states}/{study.batch_size}" if states else None,
         population=population,
-        max_finished_bytes=setup.shelf_bytes,
+        max_finished_bytes=setup.max_finished_bytes,
         devices=setup.num_devices,
         exact=setup.experiment.run.exact,
     )

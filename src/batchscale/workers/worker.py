@@ -30,6 +30,7 @@ from batchscale.workers.messages import (
     Answered,
     Begin,
     Drain,
+    Finish,
     Forget,
     Instruction,
     Leave,
@@ -38,7 +39,6 @@ from batchscale.workers.messages import (
     Refused,
     Reply,
     Saved,
-    Shelve,
     Started,
     Stop,
 )
@@ -112,8 +112,8 @@ class Worker:
                     self._run(host, message)
             elif isinstance(message, Forget):
                 host.forget(message.batch_size, message.trial_ids)
-            elif isinstance(message, Shelve):
-                host.shelve(message.batch_size, message.steps)
+            elif isinstance(message, Finish):
+                host.finish(message.batch_size, message.steps)
             else:
                 host.save()
                 self._send(Saved())

@@ -38,7 +38,7 @@ TASK = TrialTask(1, {"learning_rate": 0.1234567890123456}, 2**40, 50, -1)
         ("run", (Job(3, STUDY, (TASK,), STUDY.goal, 2),)),
         ("run", (Job(4, STUDY, (TASK, TASK)),)),
         ("forget", (8, (1, 2))),
-        ("shelve", (8, {1: 50})),
+        ("finish", (8, {1: 50})),
         ("close", ()),
     ],
 )

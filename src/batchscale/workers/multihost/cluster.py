@@ -170,12 +170,12 @@ def _from_tf_config(description: Mapping[str, Any], source: str) -> Cluster:
     chiefs = [name for name in CHIEF_NAMES if name in groups]
     if len(chiefs) > 1:
         raise RunError(f"{source}: a cluster has one chief. Found {' and '.join(chiefs)}.")
-    others = sorted(name for name in groups if name not in chiefs)
-    unknown = [name for name in others if name != "worker" and not str(name).startswith("workerpool")]
+    worker_kinds = sorted(name for name in groups if name not in chiefs)
+    unknown = [name for name in worker_kinds if name != "worker" and not str(name).startswith("workerpool")]
     if unknown:
         raise RunError(f"{source}: a cluster has a chief and workers. Found '{one_line(unknown[0])}'.")
     members = {
-        str(name): _texts(groups[name], f"cluster.{name}", source) for name in (*chiefs, *others) if groups[name]
+        str(name): _texts(groups[name], f"cluster.{name}", source) for name in (*chiefs, *worker_kinds) if groups[name]
     }
     if chiefs and len(members.get(chiefs[0], ())) != 1:
         raise RunError(f"{source}: a cluster has one chief. Found {len(members.get(chiefs[0], ()))} as '{chiefs[0]}'.")
@@ -195,7 +195,7 @@ def _find_self(names: tuple[str, ...], source: str) -> int:
     if len(matches) == 1:
         return matches[0]
     raise RunError(
-        f"{source}: 'process' says which of the {len(names)} processes this one is. It is missing, and the name of "
+        f"{source}: 'process' is the number of this one of the {len(names)} processes. It is missing, and the name of "
         f"this host ({socket.gethostname()}) is {'none' if not matches else 'several'} of them; add it, from 0."
     )
 

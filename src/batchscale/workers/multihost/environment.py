@@ -25,8 +25,8 @@ def find_cluster(environment: Environment) -> Cluster | None:
         first = clusters[0]
         if (first.num_processes, first.process) != (other.num_processes, other.process):
             raise RunError(
-                f"The environment describes two clusters: {first.source} says process {first.process} of "
-                f"{first.num_processes}, {other.source} process {other.process} of {other.num_processes}. Say which "
+                f"The environment describes two clusters: {first.source} has process {first.process} of "
+                f"{first.num_processes}, {other.source} process {other.process} of {other.num_processes}. Choose one "
                 "with --cluster, or --cluster none for a single process."
             )
     return clusters[0] if clusters else None

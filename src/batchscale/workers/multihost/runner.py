@@ -19,7 +19,7 @@ CALLS = Codec(
     {
         "run": tuple[Job],
         "forget": tuple[int, tuple[int, ...]],
-        "shelve": tuple[int, dict[int, int]],
+        "finish": tuple[int, dict[int, int]],
         "close": tuple[()],
     },
     "The chief asks for",
@@ -78,10 +78,10 @@ class ChiefEngineHost(EngineHost):
         self._call("forget", batch_size, tuple(trial_ids))
         super().forget(batch_size, trial_ids)
 
-    def shelve(self, batch_size: int, steps: Mapping[int, int]) -> None:
+    def finish(self, batch_size: int, steps: Mapping[int, int]) -> None:
         """Drop finished trials on all hosts; the chief stores their states."""
-        self._call("shelve", batch_size, dict(steps))
-        super().shelve(batch_size, steps)
+        self._call("finish", batch_size, dict(steps))
+        super().finish(batch_size, steps)
 
     def close(self) -> None:
         """Close the engines on all hosts."""

@@ -22,7 +22,7 @@ _NEXT_FILE = b""
 
 
 class ExitReason(StrEnum):
-    """Why a worker leaves."""
+    """The reason of a worker's exit."""
 
     TIME_LIMIT = "its time limit is near"
     CANCELLED = "SLURM asked it to end"

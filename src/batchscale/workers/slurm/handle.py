@@ -47,7 +47,7 @@ class SlurmWorker(WorkerHandle):
 
     @property
     def restarts(self) -> int:
-        """How often the task was started before."""
+        """The number of earlier starts of the task."""
         return 0 if self.registered is None else self.registered.restarts
 
     @property
