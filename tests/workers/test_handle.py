@@ -38,7 +38,7 @@ def worker() -> FakeWorker:
     return made
 
 
-def test_jobs_are_told_in_order_and_wait_for_their_answers(worker):
+def test_jobs_are_sent_in_order_and_wait_for_their_answers(worker):
     assert worker.sent == list(worker.jobs) == [job(0), job(1), job(2)]
     assert worker.handle_reply(Started(0)) == []
     assert worker.started == 0

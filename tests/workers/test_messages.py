@@ -72,7 +72,7 @@ PROGRESS = TrialProgress(1, (ROW,), 10, 10, {"train": 0.1}, Hardware("cpu", "cpu
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_what_the_driver_says_is_what_a_worker_hears(message):
+def test_an_instruction_is_decoded_as_it_was_encoded(message):
     data = encode_instruction(message)
     assert b"\n" not in data
     assert repr(decode_instruction(data)) == repr(message)  # by text: an endless range has a NaN
@@ -91,7 +91,7 @@ def test_what_the_driver_says_is_what_a_worker_hears(message):
     ],
     ids=lambda reply: type(reply).__name__,
 )
-def test_what_a_worker_says_is_what_the_driver_hears(reply):
+def test_a_reply_is_decoded_as_it_was_encoded(reply):
     assert repr(decode_reply(encode_reply(reply))) == repr(reply)
 
 

@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_sent_is_refused_by_the_driver(own):
         make_remote_setup(own_setup(own).experiment)
 
 
-def test_missing_data_is_said_with_the_node_and_what_to_do(tmp_path, monkeypatch):
+def test_missing_data_is_an_error_with_the_node_and_what_to_do(tmp_path, monkeypatch):
     for name in ("BATCHSCALE_DATA", "BATCHSCALE_CACHE", "HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
     monkeypatch.setattr("batchscale.workloads.datasets.files.locations.SYSTEM_FOLDER", tmp_path / "nothing")
@@ -99,7 +99,7 @@ def test_missing_data_is_said_with_the_node_and_what_to_do(tmp_path, monkeypatch
         verify_environment(setup, make_remote_setup(setup.experiment), tmp_path, node="n7")
 
 
-def test_a_program_that_is_not_there_is_said_with_the_node(tmp_path):
+def test_a_missing_program_is_an_error_with_the_node(tmp_path):
     setup = setup_with(trainer=TrainerSpec(("no-such-program",), tmp_path))
     with pytest.raises(RunError, match=r"Node n7 .*no-such-program"):
         verify_environment(setup, make_remote_setup(setup.experiment), tmp_path, node="n7")

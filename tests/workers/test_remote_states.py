@@ -52,7 +52,7 @@ def remote_setup(url, **changes):
     return replace(fake_setup(), experiment=experiment)
 
 
-def test_a_worker_goes_on_from_the_state_that_another_sent(url):
+def test_a_worker_continues_from_the_state_of_another(url):
     experiment = parse_experiment(QUADRATIC)
     (study,) = make_checked_plan(experiment, None).studies
     setup = Setup(experiment, states_url=url)
@@ -84,7 +84,7 @@ def test_the_driver_shows_itself_at_the_path_before_anything_starts(url):
     assert RemoteStore(url).get(MARKER) is None
 
 
-def test_a_path_that_cannot_be_written_is_said_by_the_driver():
+def test_a_path_that_cannot_be_written_is_an_error_of_the_driver():
     with pytest.raises(StorageError, match="nosuchprotocol://x"):
         make_ray_setup(remote_setup("nosuchprotocol://x")).write_markers()
 
@@ -95,7 +95,7 @@ def test_a_script_keeps_its_own_states(url):
 
 
 @pytest.mark.parametrize("mark", ["right", "another run's", "none"])
-def test_a_worker_where_the_path_is_another_says_so_and_keeps_states_in_memory(url, mark):
+def test_a_worker_that_reaches_another_path_reports_it_and_holds_states_in_memory(url, mark):
     ray_setup = make_ray_setup(remote_setup(url))
     if mark != "none":
         write_marker(url, ray_setup.secret if mark == "right" else "x")

@@ -135,7 +135,7 @@ def test_a_trial_that_raises_is_a_lost_job_with_the_reason_and_the_next_job_runs
     assert isinstance(outcomes[1], JobResult)
 
 
-def test_out_of_memory_is_told_apart(kind, tmp_path):
+def test_out_of_memory_has_its_own_reason(kind, tmp_path):
     with make_runner(kind, tmp_path, bad_trials="1", mischief="memory") as runner:
         runner.submit(runner.workers[0].worker_id, job(0, 1))
         assert collect(runner, 1)[0].loss is LossReason.OUT_OF_MEMORY
@@ -182,14 +182,14 @@ def test_a_job_for_a_worker_that_is_not_there_comes_back_as_not_started(kind, tm
         assert isinstance(collect(runner, 1)[0], JobResult)
 
 
-def test_workers_have_ids_of_their_own_and_say_where_they_are(kind, tmp_path):
+def test_workers_have_unique_ids_and_a_host(kind, tmp_path):
     with make_runner(kind, tmp_path, workers=2) as runner:
         ids = [info.worker_id for info in runner.workers]
         assert len(set(ids)) == len(ids)
         assert all(info.num_devices >= 1 and info.host for info in runner.workers)
 
 
-def test_a_worker_says_what_it_is_doing(kind, tmp_path):
+def test_a_worker_reports_its_activity(kind, tmp_path):
     with make_runner(kind, tmp_path) as runner:
         worker = runner.workers[0].worker_id
         runner.submit(worker, job(0, 1, 2))

@@ -42,7 +42,7 @@ TASK = TrialTask(1, {"learning_rate": 0.1234567890123456}, 2**40, 50, -1)
         ("close", ()),
     ],
 )
-def test_what_the_chief_asks_is_what_the_others_hear(call, arguments):
+def test_a_call_of_the_chief_is_decoded_as_it_was_encoded(call, arguments):
     heard = CALLS.decode(CALLS.encode(call, arguments))
     assert repr(heard) == repr((call, arguments))  # by text: a range without an end is NaN, which equals nothing
 

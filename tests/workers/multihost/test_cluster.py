@@ -110,7 +110,7 @@ def test_what_no_cluster_has_is_refused_with_what_was_found(task, groups, words)
         ("processes = [", "not TOML"),
     ],
 )
-def test_a_description_that_says_nothing_sensible_is_refused(text, words):
+def test_an_invalid_description_is_refused(text, words):
     with pytest.raises(RunError, match=r"^--cluster") as caught:
         read_cluster(text)
     assert words in str(caught.value)

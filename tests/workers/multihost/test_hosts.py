@@ -92,14 +92,14 @@ def test_stopping_is_for_all_if_one_wants_it_and_numbers_are_the_chiefs(hosts_of
     assert on_all(hosts, lambda one: one.share("state", large if one.is_chief else b"")) == [large] * 3
 
 
-def test_who_parts_is_not_missed(hosts_of):
+def test_a_closed_process_is_not_lost(hosts_of):
     hosts, ends = hosts_of(3)
     on_all(hosts, Hosts.close)
     time.sleep(QUICK.lost_after_s + 0.5)  # whoever were missed would be by then
     assert [end.said for end in ends] == [[], [], []]
 
 
-def test_nobody_is_missed_who_closes_at_once_after_parting(hosts_of):
+def test_a_process_that_closes_first_is_not_lost(hosts_of):
     hosts, ends = hosts_of(2)
     taken = threading.Event()
     get = hosts[1]._inbox[0].get
@@ -137,7 +137,7 @@ def test_a_dead_chief_is_noticed_by_all(hosts_of):
         assert message.startswith("process 0 (the chief, 127.0.0.1:")
 
 
-def test_a_silent_process_is_noticed_in_the_time_that_is_stated(hosts_of):
+def test_a_process_without_heartbeats_is_lost_after_the_stated_time(hosts_of):
     hosts, ends = hosts_of(2)
     hosts[1]._connections[0].send = lambda *_args, **_options: True  # it is stopped: nothing comes from it any more
     message, code = ends[0].wait(QUICK.lost_after_s + 5)
@@ -157,7 +157,7 @@ def test_a_mistake_that_one_finds_ends_all_with_its_words(hosts_of):
     assert ends[2].said == []  # it says it by itself
 
 
-def test_processes_that_are_not_at_the_same_place_do_not_go_on(hosts_of):
+def test_processes_at_different_points_end(hosts_of):
     hosts, ends = hosts_of(2)
     for one, tag in zip(hosts, ("stop", "steps"), strict=True):
         threading.Thread(target=one.gather, args=(tag, b""), daemon=True).start()
@@ -200,7 +200,7 @@ def test_processes_that_were_started_differently_are_refused(change, facts, word
             other.result()
 
 
-def test_strangers_at_the_door_are_passed_over():
+def test_other_connections_are_ignored():
     first, second = clusters(2)
     port = int(first.address.rpartition(":")[2])
     with ThreadPoolExecutor(2) as pool:

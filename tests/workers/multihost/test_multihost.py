@@ -68,7 +68,7 @@ def test_an_early_stop_is_at_the_same_step_on_both(pair):
 
 
 @pytest.mark.timeout(1500)
-def test_a_killed_host_ends_all_and_the_trial_goes_on_with_another_number_of_hosts(alone, tmp_path):
+def test_a_killed_host_ends_all_and_the_trial_continues_with_another_number_of_hosts(alone, tmp_path):
     hosts = Hosts(2, tmp_path, [*TRAIN, "--exact"])
     hosts.await_rows(3)
     began = time.monotonic()
@@ -143,7 +143,7 @@ def await_measurements(hosts):
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(("count", "devices"), [(1, 2), (3, 1), (2, 2)])
-def test_a_trial_of_two_hosts_goes_on_with_other_hosts_and_devices(alone, tmp_path, count, devices):
+def test_a_trial_of_two_hosts_continues_with_other_hosts_and_devices(alone, tmp_path, count, devices):
     hosts = Hosts(2, tmp_path, [*TRAIN, "--exact"])
     hosts.await_rows(3)
     hosts.signal(0, signal.SIGKILL)
@@ -165,7 +165,7 @@ def test_four_hosts_with_exact_sums_have_the_bits_of_one(alone, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("stopped", [0, 1])
-def test_a_stopped_host_is_missed_after_the_stated_time(tmp_path, stopped):
+def test_a_stopped_host_is_lost_after_the_stated_time(tmp_path, stopped):
     hosts = Hosts(2, tmp_path, [*TRAIN, "--steps", 10**7])
     hosts.await_rows(1)
     began = time.monotonic()
@@ -180,7 +180,7 @@ def test_a_stopped_host_is_missed_after_the_stated_time(tmp_path, stopped):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_a_signal_to_any_host_stops_all_at_one_step_and_they_go_on(alone, tmp_path):
+def test_a_signal_to_any_host_stops_all_at_one_step_and_they_continue(alone, tmp_path):
     hosts = Hosts(2, tmp_path, [*TRAIN, "--exact"])
     hosts.await_rows(2)
     hosts.signal(1, signal.SIGTERM)
@@ -192,7 +192,7 @@ def test_a_signal_to_any_host_stops_all_at_one_step_and_they_go_on(alone, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_hosts_that_were_told_different_things_refuse(tmp_path):
+def test_hosts_with_different_options_are_rejected(tmp_path):
     hosts = Hosts(2, tmp_path, lambda place: [*TRAIN, "--steps", 10 + 10 * place])
     assert hosts.wait(240) == [2, 2]
     assert all("has --steps = 20, the chief 10" in " ".join(log.split()) for log in hosts.logs()), hosts.logs()

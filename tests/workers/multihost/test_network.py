@@ -116,7 +116,7 @@ def freeze(_hosts, process):
         (freeze, 0, {1: f"{CHIEF} {SILENT}"}, (LOST_AFTER_S - 1.5, LOST_AFTER_S + 10)),
     ],
 )
-def test_a_host_that_is_lost_is_named_in_the_stated_time_and_the_trial_goes_on(
+def test_a_host_that_is_lost_is_named_in_the_stated_time_and_the_trial_continues(
     alone, hosts, tmp_path, happen, place, said, seconds
 ):
     processes = start(hosts, tmp_path)

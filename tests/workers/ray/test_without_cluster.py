@@ -70,7 +70,7 @@ def test_a_node_holds_as_many_workers_as_the_scarcest_resource_allows(demand, wo
         (RayPlan(resources={"TPU": 4.0}), 4, 0, Demand(1.0, 0.0, {"TPU": 4.0})),
     ],
 )
-def test_what_a_worker_takes_is_what_the_file_says_or_a_device_each(plan, devices, gpus, expected):
+def test_the_demand_is_that_of_the_file_or_a_device_each(plan, devices, gpus, expected):
     nodes = read_nodes([described("a", CPU=8.0), described("b", CPU=8.0, GPU=float(gpus))])
     assert choose_demand(plan, devices, nodes) == expected
 
@@ -100,7 +100,7 @@ def test_a_worker_that_waits_for_a_place_is_given_up_when_the_run_stops():
     assert list(runner._workers) == ["1"]
 
 
-def test_a_worker_where_the_mark_is_not_seen_keeps_no_states(tmp_path):
+def test_a_worker_that_does_not_see_the_marker_stores_no_states(tmp_path):
     ray_setup = make_ray_setup(replace(fake_setup(), checkpoint_dir=tmp_path / "states", options={"environment": "{}"}))
     ray_setup.write_markers()
     assert ray_setup.marker.read_text() == ray_setup.secret
@@ -117,7 +117,7 @@ def test_scripts_share_the_memory_of_their_own_node():
     assert make_ray_setup(setup).begin("w", sees_marker=False, node_workers=3).setup.options["workers"] == "3"
 
 
-def test_a_node_says_what_is_wrong_with_its_version(monkeypatch):
+def test_another_version_on_a_node_is_a_problem(monkeypatch):
     monkeypatch.setattr("batchscale.workers.ray.handle.__version__", "1.0")
     assert find_version_problem({**NODE, "version": "1.0"}) is None
     assert "Node n1 cannot train" in find_version_problem({**NODE, "version": "0.9"})
@@ -143,7 +143,7 @@ def test_all_devices_of_a_node_are_no_number(monkeypatch):
         check_ray(fake_experiment(run=RunPlan(devices_per_trial=None)))
 
 
-def test_without_the_library_the_command_says_what_to_install(monkeypatch, tmp_path):
+def test_without_the_library_the_error_names_what_to_install(monkeypatch, tmp_path):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else found(name))
     file = tmp_path / "e.toml"

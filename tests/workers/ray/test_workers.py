@@ -136,7 +136,7 @@ def test_a_node_with_another_version_is_left_out_with_one_message(ray_runner, mo
         ray_runner(fake_setup(), workers=2)
 
 
-def test_a_node_that_does_not_see_the_checkpoints_trains_without_them_and_that_is_said(ray_runner, tmp_path):
+def test_a_node_that_does_not_see_the_checkpoints_trains_without_them_with_a_notice(ray_runner, tmp_path):
     setup = replace(fake_setup(), checkpoint_dir=tmp_path / "there")
     seen = ray_runner(setup)
     assert not any("does not see" in notice for notice in seen.notices)
@@ -153,7 +153,7 @@ def test_a_node_that_does_not_see_the_checkpoints_trains_without_them_and_that_i
     assert any(f"does not see {tmp_path / 'there'}" in notice for notice in blind.notices)
 
 
-def test_a_node_that_does_not_reach_the_remote_path_trains_without_it_and_that_is_said(ray_runner, tmp_path):
+def test_a_node_that_does_not_reach_the_remote_path_trains_without_it_with_a_notice(ray_runner, tmp_path):
     plan = RunPlan(ray=RayPlan(checkpoints=f"file://{tmp_path}/states"))
     setup = replace(fake_setup(), experiment=replace(fake_setup().experiment, run=plan))
     seen = ray_runner(setup)
@@ -175,7 +175,7 @@ def test_a_node_without_the_data_is_left_out_with_one_message_that_names_it(ray_
         ray_runner(setup, workers=2)
 
 
-def test_a_demand_that_no_node_meets_waits_and_says_so(ray_cluster):
+def test_a_demand_that_no_node_meets_waits_with_a_notice(ray_cluster):
     from batchscale.workers.ray import pool
     from batchscale.workers.ray.runner import RayRunner, RaySettings
 

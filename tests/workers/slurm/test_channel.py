@@ -64,7 +64,7 @@ def test_what_a_full_disk_cut_off_is_written_again_without_a_trace(stem, monkeyp
     assert reader.read() == [b"second"]
 
 
-def test_a_long_channel_goes_on_in_other_files_and_those_that_were_read_go(stem):
+def test_a_long_channel_continues_in_other_files_and_read_ones_are_removed(stem):
     writer, reader = ChannelWriter(stem, max_bytes=100), ChannelReader(stem)
     received = []
     for number in range(50):
@@ -94,7 +94,7 @@ def test_threads_may_write_at_once(stem):
         ]
 
 
-def test_a_channel_that_was_taken_away_says_so(stem):
+def test_a_removed_channel_is_an_error(stem):
     reader, writer = ChannelReader(stem), ChannelWriter(stem)
     stem.with_name("out.0").unlink()
     with pytest.raises(FileNotFoundError):

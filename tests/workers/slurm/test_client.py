@@ -51,7 +51,7 @@ def test_tasks_are_read_from_squeue(programs):
     ]
 
 
-def test_an_answer_of_another_form_is_said(programs):
+def test_an_answer_of_another_form_is_an_error(programs):
     programs("squeue", "no idea\n")
     with pytest.raises(SlurmError, match="7 fields"):
         SlurmCommands("x").list_tasks()
@@ -71,7 +71,7 @@ def test_a_refusal_comes_with_slurms_own_words(programs):
         SlurmCommands("x").submit([0], ())
 
 
-def test_without_slurm_it_is_said_where_to_go(tmp_path, monkeypatch):
+def test_without_slurm_the_error_names_the_login_node(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SlurmError, match="no 'sbatch': run it on a login node"):
         SlurmCommands("x").submit([0], ())

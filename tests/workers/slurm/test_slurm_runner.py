@@ -164,7 +164,7 @@ def test_a_new_driver_ends_what_a_dead_one_left_before_it_submits(slurm, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_silent_worker_is_cancelled_before_its_jobs_go_to_another(slurm, tmp_path):
+def test_a_worker_that_is_not_responding_is_cancelled_before_its_jobs_go_to_another(slurm, tmp_path):
     quick = replace(QUICK, cancel_s=1.0)
     with fake_slurm_runner(fake_setup(sleep_s=0.2), tmp_path, slurm) as runner:
         runner._settings = replace(runner._settings, heartbeat=quick)
