@@ -10,7 +10,7 @@ from batchscale.records.mirror import open_mirror
 from batchscale.records.remote_store import RemoteStore
 from batchscale.training.state_archive import SavedTrial
 from batchscale.training.state_store import RemoteStateStore
-from batchscale.workers.remote_setup import find_marker_problem, remove_marker, write_marker
+from batchscale.workers.remote_setup import find_states_problem, remove_marker, write_marker
 
 pytestmark = [pytest.mark.remote, pytest.mark.filterwarnings("default")]  # the libraries of the server warn much
 BUCKET = "records"
@@ -138,7 +138,7 @@ def test_a_server_that_fails_for_good_costs_the_state_and_not_the_trial(proxy, u
 
 def test_the_mark_of_a_run_is_seen_by_whoever_reaches_the_path(proxy, url):
     write_marker(url, "secret")
-    assert find_marker_problem(url, "secret") == ""
-    assert "the mark of this run is not there" in find_marker_problem(url, "another")
+    assert find_states_problem(url, "secret") == ""
+    assert "the marker of this run is not there" in find_states_problem(url, "another")
     remove_marker(url)
-    assert find_marker_problem(url, "secret")
+    assert find_states_problem(url, "secret")
