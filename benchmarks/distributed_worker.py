@@ -69,7 +69,7 @@ def main(core: int, cluster: str) -> None:
     """Answer requests: begin a trial, time its steps, time its exchange."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
-    from batchscale.training.processes import joined
+    from batchscale.training.hosts import joined
     from batchscale.workers.multihost.cluster import read_cluster
     from batchscale.workers.multihost.hosts import connect
 

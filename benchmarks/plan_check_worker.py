@@ -71,7 +71,7 @@ def main(core: int, cluster: str, experiment: str, data_dir: str) -> None:
     """Answer requests until there are no more."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core % (os.cpu_count() or 1)})
-    from batchscale.training.processes import joined
+    from batchscale.training.hosts import joined
     from batchscale.workers.multihost.cluster import read_cluster
     from batchscale.workers.multihost.hosts import connect
 

@@ -71,8 +71,8 @@ class ComputingEngine:
     def finish(self, trial_id, step):
         """Nothing to keep."""
 
-    def forget(self, trial_id):
-        """Nothing to forget."""
+    def discard(self, trial_id):
+        """Nothing to discard."""
 
 
 def make_engine(setup: Setup, study: Study, population: int | None) -> ComputingEngine:

@@ -107,7 +107,7 @@ class SimulatedCluster(Runner):
         steps = sum(task.until_step - max(0, task.from_step) for task in job.tasks)
         return self._trial_s * steps / job.study.train_steps
 
-    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:  # noqa: ARG002
+    def discard(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:  # noqa: ARG002
         """Nothing is held; the messages of a real cluster are counted."""
         self.messages += 1
 

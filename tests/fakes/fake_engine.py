@@ -65,9 +65,9 @@ class FakeEngine:
         self.held.pop(trial_id, None)
         self._log("finish_log", f"{self.study.batch_size} {trial_id} {step}")
 
-    def forget(self, trial_id: int) -> None:
+    def discard(self, trial_id: int) -> None:
         self.held.pop(trial_id, None)
-        self._log("forget_log", f"{self.study.batch_size} {trial_id}")
+        self._log("discard_log", f"{self.study.batch_size} {trial_id}")
 
     def _log(self, name: str, line: str) -> None:
         if name in self.options:

@@ -177,8 +177,8 @@ def test_a_larger_budget_keeps_the_measured_steps_of_the_smaller_one(tmp_path):
 
 @pytest.mark.parametrize(("stop", "kept"), [("budget", 6), ("goal", None), ("race", None)])
 @pytest.mark.parametrize("runner", ["inline", "local"])
-def test_trials_that_could_train_longer_are_finished_and_all_others_forgotten(tmp_path, stop, kept, runner):
-    logs = {"finish_log": tmp_path / "shelf", "forget_log": tmp_path / "forgotten"}
+def test_trials_that_could_train_longer_are_finished_and_all_others_discarded(tmp_path, stop, kept, runner):
+    logs = {"finish_log": tmp_path / "finished", "discard_log": tmp_path / "discarded"}
     run_fake(
         tmp_path / "tree", runner, rule=StopRule(stop), space=WIDE, options=logs, batch_sizes=BatchSizes((1,)), trials=6
     )
@@ -186,12 +186,12 @@ def test_trials_that_could_train_longer_are_finished_and_all_others_forgotten(tm
     may_go_on = {i: t["steps"] for i, t in trials.items() if t["own"]["stop_reason"] in ("budget", "raced")}
     assert may_go_on
     assert kept is None or len(may_go_on) == kept
-    finished = [tuple(map(int, line.split())) for line in (tmp_path / "shelf").read_text().splitlines()]
+    finished = [tuple(map(int, line.split())) for line in (tmp_path / "finished").read_text().splitlines()]
     assert {(1, i, steps) for i, steps in may_go_on.items()} == {one for one in finished if one[1] in trials}
     assert {steps for _, i, steps in finished if i not in trials} <= {0}  # started in case they were needed
-    forgotten = {int(line.split()[1]) for line in (tmp_path / "forgotten").read_text().splitlines()}
-    assert forgotten >= trials.keys() - may_go_on.keys()
-    assert not forgotten & may_go_on.keys()
+    discarded = {int(line.split()[1]) for line in (tmp_path / "discarded").read_text().splitlines()}
+    assert discarded >= trials.keys() - may_go_on.keys()
+    assert not discarded & may_go_on.keys()
 
 
 def test_what_was_said_of_a_study_is_taken_back_while_more_of_it_is_trained(tmp_path):

@@ -133,10 +133,10 @@ def test_save_makes_a_waiting_script_survive_and_leaves_it_waiting_if_it_can(eng
     assert engine._trials[1].reports.saved == 30 and engine._trials[1].running
 
 
-def test_forgetting_a_trial_leaves_nothing(engine_of, tmp_path):
+def test_discarding_a_trial_leaves_nothing(engine_of, tmp_path):
     engine = engine_of()
     advance(engine, task(until=30))
-    engine.forget(1)
+    engine.discard(1)
     deadline = time.monotonic() + 5
     while list((tmp_path / "trials").iterdir()) and time.monotonic() < deadline:
         engine._pool.reap()

@@ -82,7 +82,7 @@ def test_resumed_from_a_checkpoint_equals_uninterrupted(toy, engine_of, tmp_path
     second._programs.init = None  # nothing is begun from its seed
     (rest,) = second.advance([task()])
     assert rest.rows == whole.rows
-    second.forget(1)
+    second.discard(1)
     assert not (tmp_path / "kept" / "1").exists()
 
 
@@ -234,7 +234,7 @@ def test_only_who_is_as_far_as_the_end_finishes_a_trial(toy, engine_of, tmp_path
     behind.finish(1, 20)
     other.finish(1, 20)
     assert (tmp_path / "1.npz").read_bytes() == kept
-    other.forget(1)
+    other.discard(1)
     assert not (tmp_path / "1.npz").exists()
 
 
@@ -247,7 +247,7 @@ def test_a_thousand_trials_do_not_grow_the_process(toy, engine_of):
     def run(first):
         for trial_id in range(first, first + 100):
             engine.advance([task(trial_id, until=10)])
-            engine.forget(trial_id)
+            engine.discard(trial_id)
         gc.collect()
         return process.memory_info().rss
 

@@ -18,9 +18,9 @@ from batchscale.study.trial import Activity, TrialProgress, TrialTask
 from batchscale.workers.messages import (
     Answered,
     Begin,
+    Discard,
     Drain,
     Finish,
-    Forget,
     Raised,
     Ready,
     Refused,
@@ -65,7 +65,7 @@ PROGRESS = TrialProgress(1, (ROW,), 10, 10, {"train": 0.1}, Hardware("cpu", "cpu
         Begin(Setup(SCRIPT), "w", RemoteSetup({}, OwnFile("o.py", "x = 'é'\n", "ab"))),
         Job(3, STUDY, (TASK,), STUDY.goal, 2),
         Job(4, STUDY, (TASK, TASK)),
-        Forget(8, (1, 2)),
+        Discard(8, (1, 2)),
         Finish(8, {1: 50}),
         StopMessage(),
         Drain(),
@@ -108,6 +108,6 @@ def test_anything_else_is_refused_in_words(data):
 
 def test_a_driver_takes_no_messages_of_drivers_and_a_worker_no_replies():
     with pytest.raises(RunError, match="A worker's reply is one of Ready"):
-        decode_reply(encode_instruction(Forget(8)))
+        decode_reply(encode_instruction(Discard(8)))
     with pytest.raises(RunError, match="A driver's message is one of Begin"):
         decode_instruction(encode_reply(Saved()))

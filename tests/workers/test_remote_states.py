@@ -69,7 +69,7 @@ def test_a_worker_continues_from_the_state_of_another(url):
     assert rest.rows == whole.rows[3:]
     assert rest.timing["num_steps"] == 20, "the first twenty steps were not trained again"
     assert RemoteStore(url).get("4/1.npz")
-    second.forget(1)
+    second.discard(1)
     assert RemoteStore(url).get("4/1.npz") is None
 
 

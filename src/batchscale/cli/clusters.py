@@ -56,7 +56,7 @@ def together(cluster: "Cluster | None", facts: Mapping[str, object]) -> "Iterato
         yield None
         return
     from batchscale import __version__
-    from batchscale.training.processes import joined
+    from batchscale.training.hosts import joined
     from batchscale.workers.multihost.hosts import connect
 
     version = {"the version of batchscale": __version__}

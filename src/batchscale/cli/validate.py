@@ -143,7 +143,7 @@ def _time_evaluation(workload: "Workload", plan: "Plan") -> float:
     for trial_id in (1, 2):  # the first one compiles
         task = TrialTask(trial_id, {**low, **study.fixed}, seed=trial_id, until_step=1, from_step=-1)
         (progress,) = engine.advance([task])
-        engine.forget(trial_id)
+        engine.discard(trial_id)
     return progress.timing["evaluation_s"]
 
 

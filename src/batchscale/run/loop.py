@@ -248,15 +248,15 @@ class RunLoop:
     def _release(self, run: StudyRun) -> None:
         """Send workers the trials whose states they need not hold any more."""
         released = run.take_released()
-        ended = (*released.forget, *released.finish)
+        ended = (*released.discard, *released.finish)
         self.scheduler.release(run.batch_size, ended)
         self.failures.release(run.batch_size, ended)
-        if released.forget:
-            self.runner.forget(run.batch_size, released.forget)
+        if released.discard:
+            self.runner.discard(run.batch_size, released.discard)
         if released.finish:
             self.runner.finish(run.batch_size, released.finish)
         if run.done:
-            self.runner.forget(run.batch_size)
+            self.runner.discard(run.batch_size)
 
     @contextlib.contextmanager
     def _handling_disk_errors(self, run: StudyRun) -> Iterator[None]:

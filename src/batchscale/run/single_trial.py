@@ -29,7 +29,7 @@ from batchscale.study.search import SearchState
 from batchscale.study.search_rules import SearchRules
 from batchscale.study.stop_rules import find_rule
 from batchscale.study.trial import Row, TrialOutcome, TrialProgress, TrialSummary, TrialTask
-from batchscale.training.host_group import HostGroup, SingleHost
+from batchscale.training.hosts import HostGroup, SingleHost
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine
 from batchscale.workloads.workload import Workload

@@ -21,11 +21,11 @@ from batchscale.study.trial import TrialOutcome, TrialProgress, TrialRequest, Tr
 class Released:
     """The states that engines need not hold any more.
 
-    ``forget`` are trials that came to their end; ``finish`` those that a later run might continue, with the step that
+    ``discard`` are trials that came to their end; ``finish`` those that a later run might continue, with the step that
     they are recorded to.
     """
 
-    forget: list[int] = field(default_factory=list)
+    discard: list[int] = field(default_factory=list)
     finish: dict[int, int] = field(default_factory=dict)
 
 
@@ -151,7 +151,7 @@ class StudyRun:
         if outcome.may_continue:
             self._released.finish[trial_id] = outcome.step
         else:
-            self._released.forget.append(trial_id)
+            self._released.discard.append(trial_id)
 
     # --- from search to search -------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class TrainerEngine:
             self._finished_bytes[trial_id] = trial.num_bytes()
         self._pool.release(trial, keep=keep, remove=not keep, grace_s=self._context.trainer.grace_s)
 
-    def forget(self, trial_id: int) -> None:
+    def discard(self, trial_id: int) -> None:
         """Remove a trial with all its files."""
         trial = self._trials.pop(trial_id, None)
         self._finished_bytes.pop(trial_id, None)

@@ -66,7 +66,7 @@ class Population:
         """Return the trial if its state is in memory or stored, and its metaparameters are the same."""
         trial = self._trials.get(trial_id)
         if trial is not None and trial.identity != identity:
-            self.forget(trial_id)
+            self.discard(trial_id)
             return None
         if trial is not None and self.holds(trial_id):
             return trial
@@ -114,7 +114,7 @@ class Population:
             self._store.finish(trial_id, self._saved(trial_id))
         self._drop(trial_id)
 
-    def forget(self, trial_id: int) -> None:
+    def discard(self, trial_id: int) -> None:
         """Drop a trial from memory and from the store."""
         self._drop(trial_id)
         if self._store is not None:

@@ -23,7 +23,7 @@ import numpy as np
 from batchscale.errors import RunError, StorageError, one_line
 from batchscale.records.durable import replacing_atomically, sync_path
 from batchscale.records.remote_store import RemoteStore
-from batchscale.training.host_group import HostGroup
+from batchscale.training.hosts import HostGroup
 from batchscale.training.state import TrialState
 from batchscale.training.state_archive import (
     SavedTrial,

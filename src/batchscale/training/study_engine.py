@@ -19,7 +19,7 @@ from batchscale.spec.plan import Study
 from batchscale.study.trial import Activity, Row, TrialProgress, TrialTask
 from batchscale.training.compilation import Stopwatch, use_compilation_cache
 from batchscale.training.devices import describe_hardware
-from batchscale.training.host_group import HostGroup, SingleHost
+from batchscale.training.hosts import HostGroup, SingleHost
 from batchscale.training.population import Population, Trial
 from batchscale.training.programs import Programs
 from batchscale.training.settings import EngineSettings
@@ -150,9 +150,9 @@ class StudyEngine:
         """Drop a trial that ended at this step from memory; its last state is stored if there is room for it."""
         self._population.finish(trial_id, step)
 
-    def forget(self, trial_id: int) -> None:
+    def discard(self, trial_id: int) -> None:
         """Drop the state, measurements and stored states of a trial."""
-        self._population.forget(trial_id)
+        self._population.discard(trial_id)
 
     def _check(self, tasks: Sequence[TrialTask]) -> None:
         ids = [task.trial_id for task in tasks]
@@ -238,7 +238,7 @@ class StudyEngine:
             until[self._population.slot_of(entry.trial.trial_id)] = stop
             steps_left.append(stop - entry.trial.step)
         self._report(Activity.TRAINING, running)
-        num_steps = self._hosts.chiefs("steps", self._stopwatch.bound(min(steps_left), CHUNK_S))
+        num_steps = self._hosts.chief_value("steps", self._stopwatch.bound(min(steps_left), CHUNK_S))
         with self._stopwatch.stepping(num_steps, len(running)):
             state = self._programs.advance(self._population.state, until, num_steps)
             self._population.state = state

@@ -47,7 +47,7 @@ class Engine(Protocol):
     def finish(self, trial_id: int, step: int) -> None:
         """Drop a trial that ended at this step from memory; store its state on disk if there is room."""
 
-    def forget(self, trial_id: int) -> None:
+    def discard(self, trial_id: int) -> None:
         """Drop everything of a trial."""
 
 
@@ -122,13 +122,13 @@ class EngineHost:
             self._should_stop(),
         )
 
-    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
+    def discard(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Drop these trials of a study with their checkpoints; without any, the study's engine."""
         engine = self._engines.get(batch_size)
         if engine is None:
             return
         for trial_id in trial_ids:
-            engine.forget(trial_id)
+            engine.discard(trial_id)
             self._unsaved_s.pop((batch_size, trial_id), None)
         if not trial_ids:
             self._drop(batch_size)

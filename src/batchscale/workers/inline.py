@@ -82,10 +82,10 @@ class InlineRunner(Runner):
         except (Exception, MemoryError) as error:  # noqa: BLE001 - whatever a trial raises is an outcome of its job
             return JobFailed(job.job_id, WORKER_ID, *explain_error(error))
 
-    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
+    def discard(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Drop everything of these trials."""
         if not self._closed:
-            self._host.forget(batch_size, trial_ids)
+            self._host.discard(batch_size, trial_ids)
 
     def finish(self, batch_size: int, steps: Mapping[int, int]) -> None:
         """Store the states of these finished trials."""

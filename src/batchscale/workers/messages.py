@@ -28,7 +28,7 @@ class Begin:
 
 
 @dataclass(frozen=True)
-class Forget:
+class Discard:
     """Drop these trials of a study; without any, the whole study."""
 
     batch_size: int
@@ -109,10 +109,10 @@ class Saved:
     """The answer to `Stop`: all states that are worth a checkpoint have one."""
 
 
-Instruction = Begin | Job | Forget | Finish | Stop | Drain | Leave
+Instruction = Begin | Job | Discard | Finish | Stop | Drain | Leave
 Reply = Ready | Refused | Started | WorkerActivity | Answered | Raised | Saved
 
-_INSTRUCTIONS = (Begin, Job, Forget, Finish, Stop, Drain)
+_INSTRUCTIONS = (Begin, Job, Discard, Finish, Stop, Drain)
 REPLIES = (Ready, Refused, Started, WorkerActivity, Answered, Raised, Saved)
 
 

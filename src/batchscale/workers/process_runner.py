@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from batchscale.errors import RunError
 from batchscale.study.failure import Failure
 from batchscale.workers.handle import WorkerHandle
-from batchscale.workers.messages import Finish, Forget, Stop
+from batchscale.workers.messages import Discard, Finish, Stop
 from batchscale.workers.runner import Event, Job, JobFailed, LossReason, Runner, WorkerInfo
 
 W = TypeVar("W", bound=WorkerHandle)
@@ -98,14 +98,14 @@ class ProcessRunner(Runner, Generic[W]):
         self._locations.add(worker_id, job)
         worker.submit(job)
 
-    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
+    def discard(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Send it to the workers that received any of these trials."""
         if not trial_ids:
             for worker_id in self._locations.remove_study(batch_size, self._workers):
-                self._workers[worker_id].send(Forget(batch_size))
+                self._workers[worker_id].send(Discard(batch_size))
             return
         for worker_id, trials in self._locations.remove(batch_size, trial_ids, self._workers).items():
-            self._workers[worker_id].send(Forget(batch_size, tuple(trials)))
+            self._workers[worker_id].send(Discard(batch_size, tuple(trials)))
 
     def finish(self, batch_size: int, steps: Mapping[int, int]) -> None:
         """Send it to the workers that received any of these trials: the one that holds a trial stores its state."""

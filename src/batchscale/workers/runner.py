@@ -184,7 +184,7 @@ class Runner(ABC):
         """Return the events since the last call; block for the first one up to ``timeout_s``."""
 
     @abstractmethod
-    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
+    def discard(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Make all workers drop these trials of a study with their checkpoints; without any, the whole study.
 
         A worker that never had a job of the study holds none of it and need not be contacted.

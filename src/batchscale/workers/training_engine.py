@@ -5,7 +5,7 @@ from pathlib import Path
 
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.plan import Study
-from batchscale.training.host_group import HostGroup
+from batchscale.training.hosts import HostGroup
 from batchscale.training.study_engine import EngineSettings, StudyEngine
 from batchscale.workers.engine_host import Engine
 from batchscale.workers.runner import Setup

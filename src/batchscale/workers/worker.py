@@ -29,9 +29,9 @@ from batchscale.workers.engine_host import EngineHost
 from batchscale.workers.messages import (
     Answered,
     Begin,
+    Discard,
     Drain,
     Finish,
-    Forget,
     Instruction,
     Leave,
     Raised,
@@ -110,8 +110,8 @@ class Worker:
             if isinstance(message, Job):
                 if not self._leaving.is_set():
                     self._run(host, message)
-            elif isinstance(message, Forget):
-                host.forget(message.batch_size, message.trial_ids)
+            elif isinstance(message, Discard):
+                host.discard(message.batch_size, message.trial_ids)
             elif isinstance(message, Finish):
                 host.finish(message.batch_size, message.steps)
             else:

@@ -37,7 +37,7 @@ TASK = TrialTask(1, {"learning_rate": 0.1234567890123456}, 2**40, 50, -1)
     [
         ("run", (Job(3, STUDY, (TASK,), STUDY.goal, 2),)),
         ("run", (Job(4, STUDY, (TASK, TASK)),)),
-        ("forget", (8, (1, 2))),
+        ("discard", (8, (1, 2))),
         ("finish", (8, {1: 50})),
         ("close", ()),
     ],
@@ -48,7 +48,7 @@ def test_a_call_of_the_chief_is_decoded_as_it_was_encoded(call, arguments):
 
 
 @pytest.mark.parametrize(
-    "message", [b"", b"{}", b"[]", b'["exec", []]', b'["run", [1]]', b'["forget", ["x", []]]', b"\x80\x04N."]
+    "message", [b"", b"{}", b"[]", b'["exec", []]', b'["run", [1]]', b'["discard", ["x", []]]', b"\x80\x04N."]
 )
 def test_anything_else_is_refused_in_words(message):
     with pytest.raises(RunError, match="same version of batchscale on all hosts"):

@@ -87,7 +87,7 @@ def test_stopping_is_for_all_if_one_wants_it_and_numbers_are_the_chiefs(hosts_of
     hosts, _ = hosts_of(3)
     assert on_all(hosts, lambda one: one.any("stop", one.cluster.process == 2)) == [True] * 3
     assert on_all(hosts, lambda one: one.any("stop", False)) == [False] * 3
-    assert on_all(hosts, lambda one: one.chiefs("steps", 7 + one.cluster.process)) == [7] * 3
+    assert on_all(hosts, lambda one: one.chief_value("steps", 7 + one.cluster.process)) == [7] * 3
     large = bytes(5_000_000)
     assert on_all(hosts, lambda one: one.share("state", large if one.is_chief else b"")) == [large] * 3
 

@@ -116,7 +116,7 @@ class Hosts:
         """Return True on all processes if it is true on any of them."""
         return b"1" in self.gather(tag, b"1" if mine else b"0")
 
-    def chiefs(self, tag: str, mine: int) -> int:
+    def chief_value(self, tag: str, mine: int) -> int:
         """Return the chief's number on all processes."""
         return int(self.gather(tag, str(mine).encode() if self.is_chief else b"")[0])
 

@@ -18,7 +18,7 @@ _CALL = "do"
 CALLS = Codec(
     {
         "run": tuple[Job],
-        "forget": tuple[int, tuple[int, ...]],
+        "discard": tuple[int, tuple[int, ...]],
         "finish": tuple[int, dict[int, int]],
         "close": tuple[()],
     },
@@ -34,7 +34,7 @@ class StopForwarder:
         self._hosts = hosts
         self._on_stop = on_stop
         self.is_chief = hosts.is_chief
-        self.chiefs = hosts.chiefs
+        self.chief_value = hosts.chief_value
         self.share = hosts.share
 
     def any(self, tag: str, mine: bool) -> bool:
@@ -73,10 +73,10 @@ class ChiefEngineHost(EngineHost):
             self._hosts.fail(f"{type(error).__name__}: {error}")
             raise
 
-    def forget(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
+    def discard(self, batch_size: int, trial_ids: Sequence[int] = ()) -> None:
         """Drop trials, or a study's engine, on all hosts."""
-        self._call("forget", batch_size, tuple(trial_ids))
-        super().forget(batch_size, trial_ids)
+        self._call("discard", batch_size, tuple(trial_ids))
+        super().discard(batch_size, trial_ids)
 
     def finish(self, batch_size: int, steps: Mapping[int, int]) -> None:
         """Drop finished trials on all hosts; the chief stores their states."""

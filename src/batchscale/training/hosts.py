@@ -1,4 +1,7 @@
-"""The processes of a cluster as one JAX program: started together, each with its own devices.
+"""The hosts that train a trial together, each a process with its own devices, as one JAX program.
+
+The engine sees them as a `HostGroup`; a `SingleHost` decides alone. Only the chief stores states: the others receive
+what it read (`state_store.SharedStateStore`).
 
 Lost processes are detected by heartbeats of our own: JAX would abort a process that receives nothing, or whose
 connection to the coordinator closes, without a message about the process that was lost. JAX gets a longer timeout, and
@@ -7,14 +10,53 @@ reaches the coordinator through an address that stays open.
 
 import contextlib
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, final
 
 import jax
 
 SHUTDOWN_S = 20
 
 TIMEOUT_FACTOR = 4
-"""JAX waits so many times as long as we do before it ends a process by itself."""
+"""JAX waits this many times longer than we do before it ends a process by itself."""
+
+
+class HostGroup(Protocol):
+    """All processes call the same methods in the same order with the same tags; all get the same result."""
+
+    @property
+    def is_chief(self) -> bool:
+        """True if this process writes."""
+
+    def any(self, tag: str, mine: bool) -> bool:
+        """Return True if any process passed True."""
+
+    def chief_value(self, tag: str, mine: int) -> int:
+        """Return the chief's number."""
+
+    def share(self, tag: str, payload: bytes) -> bytes:
+        """Return the chief's bytes."""
+
+
+@final
+class SingleHost:
+    """A process that trains alone."""
+
+    is_chief = True
+
+    def any(self, tag: str, mine: bool) -> bool:
+        """Return its own value."""
+        del tag
+        return mine
+
+    def chief_value(self, tag: str, mine: int) -> int:
+        """Return its own number."""
+        del tag
+        return mine
+
+    def share(self, tag: str, payload: bytes) -> bytes:
+        """Return its own bytes."""
+        del tag
+        return payload
 
 
 class ProcessGroup(Protocol):
