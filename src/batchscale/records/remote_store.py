@@ -3,7 +3,6 @@
 import importlib
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from batchscale.errors import StorageError, one_line
@@ -38,10 +37,6 @@ class RemoteStore:
             return content
 
         return self._retry("read", name, read)
-
-    def download(self, name: str, path: Path) -> None:
-        """Copy a file of any size to a path of this machine. Raises StorageError if it does not exist."""
-        self._retry("read", name, lambda: self._files.get_file(self._path(name), str(path)))
 
     def remove(self, name: str) -> None:
         """Remove a file if possible; a failure is ignored."""

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from batchscale.records.durable import replace_atomically
 from batchscale.web.process_record import register_process
 
 STOPPED = 130
@@ -108,10 +109,7 @@ class SequenceRunner:
 
     def _write_status(self, status: SequenceStatus) -> None:
         assert self._sequence.status is not None
-        file = Path(self._sequence.status)
-        new = file.with_suffix(".writing")
-        new.write_text(json.dumps(asdict(status)), encoding="utf-8")
-        new.replace(file)
+        replace_atomically(Path(self._sequence.status), json.dumps(asdict(status)))
 
 
 def main() -> int:

@@ -14,6 +14,8 @@ from typing import Any
 
 import psutil
 
+from batchscale.records.durable import replace_atomically
+
 STARTING_S = 10.0
 """A record without a process counts as a start for so long; a process registers within a fraction of it."""
 
@@ -64,14 +66,16 @@ def process_start(pid: int) -> str:
 
 def write_record(file: Path, details: dict[str, Any]) -> None:
     """Write the record of a process that is about to be started."""
-    _replace(file, {**details, "claim": asdict(ProcessRecord(None, "", time.time()))})
+    replace_atomically(file, json.dumps({**details, "claim": asdict(ProcessRecord(None, "", time.time()))}))
 
 
 def register_process(file: Path) -> None:
     """Add number and start time of this process to its record."""
     details = json.loads(file.read_bytes())
     pid = os.getpid()
-    _replace(file, {**details, "claim": {**details["claim"], "pid": pid, "began": process_start(pid)}})
+    replace_atomically(
+        file, json.dumps({**details, "claim": {**details["claim"], "pid": pid, "began": process_start(pid)}})
+    )
 
 
 def read_record(file: Path) -> StartedProcess | None:
@@ -82,9 +86,3 @@ def read_record(file: Path) -> StartedProcess | None:
         return StartedProcess(details, record)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-
-
-def _replace(file: Path, content: dict[str, Any]) -> None:
-    new = file.with_name(f".{file.name}.{os.getpid()}")
-    new.write_text(json.dumps(content), encoding="utf-8")
-    new.replace(file)
