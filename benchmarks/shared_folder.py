@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / "fakes")]
 
 from fake_slurm import fake_slurm, fake_slurm_runner  # noqa: E402 - after the path
-from protocol_fakes import fake_setup, fake_study  # noqa: E402 - after the path
+from study_fakes import fake_setup, fake_study  # noqa: E402 - after the path
 
 from batchscale.study.trial import TrialTask  # noqa: E402 - after the path
 from batchscale.workers.local import LocalRunner, LocalSettings  # noqa: E402 - after the path

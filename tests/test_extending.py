@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from protocol_fakes import read_values
+from study_fakes import read_values
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
@@ -112,7 +112,7 @@ TURNS_IMPORT = ("from batchscale.spec.plan import Plan\n", "from batchscale.work
 SEARCH = """
 import sys
 from pathlib import Path
-from protocol_fakes import fake_space, run_fake
+from study_fakes import fake_space, run_fake
 from batchscale.spec import StopRule, parse_experiment
 
 lines = ['goal = "val/error < 0.2"', 'workload = "a/b/sgd"', 'stop = "half"', "batch_sizes = [8]", "budget.steps = 9"]

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from protocol_fakes import read_values
+from study_fakes import read_values
 
 from batchscale.run.preflight import make_checked_plan
 from batchscale.run.session import RunSettings, run_plan

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from fake_engine import METRIC
-from protocol_fakes import fake_space, read_studies, read_values, run_fake
 from small_disks import small_disk
+from study_fakes import fake_space, read_studies, read_values, run_fake
 
 from batchscale.errors import StorageError
 from batchscale.records.filesystem import FileSystem

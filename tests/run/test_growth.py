@@ -8,7 +8,7 @@ from collections import deque
 from pathlib import Path
 
 import pytest
-from protocol_fakes import fake_experiment, fake_facts
+from study_fakes import fake_experiment, fake_facts
 
 import batchscale
 from batchscale.run.scheduler import Scheduler

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from protocol_fakes import read_values
+from study_fakes import read_values
 
 from batchscale.run.loop import RunResult
 from batchscale.run.preflight import make_checked_plan

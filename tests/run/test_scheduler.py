@@ -1,7 +1,7 @@
 """The scheduler: which worker trains which trials next."""
 
 import pytest
-from protocol_fakes import fake_experiment, fake_study
+from study_fakes import fake_experiment, fake_study
 
 from batchscale.run.scheduler import Scheduler
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 from fake_engine import divergence_step, error_at
-from protocol_fakes import FAKE_ENGINE, fake_experiment, fake_facts, fake_space, read_studies, read_values, run_fake
+from study_fakes import FAKE_ENGINE, fake_experiment, fake_facts, fake_space, read_studies, read_values, run_fake
 
 from batchscale.analysis.curve_analysis import analyze
 from batchscale.errors import BatchscaleError, RunError, StorageError, StudyLockedError

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from protocol_fakes import fake_experiment, fake_study, read_values
+from study_fakes import fake_experiment, fake_study, read_values
 
 from batchscale.errors import RunError
 from batchscale.records.model import Status

@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from protocol_fakes import fake_space, read_studies, run_fake
+from study_fakes import fake_space, read_studies, run_fake
 
 from batchscale.run.activity import ActivityMonitor
 from batchscale.run.collect_status import RemainingWork, estimate_time_left

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from protocol_fakes import fake_space, read_values, run_fake
+from study_fakes import fake_space, read_values, run_fake
 
 from batchscale.errors import REQUEUE, SpecError
 from batchscale.run.signals import StopFlag
@@ -19,7 +19,7 @@ from batchscale.run.status import is_running, read_status
 from batchscale.workers.runner import LossReason
 from batchscale.workers.worker import explain_error
 
-SCRIPT = Path(__file__).parents[1] / "fakes" / "drive_fake.py"
+SCRIPT = Path(__file__).parents[1] / "fakes" / "run_fake_experiment.py"
 
 
 def start(root: Path, **options) -> subprocess.Popen:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from digits_race import EXPERIMENT
-from protocol_fakes import read_values
+from study_fakes import read_values
 
 from batchscale.run.status import read_status
 

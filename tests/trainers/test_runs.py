@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import psutil
 import pytest
-from protocol_fakes import read_values
+from study_fakes import read_values
 from trainer_fakes import HERE, SOURCE, environment, experiment_text, make_trainer_plan
 
 from batchscale.errors import RunError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from protocol_fakes import read_values
+from study_fakes import read_values
 from web_process import WebProcess
 
 from batchscale.records.tree.layout import RunPaths

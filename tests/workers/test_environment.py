@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from protocol_fakes import fake_setup
+from study_fakes import fake_setup
 
 from batchscale.errors import RunError
 from batchscale.machine import HOST_DEVICES

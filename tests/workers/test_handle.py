@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
-from protocol_fakes import fake_study
+from study_fakes import fake_study
 
 from batchscale.study.failure import Failure
 from batchscale.study.trial import Activity, TrialProgress

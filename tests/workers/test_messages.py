@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from protocol_fakes import FAKE_ENGINE, fake_experiment, fake_study
+from study_fakes import FAKE_ENGINE, fake_experiment, fake_study
 
 from batchscale.errors import RunError
 from batchscale.records.metadata.trial import Hardware

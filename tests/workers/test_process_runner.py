@@ -1,6 +1,6 @@
 """Messages about trials go only to the workers that received them."""
 
-from protocol_fakes import fake_study
+from study_fakes import fake_study
 
 from batchscale.study.trial import TrialTask
 from batchscale.workers.process_runner import TrialLocations

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from protocol_fakes import fake_experiment
+from study_fakes import fake_experiment
 
 from batchscale import __version__
 from batchscale.errors import RunError

@@ -4,7 +4,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
-from protocol_fakes import fake_experiment, fake_setup
+from study_fakes import fake_experiment, fake_setup
 
 from batchscale.errors import RunError, StorageError
 from batchscale.records.remote_store import RemoteStore

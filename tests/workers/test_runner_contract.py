@@ -8,9 +8,9 @@ from functools import partial
 import psutil
 import pytest
 from fake_slurm import fake_slurm, fake_slurm_runner
-from protocol_fakes import fake_experiment, fake_setup, fake_study
 from ray_cluster import start_runner
 from small_slurm import is_there, real_slurm_runner
+from study_fakes import fake_experiment, fake_setup, fake_study
 
 from batchscale.errors import RunError
 from batchscale.spec.trainer import TrainerSpec

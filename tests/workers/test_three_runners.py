@@ -3,9 +3,9 @@
 import importlib.util
 
 import pytest
-from protocol_fakes import read_studies, read_values
 from ray_runs import LONGER, Command
 from small_slurm import is_there
+from study_fakes import read_studies, read_values
 
 pytestmark = [
     pytest.mark.ray,

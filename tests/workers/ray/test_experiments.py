@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from protocol_fakes import read_studies, read_values
 from ray_runs import LONG_TRIAL, LONGER, Command
+from study_fakes import read_studies, read_values
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 LOCALLY = ("--workers", "2")

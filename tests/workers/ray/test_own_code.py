@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from protocol_fakes import read_studies, read_values
 from ray_cluster import wait_for
 from ray_runs import EXPERIMENT, Command
+from study_fakes import read_studies, read_values
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from protocol_fakes import read_values
 from ray_cluster import wait_for
+from study_fakes import read_values
 
 from batchscale.run.status import read_status
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(3600)]
-DRIVE = Path(__file__).parents[2] / "fakes" / "drive_fake.py"
+DRIVE = Path(__file__).parents[2] / "fakes" / "run_fake_experiment.py"
 WORK = ("sleep_s=0.05", "trials=60")
 
 

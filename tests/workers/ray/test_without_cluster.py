@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from protocol_fakes import fake_experiment, fake_setup
+from study_fakes import fake_experiment, fake_setup
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app

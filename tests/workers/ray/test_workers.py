@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import psutil
 import pytest
-from protocol_fakes import fake_setup, fake_study
 from ray_cluster import wait_for
+from study_fakes import fake_setup, fake_study
 
 from batchscale.errors import RunError
 from batchscale.spec.experiment import RayPlan, RunPlan, WorkloadSpec

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 from digits_race import EXPERIMENT
-from protocol_fakes import read_values
 from small_slurm import is_there
+from study_fakes import read_values
 
 from batchscale.run.status import read_status
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 from fake_slurm import QUICK, fake_slurm, fake_slurm_runner
-from protocol_fakes import fake_experiment, fake_setup, fake_study
+from study_fakes import fake_experiment, fake_setup, fake_study
 
 from batchscale.errors import RunError
 from batchscale.spec.trainer import TrainerSpec

@@ -2,7 +2,7 @@
 
 import pytest
 from fake_slurm import QUICK, fake_slurm
-from protocol_fakes import FAKE_ENGINE, fake_experiment, fake_facts, read_values, run_fake
+from study_fakes import FAKE_ENGINE, fake_experiment, fake_facts, read_values, run_fake
 
 from batchscale.errors import RunError
 from batchscale.run import make_runner

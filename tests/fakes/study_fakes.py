@@ -1,4 +1,4 @@
-"""Small values for tests of the protocol: an experiment on the fake engine, its facts and studies."""
+"""Small values for tests of studies and runs: an experiment on the fake engine, its workload and studies."""
 
 import json
 from pathlib import Path
@@ -71,8 +71,8 @@ def read_values(root: Path) -> dict[tuple[str, int], dict[str, object]]:
 
 def read_studies(root: Path) -> dict[int, dict[str, object]]:
     """Every study.json of a tree by batch size."""
-    found = [json.loads(p.read_text()) for p in root.rglob("study.json") if ".batchscale" not in p.parts]
-    return {study["batch_size"]: study for study in found}
+    studies = [json.loads(p.read_text()) for p in root.rglob("study.json") if ".batchscale" not in p.parts]
+    return {study["batch_size"]: study for study in studies}
 
 
 def run_fake(root: Path, runner: str = "inline", space: SearchSpace | None = None, stop=None, **changes):

@@ -1,11 +1,11 @@
-"""A process that runs an experiment on the fake engine: ``python drive_fake.py FOLDER key=value…``."""
+"""A process that runs an experiment on the fake engine: ``python run_fake_experiment.py FOLDER key=value…``."""
 
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from protocol_fakes import fake_space, run_fake
+from study_fakes import fake_space, run_fake
 
 from batchscale.errors import REQUEUE
 from batchscale.run.loop import RunResult
