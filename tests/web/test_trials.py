@@ -39,7 +39,7 @@ def test_limits_that_are_no_numbers_are_refused(site, query):
 
 
 def test_a_filter_that_nothing_meets_says_so(site):
-    assert "No trial is like that" in site.visitor().get(f"/x/{site.key()}?low0=1e9").text
+    assert "No trial matches" in site.visitor().get(f"/x/{site.key()}?low0=1e9").text
 
 
 def test_the_linked_chart_draws_the_trials_of_the_filter(site):

@@ -1,6 +1,6 @@
 """Machines from the CSV files of SkyPilot's price catalogue, read by column name.
 
-The columns of its files stand in different orders, and some clouds price accelerator and host in rows of their own; a
+The columns of its files are in different orders, and some clouds price accelerator and host in separate rows; a
 machine is then the sum of both, and the host must be named. Nothing of the catalogue comes with this package.
 """
 

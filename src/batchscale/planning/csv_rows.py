@@ -99,7 +99,7 @@ def read_csv_rows(path: Path, what: str, needed: tuple[str, ...], aliases: Mappi
     twice = next((name for name in columns if name and columns.count(name) > 1), None)
     missing = [name for name in needed if name not in columns]
     if missing or twice:
-        problem = f"Missing: {', '.join(missing)}" if missing else f"'{one_line(twice)}' stands twice"
+        problem = f"Missing: {', '.join(missing)}" if missing else f"'{one_line(twice)}' occurs twice"
         raise PlanningError(
             f"{where}: {what} is a CSV file whose first line names the columns {', '.join(needed)}, once each. "
             f"{problem}; found {one_line(header) if header else 'nothing'}."

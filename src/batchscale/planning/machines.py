@@ -6,9 +6,10 @@ public pages listed on the date of each row, before any discount.
 """
 
 import datetime
+import json
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -23,16 +24,9 @@ MAX_FILE_BYTES = 5_000_000
 MAX_HOSTS = 100_000
 PRICE_LIST = Path(__file__).with_name("prices.csv")
 PRICE_COLUMNS = (
-    "name",
-    "device",
-    "devices_per_host",
-    "price_per_host_hour",
-    "price_per_device_hour",
-    "unit",
-    "region",
-    "source",
+    "name", "device", "devices_per_host", "price_per_host_hour", "price_per_device_hour", "unit", "region", "source",
     "date",
-)
+)  # fmt: skip
 
 _Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
 _Price = Annotated[float, Field(gt=0, lt=1e9, allow_inf_nan=False)]
@@ -80,7 +74,7 @@ class Machine:
 
 
 class MachineTable(BaseModel):
-    """A ``[[machine]]`` table; keys and values as they may stand in the file."""
+    """A ``[[machine]]`` table; keys and values of the file."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -111,22 +105,8 @@ class MachineTable(BaseModel):
     def machine(self) -> Machine:
         """Return the machine, with host and devices in one price."""
         per_device = (self.price_per_device_hour or 0.0) * self.devices_per_host
-        return Machine(
-            name=self.name,
-            device=self.device,
-            devices_per_host=self.devices_per_host,
-            max_hosts=self.max_hosts,
-            price_per_host_hour=(self.price_per_host_hour or 0.0) + per_device,
-            unit=self.unit,
-            fixed_price=self.fixed_price,
-            startup_s=self.startup_s,
-            max_batch_per_device=self.max_batch_per_device,
-            region=self.region,
-            spot=self.spot,
-            interruptions_per_hour=self.interruptions_per_hour,
-            source=self.source,
-            date=self.date,
-        )
+        price = (self.price_per_host_hour or 0.0) + per_device
+        return Machine(**self.model_dump(exclude={"price_per_device_hour"}) | {"price_per_host_hour": price})
 
 
 class MachinesFile(BaseModel):
@@ -268,29 +248,12 @@ def machines_toml(machines: Iterable[Machine]) -> str:
 
 
 def _machine_toml(machine: Machine) -> str:
-    values: list[tuple[str, object]] = [
-        ("name", machine.name),
-        ("device", machine.device),
-        ("devices_per_host", machine.devices_per_host),
-        ("max_hosts", machine.max_hosts),
-        ("price_per_host_hour", round(machine.price_per_host_hour, 6)),
-        ("unit", machine.unit),
-        ("fixed_price", machine.fixed_price or None),
-        ("startup_s", machine.startup_s or None),
-        ("max_batch_per_device", machine.max_batch_per_device),
-        ("region", machine.region),
-        ("spot", machine.spot or None),
-        ("interruptions_per_hour", machine.interruptions_per_hour or None),
-        ("source", machine.source),
-        ("date", machine.date),
-    ]
-    lines = [f"{key} = {_toml(value)}" for key, value in values if value is not None]
+    values = asdict(machine) | {"price_per_host_hour": round(machine.price_per_host_hour, 6)}
+    lines = [f"{key} = {_toml(value)}" for key, value in values.items() if value]  # others are the defaults
     return "\n".join(["[[machine]]", *lines, ""])
 
 
 def _toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return str(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)

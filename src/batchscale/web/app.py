@@ -68,7 +68,7 @@ def _as_refusal(error: Exception) -> RefusedError:
         return RefusedError(422, "This address names something that does not exist, or a value out of its range.")
     if isinstance(error, HTTPException) and error.status_code < 500:
         return RefusedError(error.status_code, "There is no such page." if error.status_code == 404 else "Not allowed.")
-    return RefusedError(500, "Something went wrong on the server; its log says what. The records are not touched.")
+    return RefusedError(500, "The server failed to handle the request; see its log. The records are unchanged.")
 
 
 def _quiet(app: FastAPI):  # type: ignore[no-untyped-def]

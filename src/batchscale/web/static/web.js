@@ -1,10 +1,10 @@
 "use strict";
-// What pages do beyond being read: the code from the address, charts to explore, live runStatus, forms that answer.
+// Scripts of the pages: sign-in code from the address, interactive charts, live status, forms that update.
 (function () {
   const csrf = document.querySelector('meta[name="csrf"]').content;
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
-  // The one-time code stands behind "#", which browsers never send: it goes into the form and out of the address.
+  // The one-time code is behind "#", which browsers never send: move it from the address into the form.
   const signIn = document.getElementById("sign-in");
   if (signIn && location.hash.length > 1) {
     document.getElementById("secret").value = decodeURIComponent(location.hash.slice(1));
@@ -26,7 +26,7 @@
     return scripts;
   }
 
-  // Readers without scripts get a drawing; it also stands in where a chart cannot be made.
+  // Readers without scripts get a drawing; it is also shown if a chart cannot be made.
   function drawing(figure) {
     const part = document.createElement("template");
     part.innerHTML = figure.querySelector("noscript").textContent;
@@ -58,7 +58,7 @@
     place.setAttribute("role", "img");
     place.setAttribute("aria-label", drawing(figure).querySelector("img").alt);
     if (old) { old.remove(); }
-    if (views.has(figure)) { views.get(figure).finalize(); } // else its listeners and its data stay for ever
+    if (views.has(figure)) { views.get(figure).finalize(); } // else its listeners and data are never freed
     views.set(figure, made);
   }
   const views = new Map();
@@ -85,7 +85,7 @@
     resized = setTimeout(function () { if (innerWidth !== wide) { wide = innerWidth; exploreAll(); } }, 400);
   });
 
-  // New content where the reader is: what was scrolled stays so, and the focus stays where it was.
+  // Replace content; scroll positions and focus stay.
   function replaceContent(place, html) {
     const label = function (part) { return part.getAttribute("aria-label"); };
     const scrolled = new Map();
@@ -98,7 +98,7 @@
     }
   }
 
-  // What can be done with the run follows it; a reader who is about to do something is not disturbed.
+  // The controls follow the state of the run, unless the reader is using them.
   const control = document.getElementById("control");
   async function renewControl() {
     const busy = control.contains(document.activeElement) || control.querySelector("details[open] form");
@@ -118,11 +118,11 @@
   const runStatus = document.getElementById("run-status");
   if (runStatus && runStatus.dataset.events) {
     const lost = document.getElementById("lost");
-    const announced = document.getElementById("told");
+    const announced = document.getElementById("announcement");
     let stream = null;
     let curve = null;
     let state = null;
-    let alive = !("starting" in runStatus.dataset); // what is starting still tells how it ended before
+    let alive = !("starting" in runStatus.dataset); // a run that is starting still has the status of the run before
     let waiting = null;
     const onStatus = function (event) {
       const update = JSON.parse(event.data);
@@ -147,7 +147,7 @@
       stream.addEventListener("open", function () { lost.hidden = true; });
       stream.addEventListener("error", function () {
         lost.hidden = false;
-        if (stream.readyState === EventSource.CLOSED) { setTimeout(connect, 5000); } // refused, for the moment
+        if (stream.readyState === EventSource.CLOSED) { setTimeout(connect, 5000); } // refused for now
       });
     };
     connect();
@@ -160,7 +160,7 @@
     if (figure) { explore(figure); } else { location.reload(); }
   }
 
-  // Rows that move are asked for again, unless the reader is choosing among them.
+  // Rows of live runs are requested again, unless the reader is selecting some.
   async function rowsAgain() {
     const rows = document.getElementById("rows");
     if (!rows || !rows.dataset.again) { return; }
@@ -180,7 +180,7 @@
   }
   laterRows();
 
-  // A file that is chosen is put into the text; nothing but text is ever sent.
+  // A selected file is copied into the text; only text is sent.
   const upload = document.getElementById("upload");
   if (upload) {
     upload.addEventListener("change", async function () {
