@@ -1,13 +1,22 @@
-"""Our own facts: what is written is what is read, older versions are upgraded, newer ones and wrong kinds refused."""
+"""Our own metadata is read as it was written; older versions are upgraded, newer ones and wrong kinds refused."""
 
 import json
+from dataclasses import dataclass
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from batchscale.errors import RecordsError
-from batchscale.records.metadata.base import FORMAT_VERSION, NewerFormatError
+from batchscale.records.metadata.base import FORMAT_VERSION, NewerFormatError, Whole, parse_metadata
+from batchscale.records.metadata.columns import (
+    STUDY_METADATA,
+    TRIAL_METADATA,
+    columns_of,
+    study_metadata_row,
+    trial_metadata_row,
+)
 from batchscale.records.metadata.study import EdgeEnd, SearchMetadata, StudyMetadata, StudyResult, TrainerMetadata
 from batchscale.records.metadata.trial import Hardware, Timing, TrialMetadata
 from batchscale.search.edge_guard import Side
@@ -82,9 +91,9 @@ def test_a_version_is_a_whole_number_from_1(version: object) -> None:
 def test_unknown_keys_of_the_same_version_are_kept() -> None:
     own = {"format_version": 2, "seed": 3, "colour": {"deep": [1]}}
     for kind in (StudyMetadata, TrialMetadata):
-        facts = kind.from_json(own, "a")
-        assert facts.other == {"colour": {"deep": [1]}}
-        assert facts.to_json() == own
+        metadata = kind.from_json(own, "a")
+        assert metadata.other == {"colour": {"deep": [1]}}
+        assert metadata.to_json() == own
 
 
 @pytest.mark.parametrize(
@@ -139,19 +148,19 @@ def test_a_study_of_version_1_is_upgraded() -> None:
         ],
         "population": None,
     }
-    facts = StudyMetadata.from_json(old, "study.json")
-    assert facts.stop_rule == "goal"
-    assert facts.result == StudyResult(True, (EdgeEnd("learning_rate", Side.LOW),))
-    assert [search.ranges for search in facts.searches] == [((1, 0),), ((4, 0), (9, 3))]
-    assert facts.other == {}
+    metadata = StudyMetadata.from_json(old, "study.json")
+    assert metadata.stop_rule == "goal"
+    assert metadata.result == StudyResult(True, (EdgeEnd("learning_rate", Side.LOW),))
+    assert [search.ranges for search in metadata.searches] == [((1, 0),), ((4, 0), (9, 3))]
+    assert metadata.other == {}
     assert StudyMetadata.from_json({"format_version": 1, "verdict": {}}, "study.json").result is None
 
 
 def test_a_trial_of_version_1_is_upgraded() -> None:
     old = {"seed": 1, "hardware": "x86_64", "timing": {"seconds": 1.5, "steps": 40.0, "step_time_s": 0.1}}
-    facts = TrialMetadata.from_json(old, "metadata.json")
-    assert facts.hardware == Hardware("x86_64")
-    assert facts.timing == Timing(num_steps=40, step_time_s=0.1, total_s=1.5)
+    metadata = TrialMetadata.from_json(old, "metadata.json")
+    assert metadata.hardware == Hardware("x86_64")
+    assert metadata.timing == Timing(num_steps=40, step_time_s=0.1, total_s=1.5)
     assert TrialMetadata.from_json({"hardware": ""}, "metadata.json").hardware is None
 
 
@@ -167,7 +176,35 @@ NAMES = sorted({*STUDY.to_json(), *TRIAL.to_json(), "stop", "verdict"})
 def test_any_json_is_read_or_refused(own: object) -> None:
     for kind in (StudyMetadata, TrialMetadata):
         try:
-            facts = kind.from_json(own, "file")
+            metadata = kind.from_json(own, "file")
         except RecordsError:
             continue
-        assert kind.from_json(facts.to_json(), "file") == facts
+        assert kind.from_json(metadata.to_json(), "file") == metadata
+
+
+def test_the_columns_of_a_trial_are_its_fields_in_order() -> None:
+    assert [*TRIAL_METADATA] == [
+        "seed", "search", "point", "stop_reason", "reached_at", "diverged_at", "best", "failure", "log_lines",
+        "compile_s", "warm_up_s", "train_s", "evaluation_s", "num_steps", "step_time_s", "examples_per_s", "total_s",
+        "device_kind", "platform", "num_devices", "num_hosts", "host", "measurements_sha256",
+    ]  # fmt: skip
+    row = trial_metadata_row(TRIAL)
+    assert row is not None
+    assert set(row) == set(TRIAL_METADATA)
+    assert set(study_metadata_row(STUDY) or ()) == set(STUDY_METADATA)
+
+
+def test_a_new_field_is_one_line() -> None:
+    @dataclass(frozen=True)
+    class Later(TrialMetadata):
+        num_restarts: Whole | None = None
+
+    later = parse_metadata(Later, {"format_version": 2, "seed": 3, "num_restarts": 4, "colour": "red"}, "m.json")
+    assert (later.seed, later.num_restarts, later.other) == (3, 4, {"colour": "red"})
+    assert later.to_json() == {"format_version": 2, "seed": 3, "num_restarts": 4, "colour": "red"}
+    assert columns_of(Later)["num_restarts"] == pl.Int64
+    assert parse_metadata(Later, {"format_version": 2, "seed": 3}, "m.json").num_restarts is None
+    with pytest.raises(
+        RecordsError, match=r"m\.json: batchscale\.num_restarts is a whole number of at least 0\. Found 'x'"
+    ):
+        parse_metadata(Later, {"num_restarts": "x"}, "m.json")

@@ -55,21 +55,21 @@ _STUDY: Mapping[str, tuple[pl.DataType, Callable[[StudyMetadata], Any]]] = {
 }
 
 
-def _columns(kind: type) -> dict[str, pl.DataType]:
+def columns_of(kind: type) -> dict[str, pl.DataType]:
     """Return a column for each field of a class; a field that is an object gives its own fields in its place."""
     columns: dict[str, pl.DataType] = {}
     hints = typing.get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
         inner = plain_type(hints[field.name])
         if dataclasses.is_dataclass(inner):
-            columns |= _columns(inner)  # type: ignore[arg-type]
+            columns |= columns_of(inner)  # type: ignore[arg-type]
         elif field.name != OTHER:
             columns[field.name] = _COLUMN_TYPES[typing.get_origin(inner) or inner]
     return columns
 
 
 STUDY_METADATA: Mapping[str, pl.DataType] = {name: kind for name, (kind, _) in _STUDY.items()}
-TRIAL_METADATA: Mapping[str, pl.DataType] = _columns(TrialMetadata)
+TRIAL_METADATA: Mapping[str, pl.DataType] = columns_of(TrialMetadata)
 
 _PLAIN_FIELDS = tuple(
     field.name for field in dataclasses.fields(TrialMetadata) if field.name not in ("timing", "hardware", OTHER)
