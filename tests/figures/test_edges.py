@@ -8,10 +8,10 @@ import pytest
 from made_records import GOAL, SPACE, WORKLOAD
 
 from batchscale.analysis.results import steps_to_result
+from batchscale.figures.frames import edge_notes, with_edges
 from batchscale.figures.kind import FigureRequest
 from batchscale.figures.kinds import find_kind, kind_names
 from batchscale.figures.paper import PAPER_FIGURES
-from batchscale.figures.study_columns import edge_notes, with_edges
 from batchscale.figures.theme import LIGHT
 from batchscale.records.frames import Records
 from batchscale.records.metadata.columns import METADATA, study_metadata_row

@@ -6,8 +6,7 @@ import polars as pl
 from made_records import GOAL, WORKLOAD, simulated
 
 from batchscale.figures.export import chart_spec
-from batchscale.figures.kinds.metaparameter import metaparameter_frame
-from batchscale.figures.rates import DASHED, plot_rates
+from batchscale.figures.kinds.metaparameter import DASHED_RATES, metaparameter_frame, plot_rates
 from batchscale.figures.series import CurvePanel, Series
 
 
@@ -21,7 +20,7 @@ def test_every_curve_is_a_line_of_its_own_with_what_linear_scaling_says():
     frame = pl.concat([rates("one"), rates("two", seed=1)])
     spec = chart_spec(plot_rates(frame))
     drawn = json.dumps(spec)
-    assert DASHED in drawn and '"domain": ["one", "two"]' in drawn
+    assert DASHED_RATES in drawn and '"domain": ["one", "two"]' in drawn
     lines = [layer for layer in spec["layer"] if layer["mark"]["type"] == "line"]
     assert len(lines) == 2
     ends = pl.DataFrame(spec["datasets"][lines[0]["data"]["name"]]).sort("series", "batch_size")

@@ -24,7 +24,7 @@ def curve_points(curve: pl.DataFrame) -> tuple[Array, Array]:
     """Return batch sizes and steps by growing batch size; rows without steps (goal not reached) are left out.
 
     Raises:
-        AnalysisError: a column is missing, a batch size stands twice, or a value is not a positive number.
+        AnalysisError: A column is missing, a batch size appears twice, or a value is not a positive number.
     """
     for name in ("batch_size", "steps"):
         if name not in curve.columns:
@@ -37,7 +37,8 @@ def curve_points(curve: pl.DataFrame) -> tuple[Array, Array]:
     twice = sizes[1:][sizes[1:] == sizes[:-1]]
     if twice.size:
         raise AnalysisError(
-            f"A batch size stands once in a curve. Found {twice[0]:g} more than once; select one workload and one goal."
+            f"A batch size must appear once in a curve. Found {twice[0]:g} more than once; select one workload and "
+            "one goal."
         )
     return sizes, steps
 

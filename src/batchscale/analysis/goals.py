@@ -92,7 +92,7 @@ def suggest_goal(
     if short or not sizes:
         raise AnalysisError(
             f"A goal for {workload} must be in reach of {trials} trials at every batch size. Batch size "
-            f"{short[0] if short else '-'} has fewer COMPLETE trials; ask for fewer, or run more."
+            f"{short[0] if short else '-'} has fewer COMPLETE trials; require fewer, or run more."
         )
     limiting = enough.sort("value", descending=not maximize).row(0, named=True)
     value = _beyond(float(limiting["value"]), digits, up=not maximize)

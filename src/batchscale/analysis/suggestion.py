@@ -131,7 +131,7 @@ class _Neighbourhood:
         ).select(pl.col(name).alias("value"), pl.col("steps_to_goal").cast(pl.Float64).alias("steps"))
 
     def config(self, name: str) -> ParameterConfig | None:
-        """The configuration that says on which scale values may be mixed; None where they may not."""
+        """Return the configuration whose scale values are mixed on; None if they may not be mixed."""
         configs = [self.spaces[size][name] for size in self.sizes if name in self.spaces[size]]
         kinds = {(config.scale, config.type) for config in configs}
         if len(kinds) != 1 or configs[0].type is ParameterType.DISCRETE:

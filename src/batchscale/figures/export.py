@@ -59,7 +59,7 @@ def chart_page(chart: Chart, title: str = "batchscale figure") -> str:
     import html
 
     spec = chart_spec(chart)
-    # "<" never stands in the page as itself, so that no name in the data can end the script element.
+    # "<" never appears in the page as itself, so that no name in the data can end the script element.
     text = json.dumps(spec, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
     ground = html.escape(str(spec.get("config", {}).get("background", "#ffffff")))
     bundle = str(_renderer().javascript_bundle()).replace("</script", "<\\/script")
@@ -87,7 +87,7 @@ def check_suffix(path: Path) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file beside its place and move it there, so that nobody sees half of it."""
+    """Write a file beside its place and move it there, so that no reader sees half of it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_atomically(path, data)
@@ -99,7 +99,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 @cache
 def _renderer() -> ModuleType:
-    """Return the renderer, with our font of raised digits known to it."""
+    """Return the renderer, with our font of raised digits."""
     import vl_convert
 
     vl_convert.register_font_directory(str(Path(__file__).parent / "fonts"))

@@ -9,6 +9,7 @@ import polars as pl
 
 from batchscale.errors import SpecError
 from batchscale.figures.axes import log_axis, log_range, log_scale
+from batchscale.figures.frames import empty_reason
 from batchscale.figures.kinds.training import (
     MAX_TRIALS,
     TrainingPanel,
@@ -19,7 +20,6 @@ from batchscale.figures.kinds.training import (
 )
 from batchscale.figures.layout import Chart, Look, PanelSize, finish, inline, missing_panel, panel_title
 from batchscale.figures.names import metaparameter_label, metric_label
-from batchscale.figures.notes import empty_reason
 from batchscale.records.frames import Records
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName

@@ -12,16 +12,17 @@ import polars as pl
 from batchscale.analysis.curves import curve_points
 from batchscale.analysis.regimes import Baseline, baseline_examples
 from batchscale.analysis.results import steps_to_result
-from batchscale.figures.names import differing_labels, goal_label, none_reached, workload_label
-from batchscale.figures.notes import (
+from batchscale.figures.frames import (
     NOT_REACHED,
     MissingDataError,
     find_studies,
+    join_frames,
     literals,
     rows_or_note,
+    with_edges,
     workload_values,
 )
-from batchscale.figures.study_columns import join_frames, with_edges
+from batchscale.figures.names import differing_labels, goal_label, none_reached, workload_label
 from batchscale.records.frames import Records
 from batchscale.spec.durations import Budget
 from batchscale.spec.goal import Goal
@@ -34,7 +35,7 @@ SERIES_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "model": pl.String,
     "optimizer": pl.String,
     "goal": pl.String,
-    "batch_size": pl.Int64,  # null in a row that only says what is missing
+    "batch_size": pl.Int64,  # null in a row that is only a note
     "steps": pl.Float64,  # null: the goal was not reached
     "value": pl.Float64,  # what is drawn: steps, or steps over those at the normalising batch size
     "perfect": pl.Float64,  # the line of perfect scaling at this batch size

@@ -29,7 +29,7 @@ _ATTRIBUTES = frozenset(
         "cx", "cy", "stroke-linecap", "stroke-linejoin", "stroke-dashoffset", "dominant-baseline",
     )
 )  # fmt: skip
-# What Vega adds to a mark's description from the columns behind it; the tooltip says the same in words.
+# What Vega adds to a mark's description from the columns behind it; the tooltip has the same.
 _COLUMNS = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+|value|drawn|unit|lane|n|median|low|step|series|outcome|from|to): ")
 
 

@@ -25,9 +25,8 @@ from batchscale.formatting import whole_text
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw, style_variables
 from batchscale.report.machines import PlanningFiles, make_machines_parts
-from batchscale.report.metadata import read_metadata
 from batchscale.report.section import LARGE, Section, make_section
-from batchscale.report.text import result_sentences
+from batchscale.report.text import read_metadata, result_sentences
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
 

@@ -29,8 +29,7 @@ from batchscale.figures.series import workload_panels
 from batchscale.formatting import metaparameter_text, rounded_text, span_text, whole_text
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
-from batchscale.report.metadata import RunMetadata, experiment_files, read_metadata
-from batchscale.report.text import result_sentences, status_sentence
+from batchscale.report.text import RunMetadata, experiment_files, read_metadata, result_sentences, status_sentence
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
 

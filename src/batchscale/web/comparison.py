@@ -13,9 +13,8 @@ from batchscale.analysis.metaparameters import EFFECTIVE
 from batchscale.errors import AnalysisError, BatchscaleError
 from batchscale.figures.export import chart_spec, chart_svg
 from batchscale.figures.kinds.curves import plot_curves
-from batchscale.figures.kinds.metaparameter import metaparameter_frame
+from batchscale.figures.kinds.metaparameter import metaparameter_frame, plot_rates
 from batchscale.figures.layout import Chart, Look, PanelSize
-from batchscale.figures.rates import plot_rates
 from batchscale.figures.series import CurvePanel, Series, series_frame
 from batchscale.figures.theme import find_theme
 from batchscale.records.frames import Records

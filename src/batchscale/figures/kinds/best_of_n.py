@@ -8,21 +8,22 @@ import polars as pl
 from batchscale.analysis.outcomes import trial_outcomes
 from batchscale.analysis.robustness import best_of_n
 from batchscale.figures.axes import log_axis, log_range, log_scale
+from batchscale.figures.frames import (
+    WORKLOAD_SCHEMA,
+    MissingDataError,
+    empty_reason,
+    goal_notes,
+    join_frames,
+    literals,
+    panel_notes,
+    rows_or_note,
+    with_edges,
+    workload_values,
+)
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import STEPS
 from batchscale.figures.layout import SMALL, Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import study_titles, workload_label
-from batchscale.figures.notes import (
-    WORKLOAD_COLUMNS,
-    MissingDataError,
-    empty_reason,
-    goal_notes,
-    literals,
-    panel_notes,
-    rows_or_note,
-    workload_values,
-)
-from batchscale.figures.study_columns import join_frames, with_edges
 from batchscale.records.frames import Records
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
@@ -30,8 +31,8 @@ from batchscale.spec.workload_name import WorkloadName
 LOOK = Look(size=SMALL)
 BEST_OF_FRAME_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
-    "series": pl.String,  # the batch size in words
-    **WORKLOAD_COLUMNS,
+    "series": pl.String,  # the batch size as text
+    **WORKLOAD_SCHEMA,
     "goal": pl.String,
     "batch_size": pl.Int64,
     "n": pl.Int64,

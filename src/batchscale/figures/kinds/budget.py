@@ -8,22 +8,27 @@ import polars as pl
 
 from batchscale.analysis.budgets import best_measurement
 from batchscale.figures.axes import log_range, log_scale, size_axis
-from batchscale.figures.kind import FigureKind, FigureRequest
-from batchscale.figures.kinds.curves import BATCH_SIZE, series_scales
-from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
-from batchscale.figures.names import metric_label, workload_label
-from batchscale.figures.notes import (
-    WORKLOAD_COLUMNS,
+from batchscale.figures.frames import (
+    BOUND,
+    BOUND_WORDS,
+    WORKLOAD_SCHEMA,
     MissingDataError,
     empty_reason,
+    ended_first,
     find_studies,
+    first_measured,
+    join_frames,
     literals,
     note_frame,
     panel_notes,
     rows_or_note,
+    with_edges,
     workload_values,
 )
-from batchscale.figures.study_columns import BOUND, BOUND_WORDS, ended_first, first_measured, join_frames, with_edges
+from batchscale.figures.kind import FigureKind, FigureRequest
+from batchscale.figures.kinds.curves import BATCH_SIZE, series_scales
+from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
+from batchscale.figures.names import metric_label, workload_label
 from batchscale.records.frames import Records
 from batchscale.spec.durations import Budget, Unit
 from batchscale.spec.workload_name import WorkloadName
@@ -31,8 +36,8 @@ from batchscale.spec.workload_name import WorkloadName
 LOOK = Look(columns=2)
 BUDGET_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
-    "series": pl.String,  # the budget in words: 10k, 0.5
-    **WORKLOAD_COLUMNS,
+    "series": pl.String,  # the budget as text: 10k, 0.5
+    **WORKLOAD_SCHEMA,
     "metric": pl.String,
     "budget_amount": pl.Float64,
     "budget_unit": pl.String,

@@ -13,12 +13,11 @@ from batchscale.analysis.curve_analysis import Analysis, AnalysisOptions, analyz
 from batchscale.analysis.regimes import Baseline, Regime, RegimeSpan
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, size_axis
+from batchscale.figures.frames import EDGE, empty_reason, goal_notes, note_frame, panel_notes, workload_values
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, perfect_lines
 from batchscale.figures.layout import WIDE, Chart, Drawn, Look, PanelSize, draw_panels, inline
 from batchscale.figures.names import BASELINES, none_reached, workload_label
-from batchscale.figures.notes import empty_reason, goal_notes, note_frame, panel_notes, workload_values
-from batchscale.figures.study_columns import EDGE
 from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
 from batchscale.records.summary import study_note
@@ -47,7 +46,7 @@ CURVE_DETAIL_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "flags": pl.String,
     EDGE: pl.String,
     "regime": pl.String,  # of the point; null for sizes smaller than where perfect scaling starts
-    "perfect_scaling_end": pl.Int64,  # the boundaries stand in every row
+    "perfect_scaling_end": pl.Int64,  # the boundaries are in every row
     "max_useful_batch_size": pl.Int64,
     "max_useful_reached": pl.Boolean,
     "note": pl.String,

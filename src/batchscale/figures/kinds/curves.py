@@ -7,12 +7,11 @@ import altair as alt
 import polars as pl
 
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, size_axis
+from batchscale.figures.frames import at_edge, empty_reason, panel_notes
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline
 from batchscale.figures.names import BASELINES
-from batchscale.figures.notes import empty_reason, panel_notes
 from batchscale.figures.series import joint_panel, series_frame
-from batchscale.figures.study_columns import at_edge
 from batchscale.figures.theme import Theme, series_colours
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")

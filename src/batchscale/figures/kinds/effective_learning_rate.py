@@ -9,21 +9,23 @@ import polars as pl
 from batchscale.analysis.budgets import best_per_trial
 from batchscale.analysis.metaparameters import EFFECTIVE, add_effective_learning_rate
 from batchscale.figures.axes import log_axis, log_range, log_scale
+from batchscale.figures.frames import (
+    WORKLOAD_SCHEMA,
+    MissingDataError,
+    empty_reason,
+    find_studies,
+    join_frames,
+    literals,
+    panel_notes,
+    rows_or_note,
+    with_edges,
+    with_fixed,
+    workload_values,
+)
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.map import STAR
 from batchscale.figures.layout import SMALL, Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import metaparameter_label, metric_label, study_titles
-from batchscale.figures.notes import (
-    WORKLOAD_COLUMNS,
-    MissingDataError,
-    empty_reason,
-    find_studies,
-    literals,
-    panel_notes,
-    rows_or_note,
-    workload_values,
-)
-from batchscale.figures.study_columns import join_frames, with_edges, with_fixed
 from batchscale.records.frames import Records
 from batchscale.records.model import Status
 from batchscale.spec.goal import Goal
@@ -32,7 +34,7 @@ from batchscale.spec.workload_name import WorkloadName
 LOOK = Look(columns=4, size=SMALL)
 EFFECTIVE_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
-    **WORKLOAD_COLUMNS,
+    **WORKLOAD_SCHEMA,
     "metric": pl.String,
     "batch_size": pl.Int64,
     "trial_id": pl.Int64,

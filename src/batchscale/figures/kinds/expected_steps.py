@@ -3,10 +3,10 @@
 import altair as alt
 import polars as pl
 
+from batchscale.figures.frames import empty_reason, goal_notes, panel_notes
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.best_of_n import best_of_frame, trial_axes, trial_tooltips
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
-from batchscale.figures.notes import empty_reason, goal_notes, panel_notes
 from batchscale.figures.theme import series_colours
 
 LOOK = Look(columns=2)

@@ -12,24 +12,28 @@ import polars as pl
 from batchscale.analysis.budgets import best_measurement
 from batchscale.analysis.results import steps_to_result
 from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
+from batchscale.figures.frames import (
+    BOUND,
+    BOUND_WORDS,
+    NOT_REACHED,
+    WORKLOAD_SCHEMA,
+    MissingDataError,
+    empty_reason,
+    ended_first,
+    find_studies,
+    join_frames,
+    literals,
+    panel_notes,
+    rows_or_note,
+    with_edges,
+    workload_values,
+)
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.kinds.budget import bound_points
 from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, legend_under, series_scales
 from batchscale.figures.kinds.metaparameter import check_metaparameter
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import goal_label, metaparameter_label, metric_label, workload_label
-from batchscale.figures.notes import (
-    NOT_REACHED,
-    WORKLOAD_COLUMNS,
-    MissingDataError,
-    empty_reason,
-    find_studies,
-    literals,
-    panel_notes,
-    rows_or_note,
-    workload_values,
-)
-from batchscale.figures.study_columns import BOUND, BOUND_WORDS, ended_first, join_frames, with_edges
 from batchscale.formatting import metaparameter_text
 from batchscale.records.frames import Records
 from batchscale.spec.goal import Goal
@@ -40,7 +44,7 @@ LOOK = Look(columns=2)
 SPLIT_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
     "series": pl.String,  # "label smoothing 0.1"
-    **WORKLOAD_COLUMNS,
+    **WORKLOAD_SCHEMA,
     "quantity": pl.String,  # the metric whose best value is shown, or "steps"
     "goal": pl.String,  # null where the best value is shown
     "split_by": pl.String,

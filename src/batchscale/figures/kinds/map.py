@@ -13,21 +13,23 @@ import polars as pl
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.errors import SpecError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, superscript
-from batchscale.figures.kind import FigureKind, FigureRequest
-from batchscale.figures.layout import SMALL, Chart, Drawn, Look, draw_panels, inline, legend_below
-from batchscale.figures.names import study_titles
-from batchscale.figures.notes import (
-    WORKLOAD_COLUMNS,
+from batchscale.figures.frames import (
+    WORKLOAD_SCHEMA,
     MissingDataError,
     empty_reason,
     find_studies,
     goal_notes,
+    join_frames,
     literals,
     panel_notes,
     rows_or_note,
+    with_edges,
+    with_fixed,
     workload_values,
 )
-from batchscale.figures.study_columns import join_frames, with_edges, with_fixed
+from batchscale.figures.kind import FigureKind, FigureRequest
+from batchscale.figures.layout import SMALL, Chart, Drawn, Look, draw_panels, inline, legend_below
+from batchscale.figures.names import study_titles
 from batchscale.figures.theme import POWER_FONT, Theme
 from batchscale.records.frames import Records
 from batchscale.spec.durations import Budget
@@ -44,7 +46,7 @@ BEST = "fewest steps"
 
 MAP_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
-    **WORKLOAD_COLUMNS,
+    **WORKLOAD_SCHEMA,
     "goal": pl.String,
     "budget": pl.String,  # "1 epochs"; null without one
     "batch_size": pl.Int64,

@@ -7,10 +7,10 @@ import polars as pl
 
 from batchscale.errors import PlanningError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale
+from batchscale.figures.frames import empty_reason, panel_notes, rows_or_note
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.layout import WIDE, Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import workload_label
-from batchscale.figures.notes import empty_reason, panel_notes, rows_or_note
 from batchscale.figures.theme import Theme, series_colours
 from batchscale.planning.assemble import plan_records
 from batchscale.planning.plan import MachinePlan

@@ -11,22 +11,23 @@ import altair as alt
 import polars as pl
 
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
-from batchscale.figures.kind import FigureKind, FigureRequest
-from batchscale.figures.kinds.map import BEST, OUTCOME_WORDS, OUTCOMES, outcome_scales
-from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline, legend_below
-from batchscale.figures.names import count, differing_labels, metaparameter_label, workload_label
-from batchscale.figures.notes import (
+from batchscale.figures.frames import (
+    EDGE,
     NOT_REACHED,
-    WORKLOAD_COLUMNS,
+    WORKLOAD_SCHEMA,
     MissingDataError,
     empty_reason,
     find_studies,
     literals,
     panel_notes,
     rows_or_note,
+    with_edges,
     workload_values,
 )
-from batchscale.figures.study_columns import EDGE, with_edges
+from batchscale.figures.kind import FigureKind, FigureRequest
+from batchscale.figures.kinds.map import BEST, OUTCOME_WORDS, OUTCOMES, outcome_scales
+from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline, legend_below
+from batchscale.figures.names import count, differing_labels, metaparameter_label, workload_label
 from batchscale.figures.theme import Theme
 from batchscale.formatting import metaparameter_text, span_text
 from batchscale.records.frames import Records, searched_spaces
@@ -41,7 +42,7 @@ LANE = 22  # points of height for a batch size
 
 SPACE_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
-    **WORKLOAD_COLUMNS,
+    **WORKLOAD_SCHEMA,
     "goal": pl.String,
     "metaparameter": pl.String,
     "batch_size": pl.Int64,

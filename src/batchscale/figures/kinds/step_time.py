@@ -8,10 +8,10 @@ import polars as pl
 
 from batchscale.errors import PlanningError
 from batchscale.figures.axes import log_axis, log_range, log_scale
+from batchscale.figures.frames import empty_reason, panel_notes, rows_or_note
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline
 from batchscale.figures.names import workload_label
-from batchscale.figures.notes import empty_reason, panel_notes, rows_or_note
 from batchscale.figures.theme import series_colours
 from batchscale.planning.assemble import step_models_of_records
 from batchscale.planning.step_model import StepModel
@@ -137,7 +137,7 @@ def _data(request: FigureRequest) -> pl.DataFrame:
         def make(name=name, title=title) -> pl.DataFrame:  # type: ignore[no-untyped-def]
             models = step_models_of_records(request.counted, name, request.step_times)
             if not models:
-                raise PlanningError("the records do not say how long a step took; give --step-times")
+                raise PlanningError("the records have no step times; pass --step-times")
             return step_time_frame(models, f"{title}, ")
 
         frames.append(rows_or_note(STEP_TIME_CHART_SCHEMA, {"panel": title}, make))

@@ -9,22 +9,23 @@ import polars as pl
 from batchscale.analysis.budgets import best_measurement
 from batchscale.analysis.results import steps_to_result
 from batchscale.errors import BatchscaleError
-from batchscale.figures.kind import FigureKind
-from batchscale.figures.kinds.curves import legend_under
-from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
-from batchscale.figures.names import metaparameter_label, metric_label, study_titles
-from batchscale.figures.notes import (
-    WORKLOAD_COLUMNS,
+from batchscale.figures.frames import (
+    WORKLOAD_SCHEMA,
     MissingDataError,
     empty_reason,
     find_studies,
+    join_frames,
     literals,
     note_frame,
     panel_notes,
     rows_or_note,
+    with_edges,
     workload_values,
 )
-from batchscale.figures.study_columns import join_frames, with_edges
+from batchscale.figures.kind import FigureKind
+from batchscale.figures.kinds.curves import legend_under
+from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
+from batchscale.figures.names import metaparameter_label, metric_label, study_titles
 from batchscale.figures.theme import Theme, series_colours
 from batchscale.formatting import metaparameter_text
 from batchscale.records.frames import Records
@@ -39,7 +40,7 @@ MAX_POINTS = 80  # of one trial
 TRAINING_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
     "series": pl.String,  # null for a trial that is only background
-    **WORKLOAD_COLUMNS,
+    **WORKLOAD_SCHEMA,
     "metric": pl.String,
     "batch_size": pl.Int64,
     "trial_id": pl.Int64,
@@ -93,7 +94,7 @@ def best_by_value(
     try:
         best = best_measurement(study, goal.metric, maximize=goal.maximize, by=[split_by])
     except BatchscaleError:
-        return {}  # the panels will say that the metric is missing
+        return {}  # the panels have a note on the missing metric
     rows = best.drop_nulls(split_by).sort(split_by).select(split_by, "trial_id").rows()
     return {f"{metaparameter_label(split_by)} {metaparameter_text(value)}": trial for value, trial in rows}
 
