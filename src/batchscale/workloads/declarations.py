@@ -1,7 +1,7 @@
-"""Tables of declarations: everything of one kind by name, from the modules of a package and from plug-ins. No jax here.
+"""Tables of declarations: everything of one kind by name, from the modules of a package and from plug-ins. No jax.
 
-A declaration is a frozen object at the top of a module: what must be known of a data set (or a model, an optimizer, …)
-before it is used, and the functions that make it. To add one, write a module into the folder that the table scans; from
+A declaration is a frozen object at the top of a module: the description of a data set (or a model, an optimizer, …) and
+the functions that make it. To add one, write a module into the folder that the table scans; from
 another package, name the module as an entry point of the group ``batchscale.plugins``, or call ``register``.
 """
 
@@ -15,7 +15,7 @@ from batchscale.plugins import find_plugins, module_names
 
 
 class Declaration(Protocol):
-    """What every declaration has: the name that stands in experiment files."""
+    """The interface of every declaration: the name in experiment files."""
 
     @property
     def name(self) -> str:
@@ -26,63 +26,63 @@ D = TypeVar("D", bound=Declaration)
 
 
 class Table(Generic[D]):
-    """The declarations of one kind. Modules are imported at the first question, never at import of the table."""
+    """The declarations of one kind. Modules are imported at the first call, not with the table."""
 
     def __init__(self, kind: type[D], package: str, noun: str) -> None:
         self.kind = kind
         self.noun = noun
         self._package = package
-        self._found: dict[str, D] | None = None
+        self._declared: dict[str, D] | None = None
         self._registered: dict[str, D] = {}
 
     def all(self) -> dict[str, D]:
-        """Every declaration by name, in order of the names."""
-        if self._found is None:
-            found: dict[str, D] = {}
+        """Return every declaration by name, in order of the names."""
+        if self._declared is None:
+            declarations: dict[str, D] = {}
             for module in _load_modules(self._package):
                 for declaration in _declared_in(module, self.kind):
-                    if found.setdefault(declaration.name, declaration) is not declaration:
+                    if declarations.setdefault(declaration.name, declaration) is not declaration:
                         raise SpecError(self._twice(declaration.name, f"{module.__name__} is not the first"))
-            self._found = found
-        return dict(sorted({**self._found, **self._registered}.items()))
+            self._declared = declarations
+        return dict(sorted({**self._declared, **self._registered}.items()))
 
     def find(self, name: str) -> D:
-        """The declaration of this name.
+        """Return the declaration of this name.
 
         Raises:
             UnknownNameError: There is none; the message has the nearest names.
         """
-        known = self.all()
-        if name not in known:
-            raise UnknownNameError(f"There is no {self.noun} '{one_line(name)}'; {suggest_names(name, known)}")
-        return known[name]
+        declarations = self.all()
+        if name not in declarations:
+            raise UnknownNameError(f"There is no {self.noun} '{one_line(name)}'; {suggest_names(name, declarations)}")
+        return declarations[name]
 
     def register(self, declaration: D) -> None:
-        """Adds a declaration for the life of this process; a name that was registered before gets the new one.
+        """Add a declaration for the life of this process; it replaces a registered one of the same name.
 
         Raises:
             SpecError: A module of batchscale or of a plug-in already declares the name.
         """
         self.all()
-        assert self._found is not None
-        if declaration.name in self._found:
-            raise SpecError(self._twice(declaration.name, "it is already there"))
+        assert self._declared is not None
+        if declaration.name in self._declared:
+            raise SpecError(self._twice(declaration.name, "it is already declared"))
         self._registered[declaration.name] = declaration
 
     def is_registered(self, name: str) -> bool:
-        """Whether ``register`` added this name."""
+        """True if ``register`` added this name."""
         return name in self._registered
 
     def _twice(self, name: str, how: str) -> str:
-        return f"Two things cannot have one name: the {self.noun} '{one_line(name)}' is declared twice ({how})."
+        return f"Names must be unique: the {self.noun} '{one_line(name)}' is declared twice ({how})."
 
 
 def _declared_in(module: ModuleType, kind: type[D]) -> Iterator[D]:
-    """The declarations at the top of a module, alone or in tuples."""
+    """Yield the declarations at the top of a module, alone or in tuples."""
     for value in tuple(vars(module).values()):
-        for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, kind):
-                yield one
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, kind):
+                yield item
 
 
 def _load_modules(package: str) -> Iterator[ModuleType]:

@@ -9,7 +9,7 @@ from batchscale.workloads.workload import Batch, Loss, LossSum, Metaparameters
 
 
 def softmax_cross_entropy(logits: jax.Array, labels: jax.Array, smoothing: jax.Array | None = None) -> jax.Array:
-    """The cross entropy of integer labels, one value per label, in nats.
+    """Return the cross entropy of integer labels, one value per label, in nats.
 
     With smoothing ``s`` over ``K`` classes the target probabilities are ``(1 - s)·onehot + s/K``.
 
@@ -25,7 +25,7 @@ def softmax_cross_entropy(logits: jax.Array, labels: jax.Array, smoothing: jax.A
 
 
 def sigmoid_cross_entropy(logits: jax.Array, labels: jax.Array, smoothing: jax.Array | None = None) -> jax.Array:
-    """The cross entropy of 0/1 labels, summed over the classes of each example, in nats.
+    """Return the cross entropy of 0/1 labels, summed over the classes of each example, in nats.
 
     With smoothing ``s`` the target probabilities are ``(1 - s)·label + s/2``.
     """
@@ -36,22 +36,22 @@ def sigmoid_cross_entropy(logits: jax.Array, labels: jax.Array, smoothing: jax.A
 
 
 def classification_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
-    """Softmax cross entropy over the examples, smoothed by the metaparameter ``label_smoothing``."""
+    """Return softmax cross entropy over the examples, smoothed by the metaparameter ``label_smoothing``."""
     return sum_over_examples(softmax_cross_entropy(outputs, batch["labels"], values.get("label_smoothing")), batch)
 
 
 def multilabel_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
-    """Sigmoid cross entropy over the examples, smoothed by the metaparameter ``label_smoothing``."""
+    """Return sigmoid cross entropy over the examples, smoothed by the metaparameter ``label_smoothing``."""
     return sum_over_examples(sigmoid_cross_entropy(outputs, batch["labels"], values.get("label_smoothing")), batch)
 
 
 def language_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
-    """Softmax cross entropy over the real tokens; the weight is their number."""
+    """Return softmax cross entropy over the real tokens; the weight is their number."""
     return sum_over_examples(softmax_cross_entropy(outputs, batch["labels"], values.get("label_smoothing")), batch)
 
 
 def squared_error(outputs: jax.Array, targets: jax.Array) -> jax.Array:
-    """The squared error of each example, as the mean over its outputs.
+    """Return the squared error of each example, as the mean over its outputs.
 
     >>> float(squared_error(jnp.array([[1.0, 2.0]]), jnp.array([[0.0, 5.0]]))[0])  # (1 + 9) / 2
     5.0
@@ -60,7 +60,7 @@ def squared_error(outputs: jax.Array, targets: jax.Array) -> jax.Array:
 
 
 def regression_loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
-    """Squared error over the examples."""
+    """Return the squared error over the examples."""
     del values
     return sum_over_examples(squared_error(outputs, batch["labels"]), batch)
 
@@ -74,7 +74,7 @@ def sum_over_examples(errors: jax.Array, batch: Batch) -> LossSum:
 
 
 def quadratic_loss(problem: NoisyQuadratic) -> Loss:
-    """The loss whose gradient is ``h·θ`` plus the noise of the batch, weighted by the examples it stands for."""
+    """Return the loss whose gradient is ``h·θ`` plus the noise of the batch, weighted by the examples it stands for."""
 
     def loss(outputs: jax.Array, batch: Batch, values: Metaparameters) -> LossSum:
         del values
@@ -86,5 +86,5 @@ def quadratic_loss(problem: NoisyQuadratic) -> Loss:
 
 
 def exact_quadratic(outputs: jax.Array, problem: NoisyQuadratic) -> jax.Array:
-    """``½ Σ h θ²`` for each row of parameters."""
+    """Return ``½ Σ h θ²`` for each row of parameters."""
     return 0.5 * jnp.sum(jnp.asarray(problem.curvatures, jnp.float32) * jnp.square(outputs), axis=-1)

@@ -75,7 +75,7 @@ class NoisyQuadratic:
 
 
 def parse_problem(options: Options) -> NoisyQuadratic:
-    """The problem that the options of the data set ``noisy_quadratic`` describe."""
+    """Return the problem that the options of the data set ``noisy_quadratic`` describe."""
     valid = NoisyQuadratic.__dataclass_fields__
     for key in options:
         if key not in valid:
@@ -98,13 +98,13 @@ class UpdateRule:
             )
 
     def rate(self, step: int) -> float:
-        """The learning rate at a step."""
+        """Return the learning rate at a step."""
         rates = self.learning_rate
         return rates if isinstance(rates, int | float) else rates[min(step, len(rates) - 1)]
 
 
 def closed_form_loss(problem: NoisyQuadratic, rule: UpdateRule, batch_size: int, steps: int) -> Floats:
-    """The expected loss before the first step and after each of ``steps`` steps.
+    """Return the expected loss before the first step and after each of ``steps`` steps.
 
     >>> problem = NoisyQuadratic(dimension=1, noise=0.0)
     >>> closed_form_loss(problem, UpdateRule("sgd", 0.5), batch_size=1, steps=2).tolist()
@@ -117,7 +117,7 @@ def closed_form_loss(problem: NoisyQuadratic, rule: UpdateRule, batch_size: int,
 def closed_form_steps_to_loss(
     problem: NoisyQuadratic, rule: UpdateRule, batch_size: int, goal: float, max_steps: int
 ) -> int | None:
-    """The first step after which the expected loss is below the goal; None if it is not within ``max_steps``."""
+    """Return the first step after which the expected loss is below the goal; None if it is not within ``max_steps``."""
     for step, loss in zip(range(max_steps + 1), _expected_losses(problem, rule, batch_size), strict=False):
         if loss < goal:
             return step
@@ -127,7 +127,7 @@ def closed_form_steps_to_loss(
 
 
 def _expected_losses(problem: NoisyQuadratic, rule: UpdateRule, batch_size: int) -> Iterator[float]:
-    """The recursion of E[θ²], E[θv] and E[v²] in every coordinate.
+    """Compute the recursion of E[θ²], E[θv] and E[v²] in every coordinate.
 
     With v' = γ v + g and g = hθ + ε, both momentum rules are θ' = θ - a·g - b·v' (heavy ball: a = 0, b = η; Nesterov:
     a = η, b = ηγ); SGD is a = η, b = 0.

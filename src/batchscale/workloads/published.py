@@ -81,18 +81,15 @@ FIGURE_1: Mapping[str, PublishedCurve] = {
 
 
 def find_published(name: WorkloadName) -> PublishedCurve | None:
-    """The curve of this data set and model, else the first one of the data set; None if Figure 1 has none.
+    """Return the curve of this data set and model, else the first of the data set; None if Figure 1 has none.
 
     >>> find_published(WorkloadName("mnist_subsets/mnist_6875", "simple_cnn_base", "sgd")).examples
     63000.0
     """
     dataset = name.dataset.rpartition("/")[2]
-    base = next((known for known in _datasets() if dataset == known or dataset.startswith(f"{known}_")), None)
+    bases = (key.partition("/")[0] for key in FIGURE_1)
+    base = next((base for base in bases if dataset == base or dataset.startswith(f"{base}_")), None)
     if base is None:
         return None
     same = FIGURE_1.get(f"{base}/{name.model}")
     return same or next(curve for key, curve in FIGURE_1.items() if key.startswith(f"{base}/"))
-
-
-def _datasets() -> list[str]:
-    return [key.partition("/")[0] for key in FIGURE_1]

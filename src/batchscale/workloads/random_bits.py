@@ -18,7 +18,7 @@ _FIRST_EXAMPLE: contextvars.ContextVar[jax.Array | int] = contextvars.ContextVar
 
 @contextlib.contextmanager
 def examples_from(first: jax.Array | int) -> Iterator[None]:
-    """Inside, the rows of traced arrays are those of the whole batch from ``first`` on: a microbatch gets its bits."""
+    """Treat rows of traced arrays as those of the whole batch from ``first`` on, for a microbatch."""
     token = _FIRST_EXAMPLE.set(first)
     try:
         yield
@@ -27,20 +27,20 @@ def examples_from(first: jax.Array | int) -> Iterator[None]:
 
 
 def _mix(bits: jax.Array) -> jax.Array:
-    """A bijection of 32-bit words in which every input bit changes every output bit about half of the time."""
+    """Apply a bijection of 32-bit words in which every input bit changes every output bit about half of the time."""
     bits = (bits ^ (bits >> 16)) * jnp.uint32(0x7FEB352D)
     bits = (bits ^ (bits >> 15)) * jnp.uint32(0x846CA68B)
     return bits ^ (bits >> 16)
 
 
 def key_words(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Two 32-bit words of a random key, typed or raw."""
+    """Return two 32-bit words of a random key, typed or raw."""
     data = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
     return data[..., 0].astype(jnp.uint32), data[..., -1].astype(jnp.uint32)
 
 
 def random_bits(key: jax.Array, stream: int, shape: tuple[int, ...]) -> jax.Array:
-    """Uniform 32-bit words. ``stream`` tells apart the uses of one key, such as the layers of a model.
+    """Return uniform 32-bit words. ``stream`` separates the uses of one key, such as the layers of a model.
 
     The first axis is the example. Its number in the batch goes into the hash, see ``examples_from``.
     """
@@ -62,11 +62,11 @@ def keep_mask(key: jax.Array, stream: int, shape: tuple[int, ...], rate: float) 
 
 
 def dropout(values: jax.Array, rate: float, *, train: bool, key: jax.Array, stream: int) -> jax.Array:
-    """The values with a part of ``rate`` set to 0 and the others scaled up to the same mean; unchanged in evaluation.
+    """Return the values with a part of ``rate`` set to 0 and the others scaled up; unchanged in evaluation.
 
     ``stream`` is the number of the place in the model, so that no two places drop the same units.
     """
     if not train or rate == 0:
         return values
-    kept = keep_mask(key, stream, values.shape, rate)
-    return jnp.where(kept, values / (1 - rate), jnp.zeros((), values.dtype))
+    is_kept = keep_mask(key, stream, values.shape, rate)
+    return jnp.where(is_kept, values / (1 - rate), jnp.zeros((), values.dtype))

@@ -1,4 +1,4 @@
-"""What can be tuned in a workload: the metaparameters of its optimizer, its schedule, and those of all. No jax here."""
+"""The metaparameters of a workload: those of its optimizer, of its schedule, and those of every workload. No jax."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ NEUTRAL: Mapping[str, float] = {"l2_penalty": 0.0, "label_smoothing": 0.0, "grad
 
 @dataclass(frozen=True)
 class Tunables:
-    """What can be tuned: the metaparameters of optimizer and schedule, and those of every workload.
+    """The metaparameters of an optimizer and a schedule, and those of every workload.
 
-    ``smoothing`` says whether the loss knows label smoothing; ``extra`` ranges belong to the model.
+    With ``smoothing`` the loss takes label smoothing; ``extra`` ranges belong to the model.
     """
 
     optimizer: OptimizerDeclaration
@@ -32,19 +32,19 @@ class Tunables:
         return {**self.optimizer.defaults, **dict.fromkeys(self.schedule.metaparameters), **neutral}
 
     def space(self, train_steps: int) -> SearchSpace:
-        """The default search space for a step budget."""
+        """Return the default search space for a step budget."""
         return SearchSpace((*self.optimizer.ranges, *self.schedule.ranges(train_steps), *self.extra))
 
 
 def find_tunables(
     spec: WorkloadSpec, schedule: str, smoothing: bool, extra: tuple[ParameterConfig, ...] = ()
 ) -> Tunables:
-    """What can be tuned with the experiment's optimizer and schedule (by default ``schedule``).
+    """Return the metaparameters of the experiment's optimizer and schedule (by default ``schedule``).
 
-    From now on the bounds that the two declare hold wherever a search space is checked or moved.
+    The bounds that the two declare hold from now on wherever a search space is checked or moved.
     """
-    chosen = find_schedule(spec.schedule or schedule, spec.optimizer_options)
+    schedule_declaration = find_schedule(spec.schedule or schedule, spec.optimizer_options)
     optimizer = OPTIMIZERS.find(spec.name.optimizer)
-    for name, bounds in {**optimizer.bounds, **chosen.bounds}.items():
+    for name, bounds in {**optimizer.bounds, **schedule_declaration.bounds}.items():
         declare_bounds(name, bounds)
-    return Tunables(optimizer, chosen, smoothing, extra)
+    return Tunables(optimizer, schedule_declaration, smoothing, extra)

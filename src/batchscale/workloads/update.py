@@ -11,7 +11,7 @@ from batchscale.workloads.workload import Metaparameters, Params
 
 
 def make_update(tunables: Tunables) -> Callable[[Metaparameters], optax.GradientTransformation]:
-    """The function from metaparameters to the update, to be called inside the compiled program."""
+    """Return the function from metaparameters to the update, to be called inside the compiled program."""
     rule, rate = tunables.optimizer.rule, tunables.schedule.rate
 
     def update(values: Metaparameters) -> optax.GradientTransformation:
@@ -21,7 +21,7 @@ def make_update(tunables: Tunables) -> Callable[[Metaparameters], optax.Gradient
 
 
 def regularize(values: Metaparameters) -> tuple[optax.GradientTransformation, ...]:
-    """What happens to a gradient before the optimizer sees it: the L2 penalty's part is added, then it is clipped.
+    """Return the steps before the optimizer: the L2 penalty's part is added to the gradient, then it is clipped.
 
     The penalty is half the squared norm of all parameters times ``l2_penalty`` (equation 4). A metaparameter that is
     absent is off and costs nothing in the compiled program.
@@ -35,7 +35,7 @@ def regularize(values: Metaparameters) -> tuple[optax.GradientTransformation, ..
 
 
 def _clip_by_global_norm(limit: jax.Array) -> optax.GradientTransformation:
-    """Gradients scaled to a norm of at most ``limit``; unlike optax's, also for ``inf``, which is off."""
+    """Scale gradients to a norm of at most ``limit``; unlike optax's, also for ``inf``, which is off."""
 
     def update(gradients: Params, state: optax.EmptyState, params: Params = None) -> tuple[Params, optax.EmptyState]:
         del params

@@ -1,7 +1,7 @@
-"""What a workload is made of: data set, model, loss, metrics, optimizer. The interface that training stands on.
+"""The parts of a workload: data set, model, loss, metrics, optimizer. The interface that training uses.
 
-All functions here are pure and traceable unless they say "host". A batch is a mapping of arrays whose first axis is
-the example; ``inputs`` and ``labels`` are always there, ``mask`` (1 = real, 0 = padding) where examples are padded.
+All functions here are pure and traceable unless marked "host". A batch is a mapping of arrays whose first axis is
+the example; ``inputs`` and ``labels`` always exist, ``mask`` (1 = real, 0 = padding) where examples are padded.
 Sums, not means, cross this interface, so that microbatches, devices and evaluation batches add up exactly.
 """
 
@@ -47,9 +47,9 @@ class IndexedSplit(ABC):
 
     @abstractmethod
     def read(self, indices: NDArray[np.int64], seeds: NDArray[np.int64] | None) -> HostBatch:
-        """The examples at these indices (host). ``seeds`` drive random augmentation, one per example; None: none.
+        """Return the examples at these indices (host). ``seeds`` drive random augmentation, one each; None: none.
 
-        The result depends on the arguments alone, so that a resumed trial sees what an uninterrupted one saw.
+        The result depends on the arguments alone, so that a resumed trial gets the same examples.
         """
 
 
@@ -65,7 +65,7 @@ Split = ArraySplit | IndexedSplit | SampledSplit
 
 @dataclass(frozen=True)
 class Dataset:
-    """Splits named train, val and test, and ``prepare``, which turns stored arrays into what the model takes.
+    """Splits named train, val and test, and ``prepare``, which turns stored arrays into the inputs of the model.
 
     ``input_shape`` and ``input_dtype`` describe one prepared example. ``num_outputs`` is the number of classes, labels
     or sub-words that a model must give scores for.
@@ -96,7 +96,7 @@ class Apply(Protocol):
 
 @dataclass(frozen=True)
 class Model:
-    """A pair of pure functions. ``init`` gives parameters and model state from a random key.
+    """A pair of pure functions. ``init`` returns parameters and model state for a random key.
 
     A changed model state must be an average over the examples of the batch, so that the example-weighted mean of the
     microbatches' states is the state of the whole batch. ``microbatch_multiple`` is the ghost batch size, where a

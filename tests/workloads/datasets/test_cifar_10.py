@@ -1,5 +1,3 @@
-import io
-import os
 import pickle
 import tarfile
 from functools import cache
@@ -10,7 +8,6 @@ import pytest
 from batchscale.errors import DataError
 from batchscale.workloads.datasets.builtin.cifar_10 import read_cifar_splits, standardise_images
 from batchscale.workloads.datasets.declaration import load_dataset
-from batchscale.workloads.datasets.files.inert_pickle import read_inert_pickle
 
 COUNT = 1_100  # a file; the official ones hold 10,000
 BATCHES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
@@ -35,12 +32,6 @@ def binary(tmp_path_factory):
     return folder
 
 
-def python_batch(number):
-    pixels, labels = rows(number)
-    table = {b"data": pixels, b"labels": labels.tolist(), b"batch_label": b"x"}
-    return pickle.dumps(table, protocol=3 if number else 2)  # the official files have 2, which is slow to write
-
-
 def check(splits):
     assert {name: len(labels) for name, (_, labels) in splits.items()} == {
         "train": 5 * COUNT - 5_000,
@@ -61,53 +52,20 @@ def test_the_binary_version_gives_the_splits_of_the_paper(tmp_path, binary, inne
     check(read_cifar_splits(tmp_path if inner.startswith("cifar") else tmp_path / inner, COUNT))
 
 
-def test_the_python_version_gives_the_same_without_unpickling_classes(tmp_path):
-    for number, name in enumerate(BATCHES):
-        (tmp_path / name).write_bytes(python_batch(number))
-    check(read_cifar_splits(tmp_path, COUNT))
+def test_a_folder_with_only_the_pickled_version_gets_told_which_archive_to_get(tmp_path):
+    for name in BATCHES:
+        (tmp_path / name).write_bytes(pickle.dumps({}))
+    (tmp_path / "cifar-10-python.tar.gz").touch()
+    with pytest.raises(DataError, match=r"(?s)data get cifar_10`.*cifar-10-binary\.tar\.gz.*pickled, is not read"):
+        load_dataset("cifar_10", {}, tmp_path)
+    with pytest.raises(DataError, match=r"cifar-10-binary\.tar\.gz"):
+        read_cifar_splits(tmp_path)
 
 
 def test_the_archive_is_read_in_place(tmp_path, binary):
     with tarfile.open(tmp_path / "cifar-10-binary.tar.gz", "w:gz", compresslevel=1) as archive:
         archive.add(binary, "cifar-10-batches-bin")
     check(read_cifar_splits(tmp_path, COUNT))
-
-
-class Evil:
-    def __reduce__(self):
-        return os.system, ("touch evil",)
-
-
-@pytest.mark.parametrize("protocol", range(6))
-def test_a_pickle_that_would_run_something_is_refused(tmp_path, monkeypatch, protocol):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=r"asks to run posix\.system"):
-        read_inert_pickle("batch", io.BytesIO(pickle.dumps({"data": Evil()}, protocol)))
-    assert not (tmp_path / "evil").exists()
-
-
-def test_an_array_of_objects_is_refused(tmp_path):
-    content = pickle.dumps({"data": np.array([[1, None]], object), "labels": [1]}, 2)
-    table = read_inert_pickle("batch", io.BytesIO(content))
-    with pytest.raises(DataError, match="single bytes"):
-        table["data"].to_bytes_array("batch")
-
-
-def test_every_cut_of_a_pickle_is_an_error_of_ours():
-    content = pickle.dumps({"data": np.zeros((2, 3), np.uint8), "labels": [1, 2]}, 2)
-    for length in range(len(content)):
-        with pytest.raises(DataError):
-            read_inert_pickle("batch", io.BytesIO(content[:length]))
-
-
-@pytest.mark.parametrize(
-    "table", [{}, {"data": 3, "labels": []}, {"data": np.zeros((2, 3072), np.uint8), "labels": [1, 2]}]
-)
-def test_a_python_batch_of_another_shape_is_refused(tmp_path, table):
-    for name in BATCHES:
-        (tmp_path / name).write_bytes(pickle.dumps(table, 2))
-    with pytest.raises(DataError, match="10,000 rows"):
-        read_cifar_splits(tmp_path)
 
 
 def test_a_cut_binary_file_is_named(tmp_path, binary):

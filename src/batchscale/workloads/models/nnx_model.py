@@ -30,7 +30,7 @@ class Keys:
         self._count = 0
 
     def params(self) -> jax.Array:
-        """The next key, raw."""
+        """Return the next key, raw."""
         self._count += 1
         first, second = self._words
         return jnp.stack([first, second + jnp.uint32(self._count)])
@@ -39,10 +39,10 @@ class Keys:
 def make_model(
     name: str, make: MakeModule, microbatch_multiple: int = 1, keys: Callable[[jax.Array], Any] | None = None
 ) -> Model:
-    """The model whose forward pass is the module that ``make`` builds; ``keys`` stands in for ``nnx.Rngs``.
+    """Return the model whose forward pass is the module that ``make`` builds; ``keys`` replaces ``nnx.Rngs``.
 
     A module whose ``__call__`` takes ``train`` and ``key`` gets them. Any other is switched to training or evaluation
-    with its own ``train()`` and ``eval()``, and its random streams start anew from the key at every call.
+    with its own ``train()`` and ``eval()``, and its random streams start again from the key at every call.
     """
 
     def start(key: jax.Array) -> Any:
@@ -77,21 +77,21 @@ def make_model(
 
 
 def with_parameters(shapes: Module, params: Params) -> Module:
-    """A module that is known by its shapes, with these parameters, for those who call more than its forward pass.
+    """Return the module of these shapes with these parameters, for callers of more than its forward pass.
 
     Raises:
         KeyError, ValueError, TypeError: the parameters are another module's.
     """
-    definition, wanted, streams, others = _split(shapes)
-    given = _flax_keys(params)
-    if jax.tree.map(jnp.shape, given) != jax.tree.map(jnp.shape, nnx.to_pure_dict(wanted)):
+    definition, expected, streams, others = _split(shapes)
+    values = _flax_keys(params)
+    if jax.tree.map(jnp.shape, values) != jax.tree.map(jnp.shape, nnx.to_pure_dict(expected)):
         raise ValueError("the parameters have other names or shapes")
-    merged: Module = nnx.merge(definition, given, streams, others)
+    merged: Module = nnx.merge(definition, values, streams, others)
     return merged
 
 
 def _split(module: nnx.Module) -> tuple[Any, Any, Any, Any]:
-    """The definition of a module, its parameters, its random streams and all other variables."""
+    """Return the definition of a module, its parameters, its random streams and all other variables."""
     definition, *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
     params, streams, others = states
     return definition, params, streams, others
@@ -107,7 +107,7 @@ def _typed(key: jax.Array) -> jax.Array:
 
 
 def _start_streams(streams: Any, key: jax.Array) -> Any:
-    """Every random stream of a module with a key of its own, and counts at zero."""
+    """Give every random stream of a module its own key, and set its count to zero."""
     leaves, structure = jax.tree.flatten(streams)
     typed = _typed(key)
     started = [
@@ -133,7 +133,7 @@ def _flax_keys(tree: Any) -> Any:
 def model_of(
     model: ModelDeclaration, make: Callable[[DType, nnx.Rngs], nnx.Module], microbatch_multiple: int = 1
 ) -> Model:
-    """The model of a module that is made with the type to compute in and with random keys.
+    """Return the model of a module that is made with the type to compute in and with random keys.
 
     With precision bfloat16 the layers compute in it while parameters stay float32.
     """
@@ -144,7 +144,7 @@ def model_of(
 
 
 def in_precision(model: Model, precision: str) -> Model:
-    """The model with its forward and backward pass in this precision; parameters and state stay as they are."""
+    """Return the model with its forward and backward pass in this precision; parameters and state stay as they are."""
     if precision == PRECISIONS[0]:
         return model
     dtype = jnp.dtype(precision)

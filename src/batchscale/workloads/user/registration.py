@@ -31,7 +31,7 @@ USER_TASKS = (Task.CLASSIFICATION, Task.MULTILABEL, Task.LANGUAGE, Task.REGRESSI
 
 @dataclass(frozen=True)
 class UserWorkload:
-    """A registration, as it was given; ``file`` is the one that made it, None for a program's."""
+    """A registration; ``file`` is the one that made it, None if a program did."""
 
     dataset: str
     model: str
@@ -68,7 +68,7 @@ def register_workload(
     prepare: Callable[[Any], Any] | None = None,
     schedule: str | None = None,
 ) -> None:
-    """Makes ``name/OPTIMIZER`` a workload for every optimizer.
+    """Make ``name/OPTIMIZER`` a workload for every optimizer.
 
     Args:
         name: ``dataset/model``. Without ``data`` the data set, without ``model`` the model of that name is used.
@@ -89,7 +89,7 @@ def register_workload(
         schedule: The learning rate schedule where the experiment names none.
 
     Raises:
-        SpecError: The parts do not make a workload.
+        SpecError: The parts do not form a workload.
     """
     dataset, _, model_name = name.rpartition("/")
     WorkloadName(dataset, model_name, "sgd")  # checks both names
@@ -114,25 +114,25 @@ def register_workload(
 
 
 def find_user_workload(name: WorkloadName, file: Path | None) -> UserWorkload | None:
-    """The registration of this data set and model, after the experiment's own file has been run; None: of parts.
+    """Return the registration of this data set and model, after the experiment's own file has run; None without one.
 
     A file may register parts with ``register`` instead of a whole workload.
     """
     if file is None:
         return _REGISTERED.get((name.dataset, name.model))
     load_user_file(file)
-    found = _REGISTERED.get((name.dataset, name.model))
-    if found is None and has_registered_part(name):
+    user = _REGISTERED.get((name.dataset, name.model))
+    if user is None and has_registered_part(name):
         return None
-    if found is None or found.file != file.resolve():
+    if user is None or user.file != file.resolve():
         valid = [user.name for user in _REGISTERED.values() if user.file == file.resolve()]
-        wanted = f"{name.dataset}/{name.model}"
-        raise SpecError(f"{file} does not register the workload '{wanted}'; {suggest_names(wanted, valid)}")
-    return found
+        pair = f"{name.dataset}/{name.model}"
+        raise SpecError(f"{file} does not register the workload '{pair}'; {suggest_names(pair, valid)}")
+    return user
 
 
 def load_user_file(file: Path) -> None:
-    """Runs a Python file that registers workloads; not again while the file stays as it is."""
+    """Run a Python file that registers workloads; not again until the file changes."""
     path = file.resolve()
     if not _is_file(path):
         raise SpecError(f"workload.file must be a Python file. There is none at {one_line(file, 300)}.")
@@ -141,12 +141,12 @@ def load_user_file(file: Path) -> None:
         return
     for key in [key for key, user in _REGISTERED.items() if user.file == path]:
         del _REGISTERED[key]
-    found = importlib.util.spec_from_file_location(f"batchscale_user_{path.stem}", path)
-    if found is None or found.loader is None:
+    module_spec = importlib.util.spec_from_file_location(f"batchscale_user_{path.stem}", path)
+    if module_spec is None or module_spec.loader is None:
         raise SpecError(f"workload.file must be a Python file (.py). Found {file}.")
     token = _FILE.set(path)
     try:
-        found.loader.exec_module(importlib.util.module_from_spec(found))
+        module_spec.loader.exec_module(importlib.util.module_from_spec(module_spec))
     except BatchscaleError:
         raise
     except (Exception, SystemExit) as error:  # the user's own code may raise anything; it is reported as theirs
@@ -161,17 +161,17 @@ def load_user_file(file: Path) -> None:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # too long for a path, or in a folder that may not be looked into
+    except OSError:  # too long for a path, or in a folder without permission
         return False
 
 
-def _read(where: str, given: Any) -> Any:
-    """A split as it was given, or its batches joined: an iterator can be read only once."""
-    if isinstance(given, Mapping) or not isinstance(given, Iterable) or callable(getattr(given, "read", None)):
-        return given
-    batches = list(given)
+def _read(where: str, data: Any) -> Any:
+    """Return a split unchanged, or its batches joined: an iterator can be read only once."""
+    if isinstance(data, Mapping) or not isinstance(data, Iterable) or callable(getattr(data, "read", None)):
+        return data
+    batches = list(data)
     if not batches or not all(isinstance(batch, Mapping) and set(batch) == set(batches[0]) for batch in batches):
-        raise SpecError(f"{where}: an iterable of batches has at least one, and all have the same keys.")
+        raise SpecError(f"{where}: an iterable of batches must have at least one, all with the same keys.")
     try:
         return {str(key): np.concatenate([np.asarray(batch[key]) for batch in batches]) for key in batches[0]}
     except ValueError as error:
@@ -194,7 +194,9 @@ def _check(user: UserWorkload) -> None:
     if user.data is None and user.dataset not in dataset_names():
         raise SpecError(f"Workload {name}: without data the data set must be a built-in one. Found '{user.dataset}'.")
     if user.data is not None and not {"train", "val"} <= set(user.data):
-        raise SpecError(f"Workload {name}: data has the splits 'train' and 'val'. Found {one_line(sorted(user.data))}.")
+        raise SpecError(
+            f"Workload {name}: data must have the splits 'train' and 'val'. Found {one_line(sorted(user.data))}."
+        )
     if user.task is not None and user.loss is not None:
         raise SpecError(f"Workload {name}: give a task, which brings its loss, or a loss, not both.")
     if user.task is None and user.loss is None and user.data is not None:
@@ -205,22 +207,22 @@ TABLES: tuple[Table[Any], ...] = (DATASETS, MODELS, OPTIMIZERS, SCHEDULES, METRI
 
 
 def register(*declarations: object) -> None:
-    """Adds declarations to the tables of their kinds, as if modules of batchscale held them.
+    """Add declarations to the tables of their kinds, as if modules of batchscale had them.
 
     Call it in the Python file that an experiment names as ``workload.file``: every process that trains runs that file.
 
     Raises:
-        SpecError: Something is no declaration, or its name is taken.
+        SpecError: An argument is not a declaration, or its name is taken.
     """
     for declaration in declarations:
         table = next((table for table in TABLES if isinstance(declaration, table.kind)), None)
         if table is None:
             kinds = ", ".join(table.kind.__name__ for table in TABLES)
-            raise SpecError(f"What is registered is one of {kinds}. Found {one_line(repr(declaration))}.")
+            raise SpecError(f"Only declarations can be registered: {kinds}. Found {one_line(repr(declaration))}.")
         table.register(declaration)
 
 
 def has_registered_part(name: WorkloadName) -> bool:
-    """Whether a part of this workload was registered, so that its parts make it."""
+    """True if a part of this workload was registered, so that it is made of parts."""
     pairs = ((DATASETS, name.dataset), (MODELS, name.model), (OPTIMIZERS, name.optimizer))
     return any(table.is_registered(part) for table, part in pairs)

@@ -30,7 +30,7 @@ def _read(folder: Path, options: CommonCrawlOptions) -> dict[str, TokenRows]:
 
 
 def _info(name: str, options: CommonCrawlOptions) -> DatasetInfo:
-    """Common Crawl; its size is known only with the files (the paper's had about 25.8 billion sentences)."""
+    """Describe Common Crawl; only the files can tell its size (the paper's had about 25.8 billion sentences)."""
     folder = named_folder(name, options.path)
     count = None if folder is None else len(_read(folder, options)["train"])
     return sentence_info(name, count, options.vocabulary_size, options)

@@ -31,7 +31,7 @@ _BRIGHTEST = 16
 
 
 def read_splits() -> dict[str, LabelledImages]:
-    """Images (8, 8, 1) with pixels 0 … 16, and labels, by split."""
+    """Return images (8, 8, 1) with pixels 0 … 16, and labels, by split."""
     with (files(__package__) / "embedded" / "digits.npz").open("rb") as file, np.load(file, allow_pickle=False) as data:
         images, labels = data["images"], data["labels"]
     order = fixed_order(len(labels), "digits", "split")

@@ -44,15 +44,15 @@ HALF_IMAGES, HALF_CLASSES = "imagenet_subsets/imagenet_half_images", "imagenet_s
 
 
 def has_imagenet_files(folder: Path) -> bool:
-    """Whether ImageNet is in the folder, as far as that is seen at once: all its classes, or Parquet files."""
+    """True if the folder has folders of all classes, or Parquet files."""
     return count_wnid_folders(folder) == NUM_CLASSES or bool(find_parquet(folder, "train"))
 
 
 def read_imagenet_splits(name: str, folder: Path | None, options: ImageNetOptions) -> tuple[dict[str, Selection], int]:
-    """The three splits and the number of classes; ``folder`` is where the files are unless they come by ``hf``.
+    """Return the three splits and the number of classes; ``folder`` is where the files are unless they come by ``hf``.
 
     Raises:
-        DataError: The files do not make a data set, or are not the official ones where those were asked for.
+        DataError: The files do not make a data set, or are not the official ones although no option names them.
     """
     train, val = _read_encoded(folder, options)
     if not options.names_files and (len(train.labels), len(train.classes)) != (NUM_OFFICIAL, NUM_CLASSES):
@@ -71,7 +71,7 @@ def read_imagenet_splits(name: str, folder: Path | None, options: ImageNetOption
 
 
 def _split(train: ClassedImages, val: ClassedImages | None, num_test: int | None) -> dict[str, Selection]:
-    """Test images (and validation images, where the publisher gives none) split off the training set."""
+    """Split test images (and validation images, where the publisher gives none) off the training set."""
     count = len(train.labels)
     share = max(1, round(count * NUM_TEST / NUM_OFFICIAL)) if num_test is None else num_test
     held_out = share if val is not None else 2 * share
@@ -89,14 +89,14 @@ def _split(train: ClassedImages, val: ClassedImages | None, num_test: int | None
 
 
 def _half_classes(splits: dict[str, Selection], num_classes: int) -> tuple[dict[str, Selection], int]:
-    """Only the images of a fixed half of the classes, in all splits, with labels counted anew."""
-    chosen = fixed_choice(num_classes, num_classes // 2, "imagenet", "half_classes")
+    """Keep only the images of a fixed half of the classes, in all splits, with new label numbers."""
+    classes = fixed_choice(num_classes, num_classes // 2, "imagenet", "half_classes")
     renumbered = np.full(num_classes, -1, np.int32)
-    renumbered[chosen] = np.arange(len(chosen), dtype=np.int32)
-    kept = {split: part.keep(np.flatnonzero(renumbered[part.labels] >= 0)) for split, part in splits.items()}
-    if any(len(part.labels) == 0 for part in kept.values()):
+    renumbered[classes] = np.arange(len(classes), dtype=np.int32)
+    parts = {split: part.keep(np.flatnonzero(renumbered[part.labels] >= 0)) for split, part in splits.items()}
+    if any(len(part.labels) == 0 for part in parts.values()):
         raise DataError("Half of the classes leave a split without images: the set is too small for this subset.")
-    return {s: Selection(part.images, part.indices, renumbered[part.labels]) for s, part in kept.items()}, len(chosen)
+    return {s: Selection(part.images, part.indices, renumbered[part.labels]) for s, part in parts.items()}, len(classes)
 
 
 def _read_encoded(folder: Path | None, options: ImageNetOptions) -> tuple[ClassedImages, ClassedImages | None]:
@@ -123,7 +123,7 @@ def _read_encoded(folder: Path | None, options: ImageNetOptions) -> tuple[Classe
 
 
 def _info(name: str, options: ImageNetOptions) -> DatasetInfo:
-    """ImageNet or a subset. How many images half of the classes have is known only with the files."""
+    """Describe ImageNet or a subset; only the files can tell the number of images of half the classes."""
     shape = (options.image_size, options.image_size, 3)
     if options.names_files:
         splits, num_classes = read_imagenet_splits(name, named_folder("imagenet", options.path), options)
@@ -135,12 +135,12 @@ def _info(name: str, options: ImageNetOptions) -> DatasetInfo:
 
 
 def _load(name: str, options: ImageNetOptions, data_dir: Path | None) -> Dataset:
-    from batchscale.workloads.datasets.images.cropped import make_class_split, make_cut_dataset
+    from batchscale.workloads.datasets.images.cropped import make_class_split, make_cropped_dataset
 
     folder = named_or_required(IMAGENET_FILES, options.path, data_dir) if options.hf is None else None
     splits, num_classes = read_imagenet_splits(name, folder, options)
-    made = {split: make_class_split(selection, options.crop) for split, selection in splits.items()}
-    return make_cut_dataset(name, made, options.crop, num_classes)
+    image_splits = {split: make_class_split(selection, options.crop) for split, selection in splits.items()}
+    return make_cropped_dataset(name, image_splits, options.crop, num_classes)
 
 
 IMAGENET_FILES = DatasetFiles(

@@ -27,16 +27,16 @@ _HELD_OUT = "heldout-monolingual.tokenized.shuffled"
 
 
 def has_lm1b_files(folder: Path) -> bool:
-    """Whether training and held-out files are there."""
+    """True if training and held-out files exist."""
     return all(_files(folder).values())
 
 
 def find_lm1b_files(folder: Path) -> dict[str, list[Path]]:
-    """The training files, and the first two held-out files as validation and test set (paper, A.1)."""
-    found = _files(folder)
-    if missing := [split for split, files in found.items() if not files]:
+    """Return the training files, and the first two held-out files as validation and test set (paper, A.1)."""
+    files_by_split = _files(folder)
+    if missing := [split for split, files in files_by_split.items() if not files]:
         raise DataError(f"{folder} must hold {_TRAIN}/ and {_HELD_OUT}/: no files for {', '.join(missing)}.")
-    return found
+    return files_by_split
 
 
 def _files(folder: Path) -> dict[str, list[Path]]:
@@ -49,7 +49,7 @@ def _files(folder: Path) -> dict[str, list[Path]]:
 
 
 def _info(name: str, options: SubwordOptions) -> DatasetInfo:
-    """LM1B; how many packed rows it makes is known only with the files."""
+    """Describe LM1B; only the files can tell the number of packed rows."""
     folder = named_folder(name, options.path)
     if folder is not None:
         count = len(read_split_files(find_lm1b_files(folder), options)["train"])

@@ -120,20 +120,20 @@ FASHION_ORIGIN = Origin(
 
 
 def has_mnist_files(folder: Path, other: Origin) -> bool:
-    """Whether the four files are there and are not those of the other set, which bear the same names."""
+    """True if the four files exist and are not those of the other set, which have the same names."""
     if any(_find(folder, file) is None for file in FILES):
         return False
     try:
         labels = read_idx(_require(folder, _SMALLEST), ())
     except DataError:
-        return True  # there, but damaged: loading says how
+        return True  # damaged: loading reports it
     content = bytes([0, 0, 8, 1]) + len(labels).to_bytes(4, "big") + labels.tobytes()
     digest = hashlib.sha256(content).hexdigest()
     return all(file.sha256 != digest for file in other.contents)
 
 
 def read_mnist_splits(folder: Path) -> dict[str, LabelledImages]:
-    """Images (28, 28, 1) and labels by split; the first 5,000 of the official training set are ``val``."""
+    """Return images (28, 28, 1) and labels by split; the first 5,000 of the official training set are ``val``."""
     images, labels = _read_pair(folder, "train", 60_000)
     return {
         "train": (images[NUM_VALIDATION:], labels[NUM_VALIDATION:]),
@@ -163,7 +163,7 @@ def _find(folder: Path, name: str) -> Path | None:
 def _require(folder: Path, name: str) -> Path:
     path = _find(folder, name)
     if path is None:
-        raise DataError(f"{folder} has no file {name} (or {name}.gz). Run `batchscale data get` for it anew.")
+        raise DataError(f"{folder} has no file {name} (or {name}.gz). Run `batchscale data get` for it again.")
     return path
 
 
@@ -176,8 +176,8 @@ def _load(files: DatasetFiles, count: int, name: str, options: PixelOptions, dat
 
 def _choose(split: LabelledImages, count: int) -> LabelledImages:
     images, labels = split
-    chosen = fixed_choice(len(labels), count, "mnist", "subset")
-    return images[chosen], labels[chosen]
+    indices = fixed_choice(len(labels), count, "mnist", "subset")
+    return images[indices], labels[indices]
 
 
 def _declare(name: str, files: DatasetFiles, label: str, count: int = NUM_TRAIN) -> DatasetDeclaration:
@@ -207,7 +207,7 @@ _LIMIT = 2**31
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """The unsigned bytes of an IDX file whose items have this shape; the first axis counts the items.
+    """Return the unsigned bytes of an IDX file whose items have this shape; the first axis counts the items.
 
     Raises:
         DataError: The file cannot be read, is cut short, has bytes too many, or holds something else.
@@ -219,10 +219,10 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
             size = count * math.prod(shape)
             content = file.read(size + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read as an IDX file: {one_line(error)}. Get the data set anew.") from error
+        raise DataError(f"{path} cannot be read as an IDX file: {one_line(error)}. Download it again.") from error
     if len(content) != size:
-        found = "more" if len(content) > size else f"{len(content):,}"
-        raise DataError(f"{path} must hold {size:,} bytes after its header, found {found}. Get the data set anew.")
+        actual = "more" if len(content) > size else f"{len(content):,}"
+        raise DataError(f"{path} must hold {size:,} bytes after its header, found {actual}. Download it again.")
     return np.frombuffer(content, np.uint8).reshape(count, *shape)
 
 
@@ -233,7 +233,7 @@ def _item_count(path: Path, header: bytes, shape: tuple[int, ...]) -> int:
             f"{path} is not an IDX file of unsigned bytes with {1 + len(shape)} axes: it starts with "
             f"{header[:4].hex(' ')}, expected {expected.hex(' ')}."
         )
-    count, *found = (int.from_bytes(header[i : i + 4], "big") for i in range(4, len(header), 4))
-    if tuple(found) != shape or count * math.prod(shape) > _LIMIT:
-        raise DataError(f"{path} must hold items of shape {shape}. Found {count:,} of shape {tuple(found)}.")
+    count, *item_shape = (int.from_bytes(header[i : i + 4], "big") for i in range(4, len(header), 4))
+    if tuple(item_shape) != shape or count * math.prod(shape) > _LIMIT:
+        raise DataError(f"{path} must hold items of shape {shape}. Found {count:,} of shape {tuple(item_shape)}.")
     return count

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _info(name: str, options: OpenImagesOptions) -> DatasetInfo:
-    """Open Images; with another threshold for trainable classes its sizes are known only with the files."""
+    """Describe Open Images; with another threshold for trainable classes only the files can tell its sizes."""
     shape = (options.image_size, options.image_size, 3)
     if options.names_files:
         splits, classes = read_open_images(named_folder(name, options.path), options)
@@ -39,15 +39,15 @@ def _info(name: str, options: OpenImagesOptions) -> DatasetInfo:
 
 
 def _load(name: str, options: OpenImagesOptions, data_dir: Path | None) -> Dataset:
-    from batchscale.workloads.datasets.images.cropped import ImageSplit, make_cut_dataset
+    from batchscale.workloads.datasets.images.cropped import ImageSplit, make_cropped_dataset
 
     folder = named_or_required(OPEN_IMAGES_FILES, options.path, data_dir) if options.hf is None else None
     splits, classes = read_open_images(folder, options)
-    made = {
+    image_splits = {
         split: ImageSplit(part.images, part.indices, partial(part.multi_hot, num_classes=len(classes)), options.crop)
         for split, part in splits.items()
     }
-    return make_cut_dataset(name, made, options.crop, len(classes))
+    return make_cropped_dataset(name, image_splits, options.crop, len(classes))
 
 
 OPEN_IMAGES_FILES = DatasetFiles(

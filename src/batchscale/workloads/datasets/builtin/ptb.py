@@ -40,12 +40,12 @@ class WordRows:
 
 
 def has_ptb_files(folder: Path) -> bool:
-    """Whether the three files are there."""
+    """True if the three files exist."""
     return all((folder / name).is_file() for name in FILES.values())
 
 
 def read_ptb(folder: Path, options: SequenceOptions) -> WordRows:
-    """The three splits.
+    """Return the three splits.
 
     Raises:
         DataError: A file is missing, has a word that the training file lacks, or is not the official one.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _info(name: str, options: UserTextOptions) -> DatasetInfo:
-    """The text that the options name, encoded at the first call."""
+    """Describe the text that the options name, which is encoded at the first call."""
     return sentence_info(name, len(read_user_text(options)["train"]), options.vocabulary_size, options)
 
 

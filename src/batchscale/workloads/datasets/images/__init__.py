@@ -1,1 +1,1 @@
-"""What data sets of images share: reading, decoding and cutting, and the splits made of them."""
+"""Parts that data sets of images share: options, reading, decoding and cropping."""

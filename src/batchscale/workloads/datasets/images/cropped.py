@@ -23,7 +23,7 @@ _MAX_THREADS = 16
 @final
 @dataclass(frozen=True)
 class ImageSplit(IndexedSplit):
-    """Images of a source; ``labels_of`` gives the labels of the examples at some positions."""
+    """Images of a source; ``labels_of`` returns the labels of the examples at some positions."""
 
     images: EncodedImages
     indices: NDArray[np.int64]
@@ -36,7 +36,7 @@ class ImageSplit(IndexedSplit):
         return len(self.indices)
 
     def read(self, indices: NDArray[np.int64], seeds: NDArray[np.int64] | None) -> HostBatch:
-        """Pixels as bytes (N, size, size, 3) and labels; with seeds cut and flipped at random, one seed each."""
+        """Return pixels as bytes (N, size, size, 3) and labels; with seeds randomly cropped and flipped."""
         pixels = np.empty((len(indices), self.crop.size, self.crop.size, 3), np.uint8)
 
         def fill(position: int) -> None:
@@ -52,17 +52,17 @@ class ImageSplit(IndexedSplit):
 
 
 def make_class_split(selection: Selection, crop: Crop) -> ImageSplit:
-    """A split whose examples have one class each."""
+    """Return a split whose examples have one class each."""
     return ImageSplit(selection.images, selection.indices, partial(np.take, selection.labels), crop)
 
 
 def subtract_mean_colour(batch: Batch) -> Batch:
-    """Pixels as float32 less the mean of each colour; labels as int32, or as float32 where there are several."""
+    """Return pixels as float32 less the mean of each colour; labels as int32, or as float32 where there are several."""
     inputs = batch["inputs"].astype(jnp.float32) - jnp.array(MEAN_RGB, jnp.float32)
     labels = batch["labels"]
     return {**batch, "inputs": inputs, "labels": labels.astype(jnp.int32 if labels.ndim == 1 else jnp.float32)}
 
 
-def make_cut_dataset(name: str, splits: Mapping[str, ImageSplit], crop: Crop, num_outputs: int) -> Dataset:
-    """A data set of images that are cut to one size in colour."""
+def make_cropped_dataset(name: str, splits: Mapping[str, ImageSplit], crop: Crop, num_outputs: int) -> Dataset:
+    """Return a data set of images that are cropped to one size in colour."""
     return Dataset(name, splits, subtract_mean_colour, (crop.size, crop.size, 3), jnp.float32, num_outputs)

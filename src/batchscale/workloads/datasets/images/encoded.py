@@ -17,10 +17,10 @@ class EncodedImages(Protocol):
     """Images that can be read in any order, from several threads at once."""
 
     def __len__(self) -> int:
-        """How many images there are."""
+        """Return the number of images."""
 
     def read(self, index: int) -> tuple[bytes, str]:
-        """The encoded image, and a name for it in messages."""
+        """Return the encoded image, and a name for it in messages."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class FolderImages:
         return len(self.files)
 
     def read(self, index: int) -> tuple[bytes, str]:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         path = self.root / self.files[index]
         try:
             return path.read_bytes(), str(path)
         except OSError as error:
-            raise DataError(f"{path} cannot be read: {one_line(error.strerror)}. It was there before.") from error
+            raise DataError(f"{path} cannot be read: {one_line(error.strerror)}. It existed before.") from error
 
 
 @dataclass(frozen=True)
@@ -59,29 +59,29 @@ class Selection:
     indices: NDArray[np.int64]
     labels: NDArray[np.int32]
 
-    def keep(self, chosen: NDArray[np.int64]) -> "Selection":
-        """Only the images at these positions."""
-        return Selection(self.images, self.indices[chosen], self.labels[chosen])
+    def keep(self, positions: NDArray[np.int64]) -> "Selection":
+        """Return only the images at these positions."""
+        return Selection(self.images, self.indices[positions], self.labels[positions])
 
 
 def label_images(
     images: EncodedImages, labels: Sequence[Any], where: str, classes: tuple[str, ...] | None = None
 ) -> ClassedImages:
-    """Images whose labels are numbers from 0, or names of classes, which are numbered in their own order.
+    """Label images with numbers from 0, or with names of classes, which are numbered in alphabetical order.
 
     Raises:
-        DataError: A label is neither, or is none of the classes that are already known.
+        DataError: A label is neither, or is none of ``classes``.
     """
     if all(type(label) is int for label in labels):
         names = classes or tuple(str(number) for number in range(max(labels, default=-1) + 1))
         numbers = list(labels)
     else:
         names = classes or tuple(sorted({str(label) for label in labels}))
-        known = {name: number for number, name in enumerate(names)}
-        numbers = [known.get(label, -1) for label in labels]
+        numbers_by_name = {name: number for number, name in enumerate(names)}
+        numbers = [numbers_by_name.get(label, -1) for label in labels]
     for label, number in zip(labels, numbers, strict=True):
         if not 0 <= number < len(names):
-            raise DataError(f"{where}: a label is one of {len(names)} classes. Found {one_line(repr(label))}.")
+            raise DataError(f"{where}: a label must be one of {len(names)} classes. Found {one_line(repr(label))}.")
     return ClassedImages(images, np.array(numbers, np.int32), names)
 
 
@@ -100,24 +100,28 @@ class StoredImages:
         return len(self.offsets) - 1
 
     def read(self, index: int) -> tuple[bytes, str]:
-        """The bytes between two offsets."""
+        """Return the bytes between two offsets."""
         start, end = self.offsets[index], self.offsets[index + 1]
         return self.content[start:end].tobytes(), f"{self.name}, row {index}"
 
 
 def find_parquet(root: Path, split: str) -> list[Path]:
-    """The Parquet files of a split, by the usual names: ``train-00000-of-00010.parquet`` and the like."""
+    """Return the Parquet files of a split, by the usual names: ``train-00000-of-00010.parquet`` and the like."""
     names = {"train": ("train",), "val": ("validation", "val"), "test": ("test",)}[split]
     for folder in (root, root / "data"):
         for name in names:
-            found = sorted({*folder.glob(f"{name}-*.parquet"), *folder.glob(f"{name}.parquet")})
-            if found:
-                return found
+            files = sorted({*folder.glob(f"{name}-*.parquet"), *folder.glob(f"{name}.parquet")})
+            if files:
+                return files
     return []
 
 
 def open_store(files: Sequence[Path], image_column: str, label_column: str) -> tuple[StoredImages, list[Any]]:
-    """The images of Parquet files and the values of their label column, copied into the cache at the first call."""
+    """Return the images of Parquet files and the values of their label column.
+
+    Parquet can read single rows only with their whole row groups. So the encoded images are copied once, at the first
+    call, into one flat file in the cache with an index of offsets; the store appears whole by one rename.
+    """
     digest = hashlib.sha256("\n".join([_VERSION, image_column, *map(_fingerprint, files)]).encode()).hexdigest()[:32]
     folder = cached("images", digest)
     if not folder.is_dir():
@@ -129,7 +133,7 @@ def open_store(files: Sequence[Path], image_column: str, label_column: str) -> t
 
 
 def _fingerprint(file: Path) -> str:
-    """A file by path, size and time of change: hashing hundreds of gigabytes at every start would take an hour."""
+    """Identify a file by path, size and time of change: hashing hundreds of gigabytes would take an hour."""
     info = file.stat()
     return f"{file.resolve()}:{info.st_size}:{info.st_mtime_ns}"
 
@@ -176,7 +180,7 @@ class HubImages:
         return len(self.rows)
 
     def read(self, index: int) -> tuple[bytes, str]:
-        """The bytes of a row's image, or of the file that it names."""
+        """Return the bytes of a row's image, or of the file that it names."""
         where = f"{self.name}, row {index}"
         value = self.rows[int(index)][self.column]
         if value.get("bytes") is not None:
@@ -197,10 +201,10 @@ class HubSplit:
 
 
 def read_hub(name: str, config: str | None, image_column: str, label_column: str) -> dict[str, HubSplit]:
-    """The splits ``train``, ``val`` and ``test`` that a Hugging Face data set has.
+    """Return the splits ``train``, ``val`` and ``test`` that a Hugging Face data set has.
 
     Raises:
-        DataError: The library is not installed, or the set or a column is not there.
+        DataError: The library is not installed, or the set or a column does not exist.
     """
     try:
         import datasets
@@ -208,10 +212,10 @@ def read_hub(name: str, config: str | None, image_column: str, label_column: str
         raise DataError("The option `hf` needs the datasets library. Run `pip install 'batchscale[hf]'`.") from None
     try:
         is_saved = any((Path(name) / file).is_file() for file in ("dataset_dict.json", "state.json"))
-        found = datasets.load_from_disk(name) if is_saved else datasets.load_dataset(name, config)
+        loaded = datasets.load_from_disk(name) if is_saved else datasets.load_dataset(name, config)
     except (OSError, ValueError, RuntimeError) as error:  # the library's own errors derive from these
         raise DataError(f"Hugging Face data set {one_line(repr(name))} cannot be loaded: {one_line(error)}.") from error
-    table = found if isinstance(found, dict) else {"train": found}
+    table = loaded if isinstance(loaded, dict) else {"train": loaded}
     names = {"train": "train", "validation": "val", "valid": "val", "val": "val", "test": "test"}
     return {
         names[split]: _read_split(name, rows, image_column, label_column, datasets)

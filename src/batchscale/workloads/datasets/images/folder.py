@@ -19,28 +19,28 @@ _INNER = ("", "ILSVRC/Data/CLS-LOC", "Data/CLS-LOC")
 
 
 def count_wnid_folders(root: Path) -> int:
-    """How many folders of training images are named after WordNet ids, which is ImageNet's layout."""
+    """Return the number of folders of training images named after WordNet ids, as in ImageNet."""
     train = _train_folder(root)
     return 0 if train is None else sum(path.is_dir() for path in train.iterdir() if _WNID.fullmatch(path.name))
 
 
 def has_class_folders(root: Path) -> bool:
-    """Whether there is any folder of images that names a class."""
+    """True if there is any folder of images that names a class."""
     train = _train_folder(root)
     return train is not None and next(_class_folders(train), None) is not None
 
 
 def read_train_folder(root: Path) -> ClassedImages:
-    """The training images by class and file name, classes in the order of their names."""
+    """Return the training images by class and file name, classes in the order of their names."""
     train = _train_folder(root)
     classes = [] if train is None else sorted(path.name for path in _class_folders(train))
     if train is None or not classes:
-        raise DataError(f"{root} must hold train/CLASS/ folders with images: there are none.")
+        raise DataError(f"{root} must hold train/CLASS/ folders with images. Found none.")
     return _labelled(root, {name: _images_of(train / name) for name in classes}, classes)
 
 
 def read_val_folder(root: Path, classes: tuple[str, ...]) -> ClassedImages | None:
-    """The validation images, labelled with the classes of the training set; None if there are none."""
+    """Return the validation images, labelled with the classes of the training set; None without any."""
     base = _base(root)
     val = next((base / name for name in ("val", "validation") if (base / name).is_dir()), None)
     if val is None:
@@ -76,7 +76,7 @@ def _inner(folder: Path) -> Path:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """Names of images; hidden files and what is no image are passed over."""
+    """Yield the names of images; hidden files and other kinds are skipped."""
     for path in folder.iterdir():
         if path.suffix.lower() in _SUFFIXES and not path.name.startswith("."):
             yield path.name
@@ -88,19 +88,19 @@ def _images_of(folder: Path) -> list[Path]:
 
 
 def _by_class(table: Path, folder: Path, classes: tuple[str, ...]) -> dict[str, list[Path]]:
-    """Images by class from a table whose first two columns are the file (or its stem) and the class."""
-    known, found = set(classes), {name: list[Path]() for name in classes}
+    """Return images by class from a table whose first two columns are the file (or its stem) and the class."""
+    valid, images = set(classes), {name: list[Path]() for name in classes}
     for number, line in enumerate(table.read_text().splitlines(), 1):
         fields = re.split(r"[\t, ]+", line.strip())
         if len(fields) < 2 or fields[0] == "ImageId":
             continue
         file, name = fields[0], fields[1]
-        if name not in known:
+        if name not in valid:
             raise DataError(f"{table}, line {number}: {one_line(repr(name))} is no class of the training set.")
         if "/" in file or file.startswith("."):
-            raise DataError(f"{table}, line {number}: a file's name has no folders. Found {one_line(repr(file))}.")
-        found[name].append(folder / (file if "." in file else f"{file}.JPEG"))
-    return {name: sorted(paths) for name, paths in found.items()}
+            raise DataError(f"{table}, line {number}: a file must have no folders. Found {one_line(repr(file))}.")
+        images[name].append(folder / (file if "." in file else f"{file}.JPEG"))
+    return {name: sorted(paths) for name, paths in images.items()}
 
 
 def _labelled(root: Path, by_class: dict[str, list[Path]], classes: Iterable[str]) -> ClassedImages:

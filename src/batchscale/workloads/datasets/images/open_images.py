@@ -39,26 +39,26 @@ class Positives:
     names: NDArray[np.str_]
 
     def keep(self, mask: NDArray[np.bool_]) -> Positives:
-        """Only the labels under the mask."""
+        """Return only the labels under the mask."""
         return Positives(self.images, self.rows[mask], self.labels[mask], self.names)
 
 
 def has_open_images_files(folder: Path) -> bool:
-    """Whether label files in the form of Open Images, or Parquet files, are in the folder."""
+    """True if the folder has label files of Open Images, or Parquet files."""
     return _label_file(folder, "train") is not None or bool(find_parquet(folder, "train"))
 
 
 def read_positives(folder: Path | None, options: OpenImagesOptions) -> dict[str, Positives]:
-    """The positives of every split there is; a set in one piece counts as ``train``."""
+    """Return the positives of every split; a set in one piece counts as ``train``."""
     if options.hf is not None:
         hub = read_hub(options.hf, options.hf_config, options.image_column, options.label_column)
-        found = {split: _from_lists(part.images, part.labels, part.classes) for split, part in hub.items()}
+        positives = {split: _from_lists(part.images, part.labels, part.classes) for split, part in hub.items()}
     else:
         assert folder is not None
-        found = _from_parquet(folder, options) if find_parquet(folder, "train") else _from_csv(folder, options)
-    if "train" not in found:
-        raise DataError(f"{options.hf or folder} must have a split 'train'. Found: {', '.join(found) or 'none'}.")
-    return found
+        positives = _from_parquet(folder, options) if find_parquet(folder, "train") else _from_csv(folder, options)
+    if "train" not in positives:
+        raise DataError(f"{options.hf or folder} must have a split 'train'. Found: {', '.join(positives) or 'none'}.")
+    return positives
 
 
 def _from_parquet(folder: Path, options: OpenImagesOptions) -> dict[str, Positives]:
@@ -71,7 +71,7 @@ def _from_parquet(folder: Path, options: OpenImagesOptions) -> dict[str, Positiv
 
 
 def _from_lists(images: EncodedImages, labels: Sequence[Any], classes: tuple[str, ...] | None = None) -> Positives:
-    """From a list of labels per image, names or numbers; numbers keep their order as names of equal length."""
+    """Return positives from a list of labels per image, names or numbers; numbers become names of equal length."""
 
     def name_of(label: object) -> str:
         if isinstance(label, int):
@@ -93,16 +93,16 @@ def _from_csv(folder: Path, options: OpenImagesOptions) -> dict[str, Positives]:
 
 
 def _label_file(folder: Path, split: str) -> Path | None:
-    """The human-verified labels of a split; a file that names no split holds everything and counts as ``train``."""
+    """Return the labels file of a split; a file that names no split holds everything and counts as ``train``."""
     for name in _SPLIT_NAMES[split]:
         for pattern in (f"*{name}-{_ALONE}", f"{name}/annotations-human*.csv"):
-            if found := sorted(folder.glob(pattern)):
-                return found[0]
+            if files := sorted(folder.glob(pattern)):
+                return files[0]
     return folder / _ALONE if split == "train" and (folder / _ALONE).is_file() else None
 
 
 def _read_csv(folder: Path, file: Path, split: str, allow_missing: bool) -> Positives:
-    """Columns stay in polars up to the numbers, for the training set has tens of millions of rows."""
+    """Read one csv file; columns stay in polars as long as possible, for there are tens of millions of rows."""
     import polars as pl
 
     types = {"ImageID": pl.String, "LabelName": pl.String, "Confidence": pl.Float64}
@@ -120,7 +120,7 @@ def _read_csv(folder: Path, file: Path, split: str, allow_missing: bool) -> Posi
         first = table.join(files, on="ImageID", how="anti", maintain_order="left")["ImageID"][0]
         raise DataError(
             f"{place} lacks {missing:,} of the images that {file.name} labels, the first {one_line(first)}. "
-            "Get them, or set the option allow_missing = true to go on without."
+            "Get them, or set the option allow_missing = true to continue without."
         )
     rows = present["ImageID"].rle_id().to_numpy().astype(np.int64)
     images = FolderImages(place, present.unique("ImageID", keep="first", maintain_order=True)["file"].to_list())
@@ -130,17 +130,17 @@ def _read_csv(folder: Path, file: Path, split: str, allow_missing: bool) -> Posi
 
 
 def _image_files(folder: Path, split: str) -> tuple[Path, pl.DataFrame]:
-    """The folder of a split's images, and a table of ImageID and file name."""
+    """Return the folder of a split's images, and a table of ImageID and file name."""
     import polars as pl
 
     places = [folder / part / name for name in _SPLIT_NAMES[split] for part in ("", "images")]
-    for place in (*(one / "images" for one in places), *places, folder / "images"):
+    for place in (*(folder_of_split / "images" for folder_of_split in places), *places, folder / "images"):
         if place.is_dir():
             names = [path.name for path in place.iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png")]
             if names:
                 stems = [name.rsplit(".", 1)[0] for name in names]
                 return place, pl.DataFrame({"ImageID": stems, "file": names}).unique("ImageID", keep="any")
-    raise DataError(f"{folder} must hold the images in {_SPLIT_NAMES[split][0]}/ or images/: there are none.")
+    raise DataError(f"{folder} must hold the images in {_SPLIT_NAMES[split][0]}/ or images/. Found none.")
 
 
 NUM_TRAIN, NUM_CLASSES, MIN_POSITIVES = 4_526_492, 7_186, 100
@@ -156,7 +156,7 @@ class MultilabelSelection:
     classes: NDArray[np.int32]
 
     def multi_hot(self, positions: NDArray[np.int64], num_classes: int) -> NDArray[np.uint8]:
-        """One row per position: 1 for the classes shown, 0 for all others, which are assumed negative."""
+        """Return one row per position: 1 for the classes of the image, 0 for all others, assumed negative."""
         labels = np.zeros((len(positions), num_classes), np.uint8)
         for row, position in enumerate(positions):
             labels[row, self.classes[self.offsets[position] : self.offsets[position + 1]]] = 1
@@ -166,19 +166,19 @@ class MultilabelSelection:
 def read_open_images(
     folder: Path | None, options: OpenImagesOptions
 ) -> tuple[dict[str, MultilabelSelection], list[str]]:
-    """The three splits and the names of the trainable classes, in their order.
+    """Return the three splits and the names of the trainable classes, in order.
 
     Raises:
-        DataError: No class is trainable, a split is empty, or the files are not the official ones that were asked for.
+        DataError: No class is trainable, a split is empty, or files that no option names are not the official ones.
     """
-    found = read_positives(folder, options)
-    found = found if {"val", "test"} <= set(found) else _split(found["train"])
-    classes = _trainable_classes(found["train"], options.min_positives)
+    positives = read_positives(folder, options)
+    positives = positives if {"val", "test"} <= set(positives) else _split(positives["train"])
+    classes = _trainable_classes(positives["train"], options.min_positives)
     if not classes:
         raise DataError(
             f"No class has min_positives = {options.min_positives} positive training images: set the option lower."
         )
-    splits = {split: _select(part, classes) for split, part in found.items()}
+    splits = {split: _select(part, classes) for split, part in positives.items()}
     for split, part in splits.items():
         if not len(part.indices):
             raise DataError(f"No image of the split {split!r} shows one of the {len(classes)} trainable classes.")
@@ -198,7 +198,7 @@ def _trainable_classes(train: Positives, min_positives: int) -> list[str]:
 
 
 def _select(part: Positives, classes: list[str]) -> MultilabelSelection:
-    """Only images with a trainable label, in the order of the source."""
+    """Return only images with a trainable label, in the order of the source."""
     number = {name: position for position, name in enumerate(classes)}
     renumbered = np.array([number.get(str(name), -1) for name in part.names], np.int32)
     labels = renumbered[part.labels]

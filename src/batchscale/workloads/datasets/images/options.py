@@ -9,7 +9,7 @@ from batchscale.workloads.datasets.images.pixels import Crop
 
 
 class ImageOptions(NoOptions):
-    """Where the images are, if not in the usual places, and the size that they are cut to.
+    """The place of the images, if not the usual one, and the size that they are cropped to.
 
     ``path`` names a folder of images or of Parquet files, ``hf`` a Hugging Face data set (hub name or folder).
     ``resize_min`` and ``resize_max`` follow from ``image_size`` in the paper's proportions unless given.
@@ -28,33 +28,33 @@ class ImageOptions(NoOptions):
     def _check(self) -> Self:
         crop = self.crop
         if not crop.size <= crop.resize_min <= crop.resize_max:
-            found = f"{crop.size}, {crop.resize_min}, {crop.resize_max}"
-            raise ValueError(f"image_size ≤ resize_min ≤ resize_max must hold, found {found}")
+            sizes = f"{crop.size}, {crop.resize_min}, {crop.resize_max}"
+            raise ValueError(f"image_size ≤ resize_min ≤ resize_max must hold, found {sizes}")
         if self.path is not None and self.hf is not None:
             raise ValueError("path and hf name two sources: give one of the two")
         return self
 
     @property
     def crop(self) -> Crop:
-        """How images are resized and cut."""
+        """The resizing and cropping of images."""
         return Crop.scaled(self.image_size, self.resize_min, self.resize_max)
 
     @property
     def names_files(self) -> bool:
-        """Whether the user names the files, so that sizes follow from them and not from the publisher."""
+        """True if the user names the files, so that sizes follow from them and not from the publisher."""
         return self.path is not None or self.hf is not None
 
 
 class ImageNetOptions(ImageOptions):
-    """``test_images``: how many training images become the test set; the paper's share unless given."""
+    """``test_images``: the number of training images that become the test set; the paper's share unless given."""
 
     test_images: int | None = Field(default=None, ge=1)
 
 
 class OpenImagesOptions(ImageOptions):
-    """``min_positives``: how many training images must show a class to make it trainable.
+    """``min_positives``: the number of training images that a trainable class needs.
 
-    ``allow_missing``: pass over labelled images whose files are not there, instead of refusing the set.
+    ``allow_missing``: skip labelled images whose files are missing, instead of rejecting the set.
     """
 
     min_positives: int = Field(default=100, ge=1)

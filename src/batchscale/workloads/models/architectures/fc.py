@@ -10,7 +10,7 @@ from batchscale.workloads.random_bits import dropout
 
 
 class Fc(nnx.Module):
-    """Hidden layers of the given widths with ReLU and dropout, and an output layer."""
+    """Hidden layers of these widths with ReLU and dropout, and an output layer."""
 
     def __init__(
         self, num_inputs: int, widths: tuple[int, ...], num_outputs: int, *, rate: float, dtype: DType, rngs: nnx.Rngs
@@ -24,7 +24,7 @@ class Fc(nnx.Module):
         self.rate = rate
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:
-        """The logits; images are flattened."""
+        """Return the logits; images are flattened."""
         values = inputs.reshape(inputs.shape[0], -1)
         for index, layer in enumerate(self.hidden):
             values = dropout(nnx.relu(layer(values)), self.rate, train=train, key=key, stream=index)

@@ -26,7 +26,7 @@ class Lstm(nnx.Module):
         self.hidden, self.projection = hidden, projection
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:
-        """The logits of the next token at every position."""
+        """Return the logits of the next token at every position."""
         del train, key
         gates = self.from_inputs(self.embed(inputs))  # all positions at once: only the recurrence has to be a loop
         count, dtype = inputs.shape[0], gates.dtype

@@ -29,7 +29,7 @@ class GhostNorm(nnx.Module):
         self.decay = decay
 
     def __call__(self, values: jax.Array, *, train: bool) -> jax.Array:
-        """The normalised values, in the type they came in."""
+        """Return the normalised values, in the type they came in."""
         if not train:
             return self._normalise(values, self.mean[...], self.variance[...])
         count = values.shape[0]
@@ -66,13 +66,13 @@ _EXPANSION = 4
 
 @dataclass(frozen=True)
 class Norms:
-    """How every normalization of the model is made."""
+    """The settings of every normalization of the model."""
 
     ghost_batch_size: int
     decay: float
 
     def make(self, channels: int) -> GhostNorm:
-        """A normalization of this many channels."""
+        """Return a normalization of this many channels."""
         return GhostNorm(channels, self.ghost_batch_size, self.decay)
 
 
@@ -92,13 +92,13 @@ class Bottleneck(nnx.Module):
         self.shortcut = conv(num_inputs, outputs, 1, stride) if stride != 1 or num_inputs != outputs else None
 
     def __call__(self, values: jax.Array, *, train: bool) -> jax.Array:
-        """The block's outputs."""
+        """Return the block's outputs."""
         active = nnx.relu(self.norms[0](values, train=train))
-        kept = values if self.shortcut is None else self.shortcut(active)
+        shortcut = values if self.shortcut is None else self.shortcut(active)
         change = self.convs[0](active)
         for norm, conv in zip(list(self.norms)[1:], list(self.convs)[1:], strict=True):
             change = conv(nnx.relu(norm(change, train=train)))
-        return kept + change
+        return shortcut + change
 
 
 class ResNet50(nnx.Module):
@@ -127,7 +127,7 @@ class ResNet50(nnx.Module):
         self.output = Linear(inputs, num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:
-        """The logits."""
+        """Return the logits."""
         del key
         values = _overlapping_max_pool(self.stem(inputs))
         for block in self.blocks:
@@ -136,18 +136,23 @@ class ResNet50(nnx.Module):
 
 
 def _overlapping_max_pool(images: jax.Array) -> jax.Array:
-    """The maxima of 3×3 windows, two pixels apart, as elementwise maxima of shifted images.
+    """Return the maxima of 3×3 windows, two pixels apart, as elementwise maxima of shifted images.
 
     Unlike ``reduce_window`` its gradient needs no scatter, which a CPU does one element at a time.
     """
     count, height, width, channels = images.shape
     rows, columns = -(-height // 2), -(-width // 2)
     lowest = jnp.full((), -jnp.inf, images.dtype)
-    top, left = max(2 * rows + 1 - height, 0) // 2, max(2 * columns + 1 - width, 0) // 2
+    above, before = max(2 * rows + 1 - height, 0) // 2, max(2 * columns + 1 - width, 0) // 2
     padded = jax.lax.pad(
         images,
         lowest,
-        ((0, 0, 0), (top, 2 * rows + 1 - height - top, 0), (left, 2 * columns + 1 - width - left, 0), (0, 0, 0)),
+        (
+            (0, 0, 0),
+            (above, 2 * rows + 1 - height - above, 0),
+            (before, 2 * columns + 1 - width - before, 0),
+            (0, 0, 0),
+        ),
     )
     largest = padded[:, 0 : 2 * rows : 2]
     for i in (1, 2):

@@ -23,10 +23,10 @@ class Block(nnx.Module):
         self.added = num_outputs - num_inputs
 
     def __call__(self, values: jax.Array) -> jax.Array:
-        """The block's outputs."""
+        """Return the block's outputs."""
         change = self.second(nnx.relu(self.first(nnx.relu(values))))
-        kept = values[:, :: self.stride, :: self.stride]
-        return change + jnp.pad(kept, ((0, 0), (0, 0), (0, 0), (0, self.added))).astype(change.dtype)
+        shortcut = values[:, :: self.stride, :: self.stride]
+        return change + jnp.pad(shortcut, ((0, 0), (0, 0), (0, 0), (0, self.added))).astype(change.dtype)
 
 
 class ResNet8(nnx.Module):
@@ -51,7 +51,7 @@ class ResNet8(nnx.Module):
         self.output = Linear(widths[-1], num_outputs, dtype=dtype, kernel_init=before_output(), rngs=rngs)
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:
-        """The logits; nothing differs between training and evaluation."""
+        """Return the logits; nothing differs between training and evaluation."""
         del train, key
         values = self.stem(inputs)
         for block in self.blocks:

@@ -34,7 +34,7 @@ class SimpleCnn(nnx.Module):
         self.rate = rate
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:
-        """The logits."""
+        """Return the logits."""
         values = inputs
         for conv in self.convs:
             values = max_pool(nnx.relu(conv(values)))

@@ -27,14 +27,14 @@ class Layer(nnx.Module):
         self.heads = heads
 
     def attend(self, values: jax.Array) -> jax.Array:
-        """Each position's view of itself and the positions before it."""
+        """Return the attention of each position to itself and those before it."""
         shape = (*values.shape[:2], self.heads, -1)
         query, key, value = (layer(values).reshape(shape) for layer in (self.query, self.key, self.value))
         seen = attend_backwards(query, key, value)
         return self.join(seen.reshape(values.shape))
 
-    def think(self, values: jax.Array) -> jax.Array:
-        """The two-layer network at every position."""
+    def transform(self, values: jax.Array) -> jax.Array:
+        """Apply the two-layer network at every position."""
         return self.narrow(nnx.relu(self.widen(values)))
 
 
@@ -61,7 +61,7 @@ class Transformer(nnx.Module):
         self.width, self.rate = width, rate
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:
-        """The logits of the next token at every position."""
+        """Return the logits of the next token at every position."""
 
         def drop(values: jax.Array, stream: int) -> jax.Array:
             return dropout(values, self.rate, train=train, key=key, stream=stream)
@@ -70,12 +70,12 @@ class Transformer(nnx.Module):
         values = drop(words + position_waves(inputs.shape[1], self.width).astype(words.dtype), 0)
         for index, layer in enumerate(self.layers):
             values = layer.attention_norm(values + drop(layer.attend(values), 2 * index + 1))
-            values = layer.network_norm(values + drop(layer.think(values), 2 * index + 2))
+            values = layer.network_norm(values + drop(layer.transform(values), 2 * index + 2))
         return self.embed.scores(values)
 
 
 def position_waves(length: int, width: int) -> jax.Array:
-    """Sines (even channels) and cosines (odd channels) of the position, with wavelengths from 2π to 10,000·2π."""
+    """Return sines (even channels) and cosines (odd) of the position, with wavelengths from 2π to 10,000·2π."""
     channels = jnp.arange(width)
     rates = _LONGEST_WAVE ** (-(channels // 2 * 2) / width)
     angles = jnp.arange(length)[:, None] * rates
@@ -86,7 +86,7 @@ _UNSEEN = -1e38  # far below any score, and finite: a difference of two is a num
 
 
 def softmax(logits: jax.Array) -> jax.Array:
-    """The softmax over the last axis, by a product with the inverse of the sum.
+    """Return the softmax over the last axis, by a product with the inverse of the sum.
 
     >>> [round(float(share), 4) for share in softmax(jnp.log(jnp.array([1.0, 2.0, 5.0])))]
     [0.125, 0.25, 0.625]
@@ -97,13 +97,15 @@ def softmax(logits: jax.Array) -> jax.Array:
 
 
 def attend_backwards(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
-    """What each position sees of itself and those before it; axes: example, position, head, channel.
+    """Return the attention of each position to itself and those before it.
+
+    Axes: example, position, head, channel.
 
     As ``jax.nn.dot_product_attention(query, key, value, is_causal=True)``: scores and shares are float32.
     """
     scores = jnp.einsum("etnc,esnc->ents", query, key, preferred_element_type=jnp.float32) * query.shape[-1] ** -0.5
     positions = jnp.arange(scores.shape[-1])
-    seen = positions <= positions[:, None]
-    shares = softmax(jnp.where(seen, scores, _UNSEEN)).astype(key.dtype)
-    found: jax.Array = jnp.einsum("ents,esnc->etnc", shares, value)
-    return found
+    visible = positions <= positions[:, None]
+    shares = softmax(jnp.where(visible, scores, _UNSEEN)).astype(key.dtype)
+    result: jax.Array = jnp.einsum("ents,esnc->etnc", shares, value)
+    return result

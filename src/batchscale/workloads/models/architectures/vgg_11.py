@@ -48,7 +48,7 @@ class Vgg11(nnx.Module):
         self.rate = rate
 
     def __call__(self, inputs: jax.Array, *, train: bool, key: jax.Array) -> jax.Array:
-        """The logits."""
+        """Return the logits."""
         values = inputs
         for stage in self.stages:
             for conv in stage:

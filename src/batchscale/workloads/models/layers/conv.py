@@ -15,7 +15,7 @@ from batchscale.workloads.models.layers.initializers import Initializer, before_
 
 Padding = Literal["SAME", "VALID"]
 DType = jnp.dtype | None
-"""What a layer computes in; None: in the type of its inputs and parameters."""
+"""The type that a layer computes in; None: that of its inputs and parameters."""
 
 _BLOCK_BYTES = 2**20
 
@@ -42,7 +42,7 @@ class Conv(nnx.Module):
         self.dtype = dtype
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        """The convolved images, padded so that their sides are those of the input divided by the stride."""
+        """Return the convolved images, padded so that their sides are those of the input divided by the stride."""
         kernel = self.kernel[...]
         if self.dtype is not None:
             images, kernel = images.astype(self.dtype), kernel.astype(self.dtype)
@@ -51,29 +51,29 @@ class Conv(nnx.Module):
 
 
 def convolve(images: jax.Array, kernel: jax.Array, stride: int = 1, padding: Padding = "SAME") -> jax.Array:
-    """The convolution of images (N, H, W, C) with a kernel (height, width, C, O), by the form for this backend."""
+    """Return the convolution of images (N, H, W, C) with a kernel (height, width, C, O)."""
     form = convolve_in_blocks if jax.default_backend() == "cpu" else convolve_natively
     return form(images, kernel, stride, padding)
 
 
 def convolve_natively(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
-    """The convolution as XLA has it."""
+    """Convolve with XLA's own operation."""
     order = ("NHWC", "HWIO", "NHWC")
     return jax.lax.conv_general_dilated(images, kernel, (stride, stride), padding, dimension_numbers=order)
 
 
 def convolve_by_rows(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
-    """The convolution as one matrix product for each row of the kernel.
+    """Convolve as one matrix product for each row of the kernel.
 
     The shifts along a row lie side by side in memory, which multiplies the input by the kernel's width only; laying
     out whole patches would multiply it by the kernel's area.
     """
     height, width, channels, outputs = kernel.shape
     count = images.shape[0]
-    (top, bottom, rows), (left, right, columns) = (
+    (above, below, rows), (before, after, columns) = (
         _extent(side, length, stride, padding) for side, length in zip(images.shape[1:3], (height, width), strict=True)
     )
-    images = jnp.pad(images, ((0, 0), (top, bottom), (left, right), (0, 0)))
+    images = jnp.pad(images, ((0, 0), (above, below), (before, after), (0, 0)))
     last_row, last_column = (rows - 1) * stride + 1, (columns - 1) * stride + 1
     shifted = [images[:, :, j : j + last_column : stride] for j in range(width)]
     flat = jnp.concatenate(shifted, axis=-1) if width > 1 else shifted[0]
@@ -86,10 +86,10 @@ def convolve_by_rows(images: jax.Array, kernel: jax.Array, stride: int, padding:
 
 
 def convolve_in_blocks(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
-    """``convolve_by_rows`` over a few images at a time, so that what is laid out for the products stays in the cache.
+    """``convolve_by_rows`` over a few images at a time, so that intermediate arrays stay in the cache.
 
-    The gradient lays it out again instead of keeping it. On two cores with 512 KiB of cache each this was 1.7 to 3.5
-    times as fast as the whole batch at once, from batch 64 on (docs/decisions/0041).
+    The gradient computes them again instead of storing them. On two cores with 512 KiB of cache each this was 1.7 to
+    3.5 times as fast as the whole batch at once, from batch 64 on (docs/decisions/0041).
     """
     count, block = images.shape[0], _block_size(images, kernel, stride, padding)
     whole = count // block * block
@@ -102,7 +102,7 @@ def convolve_in_blocks(images: jax.Array, kernel: jax.Array, stride: int, paddin
 
 
 def _block_size(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> int:
-    """How many images fit: the largest power of two, at most the batch."""
+    """Return the number of images that fit: the largest power of two, at most the batch."""
     (_, _, rows), (_, _, columns) = (
         _extent(side, length, stride, padding) for side, length in zip(images.shape[1:3], kernel.shape[:2], strict=True)
     )
@@ -115,8 +115,8 @@ def _block_size(images: jax.Array, kernel: jax.Array, stride: int, padding: Padd
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
 def _blocks(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding, block: int) -> jax.Array:
     blocks = images.reshape(-1, block, *images.shape[1:])
-    found: jax.Array = jax.lax.map(lambda some: convolve_by_rows(some, kernel, stride, padding), blocks)
-    return found.reshape(images.shape[0], *found.shape[2:])
+    result: jax.Array = jax.lax.map(lambda some: convolve_by_rows(some, kernel, stride, padding), blocks)
+    return result.reshape(images.shape[0], *result.shape[2:])
 
 
 def _blocks_forward(
@@ -126,9 +126,9 @@ def _blocks_forward(
 
 
 def _blocks_backward(
-    stride: int, padding: Padding, block: int, kept: tuple[jax.Array, jax.Array], gradient: jax.Array
+    stride: int, padding: Padding, block: int, residuals: tuple[jax.Array, jax.Array], gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    images, kernel = kept
+    images, kernel = residuals
 
     def add(total: jax.Array, pair: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         some, above = pair
@@ -145,7 +145,7 @@ _blocks.defvjp(_blocks_forward, _blocks_backward)
 
 
 def _extent(side: int, length: int, stride: int, padding: Padding) -> tuple[int, int, int]:
-    """The padding before and after, and the number of outputs, along one side."""
+    """Return the padding before and after, and the number of outputs, along one side."""
     if padding == "VALID":
         return 0, 0, (side - length) // stride + 1
     outputs = -(-side // stride)
@@ -154,7 +154,7 @@ def _extent(side: int, length: int, stride: int, padding: Padding) -> tuple[int,
 
 
 def max_pool(images: jax.Array) -> jax.Array:
-    """The maxima of 2×2 windows; an odd last row or column is left out.
+    """Return the maxima of 2×2 windows; an odd last row or column is left out.
 
     Where several values of a window are the largest, they share the gradient evenly, while ``reduce_window`` gives it
     to the first. After ReLU this makes no difference: a tie is at 0, where no gradient passes.

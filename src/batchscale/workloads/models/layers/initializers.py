@@ -1,4 +1,4 @@
-"""How parameters start: uniform values of the right variance, from cheap random bits.
+"""Initial values of parameters: uniform, of the right variance, from cheap random bits.
 
 The normal initializers of ``jax.random`` take four times as long to compile, for every layer of every model, and a
 model is compiled once for every batch size. The distribution's shape makes no difference that the paper speaks of.

@@ -14,7 +14,7 @@ _MANY_ROWS = 128
 
 
 def flat(values: jax.Array) -> jax.Array:
-    """One row per word of a batch of sentences: matrices multiply faster on a CPU than arrays of three axes."""
+    """Return one row per word of a batch of sentences: matrices multiply faster on a CPU than arrays of three axes."""
     return values.reshape(-1, values.shape[-1])
 
 
@@ -35,10 +35,10 @@ def dot_in_columns(inputs: jax.Array, kernel: jax.Array, dimensions: Any, **opti
     rows = flat(inputs)
     many = rows.shape[0] >= _MANY_ROWS and kernel.shape[-1] > _COLUMNS
     if many and jax.default_backend() == "cpu":
-        found = _product(rows, kernel)
+        product = _product(rows, kernel)
     else:
-        found = jax.lax.dot_general(rows, kernel, (((1,), (0,)), ((), ())), **options)
-    return found.reshape(*inputs.shape[:-1], -1)
+        product = jax.lax.dot_general(rows, kernel, (((1,), (0,)), ((), ())), **options)
+    return product.reshape(*inputs.shape[:-1], -1)
 
 
 @jax.custom_vjp
@@ -50,8 +50,8 @@ def _product_forward(inputs: jax.Array, kernel: jax.Array) -> tuple[jax.Array, t
     return inputs @ kernel, (inputs, kernel)
 
 
-def _product_backward(kept: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
-    inputs, kernel = kept
+def _product_backward(residuals: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
+    inputs, kernel = residuals
     parts = [inputs.T @ gradient[:, i : i + _COLUMNS] for i in range(0, kernel.shape[1], _COLUMNS)]
     return gradient @ kernel.T, jnp.concatenate(parts, axis=1)
 
@@ -60,18 +60,18 @@ _product.defvjp(_product_forward, _product_backward)
 
 
 class Embedding(nnx.Module):
-    """A vector for each word. Unlike ``nnx.Embed`` without a type it computes in that of the parameters it is given."""
+    """A vector for each word. Unlike ``nnx.Embed`` without a type it computes in that of its parameters."""
 
     def __init__(self, vocabulary: int, width: int, deviation: float, *, dtype: DType, rngs: nnx.Rngs) -> None:
         self.table = nnx.Param(uniform(deviation)(rngs.params(), (vocabulary, width), jnp.float32))
         self.dtype = dtype
 
     def __call__(self, words: jax.Array) -> jax.Array:
-        """The vectors of the words."""
+        """Return the vectors of the words."""
         return self._values()[words]
 
     def scores(self, values: jax.Array) -> jax.Array:
-        """The product of values with the vector of every word."""
+        """Return the product of values with the vector of every word."""
         scores = flat(values) @ self._values().T
         return scores.reshape(*values.shape[:-1], -1)
 

@@ -51,10 +51,10 @@ class Points:
 def _read(options: Options) -> ScheduleDeclaration:
     fractions = "schedule_fractions" in options
     if fractions == ("schedule_steps" in options) or "schedule_factors" not in options:
-        given = [key for key in PIECEWISE_LINEAR.options if key in options]
+        names = [key for key in PIECEWISE_LINEAR.options if key in options]
         raise SpecError(
             "The schedule piecewise_linear needs the optimizer options schedule_factors and one of schedule_steps and "
-            f"schedule_fractions. Found {', '.join(given) or 'none of them'}."
+            f"schedule_fractions. Found {', '.join(names) or 'none of them'}."
         )
     times = _numbers(options, "schedule_fractions" if fractions else "schedule_steps")
     points = Points(times, _numbers(options, "schedule_factors"), fractions)
