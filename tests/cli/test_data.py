@@ -41,7 +41,11 @@ def test_list_as_json_says_what_is_present():
         "terms": None,
     }
     assert entries["cifar_10"]["present"] is False
-    assert entries["cifar_10"]["how"] == "run `batchscale data get cifar_10`"
+    assert entries["mnist"]["how"] == "run `batchscale data get mnist`"
+    assert entries["cifar_10"]["how"] == (
+        "run `batchscale data get cifar_10`, which gets the binary version (cifar-10-binary.tar.gz); the Python version, "
+        "which is pickled, is not read"
+    )
 
 
 def test_get_from_takes_files_and_prints_where_they_are(tmp_path):
