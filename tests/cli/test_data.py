@@ -43,8 +43,8 @@ def test_list_as_json_says_what_is_present():
     assert entries["cifar_10"]["present"] is False
     assert entries["mnist"]["how"] == "run `batchscale data get mnist`"
     assert entries["cifar_10"]["how"] == (
-        "run `batchscale data get cifar_10`, which gets the binary version (cifar-10-binary.tar.gz); the Python version, "
-        "which is pickled, is not read"
+        "run `batchscale data get cifar_10`, which gets the binary version (cifar-10-binary.tar.gz); "
+        "the Python version, which is pickled, is not read"
     )
 
 
