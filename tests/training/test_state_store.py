@@ -4,11 +4,9 @@ import io
 import json
 import math
 import os
-import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -252,38 +250,42 @@ def test_files_that_a_killed_process_left_are_removed_after_an_hour(folder):
     assert names_in(folder) == ["2.newest.npz.7.writing", "3.newest.npz"]
 
 
-SAVING = """
-import sys
+SAVE_AND_KILL = """
+import os, signal, sys, time
 from pathlib import Path
 from made_states import state_at
 from batchscale.training.state_archive import SavedTrial
 from batchscale.training.state_store import FolderStateStore
-store = FolderStateStore(sys.argv[1])
-for step in range(1, 10**6):
-    store.save(1, SavedTrial(state_at(step, 100_000), {}, "me"))
-    print(step, flush=True)
+for kill in range(8):
+    folder = Path(sys.argv[1]) / str(kill)
+    folder.mkdir(parents=True)
+    steps = folder / "steps"
+    steps.touch()
+    child = os.fork()
+    if child == 0:
+        store = FolderStateStore(folder)
+        handle = os.open(steps, os.O_WRONLY | os.O_APPEND)
+        for step in range(1, 10**6):
+            store.save(1, SavedTrial(state_at(step, 100_000), {}, "me"))
+            os.write(handle, b"%d\\n" % step)
+    while steps.read_bytes().count(b"\\n") < 3:
+        time.sleep(0.001)
+    time.sleep(0.002 * kill)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 """
 
 
 def test_a_kill_at_any_time_leaves_the_last_state_that_was_saved(folder):
-    for kill in range(6):
-        process = subprocess.Popen(
-            [sys.executable, "-c", SAVING, str(folder)],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        lines = [process.stdout.readline() for _ in range(3)]
-        time.sleep(0.003 * kill)
-        process.send_signal(signal.SIGKILL)
-        lines += process.stdout.read().splitlines()
-        process.wait()
-        process.stdout.close()
-        last = max(int(line) for line in lines if line.strip())
-        saved = FolderStateStore(folder).restore(1, state_at(0, 100_000), "me")
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    subprocess.run(
+        [sys.executable, "-c", SAVE_AND_KILL, str(folder)], env=os.environ | {"PYTHONPATH": path}, check=True
+    )
+    for killed in sorted(folder.iterdir()):
+        last = int((killed / "steps").read_text().splitlines()[-1])
+        saved = FolderStateStore(killed).restore(1, state_at(0, 100_000), "me")
         assert int(saved.state.step) in (last, last + 1)
         assert set(saved.state.params["w"].tolist()) == {float(saved.state.step)}
-        FolderStateStore(folder).remove(1)
 
 
 def test_parameters_are_read_without_the_model(store, folder):

@@ -10,7 +10,7 @@ MAX_SHOWN_STEPS = 6
 
 
 def ran_out_of_memory(code: int | None, last_lines: Sequence[str], system_kills: int) -> bool:
-    """Return True if a script ran out of memory: the system killed it for that, or its last lines say so."""
+    """Return True if a script ran out of memory: the system killed it for that, or its last lines show it."""
     if code in (0, None):
         return False
     is_in_log = any(text in line for text in _MEMORY_TEXTS for line in last_lines)

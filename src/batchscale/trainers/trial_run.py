@@ -1,4 +1,4 @@
-"""One trial and its script: started, read, paused, continued, asked to exit.
+"""One trial and its script: started, read, paused, continued, ended.
 
 Owns the order of what is sent to the script. The engine decides how far a trial trains, and what its end means.
 """

@@ -101,7 +101,7 @@ def choose_devices(count: int | None, exact: bool = False) -> Devices:
     """Return the first ``count`` devices of each process, or all of them; each process must have as many.
 
     Raises:
-        RunError: there are not so many.
+        RunError: there are fewer devices, or not as many in each process.
     """
     local = jax.local_devices()
     if count is not None and not 1 <= count <= len(local):

@@ -41,7 +41,7 @@ MIN_FREE_BYTES = 2**30
 """The last state of an ended trial is not written to a disk with less free space than this."""
 
 ABANDONED_AFTER_S = 3600.0
-"""A file that nobody has written to for so long belongs to a process that was killed."""
+"""A temporary file that was not written to for this long belongs to a process that was killed."""
 
 NEWEST, PREVIOUS, FINISHED = ".newest.npz", ".previous.npz", ".npz"
 _NAME = re.compile(r"(\d+)(\.newest|\.previous)?\.npz")
@@ -178,19 +178,6 @@ class FolderStateStore:
         return num_bytes <= self._max_finished_bytes and shutil.disk_usage(self._folder).free >= MIN_FREE_BYTES
 
 
-class RemoteFiles(Protocol):
-    """Files by name that another machine stores, such as `records.remote_store.RemoteStore`; each is replaced whole."""
-
-    def put(self, name: str, content: bytes) -> None:
-        """Write a file, or raise StorageError."""
-
-    def get(self, name: str) -> bytes | None:
-        """Read a file, None if there is none, or raise StorageError."""
-
-    def remove(self, name: str) -> None:
-        """Remove a file if it exists."""
-
-
 @final
 class RemoteStateStore:
     """States at a remote path: one file per trial, as long as it is being trained.
@@ -198,7 +185,7 @@ class RemoteStateStore:
     A state that cannot be written or read is reported in the log of the process: the trial is then trained again.
     """
 
-    def __init__(self, files: RemoteFiles) -> None:
+    def __init__(self, files: RemoteStore) -> None:
         self._files = files
 
     def save(self, trial_id: int, saved: SavedTrial) -> None:
