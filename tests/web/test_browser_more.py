@@ -60,7 +60,7 @@ def test_a_live_page_comes_back_after_the_server_was_killed(server):
         server.start()
         page.wait_for_selector("#lost", state="hidden")
         before = page.inner_text("#run-status")
-        until(page, f"document.getElementById('standing').innerText !== {before!r}")
+        until(page, f"document.getElementById('run-status').innerText !== {before!r}")
         assert page.evaluate("window.here")  # the same page, never loaded again
         page.click("#stop")
         end = time.monotonic() + 120
