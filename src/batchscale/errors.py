@@ -1,14 +1,14 @@
-"""The errors of batchscale: one root, one class per kind of mistake, and the words to say them well.
+"""The errors of batchscale: one root, one class per kind of mistake, and helpers for their messages.
 
-A message states the rule that must hold, the value found, where it was found, and what to do. Every error
-here is the user's to mend: the command line turns it into one paragraph and exit code 2.
+A message states the rule that must hold, the value found, where it was found, and what to do. The user can fix every
+error here: the command line turns it into one paragraph and exit code 2.
 """
 
 import difflib
 from collections.abc import Iterable
 
 REQUEUE = 75
-"""The exit code of a command that ended before its work did, for no error: the same command goes on."""
+"""The exit code of a command that was stopped before its end without an error: the same command continues."""
 
 
 class BatchscaleError(Exception):
@@ -16,15 +16,15 @@ class BatchscaleError(Exception):
 
 
 class SpecError(BatchscaleError, ValueError):
-    """An experiment file, a goal or a search space says something that cannot be run."""
+    """An experiment file, a goal or a search space is not valid."""
 
 
 class UnknownNameError(BatchscaleError, LookupError):
-    """A name (of a workload, a metric, a key) that nothing answers to."""
+    """An unknown name of a workload, a metric or a key."""
 
 
 class RecordsError(BatchscaleError, ValueError):
-    """A records tree, table or archive is not what its format says."""
+    """A records tree, table or archive does not have its format."""
 
 
 class StudyLockedError(BatchscaleError, RuntimeError):
@@ -32,7 +32,7 @@ class StudyLockedError(BatchscaleError, RuntimeError):
 
 
 class StorageError(BatchscaleError, OSError):
-    """The disk refused to keep records: full, read-only or failing. ``errno`` says which; nothing is half-written."""
+    """The disk cannot store records: full, read-only or failing. ``errno`` has the cause; nothing is half-written."""
 
     def __init__(self, message: str, errno: int | None = None) -> None:
         super().__init__(errno, message)
@@ -43,19 +43,19 @@ class StorageError(BatchscaleError, OSError):
 
 
 class DataError(BatchscaleError, RuntimeError):
-    """A data set is missing, damaged or not what its format says."""
+    """A data set is missing, damaged or does not have its format."""
 
 
 class AnalysisError(BatchscaleError, ValueError):
-    """The records cannot answer the question, with the reason why."""
+    """The records do not allow this analysis."""
 
 
 class PlanningError(BatchscaleError, ValueError):
-    """A curve, step times, machines or prices do not make a plan, with the reason why."""
+    """A curve, step times, machines or prices do not make a plan."""
 
 
 class RunError(BatchscaleError, RuntimeError):
-    """An experiment cannot start or go on, with what to do about it."""
+    """An experiment cannot start or continue."""
 
 
 class TrialFailedError(BatchscaleError, RuntimeError):
@@ -63,17 +63,17 @@ class TrialFailedError(BatchscaleError, RuntimeError):
 
 
 def one_line(text: object, limit: int = 120) -> str:
-    r"""Any value as printable text on one line, cut to ``limit`` characters.
+    r"""Return any value as printable text on one line, cut to ``limit`` characters.
 
     >>> one_line("a\nb")
     'a\\nb'
     """
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def suggest_names(name: str, valid: Iterable[str], count: int = 3) -> str:
-    """The nearest valid names as the end of a sentence.
+    """Return the nearest valid names as the end of a sentence.
 
     >>> suggest_names("momentun", ["sgd", "momentum"])
     "did you mean 'momentum'?"
@@ -82,5 +82,5 @@ def suggest_names(name: str, valid: Iterable[str], count: int = 3) -> str:
     near = difflib.get_close_matches(name, options, n=count, cutoff=0.5)
     if near:
         return "did you mean " + " or ".join(repr(option) for option in near) + "?"
-    shown = ", ".join(options[:12]) + (", …" if len(options) > 12 else "")
-    return f"valid names: {shown}" if options else "there are none"
+    listed = ", ".join(options[:12]) + (", …" if len(options) > 12 else "")
+    return f"valid names: {listed}" if options else "there are none"

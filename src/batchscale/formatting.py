@@ -1,11 +1,12 @@
-"""Numbers as a person would say them, in one place for every surface."""
+"""Values as text, in one place for every surface: numbers, times and sizes for people, and values of TOML files."""
 
+import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 
 def duration(seconds: float) -> str:
-    """A time for people: hours and minutes, minutes and seconds, or seconds; below ten of them with two digits.
+    """Format a time: hours and minutes, minutes and seconds, or seconds; below ten seconds with two digits.
 
     >>> duration(4.26), duration(42.4), duration(125), duration(7300), duration(1e7)
     ('4.3 s', '42 s', '2 min 05 s', '2:01 h', '2,777:46 h')
@@ -20,29 +21,29 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600:,}:{whole % 3600 // 60:02d} h"
 
 
-def rate(per_s: float, what: str) -> str:
-    """How many in a second, with two digits at the least.
+def rate(per_s: float, noun: str) -> str:
+    """Format a rate per second with at least two digits.
 
     >>> rate(1234.5, "steps"), rate(3.21, "steps"), rate(0.0123, "steps"), rate(0.0, "steps")
     ('1,234 steps/s', '3.2 steps/s', '0.012 steps/s', '0 steps/s')
     """
-    return f"{per_s:,.0f} {what}/s" if per_s >= 9.95 else f"{per_s:.2g} {what}/s"
+    return f"{per_s:,.0f} {noun}/s" if per_s >= 9.95 else f"{per_s:.2g} {noun}/s"
 
 
 def size(num_bytes: float) -> str:
-    """Bytes for people, in thousands as disks are sold: a MB is a million of them.
+    """Format a number of bytes; a MB is a million of them.
 
     >>> size(999), size(999_900), size(100e6), size(79_400_000_000)
     ('999 B', '1 MB', '100 MB', '79.4 GB')
     """
     for unit, power in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if num_bytes >= 0.9995 * power:  # what is rounded to it, too
+        if num_bytes >= 0.9995 * power:  # also numbers that round up to it
             return f"{num_bytes / power:.3g} {unit}"
     return f"{num_bytes:.0f} B"
 
 
 def whole_text(value: float | None) -> str:
-    """What is counted or measured in whole numbers (batch sizes, steps, trials) and intervals of it: in full.
+    """Format a number that is counted (batch sizes, steps, trials), or an end of its interval: in full.
 
     >>> whole_text(15360), whole_text(1818.87), whole_text(None)
     ('15,360', '1,819', '')
@@ -51,7 +52,7 @@ def whole_text(value: float | None) -> str:
 
 
 def rounded_text(value: float | None) -> str:
-    """What is computed (a critical batch size, a ratio, epochs): three digits.
+    """Format a number that is computed (a critical batch size, a ratio, epochs): three digits.
 
     >>> rounded_text(71.84), rounded_text(1818.87), rounded_text(0.012345), rounded_text(None)
     ('71.8', '1,820', '0.0123', '')
@@ -63,7 +64,7 @@ def rounded_text(value: float | None) -> str:
 
 
 def number_text(value: float | None) -> str:
-    """A number of a table that has both kinds: a whole one in full, any other to three digits.
+    """Format a number of a table with both kinds: a whole one in full, any other to three digits.
 
     >>> number_text(1234567), number_text(1818.87)
     ('1,234,567', '1,820')
@@ -72,7 +73,7 @@ def number_text(value: float | None) -> str:
 
 
 def metaparameter_text(value: float, digits: int = 3) -> str:
-    """A metaparameter's value in few digits, but enough of them to tell it from one.
+    """Format a metaparameter in few digits, but enough to distinguish it from 1.
 
     >>> metaparameter_text(0.9999), metaparameter_text(0.0123456), metaparameter_text(1.0), metaparameter_text(0.99995)
     ('0.9999', '0.0123', '1', '0.99995')
@@ -84,7 +85,7 @@ def metaparameter_text(value: float, digits: int = 3) -> str:
 
 
 def percent_text(share: float | None) -> str:
-    """A share in whole percent.
+    """Format a share in whole percent.
 
     >>> percent_text(0.153), percent_text(-0.02)
     ('15 %', '-2 %')
@@ -93,7 +94,7 @@ def percent_text(share: float | None) -> str:
 
 
 def span_text(low: float | None, high: float | None, text: Callable[[float], str] = rounded_text) -> str:
-    """An interval in words; empty where nothing is bounded.
+    """Format an interval; empty without any bound.
 
     >>> span_text(16, 64), span_text(1818.87, None), span_text(None, 1818.87, whole_text)
     ('16 to 64', 'at least 1,820', 'at most 1,819')
@@ -111,3 +112,25 @@ def list_sizes(sizes: list[int]) -> str:
     """
     texts = [f"{size:,}" for size in sizes[:6]] + ([f"{len(sizes) - 6} more"] if len(sizes) > 6 else [])
     return texts[0] if len(texts) == 1 else ", ".join(texts[:-1]) + " and " + texts[-1]
+
+
+def toml_value(value: object) -> str:
+    r"""Format a value of a TOML file: text, number, true or false, date, list, or an inline table.
+
+    >>> toml_value(True), toml_value(0.5), toml_value('a "b"'), toml_value({"type": "DOUBLE", "points": [1, 2.0]})
+    ('true', '0.5', '"a \\"b\\""', '{ type = "DOUBLE", points = [1, 2.0] }')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # the escapes of JSON are TOML's
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(toml_line(key, item) for key, item in value.items())} }}"
+    return str(value)
+
+
+def toml_line(key: str, value: object) -> str:
+    """Format a key of a TOML file and its value."""
+    return f"{key} = {toml_value(value)}"

@@ -1,4 +1,4 @@
-"""The experiment file to start from: the template, with what is known of a workload filled in. Loads no JAX.
+"""The experiment file to start from: the template, filled in for a workload. Loads no JAX.
 
 ``batchscale init`` writes it; the web interface fills its form from it.
 """
@@ -6,6 +6,8 @@
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
+
+from batchscale.formatting import toml_line
 
 if TYPE_CHECKING:
     from batchscale.spec.goal import Goal
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from batchscale.workloads.registry import Parts
 
 GENEROUS = 4
-"""A step budget is so many times what reaching the goal took in the paper: no trial must be cut off on its way."""
+"""The step budget in multiples of the steps to the goal in the paper, so that no trial is cut off before it."""
 
 GUESSES = {
     "classification_error": "val/classification_error < 0.1",
@@ -24,22 +26,22 @@ GUESSES = {
     "loss": "val/loss < 0.1",
     "squared_error": "val/squared_error < 0.1",
 }
-"""Where the paper has no goal: a place to start from, by the metric of the task that people talk about."""
+"""The goals to start from if the paper has none, by the main metric of a task."""
 
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of the template and what stands there instead."""
+    """A line of the template and its replacement."""
 
     old: str
     new: str
 
 
 def starting_text(name: "WorkloadName | None" = None) -> str:
-    """A commented experiment file that runs as it is: the template, filled in for a workload of built-in parts.
+    """Return a commented experiment file that runs as it is, filled in for a workload of built-in parts.
 
     Raises:
-        UnknownNameError: a part does not exist, with the nearest that do.
+        UnknownNameError: a part does not exist.
         SpecError: parts that do not fit together.
     """
     template = resources.files("batchscale.spec").joinpath("template.toml").read_text(encoding="utf-8")
@@ -61,25 +63,27 @@ def _goal(name: "WorkloadName", parts: "Parts") -> list[_Line]:
     from batchscale.figures.selection import published_goal
     from batchscale.workloads.metrics.declaration import metric_directions
 
-    found: Goal | None = published_goal(name)
-    if found is not None:
-        text = f'# The paper\'s goal for this workload.\ngoal = "{found}"'
+    goal: Goal | None = published_goal(name)
+    if goal is not None:
+        text = f"# The paper's goal for this workload.\n{toml_line('goal', str(goal))}"
     else:
         metrics = metric_directions(parts.dataset.task)
         guess = next(GUESSES[metric] for metric in GUESSES if metric in metrics)
-        text = f'# The paper has no goal for this workload: this one is a guess. Choose your own.\ngoal = "{guess}"'
+        note = "# The paper has no goal for this workload: this one is a guess. Choose your own."
+        text = f"{note}\n{toml_line('goal', guess)}"
     return [_Line('goal = "val/classification_error < 0.05"', text)]
 
 
 def _workload(name: "WorkloadName", parts: "Parts") -> list[_Line]:
     schedule = parts.tunables.schedule.name
     return [
-        _Line('dataset = "digits"', f'dataset = "{name.dataset}"'),
-        _Line('model = "fc_64"', f'model = "{name.model}"'),
-        _Line('optimizer = "nesterov_momentum"', f'optimizer = "{name.optimizer}"'),
+        _Line('dataset = "digits"', toml_line("dataset", name.dataset)),
+        _Line('model = "fc_64"', toml_line("model", name.model)),
+        _Line('optimizer = "nesterov_momentum"', toml_line("optimizer", name.optimizer)),
         _Line(
             '# schedule = "constant"                  # or linear, cosine, exponential, …; each model has its default',
-            f'schedule = "{schedule}"'.ljust(41) + "# or linear, cosine, exponential, …; this is the model's default",
+            toml_line("schedule", schedule).ljust(41)
+            + "# or linear, cosine, exponential, …; this is the model's default",
         ),
         _Line('# metrics = ["classification_error"]     # those', "# metrics = []                         # those"),
     ]
@@ -89,10 +93,10 @@ def _sizes(parts: "Parts", curve: "PublishedCurve | None") -> list[_Line]:
     examples = parts.dataset.num_train_examples
     low, high = (1, 1024) if curve is None else (curve.smallest, curve.largest)
     most = high if examples is None else min(high, examples)
-    sizes = [f'"{low}..{2 ** (most.bit_length() - 1)}"']
+    sizes = [f"{low}..{2 ** (most.bit_length() - 1)}"]
     if examples is not None and (curve is None or examples <= curve.largest) and examples <= 100_000:
-        sizes.append('"full"')
-    return [_Line('batch_sizes = ["1..1024", "full"]', f"batch_sizes = [{', '.join(sizes)}]")]
+        sizes.append("full")
+    return [_Line('batch_sizes = ["1..1024", "full"]', toml_line("batch_sizes", sizes))]
 
 
 def _budget(parts: "Parts", curve: "PublishedCurve | None") -> list[_Line]:
@@ -108,24 +112,27 @@ def _budget(parts: "Parts", curve: "PublishedCurve | None") -> list[_Line]:
 
 
 def _fill_space(template: str, parts: "Parts") -> str:
-    """The default ranges written out; those that follow from a study's step budget are said in words."""
+    """Write out the default ranges; those that depend on the step budget become a comment."""
     begin = template.index("# [search.space]")
     end = template.index("# Metaparameters held at a value instead.")
     spaces = [parts.tunables.space(steps) for steps in (1_000, 1_000_000)]
     lines = ["[search.space]"]
     for config, other in zip(*spaces, strict=True):
         if config == other:
-            lines.append(f"{config.name} = {_range(config)}")
+            lines.append(toml_line(config.name, _range(config)))
         else:
-            lines.append(f"# {config.name}: its default range follows from the step budget of each batch size")
+            lines.append(f"# {config.name}: its default range depends on the step budget of each batch size")
     return template[:begin] + "\n".join(lines) + "\n\n" + template[end:]
 
 
-def _range(config: "ParameterConfig") -> str:
+def _range(config: "ParameterConfig") -> dict[str, object]:
     from batchscale.spec.space import ParameterType
 
     if config.type is ParameterType.DISCRETE:
-        points = ", ".join(f"{point:.12g}" for point in config.feasible_points)
-        return f'{{ type = "DISCRETE", feasible_points = [{points}] }}'
-    ends = [f"{end:.12g}" for end in (config.min_value, config.max_value)]
-    return f'{{ type = "{config.type}", scale = "{config.scale}", min_value = {ends[0]}, max_value = {ends[1]} }}'
+        return {"type": "DISCRETE", "feasible_points": [_rounded(point) for point in config.feasible_points]}
+    ends = {"min_value": _rounded(config.min_value), "max_value": _rounded(config.max_value)}
+    return {"type": config.type.value, "scale": config.scale.value, **ends}
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.12g}")

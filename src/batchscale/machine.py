@@ -1,6 +1,6 @@
 """The machine that this process runs on: cores, memory, accelerators, processor. A container's limits count.
 
-Loads nothing heavy, and is the only place that asks the system for these.
+Loads nothing heavy, and is the only place that reads these from the system.
 """
 
 import errno
@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What the system answers when a disk, or a user's share of it, is full."""
+"""The errors of the system for a full disk or quota."""
 
 HOST_DEVICES = "--xla_force_host_platform_device_count"
-"""The flag of XLA that makes several devices of a processor."""
+"""The flag of XLA that splits a processor into several devices."""
 
 GROUPS = Path("/sys/fs/cgroup")
 OWN_GROUP = Path("/proc/self/cgroup")
@@ -24,20 +24,20 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 
 def count_cores() -> int:
-    """The cores that this process may use; a container's share of processor time counts as so many, at least one."""
+    """Return the number of cores that this process may use, limited by a container's share; at least one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     shares = [int(share) / int(period) for share, period in _read_groups(r"^(\d+) (\d+)$", "cpu.max")]
     return max(1, min(cores, *(math.ceil(share) for share in shares))) if shares else cores
 
 
 def count_memory_bytes() -> int:
-    """The memory that all processes here may use together: the machine's, or the container's where that is less."""
+    """Return the memory of the machine, or of the container if that is less."""
     limits = [int(limit) for (limit,) in _read_groups(r"^(\d+)$", "memory.max")]
     return min([int(psutil.virtual_memory().total), *limits])
 
 
 def count_accelerators() -> int:
-    """The GPUs that this process may use, without loading anything."""
+    """Return the number of GPUs that this process may use, without loading a library."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return len([name for name in visible.split(",") if name.strip() not in ("", "-1")])
@@ -50,22 +50,22 @@ def count_accelerators() -> int:
 
 
 def count_devices() -> int:
-    """The devices that trials may be trained on: accelerators, or cores where there are none.
+    """Return the number of devices for trials: accelerators, or cores if there are none.
 
-    Whoever tells XLA to offer a number of devices on the processor means that number.
+    A number of devices in XLA_FLAGS replaces the number of cores.
     """
-    told = re.findall(rf"{HOST_DEVICES}=(\d+)", os.environ.get("XLA_FLAGS", ""))
-    return count_accelerators() or (int(told[-1]) if told else count_cores())
+    flags = re.findall(rf"{HOST_DEVICES}=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    return count_accelerators() or (int(flags[-1]) if flags else count_cores())
 
 
 def count_oom_kills() -> int:
-    """How often the system has killed a process of our control group for want of memory; 0 where it does not say."""
-    found = _read_groups(r"^oom_kill (\d+)$", "memory.events")
-    return int(found[0][0]) if found else 0
+    """Return the number of processes of our control group that ran out of memory; 0 if unknown."""
+    counts = _read_groups(r"^oom_kill (\d+)$", "memory.events")
+    return int(counts[0][0]) if counts else 0
 
 
 def name_processor() -> str:
-    """The processor's own name ("AMD EPYC 7B13"), or its kind where the system does not tell ("x86_64")."""
+    """Return the name of the processor ("AMD EPYC 7B13"), or its architecture ("x86_64") if it has none."""
     try:
         names = re.findall(r"^model name\s*:\s*(.+)$", CPU_INFO.read_text(errors="replace"), re.MULTILINE)
     except OSError:
@@ -74,36 +74,36 @@ def name_processor() -> str:
 
 
 def name_host() -> str:
-    """The machine's name in its network."""
+    """Return the machine's name in its network."""
     return platform.node()
 
 
 def describe_processor() -> tuple[str, ...]:
-    """What tells processors apart for which code is compiled: architecture, then model and instruction sets."""
+    """Return what compiled code depends on: architecture, then model and instruction sets."""
     try:
         lines = CPU_INFO.read_text().splitlines()
-        found = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+        features = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
     except OSError:
-        found = [platform.processor()]
-    return (platform.machine(), *found)
+        features = [platform.processor()]
+    return (platform.machine(), *features)
 
 
 def _read_groups(pattern: str, name: str) -> list[tuple[str, ...]]:
-    """What a file says of our control group and those above it, innermost first; only version 2 of them is read."""
+    """Return the matches in a file of our control group and its parents, innermost first; cgroup version 2 only."""
     try:
         group = re.search(r"^0::/(.*)$", OWN_GROUP.read_text(), re.MULTILINE)
     except OSError:
         group = None
     if group is None:
         return []
-    found = []
+    matches = []
     for folder in (GROUPS / group[1], *(GROUPS / group[1]).parents):
         try:
             match = re.search(pattern, (folder / name).read_text(), re.MULTILINE)
         except OSError:
             match = None
         if match:
-            found.append(match.groups())
+            matches.append(match.groups())
         if folder == GROUPS:
             break
-    return found
+    return matches

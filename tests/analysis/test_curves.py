@@ -47,7 +47,7 @@ def test_a_batch_size_may_stand_in_several_rows_one_per_run(read):
         ("batch_size,steps\n1.5,5\n", "batch_size is a whole number"),
         (b"batch_size,steps\n\xff\xfe,5\n", "UTF-8"),
         (b"\x00\x01\x02", "must name the columns"),
-        ('batch_size,steps\n"1,5\n', "not a line of CSV"),
+        ('batch_size,steps\n"1,5\n', "must be a line of CSV"),
         ("batch_size,steps\n1,\x1b[31m5\n", r"\\x1b"),
     ],
 )

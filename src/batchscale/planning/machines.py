@@ -16,6 +16,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from batchscale.errors import PlanningError, UnknownNameError, one_line, suggest_names
+from batchscale.formatting import toml_line
 from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.step_times import device_key
 
@@ -249,11 +250,5 @@ def machines_toml(machines: Iterable[Machine]) -> str:
 
 def _machine_toml(machine: Machine) -> str:
     values = asdict(machine) | {"price_per_host_hour": round(machine.price_per_host_hour, 6)}
-    lines = [f"{key} = {_toml(value)}" for key, value in values.items() if value]  # others are the defaults
+    lines = [toml_line(key, value) for key, value in values.items() if value]  # others are the defaults
     return "\n".join(["[[machine]]", *lines, ""])
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
