@@ -6,7 +6,6 @@ public pages listed on the date of each row, before any discount.
 """
 
 import datetime
-import json
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
