@@ -1,4 +1,4 @@
-"""What commands share that run on several hosts: finding the cluster, meeting the others, and leaving together."""
+"""The hosts of ``run --cluster`` and ``train --cluster``: find the cluster, connect its hosts, and end together."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from batchscale.workers.multihost.cluster import Cluster
     from batchscale.workers.multihost.hosts import Hosts
 
-HELP = "The hosts that train together: a JSON or TOML file or text; auto: as the environment says; none: no others."
+HELP = "The hosts that train together: a JSON or TOML file or text; auto: from the environment; none: only this host."
 
 
 def look_up(text: str) -> "Cluster | None":
@@ -38,7 +38,7 @@ def together_for(cluster: "Cluster | None", experiment: "Experiment") -> "Iterat
         yield None
         return
     if experiment.trainer is not None:
-        raise RunError("--cluster is for our own engine; a script of your own starts its own processes.")
+        raise RunError("--cluster needs an experiment for our own engine. Found a [trainer] table.")
     num_devices = check_devices(experiment.run.devices_per_trial)
     offer_devices(num_devices)
     facts = {"devices_per_trial": num_devices, "run.exact": experiment.run.exact}

@@ -34,8 +34,8 @@ def import_(
 ) -> None:
     """Import an archive or a records tree into a fast table.
 
-    The archive is read once and never unpacked. The table appears when it is complete. Run the same command again to
-    continue an interrupted import.
+    The archive is read once and never unpacked. The table appears when it is complete; an interrupted import starts
+    again.
     """
     from batchscale.records.table.import_records import ImportOptions, import_records
     from batchscale.records.table.source import looks_published

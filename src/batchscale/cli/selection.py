@@ -69,7 +69,7 @@ def select_goal(records: "Records", workload: "WorkloadName", text: str | None) 
 
 
 def _suggest(records: "Records", workload: "WorkloadName") -> str:
-    """Return a sentence with a goal within reach, or with the metrics. Records do not tell which way is better."""
+    """Return a sentence with a goal within reach, or with the metrics. Records have no direction of metrics."""
     from batchscale.analysis.goals import suggest_goal
 
     schema = records.sources[workload]().collect_schema()

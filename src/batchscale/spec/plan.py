@@ -26,7 +26,7 @@ class WorkloadInfo:
     ``metrics`` maps the metric names (without split) to whether they are to be maximised. ``defaults`` maps every
     metaparameter that may be searched or fixed to the value it has otherwise (None: it must be searched or fixed).
     ``default_space`` gives the space for a step budget. ``num_train_examples`` is None for sampled data,
-    ``num_outputs`` (classes, labels or sub-words) where it is known only with the files at hand.
+    ``num_outputs`` (classes, labels or sub-words) None if only the data files have it.
     """
 
     name: WorkloadName
