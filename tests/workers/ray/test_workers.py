@@ -16,7 +16,7 @@ from batchscale.spec.workload_name import WorkloadName
 from batchscale.study.trial import TrialTask
 from batchscale.workers import handle
 from batchscale.workers.ray import handle as handle_module
-from batchscale.workers.ray import setup as setup_module
+from batchscale.workers.ray import setup as ray_setup
 from batchscale.workers.runner import Job, JobResult, LossReason, Setup, WorkerActivity
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
@@ -140,15 +140,15 @@ def test_a_node_that_does_not_see_the_checkpoints_trains_without_them_with_a_not
     setup = replace(fake_setup(), checkpoint_dir=tmp_path / "there")
     seen = ray_runner(setup)
     assert not any("does not see" in notice for notice in seen.notices)
-    assert (tmp_path / "there" / setup_module.MARKER).exists()
+    assert (tmp_path / "there" / ray_setup.MARKER).exists()
     seen.close()
-    assert not (tmp_path / "there" / setup_module.MARKER).exists()
+    assert not (tmp_path / "there" / ray_setup.MARKER).exists()
 
     def forgotten(self) -> None:
         self.marker.parent.mkdir(parents=True, exist_ok=True)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(setup_module.RaySetup, "write_markers", forgotten)
+        patch.setattr(ray_setup.RaySetup, "write_markers", forgotten)
         blind = ray_runner(setup)
     assert any(f"does not see {tmp_path / 'there'}" in notice for notice in blind.notices)
 
@@ -158,11 +158,11 @@ def test_a_node_that_does_not_reach_the_remote_path_trains_without_it_with_a_not
     setup = replace(fake_setup(), experiment=replace(fake_setup().experiment, run=plan))
     seen = ray_runner(setup)
     assert not any("remote path" in notice for notice in seen.notices)
-    assert (tmp_path / "states" / setup_module.MARKER).exists()
+    assert (tmp_path / "states" / ray_setup.MARKER).exists()
     seen.close()
-    assert not (tmp_path / "states" / setup_module.MARKER).exists()
+    assert not (tmp_path / "states" / ray_setup.MARKER).exists()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(setup_module.RaySetup, "write_markers", lambda _self: None)
+        patch.setattr(ray_setup.RaySetup, "write_markers", lambda _self: None)
         blind = ray_runner(setup)
     assert any("cannot store states at the remote path" in notice for notice in blind.notices)
 
