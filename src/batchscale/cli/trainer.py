@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 JSON_VERSION = 1
 HELP = "Check that your own training script works with batchscale."
-_FIRST_LINE = '"""A trial\'s side of the conversation with batchscale: what to train, when to measure, when to stop.'
+_FIRST_LINES = {
+    '"""Connect a training script to batchscale: read the trial to train, report measurements, stop when requested.',
+    '"""A trial\'s side of the conversation with batchscale: what to train, when to measure, when to stop.',  # 0.1.0
+}
 _PAUSES = {
     "waits": "it waits in memory",
     "freezes": "it ignores pauses, so it is frozen (SIGSTOP) until it is needed",
@@ -50,7 +53,7 @@ def copy(
     path = folder / "trial.py"
     ours = resources.files("batchscale").joinpath("trial.py").read_text(encoding="utf-8")
     try:
-        if path.exists() and _FIRST_LINE not in path.read_text(encoding="utf-8", errors="replace").splitlines()[:1]:
+        if path.exists() and not _FIRST_LINES & {*path.read_text(encoding="utf-8", errors="replace").splitlines()[:1]}:
             raise SpecError(
                 f"'trainer copy' must not replace a file that it did not write. Found '{one_line(path)}'. Pass another "
                 "folder."
