@@ -244,6 +244,7 @@ def command_figures(checkout: Path) -> dict[str, str]:
         (folder / "script.toml").write_text(SCRIPT_EXPERIMENT.replace("PYTHON", repr(sys.executable)), encoding="utf-8")
         run = ("run", "run.toml", "--out", "records/run", "--workers", "1", "--quiet")
         script = ("run", "script.toml", "--out", "records/script", "--quiet")
+        figures["the loop of a run passes (inline, fake engine)"] = _trace(checkout, folder, _loop_command(checkout))
         tasks = {"a run passes": run, "a report passes": ("report", "records/run", "--out", "report.html")}
         for label, command in tasks.items():
             figures[label] = _trace(checkout, folder, command)
@@ -252,12 +253,23 @@ def command_figures(checkout: Path) -> dict[str, str]:
     return figures
 
 
+def _loop_command(checkout: Path) -> tuple[str, ...]:
+    """Return the options of Python for a run without training: the checkout's tests have a fake engine."""
+    fakes = checkout / "tests" / "fakes"
+    module = next(path.stem for path in fakes.glob("*.py") if "def run_fake(" in path.read_text(encoding="utf-8"))
+    code = (
+        f"import sys; sys.path.insert(0, {str(fakes.resolve())!r}); from pathlib import Path; import {module} as fakes"
+    )
+    return "-c", f"{code}; fakes.run_fake(Path('records/loop'))"
+
+
 def _trace(checkout: Path, folder: Path, command: tuple[str, ...], page: bool = False) -> str:
     traces = Path(tempfile.mkdtemp(dir=folder))
     source = checkout / "src" / "batchscale"
     environment = _environment(checkout, folder)
     environment |= {"READING_TRACE": str(traces), "READING_SOURCE": str(source), "JAX_PLATFORMS": "cpu"}
-    arguments = [sys.executable, "-m", "batchscale", *command]
+    start = () if command[0] == "-c" else ("-m", "batchscale")
+    arguments = [sys.executable, *start, *command]
     if page:
         _visit_page(arguments, folder, environment)
     else:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
 from batchscale.figures import kinds
-from batchscale.spec.bounds import Bounds, declare_bounds
+from batchscale.spec.space import Bounds, declare_bounds
 
 ROOT = Path(__file__).parents[1]
 FILE = re.compile(r"^```\w+ (my_\w+/[\w.]+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -64,7 +64,7 @@ def test_the_parts_are_listed_and_their_info_need_no_jax(plugin):
         "import sys; from batchscale.spec import *; from batchscale.workloads.registry import workload_info\n"
         "info = workload_info(WorkloadSpec(WorkloadName('rings', 'bumps', 'soft_sign')))\n"
         "assert info.num_train_examples == 512 and 'hesitation' in info.metrics, info\n"
-        "from batchscale.spec.bounds import natural_bounds\n"
+        "from batchscale.spec.space import natural_bounds\n"
         "assert natural_bounds('sharpness').low_open\n"
         "sys.exit('jax' in sys.modules)"
     )

@@ -5,7 +5,7 @@ import errno
 import itertools
 from pathlib import Path
 
-from batchscale.records.filesystem import Entry, FileSystem, FileTooLargeError, NotAFileError
+from batchscale.records.durable import Entry, FileSystem, FileTooLargeError, NotAFileError
 from batchscale.records.metadata.study import StudyMetadata
 from batchscale.records.metadata.trial import TrialMetadata
 from batchscale.records.model import Status, StudyRecord, TrialRecord

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchscale.errors import StorageError
-from batchscale.records.durable import replace_atomically, replace_durably, replacing_atomically
-from batchscale.records.filesystem import REAL
+from batchscale.records.durable import REAL, replace_atomically, replace_durably, replacing_atomically
 
 REPLACES = [replace_atomically, replace_durably]
 

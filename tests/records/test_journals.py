@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from records_fakes import WORKLOAD, make_rows, make_study, make_trial
 
-from batchscale.records.filesystem import FileSystem
+from batchscale.records.durable import FileSystem
 from batchscale.records.tree.journals import Handles, Journals
 from batchscale.records.tree.layout import StudyPaths
 from batchscale.records.tree.open_study import open_study

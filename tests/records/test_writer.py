@@ -10,7 +10,7 @@ from records_fakes import SPACE, WORKLOAD, FaultyFileSystem, MemoryFileSystem, m
 
 from batchscale.errors import RecordsError, StorageError, StudyLockedError
 from batchscale.records.check.tree import check_tree
-from batchscale.records.filesystem import FileSystem
+from batchscale.records.durable import FileSystem
 from batchscale.records.model import Status, StudyRecord, TrialRecord
 from batchscale.records.tree.measurements import Measurement
 from batchscale.records.tree.open_study import open_study

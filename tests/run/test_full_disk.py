@@ -17,7 +17,7 @@ from small_disks import small_disk
 from study_fakes import fake_space, read_studies, read_values, run_fake
 
 from batchscale.errors import StorageError
-from batchscale.records.filesystem import FileSystem
+from batchscale.records.durable import FileSystem
 from batchscale.run.loop import RunResult
 from batchscale.study import recorder
 

@@ -6,7 +6,7 @@ from study_fakes import fake_experiment, fake_study
 from batchscale.run.scheduler import Scheduler
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
 from batchscale.spec.experiment import StopRule
-from batchscale.study.resume import open_study_run
+from batchscale.study.study import open_study_run
 from batchscale.study.trial import TrialProgress
 
 

@@ -11,7 +11,7 @@ from batchscale.records.model import Status
 from batchscale.run.single_trial import SingleStudy, extend_to
 from batchscale.spec.experiment import StopRule
 from batchscale.spec.space import ParameterConfig, ParameterType, SearchSpace
-from batchscale.study.resume import open_study_run
+from batchscale.study.study import open_study_run
 from batchscale.study.trial import TrialOutcome, TrialProgress, TrialTask
 
 TASK = TrialTask(1, {"learning_rate": 0.1}, seed=7, until_step=20, from_step=-1)

@@ -11,7 +11,7 @@ from batchscale.run.activity import ActivityMonitor
 from batchscale.run.collect_status import RemainingWork, estimate_time_left
 from batchscale.run.status import NOT_RESPONDING_AFTER_S, RunState, RunStatus, WorkerStatus, find_state, read_status
 from batchscale.spec.experiment import SearchPlan
-from batchscale.study.stop_rules import find_rule
+from batchscale.study.stop_rules.rule import find_rule
 from batchscale.study.trial import Activity
 from batchscale.workers.runner import WorkerActivity
 

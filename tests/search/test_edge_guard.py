@@ -4,7 +4,7 @@ import pytest
 from edge_guard import TRUTHS, mistakes
 
 from batchscale.search.edge_guard import RankedTrial, Side, find_edges, propose_space
-from batchscale.search.units import to_value
+from batchscale.search.points import to_value
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 
 RATE = ParameterConfig("learning_rate", ParameterType.DOUBLE, 2e-3, 2e-2, Scale.LOG)

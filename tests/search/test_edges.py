@@ -3,9 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchscale.search.edge_guard import RankedTrial, Side, edge_distances, far_ends, find_edges, propose_space
-from batchscale.search.units import to_unit, to_value
-from batchscale.spec.bounds import natural_bounds
-from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
+from batchscale.search.points import to_unit, to_value
+from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace, natural_bounds
 
 RATE = ParameterConfig("learning_rate", ParameterType.DOUBLE, 1e-3, 10, Scale.LOG)
 MOMENTUM = ParameterConfig("momentum", ParameterType.DOUBLE, 0.9, 0.9999, Scale.REVERSE_LOG)

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import qmc
 
-from batchscale.search.points import draw_points, unit_points
-from batchscale.search.units import to_unit
+from batchscale.search.points import draw_points, to_unit, unit_points
 from batchscale.spec.experiment import Algorithm
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 

@@ -1,5 +1,5 @@
 from batchscale.search.edge_guard import Side
-from batchscale.search.units import to_value
+from batchscale.search.points import to_value
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
 from batchscale.study.next_search import TrialResult, plan_next_search
 

@@ -8,8 +8,7 @@ from batchscale.spec.experiment import StopRule
 from batchscale.spec.goal import Goal
 from batchscale.study.queue import TrialQueue
 from batchscale.study.search import SearchState
-from batchscale.study.search_rules import SearchRules
-from batchscale.study.stop_rules import find_rule
+from batchscale.study.stop_rules.rule import SearchRules, find_rule
 
 WORKERS = ("a", "b", "c")
 GOAL = Goal.parse("val/error < 0.1")

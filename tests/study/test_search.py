@@ -11,8 +11,7 @@ from batchscale.records.model import Status
 from batchscale.spec.experiment import StopRule
 from batchscale.spec.goal import Goal
 from batchscale.study.search import SearchState
-from batchscale.study.search_rules import NEVER, SearchRules
-from batchscale.study.stop_rules import find_rule
+from batchscale.study.stop_rules.rule import NEVER, SearchRules, find_rule
 from batchscale.study.trial import TrialOutcome, TrialSummary
 
 GOAL = Goal.parse("val/error < 0.5")

@@ -9,9 +9,8 @@ import optax
 import pytest
 
 from batchscale.errors import UnknownNameError
-from batchscale.spec.bounds import check_bounds, natural_bounds
 from batchscale.spec.experiment import WorkloadSpec
-from batchscale.spec.space import SearchSpace
+from batchscale.spec.space import SearchSpace, check_bounds, natural_bounds
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.workloads.optimizers.declaration import OPTIMIZERS
 from batchscale.workloads.schedules.declaration import find_schedule

@@ -10,7 +10,7 @@ from batchscale.analysis.curve_analysis import Analysis
 from batchscale.analysis.intervals import Estimate
 from batchscale.errors import AnalysisError
 from batchscale.formatting import list_sizes, percent_text, rounded_text, span_text
-from batchscale.records.summary import curve_note
+from batchscale.records.metadata.study import curve_note
 
 COMPARISON_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "name": pl.String,

@@ -17,8 +17,7 @@ from batchscale.analysis.curves import Array
 from batchscale.analysis.outcomes import Outcome
 from batchscale.analysis.quantiles import student_quantile
 from batchscale.errors import AnalysisError
-from batchscale.spec.bounds import natural_bounds
-from batchscale.spec.space import ParameterConfig, ParameterType, Scale
+from batchscale.spec.space import ParameterConfig, ParameterType, Scale, natural_bounds
 
 EFFECTIVE = "effective_learning_rate"
 NEAR = 1.5  # trials within this factor of a heuristic's rate represent it

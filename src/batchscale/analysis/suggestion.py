@@ -14,7 +14,7 @@ from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.results import results_of, winner_edges
 from batchscale.errors import AnalysisError
 from batchscale.records.frames import Records, searched_spaces
-from batchscale.records.summary import study_note
+from batchscale.records.metadata.study import study_note
 from batchscale.spec.goal import Goal
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale
 from batchscale.spec.workload_name import WorkloadName

@@ -19,7 +19,7 @@ from batchscale.analysis.regimes import FEWEST_SIZES as FEWEST_FOR_REGIMES
 from batchscale.analysis.scaling import ScalingFit, fit_scaling
 from batchscale.errors import AnalysisError
 from batchscale.formatting import list_sizes
-from batchscale.records.summary import EDGE_WORDS
+from batchscale.records.metadata.study import EDGE_WORDS
 
 RESOLVED = 20  # evaluations up to the goal that leave the steps open by a twentieth
 COARSE = 0.2  # a spacing of evaluations beyond this share of the steps makes a point doubtful

@@ -83,7 +83,7 @@ def _print_analysis(analysis: "Analysis") -> None:
 
 def _row(row: dict[str, Any]) -> tuple[object, ...]:
     from batchscale.formatting import span_text, whole_text
-    from batchscale.records.summary import study_note
+    from batchscale.records.metadata.study import study_note
 
     low, high = row["steps_low"], row["steps_high"]
     span = span_text(low, high, whole_text) or None

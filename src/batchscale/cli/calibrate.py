@@ -82,7 +82,7 @@ def _read_trainer(target: str) -> "Experiment | None":
 def _measure_trainer(experiment: "Experiment", sizes: str | None, options: TimingOptions) -> list[dict[str, Any]]:
     from batchscale.cli.plan_inputs import parse_sizes
     from batchscale.run.preflight import make_checked_plan
-    from batchscale.spec.batch_sizes import BatchSizes
+    from batchscale.spec.experiment import BatchSizes
     from batchscale.trainers.probing import time_trainer
 
     trainer = experiment.trainer

@@ -160,7 +160,7 @@ def explain_lost_nodes(settings: "RunSettings", plan: "RayPlan", out: Path) -> N
 
 def _explain_retraining(plan: "Plan") -> None:
     """Print before the run that trials of a script which cannot resume may be trained again."""
-    from batchscale.study.stop_rules import find_rule
+    from batchscale.study.stop_rules.rule import find_rule
 
     trainer = plan.experiment.trainer
     if trainer is not None and not trainer.resume and not find_rule(plan.experiment.stop).by_point:

@@ -60,7 +60,7 @@ def read_curve(root: Path, plan: "Plan") -> list[CurveRow]:
 
 
 def _note(row: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> str | None:
-    from batchscale.records.summary import study_note
+    from batchscale.records.metadata.study import study_note
 
     if metadata is None:
         return None

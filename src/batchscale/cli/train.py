@@ -231,7 +231,7 @@ def _parse_devices(text: str) -> int | None:
 
 
 def _checked_size(workload: "Workload", batch_size: int) -> int:
-    from batchscale.spec.batch_sizes import BatchSizes
+    from batchscale.spec.experiment import BatchSizes
 
     BatchSizes((batch_size,)).resolve(workload.dataset.num_train_examples)
     return batch_size

@@ -148,7 +148,7 @@ def _time_evaluation(workload: "Workload", plan: "Plan") -> float:
 
 
 def _print(preview: _Preview) -> None:
-    from batchscale.study.stop_rules import find_rule
+    from batchscale.study.stop_rules.rule import find_rule
 
     plan, experiment = preview.plan, preview.plan.experiment
     typer.echo(f"workload  {experiment.workload.name}")

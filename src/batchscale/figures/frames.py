@@ -16,8 +16,8 @@ from batchscale.errors import AnalysisError, BatchscaleError
 from batchscale.figures.names import goal_label
 from batchscale.records.frames import STUDY_COLUMNS, TRIAL_SCHEMA, WORKLOAD_COLUMNS, Records, fixed_values
 from batchscale.records.metadata.columns import METADATA
+from batchscale.records.metadata.study import EDGE_WORDS
 from batchscale.records.model import Status
-from batchscale.records.summary import EDGE_WORDS
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
 

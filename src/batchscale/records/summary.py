@@ -1,7 +1,6 @@
-"""Count the studies and trials of any records, and note what lowers the trust in a study.
+"""Count the studies and trials of any records.
 
-The table has the columns of the one at the end of the published description. The notes are the same in every table, on
-every page and in the output of a run.
+The table has the columns of the one at the end of the published description.
 """
 
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ import polars as pl
 
 from batchscale.records.frames import STUDY_COLUMNS, WORKLOAD_COLUMNS, Records
 from batchscale.records.metadata.columns import METADATA
+from batchscale.records.metadata.study import study_note
 from batchscale.records.model import Status
 
 STATUS_COLUMNS = {
@@ -17,40 +17,6 @@ STATUS_COLUMNS = {
     Status.INCOMPLETE: "incomplete",
     Status.INFEASIBLE: "infeasible",
 }
-
-EDGE_WORDS = "at an edge of its search space"
-"""The place of a best trial at an edge, in sentences and titles."""
-
-_AT_EDGE = "at edge"
-
-
-def study_note(edge: str | None, searches: int, *, short: bool = False, ended: bool = True) -> str | None:
-    """Return the note printed beside a study's numbers, None if there is nothing to note.
-
-    Args:
-        edge: The ends of ranges that its best trial lies at.
-        searches: The number of its searches.
-        short: True if fewer trials than requested did not diverge.
-        ended: True if its run has ended.
-
-    >>> study_note("learning_rate high", 2)
-    'at edge: learning_rate high; 2 searches'
-    """
-    notes = [f"{_AT_EDGE}: {edge}"] if edge else []
-    notes += [f"{searches} searches"] if searches > 1 else []
-    notes += ["too few non-divergent trials"] if short else []
-    notes += [] if ended else ["not finished"]
-    return "; ".join(notes) or None
-
-
-def curve_note(at_edge: str, searched_again: str) -> str | None:
-    """Return the note for a whole curve; the arguments list batch sizes as text, empty for none.
-
-    >>> curve_note("4 and 8", "4")
-    'at edge at batch size 4 and 8; searched again at batch size 4'
-    """
-    notes = ((_AT_EDGE, at_edge), ("searched again", searched_again))
-    return "; ".join(f"{text} at batch size {sizes}" for text, sizes in notes if sizes) or None
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from batchscale.records.metadata.study import study_note
 from batchscale.records.model import Status
-from batchscale.records.summary import study_note
 from batchscale.run.loop import RunLoop
 from batchscale.run.status import NewSearch, RangeChange, RunStatus, StudyStatus, WorkerStatus
 from batchscale.spec.space import ParameterType, SearchSpace
-from batchscale.study.stop_rules import find_rule
-from batchscale.study.stop_rules.rule import Rule
+from batchscale.study.stop_rules.rule import Rule, find_rule
 from batchscale.study.study import StudyRun
 
 
@@ -170,7 +169,7 @@ def estimate_time_left(
     A batch size that was not timed is assumed to cost what the nearest timed one does: as much per example where it is
     larger, as much per step where it is smaller. Both are on the safe side, as larger batches use a device better.
 
-    >>> from batchscale.study.stop_rules import find_rule
+    >>> from batchscale.study.stop_rules.rule import find_rule
     >>> studies = [RemainingWork(8, 1000, 100, 0.01), RemainingWork(32, 500, 100, None)]
     >>> estimate_time_left(studies, 2, find_rule("budget"), may_repeat=False)
     TimeLeft(seconds=15.0, assumes=('batch size 32 costs per example what 8 does',))

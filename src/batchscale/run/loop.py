@@ -19,7 +19,7 @@ from batchscale.run.disk import OF_ONE_STUDY, DiskGuard
 from batchscale.run.scheduler import STRETCH_S, Assignment, RetryPolicy, Scheduler
 from batchscale.run.signals import StopFlag
 from batchscale.study.failure import Failure
-from batchscale.study.saved_study import DamagedStudyError
+from batchscale.study.identity import DamagedStudyError
 from batchscale.study.study import StudyRun
 from batchscale.study.trial import TrialTask
 from batchscale.workers.runner import Event, Job, JobFailed, JobResult, LossReason, Runner, WorkerActivity

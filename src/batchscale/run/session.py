@@ -15,8 +15,7 @@ from pathlib import Path
 
 from batchscale.errors import RecordsError, RunError, StorageError, StudyLockedError
 from batchscale.machine import DISK_FULL
-from batchscale.records.durable import make_folders, storing
-from batchscale.records.filesystem import REAL
+from batchscale.records.durable import REAL, make_folders, storing
 from batchscale.records.tree.layout import RunPaths
 from batchscale.run.collect_status import collect_status
 from batchscale.run.disk import OF_ONE_STUDY, DiskGuard, require_room
@@ -27,10 +26,8 @@ from batchscale.run.settings import RUNNERS, RunSettings
 from batchscale.run.signals import StopFlag
 from batchscale.run.status import RunStatus, mark_unfinished, write_status
 from batchscale.spec.plan import Plan, Study
-from batchscale.study.identity import check_folder, is_stored_plan, read_plan, write_plan
-from batchscale.study.resume import open_study_run
-from batchscale.study.saved_study import DamagedStudyError
-from batchscale.study.study import StudyRun
+from batchscale.study.identity import DamagedStudyError, check_folder, is_stored_plan, read_plan, write_plan
+from batchscale.study.study import StudyRun, open_study_run
 
 LOCK_TRIES = 6
 MAX_OPEN_FILES = 16384

@@ -26,8 +26,7 @@ from batchscale.spec.plan import Study
 from batchscale.spec.space import ParameterConfig, ParameterType, SearchSpace
 from batchscale.study.recorder import EndedTrial, Recorder
 from batchscale.study.search import SearchState
-from batchscale.study.search_rules import SearchRules
-from batchscale.study.stop_rules import find_rule
+from batchscale.study.stop_rules.rule import SearchRules, find_rule
 from batchscale.study.trial import Row, TrialOutcome, TrialProgress, TrialSummary, TrialTask
 from batchscale.training.hosts import HostGroup, SingleHost
 from batchscale.training.settings import EngineSettings

@@ -20,10 +20,9 @@ from typing import IO
 
 from batchscale.errors import BatchscaleError, DataError, SpecError, UnknownNameError, one_line
 from batchscale.log_tail import last_lines, open_log
-from batchscale.spec.bounds import Bounds, declare_bounds, declared_bounds
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.plan import WorkloadInfo
-from batchscale.spec.space import SearchSpace
+from batchscale.spec.space import Bounds, SearchSpace, declare_bounds, declared_bounds
 from batchscale.study.failure import Failure
 from batchscale.trainers.failures import describe_exit
 from batchscale.workloads.registry import workload_info

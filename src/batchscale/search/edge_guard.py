@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
-from batchscale.search.units import to_unit
-from batchscale.spec.bounds import Bounds, natural_bounds
-from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
+from batchscale.search.points import to_unit
+from batchscale.spec.space import Bounds, ParameterConfig, ParameterType, Scale, SearchSpace, natural_bounds
 
 DEFAULT_MARGIN = 0.05
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from batchscale.lazy_imports import load_lazily
 
 if TYPE_CHECKING:
-    from batchscale.spec.batch_sizes import BatchSizes as BatchSizes
-    from batchscale.spec.bounds import Bounds as Bounds
     from batchscale.spec.durations import Budget as Budget
     from batchscale.spec.durations import EvaluationPlan as EvaluationPlan
     from batchscale.spec.experiment import Algorithm as Algorithm
+    from batchscale.spec.experiment import BatchSizes as BatchSizes
     from batchscale.spec.experiment import Experiment as Experiment
     from batchscale.spec.experiment import StopRule as StopRule
     from batchscale.spec.experiment import WorkloadSpec as WorkloadSpec
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from batchscale.spec.plan import Plan as Plan
     from batchscale.spec.plan import Study as Study
     from batchscale.spec.plan import make_plan as make_plan
+    from batchscale.spec.space import Bounds as Bounds
     from batchscale.spec.space import ParameterConfig as ParameterConfig
     from batchscale.spec.space import ParameterType as ParameterType
     from batchscale.spec.space import Scale as Scale
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "Algorithm": "experiment",
-    "BatchSizes": "batch_sizes",
-    "Bounds": "bounds",
+    "BatchSizes": "experiment",
+    "Bounds": "space",
     "Budget": "durations",
     "EvaluationPlan": "durations",
     "Experiment": "experiment",

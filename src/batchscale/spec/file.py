@@ -13,13 +13,12 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from batchscale.errors import SpecError, one_line, suggest_names
-from batchscale.spec.batch_sizes import BatchSizes
-from batchscale.spec.bounds import check_bounds
 from batchscale.spec.durations import Budget, EvaluationPlan, Spacing, Unit
 from batchscale.spec.experiment import (
     DEFAULT_BATCH_SIZES,
     DEFAULT_BUDGET,
     Algorithm,
+    BatchSizes,
     Experiment,
     Option,
     Options,
@@ -31,7 +30,7 @@ from batchscale.spec.experiment import (
     WorkloadSpec,
 )
 from batchscale.spec.goal import Goal
-from batchscale.spec.space import SearchSpace
+from batchscale.spec.space import SearchSpace, check_bounds
 from batchscale.spec.tables import (
     BudgetTable,
     EvaluationTable,

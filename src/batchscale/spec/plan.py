@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from batchscale.errors import SpecError, suggest_names
-from batchscale.spec.bounds import check_bounds, natural_bounds
 from batchscale.spec.durations import MAX_MEASUREMENTS
 from batchscale.spec.experiment import Experiment, StopRule
 from batchscale.spec.goal import SPLITS, Goal
-from batchscale.spec.space import SearchSpace
+from batchscale.spec.space import SearchSpace, check_bounds, natural_bounds
 from batchscale.spec.workload_name import WorkloadName
 
 MAX_PLANNED_MEASUREMENTS = 20 * MAX_MEASUREMENTS

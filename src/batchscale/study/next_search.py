@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from batchscale.search.edge_guard import Edge, RankedTrial, find_edges, goal_score, propose_space, shift_space
-from batchscale.search.units import to_unit
+from batchscale.search.points import to_unit
 from batchscale.spec.space import ParameterType, SearchSpace
 
 BEST_SHARE = 0.1

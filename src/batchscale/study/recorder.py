@@ -19,8 +19,8 @@ from batchscale.records.tree.measurements import Measurement, MeasurementTable
 from batchscale.records.tree.writer import StudyWriter
 from batchscale.spec.goal import Goal
 from batchscale.study.failure import Failure
+from batchscale.study.identity import DamagedStudyError
 from batchscale.study.next_search import TrialResult
-from batchscale.study.saved_study import DamagedStudyError
 from batchscale.study.trial import Row, TrialOutcome, TrialProgress, TrialSummary
 
 JOURNAL_AFTER_S = 2.0

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from heapq import merge
 from itertools import chain, islice, repeat
 
-from batchscale.study.search_rules import SearchRules
+from batchscale.study.stop_rules.rule import SearchRules
 from batchscale.study.trial import TrialOutcome, TrialRequest, TrialSummary
 
 StepOfPoint = tuple[int, int]

@@ -10,13 +10,12 @@ from enum import StrEnum
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.plan import Study
 from batchscale.study.failure import Failure
+from batchscale.study.identity import SavedStudy
 from batchscale.study.next_search import NextSearch
 from batchscale.study.queue import TrialQueue
 from batchscale.study.sampling import SampledPoints
-from batchscale.study.saved_study import SavedStudy
 from batchscale.study.search import SearchState
-from batchscale.study.search_rules import SearchRules
-from batchscale.study.stop_rules import find_rule
+from batchscale.study.stop_rules.rule import SearchRules, find_rule
 from batchscale.study.trial import Row, TrialOutcome, TrialProgress, TrialRequest, TrialSummary, TrialTask
 
 

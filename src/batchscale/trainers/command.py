@@ -9,7 +9,7 @@ from typing import Any
 
 from batchscale.errors import SpecError, one_line
 from batchscale.machine import count_cores
-from batchscale.search.units import to_value
+from batchscale.search.points import to_value
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.goal import SPLITS, Goal
 from batchscale.spec.plan import Plan, Study, WorkloadInfo

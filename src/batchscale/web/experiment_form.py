@@ -16,7 +16,7 @@ from batchscale.init_file import starting_text
 from batchscale.spec.experiment import StopRule, WorkloadSpec
 from batchscale.spec.space import ParameterConfig, ParameterType
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.study.stop_rules import find_rule
+from batchscale.study.stop_rules.rule import find_rule
 
 if TYPE_CHECKING:
     from batchscale.workloads.registry import Parts

@@ -35,7 +35,7 @@ READ_AGAIN_S = 60.0
 CACHE_VERSION = 2
 MAX_CACHED = 20_000
 
-Points = tuple[tuple[int, int], ...]
+SparkPoints = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class OverviewRow:
     goal: str
     state: str
     progress: float | None
-    points: Points
+    points: SparkPoints
     b_crit: float | None
     trials: int | None
     problem: str = ""
@@ -89,7 +89,7 @@ class CachedWorkload:
 
     workload: str
     goal: str
-    points: Points
+    points: SparkPoints
     trials: int | None
     problem: str = ""
 
@@ -99,7 +99,7 @@ class OverviewCache:
     """Workloads of folders by path, with the signature they were read at, and critical batch sizes by points."""
 
     folders: dict[str, tuple[str, list[CachedWorkload]]] = field(default_factory=dict)
-    fits: dict[Points, float | None] = field(default_factory=dict)
+    fits: dict[SparkPoints, float | None] = field(default_factory=dict)
 
     @classmethod
     def read(cls, file: Path) -> "OverviewCache":
@@ -132,7 +132,7 @@ def _workload(workload: str, goal: str, points: Any, trials: int | None, problem
     return CachedWorkload(str(workload), str(goal), _points(points), number, str(problem))
 
 
-def _points(stored: Any) -> Points:
+def _points(stored: Any) -> SparkPoints:
     return tuple((int(size), int(steps)) for size, steps in stored)
 
 
@@ -145,7 +145,7 @@ class Overview:
         self._run_rows: dict[Path, tuple[str, list[OverviewRow]]] = {}
         self._read_at: dict[Path, float] = {}
         self._queue: dict[Path, RecordsFolder] = {}
-        self._unfitted: dict[Points, None] = {}
+        self._unfitted: dict[SparkPoints, None] = {}
         self._lock = threading.Lock()
         self._reader: threading.Thread | None = None
 
@@ -272,7 +272,7 @@ def _read_workloads(path: Path) -> list[CachedWorkload]:
 def _read_workload(records: Records, name: WorkloadName) -> CachedWorkload:
     selected = records.workload(name)
     goal = find_goal(records, name)
-    points: Points = ()
+    points: SparkPoints = ()
     problem = "" if goal is not None else "the records name no goal"
     if goal is not None:
         try:

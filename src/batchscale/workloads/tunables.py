@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from batchscale.spec.bounds import declare_bounds
 from batchscale.spec.experiment import WorkloadSpec
-from batchscale.spec.space import ParameterConfig, SearchSpace
+from batchscale.spec.space import ParameterConfig, SearchSpace, declare_bounds
 from batchscale.workloads.optimizers.declaration import OPTIMIZERS, OptimizerDeclaration
 from batchscale.workloads.schedules.declaration import ScheduleDeclaration, find_schedule
 

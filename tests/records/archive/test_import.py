@@ -14,7 +14,7 @@ from synthetic_workloads import loss_model
 
 from batchscale.analysis.results import steps_to_result
 from batchscale.errors import RecordsError, StorageError, StudyLockedError
-from batchscale.records.filesystem import REAL
+from batchscale.records.durable import REAL
 from batchscale.records.metadata.columns import METADATA, TRIAL_METADATA
 from batchscale.records.read import read_records
 from batchscale.records.summary import summarize

@@ -1,9 +1,8 @@
 """The order of a race's trials: in short rounds first, also when trials are added to a race that is over."""
 
 from batchscale.study.search import SearchState
-from batchscale.study.search_rules import SearchRules
-from batchscale.study.stop_rules import find_rule
 from batchscale.study.stop_rules.race import round_ends
+from batchscale.study.stop_rules.rule import SearchRules, find_rule
 from batchscale.study.trial import TrialRequest, TrialSummary
 
 STEPS = tuple(range(0, 6401, 100))

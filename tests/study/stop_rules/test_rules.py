@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from batchscale.spec.experiment import StopRule
 from batchscale.study import stop_rules
-from batchscale.study.stop_rules import find_rule
+from batchscale.study.stop_rules.rule import find_rule
 from batchscale.study.trial import TrialRequest, TrialSummary
 
 # a machine running with other tests is slow at anything

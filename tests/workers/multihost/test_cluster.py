@@ -41,7 +41,7 @@ def test_the_own_process_is_found_by_the_hosts_name(monkeypatch):
     monkeypatch.setattr("socket.getfqdn", lambda: "host-b.example")
     assert read_cluster(json.dumps({"processes": TWO})).process == 1
     monkeypatch.setattr("socket.gethostname", lambda: "host-c")
-    with pytest.raises(RunError, match=r"'process' says which of the 2 processes this one is"):
+    with pytest.raises(RunError, match=r"'process' is the number of this one of the 2 processes"):
         read_cluster(json.dumps({"processes": TWO}))
 
 
@@ -174,7 +174,7 @@ def test_an_incomplete_environment_is_refused_with_missing_sentences():
 def test_two_descriptions_must_agree():
     same = {"TF_CONFIG": tf_config({"type": "worker", "index": 1}, chief=["a:1"], worker=["b:1", "c:1", "d:1"])}
     assert find_cluster(SLURM | same).source == "TF_CONFIG"
-    with pytest.raises(RunError, match="TF_CONFIG says process 2 of 4, SLURM process 3 of 4"):
+    with pytest.raises(RunError, match="TF_CONFIG has process 2 of 4, SLURM process 3 of 4"):
         find_cluster(SLURM | same | {"SLURM_PROCID": "3"})
 
 

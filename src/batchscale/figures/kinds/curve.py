@@ -20,7 +20,7 @@ from batchscale.figures.layout import WIDE, Chart, Drawn, Look, PanelSize, draw_
 from batchscale.figures.names import BASELINES, none_reached, workload_label
 from batchscale.figures.theme import Theme
 from batchscale.records.frames import Records
-from batchscale.records.summary import study_note
+from batchscale.records.metadata.study import study_note
 from batchscale.spec.goal import Goal
 
 LOOK = Look(columns=2)

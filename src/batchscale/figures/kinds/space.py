@@ -32,7 +32,7 @@ from batchscale.figures.theme import Theme
 from batchscale.formatting import metaparameter_text, span_text
 from batchscale.records.frames import Records, searched_spaces
 from batchscale.search.edge_guard import DEFAULT_MARGIN
-from batchscale.search.units import to_unit
+from batchscale.search.points import to_unit
 from batchscale.spec.goal import Goal
 from batchscale.spec.space import ParameterConfig
 from batchscale.spec.workload_name import WorkloadName

@@ -23,8 +23,7 @@ from batchscale.planning.jobs.scripts import (
     tf_config_files,
 )
 from batchscale.planning.step_times import device_key
-from batchscale.records.durable import make_folders, replace_file, storing
-from batchscale.records.filesystem import REAL, FileSystem
+from batchscale.records.durable import REAL, FileSystem, make_folders, replace_file, storing
 
 MACHINE_TYPE = re.compile(r"\b[a-z][0-9][a-z]?-[a-z]+-[0-9]+[a-z]?\b")
 VERTEX_NAMES = {

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from batchscale.errors import RecordsError, one_line
 from batchscale.records.check.texts import CheckedStudy, CheckedTrial, check_study_text, check_trial_text
-from batchscale.records.filesystem import REAL, Entry, FileSystem, FileTooLargeError, NotAFileError
+from batchscale.records.durable import REAL, Entry, FileSystem, FileTooLargeError, NotAFileError
 from batchscale.records.model import Status
 from batchscale.records.rules import ALL_RULES, UNREADABLE_RULES, Fault
 from batchscale.records.tree.bulk import read_measurement_files
+from batchscale.records.tree.committed import journal_number
 from batchscale.records.tree.folders import RefusalError, StudyFolder, iter_studies, list_folder
 from batchscale.records.tree.journal import JournalOwner, decode_journal
 from batchscale.records.tree.layout import (
@@ -31,7 +32,6 @@ from batchscale.records.tree.layout import (
     name_study,
 )
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK, checksum_fault, measurements_checksum, parse_header
-from batchscale.records.tree.recovery import journal_number
 
 
 @dataclass(frozen=True)

@@ -148,3 +148,38 @@ def _upgrade_search(search: object) -> object:
         return search
     rest = {key: value for key, value in search.items() if key != "first_trial_id"}
     return {"ranges": [[search["first_trial_id"], 0]], **rest}
+
+
+EDGE_WORDS = "at an edge of its search space"
+"""The place of a best trial at an edge, in sentences and titles."""
+
+_AT_EDGE = "at edge"
+
+
+def study_note(edge: str | None, searches: int, *, short: bool = False, ended: bool = True) -> str | None:
+    """Return the note printed beside a study's numbers, None if there is nothing to note.
+
+    Args:
+        edge: The ends of ranges that its best trial lies at.
+        searches: The number of its searches.
+        short: True if fewer trials than requested did not diverge.
+        ended: True if its run has ended.
+
+    >>> study_note("learning_rate high", 2)
+    'at edge: learning_rate high; 2 searches'
+    """
+    notes = [f"{_AT_EDGE}: {edge}"] if edge else []
+    notes += [f"{searches} searches"] if searches > 1 else []
+    notes += ["too few non-divergent trials"] if short else []
+    notes += [] if ended else ["not finished"]
+    return "; ".join(notes) or None
+
+
+def curve_note(at_edge: str, searched_again: str) -> str | None:
+    """Return the note for a whole curve; the arguments list batch sizes as text, empty for none.
+
+    >>> curve_note("4 and 8", "4")
+    'at edge at batch size 4 and 8; searched again at batch size 4'
+    """
+    notes = ((_AT_EDGE, at_edge), ("searched again", searched_again))
+    return "; ".join(f"{text} at batch size {sizes}" for text, sizes in notes if sizes) or None

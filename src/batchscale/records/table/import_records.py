@@ -20,8 +20,7 @@ import polars as pl
 from batchscale import __version__
 from batchscale.errors import RecordsError, StudyLockedError
 from batchscale.records.archive import ArchiveLimits
-from batchscale.records.durable import storing, sync_path, sync_tree
-from batchscale.records.filesystem import REAL
+from batchscale.records.durable import REAL, storing, sync_path, sync_tree
 from batchscale.records.model import json_text
 from batchscale.records.table.build import (
     TableFrames,

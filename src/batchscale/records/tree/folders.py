@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscale.errors import RecordsError, SpecError, one_line
-from batchscale.records.filesystem import REAL, Entry, FileSystem
+from batchscale.records.durable import REAL, Entry, FileSystem
 from batchscale.records.tree.layout import (
     MAX_DEPTH,
     MAX_JSON_BYTES,

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from batchscale.errors import RecordsError
-from batchscale.records.durable import replace_file
-from batchscale.records.filesystem import FileSystem
+from batchscale.records.durable import FileSystem, replace_file
 from batchscale.records.tree.folders import read_file
 from batchscale.records.tree.journal import JournalOwner, JournalText, decode_journal, encode_line, line_key
 from batchscale.records.tree.layout import MAX_CSV_BYTES, StudyPaths

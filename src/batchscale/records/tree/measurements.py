@@ -30,7 +30,7 @@ _STEP = re.compile(r"\d{1,16}(?:\.0*)?", re.ASCII)
 _PLAIN = b"0123456789.,+-eE\n"
 _PLAIN_DIGITS = 15
 
-Number = float | np.floating[Any] | None
+Cell = float | np.floating[Any] | None
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Measurement:
     """One evaluation during a trial: the step and the value of each ``split/metric``; None is a value not taken."""
 
     step: int
-    values: Mapping[str, Number]
+    values: Mapping[str, Cell]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class MeasurementTable:
         return pl.DataFrame(data)
 
 
-def format_number(value: Number) -> str:
+def format_number(value: Cell) -> str:
     """Return the shortest text that reads back as the same number: of float32 for float32, of float64 otherwise.
 
     >>> format_number(0.1), format_number(np.float32(0.1)), format_number(float("-inf")), format_number(None)

@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from batchscale.errors import RecordsError, StudyLockedError, one_line
-from batchscale.records.durable import make_folders, replace_file, storing, sync_chain, write_file
-from batchscale.records.filesystem import REAL, FileSystem
+from batchscale.records.durable import REAL, FileSystem, make_folders, replace_file, storing, sync_chain, write_file
 from batchscale.records.metadata.base import OWN_KEY
 from batchscale.records.model import StudyRecord, parse_study, study_text
+from batchscale.records.tree.committed import STUDY_STAGE, clean_working_folder
 from batchscale.records.tree.folders import read_file
 from batchscale.records.tree.layout import STUDY_FILE, StudyPaths
 from batchscale.records.tree.read import Notice, log_notice
-from batchscale.records.tree.recovery import STUDY_STAGE, clean_working_folder
 from batchscale.records.tree.writer import StudyWriter
 
 

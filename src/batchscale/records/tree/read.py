@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from batchscale.errors import RecordsError
-from batchscale.records.filesystem import REAL, FileSystem
+from batchscale.records.durable import REAL, FileSystem
 from batchscale.records.frames import STUDY_COLUMNS, STUDY_SCHEMA, TRIAL_SCHEMA, Records
 from batchscale.records.metadata.base import NewerFormatError
 from batchscale.records.metadata.columns import METADATA, study_metadata_row, trial_metadata_row

@@ -7,11 +7,17 @@ from pathlib import Path
 from types import MappingProxyType
 
 from batchscale.errors import RecordsError, one_line
-from batchscale.records.durable import remove_folder, replace_file, storing, write_file
-from batchscale.records.filesystem import FileSystem
+from batchscale.records.durable import FileSystem, remove_folder, replace_file, storing, write_file
 from batchscale.records.metadata.trial import TrialMetadata
 from batchscale.records.model import StudyRecord, TrialRecord, study_text, trial_text
-from batchscale.records.tree.committed import CommittedTrials
+from batchscale.records.tree.committed import (
+    CommittedTrials,
+    drop_finished_journals,
+    find_foreign_journals,
+    finish_move,
+    list_journals,
+    load_committed,
+)
 from batchscale.records.tree.folders import read_file
 from batchscale.records.tree.journal import JournalText, journal_of_csv
 from batchscale.records.tree.journals import Journals
@@ -24,13 +30,6 @@ from batchscale.records.tree.measurements import (
     parse_measurements,
 )
 from batchscale.records.tree.read import Notice
-from batchscale.records.tree.recovery import (
-    drop_finished_journals,
-    find_foreign_journals,
-    finish_move,
-    list_journals,
-    load_committed,
-)
 
 
 class StudyWriter:

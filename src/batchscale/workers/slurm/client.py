@@ -58,7 +58,7 @@ class QueuedTask:
     restarts: int = 0
 
 
-class Scheduler(Protocol):
+class JobQueue(Protocol):
     """The operations of SLURM that the runner needs. All raise SlurmError if it does not answer or refuses."""
 
     def submit(self, places: Sequence[int], exclude: Collection[str]) -> str:
@@ -172,7 +172,7 @@ class SlurmClient:
     reported in ``problem`` until SLURM answers again, and repeated by the caller.
     """
 
-    def __init__(self, scheduler: Scheduler, view_every_s: float) -> None:
+    def __init__(self, scheduler: JobQueue, view_every_s: float) -> None:
         self._scheduler = scheduler
         self._view_every_s = view_every_s
         self._requests: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()

@@ -22,11 +22,11 @@ from batchscale.workers.remote_setup import make_absolute, make_remote_setup
 from batchscale.workers.runner import Event, LossReason, Setup, WorkerInfo
 from batchscale.workers.slurm.array import JobArray, explain_end
 from batchscale.workers.slurm.channel import Alive, ExitReason, Leaving, Left, Registered, WorkerMessage
-from batchscale.workers.slurm.client import QueueView, Scheduler, SlurmClient, SlurmCommands, SlurmError, TaskKey
+from batchscale.workers.slurm.client import JobQueue, QueueView, SlurmClient, SlurmCommands, SlurmError, TaskKey
 from batchscale.workers.slurm.handle import SlurmWorker
 from batchscale.workers.slurm.heartbeat import Heartbeat, HeartbeatSettings
 from batchscale.workers.slurm.session import (
-    MakeScheduler,
+    MakeJobQueue,
     clear_sessions,
     end_jobs,
     job_name,
@@ -62,7 +62,7 @@ class SlurmSettings:
 class SlurmRunner(ProcessRunner[SlurmWorker]):
     """Worker jobs of SLURM. Out of memory does not reduce their number: each has the memory of its own job."""
 
-    def __init__(self, setup: Setup, settings: SlurmSettings, make_scheduler: MakeScheduler | None = None) -> None:
+    def __init__(self, setup: Setup, settings: SlurmSettings, make_scheduler: MakeJobQueue | None = None) -> None:
         super().__init__()
         self._setup = make_absolute(setup)
         self._remote = make_remote_setup(setup.experiment)
@@ -82,7 +82,7 @@ class SlurmRunner(ProcessRunner[SlurmWorker]):
             log.unlink(missing_ok=True)
         self._session = make_session(settings.folder)
         self._heartbeat = Heartbeat(self._session / HEARTBEAT_FILE, settings.heartbeat.interval_s)
-        self._scheduler: Scheduler = make(job_name(self._session), self._session)
+        self._scheduler: JobQueue = make(job_name(self._session), self._session)
         try:
             self._scheduler.submit(range(settings.workers), ())
         except BaseException:

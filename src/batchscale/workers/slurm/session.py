@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from batchscale.spec.experiment import SlurmOptions
-from batchscale.workers.slurm.client import ENDING, RUNNING, WAITING, Scheduler, SlurmError
+from batchscale.workers.slurm.client import ENDING, RUNNING, WAITING, JobQueue, SlurmError
 from batchscale.workers.slurm.worker import HEARTBEAT_FILE, WORKERS
 
-MakeScheduler = Callable[[str, Path], Scheduler]
+MakeJobQueue = Callable[[str, Path], JobQueue]
 """Makes the scheduler of a session from the name of its jobs and its folder."""
 
 START = "import sys; sys.path[:] = {path}; from batchscale.workers.slurm.worker import main; main(sys.argv[1:])"
@@ -75,7 +75,7 @@ def log_of(log_dir: Path, job: str, place: int) -> Path:
     return log_dir / f"slurm-{job}_{place}.log"
 
 
-def clear_sessions(folder: Path, make_scheduler: MakeScheduler, leave_s: float) -> int:
+def clear_sessions(folder: Path, make_scheduler: MakeJobQueue, leave_s: float) -> int:
     """End the jobs of drivers that died, wait for their end, and return the number of such drivers.
 
     Only for the process that holds the lock of the run. If SLURM does not answer, workers have left by themselves after
@@ -89,7 +89,7 @@ def clear_sessions(folder: Path, make_scheduler: MakeScheduler, leave_s: float) 
     return len(sessions)
 
 
-def end_jobs(scheduler: Scheduler, wait_s: float, ending_s: float | None = None) -> bool:
+def end_jobs(scheduler: JobQueue, wait_s: float, ending_s: float | None = None) -> bool:
     """Cancel all jobs of a scheduler and wait for their end; False if they did not end in time."""
     started = time.monotonic()
     while True:

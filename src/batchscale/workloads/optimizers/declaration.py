@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from batchscale.spec.bounds import Bounds
-from batchscale.spec.space import ParameterConfig, ParameterType, Scale
+from batchscale.spec.space import Bounds, ParameterConfig, ParameterType, Scale
 from batchscale.workloads.declarations import Table
 
 if TYPE_CHECKING:

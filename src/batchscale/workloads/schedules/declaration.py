@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from batchscale.errors import SpecError, one_line, suggest_names
-from batchscale.spec.bounds import Bounds
 from batchscale.spec.experiment import Options
-from batchscale.spec.space import ParameterConfig, ParameterType
+from batchscale.spec.space import Bounds, ParameterConfig, ParameterType
 from batchscale.workloads.declarations import Table
 from batchscale.workloads.optimizers.declaration import make_range
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from batchscale.spec.bounds import Bounds
+from batchscale.spec.space import Bounds
 from batchscale.workloads.optimizers.declaration import MOMENTUM, OptimizerDeclaration, make_range
 
 if TYPE_CHECKING:

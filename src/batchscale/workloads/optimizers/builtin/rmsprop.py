@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from batchscale.spec.bounds import Bounds
-from batchscale.spec.space import Scale
+from batchscale.spec.space import Bounds, Scale
 from batchscale.workloads.optimizers.declaration import SMALL_LEARNING_RATE, OptimizerDeclaration, make_range
 
 if TYPE_CHECKING:

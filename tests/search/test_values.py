@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchscale.search.units import to_unit, to_value
+from batchscale.search.points import to_unit, to_value
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale
 
 units = st.floats(0, 1)
