@@ -6,7 +6,8 @@ from pathlib import Path
 TOP = """# Decisions
 Choices that were not obvious, each with its context, what was decided, what follows, and what was tried or measured. A
 record has the heading `# NNNN Title` with the number of its file name, and parts that begin with **Context.**,
-**Decision.**, **Consequence.**, **Measured.** or **Tried.** Numbers are given by subject, so some are missing. This
+**Decision.**, **Consequence.**, **Measured.** or **Tried.** A record that a later one
+replaces begins with **Superseded**. Numbers are given by subject, so some are missing. This
 list is made from the headings (`make pages`).
 
 | | |

@@ -17,7 +17,7 @@ from batchscale.spec.tables import ExperimentTable
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORDS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
-PARTS = {"Context", "Tried", "Decision", "Consequence", "Measured"}
+PARTS = {"Superseded", "Context", "Tried", "Decision", "Consequence", "Measured"}
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,8 @@ def test_only_keys_that_the_page_calls_required_are_required():
 def test_a_decision_record_has_the_style_of_all(record):
     lines = record.read_text(encoding="utf-8").splitlines()
     assert re.fullmatch(rf"# {record.name[:4]} \S.*[^.]", lines[0]), "the heading is '# NNNN Title'"
-    assert lines[1] == "" and lines[2].startswith("**Context.**"), "after the heading an empty line, then **Context.**"
+    first = lines[4] if lines[2].startswith("**Superseded** by [") else lines[2]
+    assert lines[1] == "" and first.startswith("**Context.**"), "after the heading an empty line, then **Context.**"
     parts = [match[1] for line in lines if (match := re.match(r"\*\*([^*]+?)\.?\*\*", line))]
     assert set(parts) <= PARTS, f"parts of a record are {sorted(PARTS)}"
     assert "Decision" in parts
