@@ -161,3 +161,26 @@ def test_from_recordings_to_a_transfer(server, tmp_path):
         played = page.evaluate(f"fetch({source!r}).then(a => a.arrayBuffer()).then(b => b.byteLength)")
         assert played > 2.5 * 16_000 * 2
         assert page.said == [] and page.foreign == []
+
+
+def test_a_recording_selected_before_the_script_is_loaded_is_uploaded_once(server, tmp_path):
+    line = tmp_path / "line.wav"
+    line.write_bytes(make_wav(1.0, notes=(220.0,)))
+    delayed = []
+    with browse(server.home) as page:
+        page.goto(server.address)
+        page.click("nav >> text=Instruments")
+        page.route("**/instruments.js", lambda request: delayed.append(request))
+        page.fill("#name", "synthetic")
+        page.evaluate("document.getElementById('name').form.requestSubmit()")
+        page.set_input_files("#up-recordings", str(line))
+        until(page, "document.getElementById('up-recordings').files.length === 1")
+        assert len(delayed) == 1
+        delayed[0].continue_()
+        page.unroute("**/instruments.js")
+        page.wait_for_selector("text=001-line.wav")
+        page.reload()
+        page.wait_for_timeout(2000)
+        recordings = server.folder / "instruments" / "synthetic" / "recordings"
+        assert [file.name for file in recordings.iterdir()] == ["001-line.wav"]
+        assert page.said == [] and page.foreign == []

@@ -19,17 +19,19 @@
       await new Promise(function (resolve) { setTimeout(resolve, 2000); });
     }
   }
+  async function sendFiles(input) {
+    const list = input.parentElement.nextElementSibling;
+    let all = true;
+    for (const file of input.files) {
+      const line = list.appendChild(document.createElement("li"));
+      const is_here = await send(file, input.dataset.upload, line).catch(function () { line.textContent = file.name + ": cut off"; return false; });
+      all = all && is_here;
+    }
+    if (all && input.files.length > 0) { location.reload(); }
+  }
   for (const input of document.querySelectorAll("input[data-upload]")) {
-    input.addEventListener("change", async function () {
-      const list = input.parentElement.nextElementSibling;
-      let all = true;
-      for (const file of input.files) {
-        const line = list.appendChild(document.createElement("li"));
-        const is_here = await send(file, input.dataset.upload, line).catch(function () { line.textContent = file.name + ": cut off"; return false; });
-        all = all && is_here;
-      }
-      if (all && input.files.length > 0) { location.reload(); }
-    });
+    input.addEventListener("change", function () { sendFiles(input); });
+    if (input.files.length > 0) { sendFiles(input); } // selected before this script was loaded
   }
   const work = document.getElementById("standing-of-job");
   if (work && work.dataset.again) {
