@@ -90,7 +90,7 @@ def alone(tmp_path_factory):
 
 
 CHIEF, OTHER = "process 0 (the chief, 10.77.0.1:8476)", "process 1 (10.77.0.2:8476)"
-SILENT, CLOSED = "was not heard of for", "closed its connection"
+SILENT, CLOSED = "sent nothing for", "closed its connection"
 
 
 def pull_cable(hosts, _process):
