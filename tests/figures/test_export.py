@@ -1,10 +1,11 @@
 from pathlib import Path
 
+import polars as pl
 import pytest
 from made_records import GOAL
 
 from batchscale.errors import SpecError, UnknownNameError
-from batchscale.figures.export import write_chart, write_frame, write_whole
+from batchscale.figures.export import write_chart, write_frame
 from batchscale.figures.kinds.curve import curve_frame, plot_curve
 from batchscale.figures.theme import DARK, LIGHT, find_theme, series_colours
 
@@ -36,12 +37,10 @@ def test_an_unknown_suffix_is_refused_before_anything_is_written(tmp_path: Path)
 def test_a_file_in_the_way_is_a_clear_error(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SpecError, match="can be written"):
-        write_whole(tmp_path / "file" / "figure.png", b"")
+        write_frame(pl.DataFrame({"a": [1]}), tmp_path / "file" / "figure.csv")
 
 
 def test_the_data_behind_a_chart_reads_back(curve_records, tmp_path: Path):
-    import polars as pl
-
     frame = curve_frame(curve_records, GOAL)
     write_frame(frame, tmp_path / "data.csv")
     assert pl.read_csv(tmp_path / "data.csv")["steps"].to_list() == frame["steps"].to_list()

@@ -59,9 +59,9 @@ def machines(
     for note in notes[:8]:
         print_notice(note)
     if out is not None:
-        from batchscale.records.durable import replace_durably
+        from batchscale.records.output_file import write_output
 
-        replace_durably(out, machines_toml(listed))
+        write_output(out, machines_toml(listed))
         typer.echo(str(out), err=json_)
     if json_:
         print_json({"version": VERSION, "machines": [_object(machine, machine.is_stale(today)) for machine in listed]})

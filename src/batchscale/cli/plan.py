@@ -145,9 +145,9 @@ def plan(
     )
     machine_plan = build_plan(request, PlanRequest(budget, limit, costs))
     if csv is not None:
-        from batchscale.records.durable import replace_durably
+        from batchscale.records.output_file import write_output
 
-        replace_durably(csv, machine_plan.table.write_csv())
+        write_output(csv, machine_plan.table.write_csv())
     _draw(machine_plan, chart, step_time_chart)
     if job is not None and out is not None:
         from batchscale.cli.plan_job import JobRequest, write_plan_job

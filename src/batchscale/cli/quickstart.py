@@ -70,11 +70,11 @@ def quickstart(
 
 def _write_experiment(folder: Path, workload: str) -> Path:
     """Write the experiment file, for the user to read and change; an existing one stays."""
-    from batchscale.records.durable import replace_durably
+    from batchscale.records.output_file import write_output
 
     file = folder / "experiment.toml"
     if not file.exists():
-        replace_durably(file, (files("batchscale.cli") / "quickstart_files" / f"{workload}.toml").read_text())
+        write_output(file, (files("batchscale.cli") / "quickstart_files" / f"{workload}.toml").read_text())
     return file
 
 

@@ -48,7 +48,7 @@ def copy(
     from importlib import resources
 
     from batchscale.errors import SpecError, one_line
-    from batchscale.records.durable import replace_durably
+    from batchscale.records.output_file import write_output
 
     path = folder / "trial.py"
     ours = resources.files("batchscale").joinpath("trial.py").read_text(encoding="utf-8")
@@ -60,7 +60,7 @@ def copy(
             )
     except (OSError, ValueError) as error:
         raise SpecError(f"'trainer copy' cannot read '{one_line(path)}': {one_line(error)}.") from None
-    replace_durably(path, ours)
+    write_output(path, ours)
     typer.echo(f"Wrote {path}. In your script: import trial")
 
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from batchscale.errors import SpecError, one_line
 from batchscale.figures.layout import Chart
-from batchscale.records.durable import replace_atomically
+from batchscale.records.output_file import write_output
 
 PNG_SCALE = 2.0
 
@@ -69,12 +69,12 @@ def chart_page(chart: Chart, title: str = "batchscale figure") -> str:
 def write_chart(chart: Chart, path: Path, title: str = "batchscale figure") -> None:
     """Write the chart in the format that the path's suffix names: .png, .svg, .pdf, .html or .json."""
     check_suffix(path)
-    write_whole(path, _WRITERS[path.suffix.lower()](chart, title))
+    write_output(path, _WRITERS[path.suffix.lower()](chart, title))
 
 
 def write_frame(frame: pl.DataFrame, path: Path) -> None:
     """Write the data behind a chart as CSV."""
-    write_whole(path, frame.write_csv().encode())
+    write_output(path, frame.write_csv())
 
 
 def check_suffix(path: Path) -> None:
@@ -84,17 +84,6 @@ def check_suffix(path: Path) -> None:
             f"A figure is written as {', '.join(_WRITERS)}. Found {one_line(repr(path.name))}; give --out a path with "
             "one of these suffixes."
         )
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file beside its place and move it there, so that no reader sees half of it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_atomically(path, data)
-    except OSError as error:
-        raise SpecError(
-            f"The output must be a file that can be written: '{one_line(path)}': {error.strerror}."
-        ) from None
 
 
 @cache

@@ -15,9 +15,9 @@ import polars as pl
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.curve import mean_interval
-from batchscale.records.durable import replace_durably
 from batchscale.records.frames import Records
 from batchscale.records.metadata.columns import METADATA
+from batchscale.records.output_file import is_regular_or_missing, write_output
 from batchscale.spec.workload_name import WorkloadName
 
 COLUMN_ALIASES = {
@@ -139,7 +139,7 @@ def append_step_times(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     """
     new = pl.DataFrame(list(rows), schema=STEP_TIME_SCHEMA)
     old = ""
-    if path.exists():
+    if path.exists() and is_regular_or_missing(path):
         file = read_csv_rows(path, "a table of step times", NEEDED)
         if file.columns != tuple(STEP_TIME_SCHEMA):
             raise PlanningError(
@@ -148,7 +148,7 @@ def append_step_times(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
             )
         old = path.read_text(encoding="utf-8-sig")
         old += "" if old.endswith("\n") else "\n"
-    replace_durably(path, old + new.write_csv(include_header=not old))
+    write_output(path, old + new.write_csv(include_header=not old))
 
 
 def merge_step_times(times: Iterable[StepTime]) -> tuple[StepTime, ...]:

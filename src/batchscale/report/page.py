@@ -14,7 +14,6 @@ from batchscale.analysis.as_json import analysis_json
 from batchscale.analysis.curve_analysis import analyze
 from batchscale.analysis.intervals import MEANING
 from batchscale.errors import BatchscaleError, SpecError, one_line
-from batchscale.figures.export import write_whole
 from batchscale.figures.kinds.curves import plot_curves
 from batchscale.figures.layout import Look
 from batchscale.figures.names import count, workload_label
@@ -23,6 +22,7 @@ from batchscale.figures.series import CurvePanel, Series, series_frame
 from batchscale.figures.theme import DARK, LIGHT
 from batchscale.formatting import whole_text
 from batchscale.records.frames import Records
+from batchscale.records.output_file import write_output
 from batchscale.report.drawing import draw, style_variables
 from batchscale.report.machines import PlanningFiles, make_machines_parts
 from batchscale.report.section import LARGE, Section, make_section
@@ -85,7 +85,7 @@ def write_report(
 ) -> None:
     """Write the report to ``out``, an .html file, whole or not at all."""
     check_report_path(out)
-    write_whole(out, make_report(records, goal, name=name, planning=planning).encode())
+    write_output(out, make_report(records, goal, name=name, planning=planning))
 
 
 def report_json(records: Records, goal: Goal | None, out: Path) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Timbre transfer: play a recording with a trained instrument. Imports jax only when something is played."""
 
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from batchscale.instruments.sound.recordings import (
     require_audio_libraries,
     stream_mono,
 )
-from batchscale.records.durable import replacing_atomically, storing
+from batchscale.records.output_file import write_output
 
 MAX_MINUTES = 10
 _LOWEST_HZ, _HIGHEST_HZ = 20.0, SAMPLE_RATE / 2
@@ -138,10 +139,9 @@ def write_wav(path: Path, samples: Samples) -> None:
     import soundfile
 
     peak = float(np.abs(samples).max(initial=0.0))
-    with storing("writing a sound", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing_atomically(path) as file:
-            soundfile.write(file, samples / max(1.0, peak), SAMPLE_RATE, format="WAV", subtype="PCM_16")
+    file = io.BytesIO()
+    soundfile.write(file, samples / max(1.0, peak), SAMPLE_RATE, format="WAV", subtype="PCM_16")
+    write_output(path, file.getvalue())
 
 
 def _increasing(values: Iterable[float], targets: Iterable[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

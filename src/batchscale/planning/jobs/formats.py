@@ -23,7 +23,7 @@ from batchscale.planning.jobs.scripts import (
     tf_config_files,
 )
 from batchscale.planning.step_times import device_key
-from batchscale.records.durable import REAL, FileSystem, make_folders, replace_file, storing
+from batchscale.records.output_file import write_output
 
 MACHINE_TYPE = re.compile(r"\b[a-z][0-9][a-z]?-[a-z]+-[0-9]+[a-z]?\b")
 VERTEX_NAMES = {
@@ -217,10 +217,8 @@ def job_files(job: JobLaunch, format_: str, train_options: Collection[str], pack
     return {**FORMATS[format_](job), LAUNCHER: launcher(job), DOCKERFILE: dockerfile(job, package)}
 
 
-def write_job(files: Mapping[str, str], folder: Path, fs: FileSystem = REAL) -> tuple[Path, ...]:
+def write_job(files: Mapping[str, str], folder: Path) -> tuple[Path, ...]:
     """Write the files, each whole; those of another job in the folder are replaced."""
-    with storing("writing the job", folder):
-        make_folders(fs, folder)
-        for name, text in files.items():
-            replace_file(fs, folder / name, folder, text.encode())
+    for name, text in files.items():
+        write_output(folder / name, text)
     return tuple(folder / name for name in files)

@@ -85,6 +85,7 @@ def import_records(source: Path, table: Path, options: ImportOptions | None = No
         StudyLockedError: another process is importing to the same table.
     """
     options = options or ImportOptions()
+    given, table = table, table.resolve() if table.is_symlink() else table  # a link stays; its folder is replaced
     _check_target(table, options)
     opened = open_source(source, options.limits, options.verify)
     staging = table.absolute().parent / f".{table.absolute().name}.partial"
@@ -99,7 +100,7 @@ def import_records(source: Path, table: Path, options: ImportOptions | None = No
         reader.read()
         manifest = _build(reader, staging / "table", options)
         _publish(staging / "table", table)
-    return summarize_manifest(manifest, table)
+    return summarize_manifest(manifest, given)
 
 
 def summarize_manifest(manifest: dict[str, Any], table: Path) -> ImportSummary:
