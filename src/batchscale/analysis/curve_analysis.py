@@ -21,7 +21,7 @@ from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Thresholds
 from batchscale.analysis.results import RESULT_SCHEMA, WINNER_SCHEMA, results_of, winner_edges, winner_spacing
 from batchscale.analysis.robustness import critical_drift, point_stability
-from batchscale.analysis.summary import CurveData, CurveSummary, run_doubts, study_doubts, summarize
+from batchscale.analysis.summary import CurveData, CurveSummary, failed_sizes, run_doubts, study_doubts, summarize
 from batchscale.errors import AnalysisError, SpecError, UnknownNameError, one_line, suggest_names
 from batchscale.records.frames import Records
 from batchscale.records.metadata.columns import METADATA
@@ -129,7 +129,7 @@ def analyze_points(rows: pl.DataFrame, options: AnalysisOptions | None = None) -
     )
     doubts = run_doubts(rows)
     sizes, steps = _arrays(curve)
-    data = CurveData(sizes, steps, ends, [0] * len(sizes), run_noise(logs), doubts=doubts)
+    data = CurveData(sizes, steps, ends, [0] * len(sizes), run_noise(logs), doubts=doubts, failed=failed_sizes(rows))
     summary, refusal = _try_summary(data, options)
     return Analysis(None, None, curve, (), summary, refusal, doubts)
 
@@ -229,6 +229,7 @@ def _study_data(curve: pl.DataFrame, points: list[StudyPoint], doubts: tuple[str
         trials=(min(counts), max(counts)) if counts else None,
         drift=critical_drift(points),
         doubts=doubts,
+        failed=failed_sizes(curve),
     )
 
 

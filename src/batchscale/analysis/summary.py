@@ -59,6 +59,7 @@ class CurveSummary:
         trials: Fewest and most trials of the searches behind the points; None for bare points.
         drift: (trials, B_crit) had fewer of the same trials been run, where that can be computed.
         doubts: Reasons to trust the curve less, as text.
+        failed: Sizes that were tried and never reached the goal, growing.
         confidence_set: The laws that agree with the points; None with fewer than three sizes.
     """
 
@@ -73,6 +74,7 @@ class CurveSummary:
     trials: tuple[int, int] | None = None
     drift: tuple[tuple[int, float], ...] = ()
     doubts: tuple[str, ...] = ()
+    failed: tuple[int, ...] = ()
     confidence_set: ConfidenceSet | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -115,6 +117,7 @@ class CurveData:
     trials: tuple[int, int] | None = None
     drift: tuple[tuple[int, float], ...] = ()
     doubts: tuple[str, ...] = ()
+    failed: tuple[int, ...] = ()
 
 
 def summarize(
@@ -151,6 +154,7 @@ def summarize(
         trials=data.trials,
         drift=data.drift,
         doubts=data.doubts,
+        failed=data.failed,
         confidence_set=laws,
     )
 
@@ -188,12 +192,16 @@ def _resolution_doubts(curve: pl.DataFrame) -> tuple[str, ...]:
     return (f"{text}: measure with [evaluation] every = {every} there",)
 
 
+def failed_sizes(curve: pl.DataFrame) -> tuple[int, ...]:
+    """Return the sizes that never reached the goal (columns ``batch_size``, ``steps``; null: not reached)."""
+    reached = pl.col("steps").is_not_null().any().alias("reached")
+    return tuple(_sizes(curve.group_by("batch_size").agg(reached), ~pl.col("reached")))
+
+
 def run_doubts(curve: pl.DataFrame) -> tuple[str, ...]:
     """Return the doubts about repeated runs (columns ``batch_size``, ``steps``; null for a goal not reached)."""
-    lost = curve.filter(pl.col("steps").is_null())["batch_size"].unique().sort()
-    reached = set(curve.drop_nulls("steps")["batch_size"].to_list())
-    never = [int(size) for size in lost if size not in reached]
-    some = [int(size) for size in lost if size in reached]
+    never = list(failed_sizes(curve))
+    some = sorted(set(_sizes(curve, pl.col("steps").is_null())) - set(never))
     doubts = []
     if never:
         doubts.append(f"the goal was not reached at batch size {list_sizes(never)}")
