@@ -90,7 +90,8 @@ def test_the_gain_of_the_last_doubling_is_interpolated_between_measured_sizes(la
     assert (1 - last_doubling(sizes, steps) > 0.1) is still_fall
     regimes = find_regimes({1: 500, 2: 250} | last)
     gain = regimes.last_doubling_gain
-    assert gain.low <= 1 - last_doubling(sizes, steps) <= gain.high
+    assert regimes.measured_gain == pytest.approx(1 - last_doubling(sizes, steps))
+    assert gain.low <= gain.value <= gain.high
     assert not (regimes.max_useful_reached and still_fall)
     if not regimes.max_useful_reached:
         assert regimes.max_useful_batch_size == max(last)

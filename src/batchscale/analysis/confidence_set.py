@@ -13,12 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchscale.analysis.curves import Array
+from batchscale.analysis.families import FAR, SHARPEST, log_bend
 from batchscale.analysis.noise import Noise
-from batchscale.analysis.scaling import log_bend
 
 FEWEST_SIZES = 3
-SHARPEST = 64.0  # steps at the corner lie 2^(1/64) - 1 = 1 % above both asymptotes: a cliff to any measurement
-FAR = 4.0  # log B_crit is searched this far (a factor 55) outside the measured sizes; a set that reaches it is open
 
 _FREE = 3  # S_min, B_crit, k
 _ZOOMS = 14

@@ -54,12 +54,14 @@ class Thresholds:
         falling: a gain of more than this in the last doubling means that steps still fall (unless the useful size is
             at most a quarter of the largest measured: then the fall came before).
         overhead: τ of ``overhead_batch_size``: how many more examples than the fewest.
+        band: how many more examples than at the optimal size a size of its band may need.
     """
 
     perfect: float = 0.3
     useful: float = 0.2
     falling: float = 0.1
     overhead: float = 0.2
+    band: float = 0.05
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -93,7 +95,9 @@ class Regimes:
         perfect_scaling_end: The largest size from there on up to which examples stay within the tolerance; its
             interval, over the confidence set, is counted from the smallest size.
         useful: The smallest size with steps close to the fewest measured; its interval ends at measured sizes.
-        last_doubling_gain: The share of steps saved by the last doubling of the batch size.
+        measured_gain: The share of steps saved by the last doubling of the batch size, as measured; below 0 where
+            steps rose.
+        last_doubling_gain: The same by the laws of the confidence set: the best law's, and the range over the set.
         plateau: The evidence that sizes beyond ``useful`` save nothing more.
         overhead_batch_size: The largest size whose examples are close to the fewest.
     """
@@ -106,6 +110,7 @@ class Regimes:
     perfect_scaling_start: int
     perfect_scaling_end: Estimate
     useful: Estimate
+    measured_gain: float
     last_doubling_gain: Estimate
     plateau: PlateauStatus
     overhead_batch_size: int
@@ -171,9 +176,13 @@ def find_regimes(
     examples = baseline_examples(sizes, steps, baseline)
     start, end = perfect_scaling_range(sizes, steps, examples, thresholds.perfect)
     useful = useful_batch_size(sizes, steps, thresholds.useful)
-    gain = _last_doubling_gain(confidence_set, sizes, steps)
+    gain, measured_gain = _last_doubling_gain(confidence_set, sizes), 1 - last_doubling(sizes, steps)
     coarse_plateau = coarse is not None and bool(coarse[sizes >= useful].any())
-    plateau = PlateauStatus.OPEN if coarse_plateau else _plateau_status(sizes, steps, useful, gain, thresholds)
+    plateau = (
+        PlateauStatus.OPEN
+        if coarse_plateau
+        else _plateau_status(sizes, steps, useful, _ends(gain, measured_gain), thresholds)
+    )
     if plateau is PlateauStatus.REACHED:
         # Where nothing more is gained, nothing falls in proportion: tolerances of both sides must not overlap.
         end = max(min(end, useful), start)
@@ -186,6 +195,7 @@ def find_regimes(
         perfect_scaling_start=int(start),
         perfect_scaling_end=_perfect_scaling_end(confidence_set, sizes, end, thresholds.perfect),
         useful=_useful(confidence_set, sizes, useful, plateau, thresholds.useful),
+        measured_gain=measured_gain,
         last_doubling_gain=gain,
         plateau=plateau,
         overhead_batch_size=int(overhead_batch_size(sizes, steps, thresholds.overhead)),
@@ -256,17 +266,22 @@ def _plateau_status(sizes: Array, steps: Array, useful: float, gain: Estimate, t
     return PlateauStatus.OPEN
 
 
-def _last_doubling_gain(confidence_set: ConfidenceSet | None, sizes: Array, steps: Array) -> Estimate:
-    """Return the gain by the best law; the interval over the confidence set includes the measured gain."""
-    measured = 1 - last_doubling(sizes, steps)
+def _ends(gain: Estimate, measured: float) -> Estimate:
+    if not gain.has_interval:
+        return gain
+    return Estimate(gain.value, min(gain.low or 0.0, measured), max(gain.high or 0.0, measured))
+
+
+def _last_doubling_gain(confidence_set: ConfidenceSet | None, sizes: Array) -> Estimate:
+    """Return the gain by the best law and its range over the confidence set; empty without one."""
     if confidence_set is None:
-        return Estimate(measured)
+        return Estimate()
     pair = np.array([sizes[-1] / 2, sizes[-1]])
     logs = confidence_set.log_steps(pair)
     gains = -np.expm1(logs[:, 1] - logs[:, 0])
     best = confidence_set.best_log_steps(pair)
     value = -math.expm1(float(best[1] - best[0]))
-    return Estimate(value, min(float(gains.min()), measured, value), max(float(gains.max()), measured, value))
+    return Estimate(value, min(float(gains.min()), value), max(float(gains.max()), value))
 
 
 def _perfect_scaling_end(confidence_set: ConfidenceSet | None, sizes: Array, end: float, tolerance: float) -> Estimate:

@@ -143,9 +143,12 @@ def critical_drift(points: Sequence[StudyPoint]) -> tuple[tuple[int, float], ...
             return ()
         curve = pl.DataFrame({"batch_size": [point.batch_size for point in points], "steps": steps})
         try:
-            drift.append((count, fit_scaling(curve).b_crit))
+            b_crit = fit_scaling(curve).b_crit
         except AnalysisError:
             return ()
+        if b_crit is None:
+            return ()
+        drift.append((count, b_crit))
     return tuple(drift)
 
 

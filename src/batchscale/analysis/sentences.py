@@ -113,7 +113,7 @@ def _next_size(summary: CurveSummary, batch_size: int) -> int:
 def useful_sentence(summary: CurveSummary) -> str:
     """State whether a batch beyond some size still saves steps."""
     regimes = summary.regimes
-    useful, gain = regimes.useful, f"{percent_text(regimes.last_doubling_gain.value)}"
+    useful, gain = regimes.useful, f"{percent_text(regimes.last_doubling_gain.value or regimes.measured_gain)}"
     gain += _span(regimes.last_doubling_gain, percent_text)
     share, size = percent_text(regimes.thresholds.useful), whole_text(useful.value)
     if regimes.plateau is PlateauStatus.REACHED:

@@ -14,9 +14,10 @@ from batchscale.analysis.confidence_set import FEWEST_SIZES, ConfidenceSet, find
 from batchscale.analysis.curves import Array
 from batchscale.analysis.intervals import Estimate, with_interval
 from batchscale.analysis.noise import Noise, NoiseSource
+from batchscale.analysis.optimal import OptimalSize, find_optimal
 from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Regimes, Thresholds, fewest_examples, find_regimes
 from batchscale.analysis.regimes import FEWEST_SIZES as FEWEST_FOR_REGIMES
-from batchscale.analysis.scaling import ScalingFit, fit_scaling
+from batchscale.analysis.scaling import Misfit, ScalingFit, check_bend, find_misfit, fit_families
 from batchscale.errors import AnalysisError
 from batchscale.formatting import list_sizes
 from batchscale.records.metadata.study import EDGE_WORDS
@@ -50,8 +51,11 @@ class CurveSummary:
     Attributes:
         points: The measured sizes, growing.
         regimes: The boundaries of the regimes.
-        critical: B_crit; ``value`` None where the best law has it far outside the sizes.
+        critical: B_crit; ``value`` None where the best law has it far outside the sizes or none at all; empty where
+            no law describes the points.
+        optimal: The size of fewest examples, and the band of sizes that cost little more.
         fit: The scaling law; None where the best law bends outside the points, see ``fit_refusal``.
+        misfit: The distance of the points from the best law, where it is more than noise explains; None otherwise.
         fit_refusal: The reason why there is no B_crit.
         fastest: The measured size with the fewest steps.
         level: The share of cases in which an interval should include the truth.
@@ -66,7 +70,9 @@ class CurveSummary:
     points: tuple[PointSummary, ...]
     regimes: Regimes
     critical: Estimate
+    optimal: OptimalSize
     fit: ScalingFit | None
+    misfit: Misfit | None
     fit_refusal: str | None
     fastest: int
     level: float
@@ -140,13 +146,15 @@ def summarize(
     laws = find_confidence_set(sizes, steps, data.noise, level) if len(sizes) >= FEWEST_SIZES else None
     points = _points(data, laws)
     coarse = np.array([point.is_coarse for point in points])
-    fit, refusal = _try_fit(sizes, steps)
-    critical = _critical(laws, fit)
+    fit, misfit, refusal = _try_fit(data)
+    critical = Estimate() if misfit is not None else _critical(laws, fit)
     return CurveSummary(
         points=points,
         regimes=find_regimes(sizes, steps, laws, coarse=coarse, baseline=baseline, thresholds=thresholds),
         critical=critical,
+        optimal=find_optimal(None if fit is None else fit.best, sizes, steps, thresholds.band),
         fit=fit,
+        misfit=misfit,
         fit_refusal=refusal if critical.value is None else None,  # a sharper law may bend where no hyperbola does
         fastest=int(sizes[int(np.argmin(steps))]),
         level=level,
@@ -234,11 +242,18 @@ def _points(data: CurveData, laws: ConfidenceSet | None) -> tuple[PointSummary, 
     return tuple(points)
 
 
-def _try_fit(sizes: Array, steps: Array) -> tuple[ScalingFit | None, str | None]:
+def _try_fit(data: CurveData) -> tuple[ScalingFit | None, Misfit | None, str | None]:
+    if len(data.sizes) < FEWEST_SIZES:
+        return None, None, None
+    fit = fit_families(np.log(data.sizes), np.log(data.steps), data.noise.weights)
+    misfit = find_misfit(fit)
+    if misfit is not None:
+        return None, misfit, misfit.reason
     try:
-        return fit_scaling(pl.DataFrame({"batch_size": sizes.tolist(), "steps": steps.tolist()})), None
+        check_bend(fit.best, data.sizes)
     except AnalysisError as error:
-        return None, str(error)
+        return None, None, str(error)
+    return fit, None, None
 
 
 def _critical(laws: ConfidenceSet | None, fit: ScalingFit | None) -> Estimate:

@@ -67,9 +67,9 @@ def _print_fit(answer: "Analysis") -> None:
             [
                 (
                     family.family.value,
-                    f"{family.s_min:,.4g}",
-                    f"{family.b_crit:,.4g}",
-                    f"{family.sharpness:.3g}",
+                    _digits(family.s_min),
+                    _digits(family.b_crit),
+                    _digits(family.sharpness, 3),
                     f"{family.rms_log:.3f}",
                     None if family.aicc is None else f"{family.aicc:.1f}",
                     family is summary.fit.best,
@@ -94,3 +94,7 @@ def _rows(answer: "Analysis") -> list[tuple[object, ...]]:
         span = None if low is None else f"{low:,.4g} to {high:,.4g}"
         rows.append((size, runs, f"{steps:,.6g}", span, f"{law:,.6g}", f"{steps / law - 1:+.1%}"))
     return rows
+
+
+def _digits(value: float | None, digits: int = 4) -> str | None:
+    return None if value is None else f"{value:,.{digits}g}"
