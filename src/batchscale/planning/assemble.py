@@ -19,6 +19,7 @@ from batchscale.analysis.curve_analysis import analyze
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.csv_rows import read_csv_rows
 from batchscale.planning.curve import Curve, add_batch_sizes
+from batchscale.planning.devices import parse_device
 from batchscale.planning.machines import (
     Machine,
     check_names,
@@ -43,7 +44,6 @@ from batchscale.planning.step_times import (
     COLUMN_ALIASES,
     StepTime,
     check_workload,
-    device_key,
     read_step_times,
     records_step_times,
 )
@@ -114,10 +114,16 @@ def assemble_plan(
             "writes it."
         )
     machines = usable_machines(inputs, times, limits.devices)
+    if limits.devices:
+        requested = [parse_device(device) for device in limits.devices]
+        times = (
+            tuple(time for time in times if any(parse_device(time.device).matches(device) for device in requested))
+            or times
+        )
     plan = make_plan(curve, times, machines, replace(limits, devices=()))
     paid_by_runs = inputs.machines is None and inputs.runs is not None and inputs.runs.have_machines
     stale = None if paid_by_runs else stale_sentence(machines, today or datetime.datetime.now(datetime.UTC).date())
-    return plan if stale is None else replace(plan, notices=(stale,))
+    return plan if stale is None else replace(plan, notices=(*plan.notices, stale))
 
 
 def usable_step_times(
@@ -157,12 +163,16 @@ def shipped_machines(times: Sequence[StepTime]) -> tuple[Machine, ...]:
     Raises:
         PlanningError: the list has none of these devices.
     """
-    timed = {device_key(time.device) for time in times}
-    machines = tuple(machine for machine in read_price_list() if device_key(machine.device) in timed)
+    timed = sorted({time.device for time in times})
+    machines = tuple(
+        machine
+        for machine in read_price_list()
+        if any(parse_device(machine.device).matches(parse_device(device)) for device in timed)
+    )
     if not machines:
-        names = ", ".join(sorted({time.device for time in times}))
         raise PlanningError(
-            f"The shipped list has no price of {one_line(names)}; give --machines FILE with one. No price is guessed."
+            f"The shipped list has no price of {one_line(', '.join(timed))}; give --machines FILE with one. No price "
+            "is guessed."
         )
     return machines
 

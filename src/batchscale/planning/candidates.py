@@ -14,11 +14,12 @@ import polars as pl
 
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.curve import Curve, CurvePoint
+from batchscale.planning.devices import device_key
 from batchscale.planning.machines import Machine
 from batchscale.planning.runs import FinishedRun, Runs, grouped, pooled_step_time, recipe_point, unreached_text
 from batchscale.planning.step_form import FloatArray, Layout
 from batchscale.planning.step_model import MEASURED, StepModel
-from batchscale.planning.step_times import StepTime, device_key
+from batchscale.planning.step_times import StepTime
 
 CANDIDATE_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "machine": pl.String,
@@ -137,7 +138,11 @@ def _measured_row(
 
 
 def make_candidates(
-    curve: Curve, times: Sequence[StepTime], models: Mapping[str, StepModel], machines: Sequence[Machine], unit: str
+    curve: Curve,
+    times: Sequence[StepTime],
+    models: Mapping[str, StepModel],
+    machines: Sequence[Machine],
+    device_keys: Mapping[str, str],
 ) -> Candidates:
     """Return every machine with every number of its hosts, at every point of the curve, as far as it can be used.
 
@@ -145,8 +150,8 @@ def make_candidates(
         curve: The points.
         times: Measured step times, one per configuration.
         models: By ``device_key``, for configurations that were not timed.
-        machines: All with prices in ``unit``.
-        unit: The unit of the prices.
+        machines: All with prices in one unit.
+        device_keys: The key in ``models`` of each machine's device; machines of others are left out.
     """
     count = sum(machine.max_hosts for machine in machines) * len(curve.points)
     if count > MAX_CANDIDATES:
@@ -158,17 +163,18 @@ def make_candidates(
     frames = [pl.DataFrame(schema=CANDIDATE_SCHEMA)]
     limits = _limits(times)
     for machine in machines:
-        model = models.get(device_key(machine.device))
-        if model is None:
+        key = device_keys.get(machine.device)
+        model = None if key is None else models.get(key)
+        if key is None or model is None:
             _count(left_out, f"no step time of {machine.device} was measured", machine.max_hosts * len(curve.points))
             continue
-        limit = _least(machine.max_batch_per_device, limits.get(device_key(machine.device)))
-        frame = _combinations(machine, curve.points, unit)
+        limit = _least(machine.max_batch_per_device, limits.get(key))
+        frame = _combinations(machine, curve.points)
         frames.append(_with_step_times(_feasible(frame, limit, left_out), times, model, left_out))
     return Candidates(pl.concat(frames), tuple(f"{number:,} configurations: {why}" for why, number in left_out.items()))
 
 
-def _combinations(machine: Machine, points: Sequence[CurvePoint], unit: str) -> pl.DataFrame:
+def _combinations(machine: Machine, points: Sequence[CurvePoint]) -> pl.DataFrame:
     """All combinations, without step times."""
     hosts = np.arange(1, machine.max_hosts + 1)
     curve = pl.DataFrame(
@@ -198,7 +204,7 @@ def _combinations(machine: Machine, points: Sequence[CurvePoint], unit: str) -> 
             pl.lit(machine.startup_s, dtype=pl.Float64).alias("startup_s"),
             pl.lit(machine.spot, dtype=pl.Boolean).alias("spot"),
             (pl.col("hosts") * float(machine.interruptions_per_hour)).alias("interruptions_per_hour"),
-            pl.lit(unit).alias("unit"),
+            pl.lit(machine.unit).alias("unit"),
         )
     )
 

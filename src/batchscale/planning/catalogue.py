@@ -11,8 +11,8 @@ from pathlib import Path
 
 from batchscale.errors import PlanningError, one_line, suggest_names
 from batchscale.planning.csv_rows import CsvRow, read_csv_rows
+from batchscale.planning.devices import nearest_devices
 from batchscale.planning.machines import Machine
-from batchscale.planning.step_times import device_key
 
 COLUMNS = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region")
 MAX_FILES = 200
@@ -67,11 +67,11 @@ def _files(path: Path) -> list[Path]:
 def _from_file(path: Path, selection: CatalogueFilter) -> tuple[list[Machine], list[str]]:
     rows = read_csv_rows(path, "a catalogue of prices", COLUMNS).rows
     price = "SpotPrice" if selection.spot else "Price"
-    keys = {device_key(name) for name in selection.accelerators}
+    names = {row.text("AcceleratorName") for row in rows} - {""}
+    selected = {name for requested in selection.accelerators for name in nearest_devices(requested, names)}
     here = [row for row in rows if selection.region in (None, row.text("Region")) and row.text(price)]
-    matching = [row for row in here if row.text("AcceleratorName") and _matches(row, keys)]
-    if keys and not matching:
-        names = {row.text("AcceleratorName") for row in rows if row.text("AcceleratorName")}
+    matching = [row for row in here if row.text("AcceleratorName") in (selected if selection.accelerators else names)]
+    if selection.accelerators and not matching:
         requested = selection.accelerators
         return [], [f"{path.name}: no {', '.join(requested)} here; {suggest_names(requested[0], names)}"]
     hosts = {
@@ -100,10 +100,6 @@ class _Source:
     cloud: str
     file: str
     date: date
-
-
-def _matches(row: CsvRow, keys: set[str]) -> bool:
-    return not keys or device_key(row.text("AcceleratorName")) in keys
 
 
 def _apart(row: CsvRow, selection: CatalogueFilter) -> str:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from batchscale.errors import PlanningError, UnknownNameError, one_line, suggest_names
 from batchscale.formatting import toml_line
 from batchscale.planning.csv_rows import CsvRow, read_csv_rows
-from batchscale.planning.step_times import device_key
+from batchscale.planning.devices import nearest_devices
 
 STALE_AFTER = datetime.timedelta(days=90)
 MAX_FILE_BYTES = 5_000_000
@@ -170,13 +170,15 @@ def choose_machines(machines: Sequence[Machine], names: Sequence[str], devices: 
             near = suggest_names(name, all_names)
             raise UnknownNameError(f"--machine: no machine is called '{one_line(name)}'; {near}")
     named = [machine for machine in machines if not names or machine.name in names]
-    keys = {device_key(device): device for device in devices}
-    available = {device_key(machine.device): machine.device for machine in named}
-    for key, device in keys.items():
-        if key not in available:
-            near = suggest_names(device, available.values())
+    available = {machine.device for machine in named}
+    selected = {device: nearest_devices(device, available) for device in devices}
+    for device, matching in selected.items():
+        if not matching:
+            near = suggest_names(device, available)
             raise UnknownNameError(f"--device: no machine has '{one_line(device)}'; {near}")
-    return tuple(machine for machine in named if not keys or device_key(machine.device) in keys)
+    return tuple(
+        machine for machine in named if not devices or any(machine.device in names for names in selected.values())
+    )
 
 
 def read_price_list(max_hosts: int = 1) -> tuple[Machine, ...]:

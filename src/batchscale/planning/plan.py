@@ -11,12 +11,13 @@ import polars as pl
 from batchscale.errors import PlanningError, UnknownNameError, one_line, suggest_names
 from batchscale.planning.candidates import Candidates, check_give_up, make_candidates, measured_candidates
 from batchscale.planning.curve import Curve
+from batchscale.planning.devices import device_key, match_devices, nearest_devices
 from batchscale.planning.evaluation import RunCosts, evaluate
 from batchscale.planning.machines import Machine, one_unit
 from batchscale.planning.recommend import Recommendations, recommend
 from batchscale.planning.runs import Runs, give_up_at, runs_step_times
 from batchscale.planning.step_model import StepModel, fit_step_model
-from batchscale.planning.step_times import StepTime, check_workload, device_key, merge_step_times
+from batchscale.planning.step_times import StepTime, check_workload, merge_step_times
 
 
 @dataclass(frozen=True)
@@ -95,12 +96,15 @@ def make_plan(
         raise PlanningError("A plan needs machines with prices. Found none.")
     merged = merge_step_times(times)
     fitted = models or fit_models(merged)
-    timed = [machine for machine in machines if device_key(machine.device) in fitted]
-    candidates = make_candidates(curve, merged, fitted, machines, one_unit(timed or machines))
+    matches = match_devices((machine.device for machine in machines), (model.device for model in fitted.values()))
+    if matches.ambiguous and not matches.keys:
+        raise PlanningError(f"Each machine must have one device of the step times. {matches.ambiguous[0]}")
+    one_unit([machine for machine in machines if machine.device in matches.keys] or machines)
+    candidates = make_candidates(curve, merged, fitted, machines, matches.keys)
     left_out = (*curve.unreached, *candidates.left_out)
     limits = request or PlanRequest()
     plan = _evaluate_plan(replace(candidates, left_out=left_out), limits, tuple(fitted.values()))
-    return replace(plan, workload=curve.workload, goal=curve.goal)
+    return replace(plan, workload=curve.workload, goal=curve.goal, notices=matches.ambiguous)
 
 
 def fit_models(times: Iterable[StepTime]) -> dict[str, StepModel]:
@@ -143,11 +147,13 @@ def _evaluate_plan(candidates: Candidates, request: PlanRequest, models: tuple[S
 def _with_devices(frame: pl.DataFrame, devices: Sequence[str]) -> pl.DataFrame:
     if not devices:
         return frame
-    planned = {device_key(device): device for device in frame["device"].unique()}
+    planned = frame["device"].unique().to_list()
+    names = []
     for device in devices:
-        if device_key(device) not in planned:
+        matching = nearest_devices(device, planned)
+        if not matching:
             raise UnknownNameError(
-                f"--device: no configuration has '{one_line(device)}'; {suggest_names(device, planned.values())}"
+                f"--device: no configuration has '{one_line(device)}'; {suggest_names(device, planned)}"
             )
-    names = [planned[device_key(device)] for device in devices]
+        names += matching
     return frame.filter(pl.col("device").is_in(names))

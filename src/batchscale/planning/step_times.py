@@ -4,7 +4,6 @@ Holds their values, their file format and the merging of repeated measurements. 
 measured.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import polars as pl
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.curve import mean_interval
+from batchscale.planning.devices import device_key
 from batchscale.records.frames import Records
 from batchscale.records.metadata.columns import METADATA
 from batchscale.records.output_file import is_regular_or_missing, write_output
@@ -86,17 +86,6 @@ class StepTime:
     def place(self) -> tuple[str, int, int, int]:
         """Return the key that repeated measurements share."""
         return device_key(self.device), self.hosts, self.devices_per_host, self.batch_size
-
-
-def device_key(name: str) -> str:
-    """Return a key that is equal for all spellings of a device.
-
-    >>> device_key("NVIDIA Tesla T4") == device_key("t4")
-    True
-    """
-    letters = re.sub(r"[^0-9a-z]+", " ", name.casefold())
-    words = [word for word in letters.split() if word not in ("nvidia", "tesla", "amd", "google", "gpu")]
-    return "".join(words) or name.casefold()
 
 
 def read_step_times(path: Path) -> tuple[StepTime, ...]:

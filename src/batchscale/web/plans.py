@@ -20,13 +20,14 @@ from batchscale.figures.kinds.plan import plan_frame, plot_plan
 from batchscale.figures.layout import Chart, Look, PanelSize
 from batchscale.figures.theme import Theme
 from batchscale.planning.assemble import PlanInputs, assemble_plan
+from batchscale.planning.devices import nearest_devices
 from batchscale.planning.jobs.formats import job_files
 from batchscale.planning.jobs.job import TrainCommand, choice_metaparameters, give_up_steps, make_job
 from batchscale.planning.machines import Machine, MachineTable, read_price_list
 from batchscale.planning.plan import MachinePlan, PlanRequest
 from batchscale.planning.read_curve import analysis_curve
 from batchscale.planning.sentences import plan_sentences
-from batchscale.planning.step_times import StepTime, device_key
+from batchscale.planning.step_times import StepTime
 from batchscale.web.charts import RENDERING, explorable, fitting
 
 MAX_MACHINES = 12
@@ -47,8 +48,10 @@ class PlanQuery:
 def default_rows(times: tuple[StepTime, ...]) -> tuple[tuple[str, ...], ...]:
     """Return rows for every kind of device that was timed, with the shipped prices if there are any."""
     rows: list[tuple[str, ...]] = []
+    prices = read_price_list()
     for device in sorted({time.device for time in times}):
-        listed = [machine for machine in read_price_list() if device_key(machine.device) == device_key(device)]
+        names = nearest_devices(device, {machine.device for machine in prices})
+        listed = [machine for machine in prices if machine.device in names]
         rows += [
             (machine.name, device, str(machine.devices_per_host), "1", f"{machine.price_per_host_hour:g}")
             for machine in listed[:4]

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from batchscale.errors import PlanningError, one_line, suggest_names
-from batchscale.planning.jobs.job import PORT, JobLaunch, check_options, is_processor
+from batchscale.planning.devices import is_processor, parse_device
+from batchscale.planning.jobs.job import PORT, JobLaunch, check_options
 from batchscale.planning.jobs.kubernetes import jobset_manifest, kubernetes_manifest
 from batchscale.planning.jobs.scripts import (
     DOCKERFILE,
@@ -22,7 +23,6 @@ from batchscale.planning.jobs.scripts import (
     launcher,
     tf_config_files,
 )
-from batchscale.planning.step_times import device_key
 from batchscale.records.output_file import write_output
 
 MACHINE_TYPE = re.compile(r"\b[a-z][0-9][a-z]?-[a-z]+-[0-9]+[a-z]?\b")
@@ -33,8 +33,6 @@ VERTEX_NAMES = {
     "p4": "NVIDIA_TESLA_P4",
     "l4": "NVIDIA_L4",
     "a100": "NVIDIA_TESLA_A100",
-    "a10040gb": "NVIDIA_TESLA_A100",
-    "a10080gb": "NVIDIA_A100_80GB",
     "h100": "NVIDIA_H100_80GB",
 }
 
@@ -108,20 +106,34 @@ def skypilot_task(job: JobLaunch) -> str:
 def _skypilot_resources(job: JobLaunch) -> list[str]:
     lines = [f"image_id: {json.dumps('docker:' + job.image)}"]
     if not is_processor(job.device):
-        lines.append(f"accelerators: {json.dumps(f'{skypilot_name(job.device)}:{job.devices_per_host}')}")
+        lines.append(f"accelerators: {json.dumps(skypilot_accelerator(job.device, job.devices_per_host))}")
     if job.spot:
         lines.append("use_spot: true")
     return lines
 
 
-def skypilot_name(device: str) -> str:
-    """Return SkyPilot's name of an accelerator, which leaves its maker out.
+def skypilot_accelerator(device: str, count: int) -> str:
+    """Return what a node of SkyPilot requests; a TPU slice is one accelerator, named by its cores or chips.
 
-    >>> skypilot_name("NVIDIA A100 80GB")
-    'A100-80GB'
+    >>> skypilot_accelerator("Tesla T4", 2), skypilot_accelerator("TPU v5 lite", 8), skypilot_accelerator("TPU v5p", 4)
+    ('T4:2', 'tpu-v5litepod-8:1', 'tpu-v5p-8:1')
     """
-    words = [word for word in device.split() if word.casefold() not in ("nvidia", "tesla", "amd")]
-    return "-".join(words)
+    model = parse_device(device).model
+    if not model.startswith("tpu"):
+        return f"{skypilot_name(device)}:{count}"
+    version = model.removeprefix("tpu").replace("v5e", "v5litepod")
+    return f"tpu-{version}-{2 * count if version in ('v4', 'v5p') else count}:1"
+
+
+def skypilot_name(device: str) -> str:
+    """Return SkyPilot's name of an accelerator: its model, and its memory where there are two sizes of it.
+
+    >>> skypilot_name("NVIDIA A100-SXM4-80GB"), skypilot_name("Tesla V100-SXM2-16GB"), skypilot_name("NVIDIA RTX 4090")
+    ('A100-80GB', 'V100', 'RTX4090')
+    """
+    parts = parse_device(device)
+    larger = (parts.model, parts.memory_gb) in (("a100", 80), ("v100", 32))
+    return f"{parts.model.upper()}-{parts.memory_gb}GB" if larger else parts.model.upper()
 
 
 def vertex_job(job: JobLaunch) -> dict[str, Any]:
@@ -177,13 +189,15 @@ def vertex_name(device: str) -> str:
     Raises:
         PlanningError: Vertex AI is not known to have it.
     """
-    key = device_key(device)
-    if key not in VERTEX_NAMES:
+    parts = parse_device(device)
+    if parts.model == "a100" and parts.memory_gb == 80:
+        return "NVIDIA_A100_80GB"
+    if parts.model not in VERTEX_NAMES:
         raise PlanningError(
             f"Vertex AI has accelerators such as {', '.join(sorted(VERTEX_NAMES)[:6])}. Found "
             f"{one_line(repr(device))}; choose another format."
         )
-    return VERTEX_NAMES[key]
+    return VERTEX_NAMES[parts.model]
 
 
 FORMATS: Mapping[str, Callable[[JobLaunch], dict[str, str]]] = {

@@ -17,7 +17,6 @@ PORT = 8476
 LEAST_LIMIT_S = 600.0
 IMAGE = re.compile(r"[a-z0-9]([a-z0-9._:/@-]{0,250}[a-z0-9])?")
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
-PROCESSORS = ("cpu", "x86", "amd64", "arm", "aarch", "intel", "epyc", "xeon")
 
 BATCH_SIZE = "--batch-size"
 STEPS = "--steps"
@@ -187,12 +186,3 @@ def give_up_steps(choice: Choice) -> int:
     if choice["give_up"] is not None:
         return math.ceil(float(choice["give_up"]))
     return math.ceil(1.5 * float(choice["steps_high"] or choice["steps"]))
-
-
-def is_processor(device: str) -> bool:
-    """True if a device is the host's processor, so that no accelerator is requested.
-
-    >>> is_processor("x86_64"), is_processor("NVIDIA T4")
-    (True, False)
-    """
-    return any(name in device.casefold() for name in PROCESSORS)

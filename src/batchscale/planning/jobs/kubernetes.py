@@ -7,9 +7,9 @@ named ``batchscale-records``, which the owner of the cluster creates.
 import json
 import textwrap
 
-from batchscale.planning.jobs.job import PORT, JobLaunch, is_processor
+from batchscale.planning.devices import device_key, is_processor
+from batchscale.planning.jobs.job import PORT, JobLaunch
 from batchscale.planning.jobs.scripts import LAUNCHER, tf_config_in_shell
-from batchscale.planning.step_times import device_key
 
 CLAIM = "batchscale-records"
 
@@ -153,4 +153,4 @@ def kubernetes_resource(device: str) -> str | None:
         return None
     if device_key(device).startswith("tpu"):
         return "google.com/tpu"
-    return "amd.com/gpu" if "amd" in device.casefold() or "mi" in device_key(device)[:2] else "nvidia.com/gpu"
+    return "amd.com/gpu" if "amd" in device.casefold() or device_key(device).startswith("mi") else "nvidia.com/gpu"
