@@ -82,9 +82,13 @@ def run(
         from batchscale.spec.file import read_experiment
 
         experiment = read_experiment(file)
+        address = find_ray_address(runner, ray_address)
+        if address is not None:
+            from batchscale.workers.ray.address import check_address
+
+            check_address(address)
         with clusters.together_for(clusters.look_up(cluster), experiment) as hosts:
             plan = _make_plan(experiment, data_dir, stop)
-            address = find_ray_address(runner, ray_address)
             settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states, hosts, address)
             if hosts is not None and not hosts.is_chief:
                 outcome = None

@@ -14,7 +14,8 @@ from batchscale.workers.environment import check_devices, computing_like_a_worke
 from batchscale.workers.inline import InlineRunner, load_later
 from batchscale.workers.local import LocalRunner, LocalSettings
 from batchscale.workers.multihost.runner import chief_host_maker, follow_chief
-from batchscale.workers.ray.runner import AUTO, RayRunner, RaySettings, check_ray
+from batchscale.workers.ray.address import AUTO
+from batchscale.workers.ray.runner import RayRunner, RaySettings, check_ray
 from batchscale.workers.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
 from batchscale.workers.slurm.runner import SlurmRunner, SlurmSettings
 

@@ -5,7 +5,6 @@ their trials. Nothing on a node is ever needed to resume.
 """
 
 import contextlib
-import importlib.util
 import logging
 import re
 import signal
@@ -21,6 +20,7 @@ from batchscale.study.failure import Failure
 from batchscale.workers.handle import is_out_of_memory
 from batchscale.workers.messages import Ready, Refused, Reply, decode_reply
 from batchscale.workers.process_runner import ProcessRunner
+from batchscale.workers.ray.address import AUTO, require_ray
 from batchscale.workers.ray.handle import RayWorker, Stage, check_messages, check_node, end_actors
 from batchscale.workers.ray.pool import ClusterLostError, RayWorkerPool
 from batchscale.workers.ray.setup import make_ray_setup
@@ -29,9 +29,6 @@ from batchscale.workers.runner import Event, LossReason, Setup
 END_S = 5.0
 """The longest wait for the end of actors."""
 
-AUTO = "auto"
-"""The address of the cluster that runs on this machine."""
-
 
 @dataclass(frozen=True)
 class RaySettings:
@@ -39,12 +36,6 @@ class RaySettings:
 
     address: str = AUTO
     workers: int | None = None
-
-
-def require_ray() -> None:
-    """Raise RunError if the library is not installed."""
-    if importlib.util.find_spec("ray") is None:
-        raise RunError("The runner 'ray' needs the library. It is not installed: pip install 'batchscale[ray]'.")
 
 
 def check_ray(experiment: Experiment) -> int:
