@@ -15,6 +15,7 @@ from batchscale.analysis.budgets import budget_steps
 from batchscale.analysis.curves import AnyArray
 from batchscale.analysis.improvements import find_improvements
 from batchscale.records.frames import STUDY_COLUMNS, TRIAL_SCHEMA, Records
+from batchscale.records.metadata.columns import METADATA
 from batchscale.records.model import Status
 from batchscale.spec.durations import Budget
 from batchscale.spec.goal import Goal
@@ -111,7 +112,8 @@ def _outcomes_of(
 def _sorted_trials(selected: Records) -> pl.DataFrame:
     """Return the columns of outcomes that depend on no goal."""
     columns = [name for name in TRIAL_OUTCOME_SCHEMA if name in TRIAL_SCHEMA]
-    rows = selected.trials.select(*columns, pl.col("steps").alias("last_step"), *selected.metaparameters)
+    searched = selected.trials.filter(pl.col(METADATA).struct.field("confirms").is_null())
+    rows = searched.select(*columns, pl.col("steps").alias("last_step"), *selected.metaparameters)
     return rows.sort("batch_size", "trial_id")
 
 

@@ -160,7 +160,7 @@ def _draw_studies(run_status: "RunStatus") -> "Table":
     table.add_column("", min_width=24)
     for study in run_status.studies:
         bar = ProgressBar(total=1.0, completed=study.share, width=24)
-        trials = f"{study.complete}/{study.wanted * study.search}" + (f" +{study.running}" if study.running else "")
+        trials = f"{study.complete}/{study.all_wanted}" + (f" +{study.running}" if study.running else "")
         best = "-" if study.best_steps is None else f"{study.best_steps:,}"
         row = (
             f"{study.batch_size:,}",

@@ -111,7 +111,7 @@ def _print(run_status: "RunStatus", state: str) -> None:
             s.batch_size,
             s.search,
             s.complete,
-            s.wanted * s.search,
+            s.all_wanted,
             max(s.infeasible, s.diverged),
             s.incomplete,
             s.running,

@@ -23,7 +23,7 @@ def collect_status(loop: RunLoop, elapsed_s: float) -> RunStatus:
     workers = max(1, len(loop.runner.workers))
     open_runs = [run for run in loop.runs if not run.done]
     remaining = [_remaining_work(run, loop, *progress.get(run.batch_size, (0, 0.0))) for run in open_runs]
-    may_repeat = any(run.state.search <= experiment.search.repeats for run in open_runs)
+    may_repeat = any(len(run.state.saved.history.spaces) <= experiment.search.repeats for run in open_runs)
     time_left = estimate_time_left(remaining, workers, find_rule(experiment.stop), may_repeat=may_repeat)
     problems = [run.problem for run in loop.runs if run.problem is not None]
     notices = [*loop.runner.notices, *problems]
@@ -53,14 +53,16 @@ def collect_status(loop: RunLoop, elapsed_s: float) -> RunStatus:
 def _study_status(run: StudyRun, loop: RunLoop, steps_in_progress: int) -> StudyStatus:
     state, cost = run.state, loop.scheduler.cost(run.batch_size)
     recorded = run.records.counts
-    counts = [search.counts() for search in state.searches]
+    entries = state.saved.history.searches
+    counts = [search.counts() for search, entry in zip(state.searches, entries, strict=True) if not entry.confirms]
     trained = state.current.counts().steps
     infeasible = recorded[Status.INFEASIBLE]
     return StudyStatus(
         batch_size=run.batch_size,
-        search=state.search,
+        search=sum(not entry.confirms for entry in entries[: state.search]),
         done=run.done and run.problem is None,
         wanted=state.study.trials,
+        confirmations=state.experiment.confirm * sum(len(entry.confirms) for entry in entries),
         complete=recorded[Status.COMPLETE],
         infeasible=infeasible,
         incomplete=recorded[Status.INCOMPLETE],
@@ -81,11 +83,11 @@ def _study_status(run: StudyRun, loop: RunLoop, steps_in_progress: int) -> Study
 def _study_note(run: StudyRun) -> str | None:
     result = run.state.saved.result
     edges = ", ".join(map(str, result.at_edge)) if result is not None else None
-    return study_note(edges, len(run.state.searches), short=result is not None and result.short)
+    return study_note(edges, len(run.state.saved.history.spaces), short=result is not None and result.short)
 
 
 def _new_searches(run: StudyRun) -> tuple[NewSearch, ...]:
-    searches = run.state.saved.history.searches
+    searches = [search for search in run.state.saved.history.searches if not search.confirms]
     return tuple(
         NewSearch(number, search.reason, _range_changes(before.space, search.space))
         for number, (before, search) in enumerate(pairwise(searches), 2)

@@ -146,7 +146,7 @@ class RunLoop:
         tasks = self._start_trials(run, assignment)
         if not tasks:
             return False
-        goal = state.study.goal if state.rule.ends_at_goal else None
+        goal = state.study.goal if state.current.rules.rule.ends_at_goal else None
         job = Job(self._next_job, state.study, tasks, goal, state.saved.population)
         self._next_job += 1
         self._jobs[job.job_id] = (job, run)

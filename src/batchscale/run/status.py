@@ -56,7 +56,8 @@ class StudyStatus:
 
     ``best_steps`` is the fewest steps to the goal so far, ``front`` the last measured step of any trial, ``note`` a
     reason to trust the result less once it is done. ``infeasible`` counts recorded trials; ``diverged`` adds those that
-    diverged and are recorded at the end of their search.
+    diverged and are recorded at the end of their search. ``wanted`` is the number of trials of one search,
+    ``confirmations`` that of the best trials trained again with new seeds.
     """
 
     batch_size: int
@@ -77,6 +78,12 @@ class StudyStatus:
     note: str | None = None
     diverged: int = 0
     new_searches: tuple[NewSearch, ...] = ()
+    confirmations: int = 0
+
+    @property
+    def all_wanted(self) -> int:
+        """The trials of all searches and confirmations so far."""
+        return self.wanted * self.search + self.confirmations
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,8 @@ class Experiment:
     """The content of an experiment file. ``trials`` counts the NON-DIVERGENT ones of each search.
 
     ``finishers`` is how many trials must have reached the goal before a race ends; more than one gives the analysis
-    the runners-up that it needs for intervals. ``trainer`` is the script that trains in place of our engine.
+    the runners-up that it needs for intervals. After its searches a study trains its ``confirm_best`` best trials again
+    with ``confirm`` new seeds each. ``trainer`` is the script that trains in place of our engine.
     ``source`` and ``text`` are the file that it was read from, if any.
     """
 
@@ -253,6 +254,8 @@ class Experiment:
     evaluation: EvaluationPlan = field(default_factory=EvaluationPlan)
     stop: StopRule = StopRule.RACE
     finishers: int = 1
+    confirm: int = 0
+    confirm_best: int = 1
     search: SearchPlan = field(default_factory=SearchPlan)
     seed: int = 0
     metrics: tuple[str, ...] | None = None

@@ -115,6 +115,8 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
         evaluation=part("evaluation", lambda: _to_evaluation(table.evaluation)),
         stop=StopRule(table.stop),
         finishers=table.finishers,
+        confirm=table.confirm,
+        confirm_best=table.confirm_best,
         search=part("search", lambda: _to_search(table.search)),
         seed=table.seed,
         metrics=None if table.metrics is None else tuple(table.metrics),

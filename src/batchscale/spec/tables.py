@@ -224,6 +224,10 @@ class ExperimentTable(_Table):
     """The end of a trial: at its budget, at the goal, or as soon as it can no longer be among the first to reach it."""
     finishers: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """The trials that must reach the goal before a race ends, at most `trials`. Five give the result an interval."""
+    confirm: Annotated[int, Field(ge=0, le=1000)] = 0
+    """The new seeds with which the best trials are trained again after the search; the curve then uses their median."""
+    confirm_best: Annotated[int, Field(ge=1, le=100)] = 1
+    """The number of best trials that `confirm` trains again; the one of the fewest median steps counts."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """The seed of every random choice of the experiment."""
     metrics: list[Name] | None = None

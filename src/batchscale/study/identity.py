@@ -1,7 +1,8 @@
 """The experiment that a folder belongs to: its normalised form, its hash, and the settings that may grow.
 
 A folder stores the experiment it was made with. The same file, or one that asks for more (trials, steps, batch sizes,
-finishers, searches), continues it; anything else is another experiment and is refused with the differences.
+finishers, searches, confirmations), continues it; anything else is another experiment and is refused with the
+differences.
 `SavedStudy` is the part of a study that ``study.json`` stores besides its trials; a resumed run continues from it.
 """
 
@@ -31,7 +32,8 @@ FORMAT_VERSION = 1
 MAX_DIFFERENCES = 12
 
 _NUMBERS = ("trials", "finishers", "search.repeats")
-_MAY_GROW = ("trials", "finishers", "batch_sizes", "budget", "search.repeats", "search.max_attempts")
+_LATER_NUMBERS = {"confirm": 0, "confirm_best": 1}  # with the value of folders that were made before these settings
+_MAY_GROW = ("trials", "finishers", "batch_sizes", "budget", "search.repeats", "search.max_attempts", *_LATER_NUMBERS)
 
 
 def normalise(experiment: Experiment) -> dict[str, Any]:
@@ -178,8 +180,8 @@ def _require_continuation(root: Path, stored: Mapping[str, Any], requested: Mapp
     lines = [f"  {key}: {one_line(old.get(key))} recorded, {one_line(new.get(key))} requested" for key in keys]
     lines += [
         f"  {key}: {old[key]} recorded, {new[key]} requested; it may only grow"
-        for key in _NUMBERS
-        if new[key] < old[key]
+        for key in (*_NUMBERS, *_LATER_NUMBERS)
+        if new[key] < old.get(key, _LATER_NUMBERS.get(key))
     ]
     attempts = stored["max_attempts"], requested["max_attempts"]
     if attempts[1] < attempts[0] and new["trials"] >= old["trials"]:  # else it only follows from the trials

@@ -29,7 +29,10 @@ JOURNAL_AFTER_S = 2.0
 
 @dataclass(frozen=True)
 class EndedTrial:
-    """A trial that is to become a record. ``failed`` is set if it could not be trained."""
+    """A trial that is to become a record.
+
+    ``failed`` is set if it could not be trained, ``confirms`` if it trains another trial again with a new seed.
+    """
 
     trial_id: int
     outcome: TrialOutcome
@@ -38,6 +41,7 @@ class EndedTrial:
     search: int
     point: int
     failed: Failure | None = None
+    confirms: int | None = None
 
 
 @dataclass
@@ -201,6 +205,7 @@ class Recorder:
             seed=trial.seed,
             search=trial.search,
             point=trial.point,
+            confirms=trial.confirms,
             stop_reason=outcome.reason,
             reached_at=summary.reached_at,
             diverged_at=outcome.step if outcome.status is Status.INFEASIBLE else None,

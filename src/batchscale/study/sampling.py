@@ -45,11 +45,15 @@ def trial_seed(study: Study, search: int, point: int) -> int:
 
 @dataclass
 class SearchEntry:
-    """One search: its space, the first id and the first point of each range of ids, and why it was started."""
+    """One search: its space, the first id and the first point of each range of ids, and why it was started.
+
+    ``confirms`` are the trials that a confirmation trains again with new seeds; empty for a search.
+    """
 
     space: SearchSpace
     ranges: list[tuple[int, int]]
     reason: str = ""
+    confirms: tuple[int, ...] = ()
 
 
 @dataclass
@@ -58,9 +62,30 @@ class SearchHistory:
 
     searches: list[SearchEntry] = field(default_factory=list)
 
-    def add_search(self, space: SearchSpace, first_trial_id: int, reason: str = "") -> None:
-        """Add a search whose trials start at this id."""
-        self.searches.append(SearchEntry(space, [(first_trial_id, 0)], reason))
+    def add_search(
+        self, space: SearchSpace, first_trial_id: int, reason: str = "", confirms: tuple[int, ...] = ()
+    ) -> None:
+        """Add a search, or a confirmation of these trials, whose own trials start at this id."""
+        self.searches.append(SearchEntry(space, [(first_trial_id, 0)], reason, confirms))
+
+    @property
+    def spaces(self) -> list[SearchSpace]:
+        """The spaces of the searches, oldest first, without confirmations."""
+        return [search.space for search in self.searches if not search.confirms]
+
+    @property
+    def confirmed(self) -> set[int]:
+        """The trials that confirmations train again."""
+        return {trial_id for search in self.searches for trial_id in search.confirms}
+
+    def is_confirmation(self, trial_id: int) -> bool:
+        """True if a trial is part of a confirmation."""
+        return bool(self.searches[self.locate(trial_id)[0] - 1].confirms)
+
+    def confirmed_trial(self, search: int, point: int) -> int | None:
+        """Return the trial that a point of a confirmation trains again; None for a point of a search."""
+        confirms = self.searches[search - 1].confirms
+        return confirms[point % len(confirms)] if confirms else None
 
     def add_range(self, search: int, point: int, first_trial_id: int) -> None:
         """Continue a search at this point with new ids."""
@@ -92,12 +117,16 @@ class SearchHistory:
 
     def to_metadata(self) -> tuple[SearchMetadata, ...]:
         """Return the searches as ``study.json`` stores them."""
-        return tuple(SearchMetadata(search.space, tuple(search.ranges), search.reason) for search in self.searches)
+        return tuple(
+            SearchMetadata(search.space, tuple(search.ranges), search.reason, search.confirms or None)
+            for search in self.searches
+        )
 
     @classmethod
     def from_metadata(cls, searches: Iterable[SearchMetadata]) -> "SearchHistory":
         """Return the history that ``study.json`` stores."""
-        return cls([SearchEntry(search.space, list(search.ranges), search.reason) for search in searches])
+        entries = [SearchEntry(each.space, list(each.ranges), each.reason, each.confirms or ()) for each in searches]
+        return cls(entries)
 
 
 class SampledPoints:
@@ -121,12 +150,20 @@ class SampledPoints:
 
     def values(self, point: int) -> dict[str, float]:
         """Return the searched metaparameters of a point."""
+        confirmed = self.confirmed_trial(point)
+        if confirmed is not None:
+            search, confirmed_point = self._history.locate(confirmed)
+            return SampledPoints(self._study, self._experiment, self._history, search).values(confirmed_point)
         if point not in self._values:
             stream = PointStream(self._study, self._search, self.space, self._experiment.search.algorithm)
             count = max(MIN_SAMPLES, self._study.trials)
             start = point - point % count
             self._values |= dict(enumerate(stream.draw(start, count), start))
         return self._values[point]
+
+    def confirmed_trial(self, point: int) -> int | None:
+        """Return the trial that a point of a confirmation trains again; None for a point of a search."""
+        return self._history.confirmed_trial(self._search, point)
 
     def seed(self, point: int) -> int:
         """Return the seed of a point."""

@@ -5,6 +5,7 @@ and the same call is made again later. `open_study_run` opens a new study, or on
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,8 +21,9 @@ from batchscale.spec.experiment import Experiment
 from batchscale.spec.plan import Study
 from batchscale.spec.space import ParameterType
 from batchscale.study.identity import DamagedStudyError, SavedStudy
-from batchscale.study.next_search import NextSearch, plan_next_search
+from batchscale.study.next_search import NextSearch, TrialResult, plan_next_search
 from batchscale.study.recorder import EndedTrial, Recorder
+from batchscale.study.sampling import SearchHistory
 from batchscale.study.study_state import StudyState
 from batchscale.study.trial import TrialOutcome, TrialProgress, TrialRequest, TrialTask
 
@@ -155,7 +157,8 @@ class StudyRun:
             for name, value in state.sampled.values(point).items()
         }
         failed = state.current.points[point].failed
-        trial = EndedTrial(trial_id, outcome, parameters, state.sampled.seed(point), state.search, point, failed)
+        seed, confirms = state.sampled.seed(point), state.sampled.confirmed_trial(point)
+        trial = EndedTrial(trial_id, outcome, parameters, seed, state.search, point, failed, confirms)
         state.mark_recorded(point, outcome, self._recorder.commit(trial))
         if outcome.may_continue:
             self._released.finish[trial_id] = outcome.step
@@ -165,15 +168,19 @@ class StudyRun:
     # --- from search to search -------------------------------------------------------------------------------
 
     def _leave_search(self) -> None:
-        """Continue with the next search, start a new one, or end the study: all trials of this one are recorded."""
+        """Continue with the next search, start one, confirm the best trials, or end: all trials are recorded."""
         self._drop_unneeded()
         if self.state.enter_next():
             return
-        spaces = [search.space for search in self.state.saved.history.searches]
-        margin = self.state.experiment.search.edge_margin
-        proposal = plan_next_search(self._recorder.results(), spaces, margin, self.state.study.train_steps)
+        history, experiment = self.state.saved.history, self.state.experiment
+        results = [result for result in self._recorder.results() if not history.is_confirmation(result.trial_id)]
+        margin = experiment.search.edge_margin
+        proposal = plan_next_search(results, history.spaces, margin, self.state.study.train_steps)
         if self.state.accepts(proposal):
             self.state.add_search(proposal)
+            self._write_study()
+        elif unconfirmed := unconfirmed_trials(results, history, experiment):
+            self.state.add_confirmation(unconfirmed)
             self._write_study()
         else:
             self._end(proposal)
@@ -190,12 +197,26 @@ class StudyRun:
         result = StudyResult(
             goal_reached=any(p.reached_at is not None for s in searches for p in s.points),
             at_edge=tuple(EdgeEnd(edge.parameter, edge.side) for edge in proposal.edges),
-            short=any(search.short for search in searches),
+            short=any(
+                search.short
+                for search, entry in zip(searches, self.state.saved.history.searches, strict=True)
+                if not entry.confirms
+            ),
         )
         if result != self.state.saved.result:
             self.state.saved.result = result
             self._write_study()
         self.state.end()
+
+
+def unconfirmed_trials(results: Sequence[TrialResult], history: SearchHistory, experiment: Experiment) -> list[int]:
+    """Return those of the best trials that are still to be trained again with new seeds: first those of one search."""
+    if not experiment.confirm:
+        return []
+    reached = sorted((r.reached_at, r.trial_id) for r in results if r.reached_at is not None)
+    best = [trial_id for _, trial_id in reached[: experiment.confirm_best]]
+    unconfirmed = [trial_id for trial_id in best if trial_id not in history.confirmed]
+    return [trial_id for trial_id in unconfirmed if history.locate(trial_id)[0] == history.locate(unconfirmed[0])[0]]
 
 
 def open_study_run(root: Path, study: Study, experiment: Experiment, retry: bool = False) -> StudyRun:

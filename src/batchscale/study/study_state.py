@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
-from batchscale.spec.experiment import Experiment
+from batchscale.spec.experiment import Experiment, StopRule
 from batchscale.spec.plan import Study
 from batchscale.study.failure import Failure
 from batchscale.study.identity import SavedStudy
@@ -17,6 +17,9 @@ from batchscale.study.sampling import SampledPoints
 from batchscale.study.search import SearchState
 from batchscale.study.stop_rules.rule import SearchRules, find_rule
 from batchscale.study.trial import Row, TrialOutcome, TrialProgress, TrialRequest, TrialSummary, TrialTask
+
+CONFIRMATION = "the best trials are trained again with new seeds"
+"""The reason of a confirmation."""
 
 
 class Phase(StrEnum):
@@ -50,12 +53,11 @@ class StudyState:
         self.study = study
         self.experiment = experiment
         self.saved = saved
-        self.rule = find_rule(study.stop)
         self.phase = Phase.TRAINING
         self.outcomes: deque[tuple[int, TrialOutcome]] = deque()
         self._searches: list[SearchState] = []
-        for _ in saved.history.searches:
-            self._searches.append(SearchState(self._rules(-1)))
+        for index in range(len(saved.history.searches)):
+            self._searches.append(SearchState(self._rules(index)))
         for trial_id, trial in trials.items():
             search, point = saved.history.locate(trial_id)
             self._searches[search - 1].put(point, trial)
@@ -79,6 +81,11 @@ class StudyState:
     def search(self) -> int:
         """The number of the search that trains now, from 1."""
         return self._current + 1
+
+    @property
+    def is_confirming(self) -> bool:
+        """True if the best trials are being trained again with new seeds."""
+        return bool(self.saved.history.searches[self._current].confirms)
 
     @property
     def done(self) -> bool:
@@ -180,7 +187,7 @@ class StudyState:
 
     def _evaluate(self) -> None:
         self.phase = Phase.SETTLED if self.current.decided else Phase.TRAINING
-        if self.rule.ends_together and self.phase is Phase.TRAINING:
+        if self.current.rules.rule.ends_together and self.phase is Phase.TRAINING:
             return
         queued = {point for point, _ in self.outcomes}
         unrecorded = self.current.unrecorded(self._possibly_ended())
@@ -190,7 +197,7 @@ class StudyState:
         """Return the points that may have come to their end since the last refresh; None if that may be any."""
         (finish, count), self._basis = self._basis, (self.current.until, self.current.count())
         updated, self._updated = self._updated, set()
-        if self.rule.ends_together or finish != self._basis[0]:
+        if self.current.rules.rule.ends_together or finish != self._basis[0]:
             return None
         return sorted(updated.union(range(count, self._basis[1])))
 
@@ -227,7 +234,7 @@ class StudyState:
 
     def accepts(self, proposal: NextSearch) -> bool:
         """True if the study is searched once more, in the proposed space."""
-        spaces = [search.space for search in self.saved.history.searches]
+        spaces = self.saved.history.spaces
         moved = spaces[-1].names and (proposal.space != spaces[-1] or not proposal.edges)
         return bool(proposal.space is not None and moved and len(spaces) <= self.experiment.search.repeats)
 
@@ -236,7 +243,15 @@ class StudyState:
         assert proposal.space is not None
         history = self.saved.history
         history.add_search(proposal.space, history.next_trial_id(self._searches), proposal.reason or "")
-        self._searches.append(SearchState(self._rules(-1)))
+        self._searches.append(SearchState(self._rules(len(self._searches))))
+        self._enter(len(self._searches) - 1)
+
+    def add_confirmation(self, trial_ids: Sequence[int]) -> None:
+        """Begin to train these trials again with new seeds."""
+        history = self.saved.history
+        space = history.searches[history.locate(trial_ids[0])[0] - 1].space
+        history.add_search(space, history.next_trial_id(self._searches), CONFIRMATION, tuple(trial_ids))
+        self._searches.append(SearchState(self._rules(len(self._searches))))
         self._enter(len(self._searches) - 1)
 
     def end(self) -> None:
@@ -263,9 +278,21 @@ class StudyState:
         self.on_change()
 
     def _rules(self, index: int) -> SearchRules:
-        others = [p.reached_at for i, s in enumerate(self._searches) if i != index for p in s.points]
+        entries = self.saved.history.searches
+        confirms = entries[index].confirms
+        rule = find_rule(self.study.stop)
+        if confirms:  # each on its own, as one training would be; one that diverges is not replaced
+            count = len(confirms) * self.experiment.confirm
+            alone = find_rule(StopRule.GOAL) if rule.ends_together else rule
+            return SearchRules(alone, self.study.evaluation_steps, count, count)
+        others = [
+            trial.reached_at
+            for i, search in enumerate(self._searches)
+            if i != index and not entries[i].confirms
+            for trial in search.points
+        ]
         return SearchRules(
-            rule=self.rule,
+            rule=rule,
             steps=self.study.evaluation_steps,
             trials=self.study.trials,
             max_attempts=self.study.max_attempts,

@@ -184,7 +184,8 @@ def test_any_json_is_read_or_refused(own: object) -> None:
 
 def test_the_columns_of_a_trial_are_its_fields_in_order() -> None:
     assert [*TRIAL_METADATA] == [
-        "seed", "search", "point", "stop_reason", "reached_at", "diverged_at", "best", "failure", "log_lines",
+        "seed", "search", "point", "confirms", "stop_reason", "reached_at", "diverged_at", "best", "failure",
+        "log_lines",
         "compile_s", "warm_up_s", "train_s", "evaluation_s", "num_steps", "step_time_s", "examples_per_s", "total_s",
         "device_kind", "platform", "num_devices", "num_hosts", "host", "measurements_sha256",
     ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from batchscale.records.metadata.base import OTHER, plain_type
-from batchscale.records.metadata.study import StudyMetadata
+from batchscale.records.metadata.study import SearchMetadata, StudyMetadata
 from batchscale.records.metadata.trial import Hardware, Timing, TrialMetadata
 
 METADATA = "facts"
@@ -27,6 +27,12 @@ _COLUMN_TYPES: Mapping[Any, pl.DataType] = {
     bool: pl.Boolean(),
     tuple: pl.List(pl.String()),
 }
+
+
+def _searches(study: StudyMetadata) -> list[SearchMetadata]:
+    """Return the searches without the confirmations of their best trials."""
+    return [search for search in study.searches if not search.confirms]
+
 
 _STUDY: Mapping[str, tuple[pl.DataType, Callable[[StudyMetadata], Any]]] = {
     "code_version": (pl.String(), lambda study: study.code_version),
@@ -43,8 +49,8 @@ _STUDY: Mapping[str, tuple[pl.DataType, Callable[[StudyMetadata], Any]]] = {
     "population": (pl.Int64(), lambda study: study.population),
     "edge_margin": (pl.Float64(), lambda study: study.edge_margin),
     # of each search: its space as parameter_configs, and the reason for it
-    "spaces": (pl.List(pl.String()), lambda study: [_object_text(each.space.to_json()) for each in study.searches]),
-    "reasons": (pl.List(pl.String()), lambda study: [search.reason for search in study.searches]),
+    "spaces": (pl.List(pl.String()), lambda study: [_object_text(each.space.to_json()) for each in _searches(study)]),
+    "reasons": (pl.List(pl.String()), lambda study: [search.reason for search in _searches(study)]),
     # null until the study has ended
     "goal_reached": (pl.Boolean(), lambda study: study.result.goal_reached if study.result else None),
     "at_edge": (pl.List(pl.String()), lambda study: [*map(str, study.result.at_edge)] if study.result else None),

@@ -34,6 +34,7 @@ Ranges = Annotated[
     tuple[tuple[Whole, Whole], ...],
     Field(min_length=1, description="is a list of pairs: first trial id, first point"),
 ]
+TrialIds = Annotated[tuple[Positive, ...], Field(description="is a list of trial ids")]
 Budgets = Annotated[tuple[Positive, ...], Field(description="is a list of whole numbers from 1")]
 FixedValues = Annotated[
     Mapping[str, Any], AfterValidator(_require_finite), Field(description="has a finite number for each name")
@@ -48,11 +49,14 @@ class SearchMetadata:
 
     ``ranges`` has, for each range of trial ids, the first id and the point that this trial is; a search has more than
     one when it got more trials after a later search had begun. ``reason`` is why it was opened; empty for the first.
+    ``confirms`` are the trials that it trains again with new seeds: point p has the metaparameters of the trial at
+    p modulo their number. None for a search.
     """
 
     space: Space
     ranges: Ranges
     reason: Text = ""
+    confirms: TrialIds | None = None
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,8 @@ class Hardware:
 class TrialMetadata:
     """All our metadata of a trial; None and empty stand for unknown values.
 
-    ``search`` counts from 1, ``point`` from 0 within it. ``best`` is the best value of the goal's metric, smaller is
+    ``search`` counts from 1, ``point`` from 0 within it. ``confirms`` is the trial whose metaparameters it has with a
+    new seed; such a trial is no part of a search. ``best`` is the best value of the goal's metric, smaller is
     better: its negative where the goal is to be exceeded. ``failure`` is the reason why an INCOMPLETE trial could not
     be trained, ``log_lines`` are the last lines that its process printed. ``measurements_sha256`` is the checksum of
     the committed ``measurements.csv``, set by the writer. ``other`` has keys of this version that have no field here.
@@ -84,6 +85,7 @@ class TrialMetadata:
     seed: Whole | None = None
     search: Positive | None = None
     point: Whole | None = None
+    confirms: Positive | None = None
     stop_reason: Text | None = None
     reached_at: Whole | None = None
     diverged_at: Whole | None = None
