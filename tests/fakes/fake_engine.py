@@ -57,7 +57,7 @@ class FakeEngine:
         self.held[task.trial_id] = step
         return TrialProgress(task.trial_id, tuple(rows), rows[-1][0] if rows else 0, ended, {"steps": float(len(rows))})
 
-    def save(self, trial_id: int) -> None:
+    def save(self, trial_id: int, ending: bool = False) -> None:
         self.saved.append(trial_id)
         self._log("save_log", str(trial_id))
 

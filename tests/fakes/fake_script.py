@@ -63,6 +63,7 @@ def mischief(run, step) -> None:
 
 
 def main() -> None:
+    time.sleep(float(OPTIONS.get("import_s", 0)))
     run = trial.start(learning_rate=0.1)
     total = [0.0]
 
@@ -75,6 +76,9 @@ def main() -> None:
     start = (run.restore(load) if OPTIONS.get("restore", "1") == "1" else None) or 0
     keep = save if OPTIONS.get("save_in_loop") else None
     say(f"trial {run.trial_id} from step {start}")
+    if "starts" in OPTIONS:
+        with Path(OPTIONS["starts"]).open("a") as file:
+            file.write(f"{run.batch_size} {run.trial_id} {start} {run.document['resume']}\n")
     for step, _ in run.steps(lambda step: step, start=start, save=keep):
         total[0] += run["learning_rate"]
         time.sleep(float(OPTIONS.get("sleep_s", 0)))

@@ -7,6 +7,7 @@ from trainer_fakes import advance, expected, make_engine, task
 
 from batchscale.errors import TrialFailedError
 from batchscale.spec.goal import Goal
+from batchscale.trainers.supervisor import request_file
 
 GOAL = Goal.parse("val/error < 0.2")
 
@@ -80,7 +81,7 @@ def test_a_trial_goes_from_worker_to_worker_and_back(engine_of, resume):
     """Each worker's script waits in memory when the other one is given the trial."""
     more = "resume = true\n" if resume else ""
     first, second = engine_of(more=more), engine_of(more=more)
-    rows = []
+    rows, restored = [], []
     for engine, until, after in (
         (first, 20, -1),
         (second, 40, 20),
@@ -90,8 +91,32 @@ def test_a_trial_goes_from_worker_to_worker_and_back(engine_of, resume):
     ):
         (progress,) = advance(engine, task(until=until, after=after))
         rows += progress.rows
+        restored.append(engine._trials[1].reports.restored)
     assert rows == expected(0.05, range(10, 101, 10))
-    assert second._trials[1].reports.restored == (80 if resume else None)
+    assert restored == ([None, 20, 40, 40, 80] if resume else [None] * 5)
+
+
+def test_a_script_that_another_worker_asked_for_in_vain_is_started_again(engine_of):
+    """The other worker died while it waited: the script has exited, or is about to, when its own worker goes on."""
+    engine = engine_of()
+    advance(engine, task(until=20))
+    trial = engine._trials[1]
+    request_file(trial._folder.lock).touch()
+    while not trial.is_released:
+        assert trial.running
+        time.sleep(0.01)
+    (progress,) = advance(engine, task(until=40, after=20))
+    assert list(progress.rows) == expected(0.05, (30, 40))
+    assert engine._trials[1].reports.restored == 20
+
+
+def test_a_checkpoint_does_not_end_a_script_that_is_slow_to_start(engine_of):
+    engine = engine_of("import_s=0.5")
+    advance(engine, task(until=20))
+    engine.save(1)
+    assert engine._trials[1].running
+    engine.save(1, ending=True)
+    assert not engine._trials[1].running and engine._trials[1].has_state
 
 
 def test_the_goal_ends_a_trial_at_its_first_measurement(engine_of):

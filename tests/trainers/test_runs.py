@@ -53,6 +53,24 @@ def test_records_are_the_same_inline_and_in_workers_resumed_or_not(tmp_path):
     assert scripts_alive(tmp_path) == []
 
 
+@pytest.mark.parametrize("words", [(), ("save_in_loop=1",)], ids=["saves as it exits", "saves in its loop"])
+def test_two_workers_start_each_script_once_and_resume_it_wherever_it_goes(tmp_path, words):
+    starts = tmp_path / "starts"
+    slow = ("import_s=1", f"starts={starts}", *words)
+    values = run(tmp_path, *slow, runner="local", trials=3, sizes=(8,), steps=200)
+    assert {trial["status"] for trial in values.values()} == {"COMPLETE"}
+    lines = starts.read_text().splitlines()
+    assert len(lines) == 3, lines  # the scripts take longer to start than to train: none is moved
+    starts.unlink()
+    paused = "resume = true\nmax_paused = 1\n"
+    moved = run(tmp_path, f"starts={starts}", "sleep_s=0.002", name="moved", runner="local", more=paused, steps=200)
+    seen = set()
+    for _, trial_id, start, resume in map(str.split, starts.read_text().splitlines()):
+        assert (trial_id in seen) == (resume == "True") == (int(start) > 0)
+        seen.add(trial_id)
+    assert len(moved) == 5
+
+
 def test_a_trial_that_fails_is_incomplete_with_its_last_lines_and_the_run_goes_on(tmp_path):
     values = run(tmp_path, "mischief=raise", "at=25", "bad=2", retries=1, trials=3)
     failed = {key: trial for key, trial in values.items() if trial["status"] == "INCOMPLETE"}

@@ -12,6 +12,8 @@ import psutil
 import pytest
 from trainer_fakes import SOURCE, environment
 
+from batchscale.errors import TrialFailedError
+from batchscale.trainers.folder import TrialFolder
 from batchscale.trainers.process import Launch, ScriptProcess
 from batchscale.trainers.supervisor import Order
 
@@ -27,10 +29,11 @@ WORKER = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
+from batchscale.trainers.folder import TrialFolder
 from batchscale.trainers.process import Launch, ScriptProcess
 folder = Path(sys.argv[2])
 launch = Launch([sys.executable, str(folder / "family.py"), str(folder / "pids")], folder, {}, folder / "log.txt",
-                folder / "lock", 5.0)
+                folder / "lock", TrialFolder(folder / "trial", "").acquire(5.0, lambda: False))
 script = ScriptProcess(launch)
 time.sleep(600)
 """
@@ -39,7 +42,9 @@ time.sleep(600)
 def make_launch(folder: Path, code: str, *words: str, **rest) -> Launch:
     (folder / "family.py").write_text(textwrap.dedent(code))
     command = [sys.executable, str(folder / "family.py"), *words]
-    return Launch(command, folder, environment(), folder / "log.txt", folder / "lock", 5.0, **rest)
+    trial = TrialFolder(folder / "trial", "this trial")
+    handle = trial.acquire(5.0, lambda: False)
+    return Launch(command, folder, environment(), folder / "log.txt", trial.lock, handle, **rest)
 
 
 def wait_for_family(folder: Path) -> list[int]:
@@ -148,8 +153,11 @@ def test_two_processes_never_train_the_same_trial(tmp_path):
     first = ScriptProcess(launch)
     while "deaf" not in ((tmp_path / "log.txt").read_text() if (tmp_path / "log.txt").exists() else ""):
         time.sleep(0.05)
-    second = ScriptProcess(Launch(**{**vars(launch), "lock_s": 0.2}))
-    assert second.wait(10) == 126
-    assert "another process is training this trial" in (tmp_path / "log.txt").read_text()
+    os.close(launch.lock_handle)
+    trial = TrialFolder(tmp_path / "trial", "this trial")
+    with pytest.raises(TrialFailedError, match="another process is training this trial"):
+        trial.acquire(0.2, lambda: False)
+    assert trial.acquire(60, lambda: True) is None
     assert first.poll() is None
     first.kill()
+    os.close(trial.acquire(0.2, lambda: False))

@@ -32,12 +32,17 @@ MAX_GIVEN_UP = 3
 
 @dataclass
 class StudyCost:
-    """The training time that a study has taken so far."""
+    """The training time that a study has taken so far.
+
+    For a user's script, ``start_s`` is the time of its last start and ``steady_step_s`` that of its steps after it.
+    """
 
     seconds: float = 0.0
     trial_steps: int = 0
     step_s: float | None = None
     population: int = 1
+    start_s: float = 0.0
+    steady_step_s: float = 0.0
 
     def add_job(self, seconds: float, steps: int, population: int) -> None:
         """Add a finished job."""
@@ -100,6 +105,11 @@ class Scheduler:
     def add_cost(self, batch_size: int, seconds: float, steps: int, population: int) -> None:
         """Add the cost of a finished job."""
         self._costs[batch_size].add_job(seconds, steps, population)
+
+    def set_start_cost(self, batch_size: int, start_s: float, steady_step_s: float) -> None:
+        """Set the time that a script of a study takes to start, and that of a step after it."""
+        self._costs[batch_size].start_s = start_s
+        self._costs[batch_size].steady_step_s = steady_step_s
 
     def cost(self, batch_size: int) -> StudyCost:
         """Return the cost of a study so far."""
@@ -189,9 +199,16 @@ class Scheduler:
         return self._costs[batch_size].seconds, self._positions[batch_size]
 
     def _steal(self, state: StudyState, worker_id: str) -> TrialRequest | None:
-        """Return a trial that another worker holds, if that one has others: retraining it beats standing idle."""
+        """Return a trial that another worker holds, if that one has others: retraining it beats standing idle.
+
+        A user's script that waits there would have to start again here: only if training it takes longer than that.
+        """
         held = state.queue.held_elsewhere(worker_id)
-        return min(held, key=lambda request: state.current.step_of(request.point)) if len(held) >= 2 else None
+        if len(held) < 2:
+            return None
+        request = min(held, key=lambda request: state.current.step_of(request.point))
+        cost, steps = self._costs[state.study.batch_size], request.until - max(state.current.step_of(request.point), 0)
+        return request if steps * cost.steady_step_s >= cost.start_s else None
 
     def _make_job(
         self, state: StudyState, requests: Iterator[TrialRequest], num_workers: int

@@ -33,6 +33,9 @@ POLL_EVERY_S = (0.005, 0.02, 0.05)
 SETTLE_S = 1.0
 """The time that a script has after its last measurement to report that it waits, or to exit; then it is frozen."""
 
+TRAINED_PER_START = 10
+"""A checkpoint that costs a new start is made after so many times the time of a start."""
+
 
 class TrainerEngine:
     """Trains the trials of one study by a script, one at a time; paused scripts wait in the pool."""
@@ -63,14 +66,20 @@ class TrainerEngine:
         """Call ``listener`` from now on with the activity, loading or training, and the step of the script."""
         self._on_activity = listener
 
-    def save(self, trial_id: int) -> None:
-        """Save the state of a waiting script that can resume: on request, or as it exits."""
+    def save(self, trial_id: int, ending: bool = False) -> None:
+        """Save the state of a waiting script that can resume, on request.
+
+        A script that saves only as it exits has to start again: it exits if this process is ``ending``, or after it
+        has trained `TRAINED_PER_START` times as long as it took to start.
+        """
         trial = self._trials.get(trial_id)
         if trial is None or not trial.running or not self._context.trainer.resume:
             return
         if not trial.reports.can_save:
-            self._pool.take(trial)
-            trial.stop(keep=True)
+            times = trial.times()
+            if ending or times.get("train_s", 0.0) > TRAINED_PER_START * times.get("warm_up_s", math.inf):
+                self._pool.take(trial)
+                trial.stop(keep=True)
             return
         saves, until = trial.reports.saves, time.monotonic() + self._context.trainer.grace_s
         trial.request_save()
@@ -117,7 +126,7 @@ class TrainerEngine:
         trial.poll()
         if not self._is_complete(trial, task, goal) and not should_stop():
             kills = count_oom_kills()
-            trial.train(task, goal)
+            trial.train(task, goal, should_stop)
             failure = self._follow(trial, task, should_stop, goal)
             if failure is not None:
                 return self._fail(trial, task, goal, failure, count_oom_kills() - kills)
@@ -151,6 +160,9 @@ class TrainerEngine:
                     reached = goal is not None and goal.is_reached_by(row[goal.metric])
                 if reached or measured == len(steps) or trial.diverged_at is not None:
                     return None
+                if exit_code is not None and trial.is_released:
+                    trial.train(task, goal, should_stop)
+                    continue
                 failure = _find_failure(trial, task, steps[measured], exit_code)
                 if failure is not None:
                     return failure

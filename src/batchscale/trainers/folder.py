@@ -10,19 +10,27 @@ from its seed.
 """
 
 import contextlib
+import errno
+import fcntl
 import json
 import math
 import os
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from batchscale.errors import RunError, TrialFailedError
 from batchscale.records.durable import replace_atomically
+from batchscale.trainers.supervisor import request_file
 
 HISTORY_FILE = "known.json"
 STATE_FOLDER = "state"
+LOCK_FILE = "lock"
+
+LOCK_EVERY_S = 0.02
 
 MAX_RESUMED_FAILURES = 2
 """After this many attempts in a row that failed at once, the next begins at step 0: the save may be damaged."""
@@ -83,6 +91,31 @@ class TrialFolder:
         """The folder of the newest attempt."""
         return self.path / str(self.history.attempts)
 
+    @property
+    def lock(self) -> Path:
+        """The file that the supervisor of a running script has locked."""
+        return self.path / LOCK_FILE
+
+    def acquire(self, seconds: float, should_stop: Callable[[], bool]) -> int | None:
+        """Return a handle that holds the trial's lock; None if ``should_stop`` returns True first.
+
+        A paused script of another worker, on this host or on another one that shares the folder, is asked to save and
+        exit. Only when its supervisor has gone are its last save and its last reports on disk.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        until = time.monotonic() + seconds
+        while not _try_lock(handle, self.lock):
+            if should_stop() or time.monotonic() > until:
+                os.close(handle)
+                if should_stop():
+                    return None
+                raise TrialFailedError(f"{self.lock}: another process is training this trial.")
+            request_file(self.lock).touch()
+            time.sleep(LOCK_EVERY_S)
+        request_file(self.lock).unlink(missing_ok=True)
+        return handle
+
     def has_state(self) -> bool:
         """Return True if the script has saved anything."""
         with contextlib.suppress(OSError):
@@ -90,7 +123,12 @@ class TrialFolder:
         return False
 
     def open_attempt(self) -> Path:
-        """Return the folder of a new attempt; the history is written, and older attempts are removed."""
+        """Return the folder of a new attempt; the history is written, and older attempts are removed.
+
+        The lock must be held. What another trial left in the folder is removed.
+        """
+        if not self.history.attempts and self.path.is_dir():
+            self._empty()
         if self.history.failures >= MAX_RESUMED_FAILURES:
             shutil.rmtree(self.state, ignore_errors=True)
         self.state.mkdir(parents=True, exist_ok=True)
@@ -125,10 +163,29 @@ class TrialFolder:
             history = TrialHistory.from_json(json.loads((self.path / HISTORY_FILE).read_bytes()))
         except Exception:  # noqa: BLE001 - a damaged file can raise any error; the trial then starts again
             history = None
-        if history is None or history.identity != identity:
-            self.remove()
-            return TrialHistory(identity)
-        return history
+        return history if history is not None and history.identity == identity else TrialHistory(identity)
+
+    def _empty(self) -> None:
+        """Remove everything but the lock."""
+        for path in self.path.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path != self.lock:
+                path.unlink(missing_ok=True)
+
+
+def _try_lock(handle: int, path: Path) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        os.close(handle)
+        raise RunError(
+            f"The folder of trials must be on a file system with file locks (flock). Locking '{path}' failed: "
+            f"{error.strerror}. Pass another --out."
+        ) from None
+    return True
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

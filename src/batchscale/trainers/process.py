@@ -25,19 +25,21 @@ ENOUGH_CHARACTERS = 2000
 """This much of a log shows how it ended."""
 
 LOG_FILE = "log.txt"
-LOCK_FILE = "lock"
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A command to start; ``pattern`` selects printed lines that are copied to ``printed``."""
+    """A command to start; ``pattern`` selects printed lines that are copied to ``printed``.
+
+    ``lock_handle`` holds the trial's lock, which the supervisor then holds too.
+    """
 
     command: Sequence[str]
     folder: Path
     environment: Mapping[str, str]
     log: Path
     lock: Path
-    lock_s: float
+    lock_handle: int
     grace_s: float = 10.0
     printed: Path | None = None
     pattern: str | None = None
@@ -48,7 +50,7 @@ class ScriptProcess:
 
     def __init__(self, launch: Launch) -> None:
         self.log = launch.log
-        self.frozen = False
+        self.frozen = self.released = False
         order = {
             "command": list(launch.command),
             "folder": str(launch.folder),
@@ -57,7 +59,7 @@ class ScriptProcess:
             "printed": str(launch.printed),
             "pattern": launch.pattern,
             "lock": str(launch.lock),
-            "lock_s": launch.lock_s,
+            "lock_handle": launch.lock_handle,
             "grace_s": launch.grace_s,
         }
         with launch.log.open("ab") as output:
@@ -69,6 +71,7 @@ class ScriptProcess:
                 env=dict(launch.environment),
                 start_new_session=True,
                 bufsize=0,
+                pass_fds=[launch.lock_handle],
             )
         assert self._supervisor.stdout is not None
         os.set_blocking(self._supervisor.stdout.fileno(), False)
@@ -141,6 +144,8 @@ class ScriptProcess:
             word, _, number = line.decode(errors="replace").partition(" ")
             if word == "started":
                 self._script = int(number)
+            elif word == "released":
+                self.released = True
             elif word == "exit":
                 self._code = int(number)
 

@@ -2,12 +2,12 @@
 
 It starts the script in a process group of its own, writes its output to a bounded log, and ensures that no process of
 the script outlives the worker: when its standard input ends, for whatever reason, all processes of the script are
-killed. It receives single letters (see `Order`) and sends ``started PID`` and ``exit CODE``, each on a line.
+killed. It receives single letters (see `Order`) and sends lines: ``started PID``, ``released`` when another worker asks
+for the trial, and ``exit CODE``.
 """
 
 import contextlib
 import ctypes
-import fcntl
 import json
 import os
 import re
@@ -157,8 +157,10 @@ class Supervisor:
             self._signal_group(signal.SIGKILL)
         if now - self._checked_at >= CHECK_EVERY_S and self._released_at == float("inf"):
             self._checked_at = now
-            if request_file(self._lock).exists():
+            # a listing: over NFS, a file that did not exist seconds ago would not be looked up again
+            if request_file(self._lock).name in os.listdir(self._lock.parent):  # noqa: PTH208 - names alone
                 self._released_at = now
+                send("released")
                 self._handle_orders(Order.TERMINATE)
 
     def _handle_orders(self, orders: bytes) -> None:
@@ -235,23 +237,6 @@ def children(parent: int) -> "list[int]":
     return pids
 
 
-def lock(path: Path, seconds: float) -> None:
-    """Hold the trial's lock as long as this process lives; a worker that holds it with a paused script releases it."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    until = time.monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if time.monotonic() > until:
-                sys.exit(f"{path}: another process is training this trial.")
-            request_file(path).touch()
-            time.sleep(0.02)
-        else:
-            request_file(path).unlink(missing_ok=True)
-            return
-
-
 def request_file(path: Path) -> Path:
     """Return the file that exists while another worker waits for this lock."""
     return path.with_name(path.name + ".wanted")
@@ -268,7 +253,7 @@ def main(text: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)  # signals to the whole group are handled by the driver
     order = json.loads(text)
-    lock(Path(order["lock"]), float(order["lock_s"]))
+    os.set_inheritable(order["lock_handle"], False)  # the trial's lock is held as long as this process lives
     send(f"exit {Supervisor(order).serve()}")
 
 

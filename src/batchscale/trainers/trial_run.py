@@ -4,8 +4,9 @@ Owns the order of what is sent to the script. The engine decides how far a trial
 """
 
 import contextlib
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from batchscale.study.failure import Failure
 from batchscale.study.trial import TrialTask
 from batchscale.trainers.command import AttemptFiles, fill_values, make_document, make_environment, render_command
 from batchscale.trainers.folder import TrialFolder, write_json
-from batchscale.trainers.process import LOCK_FILE, LOG_FILE, Launch, ScriptProcess
+from batchscale.trainers.process import LOG_FILE, Launch, ScriptProcess
 from batchscale.trainers.readers import Reader, compile_pattern, make_reader
 from batchscale.trainers.reports import Mark, ReportFault, ScriptReports, describe_times
 from batchscale.trainers.supervisor import Order
@@ -102,6 +103,11 @@ class TrialRun:
         return None if self._process is None else self._process.poll()
 
     @property
+    def is_released(self) -> bool:
+        """True if the script was asked to exit because another worker asked for the trial."""
+        return self._process is not None and self._process.released
+
+    @property
     def waits(self) -> bool:
         """True if the script reported that it waits, or is frozen."""
         return self.reports.paused is not None or (self._process is not None and self._process.frozen)
@@ -146,10 +152,15 @@ class TrialRun:
         except ReportFault as fault:
             self.fault = str(fault)
 
-    def train(self, task: TrialTask, goal: Goal | None) -> None:
-        """Let the script train to the task's step; it is started if it is not running."""
+    def train(self, task: TrialTask, goal: Goal | None, should_stop: Callable[[], bool]) -> None:
+        """Let the script train to the task's step; it is started if it is not running.
+
+        Starting waits for a script of another worker to save and exit, unless ``should_stop`` returns True.
+        """
+        if self.is_released:
+            self.stop(keep=self.context.trainer.resume)
         if not self.running:
-            self._start(task, goal)
+            self._start(task, goal, should_stop)
             return
         assert self._process is not None
         self._control(until_step=task.until_step)
@@ -207,7 +218,17 @@ class TrialRun:
         """True if the script only prints, and does not read requests."""
         return self.context.trainer.reports.source is not ReportSource.PROTOCOL
 
-    def _start(self, task: TrialTask, goal: Goal | None) -> None:
+    def _start(self, task: TrialTask, goal: Goal | None, should_stop: Callable[[], bool]) -> None:
+        lock_handle = self._folder.acquire(self.context.trainer.grace_s + LOCK_S, should_stop)
+        if lock_handle is None:
+            return
+        try:
+            self._launch(task, goal, lock_handle)
+        finally:
+            os.close(lock_handle)  # the supervisor holds the lock now
+
+    def _launch(self, task: TrialTask, goal: Goal | None, lock_handle: int) -> None:
+        """Start the next attempt. Only with the lock is it settled what the last one saved and reported."""
         context, trainer = self.context, self.context.trainer
         if self._reader is not None:
             self.poll()
@@ -227,8 +248,8 @@ class TrialRun:
             folder=trainer.folder,
             environment=make_environment(trainer, values, context.environment, context.workers),
             log=files.folder / LOG_FILE,
-            lock=self._folder.path / LOCK_FILE,
-            lock_s=trainer.grace_s + LOCK_S,
+            lock=self._folder.lock,
+            lock_handle=lock_handle,
             grace_s=trainer.grace_s,
             printed=files.printed,
             pattern=pattern,

@@ -141,7 +141,7 @@ class StudyEngine:
         """Call ``listener`` with every activity of the engine and the step of its foremost trial from now on."""
         self._on_activity = listener
 
-    def save(self, trial_id: int) -> None:
+    def save(self, trial_id: int, ending: bool = False) -> None:  # noqa: ARG002 - the interface has it
         """Store the state of a trial that is in memory; without a checkpoint folder, do nothing."""
         if self._population.holds(trial_id):
             self._population.save(trial_id)

@@ -41,8 +41,8 @@ class Engine(Protocol):
     ) -> list[TrialProgress]:
         """Train every task to its step, its divergence or the goal; less if ``should_stop`` returns True."""
 
-    def save(self, trial_id: int) -> None:
-        """Write a checkpoint of a trial that is held in memory."""
+    def save(self, trial_id: int, ending: bool = False) -> None:
+        """Write a checkpoint of a trial that is held in memory; ``ending`` if it will be dropped from there."""
 
     def finish(self, trial_id: int, step: int) -> None:
         """Drop a trial that ended at this step from memory; store its state on disk if there is room."""
@@ -145,7 +145,7 @@ class EngineHost:
         """Checkpoint every trial that would be costly to train again: the process is about to end."""
         for (batch_size, trial_id), seconds in sorted(self._unsaved_s.items(), key=lambda item: -item[1]):
             if seconds >= SAVE_AFTER_S:
-                self._engines[batch_size].save(trial_id)
+                self._engines[batch_size].save(trial_id, ending=True)
         self._unsaved_s.clear()
 
     def close(self) -> None:
