@@ -3,17 +3,18 @@
 One file, standard library only, Python 3.9 or later: import it from batchscale, or copy it beside your script.
 The protocol is described in docs/trainers.md. Outside ``batchscale run`` it is a dry run that prints.
 
-    run = trial.start(learning_rate=0.1)                 # these values are for runs outside batchscale only
-    step = run.restore(load) or 0                        # load(folder)
-    for step, batch in run.steps(loader, start=step):    # ends at the budget or on request
+    run = trial.start(learning_rate=0.1)                            # these values are for runs outside batchscale
+    start = run.restore(load) or 0                                  # load(folder): read what save wrote
+    for step, batch in run.steps(loader, start=start, save=save):   # save(folder); ends at the budget or on request
         ...
         if run.due(step):
             run.report(step, {"val/error": evaluate(model)})
-    run.save(save)                                       # save(folder)
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import math
 import os
@@ -22,11 +23,12 @@ import signal
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["Run", "start"]
+__all__ = ["MicroBatches", "Run", "start"]
 
 PROTOCOL = 1
 VARIABLE = "BATCHSCALE_TRIAL"
@@ -34,8 +36,8 @@ VARIABLE = "BATCHSCALE_TRIAL"
 
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_FIRST_BATCH = ".first_batch"  # in the folder of a save: the fingerprint of the first batch of the trial
 _POLL_EVERY_S = (0.01, 0.1)  # while waiting: at first, and after a second
-_DRY_STEPS = 1000
 
 
 def start(rank: int | None = None, **values: float) -> Run:
@@ -66,10 +68,8 @@ class Run:
 
     def __init__(self, document: Mapping[str, Any], path: Path | None, rank: int, size: int) -> None:
         self.document = document
-        self.batch_size = int(document["batch_size"])
-        self.seed = int(document["seed"])
-        self.max_steps = int(document["max_steps"])
-        self.trial_id = int(document["trial_id"])
+        self.batch_size, self.max_steps = int(document["batch_size"]), int(document["max_steps"])
+        self.seed, self.trial_id = int(document["seed"]), int(document["trial_id"])
         self.metaparameters: dict[str, float] = dict(document["metaparameters"])
         self.device: str | None = document.get("device")
         self.measure_at: frozenset[int] = frozenset(document["measure_at"])
@@ -78,16 +78,15 @@ class Run:
         self._dry = path is None
         self._size = size if rank == 0 else max(2, size)
         self._until = int(document["until_step"])
-        self._stopped = self._reached = self._has_reported = False
-        self._keep = True
+        self._stopped, self._reached, self._has_reported, self._keep = False, False, False, True
         self._control_version = (0, 0)
-        self._reports: int | None = None
         self._saver: Callable[[Path], object] | None = None
+        self._first_batch = ""
+        self._decisions = (path or Path("trial.json")).with_name("decisions.jsonl")  # of rank 0, for the others
         self._saved_step, self._saves_handled, self._saved_at = -1, 0, time.monotonic()
-        self._train_s = self._evaluation_s = 0.0
-        self._mark = time.monotonic()
+        self._train_s, self._evaluation_s, self._mark = 0.0, 0.0, time.monotonic()
         if not self._dry and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._handle_signal)
+            signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_stopped", True))
 
     def __getitem__(self, name: str) -> float:
         if name not in self.metaparameters:
@@ -102,19 +101,20 @@ class Run:
         source: Iterable[Any] | Callable[[int], Any],
         start: int = 0,
         save: Callable[[Path], object] | None = None,
-        skip: bool = True,
+        skip: bool | None = None,
     ) -> Iterator[tuple[int, Any]]:
         """Yield the steps to train, each with its number (the first is 1) and its batch, to the budget or a stop.
 
         Args:
             source: batches, which are repeated; or a function of the step that returns its batch.
             start: the number of finished steps.
-            save: if given, called to save the state from time to time, on request, and at the end.
-            skip: True to skip the batches of the finished steps, so that a resumed trial gets the batches of an
-                uninterrupted one; they are still read.
+            save: called to save the state from time to time, on request, and at the end.
+            skip: for a resumed trial: True to read and drop the batches of the finished steps, because the source
+                begins anew; False if your script restores the order of its data. By default, they are dropped if the
+                first batch of the source is that of the trial's first start.
         """
         self.step, self._saver = start, save
-        batches = _make_batches(source, start if skip else 0, start)
+        batches = self._read_batches(source, start, skip)
         self._mark = time.monotonic()
         while self.goes_on():
             try:
@@ -132,7 +132,8 @@ class Run:
         """Return True if a measurement must be reported at this step."""
         is_due = step in self.measure_at
         if is_due:
-            _wait_for_device()
+            if (cuda := _cuda()) is not None:
+                cuda.synchronize()  # steps that a device has yet to finish count as training
             self._train_s += self._lap()
         return is_due
 
@@ -146,10 +147,8 @@ class Run:
         if goal and value is not None:
             self._reached = value > goal["value"] if goal["maximize"] else value < goal["value"]
         line = {"step": step, "metrics": values, "train_s": self._train_s, "evaluation_s": self._evaluation_s}
-        if not self._has_reported:
-            self._has_reported = True
-            line["facts"] = _describe_machine()
-        self._report(line)
+        self._report(line if self._has_reported else {**line, "facts": _describe_machine()})
+        self._has_reported = True
 
     def diverged(self, step: int) -> None:
         """Report that training diverged at this step, which ends the trial."""
@@ -161,13 +160,49 @@ class Run:
         if self._size > 1 and self.step and self.step not in self.measure_at:
             return not self._stopped and self.step < self.max_steps  # several processes stop at measurements only
         if self.rank > 0:
-            return self._follow()
+            return bool(self._decision("go_on", self.step))
         goes_on = self.step < self.max_steps and self._decide()
-        if self._size > 1:
-            handle = _open(self._beside("decisions.jsonl"))
-            _append(handle, {"step": self.step, "go_on": goes_on})
-            os.close(handle)
+        self._decide_for_all({"step": self.step, "go_on": goes_on})
         return goes_on
+
+    def accumulate(self, micro_batch: int, even: bool = False, processes: int | None = None) -> MicroBatches:
+        """Return how to train a step of ``batch_size`` examples in parts of at most ``micro_batch`` examples.
+
+        ``even`` is for libraries that need parts of equal size. ``processes`` is the number of processes or devices
+        that share a batch; by default it is read from the environment of torchrun, srun and mpirun.
+        """
+        count = processes or self._size
+        share = self.batch_size // count + (self.rank % count < self.batch_size % count)
+        if micro_batch < 1 or share < 1 or (even and self.batch_size % count):
+            rule = "A micro-batch must have at least 1 example" + ", and all processes equally many" * even
+            found = f"a micro-batch of {micro_batch}, batch size {self.batch_size} and {count} process(es)"
+            raise ValueError(f"{rule}. Found {found}.")
+        size = min(micro_batch, share)
+        size = max(n for n in range(1, size + 1) if share % n == 0) if even else size
+        return MicroBatches(size, -(-share // size), share * count / self.batch_size)
+
+    def _read_batches(self, source: Any, start: int, skip: bool | None) -> Iterator[Any]:
+        if callable(source):
+            yield from (source(step) for step in itertools.count(start + 1))
+        for position, batch in enumerate(_repeat(source)):
+            if position == 0 and skip is None:
+                skip = self._begins_anew(batch, start)
+            if position >= (start if skip else 0):
+                yield batch
+
+    def _begins_anew(self, batch: Any, start: int) -> bool:
+        """Return True if this first batch of the source is the first of the trial, or cannot be compared with it."""
+        fingerprint = _fingerprint(batch)
+        if start == 0:
+            self._first_batch = fingerprint
+            return True
+        if self.rank > 0:
+            return bool(self._decision("skip", start))
+        anew = "" in (fingerprint, self._first_batch) or fingerprint == self._first_batch
+        self._decide_for_all({"skip": anew, "step": start})
+        action = f"begins anew: its first {start} batches are dropped" if anew else "goes on: no batch is dropped"
+        sys.stderr.write(f"batchscale: resumed at step {start}. The source {action} (skip=, in run.steps).\n")
+        return anew
 
     # --- saving ----------------------------------------------------------------------------------------------
 
@@ -178,6 +213,8 @@ class Run:
             return None
         self.step = max(folders)
         load(folders[self.step])
+        first = folders[self.step] / _FIRST_BATCH
+        self._first_batch = first.read_text() if first.exists() else ""  # a save of an older version has none
         self._saved_step = self.step
         self._report({"restored": self.step})
         return self.step
@@ -191,6 +228,8 @@ class Run:
         shutil.rmtree(writing, ignore_errors=True)
         writing.mkdir(parents=True)
         save(writing)
+        if self._first_batch:
+            (writing / _FIRST_BATCH).write_text(self._first_batch)
         shutil.rmtree(whole, ignore_errors=True)
         writing.rename(whole)
         self._saved_step, self._saved_at = self.step, time.monotonic()
@@ -201,21 +240,17 @@ class Run:
 
     def _saves(self) -> dict[int, Path]:
         folder = Path(self.document["checkpoint"])
-        paths = folder.iterdir() if folder.is_dir() else ()
-        saves = {path.name[len("step-") :]: path for path in paths if path.name.startswith("step-")}
+        saves = {path.name[len("step-") :]: path for path in folder.glob("step-*")}
         return {int(step): path for step, path in saves.items() if step.isdigit()}
-
-    def _save_if_due(self) -> None:
-        every = self.document.get("save_every_s") or math.inf
-        if self._saver is not None and time.monotonic() - self._saved_at > every:
-            self.save(self._saver)
 
     # --- control and reports ---------------------------------------------------------------------------------
 
     def _decide(self) -> bool:
         if self._dry:
             return True
-        self._save_if_due()
+        every = self.document.get("save_every_s") or math.inf
+        if self._saver is not None and time.monotonic() - self._saved_at > every:
+            self.save(self._saver)
         if self.step in self.measure_at or self._stopped or self._at_pause():
             self._read_control()
         if self._at_pause() and not self._stopped:
@@ -255,26 +290,22 @@ class Run:
             self.save(self._saver)
             self._report({"saved": self.step})  # also if the state of this step was saved before
 
-    def _handle_signal(self, _number: int, _frame: object) -> None:
-        self._stopped = True
+    def _decide_for_all(self, decision: Mapping[str, Any]) -> None:
+        if self._size > 1 and not self._dry:
+            _append(self._decisions, decision)
 
-    def _follow(self) -> bool:
-        """Return the decision of rank 0 after this step."""
-        path = self._beside("decisions.jsonl")
+    def _decision(self, name: str, step: int) -> Any:
+        """Return the decision of rank 0 after this step, as soon as it has made one."""
         while True:
-            for line in path.read_text().splitlines() if path.exists() else ():
+            for line in self._decisions.read_text().splitlines() if self._decisions.exists() else ():
                 decision = json.loads(line)
-                if decision["step"] == self.step:
-                    return bool(decision["go_on"])
+                if decision["step"] == step and name in decision:
+                    return decision[name]
             time.sleep(_POLL_EVERY_S[0])
 
-    def _beside(self, name: str) -> Path:
-        return Path(self.document["reports"]).with_name(name)
-
     def _lap(self) -> float:
-        now = time.monotonic()
-        seconds, self._mark = now - self._mark, now
-        return seconds
+        before, self._mark = self._mark, time.monotonic()
+        return self._mark - before
 
     def _report(self, line: Mapping[str, Any]) -> None:
         if self._dry:
@@ -282,70 +313,81 @@ class Run:
                 text = " ".join(f"{name}={value:.6g}" for name, value in line["metrics"].items() if value is not None)
                 sys.stdout.write(f"step {line['step']} {text}\n")
         elif self.rank == 0:
-            if self._reports is None:
-                self._reports = _open(self.document["reports"])
-            _append(self._reports, line)
+            _append(self.document["reports"], line)
 
 
-def _open(path: str | Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+class MicroBatches(NamedTuple):
+    """The parts of a step: ``steps`` parts of ``micro_batch`` examples each, of which the last may be smaller."""
+
+    micro_batch: int
+    steps: int
+    weight: float = 1.0
+
+    def parts(self, num_examples: int) -> Iterator[tuple[slice, float]]:
+        """Yield a slice and a loss scale for each part; the scaled mean losses add up to the mean of the batch."""
+        for begin in range(0, num_examples, self.micro_batch):
+            end = min(begin + self.micro_batch, num_examples)
+            yield slice(begin, end), self.weight * (end - begin) / num_examples
 
 
-def _append(handle: int, line: Mapping[str, Any]) -> None:
+def _append(path: str | Path, line: Mapping[str, Any]) -> None:
     """Append one line in one write, so that lines of several processes stay whole."""
-    os.write(handle, (json.dumps(line, allow_nan=False) + "\n").encode())
+    with contextlib.suppress(FileNotFoundError), open(path, "ab", 0) as file:  # noqa: PTH123 - a Path is slower
+        file.write((json.dumps(line, allow_nan=False) + "\n").encode())
 
 
 def _to_number(value: Any) -> float | None:
-    number = float(value)
-    return number if math.isfinite(number) else None
+    return number if math.isfinite(number := float(value)) else None
 
 
-def _make_batches(source: Iterable[Any] | Callable[[int], Any], skip: int, start: int) -> Iterator[Any]:
-    if callable(source):
-        step = start
-        while True:
-            step += 1
-            yield source(step)
-    count = 0
-    while True:
-        before = count
+def _repeat(source: Iterable[Any]) -> Iterator[Any]:
+    is_empty = False
+    while not is_empty:  # an exhausted iterator, or an empty source
+        is_empty = True
         for batch in source:
-            count += 1
-            if count > skip:
-                yield batch
-        if count == before:  # an exhausted iterator, or an empty source
-            return
+            is_empty = False
+            yield batch
+
+
+def _fingerprint(batch: Any) -> str:
+    """Return a short text that differs for other content; empty if the content cannot be read."""
+    try:
+        text = _content(batch)
+    except Exception:  # noqa: BLE001 - a batch may be anything
+        return ""
+    return "" if " at 0x" in text else f"{zlib.crc32(text.encode()):08x}"
+
+
+def _content(value: Any) -> str:
+    """Return the texts of all parts: of an array its corners and its sum."""
+    value = list(value.items()) if isinstance(value, Mapping) else value
+    if isinstance(value, (list, tuple)):
+        return "".join(map(_content, value))
+    return f"{value!r} {float(value.sum()):.4g}" if hasattr(value, "sum") else repr(value)
 
 
 def _first_number(names: Iterable[str], default: int) -> int:
     return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), default)
 
 
-def _wait_for_device() -> None:
-    """Wait until PyTorch has finished its steps, so that their time is counted as training."""
+def _cuda() -> Any:
+    """Return PyTorch's module of CUDA if it is in use."""
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+    return torch.cuda if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized() else None
 
 
 def _describe_machine() -> dict[str, str]:
     """Return the accelerator and the framework, as far as they are loaded already."""
-    facts = {}
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        facts = {"hardware": str(torch.cuda.get_device_name()), "platform": "gpu"}
-    for name in ("torch", "tensorflow", "jax", "keras", "mxnet", "paddle"):
-        version = getattr(sys.modules.get(name), "__version__", None)
-        if version is not None:
-            facts["framework"] = f"{name} {version}"
-            break
-    return facts
+    cuda = _cuda()
+    facts = {} if cuda is None else {"hardware": str(cuda.get_device_name()), "platform": "gpu"}
+    names = ("torch", "tensorflow", "jax", "keras", "mxnet", "paddle")
+    versions = [f"{n} {sys.modules[n].__version__}" for n in names if hasattr(sys.modules.get(n), "__version__")]
+    return {**facts, "framework": versions[0]} if versions else facts
 
 
 def _dry_document(values: Mapping[str, float]) -> dict[str, Any]:
     rest = dict(values)
-    max_steps = int(rest.pop("max_steps", _DRY_STEPS))
+    max_steps = int(rest.pop("max_steps", 1000))
     every = int(rest.pop("every", max(1, max_steps // 10)))
     return {
         "batch_size": int(rest.pop("batch_size", 32)),

@@ -1,13 +1,16 @@
 """The trial's side: one file, standard library only, any Python from 3.9 on; a dry run outside batchscale."""
 
+import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import batchscale
@@ -106,6 +109,126 @@ def test_a_save_counts_when_it_is_whole_and_a_resumed_trial_sees_the_batches_it_
     assert again.restore(lambda folder: loaded.append((folder / "x").read_text())) == 10
     assert loaded == ["10"]
     assert next(iter(again.steps(range(7), start=10))) == (11, 3)
+
+
+class OwnOrder:
+    """Batches in a shuffled order per epoch, with a state to save and restore, as stateful data loaders have."""
+
+    def __init__(self) -> None:
+        self.position = 0
+
+    def __iter__(self):
+        while True:
+            epoch, place = divmod(self.position, 7)
+            order = list(range(7))
+            random.Random(epoch).shuffle(order)
+            self.position += 1
+            yield {"x": np.full(3, order[place]), "y": [order[place]]}
+
+
+class SeededOrder(OwnOrder):
+    """The same batches, from the first one on in every start."""
+
+    def __iter__(self):
+        self.position = 0
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("style", ["anew", "anew, skip=True", "own order", "own order, skip=False", "of the step"])
+def test_a_resumed_trial_trains_the_batches_of_an_uninterrupted_one(tmp_path, monkeypatch, style):
+    """The conservation law: what a script trains does not depend on where it was interrupted."""
+    options = {"skip": "True" in style} if "skip" in style else {}
+
+    def train(until: int) -> list[int]:
+        run = start(tmp_path, monkeypatch, max_steps=until)
+        loader = OwnOrder() if style.startswith("own") else SeededOrder()
+
+        def load(folder):
+            if style.startswith("own"):
+                loader.position = int((folder / "position").read_text())
+
+        def save(folder):
+            (folder / "position").write_text(str(loader.position))
+
+        first = run.restore(load) or 0
+        source = loader
+        if style == "of the step":
+            source = lambda step: next(itertools.islice(SeededOrder(), step - 1, None))  # noqa: E731
+        return [int(batch["x"][0]) for _, batch in run.steps(source, start=first, save=save, **options)]
+
+    whole = train(40)
+    shutil.rmtree(tmp_path / "state")
+    assert [*train(1), *train(9), *train(14), *train(30), *train(40)] == whole
+
+
+def test_batches_that_cannot_be_compared_are_taken_as_beginning_anew(tmp_path, monkeypatch, capsys):
+    class Opaque:
+        number = 0
+
+        def sum(self):
+            raise TypeError("no numbers")
+
+    run = start(tmp_path, monkeypatch, max_steps=3)
+    list(run.steps([Opaque()] * 5, save=lambda _: None))
+    again = start(tmp_path, monkeypatch, max_steps=5)
+    assert len(list(again.steps([Opaque()] * 5, start=again.restore(lambda _: None)))) == 2
+    assert "The source begins anew: its first 3 batches are dropped (skip=" in capsys.readouterr().err
+
+
+def test_other_ranks_skip_as_rank_0_decided(tmp_path, monkeypatch):
+    run = start(tmp_path, monkeypatch, max_steps=10)
+    list(run.steps(list("abcdefg"), save=lambda _: None))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for first, expected in (("abcdefg", "d"), ("xyz", "x")):
+        (tmp_path / "decisions.jsonl").unlink(missing_ok=True)
+        got = []
+        for rank, source in ((0, list(first)), (1, list(first.upper()))):
+            again = start(tmp_path, monkeypatch, rank=rank)
+            got.append(next(again.steps(source, start=again.restore(lambda _: None)))[1])
+        assert got == [expected, expected.upper()]
+
+
+def gradients(run, micro_batch, inputs, targets, weights):
+    """The mean gradient of a linear model, accumulated over parts, in float64."""
+    total, parts = np.zeros_like(weights), run.accumulate(micro_batch)
+    count = 0
+    for part, scale in parts.parts(len(targets)):
+        error = inputs[part] @ weights - targets[part]
+        total += scale * (inputs[part].T @ error) / len(targets[part])  # the gradient of a mean loss
+        count += 1
+    assert count == parts.steps
+    return total
+
+
+@pytest.mark.parametrize("micro_batch", [1, 3, 8, 16, 37, 100])
+def test_an_accumulated_batch_has_the_gradient_of_the_full_batch(tmp_path, monkeypatch, micro_batch):
+    chance = np.random.default_rng(1)
+    inputs, targets, weights = chance.normal(size=(37, 5)), chance.normal(size=37), chance.normal(size=5)
+    full = inputs.T @ (inputs @ weights - targets) / 37
+    run = start(tmp_path, monkeypatch, batch_size=37)
+    assert gradients(run, micro_batch, inputs, targets, weights) == pytest.approx(full, rel=1e-12)  # float64 rounding
+    monkeypatch.setenv("WORLD_SIZE", "3")  # processes average their gradients; their shares are 13, 12 and 12
+    shares = np.split(np.arange(37), [13, 25])
+    ranks = [start(tmp_path, monkeypatch, rank=rank, batch_size=37) for rank in range(3)]
+    averaged = sum(
+        gradients(run, micro_batch, inputs[share], targets[share], weights)
+        for run, share in zip(ranks, shares, strict=True)
+    )
+    assert averaged / 3 == pytest.approx(full, rel=1e-12)
+
+
+def test_parts_of_equal_size_make_up_the_batch_or_are_refused(tmp_path, monkeypatch):
+    run = start(tmp_path, monkeypatch, batch_size=40)
+    for most in range(1, 50):
+        parts = run.accumulate(most, even=True)
+        assert parts.micro_batch * parts.steps == 40 and parts.micro_batch <= most
+        shared = run.accumulate(most, even=True, processes=4)
+        assert 4 * shared.micro_batch * shared.steps == 40 and shared.micro_batch <= most
+    assert run.accumulate(16, even=True)[:2] == (10, 4)
+    with pytest.raises(ValueError, match=r"all processes equally many\. Found .* batch size 40 and 3 process"):
+        run.accumulate(16, even=True, processes=3)
+    with pytest.raises(ValueError, match="at least 1 example"):
+        run.accumulate(0)
 
 
 def test_a_source_that_ends_says_so(tmp_path, monkeypatch):
