@@ -1,7 +1,8 @@
 """A callback that lets batchscale measure a Lightning module: ``Trainer(callbacks=[BatchscaleCallback(…)], …)``.
 
 Give the trainer ``max_steps=run.max_steps``, ``enable_checkpointing=False`` and a training loader that does not end
-early; `fit` goes on from the trial's save.
+early; with ``parts = run.accumulate(16, even=True)``, a loader of ``parts.micro_batch`` examples and
+``accumulate_grad_batches=parts.steps``. `fit` goes on from the trial's save.
 """
 
 import signal
@@ -19,13 +20,19 @@ class BatchscaleCallback(lightning.Callback):
     def __init__(self, run: trial.Run, names: dict[str, str], validation: object) -> None:
         """``names`` maps what ``validation_step`` returns to metrics: ``{"val_loss": "val/loss"}``."""
         self._run, self._names, self._validation = run, names, validation
-        self._on_sigterm = signal.getsignal(signal.SIGTERM)
+        self._on_sigterm, self._examples = signal.getsignal(signal.SIGTERM), 0
 
     def on_train_start(self, trainer, module):
         signal.signal(signal.SIGTERM, self._on_sigterm)  # Lightning's own would end the fit without a save
 
-    def on_train_batch_end(self, trainer, module, *_):
-        step = self._run.step = trainer.global_step
+    def on_train_batch_end(self, trainer, module, outputs, batch, *_):
+        self._examples += len(batch[-1]) * trainer.world_size
+        if trainer.global_step == self._run.step:
+            return  # a micro-batch; the step goes on
+        step, size, self._examples = trainer.global_step, self._examples, 0
+        if size > self._run.batch_size or (step == 1 and size < self._run.batch_size):
+            raise ValueError(f"Step {step} must train {self._run.batch_size} examples. It trained {size}.")
+        self._run.step = step
         if self._run.due(step):
             self._run.report(step, self._validate(trainer, module))
         if not self._run.goes_on():
@@ -37,8 +44,8 @@ class BatchscaleCallback(lightning.Callback):
         module.eval()
         with torch.no_grad():
             for index, batch in enumerate(self._validation):
-                batch = trainer.strategy.batch_to_device(batch)
-                found, size = module.validation_step(batch, index), len(batch[-1])
+                found = module.validation_step(trainer.strategy.batch_to_device(batch), index)
+                size = len(batch[-1])
                 totals = {ours: totals[ours] + size * float(found[theirs]) for theirs, ours in self._names.items()}
                 count += size
         module.train()

@@ -36,6 +36,9 @@ def mischief(run, step) -> None:
         sys.exit(int(OPTIONS.get("code", 1)))
     if kind == "raise":
         raise ValueError("this trial cannot be trained")
+    if kind == "secrets":
+        say(f"the variables are {os.environ['FAKE_API_KEY']} and {os.environ['OTHER_TOKEN']}")
+        sys.exit(1)
     if kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if kind == "memory":

@@ -132,6 +132,49 @@ def batchscale(folder, *words):
     return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=100)
 
 
+# --- secrets ------------------------------------------------------------------------------------------------------
+
+
+def files_with(text: str, folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+
+
+def test_no_file_of_a_run_has_the_values_of_the_trainers_variables(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_API_KEY", "sk-passed-by-name")
+    more = 'pass_env = ["FAKE_API_KEY"]\nenv = { OTHER_TOKEN = "sk-in-the-file", PLACE = "fr-paris-1" }\n'
+    words = ("mischief=secrets", "bad=2", "at=25", "--password", "sk-in-the-command")
+    text = experiment_text(*words, more=more, trials=3)
+    (tmp_path / "experiment.toml").write_text(text)
+    answer = batchscale(tmp_path, "run", "experiment.toml", "--out", "records", "--workers", "2", "--retries", "0")
+    assert answer.returncode == 0, answer.stderr
+    assert batchscale(tmp_path, "report", "records", "--out", "report.html").returncode == 0
+    shown = answer.stdout + answer.stderr + batchscale(tmp_path, "validate", "experiment.toml").stdout
+    (tmp_path / "experiment.toml").rename(tmp_path / "records.toml")
+    for secret in ("sk-passed-by-name", "sk-in-the-file", "fr-paris-1", "sk-in-the-command"):
+        assert files_with(secret, tmp_path) == [tmp_path / "records.toml"] * (secret != "sk-passed-by-name")
+        assert secret not in shown
+    (failed,) = [trial["own"] for trial in read_values(tmp_path / "records").values() if "failure" in trial["own"]]
+    assert "the variables are *** and ***" in failed["log_lines"]
+    stored = json.loads((tmp_path / "records/.batchscale/experiment.json").read_text())
+    assert stored["experiment"]["trainer.env"] == {"OTHER_TOKEN": "***", "PLACE": "***"}
+
+    # a folder of an older version, which stored the values: it is continued, and they are removed
+    stored["experiment"]["trainer.env"] = {"OTHER_TOKEN": "sk-in-the-file", "PLACE": "fr-paris-1"}
+    stored["experiment"]["trainer.command"][-1] = "sk-in-the-command"
+    (tmp_path / "records/.batchscale/experiment.json").write_text(json.dumps(stored))
+    (tmp_path / "more.toml").write_text(text.replace("trials = 3", "trials = 4"))
+    answer = batchscale(tmp_path, "run", "more.toml", "--out", "records", "--workers", "2", "--retries", "0")
+    assert answer.returncode == 0, answer.stderr
+    assert files_with("sk-in-the-file", tmp_path / "records") == []
+    (tmp_path / "other.toml").write_text(text.replace("fr-paris-1", "us-east-1"))
+    answer = batchscale(tmp_path, "run", "other.toml", "--out", "records")
+    assert answer.returncode == 2 and "trainer.env" in answer.stderr and "paris" not in answer.stderr
+
+    monkeypatch.delenv("FAKE_API_KEY")
+    answer = batchscale(tmp_path, "run", "records.toml", "--out", "records")
+    assert answer.returncode == 2 and "'FAKE_API_KEY', which is not set" in answer.stderr
+
+
 # --- kills --------------------------------------------------------------------------------------------------------
 
 

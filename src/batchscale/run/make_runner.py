@@ -1,5 +1,6 @@
 """Make the runner of a run from its settings, its experiment file and its cluster."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -47,6 +48,7 @@ def _make_setup(plan: Plan, paths: RunPaths, settings: RunSettings, workers: int
     if plan.experiment.trainer is not None and engine == TRAINING_ENGINE:
         # a job of SLURM has its share of a node to itself, and the environment there
         share = {"workers": "1"} if settings.runner == "slurm" else trainer_options(os.environ, workers)
+        share["passed"] = json.dumps({name: os.environ[name] for name in plan.experiment.trainer.pass_env})
         engine, options = TRAINER_ENGINE, share | options
     return Setup(
         plan.experiment,

@@ -30,6 +30,7 @@ from batchscale.spec.experiment import (
     WorkloadSpec,
 )
 from batchscale.spec.goal import Goal
+from batchscale.spec.redaction import redact_toml
 from batchscale.spec.space import SearchSpace, check_bounds
 from batchscale.spec.tables import (
     BudgetTable,
@@ -78,7 +79,10 @@ def parse_experiment(text: str, source: str = "experiment.toml", folder: Path | 
         table = ExperimentTable.model_validate(data)
     except ValidationError as error:
         raise SpecError(_explain(error)) from None
-    return replace(_to_experiment(table, source, folder or Path()), text=text)
+    experiment = _to_experiment(table, source, folder or Path())
+    if experiment.trainer is not None:  # the text is stored and shown
+        text = redact_toml(text, experiment.trainer.command, experiment.trainer.env)
+    return replace(experiment, text=text)
 
 
 def _read_text(path: Path) -> str:
@@ -264,6 +268,7 @@ def _to_trainer(table: TrainerTable, folder: Path) -> TrainerSpec:
         max_paused=table.max_paused,
         num_train_examples=table.num_train_examples,
         env=dict(table.env),
+        pass_env=tuple(table.pass_env),
         reports=ReportsSpec() if table.reports is None else _to_reports(table.reports),
     )
 

@@ -155,7 +155,9 @@ class TrainerTable(_Table):
     num_train_examples: Annotated[int, Field(ge=1, le=2**53)] | None = None
     """The size of the training set, for budgets in epochs and the batch size `"full"`. Default: unknown."""
     env: dict[Name, LongText] = {}
-    """Environment variables of the script, with placeholders: `{ CUDA_VISIBLE_DEVICES = "{device}" }`."""
+    """Environment variables of the script, with placeholders: `{ CUDA_VISIBLE_DEVICES = "{device}" }`. Not stored."""
+    pass_env: Annotated[list[Name], Field(max_length=1000)] = []
+    """Variables of your environment that the script needs: `["WANDB_API_KEY"]`. Their values are never stored."""
     reports: ReportsTable | None = None
     """The output to read measurements from, for a script that does not report by the protocol."""
 

@@ -57,7 +57,7 @@ class TrainerSpec:
 
     ``resume`` means that the script can continue from its checkpoint folder. ``max_paused`` trials wait in memory on
     each worker (None: as many as fit). ``timeout_s`` is the longest time between two measurements, ``grace_s`` the time
-    to save before the script is killed.
+    to save before the script is killed. ``pass_env`` names variables of the user's environment that must be set.
     """
 
     command: tuple[str, ...]
@@ -70,6 +70,7 @@ class TrainerSpec:
     max_paused: int | None = None
     num_train_examples: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    pass_env: tuple[str, ...] = ()
     reports: ReportsSpec = field(default_factory=ReportsSpec)
 
     def identity(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from batchscale.records.model import StudyRecord
 from batchscale.records.tree.layout import RunPaths
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.plan import Plan, Study
+from batchscale.spec.redaction import HIDDEN, redact_words
 from batchscale.spec.space import SearchSpace
 from batchscale.study.sampling import SearchHistory
 from batchscale.study.stop_rules.rule import find_rule
@@ -168,16 +169,28 @@ def _describe(plan: Plan) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "spec_hash": spec_hash(plan.experiment),
-        "experiment": normalise(plan.experiment),
+        "experiment": _hide_secrets(normalise(plan.experiment)),
         "train_steps": {str(study.batch_size): study.train_steps for study in plan.studies},
         "max_attempts": max(study.max_attempts for study in plan.studies),
     }
 
 
+def _hide_secrets(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a normalised experiment as it is stored: of a trainer's variables only their names."""
+    shown = dict(flat)
+    if isinstance(shown.get("trainer.env"), dict):
+        shown["trainer.env"] = dict.fromkeys(shown["trainer.env"], HIDDEN)
+    if isinstance(shown.get("trainer.command"), list):
+        shown["trainer.command"] = redact_words([str(word) for word in shown["trainer.command"]])
+    return shown
+
+
 def _require_continuation(root: Path, stored: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
-    old, new = stored["experiment"], requested["experiment"]
+    old, new = _hide_secrets(stored["experiment"]), requested["experiment"]  # older versions stored all values
     keys = sorted(key for key in {*old, *new} if not may_grow(key) and old.get(key) != new.get(key))
     lines = [f"  {key}: {one_line(old.get(key))} recorded, {one_line(new.get(key))} requested" for key in keys]
+    if not lines and "trainer.env" in new and stored.get("spec_hash") != requested["spec_hash"]:
+        lines.append("  trainer.env, or a secret in trainer.command: another value recorded, which is not shown")
     lines += [
         f"  {key}: {old[key]} recorded, {new[key]} requested; it may only grow"
         for key in (*_NUMBERS, *_LATER_NUMBERS)

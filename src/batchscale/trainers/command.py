@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from batchscale.search.points import to_value
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.goal import SPLITS, Goal
 from batchscale.spec.plan import Plan, Study, WorkloadInfo
+from batchscale.spec.redaction import redact_words
 from batchscale.spec.space import ParameterType, SearchSpace
 from batchscale.spec.trainer import TRIAL_PLACEHOLDERS, ReportSource, TrainerSpec, check_trainer, render
 from batchscale.study.trial import TrialTask
@@ -108,8 +109,15 @@ def make_environment(
 
 
 def require_program(trainer: TrainerSpec, outside: Mapping[str, str] | None = None) -> None:
-    """Raise SpecError if the command's program, or the script that it runs, does not exist."""
-    path = (os.environ if outside is None else outside).get("PATH")
+    """Raise SpecError if the command's program, the script that it runs, or a variable that it needs does not exist."""
+    outside = os.environ if outside is None else outside
+    path = outside.get("PATH")
+    unset = [name for name in trainer.pass_env if name not in outside]
+    if unset:
+        raise SpecError(
+            "trainer.pass_env: each name must be a variable that is set where batchscale is started. Found "
+            f"{one_line(repr(unset[0]))}, which is not set. Export it, or remove it from the list."
+        )
     program = trainer.command[0]
     located = program if "/" not in program else str(trainer.folder / program)
     if shutil.which(located, path=path) is None:
@@ -183,11 +191,12 @@ def make_middle_task(study: Study, until_step: int, from_step: int = -1) -> Tria
 
 
 def show_command(plan: Plan) -> list[str]:
-    """Return the words of a trial's command, at the middle of the search space."""
+    """Return the words of a trial's command, at the middle of the search space, with secrets hidden."""
     trainer, study = plan.experiment.trainer, plan.studies[0]
     assert trainer is not None
     task = make_middle_task(study, study.train_steps)
     folder = trainer.folder / "…"
     files = AttemptFiles(folder, folder / "state")
     document = make_document(study, task, None, files, device=trainer.devices[0] if trainer.devices else None)
-    return render_command(trainer, fill_values(document, files.document))
+    shown = replace(trainer, command=tuple(redact_words(trainer.command)))
+    return render_command(shown, fill_values(document, files.document))

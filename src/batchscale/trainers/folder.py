@@ -12,6 +12,7 @@ from its seed.
 import contextlib
 import errno
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -163,7 +164,10 @@ class TrialFolder:
             history = TrialHistory.from_json(json.loads((self.path / HISTORY_FILE).read_bytes()))
         except Exception:  # noqa: BLE001 - a damaged file can raise any error; the trial then starts again
             history = None
-        return history if history is not None and history.identity == identity else TrialHistory(identity)
+        if history is None or identity not in (history.identity, hash_identity(history.identity)):
+            return TrialHistory(identity)
+        history.identity = identity  # version 0.1 stored the text itself
+        return history
 
     def _empty(self) -> None:
         """Remove everything but the lock."""
@@ -172,6 +176,11 @@ class TrialFolder:
                 shutil.rmtree(path, ignore_errors=True)
             elif path != self.lock:
                 path.unlink(missing_ok=True)
+
+
+def hash_identity(text: str) -> str:
+    """Return the identity of a trial as it is stored."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _try_lock(handle: int, path: Path) -> bool:

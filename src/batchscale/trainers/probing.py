@@ -17,6 +17,7 @@ from typing import Any
 from batchscale.errors import RunError
 from batchscale.records.metadata.trial import Hardware
 from batchscale.spec.plan import Plan, Study
+from batchscale.spec.redaction import redact_words
 from batchscale.spec.trainer import TrainerSpec
 from batchscale.study.trial import Row
 from batchscale.trainers.command import make_middle_task
@@ -105,7 +106,7 @@ def _check(context: StudyContext, study: Study) -> Ability:
         engine.close()
         plain.close()
     return Ability(
-        command=context.trainer.command,
+        command=tuple(redact_words(context.trainer.command)),
         steps=steps,
         metrics=tuple(rows[0][1]) if rows else (),
         start_s=first.timing.get("warm_up_s", math.nan),

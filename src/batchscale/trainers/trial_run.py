@@ -12,11 +12,12 @@ from pathlib import Path
 
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
+from batchscale.spec.redaction import HIDDEN, redact_line, secrets_of
 from batchscale.spec.trainer import ReportSource, TrainerSpec, render
 from batchscale.study.failure import Failure
 from batchscale.study.trial import TrialTask
 from batchscale.trainers.command import AttemptFiles, fill_values, make_document, make_environment, render_command
-from batchscale.trainers.folder import TrialFolder, write_json
+from batchscale.trainers.folder import TrialFolder, hash_identity, write_json
 from batchscale.trainers.process import LOG_FILE, Launch, ScriptProcess
 from batchscale.trainers.readers import Reader, compile_pattern, make_reader
 from batchscale.trainers.reports import Mark, ReportFault, ScriptReports, describe_times
@@ -126,7 +127,10 @@ class TrialRun:
         """Return the failure of the script with the end of its output."""
         if self._process is None:
             return Failure(reason)
-        lines = self._process.last_lines()
+        trainer = self.context.trainer
+        secrets = secrets_of(trainer.command, trainer.env, self.context.environment)
+        secrets |= {self.context.environment.get(name) or HIDDEN for name in trainer.pass_env}
+        lines = tuple(redact_line(line, secrets) for line in self._process.last_lines())
         return Failure(reason, lines) if lines else Failure(f"{reason} It printed nothing.")
 
     def times(self) -> dict[str, float]:
@@ -280,7 +284,7 @@ class TrialRun:
 
 
 def identity_of(context: StudyContext, task: TrialTask) -> str:
-    """Return a text that is different for every different trial."""
+    """Return a text that is different for every different trial; a hash, because it is stored and may hold secrets."""
     values = ",".join(f"{name}={value!r}" for name, value in sorted(task.parameters.items()))
     command = "\x1f".join((*context.trainer.command, *(f"{n}={v}" for n, v in sorted(context.trainer.env.items()))))
-    return f"{context.study.workload}|{context.study.batch_size}|{task.seed}|{values}|{command}"
+    return hash_identity(f"{context.study.workload}|{context.study.batch_size}|{task.seed}|{values}|{command}")

@@ -21,12 +21,13 @@ def make_engine(setup: Setup, study: Study, population: int | None) -> Engine:  
     trainer = setup.experiment.trainer
     assert trainer is not None
     root = setup.checkpoint_dir or Path(tempfile.mkdtemp(prefix="batchscale-"))
+    environment = json.loads(setup.options.get("environment", "null")) or dict(os.environ)
     place = int(os.environ.get(PLACE_VARIABLE, "0"))
     context = StudyContext(
         trainer=trainer,
         study=study,
         root=root / str(study.batch_size),
-        environment=json.loads(setup.options.get("environment", "null")) or dict(os.environ),
+        environment=environment | json.loads(setup.options.get("passed", "{}")),
         device=trainer.devices[place % len(trainer.devices)] if trainer.devices else None,
         workers=int(setup.options.get("workers", "1")),
     )
