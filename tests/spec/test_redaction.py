@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from batchscale.spec.file import parse_experiment
-from batchscale.spec.redaction import HIDDEN, redact_line, redact_words, secrets_of
+from batchscale.spec.redaction import HIDDEN, redact_line, redact_stored, redact_words, secrets_of
 
 KEY = "sk-0123456789abcdef"
 HEAD = """goal = "val/error < 0.1"   # WANDB_API_KEY=sk-0123456789abcdef, an old one: "password = hunter2hunter2"
@@ -44,6 +44,14 @@ def test_the_stored_text_has_the_names_and_none_of_the_values(form):
     assert words == ["python", "train.py", "--api-key", HIDDEN, f"--url=https://me:{HIDDEN}@host/x", "--seed", "{seed}"]
     before["trainer"].pop("command")
     assert after == before
+
+
+def test_what_an_older_version_stored_is_shown_without_secrets():
+    stored = HEAD + FORMS["table"]
+    shown = redact_stored(stored)
+    assert KEY not in shown and shown == parse_experiment(stored).text == redact_stored(shown)
+    assert redact_stored(None) is None and redact_stored("goal = 1") == "goal = 1"
+    assert redact_stored("trainer = 1") == "trainer = 1" and redact_stored("trainer [") == "trainer ["
 
 
 def test_a_file_whose_values_cannot_be_told_apart_is_not_stored():

@@ -97,6 +97,17 @@ def redact_toml(text: str, command: Sequence[str], env: Mapping[str, str]) -> st
     return redacted if shown <= {HIDDEN} else NOT_STORED
 
 
+def redact_stored(text: str | None) -> str | None:
+    """Return the stored text of an experiment file without secrets: older versions stored all of it."""
+    if text is None or "trainer" not in text:
+        return text
+    try:
+        trainer = tomllib.loads(text)["trainer"]
+        return redact_toml(text, trainer["command"], trainer.get("env", {}))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return text
+
+
 def _is_in_env(before: str) -> bool:
     """Return True if a value after this text is one of the table ``trainer.env``, in any of its forms."""
     headers = _HEADER.findall(before)

@@ -16,6 +16,7 @@ import polars as pl
 from batchscale.records.metadata.base import OTHER, plain_type
 from batchscale.records.metadata.study import SearchMetadata, StudyMetadata
 from batchscale.records.metadata.trial import Hardware, Timing, TrialMetadata
+from batchscale.spec.redaction import redact_stored
 
 METADATA = "facts"
 """The name of the column, in frames and in tables on disk."""
@@ -57,7 +58,7 @@ _STUDY: Mapping[str, tuple[pl.DataType, Callable[[StudyMetadata], Any]]] = {
     "short": (pl.Boolean(), lambda study: study.result.short if study.result else None),
     "trainer": (pl.String(), lambda study: study.trainer.name if study.trainer else None),
     "trainer_version": (pl.String(), lambda study: study.trainer.version if study.trainer else None),
-    "experiment": (pl.String(), lambda study: study.experiment),
+    "experiment": (pl.String(), lambda study: redact_stored(study.experiment)),
 }
 
 
