@@ -2,15 +2,25 @@
 
 import json
 import math
+import re
+import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from batchscale.errors import SpecError
 from batchscale.spec.goal import Goal
-from batchscale.trainers.readers import CsvReader, JsonLinesReader, LineTail, PatternReader, ProtocolReader
+from batchscale.trainers.readers import (
+    CsvReader,
+    JsonLinesReader,
+    LineTail,
+    PatternReader,
+    ProtocolReader,
+    compile_pattern,
+)
 from batchscale.trainers.reports import Mark, ReportFault, ScriptReports, Stamp, describe_times
+from batchscale.trainers.supervisor import match_segments
 
 GOAL = Goal.parse("val/error < 0.2")
 
@@ -121,6 +131,54 @@ def test_a_table_that_is_written_anew_gives_each_measurement_once(tmp_path):
     path.write_text("step,lr,val/error\n10,,0.5\n20,,0.4\n30,,0.3\n40,0.1,\n")
     assert reader.poll() == [{"step": 30, "metrics": {"val/error": 0.3}}]
     assert reader.poll() == []
+
+
+OLD_NUMBER = r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|NaN|inf|Infinity)"
+
+
+def match_with_backtracking(pattern: str, line: str) -> list[float] | None:
+    """The same by one regular expression with gaps, which is right and may take forever."""
+    parts = []
+    for piece in re.split(r"(\{[^{}]*\}|\s+)", pattern):
+        if piece.startswith("{"):
+            parts.append(f"({OLD_NUMBER})" if piece != "{}" else ".*?")
+        else:
+            parts.append(r"\s+" if piece.isspace() else re.escape(piece))
+    match = re.search("".join(parts), line)
+    return None if match is None else [float(group) for group in match.groups()]
+
+
+PATTERNS = (
+    "step {step}: {} error={val/error}",
+    "{} step={step} {} val/loss={val/loss} {}",
+    "{step} {val/error}",
+    "step {step}. error {val/error}",
+    "[{step}/{}] {} {val/error}%",
+    "{step}{}|{val/error}",
+)
+WORDS = ("step", "step=", "val/loss=", "error", "error=", *":|%/[].", " ", "  ", "12", "-0.5e3", "7.")
+
+
+@given(st.sampled_from(PATTERNS), st.lists(st.sampled_from(WORDS), max_size=14))
+@example(PATTERNS[0], ["step", " ", "12", ":", "  ", "error=", "7."])
+@example(PATTERNS[3], ["step", " ", "12", ".", " ", "error", "  ", "-0.5e3"])
+def test_a_pattern_matches_what_one_expression_with_gaps_matches(pattern, words):
+    line = re.sub(r"(?<=\d)(?=12|7)", "|", "".join(words))  # whether a number may be cut is all they differ in
+    segments, _ = compile_pattern(pattern)
+    groups = match_segments([re.compile(segment) for segment in segments], line)
+    assert (None if groups is None else [float(group) for group in groups]) == match_with_backtracking(pattern, line)
+
+
+@pytest.mark.parametrize(
+    "line", ["x " * 32_000, " " * 64_000, "1" * 64_000, "1." * 32_000, "step=1 " * 9_000, "1e" * 32_000]
+)
+def test_no_printed_line_takes_long_to_match(line):
+    """One expression with four gaps takes n**5 steps; hours for the first of these lines."""
+    for pattern in ("{} {} {} {} step={step} x={val/x}", "{step} {} {} {val/x} {} y", " {step} {val/x}e"):
+        segments = [re.compile(segment) for segment in compile_pattern(pattern)[0]]
+        started = time.process_time()
+        match_segments(segments, line)
+        assert time.process_time() - started < 2  # milliseconds, on a machine of its own
 
 
 @pytest.mark.parametrize("pattern", ["", "{step}", "{val/error}", "{step} {error}", "{step} {step} {val/error}"])

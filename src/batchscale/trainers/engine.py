@@ -22,6 +22,7 @@ from batchscale.trainers.failures import (
     describe_fault,
     describe_gap,
     describe_silence,
+    describe_tried,
     ran_out_of_memory,
 )
 from batchscale.trainers.pool import ScriptPool
@@ -167,7 +168,8 @@ class TrainerEngine:
                 if failure is not None:
                     return failure
             elif now - received_at > self._context.trainer.timeout_s:
-                return describe_silence(self._context.trainer.timeout_s, trial.reports.step)
+                silence = describe_silence(self._context.trainer.timeout_s, trial.reports.step)
+                return silence + describe_tried(self._context.trainer.reports.text, trial.tried_lines)
             if should_stop():
                 trial.stop(keep=self._context.trainer.resume)
                 return None
@@ -257,7 +259,8 @@ def _find_failure(trial: TrialRun, task: TrialTask, missing: int, exit_code: int
     if exit_code is None:
         return None
     reported = [stamp.step for stamp in trial.reports.stamps]
-    return describe_early_end(exit_code, reported, missing, task.until_step, trial.unread, trial.reports.last_step)
+    failure = describe_early_end(exit_code, reported, missing, task.until_step, trial.unread, trial.reports.last_step)
+    return failure + describe_tried(trial.context.trainer.reports.text, trial.tried_lines)
 
 
 def _ends_by_divergence(trial: TrialRun, rows: Sequence[Row], task: TrialTask, goal: Goal | None) -> bool:

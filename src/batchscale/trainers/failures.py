@@ -50,6 +50,14 @@ def describe_silence(seconds: float, step: int) -> str:
     )
 
 
+def describe_tried(pattern: str, lines: Sequence[str]) -> str:
+    """Describe a pattern that matched none of the printed lines; empty if there are none."""
+    if not lines:
+        return ""
+    shown = "".join(f"\n  {one_line(line, 200)}" for line in lines)
+    return f" The pattern {one_line(repr(pattern))} matched no printed line. The first were:{shown}"
+
+
 def describe_early_end(
     code: int, reported: Sequence[int], missing: int, until: int, unread: int, last_step: int | None
 ) -> str:

@@ -29,7 +29,7 @@ LOG_FILE = "log.txt"
 
 @dataclass(frozen=True)
 class Launch:
-    """A command to start; ``pattern`` selects printed lines that are copied to ``printed``.
+    """A command to start; printed lines that match ``segments`` are copied to ``printed``.
 
     ``lock_handle`` holds the trial's lock, which the supervisor then holds too.
     """
@@ -42,7 +42,7 @@ class Launch:
     lock_handle: int
     grace_s: float = 10.0
     printed: Path | None = None
-    pattern: str | None = None
+    segments: Sequence[str] = ()
 
 
 class ScriptProcess:
@@ -57,7 +57,7 @@ class ScriptProcess:
             "log": str(launch.log),
             "max_log_bytes": MAX_LOG_BYTES,
             "printed": str(launch.printed),
-            "pattern": launch.pattern,
+            "segments": list(launch.segments),
             "lock": str(launch.lock),
             "lock_handle": launch.lock_handle,
             "grace_s": launch.grace_s,

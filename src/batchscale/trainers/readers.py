@@ -16,10 +16,11 @@ from typing import Any
 from batchscale.errors import SpecError, one_line
 from batchscale.spec.goal import Goal
 from batchscale.spec.trainer import ReportSource, ReportsSpec
+from batchscale.trainers.supervisor import match_segments
 
 MAX_LINE_BYTES = 1_000_000
 MAX_TABLE_BYTES = 64 * 2**20
-NUMBER = r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|NaN|inf|Infinity)"
+NUMBER = r"[+-]?(?:(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?|nan|NaN|inf|Infinity)"
 
 Line = Mapping[str, Any]
 
@@ -90,18 +91,18 @@ class PatternReader(Reader):
     def __init__(self, path: Path, pattern: str) -> None:
         super().__init__()
         self._tail = LineTail(path)
-        regex, self._names = compile_pattern(pattern)
-        self._regex = re.compile(regex)
+        segments, self._names = compile_pattern(pattern)
+        self._segments = [re.compile(segment) for segment in segments]
 
     def poll(self) -> list[Line]:
         """Return the measurements since the last call."""
         reports: list[Line] = []
         for line in self._tail.poll():
-            match = self._regex.search(line.decode(errors="replace"))
-            if match is None:
+            groups = match_segments(self._segments, line.decode(errors="replace"))
+            if groups is None:
                 self.unread += 1
                 continue
-            values = {name: float(match[number]) for number, name in enumerate(self._names, 1)}
+            values = dict(zip(self._names, map(float, groups), strict=True))
             reports.append({"step": _to_step(values.pop("step")), "metrics": values})
         return reports
 
@@ -184,33 +185,38 @@ def make_reader(reports: ReportsSpec, path: Path, goal: Goal) -> Reader:
     return ProtocolReader(path)
 
 
-def compile_pattern(pattern: str) -> tuple[str, list[str]]:
-    r"""Return the regular expression of a pattern, and the names of its groups in order.
+def compile_pattern(pattern: str) -> tuple[list[str], list[str]]:
+    r"""Return the regular expressions of a pattern's segments, which ``{}`` separates, and the names of their groups.
 
-    ``{step}`` and ``{split/metric}`` stand for numbers, ``{}`` for anything, a blank for any white space.
+    ``{step}`` and ``{split/metric}`` stand for numbers, ``{}`` for anything, a blank for any white space. No segment
+    can be matched in more than a few ways from a place on, so that searching takes time in proportion to the line.
 
-    >>> regex, names = compile_pattern("step {step}: {} error={val/error}")
-    >>> names, re.search(regex, "step  100: loss=3 error=0.25").groups()
-    (['step', 'val/error'], ('100', '0.25'))
+    >>> segments, names = compile_pattern("step {step}: {} error={val/error}")
+    >>> names, match_segments(list(map(re.compile, segments)), "step  100: loss=3 error=0.25")
+    (['step', 'val/error'], ['100', '0.25'])
     """
     names: list[str] = []
-    parts: list[str] = []
-    for piece in re.split(r"(\{[^{}]*\})", pattern):
-        name = piece[1:-1] if piece.startswith("{") and piece.endswith("}") else None
-        if name is None:
-            parts += [r"\s+" if word.isspace() else re.escape(word) for word in re.split(r"(\s+)", piece) if word]
-        elif name == "":
-            parts.append(".*?")
-        else:
-            parts.append(rf"({NUMBER})")
-            names.append(name)
+    segments: list[str] = []
+    for text in pattern.split("{}"):
+        segment = ""
+        pieces = [piece for piece in re.split(r"(\{[^{}]*\}|\s+)", text) if piece]
+        for place, piece in enumerate(pieces):
+            if piece.startswith("{") and piece.endswith("}"):
+                segment += rf"({NUMBER})" if segment else rf"(?<![\d.])({NUMBER})"
+                names.append(piece[1:-1])
+            elif piece.isspace():
+                is_at_gap = place in (0, len(pieces) - 1)  # then the gap takes the rest of the white space
+                segment += r"\s" if is_at_gap else r"\s++"
+            else:
+                segment += re.escape(piece)
+        segments.append(segment)
     wrong = [name for name in names if name != "step" and "/" not in name]
     if names.count("step") != 1 or len(set(names)) != len(names) or wrong or len(names) < 2:
         raise SpecError(
             "trainer.reports.pattern must have {step} once, each metric once as {split/metric}, and {} for any text "
             f'between: "step={{step}} val/loss={{val/loss}}". Found {one_line(repr(pattern))}.'
         )
-    return "".join(parts), names
+    return [segment for segment in segments if segment], names
 
 
 def _to_step(value: Any) -> Any:

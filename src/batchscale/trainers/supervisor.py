@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 MAX_LINE_BYTES = 65536
+MAX_TRIED, MAX_TRIED_BYTES = 5, 200
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _CHUNK = 65536
 
@@ -61,12 +62,30 @@ class Log:
             self._file = None
 
 
-class PrintedLines:
-    """A copy of the printed lines that hold a measurement."""
+def match_segments(segments: "list[re.Pattern[Any]]", line: Any) -> "list[Any] | None":
+    """Return the groups of regular expressions that match one after the other, each at its first place; else None.
 
-    def __init__(self, path: Path, pattern: str) -> None:
+    This takes time in proportion to the line, which one expression with gaps between its parts does not.
+    """
+    groups: list[Any] = []
+    position = 0
+    for segment in segments:
+        match = segment.search(line, position)
+        if match is None:
+            return None
+        position = match.end()
+        groups += match.groups()
+    return groups
+
+
+class PrintedLines:
+    """A copy of the printed lines that hold a measurement; before the first, of the first lines that do not."""
+
+    def __init__(self, path: Path, segments: "list[str]") -> None:
         self._file = path.open("ab", buffering=0)
-        self._pattern = re.compile(pattern.encode())
+        self._tried = tried_file(path)
+        self._num_tried = 0
+        self._segments = [re.compile(segment.encode()) for segment in segments]
         self._rest = b""
 
     def write(self, data: bytes) -> None:
@@ -74,8 +93,13 @@ class PrintedLines:
         *lines, self._rest = re.split(rb"[\r\n]+", self._rest + data)
         self._rest = self._rest[-MAX_LINE_BYTES:]
         for line in lines:
-            if len(line) <= MAX_LINE_BYTES and self._pattern.search(line):
+            if len(line) <= MAX_LINE_BYTES and match_segments(self._segments, line) is not None:
                 self._file.write(line + b"\n")
+                self._num_tried = MAX_TRIED
+            elif self._num_tried < MAX_TRIED and line.strip():
+                self._num_tried += 1
+                with contextlib.suppress(OSError), self._tried.open("ab", buffering=0) as tried:
+                    tried.write(line[:MAX_TRIED_BYTES] + b"\n")
 
     def close(self) -> None:
         """Handle the last line as complete."""
@@ -87,7 +111,7 @@ class Supervisor:
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._log = Log(Path(order["log"]), int(order["max_log_bytes"]))
-        self._printed = PrintedLines(Path(order["printed"]), order["pattern"]) if order.get("pattern") else None
+        self._printed = PrintedLines(Path(order["printed"]), order["segments"]) if order.get("segments") else None
         self._selector = selectors.DefaultSelector()
         self._child = self._output = -1
         self._lock = Path(order["lock"])
@@ -235,6 +259,11 @@ def children(parent: int) -> "list[int]":
         if int(fields[1]) == parent:
             pids.append(int(path.parent.name))
     return pids
+
+
+def tried_file(path: Path) -> Path:
+    """Return the file of the first printed lines that hold no measurement."""
+    return path.with_name(path.name + ".tried")
 
 
 def request_file(path: Path) -> Path:

@@ -21,7 +21,7 @@ from batchscale.trainers.folder import TrialFolder, hash_identity, write_json
 from batchscale.trainers.process import LOG_FILE, Launch, ScriptProcess
 from batchscale.trainers.readers import Reader, compile_pattern, make_reader
 from batchscale.trainers.reports import Mark, ReportFault, ScriptReports, describe_times
-from batchscale.trainers.supervisor import Order
+from batchscale.trainers.supervisor import MAX_TRIED, Order, tried_file
 
 LOCK_S = 10.0
 """The time that another worker has to release a trial, besides its time to save."""
@@ -122,6 +122,15 @@ class TrialRun:
     def unread(self) -> int:
         """The number of reports that could not be parsed."""
         return 0 if self._reader is None else self._reader.unread
+
+    @property
+    def tried_lines(self) -> tuple[str, ...]:
+        """The first printed lines that the pattern did not match; none if it matched any, or there is no pattern."""
+        if self.context.trainer.reports.source is not ReportSource.PATTERN or self.reports.stamps:
+            return ()
+        with contextlib.suppress(OSError):
+            return tuple(tried_file(self._files().printed).read_text(errors="replace").splitlines()[:MAX_TRIED])
+        return ()
 
     def explain(self, reason: str) -> Failure:
         """Return the failure of the script with the end of its output."""
@@ -246,7 +255,7 @@ class TrialRun:
         document = make_document(context.study, task, goal, files, **facts)
         write_json(files.document, document)
         values = fill_values(document, files.document)
-        pattern = compile_pattern(trainer.reports.text)[0] if trainer.reports.source is ReportSource.PATTERN else None
+        segments = compile_pattern(trainer.reports.text)[0] if trainer.reports.source is ReportSource.PATTERN else ()
         launch = Launch(
             command=render_command(trainer, values),
             folder=trainer.folder,
@@ -256,7 +265,7 @@ class TrialRun:
             lock_handle=lock_handle,
             grace_s=trainer.grace_s,
             printed=files.printed,
-            pattern=pattern,
+            segments=segments,
         )
         self._reader = self._make_reader(files, task, is_new=True)
         self._marks = [Mark(0, time.monotonic())]
