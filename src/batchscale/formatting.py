@@ -51,6 +51,15 @@ def whole_text(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
 
 
+def count_text(count: int, noun: str, plural: str | None = None) -> str:
+    """Format a number of things with their noun in the singular or plural, which has an s unless it is given.
+
+    >>> count_text(1, "experiment"), count_text(0, "trial"), count_text(1200, "study", "studies")
+    ('1 experiment', '0 trials', '1,200 studies')
+    """
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def rounded_text(value: float | None) -> str:
     """Format a number that is computed (a critical batch size, a ratio, epochs): three digits.
 

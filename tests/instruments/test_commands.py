@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
 
 def test_data_audio_prepares_and_names_what_it_passes_over(folder):
     done = run("data", "audio", folder / "in", "--out", folder / "out")
-    assert done.exit_code == 0 and "1 recordings, 7 s to train on and 1 s to validate" in done.stdout
+    assert done.exit_code == 0 and "1 recording, 7 s to train on and 1 s to validate" in done.stdout
     assert "Skipped broken.wav: it cannot be read" in done.stderr
     said = json.loads(run("data", "audio", folder / "in", "--out", folder / "out", "--json").stdout)
     assert said["recordings"] == ["line.wav"] and list(said["skipped"]) == ["broken.wav"]

@@ -76,6 +76,9 @@ def test_guessing_is_slowed_down(make_site, few):
     client = site.stranger()
     codes = [client.post("/sign-in", data={"secret": "x"}, headers={"origin": ORIGIN}).status_code for _ in range(5)]
     assert codes == [403, 403, 403, 429, 429]
+    token = (site.settings.state / "token").read_text()  # nobody can lock the owner out
+    right = client.post("/sign-in", data={"secret": token}, headers={"origin": ORIGIN})
+    assert right.status_code == 303 and client.get("/").status_code == 200
 
 
 def test_the_bearer_token_acts_and_a_wrong_one_does_not(site):
@@ -102,7 +105,7 @@ def test_a_token_that_others_could_read_is_replaced_or_refused(tmp_path):
     given = tmp_path / "given"
     given.write_text("x" * 40)
     given.chmod(0o640)
-    with pytest.raises(SpecError, match="chmod 600"):
+    with pytest.raises(SpecError, match="Others can read"):
         Auth(tmp_path / "state", given)
 
 
@@ -281,6 +284,10 @@ def test_other_machines_need_tls_and_a_token(tmp_path, host):
 def test_the_token_is_never_inside_what_is_served(tmp_path):
     with pytest.raises(SpecError, match="outside"):
         check_settings(WebSettings((tmp_path,), tmp_path / "state"), token_given=False)
+    check_settings(WebSettings((tmp_path,), tmp_path / ".local" / "state"), token_given=False)  # as in a home folder
+    (tmp_path / ".batchscale").mkdir()  # then the whole folder is one run's, and its zip would hold the token
+    with pytest.raises(SpecError, match="outside"):
+        check_settings(WebSettings((tmp_path,), tmp_path / ".local" / "state"), token_given=False)
 
 
 def test_a_rate_fills_with_time():

@@ -194,12 +194,12 @@ def test_a_start_that_never_happened_is_forgotten_after_a_moment(make_site):
     site = make_site(workers=1)
     start_and_die(site, "before")
     path, runs = site.folder / "mine", WebRuns(site.settings)
-    assert runs.is_starting(path) and runs.count == 1  # it may be just about to say who it is
+    assert runs.is_starting(path, 0.0) and runs.count == 1  # it may be just about to say who it is
     assert ">starting</span>" in site.visitor().get(f"/x/{site.key('mine')}").text
     noted = json.loads(runs.processes.file(path, "json").read_bytes())
     noted["claim"]["noted_at"] -= STARTING_S
     runs.processes.file(path, "json").write_text(json.dumps(noted))
-    assert not runs.is_starting(path) and runs.count == 0 and not is_running(path)
+    assert not runs.is_starting(path, 0.0) and runs.count == 0 and not is_running(path)
     page = site.visitor().get(f"/x/{site.key('mine')}").text
     assert 'id="continue"' in page and "Nothing has been recorded yet" in page and "Found no readable" not in page
 

@@ -22,6 +22,7 @@ class WebProcess:
             sys.executable, "-m", "batchscale", "web", str(folder), "--port", str(self.port), "--state", str(state),
             *options,
         ]  # fmt: skip
+        self.state = state
         self.cookie = ""
         self.csrf = ""
         self.address = self.start()

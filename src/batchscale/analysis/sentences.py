@@ -11,7 +11,7 @@ from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.noise import ASSUMED, NoiseSource
 from batchscale.analysis.regimes import PlateauStatus, Regimes
 from batchscale.analysis.summary import CurveSummary
-from batchscale.formatting import percent_text, rounded_text, span_text, whole_text
+from batchscale.formatting import count_text, percent_text, rounded_text, span_text, whole_text
 
 CLEAR_DRIFT = 1.15  # critical batch sizes at fewer trials that differ by less are not mentioned
 
@@ -168,8 +168,8 @@ def basis_sentence(summary: CurveSummary) -> str:
     parts, level = [], percent_text(summary.level)
     if summary.trials is not None:
         low, high = summary.trials
-        count = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        parts.append(f"This result holds for this protocol at {count} trials a batch size, not for perfect tuning.")
+        count = ("" if low == high else f"{low:,} to ") + count_text(high, "trial")
+        parts.append(f"This result holds for this protocol at {count} a batch size, not for perfect tuning.")
     drift = _drift(summary)
     if drift:
         parts.append(drift)

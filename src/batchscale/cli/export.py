@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from batchscale.cli.selection import JSON_HELP
+from batchscale.formatting import count_text
 
 VERSION = 1
 
@@ -26,5 +27,6 @@ def export(
         print_json({"version": VERSION, "tree": str(summary.tree), **counts})
         return
     typer.echo(
-        f"{summary.tree}: {summary.studies:,} studies, {summary.trials:,} trials, {summary.measurements:,} measurements"
+        f"{summary.tree}: {count_text(summary.studies, 'study', 'studies')}, {count_text(summary.trials, 'trial')}, "
+        f"{count_text(summary.measurements, 'measurement')}"
     )

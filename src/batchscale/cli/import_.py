@@ -10,6 +10,7 @@ import typer
 
 from batchscale.cli.output import print_json
 from batchscale.cli.selection import print_notice
+from batchscale.formatting import count_text
 
 if TYPE_CHECKING:
     from batchscale.records.table.import_records import ImportSummary, Progress
@@ -53,7 +54,8 @@ def import_(
 
 def _print_summary(summary: "ImportSummary") -> None:
     statuses = ", ".join(f"{count:,} {status}" for status, count in summary.trials.items())
-    typer.echo(f"{summary.table}: {summary.workloads:,} workloads, {summary.studies:,} studies")
+    studies = count_text(summary.studies, "study", "studies")
+    typer.echo(f"{summary.table}: {count_text(summary.workloads, 'workload')}, {studies}")
     typer.echo(f"trials        {sum(summary.trials.values()):,} ({statuses})")
     typer.echo(f"measurements  {summary.measurements:,}")
     typer.echo(f"metrics       {', '.join(summary.metrics)}")

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from batchscale.formatting import duration, metaparameter_text, rate, span_text
+from batchscale.formatting import count_text, duration, metaparameter_text, rate, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -184,7 +184,7 @@ def describe_run(run_status: "RunStatus") -> str:
     failed = f" {incomplete} incomplete," if incomplete else ""
     parts = [
         f"{duration(run_status.elapsed_s)}",
-        f"{done} of {len(run_status.studies)} studies done",
+        f"{done} of {count_text(len(run_status.studies), 'study', 'studies')} done",
         f"trials {complete} complete, {infeasible} infeasible,{failed} {running} in training",
         rate(run_status.steps_per_s, "steps"),
     ]

@@ -10,7 +10,7 @@ import typer
 
 from batchscale.cli.progress import run_with_progress
 from batchscale.cli.run import print_outcome
-from batchscale.formatting import duration
+from batchscale.formatting import count_text, duration
 
 if TYPE_CHECKING:
     from batchscale.spec.plan import Plan
@@ -53,7 +53,8 @@ def quickstart(
             "another."
         )
     plan = make_checked_plan(experiment, None)
-    text = f"{len(plan.studies)} batch sizes, {plan.experiment.trials} trials each, until {plan.experiment.goal}."
+    sizes, trials = count_text(len(plan.studies), "batch size"), count_text(plan.experiment.trials, "trial")
+    text = f"{sizes}, {trials} each, until {plan.experiment.goal}."
     typer.echo(text, err=json_)
     records = folder / "records"
     outcome = run_with_progress(plan, records, RunSettings(workers=workers), quiet=False)

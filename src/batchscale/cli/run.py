@@ -10,7 +10,7 @@ from batchscale.cli import clusters
 from batchscale.cli.progress import run_with_progress
 from batchscale.cli.selection import DATA_DIR_HELP
 from batchscale.errors import REQUEUE, RunError
-from batchscale.formatting import duration, size
+from batchscale.formatting import count_text, duration, size
 
 if TYPE_CHECKING:
     from batchscale.run.session import RunOutcome
@@ -260,9 +260,10 @@ def print_outcome(outcome: "RunOutcome", out: Path, again: str, *, quiet: bool =
     run_status = outcome.status
     if outcome.result is RunResult.STOPPED:
         done = sum(study.done for study in run_status.studies)
+        studies = count_text(len(run_status.studies), "study", "studies")
         typer.echo(
-            f"Stopped after {duration(run_status.elapsed_s)} with {done} of {len(run_status.studies)} studies done; "
-            f"nothing is lost. Continue with:\n  {again}",
+            f"Stopped after {duration(run_status.elapsed_s)} with {done} of {studies} done; nothing is lost. "
+            f"Continue with:\n  {again}",
             err=True,
         )
         raise typer.Exit(REQUEUE)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchscale.cli.selection import JSON_HELP
+from batchscale.formatting import count_text
 
 if TYPE_CHECKING:
     from batchscale.records.summary import Summary
@@ -68,7 +69,8 @@ def _print_table(result: "Summary") -> None:
     else:
         console.print(table)
     typer.echo(
-        f"{result.num_studies:,} studies, {result.num_trials:,} trials, {result.num_measurements:,} measurements."
+        f"{count_text(result.num_studies, 'study', 'studies')}, {count_text(result.num_trials, 'trial')}, "
+        f"{count_text(result.num_measurements, 'measurement')}."
     )
 
 

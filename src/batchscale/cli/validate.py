@@ -9,7 +9,7 @@ import typer
 from batchscale.cli.output import Stages, print_json, print_table
 from batchscale.cli.selection import DATA_DIR_HELP, JSON_HELP
 from batchscale.errors import RunError, SpecError
-from batchscale.formatting import duration, size
+from batchscale.formatting import count_text, duration, size
 
 if TYPE_CHECKING:
     from batchscale.spec.experiment import Experiment
@@ -51,6 +51,12 @@ def validate(
     time: Annotated[
         bool, typer.Option("--time", help="Time a step of every batch size here, and estimate the whole run.")
     ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="The workers to estimate with --time for. Default: one per accelerator, else per core."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Check an experiment file and show what it would run.
@@ -69,7 +75,7 @@ def validate(
     except SpecError as error:
         raise SpecError(f"{file}: {error}") from None
     data, present = _find_data(experiment, data_dir)
-    run_time = time_run(plan, data_dir) if time else None
+    run_time = time_run(plan, data_dir, workers) if time else None
     preview = _Preview(plan, info, data, present, records_bytes(plan), run_time)
     if as_json:
         print_json(_to_json(preview))
@@ -91,8 +97,10 @@ def _find_data(experiment: "Experiment", data_dir: Path | None) -> tuple[str | N
     return (dataset.how, False) if dataset.path is None else (str(dataset.path), True)
 
 
-def time_run(plan: "Plan", data_dir: Path | None) -> RunTime:
+def time_run(plan: "Plan", data_dir: Path | None, workers: int | None = None) -> RunTime:
     """Time the steps and an evaluation of a plan: one trial on one device, computing as a worker does.
+
+    The time of the run is that on ``workers``, by default as many as a run here has.
 
     Raises:
         RunError: the experiment trains with a script of the user's own.
@@ -120,7 +128,8 @@ def time_run(plan: "Plan", data_dir: Path | None) -> RunTime:
                 step_s[study.batch_size] = None
         stages.enter("timing an evaluation")
         evaluation_s = _time_evaluation(workload, plan)
-    workers = default_workers(check_devices(plan.experiment.run.devices_per_trial))
+    devices = check_devices(plan.experiment.run.devices_per_trial)
+    workers = workers or default_workers(devices)
     total = 0.0
     for study in plan.studies:
         seconds = step_s[study.batch_size]
@@ -196,8 +205,9 @@ def _describe_training_set(info: "WorkloadInfo") -> str:
 def _describe_time(time: RunTime) -> str:
     if time.run_s is None:
         return "The largest batch sizes do not fit in memory here, so the run has no time."
+    workers = count_text(time.workers, "worker")
     return (
-        f"About {duration(time.run_s)} on {time.workers} workers, a measurement {1000 * time.evaluation_s:.3g} ms. "
+        f"About {duration(time.run_s)} on {workers}, a measurement {1000 * time.evaluation_s:.3g} ms. "
         "This is the time of one trial on one device of this machine. Compiling and loading add to it; small models "
         "that are trained together need less."
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from batchscale.errors import PlanningError, one_line, suggest_names
+from batchscale.formatting import count_text
 from batchscale.planning.csv_rows import CsvFile, CsvRow, read_csv_rows
 from batchscale.planning.curve import Curve, CurvePoint, mean_interval
 from batchscale.planning.machines import Machine
@@ -186,7 +187,8 @@ def unreached_text(runs: Sequence[FinishedRun]) -> str:
     """Return a sentence for a recipe of which no run reached the goal."""
     with_ = f" with {runs[0].metaparameters}" if runs[0].metaparameters else ""
     far = max(run.steps for run in runs)
-    return f"batch size {runs[0].batch_size}{with_}: 0 of {len(runs)} runs reached the goal within {far:,.0f} steps"
+    count = count_text(len(runs), "run")
+    return f"batch size {runs[0].batch_size}{with_}: 0 of {count} reached the goal within {far:,.0f} steps"
 
 
 def runs_step_times(runs: Runs) -> tuple[StepTime, ...]:

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from batchscale.formatting import count_text
 from batchscale.records.mirror import Mirroring, open_mirror
 
 Notify = Callable[[str], None]
@@ -22,7 +23,7 @@ def mirrored(root: Path | None, url: str | None, notify: Notify) -> Iterator[Cal
         return
     mirror = open_mirror(root, url)
     if not mirror.is_empty and not (root.is_dir() and any(root.iterdir())):
-        notify(f"Restored {mirror.restore()} files from {url}.")
+        notify(f"Restored {count_text(mirror.restore(), 'file')} from {url}.")
     with Mirroring(mirror) as mirroring:
         yield mirroring.request
     if mirror.problem is not None:

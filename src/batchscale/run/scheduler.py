@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, takewhile
 
+from batchscale.formatting import count_text
 from batchscale.study.failure import Failure
 from batchscale.study.study_state import StudyState
 from batchscale.study.trial import TrialRequest
@@ -303,7 +304,7 @@ class RetryPolicy:
             return None
         self.given_up += 1
         self._gave_up_at[batch_size].append(self._steps.get(key, 0))
-        return failure.preceded_by(f"Tried {self._tries[key]} times. ")
+        return failure.preceded_by(f"Tried {count_text(self._tries[key], 'time')}. ")
 
     def is_hopeless(self, batch_size: int) -> bool:
         """True if nothing was ever trained, or no trial of the study came past the step where several gave up."""

@@ -43,7 +43,7 @@ def create_app(settings: WebSettings, auth: Auth) -> SecurityMiddleware:
 
     def answer(request: Request, error: Exception) -> Response:
         refused = _as_refusal(error)
-        if refused.status >= 500:
+        if refused.status >= 500 and refused is not error:  # a refusal is an answer, not a mistake of ours
             logging.getLogger("batchscale.web").error("%s %s", request.method, request.url.path, exc_info=error)
         if request.method == "POST":
             who = getattr(request.state, "identity", None)

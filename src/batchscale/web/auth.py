@@ -10,6 +10,7 @@ import hmac
 import json
 import os
 import secrets
+import stat
 import threading
 import time
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ from batchscale.records.durable import replace_atomically
 SESSION_S = 7 * 24 * 3600
 MAX_LOG_BYTES = 10 * 2**20
 MAX_SESSIONS = 200
-MIN_TOKEN_LENGTH = 24
+MIN_TOKEN_LENGTH, MAX_TOKEN_LENGTH = 24, 300
+NEW_TOKEN = "To make one: (umask 077; python3 -c 'import secrets; print(secrets.token_urlsafe(32))' > my-token)."  # noqa: S105 - a hint
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,21 @@ def _hash(session: str) -> str:
 
 
 def _make_private_folder(folder: Path) -> None:
+    """Create the folder, or make an existing one private if it is empty or was ours before; others are not changed."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder.chmod(0o700)
+        status = folder.stat()
+        names = {path.name for path in folder.iterdir()}
+        is_ours = status.st_uid == os.getuid() and (not names or bool(names & {"token", "sessions.json"}))
+        if status.st_mode & 0o077 and is_ours:
+            folder.chmod(0o700)
     except OSError as error:
         raise SpecError(f"The token needs a private folder. {one_line(folder)}: {error.strerror}.") from None
+    if status.st_mode & 0o077 and not is_ours:
+        raise SpecError(
+            f"The folder of --state must be readable only by you. {one_line(folder)} is not, and has other files. "
+            "Pass a folder that does not exist yet."
+        )
 
 
 def _make_token(path: Path) -> str:
@@ -119,18 +131,21 @@ def _make_token(path: Path) -> str:
 
 
 def _read_token(path: Path) -> str:
+    rule = f"A token file must be a file with one line of {MIN_TOKEN_LENGTH} to {MAX_TOKEN_LENGTH} characters"
     try:
-        mode, text = path.stat().st_mode, path.read_text(encoding="ascii").strip()
-    except (OSError, ValueError) as error:
-        raise SpecError(
-            f"The token file must be text that only you can read. {one_line(path)}: {one_line(error)}."
-        ) from None
-    if mode & 0o077:
-        raise SpecError(f"Only its owner may read the token file. Run 'chmod 600 {one_line(path)}'.")
-    if len(text) < MIN_TOKEN_LENGTH:
-        raise SpecError(
-            f"{one_line(path)}: a token must have at least {MIN_TOKEN_LENGTH} characters. Found {len(text)}."
-        )
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise SpecError(f"{rule}. {one_line(path)} is no regular file.")
+        with path.open("rb") as file:
+            text = file.read(MAX_TOKEN_LENGTH + 2).decode("ascii").strip()
+    except OSError as error:
+        raise SpecError(f"{rule}. {one_line(path)}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{rule} in ASCII. {one_line(path)} has others.") from None
+    if not text.isprintable() or " " in text or not MIN_TOKEN_LENGTH <= len(text) <= MAX_TOKEN_LENGTH:
+        raise SpecError(f"{rule}, without spaces. {one_line(path)} is no such file. {NEW_TOKEN}")
+    if status.st_mode & 0o077:
+        raise SpecError(f"Only you may be able to read a token file. Others can read {one_line(path)}. {NEW_TOKEN}")
     return text
 
 

@@ -20,6 +20,7 @@ from batchscale.figures.layout import Chart, Look, PanelSize
 from batchscale.figures.linked import beside_raw
 from batchscale.figures.selection import find_goal
 from batchscale.figures.theme import find_theme
+from batchscale.formatting import count_text
 from batchscale.records.frames import Records
 from batchscale.spec.durations import Budget, Unit
 from batchscale.spec.goal import Goal
@@ -67,7 +68,9 @@ def workload_at(records: Records, number: int) -> WorkloadName:
     """Return the workload of that rank."""
     names = records.workloads
     if not 0 <= number < len(names):
-        raise RefusedError(404, f"There are {len(names)} workloads here. Found number {number}.")
+        raise RefusedError(
+            404, f"The records have {count_text(len(names), 'workload')}, counted from 0. Found number {number}."
+        )
     return names[number]
 
 

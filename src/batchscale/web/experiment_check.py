@@ -98,8 +98,8 @@ def _missing_data(experiment: Experiment) -> str:
     return one_line(dataset.how, 400) if dataset.needs_files and dataset.path is None else ""
 
 
-def estimate(text: str) -> dict[str, Any]:
-    """Return the object of ``batchscale validate --json``, with the time of the run here if it can be measured.
+def estimate(text: str, workers: int | None) -> dict[str, Any]:
+    """Return the object of ``batchscale validate --json``, with the time of the run on as many workers as it will have.
 
     The command runs in a process of its own, because it loads JAX.
 
@@ -113,6 +113,8 @@ def estimate(text: str) -> dict[str, Any]:
             file = Path(folder) / "experiment.toml"
             file.write_text(text, encoding="utf-8")
             command = [sys.executable, "-m", "batchscale", "validate", str(file), "--time", "--json"]
+            if workers is not None:
+                command += ["--workers", str(workers)]
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=MAX_ESTIMATE_S, stdin=subprocess.DEVNULL, check=False,
                 env={**os.environ, "NO_COLOR": "1"}, cwd=folder,

@@ -61,7 +61,11 @@ class OverviewRow:
 
 @dataclass(frozen=True)
 class OverviewPage:
-    """Some rows of many; ``waiting`` counts folders to be read, ``is_moving`` is True if some row is of a live run."""
+    """Some rows of many.
+
+    ``waiting`` counts folders to be read, ``is_moving`` is True if some row is of a live run, ``is_complete`` is False
+    if the search for records took too long and ended early.
+    """
 
     rows: list[OverviewRow]
     total: int
@@ -69,6 +73,7 @@ class OverviewPage:
     pages: int
     waiting: int
     is_moving: bool
+    is_complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -166,8 +171,10 @@ class Overview:
         pages = max(1, -(-len(rows) // query.per_page))
         number = min(max(1, query.page), pages)
         visible_rows = [self._fitted(row) for row in rows[(number - 1) * query.per_page : number * query.per_page]]
-        is_moving = any(row.state == "running" for row in visible_rows)
-        return OverviewPage(visible_rows, len(rows), number, pages, waiting, is_moving)
+        is_moving = any(row.state in ("running", "starting") for row in visible_rows)
+        return OverviewPage(
+            visible_rows, len(rows), number, pages, waiting, is_moving, self._folders.is_complete
+        )  # fmt: skip
 
     def rows(self) -> list[OverviewRow]:
         """Return all rows read so far, without critical batch sizes."""

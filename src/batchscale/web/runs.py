@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from batchscale.errors import RunError, StudyLockedError
+from batchscale.formatting import count_text
 from batchscale.records.durable import replace_durably
 from batchscale.records.tree.layout import RunPaths
 from batchscale.run.status import is_running
@@ -36,8 +37,18 @@ class WebRuns:
         pid = self.processes.proven_pid(path)
         return pid is not None and _holds(path, pid)
 
-    def is_starting(self, path: Path) -> bool:
-        """True if the process that was started here is alive and does not hold the folder yet."""
+    def is_starting(self, path: Path, status_written_at: float) -> bool:
+        """True if the process that was started here after a status was written does not hold the folder yet."""
+        started = self.find(path)
+        return started is not None and started.record.noted_at > status_written_at and self._is_waiting(path)
+
+    def is_ending(self, path: Path, status_written_at: float) -> bool:
+        """True if the process that was started here has run, written its last status, and is still alive."""
+        started = self.find(path)
+        return started is not None and started.record.noted_at <= status_written_at and self._is_waiting(path)
+
+    def _is_waiting(self, path: Path) -> bool:
+        """True if the process that was started here is alive and does not hold the folder."""
         return self.processes.is_alive(path) and not is_running(path)
 
     @property
@@ -87,12 +98,11 @@ class WebRuns:
         return "" if self.find(path) is None or self.processes.is_alive(path) else self.processes.last_output(path)
 
     def _check_can_start(self, path: Path) -> None:
-        if is_running(path) or self.is_starting(path):
+        if is_running(path) or self._is_waiting(path):
             raise StudyLockedError(f"{path.name}: only one run may write a folder at a time. Wait for it or stop it.")
         if self.count >= self._settings.limits.runs:
-            raise RefusedError(
-                429, f"At most {self._settings.limits.runs} runs may run at once (--max-runs). Wait or stop one."
-            )
+            most = count_text(self._settings.limits.runs, "run")
+            raise RefusedError(429, f"At most {most} may run at once (--max-runs). Wait or stop one.")
 
     def _start(self, path: Path, file: Path, *, is_own_file: bool) -> None:
         words = ["run", str(file), "--out", str(path)]

@@ -100,7 +100,6 @@ class SecurityMiddleware:
         self._audit = audit
         self._refuse = refuse
         self._upload_paths = upload_paths
-        self._sign_ins = Rate(settings.limits.sign_ins)
         self._actions = Rate(settings.limits.actions)
         self._checks = Rate(settings.limits.checks)
         self._uploads = Rate(settings.limits.uploads)
@@ -122,7 +121,10 @@ class SecurityMiddleware:
                 self._audit.add("refused", f"{request.method} {request.path}", f"{refused.status}", refused.message)
             await self._answer(scope, send, refused)
             return
-        await self._app(scope, receive, send)
+        if request.method == "HEAD":
+            await _answer_head(self._app, scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
     async def _answer(self, scope: Scope, send: Send, refused: RefusedError) -> None:
         status, headers, body = self._refuse(scope, refused)
@@ -191,10 +193,8 @@ class SecurityMiddleware:
             if request.header(b"sec-fetch-site") not in (None, "same-origin"):
                 raise RefusedError(403, "An action must come from a page of this server, not from another site.")
         if identity is None:
-            if not self._sign_ins.take("sign-in"):
-                raise RefusedError(429, "Too many attempts to sign in. Wait a minute.")
-            return
-        if by_cookie:
+            return  # only the page to sign in is open to strangers, and it counts their attempts
+        if by_cookie and request.path != "/sign-in":  # its form may be older than the session
             token = request.header(b"x-csrf-token") or form.get("csrf", "")
             if not hmac.compare_digest(token.encode(), identity.csrf.encode()):
                 raise RefusedError(403, "The form is not of this session. Reload the page and repeat.")
@@ -260,6 +260,28 @@ def session_cookie(headers: list[tuple[bytes, bytes]], name: str) -> str | None:
             parts = (part.strip().partition("=") for part in value.decode("latin-1").split(";"))
             values += [text for key_, _, text in parts if key_ == name]
     return values[0] if len(values) == 1 else None
+
+
+async def _answer_head(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send the headers that GET has, and no body; a stream ends with its headers."""
+    answered = asyncio.Event()
+
+    async def send_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body", "body": b""})
+            answered.set()
+
+    page = asyncio.ensure_future(app({**scope, "method": "GET"}, receive, send_headers))
+    headers = asyncio.ensure_future(answered.wait())
+    try:
+        await asyncio.wait((page, headers), return_when=asyncio.FIRST_COMPLETED)
+        if page.done():
+            page.result()
+    finally:
+        page.cancel()
+        headers.cancel()
+        await asyncio.gather(page, headers, return_exceptions=True)
 
 
 def _with_headers(send: Send) -> Send:

@@ -1,6 +1,7 @@
-"""The server: uvicorn on our socket, with a time limit for the headers of a request."""
+"""The server: uvicorn on our socket, with limits of connections and a time limit for the headers of a request."""
 
 import asyncio
+import functools
 import socket
 from typing import Any
 
@@ -10,11 +11,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from batchscale.errors import RunError
 from batchscale.web.app import create_app
 from batchscale.web.auth import Auth
+from batchscale.web.connections import Connections
 from batchscale.web.security import MAX_HEADER_BYTES
 from batchscale.web.settings import WebSettings
 
-MAX_CONNECTIONS = 400
 BACKLOG = 512
+HANDSHAKE_S = 10.0
 
 
 def bind(settings: WebSettings) -> socket.socket:
@@ -44,22 +46,49 @@ def serve(settings: WebSettings, auth: Auth, listener: socket.socket) -> None:
     config = uvicorn.Config(
         create_app(settings, auth), log_level="warning", access_log=False, server_header=False, ws="none",
         http=_protocol_with_timeout(settings.limits.header_s), h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-        limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=15, timeout_graceful_shutdown=2, proxy_headers=False, loop="asyncio", lifespan="off",
         ssl_certfile=str(certificate) if certificate else None, ssl_keyfile=str(key) if key else None,
     )  # fmt: skip
-    uvicorn.Server(config).run(sockets=[listener])
+    _Server(config).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """A server with a time limit for TLS handshakes too; uvicorn has no option for it."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to accept connections."""
+        if self.config.is_ssl:
+            loop: Any = asyncio.get_running_loop()
+            loop.create_server = functools.partial(loop.create_server, ssl_handshake_timeout=HANDSHAKE_S)
+        await super().startup(sockets)
 
 
 def _protocol_with_timeout(seconds: float) -> type[asyncio.Protocol]:
-    """Return an HTTP protocol that closes connections whose headers take longer than some seconds."""
+    """Return an HTTP protocol with limited connections, whose headers must not take longer than some seconds."""
+    connections = Connections()
 
     class TimeoutProtocol(H11Protocol):
         _timer: asyncio.TimerHandle | None = None
 
+        @property
+        def address(self) -> str:
+            return self.client[0] if self.client else ""
+
+        @property
+        def is_signed_in(self) -> bool:
+            return self.scope is not None and self.scope["state"].get("identity") is not None
+
+        @property
+        def is_busy(self) -> bool:
+            return not self._is_between_requests()
+
+        def evict(self) -> None:
+            self.transport.abort()  # not close, which waits for a visitor that reads nothing
+
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._wait_for_headers()
+            connections.add(self)
 
         def data_received(self, data: bytes) -> None:
             if self._timer is None and self._is_between_requests():
@@ -70,6 +99,7 @@ def _protocol_with_timeout(seconds: float) -> type[asyncio.Protocol]:
                 self._timer = None
 
         def connection_lost(self, exc: Exception | None) -> None:
+            connections.remove(self)
             if self._timer is not None:
                 self._timer.cancel()
             super().connection_lost(exc)

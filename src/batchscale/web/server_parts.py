@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse
 
 from batchscale import __version__
 from batchscale.formatting import (
+    count_text,
     duration,
     metaparameter_text,
     number_text,
@@ -54,7 +55,9 @@ class Pages:
             "size": size,
         }  # fmt: skip
         menu = [entry for plugin in plugins for entry in plugin.menu.items()]
-        self._environment.globals |= {"span_text": span_text, "whole_text": whole_text, "plugin_menu": menu}
+        self._environment.globals |= {
+            "span_text": span_text, "whole_text": whole_text, "count_text": count_text, "plugin_menu": menu,
+        }  # fmt: skip
 
     def page(self, request: Request, template: str, status_code: int = 200, **values: Any) -> HTMLResponse:
         """Return a whole page."""
@@ -75,7 +78,7 @@ class Pages:
     def refuse(self, scope: Scope, refused: RefusedError) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
         """Return the response to a refused request: a page for people, plain text for programs, or the sign-in page."""
         accept = b",".join(value for key, value in scope["headers"] if key == b"accept")
-        if refused.status == 401 and scope["method"] == "GET" and b"text/html" in accept:
+        if refused.status == 401 and scope["method"] in ("GET", "HEAD") and b"text/html" in accept:
             return 303, [(b"location", b"/sign-in")], b""
         if b"text/html" in accept:
             body = self.text(scope, "refused.html", status=refused.status, message=refused.message)
@@ -100,12 +103,12 @@ class ServerParts:
     @cached_property
     def folders(self) -> RecordsFolders:
         """The folders of records."""
-        return RecordsFolders(self.settings.folders)
+        return RecordsFolders(self.settings.folders, self.settings.state)
 
     @cached_property
     def statuses(self) -> StatusReader:
         """The status of folders."""
-        return StatusReader()
+        return StatusReader(self.runs.is_starting)
 
     @cached_property
     def cache(self) -> RecordsCache:
@@ -132,9 +135,7 @@ class ServerParts:
         """Event streams."""
 
         def render(folder: RecordsFolder, status: FolderStatus) -> str:
-            is_starting = status.state == "records" and self.runs.is_starting(folder.path)
-            disk = disk_space(folder.path)
-            return self.pages.part("status.html", status=status, is_starting=is_starting, disk=disk)
+            return self.pages.part("status.html", status=status, disk=disk_space(folder.path))
 
         def version(folder: RecordsFolder) -> object:
             try:

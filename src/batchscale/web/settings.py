@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from batchscale.errors import SpecError, one_line
+from batchscale.records.tree.layout import RunPaths
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -108,15 +109,24 @@ def check_settings(settings: WebSettings, *, token_given: bool) -> None:
             raise SpecError(
                 f"The web interface needs an existing folder of records. Found none at {one_line(folder, 300)}."
             )
-        if settings.state.resolve().is_relative_to(folder.resolve()):
+        if _is_shown(settings.state.resolve(), folder.resolve()):
             raise SpecError(
-                f"The token must lie outside the served folders. Found {one_line(settings.state, 300)} inside "
+                f"The token must lie outside the served records. Found {one_line(settings.state, 300)} inside "
                 f"{one_line(folder, 300)}; give --state another folder."
             )
     if settings.own_files is not None and not settings.own_files.is_dir():
         raise SpecError(
             f"--own-files must be a folder of experiment files. Found none at {one_line(settings.own_files)}."
         )
+
+
+def _is_shown(state: Path, folder: Path) -> bool:
+    """True if a state folder lies in records, or where they are looked for: not below a folder like ``.local``."""
+    if not state.is_relative_to(folder):
+        return False
+    above = [path for path in (state, *state.parents) if path.is_relative_to(folder)]
+    is_hidden = any(path.name.startswith(".") for path in above[:-1])
+    return not is_hidden or any(RunPaths(path).working.is_dir() for path in above)
 
 
 def default_state() -> Path:

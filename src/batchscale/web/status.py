@@ -5,6 +5,7 @@ One small file is read per folder and cached until it changes, so a thousand fol
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from batchscale.run.disk import WATERMARK_BYTES
 from batchscale.run.status import RunState, RunStatus, find_state, is_running, read_status
 
 RECORDS = "records"
-STATES = (*(state.value for state in RunState), RECORDS)
+STARTING = "starting"
+STATES = (*(state.value for state in RunState), STARTING, RECORDS)
 MAX_SIZE = 2**53
 LOW_BYTES = 10 * WATERMARK_BYTES
 STATUS, LOCK = (str(path) for path in (RunPaths(Path()).status, RunPaths(Path()).lock))  # below the root of a folder
@@ -21,7 +23,11 @@ STATUS, LOCK = (str(path) for path in (RunPaths(Path()).status, RunPaths(Path())
 
 @dataclass(frozen=True)
 class FolderStatus:
-    """``state`` is one of STATES (RECORDS: no run ever wrote here); ``stamp`` changes when anything here does."""
+    """The one state that every page shows; ``stamp`` changes when anything here does.
+
+    ``state`` is one of STATES. RECORDS: no run ever wrote here. STARTING: a process was started and has not begun to
+    run, so that the snapshot, if there is one, is of the run before.
+    """
 
     state: str
     snapshot: RunStatus | None
@@ -35,7 +41,7 @@ class FolderStatus:
     @property
     def progress(self) -> float | None:
         """The share that is done, from 0 to 1; None if it is not known."""
-        if self.snapshot is None or not self.snapshot.studies:
+        if self.snapshot is None or not self.snapshot.studies or self.state == STARTING:
             return None
         if self.snapshot.finished:
             return 1.0
@@ -52,9 +58,14 @@ class FolderStatus:
 
 
 class StatusReader:
-    """Reads the status of folders, each status file once per change."""
+    """Reads the status of folders, each status file once per change.
 
-    def __init__(self) -> None:
+    ``is_starting`` is asked for a folder that no run holds: True if a process was started there after the status was
+    written.
+    """
+
+    def __init__(self, is_starting: Callable[[Path, float], bool] = lambda _root, _written_at: False) -> None:
+        self._is_starting = is_starting
         self._snapshots: dict[Path, tuple[int, RunStatus | None]] = {}
 
     def read(self, root: Path) -> FolderStatus:
@@ -70,6 +81,8 @@ class StatusReader:
             state: str = RunState.RUNNING if running else RECORDS
         else:
             snapshot, state = find_state(snapshot, running=running)
+        if not running and self._is_starting(root, snapshot.written_at if snapshot else 0.0):
+            state = STARTING
         return FolderStatus(state, snapshot, f"{changed}-{state}")
 
 

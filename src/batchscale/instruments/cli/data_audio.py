@@ -11,6 +11,7 @@ import typer
 
 from batchscale.cli.output import print_json
 from batchscale.errors import one_line
+from batchscale.formatting import count_text
 
 if TYPE_CHECKING:
     from batchscale.instruments.sound.preparation import PreparationProgress, ShowProgress
@@ -45,7 +46,7 @@ def data_audio(
         print_json({"version": VERSION, "path": str(out), **files, "seconds": seconds, "tracker": prepared.tracker})
         return
     typer.echo(
-        f"{out}: {len(prepared.recordings)} recordings, {seconds['train']:,.0f} s to train on and "
+        f"{out}: {count_text(len(prepared.recordings), 'recording')}, {seconds['train']:,.0f} s to train on and "
         f"{seconds['val']:,.0f} s to validate, {prepared.statistics.voiced_share:.0%} of it voiced."
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import DataError, one_line
+from batchscale.formatting import count_text
 
 SAMPLE_RATE = 16_000
 ENDINGS = (".wav", ".flac", ".ogg", ".oga", ".mp3", ".aif", ".aiff")
@@ -54,7 +55,11 @@ def find_recordings(folder: Path) -> tuple[list[Path], list[Path]]:
         endings = sorted({path.suffix.lower() or "none" for path in others})
         raise DataError(
             f"{one_line(folder, 300)} must hold recordings ({', '.join(ENDINGS)}). Found "
-            + (f"{len(others)} files with the endings {one_line(', '.join(endings))}." if others else "no files.")
+            + (
+                f"{count_text(len(others), 'file')} with the endings {one_line(', '.join(endings))}."
+                if others
+                else "no files."
+            )
         )
     return recordings, others
 

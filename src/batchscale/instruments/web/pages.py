@@ -103,7 +103,7 @@ def _work_routes(parts: ServerParts, instruments: WebInstruments) -> APIRouter:
     def start(request: Request, instrument: WebInstrument, kind: str, steps: list[CommandStep]) -> Response:
         if parts.jobs.count + parts.runs.count >= parts.settings.limits.runs:
             most = parts.settings.limits.runs
-            raise RefusedError(429, f"At most {most} runs and jobs may run at once (--max-runs). Wait or stop one.")
+            raise RefusedError(429, f"At most {most} of runs and jobs may run at once (--max-runs). Wait or stop one.")
         parts.jobs.start(instrument.path, kind, steps)
         parts.audit.add(request.state.identity.name, f"{kind} instrument", "done", instrument.name)
         return RedirectResponse(f"/instruments/{instrument.id}", 303)

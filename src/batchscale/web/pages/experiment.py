@@ -19,7 +19,7 @@ from batchscale.web.records_folders import RecordsFolder, visible
 from batchscale.web.refusals import RefusedError
 from batchscale.web.security import session_cookie
 from batchscale.web.server_parts import ServerParts
-from batchscale.web.status import disk_space
+from batchscale.web.status import FolderStatus, disk_space
 from batchscale.web.trials import TrialQuery, trial_page
 
 NO_ANSWER: dict[str, Any] = {"problem": "", "waiting": False, "goal": "", "analysis": None, "sentences": ()}
@@ -43,9 +43,10 @@ def _add_pages(routes: APIRouter, parts: ServerParts) -> None:
         t: Annotated[list[str], Query(max_length=200)] = [],  # noqa: B006 - FastAPI copies it
     ) -> Response:
         folder, number = find_records_folder(parts, key)
+        status = parts.statuses.read(folder.path)
         values: dict[str, Any] = {
-            "key": key, "folder": folder, "status": parts.statuses.read(folder.path), "query": query,
-            "control": _control_values(parts, folder), "kinds": chart_kinds(), "disk": disk_space(folder.path),
+            "key": key, "folder": folder, "status": status, "query": query,
+            "control": _control_values(parts, folder, status), "kinds": chart_kinds(), "disk": disk_space(folder.path),
             "kind": kind if kind in chart_kinds() else "curve", "selected": parse_trials(t),
         }  # fmt: skip
         return parts.pages.page(request, "experiment.html", **values, **_read_values(parts, folder, number, query))
@@ -66,7 +67,7 @@ def _add_pages(routes: APIRouter, parts: ServerParts) -> None:
     def control(request: Request, key: KEY) -> Response:
         folder, _ = find_records_folder(parts, key)
         status = parts.statuses.read(folder.path)
-        values = _control_values(parts, folder)
+        values = _control_values(parts, folder, status)
         return parts.pages.page(request, "control.html", key=key, status=status, control=values)
 
     @routes.get("/x/{key}/events")
@@ -148,12 +149,13 @@ def _answer_values(parts: ServerParts, folder: RecordsFolder, number: int) -> di
     return NO_ANSWER | {"goal": visible(analysis.goal), "analysis": analysis, "sentences": sentences}
 
 
-def _control_values(parts: ServerParts, folder: RecordsFolder) -> dict[str, Any]:
+def _control_values(parts: ServerParts, folder: RecordsFolder, status: FolderStatus) -> dict[str, Any]:
     """The actions on the run of a folder, and its last output."""
     runs = parts.runs
     started = runs.find(folder.path)
+    written_at = status.snapshot.written_at if status.snapshot else 0.0
     return {
-        "is_ours": runs.is_ours(folder.path), "is_starting": runs.is_starting(folder.path),
+        "is_ours": runs.is_ours(folder.path), "is_ending": runs.is_ending(folder.path, written_at),
         "text": runs.text(folder.path),
         "is_own_file": started is not None and bool(started.details.get("is_own_file")),
         "last_output": "\n".join(visible(line, 300) for line in runs.last_output(folder.path).splitlines()[-30:]),

@@ -104,7 +104,7 @@ def _add_fragments(routes: APIRouter, parts: ServerParts) -> None:
         checked, run_cost = try_text(text), None
         if not checked.problem:
             try:
-                run_cost = estimate(text)
+                run_cost = estimate(text, parts.settings.workers)
             except BatchscaleError as error:
                 checked = type(checked)(one_line(error, 600))
         return parts.pages.page(request, "checked_file.html", check=checked, cost=run_cost)

@@ -5,7 +5,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from batchscale.web.auth import SESSION_S
-from batchscale.web.security import session_cookie
+from batchscale.web.refusals import RefusedError
+from batchscale.web.security import Rate, session_cookie
 from batchscale.web.server_parts import ServerParts
 
 
@@ -13,6 +14,7 @@ def make_routes(parts: ServerParts) -> APIRouter:
     """``/sign-in`` and ``/sign-out``."""
     routes = APIRouter()
     settings, auth = parts.settings, parts.auth
+    wrong_attempts = Rate(settings.limits.sign_ins)
 
     @routes.get("/sign-in")
     def show(request: Request) -> Response:
@@ -21,7 +23,11 @@ def make_routes(parts: ServerParts) -> APIRouter:
     @routes.post("/sign-in")
     def sign_in(request: Request) -> Response:
         session = auth.sign_in(request.state.form.get("secret", "").strip()[:300])
+        if session is None and request.state.identity is not None:  # the printed link once more, in the same browser
+            return RedirectResponse("/", 303)
         if session is None:
+            if not wrong_attempts.take(request.client.host if request.client else ""):
+                raise RefusedError(429, "Too many wrong attempts to sign in. Wait a minute, or use the token.")
             parts.audit.add("stranger", "sign in", "refused")
             problem = "This is neither the one-time code, which works once, nor the token."
             return parts.pages.page(request, "sign_in.html", 403, problem=problem)

@@ -5,11 +5,17 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
   // The one-time code is behind "#", which browsers never send: move it from the address into the form.
+  // The link may also be opened in a tab that shows this page already: then only the part behind "#" changes.
   const signIn = document.getElementById("sign-in");
-  if (signIn && location.hash.length > 1) {
+  function signInWithCode() {
+    if (location.hash.length < 2) { return; }
     document.getElementById("secret").value = decodeURIComponent(location.hash.slice(1));
     history.replaceState(null, "", location.pathname);
     signIn.requestSubmit();
+  }
+  if (signIn) {
+    signInWithCode();
+    addEventListener("hashchange", signInWithCode);
   }
 
   document.addEventListener("htmx:configRequest", function (event) { event.detail.headers["X-CSRF-Token"] = csrf; });
@@ -130,7 +136,7 @@
       replaceContent(runStatus, update.html);
       document.body.dataset.state = update.state;
       if (state !== update.state) { // not every step is read aloud
-        announced.textContent = "The run is " + update.state + ".";
+        announced.textContent = update.state === "records" ? "No run is going on." : "The run is " + update.state + ".";
         renewControl();
       }
       state = update.state;
