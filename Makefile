@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PACKAGE := $(VENV)/.package
 STAMP := $(VENV)/.installed
-PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet
+LOUD_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install
+PIP := $(LOUD_PIP) --quiet
 PYTEST := $(BIN)/python -m pytest
 # Processes of one thread each, as workers are: threads of one would only stand in the way of the others. Four of them for
 # two cores: a quarter of the tests' time is waiting for other processes.
@@ -12,16 +14,23 @@ IN_FOUR := -n 4 --dist worksteal
 FOUR_PROCESSES := $(ONE_THREAD) $(PYTEST) $(IN_FOUR)
 # Tests compile their programs in a hurry, except where they are to be those that users have.
 FULL_PROGRAMS := BATCHSCALE_FULL_PROGRAMS=1
-DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray"
+DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray and not wheel"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-browser web-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote test-ray torture-ray torture pages docs bench quickstart reproduce instrument clean
+.PHONY: help install check test test-browser web-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote test-wheel test-ray torture-ray torture pages docs bench quickstart reproduce instrument clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml constraints.txt
+# The package with the libraries it needs, and no tools. It takes minutes, so pip shows what it downloads.
+$(PACKAGE): pyproject.toml constraints.txt
+	@echo "Installing batchscale and its libraries into $(VENV): about 200 MB to download, 900 MB on disk."
 	$(PYTHON) -m venv $(VENV)
+	$(LOUD_PIP) --editable .
+	@touch $@
+
+$(STAMP): $(PACKAGE)
+	@echo "Installing the developers' tools into $(VENV)."
 	$(PIP) --editable '.[dev]'
 	@touch $@
 
@@ -37,7 +46,7 @@ test: $(STAMP) ## the default tests: five minutes on two cores
 	$(FOUR_PROCESSES) $(DEFAULT_TESTS)
 
 test-slow: $(STAMP) ## the long tests as well, all with programs as users have them
-	$(FULL_PROGRAMS) $(FOUR_PROCESSES) -m "not torture and not browser and not slurm and not parsers and not torch and not remote and not ray"
+	$(FULL_PROGRAMS) $(FOUR_PROCESSES) -m "not torture and not browser and not slurm and not parsers and not torch and not remote and not ray and not wheel"
 
 test-instruction-sets: $(STAMP) ## the default tests once for every set of vector instructions that this machine has
 	$(FULL_PROGRAMS) $(ONE_THREAD) $(BIN)/python tests/instruction_sets.py $(IN_FOUR) $(DEFAULT_TESTS)
@@ -81,6 +90,27 @@ $(VENV)/remote/.installed: $(STAMP)
 
 test-remote: $(VENV)/remote/.installed ## mirrors on an S3 server and on Google's storage, with failures
 	PYTHONPATH=$(abspath $(VENV)/remote) $(PYTEST) -m remote
+
+# The package as users get it: the wheel in clean environments, without extras and with all of them, at the newest and at
+# the lowest versions that pyproject.toml allows. uv can resolve to the lowest.
+WHEEL := build/wheel
+UV := $(WHEEL)/tools/bin/uv
+EXTRAS := $(addprefix --extra ,text hf web audio remote gcs ray)
+$(UV):
+	$(PYTHON) -m venv $(WHEEL)/tools
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(WHEEL)/tools/bin/python -m pip install --quiet uv
+
+test-wheel: $(STAMP) $(UV) ## the built package in clean environments, at its newest and lowest versions (6 GB of disk)
+	rm -rf $(WHEEL)/dist
+	$(UV) build --quiet --wheel --out-dir $(WHEEL)/dist
+	set -e; for versions in highest lowest-direct; do for extras in "" "$(EXTRAS)"; do \
+	    name=$(WHEEL)/$$versions$${extras:+-extras}; echo "Installing into $$name"; \
+	    $(UV) pip compile --quiet --no-header --only-binary :all: --python $(PYTHON) --resolution $$versions $$extras \
+	        pyproject.toml --output-file $$name.txt --upgrade; \
+	    $(UV) venv --quiet --clear --python $(PYTHON) $$name; \
+	    $(UV) pip install --quiet --python $$name/bin/python --requirements $$name.txt; \
+	    $(UV) pip install --quiet --python $$name/bin/python --no-deps $(WHEEL)/dist/*.whl; done; done
+	BATCHSCALE_WHEEL=$(CURDIR)/$(WHEEL) $(ALONE) sh -c '$(UP) && exec $(PYTEST) tests/test_wheel.py -s --timeout 1800'
 
 $(VENV)/.ray: $(STAMP)
 	$(PIP) --editable '.[ray]'
@@ -126,7 +156,7 @@ $(VENV)/.bench: $(STAMP)
 	$(PIP) torch==2.13.0 || echo "PyTorch cannot be installed here; the benchmark will leave it out"
 	@touch $@
 
-quickstart: $(STAMP) ## a whole measured curve in under a minute
+quickstart: $(PACKAGE) ## a whole measured curve in under a minute
 	$(BIN)/batchscale quickstart
 
 # Three experiments, one after the other; each goes on where it was stopped. MNIST is looked for where `batchscale data`

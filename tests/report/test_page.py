@@ -7,6 +7,7 @@ import pytest
 from bad_input import BAD_INPUT, HOSTILE
 from made_records import GOAL, METRIC, MadeStudy, MadeTrial, make_records, simulated
 
+from batchscale import __version__
 from batchscale.analysis.curve_analysis import analyze
 from batchscale.errors import SpecError
 from batchscale.figures.theme import DARK, LIGHT
@@ -89,6 +90,11 @@ def test_every_part_is_there(page: Page):
     assert len(charts) >= 8
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
+
+
+def test_the_report_names_its_version_and_promises_no_index(page: Page):
+    assert f"batchscale {__version__}" in page.words
+    assert not re.search(r"pip install '?batchscale", page.words)
 
 
 def test_the_table_has_the_analysed_numbers(page: Page):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import filelock  # noqa: F401 - without it JAX stores nothing in a cache of limited size, and reports nothing
 import jax
 import jax.monitoring
 
