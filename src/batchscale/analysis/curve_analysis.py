@@ -1,13 +1,14 @@
 """The analysis of a workload for a goal, or of bare points: the curve with intervals and flags, and its summary."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from batchscale.analysis.budgets import examples_by_dataset
+from batchscale.analysis.confirmation import Confirmation, confirmed_intervals, confirmed_noise, find_confirmations
 from batchscale.analysis.curves import Array
 from batchscale.analysis.intervals import (
     DEFAULT_RESAMPLING,
@@ -16,13 +17,14 @@ from batchscale.analysis.intervals import (
     StudyPoint,
     point_intervals,
 )
-from batchscale.analysis.noise import run_intervals, run_noise, trial_noise
+from batchscale.analysis.noise import Noise, run_intervals, run_noise, trial_noise
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Thresholds
 from batchscale.analysis.results import RESULT_SCHEMA, WINNER_SCHEMA, results_of, winner_edges, winner_spacing
 from batchscale.analysis.robustness import critical_drift, point_stability
 from batchscale.analysis.summary import CurveData, CurveSummary, failed_sizes, run_doubts, study_doubts, summarize
 from batchscale.errors import AnalysisError, SpecError, UnknownNameError, one_line, suggest_names
+from batchscale.formatting import list_sizes
 from batchscale.records.frames import Records
 from batchscale.records.metadata.columns import METADATA
 from batchscale.records.model import Status
@@ -39,18 +41,23 @@ ANALYSIS_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "stopped": pl.Int64,  # COMPLETE trials that a race or early stopping ended before the goal: censored, not failed
     "still_moves": pl.Boolean,  # more trials would likely still move this point
     "stability": pl.String,  # the same as text
+    "search_steps": pl.Int64,  # the fewest steps of the search alone, beside ``steps`` of its confirmation
+    "seeds": pl.Int64,  # new seeds that confirm the point; null without
 }
+CONFIRMED = "the best trials were trained again with new seeds"
+
 # behind these columns: one Float64 column per metaparameter of the winning trial
 
 
 @dataclass(frozen=True)
 class AnalysisOptions:
-    """Options of an analysis."""
+    """Options of an analysis. ``confirmed``: use confirmations in place of the searches, where all sizes have one."""
 
     baseline: Baseline = Baseline.ROBUST
     thresholds: Thresholds = DEFAULT_THRESHOLDS
     resampling: Resampling = DEFAULT_RESAMPLING
     num_train_examples: int | None = None
+    confirmed: bool = True
 
 
 @dataclass(frozen=True)
@@ -90,12 +97,21 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Analy
         how="left",
     )
     curve = curve.join(_stopped(selected, outcomes), on="batch_size", how="left", maintain_order="left")
+    confirmations = find_confirmations(selected, goal) if options.confirmed else {}
+    reached = [point.batch_size for point in points]
+    unconfirmed = [size for size in reached if confirmations and size not in confirmations]
+    confirmed = [] if unconfirmed or not confirmations else [confirmations[size] for size in reached]
+    curve = _with_confirmations(curve, selected, confirmed, options.resampling.level)
     extra = [
         name for name in selected.metaparameters if name in curve.columns and curve[name].null_count() < len(curve)
     ]
     ordered = curve.select(*ANALYSIS_SCHEMA, *extra)
     doubts = study_doubts(ordered)
-    summary, refusal = _try_summary(_study_data(ordered, points, doubts), options)
+    if unconfirmed:
+        doubts += (f"training the best trials again did not confirm batch size {list_sizes(unconfirmed)}",)
+    noise = confirmed_noise(confirmed) if confirmed else trial_noise(points)
+    drift = () if confirmed else critical_drift(points)
+    summary, refusal = _try_summary(_study_data(ordered, noise, drift, doubts), options)
     return Analysis(workload, goal, ordered, tuple(points), summary, refusal, doubts)
 
 
@@ -209,6 +225,33 @@ def _with_intervals(results: pl.DataFrame, points: list[StudyPoint], resampling:
     return results.join(intervals, on="batch_size", how="left", maintain_order="left")
 
 
+def _with_confirmations(
+    curve: pl.DataFrame, records: Records, confirmed: Sequence[Confirmation], level: float
+) -> pl.DataFrame:
+    """Replace each point by its confirmation: the trial, its median steps and their interval."""
+    searched = curve.with_columns(pl.col("steps").alias("search_steps"))
+    if not confirmed:
+        return searched.with_columns(pl.lit(None, dtype=pl.Int64).alias("seeds"))
+    ends = confirmed_intervals(confirmed, level)
+    rows = [(c.batch_size, c.trial_id, c.steps, c.seeds, *end) for c, end in zip(confirmed, ends, strict=True)]
+    columns = ("batch_size", "trial_id", "steps", "seeds", "steps_low", "steps_high")
+    points = pl.DataFrame(
+        rows, schema=dict.fromkeys(columns[:4], pl.Int64) | dict.fromkeys(columns[4:], pl.Float64), orient="row"
+    )
+    names = [name for name in records.metaparameters if name in curve.columns]
+    values = records.trials.select("batch_size", "trial_id", *names)
+    replaced = points.join(values, on=["batch_size", "trial_id"], how="left")
+    kept = searched.drop(*(name for name in replaced.columns if name != "batch_size" and name in searched.columns))
+    examples = pl.col("steps") * pl.col("batch_size")
+    return kept.join(replaced, on="batch_size", how="left", maintain_order="left").with_columns(
+        (pl.col("epochs") * (examples / pl.col("examples"))).alias("epochs"),
+        examples.alias("examples"),
+        pl.lit(None, dtype=pl.String).alias("interval_note"),
+        (pl.col("still_moves") & pl.col("seeds").is_null()).alias("still_moves"),
+        pl.when(pl.col("seeds").is_null()).then("stability").otherwise(pl.lit(CONFIRMED)).alias("stability"),
+    )
+
+
 def _try_summary(data: CurveData, options: AnalysisOptions) -> tuple[CurveSummary | None, str | None]:
     try:
         return summarize(data, options.baseline, options.thresholds, options.resampling.level), None
@@ -216,7 +259,9 @@ def _try_summary(data: CurveData, options: AnalysisOptions) -> tuple[CurveSummar
         return None, str(error)
 
 
-def _study_data(curve: pl.DataFrame, points: list[StudyPoint], doubts: tuple[str, ...]) -> CurveData:
+def _study_data(
+    curve: pl.DataFrame, noise: Noise, drift: tuple[tuple[int, float], ...], doubts: tuple[str, ...]
+) -> CurveData:
     measured = curve.filter(pl.col("steps") > 0).sort("batch_size")
     sizes, steps = _arrays(measured)
     counts = measured["trials"].to_list()
@@ -225,9 +270,9 @@ def _study_data(curve: pl.DataFrame, points: list[StudyPoint], doubts: tuple[str
         steps=steps,
         intervals=measured.select("steps_low", "steps_high").rows(),
         spacings=measured["spacing"].fill_null(0).to_list(),
-        noise=trial_noise(points),
+        noise=noise,
         trials=(min(counts), max(counts)) if counts else None,
-        drift=critical_drift(points),
+        drift=drift,
         doubts=doubts,
         failed=failed_sizes(curve),
     )

@@ -26,6 +26,7 @@ class NoiseSource(StrEnum):
 
     TRIALS = "trials"
     RUNS = "runs"
+    SEEDS = "seeds"
     RESIDUALS = "residuals"
     ASSUMED = "assumed"
 

@@ -69,6 +69,7 @@ def trial_outcomes(
     *,
     budget: Budget | None = None,
     num_train_examples: int | Mapping[str, int] | None = None,
+    confirmations: bool = False,
 ) -> pl.DataFrame:
     """Return one row per trial and goal, with the step at which its measurements first passed the goal.
 
@@ -78,6 +79,7 @@ def trial_outcomes(
         budget: Count a trial as having reached the goal only within this budget.
         num_train_examples: Size of the training set (by data set, if several), for a budget in epochs where it is
             not one of the paper's.
+        confirmations: True for the trials that train others again with new seeds, which otherwise do not count.
 
     Returns:
         A frame of ``TRIAL_OUTCOME_SCHEMA`` and the metaparameters, sorted by workload, batch size, goal and trial id.
@@ -87,19 +89,22 @@ def trial_outcomes(
     if not unique_goals or not records.workloads:
         return _empty_outcomes(records)
     limits = None if budget is None else budget_steps(records, budget, num_train_examples)
-    frames = [_outcomes_of(records.workload(name), name, unique_goals, limits) for name in records.workloads]
+    frames = [
+        _outcomes_of(records.workload(name), name, unique_goals, limits, confirmations) for name in records.workloads
+    ]
     return frames[0] if len(frames) == 1 else pl.concat(frames)
 
 
 def _outcomes_of(
-    selected: Records, workload: WorkloadName, goals: list[Goal], limits: pl.DataFrame | None
+    selected: Records, workload: WorkloadName, goals: list[Goal], limits: pl.DataFrame | None, confirmations: bool
 ) -> pl.DataFrame:
     """Return the outcomes of one workload's trials by batch size, goal in the order passed, and trial id."""
-    rows = selected.cache.get("trials", lambda: _sorted_trials(selected))
+    kind = "confirmations" if confirmations else "trials"
+    rows = selected.cache.get(kind, lambda: _sorted_trials(selected, confirmations))
     last = None if limits is None else rows.join(limits, on=STUDY_COLUMNS, how="left", maintain_order="left")["limit"]
     parts = []
     for goal in goals:
-        steps = _steps_to_goal(selected, workload, goal, rows)
+        steps = _steps_to_goal(selected, workload, goal, rows, kind)
         if last is not None:
             steps[~(steps <= last.to_numpy())] = -1  # a limit that is null is passed by all
         parts.append(_with_outcome(rows, goal, steps))
@@ -109,19 +114,20 @@ def _outcomes_of(
     return pl.concat(parts).with_columns(numbers).sort("batch_size", "number", "trial_id").drop("number")
 
 
-def _sorted_trials(selected: Records) -> pl.DataFrame:
-    """Return the columns of outcomes that depend on no goal."""
+def _sorted_trials(selected: Records, confirmations: bool) -> pl.DataFrame:
+    """Return the columns of outcomes that depend on no goal, of the trials of searches or of confirmations."""
     columns = [name for name in TRIAL_OUTCOME_SCHEMA if name in TRIAL_SCHEMA]
-    searched = selected.trials.filter(pl.col(METADATA).struct.field("confirms").is_null())
-    rows = searched.select(*columns, pl.col("steps").alias("last_step"), *selected.metaparameters)
+    is_confirmation = pl.col(METADATA).struct.field("confirms").is_not_null()
+    trials = selected.trials.filter(is_confirmation if confirmations else ~is_confirmation)
+    rows = trials.select(*columns, pl.col("steps").alias("last_step"), *selected.metaparameters)
     return rows.sort("batch_size", "trial_id")
 
 
-def _steps_to_goal(selected: Records, workload: WorkloadName, goal: Goal, rows: pl.DataFrame) -> AnyArray:
+def _steps_to_goal(selected: Records, workload: WorkloadName, goal: Goal, rows: pl.DataFrame, kind: str) -> AnyArray:
     """Return the first step beyond the goal of every row's trial, -1 for none."""
     metric = (goal.metric, goal.maximize)
     improvements = find_improvements(selected, workload, *metric)
-    places = selected.cache.get(metric, lambda: improvements.places(rows))
+    places = selected.cache.get((kind, *metric), lambda: improvements.places(rows))
     return improvements.first_steps(goal)[places]
 
 

@@ -177,6 +177,7 @@ def basis_sentence(summary: CurveSummary) -> str:
         {
             NoiseSource.TRIALS: f"In brackets: {level} intervals, from the spread of the trials.",
             NoiseSource.RUNS: f"In brackets: {level} intervals, from the spread of the repeated runs.",
+            NoiseSource.SEEDS: f"In brackets: {level} intervals, from the spread over new seeds of the best trials.",
             NoiseSource.RESIDUALS: f"In brackets: {level} intervals, from how far the points lie off the best law.",
             NoiseSource.ASSUMED: (
                 f"In brackets: {level} intervals for an assumed noise of {percent_text(ASSUMED)}, as three points give "
