@@ -34,6 +34,8 @@ CURVE_KEYS = (
     "spacing",
     "still_moves",
     "interval_note",
+    "search_steps",
+    "seeds",
 )
 
 

@@ -29,6 +29,9 @@ def analyze(
     tau: Annotated[float, typer.Option(help=PERFECT_HELP)] = 0.3,
     useful: Annotated[float, typer.Option(help=USEFUL_HELP)] = 0.2,
     seed: Annotated[int, typer.Option(help="The seed of the resampling for intervals.", min=0)] = 0,
+    searched: Annotated[
+        bool, typer.Option("--searched", help="Use the best trial of each search, not its confirmation by new seeds.")
+    ] = False,
     json_: Annotated[
         bool, typer.Option("--json", help="Print a JSON object (a list for several workloads) instead of text.")
     ] = False,
@@ -46,7 +49,9 @@ def analyze(
     from batchscale.cli.selection import open_records, parse_baseline, select_goal, select_workloads
     from batchscale.errors import AnalysisError
 
-    options = AnalysisOptions(parse_baseline(baseline), Thresholds(perfect=tau, useful=useful), Resampling(seed=seed))
+    options = AnalysisOptions(
+        parse_baseline(baseline), Thresholds(perfect=tau, useful=useful), Resampling(seed=seed), confirmed=not searched
+    )
     records = open_records(path)
     names = select_workloads(records, workload)
     goals = [select_goal(records, name, goal) for name in names]
@@ -91,6 +96,7 @@ def _row(row: dict[str, Any]) -> tuple[object, ...]:
         study_note(row["edge"] if row["at_edge"] else None, row["searches"]),
         f"{row['stopped']} stopped early" if row["stopped"] else "",
         "still moves" if row["still_moves"] else "",
+        f"{row['seeds']} new seeds, search alone {row['search_steps']:,}" if row["seeds"] else "",
         "one finisher: no interval" if row["interval_note"] and low is None else "",
     ]
     reached = f"{row['reached']}/{row['trials']}"
