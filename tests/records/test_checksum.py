@@ -134,6 +134,118 @@ def test_facts_of_a_wrong_kind_cost_their_own_trial_and_are_named(folder, tmp_pa
     notices = []
     assert read_tree(tmp_path / "tree", notices.append).trials["trial_id"].to_list() == [1]
     assert "batchscale.seed is a whole number" in notices[0]
-    (violation,) = check_tree(tmp_path / "tree")
+    changed, violation = check_tree(tmp_path / "tree")
+    assert (changed.path, changed.rule) == (path, "changed-metadata")
     assert (violation.path, violation.rule) == (path, "bad-facts")
     assert violation.line is not None
+
+
+def edit_json(path, change, indent=2):
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data, indent=indent))
+
+
+def set_learning_rate(data):
+    data["parameters"]["learning_rate"] *= 1.01
+
+
+def set_status(data):
+    data["status"] = "INFEASIBLE"
+
+
+def set_seed(data):
+    data["batchscale"]["seed"] = 12345
+
+
+def add_a_key(data):
+    data["note"] = "mine"
+
+
+METADATA_CHANGES = [set_learning_rate, set_status, set_seed, add_a_key]
+
+
+@pytest.mark.parametrize("change", METADATA_CHANGES)
+def test_changed_metadata_of_a_trial_is_found_by_check_run_import_and_readers(folder, tmp_path, change):
+    tree, path = tmp_path / "tree", folder / "1" / "metadata.json"
+    edit_json(path, change)
+    assert [(v.path, v.rule) for v in check_tree(tree)] == [(path, "changed-metadata")]
+    with open_study(tree, make_study(spec_hash="a"), notice=lambda _: None) as writer:
+        assert list(writer.committed_trials()) == [2]
+        assert "as they were when they were recorded" in writer.damaged_trials[1]
+    with pytest.raises(RecordsError, match=r"8/1/metadata.json: .*as they were when.*--keep-going"):
+        import_records(tree, tmp_path / "table")
+    notices = []
+    records = read_tree(tree, notices.append)
+    assert records.trials["trial_id"].to_list() == [2]
+    assert len(notices) == 1 and notices[0].startswith(f"{path}: ") and "metadata_sha256" in notices[0]
+
+
+def set_train_steps(data):
+    data["train_steps"] += 1
+
+
+def set_space(data):
+    data["parameter_configs"]["learning_rate"]["max_value"] *= 2
+
+
+@pytest.mark.parametrize("change", [set_train_steps, set_space])
+def test_a_changed_study_file_is_found_by_check_run_import_and_readers(folder, tmp_path, change):
+    tree, path = tmp_path / "tree", folder / "study.json"
+    edit_json(path, change)
+    assert "changed-metadata" in {v.rule for v in check_tree(tree) if v.path == path}
+    with pytest.raises(RecordsError, match="as they were when they were recorded"):
+        open_study(tree, make_study(spec_hash="a"))
+    with pytest.raises(RecordsError, match="as they were when they were recorded"):
+        import_records(tree, tmp_path / "table")
+    with pytest.raises(RecordsError, match="no readable study"):
+        read_tree(tree, lambda _: None)
+
+
+def test_a_file_that_is_only_laid_out_anew_is_unchanged(folder, tmp_path):
+    for path in (folder / "study.json", folder / "1" / "metadata.json"):
+        data = json.loads(path.read_text())
+        path.write_text(json.dumps(dict(reversed(data.items()))))
+    assert check_tree(tmp_path / "tree") == []
+
+
+def test_a_change_that_is_meant_needs_the_checksum_removed(folder, tmp_path):
+    path = folder / "1" / "metadata.json"
+    edit_json(path, lambda data: (set_learning_rate(data), data["batchscale"].pop("metadata_sha256")))
+    uncovered = []
+    assert check_records(tmp_path / "tree", uncovered.append) == []
+    assert uncovered == [path]
+    assert read_tree(tmp_path / "tree", pytest.fail).trials.height == 2
+
+
+def test_an_archive_and_a_table_with_changed_metadata_are_found(folder, tmp_path):
+    edit_json(folder / "1" / "metadata.json", set_status)
+    archive = shutil.make_archive(str(tmp_path / "records"), "tar", tmp_path / "tree", "groups")
+    assert {violation.rule for violation in check_records(tmp_path / archive)} == {"changed-metadata"}
+
+
+def test_a_reader_says_that_measurements_changed_once(folder, tmp_path):
+    change_a_digit(folder)
+    notices = []
+    records = read_tree(tmp_path / "tree", notices.append)
+    assert notices == []  # measurements are read when they are needed
+    for _ in range(2):
+        records.measurements_of(records.workloads[0]).collect()
+    assert len(notices) == 1 and "measurements.csv is as it was" in notices[0] and "do not rely" in notices[0]
+    assert records.first_trials(1).notices == notices
+
+
+def test_a_trial_committed_again_while_it_is_read_is_no_damage(folder, tmp_path):
+    records = read_tree(tmp_path / "tree", pytest.fail)
+    with open_study(tmp_path / "tree", make_study(spec_hash="a")) as writer:
+        writer.commit(make_trial(1, 30), make_rows(1, [0, 10, 20, 30]))
+    assert records.measurements_of(records.workloads[0]).filter(trial_id=1).collect().height == 4
+
+
+def test_a_trial_that_is_half_replaced_is_no_damage(folder, tmp_path):
+    """Where folders cannot be exchanged, measurements are replaced first; the rest waits in the working folder."""
+    change_a_digit(folder)
+    with open_study(tmp_path / "tree", make_study(spec_hash="a"), notice=lambda _: None) as writer:
+        (writer.working_folder / "ready-1").mkdir()
+    records = read_tree(tmp_path / "tree", pytest.fail)
+    records.measurements_of(records.workloads[0]).collect()

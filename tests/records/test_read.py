@@ -74,8 +74,10 @@ def test_damage_costs_its_own_trial_and_is_said(tree):
         "groups/tiny/net/sgd/8/1/metadata.json",
         "plain/net/momentum/8/study.json",
         "groups/tiny/net/sgd/8/2/measurements.csv",
-        "groups/tiny/net/sgd/8/10/measurements.csv",
+        "groups/tiny/net/sgd/8/10/measurements.csv",  # it is not as it was recorded
+        "groups/tiny/net/sgd/8/10/measurements.csv",  # and has a torn line
     ]
+    assert records.notices == notices
 
 
 def test_the_same_study_twice_is_read_once(tree):

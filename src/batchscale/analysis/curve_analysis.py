@@ -106,13 +106,19 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Analy
         name for name in selected.metaparameters if name in curve.columns and curve[name].null_count() < len(curve)
     ]
     ordered = curve.select(*ANALYSIS_SCHEMA, *extra)
-    doubts = study_doubts(ordered)
+    doubts = (*_damage_doubts(records), *study_doubts(ordered))
     if unconfirmed:
         doubts += (f"training the best trials again did not confirm batch size {list_sizes(unconfirmed)}",)
     noise = confirmed_noise(confirmed) if confirmed else trial_noise(points)
     drift = () if confirmed else critical_drift(points)
     summary, refusal = _try_summary(_study_data(ordered, noise, drift, doubts), options)
     return Analysis(workload, goal, ordered, tuple(points), summary, refusal, doubts)
+
+
+def _damage_doubts(records: Records) -> tuple[str, ...]:
+    """Return the doubt about damaged records; by now the measurements of the workload have been read."""
+    count = len(records.notices)
+    return (f"the records are damaged in {count:,} place(s), which batchscale check lists",) if count else ()
 
 
 def analyze_points(rows: pl.DataFrame, options: AnalysisOptions | None = None) -> Analysis:

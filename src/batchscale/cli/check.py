@@ -19,21 +19,27 @@ def check(
     ],
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """List every violation of the records format, with path and line.
+    """List every violation of the records format, with path and line, and count what no checksum covers.
 
     Exit code 0: no violations. 1: violations. 2: some files or links could not be read, so there may be more.
     """
     from batchscale.cli.output import print_json
     from batchscale.records.check.stored import check_records
 
-    violations = check_records(path)
+    uncovered: list[Path] = []
+    violations = check_records(path, uncovered.append)
     if json_:
         rows = [{"path": str(v.path), "line": v.line, "rule": v.rule, "found": v.found} for v in violations]
-        print_json({"version": VERSION, "violations": rows})
+        print_json({"version": VERSION, "violations": rows, "not_covered": len(uncovered)})
     else:
         for violation in violations:
             typer.echo(str(violation))
         typer.echo(f"{len(violations)} violations." if violations else "No violations.")
+        if uncovered:
+            typer.echo(
+                f"Not covered: {len(uncovered):,} of the files study.json and metadata.json have no checksum, so that "
+                f"changes there cannot be found. The first: {uncovered[0]}."
+            )
     unreadable = [violation for violation in violations if violation.is_unreadable]
     if unreadable:
         typer.echo(f"Error: some files could not be read. {unreadable[0]}.", err=True)

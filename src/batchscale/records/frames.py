@@ -96,7 +96,8 @@ class Records:
     ``sources`` give a workload's measurements as they are stored, with every trial: the fastest frame to filter, its
     metrics possibly in float32. ``measurements_of`` has the selected trials, in float64. ``cache`` is for values that
     depend on this selection, ``sources_cache`` for values that depend on the measurements alone: every selection of the
-    same records shares it.
+    same records shares it. ``notices`` name everything damaged that was met so far, also while measurements were read;
+    they are shared too.
     """
 
     def __init__(
@@ -105,8 +106,10 @@ class Records:
         trials: pl.DataFrame | pl.LazyFrame,
         sources: Mapping[WorkloadName, Callable[[], pl.LazyFrame]],
         sources_cache: FrameCache | None = None,
+        notices: list[str] | None = None,
     ) -> None:
         self.studies = studies
+        self.notices: list[str] = [] if notices is None else notices
         self.sources = sources
         self.cache = FrameCache()
         self.sources_cache = sources_cache or FrameCache()
@@ -190,7 +193,10 @@ class Records:
             trials = trials.filter(pl.col("status").is_in([status] if isinstance(status, str) else list(status)))
         if studies is self.studies and trials is self._trials:
             return self
-        return Records(studies, trials, self.sources, self.sources_cache)
+        return self._select(studies, trials)
+
+    def _select(self, studies: pl.DataFrame, trials: pl.DataFrame | pl.LazyFrame) -> "Records":
+        return Records(studies, trials, self.sources, self.sources_cache, self.notices)
 
     def workload(self, name: WorkloadName) -> "Records":
         """Return the records of one workload."""
@@ -200,7 +206,7 @@ class Records:
         if (dataset, model, optimizer) not in self._workloads:
             is_workload = _is_workload(dataset, model, optimizer)
             studies, trials = self.studies.filter(is_workload), self._trials.filter(is_workload)
-            self._workloads[dataset, model, optimizer] = Records(studies, trials, self.sources, self.sources_cache)
+            self._workloads[dataset, model, optimizer] = self._select(studies, trials)
         return self._workloads[dataset, model, optimizer]
 
     def first_trials(self, count: int) -> "Records":
@@ -210,7 +216,7 @@ class Records:
             trials = self.trials if len(self._names) == 1 else self._trials
             complete = trials.filter(pl.col("status") == Status.COMPLETE.value)
             rank = pl.col("trial_id").rank("ordinal").over(STUDY_COLUMNS)
-            self._first[count] = Records(self.studies, complete.filter(rank <= count), self.sources, self.sources_cache)
+            self._first[count] = self._select(self.studies, complete.filter(rank <= count))
         return self._first[count]
 
 

@@ -4,6 +4,7 @@ Parsing is strict about the published keys and keeps every other key in ``extra`
 nothing. Our own metadata, under the one extra key ``batchscale``, is typed: see ``metadata``.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,9 +12,10 @@ from enum import StrEnum
 from typing import Any
 
 from batchscale.errors import RecordsError, SpecError, one_line
-from batchscale.records.metadata.base import OWN_KEY, is_finite
+from batchscale.records.metadata.base import CHECKSUM_KEY, OWN_KEY, is_finite
 from batchscale.records.metadata.study import StudyMetadata
 from batchscale.records.metadata.trial import TrialMetadata
+from batchscale.records.rules import Fault
 from batchscale.records.tree.layout import STUDY_FILE, TRIAL_FILE
 from batchscale.spec.space import MAX_METAPARAMETERS, SearchSpace
 from batchscale.spec.workload_name import WorkloadName
@@ -23,6 +25,7 @@ TRIAL_KEYS = ("parameters", "status", "steps", "trial_id")
 TRIAL_COLUMNS = ("dataset", "model", "optimizer", "batch_size", "trial_id", "status", "steps", "facts", "extra")
 MAX_WHOLE = 2**53
 
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _TRIAL_KEYS = frozenset((*TRIAL_KEYS, OWN_KEY))
 
 
@@ -113,7 +116,7 @@ def parse_study(text: bytes | str, workload: WorkloadName, where: str) -> StudyR
         space = SearchSpace.from_json(data["parameter_configs"])
     except SpecError as error:
         raise RecordsError(f"{where}: {error}") from None
-    return StudyRecord(
+    study = StudyRecord(
         workload=workload,
         batch_size=_whole(data["batch_size"], "batch_size", where, least=1),
         train_steps=_whole(data["train_steps"], "train_steps", where),
@@ -122,6 +125,8 @@ def parse_study(text: bytes | str, workload: WorkloadName, where: str) -> StudyR
         metadata=StudyMetadata.from_json(data[OWN_KEY], where) if OWN_KEY in data else None,
         extra={key: value for key, value in data.items() if key not in (*STUDY_KEYS, OWN_KEY)},
     )
+    _require_unchanged(data, where)
+    return study
 
 
 def parse_trial(text: bytes | str, where: str) -> TrialRecord:
@@ -143,7 +148,7 @@ def parse_trial(text: bytes | str, where: str) -> TrialRecord:
                 f"{where}: a parameter's name is text of its own, not {', '.join(TRIAL_COLUMNS)}. "
                 f"Found {one_line(repr(name))}."
             )
-    return TrialRecord(
+    trial = TrialRecord(
         trial_id=_whole(data["trial_id"], "trial_id", where),
         status=_STATUSES[data["status"]],
         steps=_whole(data["steps"], "steps", where),
@@ -151,6 +156,8 @@ def parse_trial(text: bytes | str, where: str) -> TrialRecord:
         metadata=TrialMetadata.from_json(data[OWN_KEY], where) if OWN_KEY in data else None,
         extra={key: value for key, value in data.items() if key not in _TRIAL_KEYS},
     )
+    _require_unchanged(data, where)
+    return trial
 
 
 def json_text(data: Mapping[str, Any], where: str) -> bytes:
@@ -164,10 +171,38 @@ def json_text(data: Mapping[str, Any], where: str) -> bytes:
     return f"{text}\n".encode()
 
 
+def content_checksum(data: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the object of a ``study.json`` or ``metadata.json``, without its own checksum.
+
+    Blanks, line breaks and the order of keys do not count: a tool that only lays the file out anew changes nothing.
+    """
+    own = {key: value for key, value in data[OWN_KEY].items() if key != CHECKSUM_KEY}
+    return hashlib.sha256(_canonical({**data, OWN_KEY: own}).encode()).hexdigest()
+
+
+def recorded_checksum(data: Mapping[str, Any]) -> object:
+    """Return the checksum that a file has of itself; None if it was written without one."""
+    own = data.get(OWN_KEY)
+    return own.get(CHECKSUM_KEY) if isinstance(own, Mapping) else None
+
+
+def metadata_fault(data: Mapping[str, Any]) -> Fault | None:
+    """Return the fault of an object that differs from its recorded checksum; None if it does not, or has none."""
+    recorded = recorded_checksum(data)
+    if recorded is None:
+        return None
+    actual = content_checksum(data)
+    if recorded == actual:
+        return None
+    return Fault(
+        None, "changed-metadata", f"checksum {actual[:12]}… where {one_line(str(recorded)[:12])}… was recorded"
+    )
+
+
 def study_text(record: StudyRecord) -> bytes:
     """Return the bytes of ``study.json``; raises RecordsError if our own reader would refuse them."""
     _require_free_keys(record.extra, STUDY_KEYS, STUDY_FILE)
-    text = json_text(record.to_json(), STUDY_FILE)
+    text = json_text(_with_checksum(record.to_json(), STUDY_FILE), STUDY_FILE)
     parse_study(text, record.workload, STUDY_FILE)
     return text
 
@@ -175,7 +210,7 @@ def study_text(record: StudyRecord) -> bytes:
 def trial_text(record: TrialRecord) -> bytes:
     """Return the bytes of ``metadata.json``; raises RecordsError if our own reader would refuse them."""
     _require_free_keys(record.extra, TRIAL_KEYS, TRIAL_FILE)
-    text = json_text(record.to_json(), TRIAL_FILE)
+    text = json_text(_with_checksum(record.to_json(), TRIAL_FILE), TRIAL_FILE)
     parse_trial(text, TRIAL_FILE)
     return text
 
@@ -183,6 +218,22 @@ def trial_text(record: TrialRecord) -> bytes:
 def is_parameter_name(name: str) -> bool:
     """True if a metaparameter of this name can be a column of the trials frame."""
     return bool(name) and name.isprintable() and name not in TRIAL_COLUMNS
+
+
+def _with_checksum(data: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the object of a file with its checksum under our own key; without that key it has none."""
+    if OWN_KEY not in data:
+        return data
+    plain = json.loads(json_text(data, where))
+    return {**plain, OWN_KEY: {**plain[OWN_KEY], CHECKSUM_KEY: content_checksum(plain)}}
+
+
+def _require_unchanged(data: Mapping[str, Any], where: str) -> None:
+    fault = metadata_fault(data)
+    if fault is not None:
+        raise RecordsError(
+            f"{where}: {fault} Put the file back from a copy. If the change is meant, remove its key {CHECKSUM_KEY}."
+        )
 
 
 def _parse_object(text: bytes | str, where: str) -> dict[str, Any]:

@@ -35,6 +35,7 @@ RULES: Mapping[str, str] = {
     "newer-format": "our own metadata is of a format version that this batchscale reads",
     "bad-facts": "every value under our own key is of its kind",
     "changed-measurements": "measurements.csv is as it was when the trial was recorded",
+    "changed-metadata": "study.json and metadata.json are as they were when they were recorded",
     "foreign-journal": "a journal belongs to the trial that it is named for",
     "torn-line": "every line ends with a line break",
     "missing-column": "the first column is step, then come the metrics that the study's trials have",

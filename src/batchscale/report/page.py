@@ -32,6 +32,7 @@ from batchscale.spec.workload_name import WorkloadName
 
 JSON_VERSION = 1
 MOST_CURVES = 8  # in one panel of the overview; more could not be distinguished
+MOST_NOTICES = 20
 
 
 def make_report(
@@ -59,10 +60,14 @@ def make_report(
     script = (files("batchscale.report") / "templates" / "report.js").read_text()
     style = (files("batchscale.report") / "templates" / "report.css").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    overview = _overview(records, goals, sections) if len(sections) > 1 else None
+    machines = make_machines_parts(records, goals, [section.anchor for section in sections], planning)
     return environment.get_template("report.html").render(
         sections=sections,
-        overview=_overview(records, goals, sections) if len(sections) > 1 else None,
-        machines=make_machines_parts(records, goals, [section.anchor for section in sections], planning),
+        overview=overview,
+        machines=machines,
+        damage=[one_line(notice, 400) for notice in records.notices[:MOST_NOTICES]],
+        more_damage=max(0, len(records.notices) - MOST_NOTICES),
         version=__version__,
         name=one_line(name, 80),
         script=_safe(script),

@@ -273,7 +273,12 @@ def _row_of_run(folder: RecordsFolder, status: FolderStatus) -> OverviewRow:
 def _read_workloads(path: Path) -> list[CachedWorkload]:
     # not through the cache of records: a thousand folders would push out the few that visitors read
     records = read_records(path, lambda _: None)
-    return [_read_workload(records, name) for name in records.workloads]
+    rows = [_read_workload(records, name) for name in records.workloads]
+    return (
+        [replace(row, problem=row.problem or "damaged: batchscale check lists where") for row in rows]
+        if records.notices
+        else rows
+    )
 
 
 def _read_workload(records: Records, name: WorkloadName) -> CachedWorkload:

@@ -81,7 +81,7 @@ class RecordsCache:
         return self._open(path).records
 
     def notices(self, path: Path) -> list[str]:
-        """Return the notices of damaged parts that were left out."""
+        """Return the notices of damaged parts that were met so far."""
         return self._open(path).notices
 
     def version(self, path: Path) -> int:

@@ -17,7 +17,7 @@ from batchscale.records.archive import (
     iter_archive,
 )
 from batchscale.records.check.texts import CheckedTrial, check_study_text, check_trial_text
-from batchscale.records.check.tree import Violation, check_tree, header_faults
+from batchscale.records.check.tree import OnUncovered, Violation, check_tree, header_faults, ignore_uncovered
 from batchscale.records.frames import WORKLOAD_COLUMNS
 from batchscale.records.model import Status
 from batchscale.records.rules import Fault
@@ -50,20 +50,24 @@ class _Study:
     faulty: set[int] = field(default_factory=set)
 
 
-def check_records(path: Path) -> list[Violation]:
+def check_records(path: Path, on_uncovered: OnUncovered = ignore_uncovered) -> list[Violation]:
     """Return every violation in a tree, a table or an archive, in order of paths and lines.
+
+    ``on_uncovered`` receives each ``study.json`` and ``metadata.json`` that has no checksum to compare with.
 
     Raises:
         RecordsError: there are no records at the path, or an archive passes a limit.
     """
     if is_table(path):
-        return _sorted(check_table(path))
+        return _sorted(check_table(path, on_uncovered))
     if path.is_file():
-        return _sorted(check_archive(path))
-    return check_tree(path)
+        return _sorted(check_archive(path, on_uncovered=on_uncovered))
+    return check_tree(path, on_uncovered=on_uncovered)
 
 
-def check_archive(path: Path, limits: ArchiveLimits | None = None) -> Iterator[Violation]:
+def check_archive(
+    path: Path, limits: ArchiveLimits | None = None, on_uncovered: OnUncovered = ignore_uncovered
+) -> Iterator[Violation]:
     """Yield the violations of an archive; it is read once, and nothing is written."""
     studies: dict[tuple[str, int], _Study] = {}
     waiting: list[RecordFile] = []
@@ -92,10 +96,10 @@ def check_archive(path: Path, limits: ArchiveLimits | None = None) -> Iterator[V
         )
     names = name_workloads(sorted({folder for folder, _ in studies}), has_root=True)
     for (folder, batch_size), study in studies.items():
-        yield from _check_study(path / folder / str(batch_size), names[folder], batch_size, study)
+        yield from _check_study(path / folder / str(batch_size), names[folder], batch_size, study, on_uncovered)
 
 
-def check_table(path: Path) -> Iterator[Violation]:
+def check_table(path: Path, on_uncovered: OnUncovered = ignore_uncovered) -> Iterator[Violation]:
     """Yield the violations of a table: files that differ from the manifest, and faults of the original texts."""
     manifest = read_manifest(path)
     damaged = False
@@ -116,7 +120,7 @@ def check_table(path: Path) -> Iterator[Violation]:
         for (batch_size,), rows in texts.group_by("batch_size"):
             assert isinstance(batch_size, int)
             study = _study_of(rows, measured.filter(pl.col("batch_size") == batch_size))
-            yield from _check_study(path / str(workload) / str(batch_size), workload, batch_size, study)
+            yield from _check_study(path / str(workload) / str(batch_size), workload, batch_size, study, on_uncovered)
 
 
 def _sorted(violations: Iterator[Violation]) -> list[Violation]:
@@ -168,7 +172,9 @@ def _read_workload(
     return violations
 
 
-def _check_study(folder: Path, workload: WorkloadName, batch_size: int, study: _Study) -> Iterator[Violation]:
+def _check_study(
+    folder: Path, workload: WorkloadName, batch_size: int, study: _Study, on_uncovered: OnUncovered
+) -> Iterator[Violation]:
     checked = None
     missing = Fault(None, "missing-file", "no such file")
     if study.text is None:
@@ -176,12 +182,16 @@ def _check_study(folder: Path, workload: WorkloadName, batch_size: int, study: _
     else:
         checked, faults = check_study_text(study.text, workload, batch_size)
         yield from (_violation(folder / STUDY_FILE, fault) for fault in faults)
+        if checked is not None and not checked.covered:
+            on_uncovered(folder / STUDY_FILE)
     for trial_id in sorted(study.trials.keys() | study.headers.keys()):
         trial = folder / str(trial_id)
         checked_trial = CheckedTrial()
         if trial_id in study.trials:
             checked_trial, faults = check_trial_text(study.trials[trial_id], trial_id, checked)
             yield from (_violation(trial / TRIAL_FILE, fault) for fault in faults)
+            if not checked_trial.covered:
+                on_uncovered(trial / TRIAL_FILE)
         else:
             yield _violation(trial / TRIAL_FILE, missing)
         if trial_id not in study.headers:

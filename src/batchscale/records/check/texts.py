@@ -11,7 +11,15 @@ from batchscale.errors import SpecError, one_line
 from batchscale.records.metadata.base import OWN_KEY, VERSION_KEY, MetadataError, NewerFormatError, is_finite
 from batchscale.records.metadata.study import StudyMetadata
 from batchscale.records.metadata.trial import TrialMetadata
-from batchscale.records.model import MAX_WHOLE, STUDY_KEYS, TRIAL_KEYS, Status, is_parameter_name
+from batchscale.records.model import (
+    MAX_WHOLE,
+    STUDY_KEYS,
+    TRIAL_KEYS,
+    Status,
+    is_parameter_name,
+    metadata_fault,
+    recorded_checksum,
+)
 from batchscale.records.rules import Fault
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK
 from batchscale.spec.space import MAX_METAPARAMETERS, ParameterConfig, ParameterType
@@ -26,12 +34,13 @@ Configs = Mapping[str, ParameterConfig]
 
 @dataclass(frozen=True)
 class CheckedStudy:
-    """The sound values of a ``study.json`` that the check of its trials needs."""
+    """The sound values of a ``study.json`` that the check of its trials needs; ``covered``: it has a checksum."""
 
     train_steps: int
     early_stopping: bool
     configs: Configs
     metadata: StudyMetadata | None = None
+    covered: bool = True
 
     def space_of(self, trial: TrialMetadata | None) -> Configs:
         """Return the space that a trial was drawn from: that of its own search if it names one, else the study's."""
@@ -43,10 +52,11 @@ class CheckedStudy:
 
 @dataclass(frozen=True)
 class CheckedTrial:
-    """The sound values of a ``metadata.json`` that the check of its measurements needs."""
+    """The sound values of a ``metadata.json`` that the check of its measurements needs; ``covered``: a checksum."""
 
     status: Status | None = None
     metadata: TrialMetadata | None = None
+    covered: bool = True
 
     @property
     def measurements_sha256(self) -> str | None:
@@ -121,6 +131,7 @@ def check_study_text(
         early_stopping=data.get("early_stopping", False) is not False,
         configs=configs,
         metadata=_metadata(parsed, StudyMetadata.from_json),
+        covered=recorded_checksum(data) is not None,
     )
     return study, faults
 
@@ -150,17 +161,22 @@ def _configs(parsed: _Text, configs: object, faults: list[Fault]) -> Configs:
 
 
 def _metadata(parsed: _Text, read: Callable[[object, str], T]) -> T | None:
-    """Return our own metadata, or None and add a fault."""
+    """Return our own metadata, or None and add a fault; a file that differs from its checksum is a fault too."""
     if OWN_KEY not in parsed.data:
         return None
     try:
-        return read(parsed.data[OWN_KEY], "")
+        metadata = read(parsed.data[OWN_KEY], "")
     except NewerFormatError:
         version = parsed.data[OWN_KEY][VERSION_KEY]
         parsed.faults.append(Fault(parsed.line_of(VERSION_KEY), "newer-format", f"version {version}"))
+        return None  # with rules of its own for the checksum
     except MetadataError as error:
         parsed.faults.append(Fault(parsed.line_of(error.key), "bad-facts", one_line(error, 300).removeprefix(": ")))
-    return None
+        metadata = None
+    changed = metadata_fault(parsed.data)
+    if changed is not None:
+        parsed.faults.append(changed)
+    return metadata
 
 
 def check_trial_text(text: bytes, trial_id: int, study: CheckedStudy | None) -> tuple[CheckedTrial, list[Fault]]:
@@ -192,7 +208,7 @@ def check_trial_text(text: bytes, trial_id: int, study: CheckedStudy | None) -> 
         if isinstance(steps, int) and _is_whole(steps, 0) and steps < study.train_steps:
             value = f"COMPLETE after {steps} of {study.train_steps} steps"
             faults.append(Fault(parsed.line_of("steps"), "too-few-steps", value))
-    return CheckedTrial(status, metadata), faults
+    return CheckedTrial(status, metadata, covered=recorded_checksum(data) is not None), faults
 
 
 def _parameter_faults(parsed: _Text, parameters: dict[str, Any], space: Configs | None) -> Iterator[Fault]:

@@ -6,7 +6,7 @@ the metric was not measured.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,13 @@ from batchscale.records.tree.layout import (
 )
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK, checksum_fault, measurements_checksum, parse_header
 
+OnUncovered = Callable[[Path], None]
+"""Receives each ``study.json`` and ``metadata.json`` without a checksum: changes there cannot be found."""
+
+
+def ignore_uncovered(_: Path) -> None:
+    """Ignore a file without a checksum: for callers that only need violations."""
+
 
 @dataclass(frozen=True)
 class Violation:
@@ -53,20 +60,23 @@ class Violation:
         return f"{where}: {self.rule}: {ALL_RULES[self.rule]}; found {self.found}"
 
 
-def check_tree(path: Path, fs: FileSystem = REAL) -> list[Violation]:
+def check_tree(path: Path, fs: FileSystem = REAL, on_uncovered: OnUncovered = ignore_uncovered) -> list[Violation]:
     """Return every violation in the tree (or part of a tree) at ``path``, in order of paths and lines.
 
     Raises:
         RecordsError: there is no directory, or nothing in it that is or should be a study.
     """
     return sorted(
-        iter_violations(path, fs), key=lambda violation: (violation.path.parts, violation.line or 0, violation.rule)
+        iter_violations(path, fs, on_uncovered),
+        key=lambda violation: (violation.path.parts, violation.line or 0, violation.rule),
     )
 
 
-def iter_violations(path: Path, fs: FileSystem = REAL) -> Iterator[Violation]:
+def iter_violations(
+    path: Path, fs: FileSystem = REAL, on_uncovered: OnUncovered = ignore_uncovered
+) -> Iterator[Violation]:
     """Yield the violations study by study."""
-    tree = _Tree(path, fs.resolve(path) if fs.exists(path) else path, fs)
+    tree = _Tree(path, fs.resolve(path) if fs.exists(path) else path, fs, on_uncovered)
     studies = []
     for study in iter_studies(path, fs, tree.refuse):
         studies.append(study)
@@ -83,8 +93,9 @@ def iter_violations(path: Path, fs: FileSystem = REAL) -> Iterator[Violation]:
 class _Tree:
     """The tree being checked, and the violations since the last `take`."""
 
-    def __init__(self, root: Path, base: Path, fs: FileSystem) -> None:
+    def __init__(self, root: Path, base: Path, fs: FileSystem, on_uncovered: OnUncovered) -> None:
         self.root = root
+        self.on_uncovered = on_uncovered
         self.refused: set[Path] = set()
         self._base = base
         self._fs = fs
@@ -149,6 +160,8 @@ def _check_study(study: StudyFolder, tree: _Tree) -> None:
         batch_size = folder_number(study.folders[-1]) if study.folders else None
         checked, faults = check_study_text(text, names[0] if names else None, batch_size)
         tree.add(study.path / STUDY_FILE, *faults)
+        if checked is not None and not checked.covered:
+            tree.on_uncovered(study.path / STUDY_FILE)
     for entry in study.entries:
         number = folder_number(entry.name)
         if entry.is_dir and number is None:
@@ -171,6 +184,8 @@ def _check_metadata(study: StudyFolder, trial_id: int, checked: CheckedStudy | N
         return CheckedTrial()
     trial, faults = check_trial_text(text, trial_id, checked)
     tree.add(folder / TRIAL_FILE, *faults)
+    if not trial.covered:
+        tree.on_uncovered(folder / TRIAL_FILE)
     return trial
 
 

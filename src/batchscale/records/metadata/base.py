@@ -22,6 +22,8 @@ from batchscale.spec.space import SearchSpace
 OWN_KEY = "batchscale"
 FORMAT_VERSION = 2
 VERSION_KEY = "format_version"
+CHECKSUM_KEY = "metadata_sha256"
+"""The checksum of all else in the file. The writer adds it to the text; no record has it."""
 OTHER = "other"
 MAX_WHOLE = 2**63 - 1  # seeds use all of it
 
@@ -79,7 +81,7 @@ def parse_metadata(kind: type[T], data: Mapping[str, Any], where: str) -> T:
         MetadataError: a value is not of its kind.
     """
     keys = {key for _, key, _ in _fields(kind)}
-    other = {key: value for key, value in data.items() if key not in keys and key != VERSION_KEY}
+    other = {key: value for key, value in data.items() if key not in keys and key not in (VERSION_KEY, CHECKSUM_KEY)}
     try:
         metadata: T = _adapter(kind).validate_python({**_named(kind, data), OTHER: other})
     except ValidationError as error:

@@ -7,7 +7,7 @@ a damaged ``study.json``, its study): the rest is read, and a notice names what 
 import functools
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,19 +22,39 @@ from batchscale.records.model import StudyRecord, TrialRecord, parse_study, pars
 from batchscale.records.rules import Fault
 from batchscale.records.tree.bulk import read_measurement_files
 from batchscale.records.tree.folders import StudyFolder, iter_studies, list_folder, name_folder, read_file
-from batchscale.records.tree.layout import MAX_CSV_BYTES, MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE
-from batchscale.records.tree.measurements import MeasurementTable, parse_measurements
+from batchscale.records.tree.layout import MAX_CSV_BYTES, MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE, StudyPaths
+from batchscale.records.tree.measurements import (
+    MeasurementTable,
+    checksum_fault,
+    measurements_checksum,
+    parse_measurements,
+)
 from batchscale.spec.workload_name import WorkloadName
 
 Notice = Callable[[str], None]
 
 CACHED_WORKLOADS = 2  # workloads whose measurements stay in memory once read
 MAX_PARAMETER_COLUMNS = 1_000
+_TRIES = 3  # of a trial that a writer replaces while it is read
 
 
 def log_notice(text: str) -> None:
     """Log the notice as a warning of the ``batchscale.records`` logger, which Python prints by default."""
     logging.getLogger("batchscale.records").warning("%s", text)
+
+
+class Notices:
+    """The notices of one set of records: each text is passed on once, and all are listed in ``texts``."""
+
+    def __init__(self, notice: Notice) -> None:
+        self.texts: list[str] = []
+        self._notice = notice
+
+    def add(self, text: str) -> None:
+        """Add a notice."""
+        if text not in self.texts:
+            self.texts.append(text)
+            self._notice(text)
 
 
 @dataclass(frozen=True)
@@ -57,14 +77,15 @@ def read_tree(path: Path, notice: Notice = log_notice, fs: FileSystem = REAL) ->
         NewerFormatError: a later batchscale wrote some of it.
     """
     contents: list[StudyContent] = []
+    notices = Notices(notice)
     paths: dict[tuple[WorkloadName, int], Path] = {}
     for folder in iter_studies(path, fs):
-        content = _read_study(folder, path, notice, fs)
+        content = _read_study(folder, path, notices.add, fs)
         if content is None:
             continue
         key = (content.record.workload, content.record.batch_size)
         if key in paths:
-            notice(f"{folder.path}: left out, because {paths[key]} is the same study.")
+            notices.add(f"{folder.path}: left out, because {paths[key]} is the same study.")
             continue
         paths[key] = folder.path
         contents.append(content)
@@ -72,7 +93,7 @@ def read_tree(path: Path, notice: Notice = log_notice, fs: FileSystem = REAL) ->
         raise RecordsError(
             f"A records tree holds DATASET/MODEL/OPTIMIZER/BATCH_SIZE/study.json. Found no readable study in {path}."
         )
-    return _make_records(contents, notice, fs)
+    return _make_records(contents, notices, fs)
 
 
 def read_trial(folder: Path, fs: FileSystem = REAL) -> tuple[TrialRecord, MeasurementTable]:
@@ -127,27 +148,29 @@ def _read_trials(folder: StudyFolder, root: Path, notice: Notice, fs: FileSystem
 
 @dataclass(frozen=True)
 class _MeasuredStudy:
-    """The paths of the measurements of a study's trials."""
+    """The paths of the measurements of a study's trials, with their recorded checksums by trial id."""
 
+    workload: WorkloadName
     batch_size: int
     folder: Path
-    trial_ids: tuple[int, ...]
+    checksums: Mapping[int, str | None]
 
     def path(self, trial_id: int) -> Path:
         """Return the path of a trial's measurements."""
         return self.folder / str(trial_id) / MEASUREMENTS_FILE
 
 
-def _make_records(contents: list[StudyContent], notice: Notice, fs: FileSystem) -> Records:
+def _make_records(contents: list[StudyContent], notices: Notices, fs: FileSystem) -> Records:
     by_workload: dict[WorkloadName, list[_MeasuredStudy]] = {}
     for content in contents:
-        trial_ids = tuple(trial.trial_id for trial in content.trials)
-        measured = _MeasuredStudy(content.record.batch_size, content.folder.path, trial_ids)
+        record = content.record
+        checksums = {trial.trial_id: trial.measurements_sha256 for trial in content.trials}
+        measured = _MeasuredStudy(record.workload, record.batch_size, content.folder.path, checksums)
         by_workload.setdefault(content.record.workload, []).append(measured)
 
     @functools.lru_cache(maxsize=CACHED_WORKLOADS)
     def measurements(name: WorkloadName) -> pl.DataFrame:
-        return _read_measurements(by_workload[name], notice, fs)
+        return _read_measurements(by_workload[name], notices.add, fs)
 
     def source(name: WorkloadName) -> Callable[[], pl.LazyFrame]:
         return lambda: measurements(name).lazy()
@@ -156,6 +179,7 @@ def _make_records(contents: list[StudyContent], notice: Notice, fs: FileSystem) 
         studies=make_studies_frame(content.record for content in contents),
         trials=make_trials_frame((content.record, trial) for content in contents for trial in content.trials),
         sources={name: source(name) for name in by_workload},
+        notices=notices.texts,
     )
 
 
@@ -167,13 +191,38 @@ def _read_measurements(studies: list[_MeasuredStudy], notice: Notice, fs: FileSy
 
     def files() -> Iterator[tuple[int, int, bytes]]:
         for study in studies:
-            for trial_id in study.trial_ids:
+            for trial_id in study.checksums:
                 try:
-                    yield study.batch_size, trial_id, read_file(study.path(trial_id), MAX_CSV_BYTES, fs)
+                    text = read_file(study.path(trial_id), MAX_CSV_BYTES, fs)
+                    if checksum_fault(study.checksums[trial_id], measurements_checksum(text)):
+                        text = _read_changed(study, trial_id, notice, fs)
+                    yield study.batch_size, trial_id, text
                 except RecordsError as error:
                     notice(f"{error} The trial has no measurements.")
 
     return read_measurement_files(files(), on_faults)
+
+
+def _read_changed(study: _MeasuredStudy, trial_id: int, notice: Notice, fs: FileSystem) -> bytes:
+    """Return measurements that differ from the checksum read before, with a notice unless a writer replaced them.
+
+    A trial may have been committed again since its metadata was read, or be half replaced where folders cannot be
+    exchanged: its metadata is read again.
+    """
+    path = study.path(trial_id)
+    for _ in range(_TRIES):
+        record = parse_trial(read_file(path.with_name(TRIAL_FILE), fs=fs), str(path.with_name(TRIAL_FILE)))
+        text = read_file(path, MAX_CSV_BYTES, fs)
+        fault = checksum_fault(record.measurements_sha256, measurements_checksum(text))
+        if fault is None:
+            return text
+    root = study.folder.absolute().parents[study.workload.dataset.count("/") + 3]
+    if not fs.exists(StudyPaths.of(root, study.workload, study.batch_size).ready(trial_id)):
+        notice(
+            f"{path}: {fault} The changed numbers are used: do not rely on the result. Put the file back from a copy, "
+            "or move the trial's folder out of the tree."
+        )
+    return text
 
 
 def make_studies_frame(studies: Iterable[StudyRecord]) -> pl.DataFrame:

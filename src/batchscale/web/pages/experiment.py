@@ -126,11 +126,9 @@ def _read_values(parts: ServerParts, folder: RecordsFolder, number: int, query: 
     trials = parts.cache.result(
         folder.path, f"trials {number} {query}", lambda records: trial_page(records.workload(name), query)
     )
-    values = {
-        "workload": visible(name), "trials": trials,
-        "notices": [visible(text, 400) for text in parts.cache.notices(folder.path)[:20]],
-    }  # fmt: skip
-    return values | _answer_values(parts, folder, number)
+    answer = _answer_values(parts, folder, number)  # first: it reads the measurements, which may be damaged
+    notices = [visible(text, 400) for text in parts.cache.notices(folder.path)[:20]]
+    return {"workload": visible(name), "trials": trials, "notices": notices} | answer
 
 
 def _no_answer(parts: ServerParts, folder: RecordsFolder, error: RecordsError) -> dict[str, Any]:
