@@ -32,6 +32,18 @@ def test_step_times_are_printed_and_added_to_the_file(tmp_path):
     assert all(one.workload == target and one.low <= one.step_time_s <= one.high for one in times)
 
 
+@pytest.mark.parametrize("sizes", ["99999999999999", "9" * 5000, "0", "8,", "-1", "٣"])
+def test_batch_sizes_that_cannot_be_are_refused(tmp_path, sizes):
+    with pytest.raises(BatchscaleError, match="whole numbers from 1 to 1,099,511,627,776"):
+        run("noisy_quadratic/quadratic/sgd", "--batch-sizes", sizes, "--out", tmp_path / "s.csv", *QUICK)
+    assert not (tmp_path / "s.csv").exists()
+
+
+def test_a_batch_larger_than_the_training_set_is_refused(tmp_path):
+    with pytest.raises(SpecError, match="must not exceed the training set"):
+        run("digits/linear/sgd", "--batch-sizes", "99999999", "--out", tmp_path / "s.csv", *QUICK)
+
+
 def test_more_devices_than_there_are_are_refused(tmp_path):
     with pytest.raises(RunError, match="Trials are spread over the devices that there are"):
         run("noisy_quadratic/quadratic/sgd", "--batch-sizes", "4", "--devices", 4096, "--out", tmp_path / "s.csv")

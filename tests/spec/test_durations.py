@@ -14,6 +14,16 @@ def test_all_units_become_steps_rounded_up():
     assert to_steps(2.5, Unit.EPOCHS, 64, 1000) == 40
 
 
+@pytest.mark.parametrize(
+    ("amount", "unit"),
+    [(5e-324, Unit.STEPS), (5e-324, Unit.EPOCHS), (1e-4, Unit.EPOCHS), (1e300, Unit.STEPS), (1e308, Unit.EPOCHS)],
+)
+def test_less_than_an_example_and_more_steps_than_are_counted_are_refused(amount, unit):
+    with pytest.raises(SpecError, match="at least one example, for at most 2,147,483,647 steps"):
+        to_steps(amount, unit, 8, 1000)
+    assert to_steps(1e-3, Unit.EPOCHS, 8, 1000) == 1
+
+
 def test_epochs_of_sampled_data_are_refused():
     with pytest.raises(SpecError, match="epochs needs a training set of fixed size"):
         to_steps(1, Unit.EPOCHS, 8, None)

@@ -82,7 +82,7 @@ def test_studies_have_their_own_streams_unless_paired():
         ("evaluation.examples.val = 0", "", {}, "evaluation.examples.val must not be 0"),
         ("", "per_batch_size = { 5 = 1 }", {}, "must name batch sizes.*Found 5"),
         ("", "[search]\nfixed = { moment = 0.5 }", {}, "no metaparameter 'moment'; did you mean 'momentum'"),
-        ("", "[search]\nfixed = { momentum = 1.0 }", {}, r"'momentum' must be in \[0, 1\)"),
+        ("", "[search]\nfixed = { momentum = 1.0 }", {}, r"'momentum' must stay within \[0, 1\).*in search.fixed"),
         ("", "", {"default_space": lambda _: SearchSpace()}, "has no default; give it a range or a fixed value"),
     ],
 )

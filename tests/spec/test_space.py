@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchscale.errors import SpecError
-from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace
+from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace, check_bounds, check_value
 
 PUBLISHED = json.loads(
     """{
@@ -77,3 +77,18 @@ def test_any_json_is_a_space_or_a_clear_refusal(value):
 def test_a_config_contains_its_ends_and_integers_only_whole_numbers():
     config = ParameterConfig("n", ParameterType.INTEGER, 1, 3)
     assert config.contains(1) and config.contains(3) and not config.contains(2.5) and not config.contains(4)
+
+
+@pytest.mark.parametrize("value", [1e308, 5e-324, 1e-38, -1.0, 0.0, math.nan, math.inf])
+def test_a_learning_rate_that_32_bit_numbers_cannot_hold_is_refused(value):
+    with pytest.raises(SpecError, match="'learning_rate' must"):
+        check_value("learning_rate", value)
+    if value > 0 and math.isfinite(value):
+        ends = sorted([value, 1.0])
+        with pytest.raises(SpecError, match="in its range"):
+            check_bounds(ParameterConfig("learning_rate", ParameterType.DOUBLE, *ends, Scale.LOG))
+
+
+def test_values_of_any_use_are_accepted():
+    for name, value in [("learning_rate", 1e-30), ("weight_decay", 0.0), ("epsilon", 1e-20), ("unknown", -1e30)]:
+        check_value(name, value)

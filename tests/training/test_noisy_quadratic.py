@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from batchscale.errors import SpecError
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.training.study_engine import TrialTask
@@ -13,7 +14,7 @@ TRIALS = 256
 
 
 @pytest.mark.parametrize(("optimizer", "momentum"), [("sgd", None), ("momentum", 0.8)])
-@pytest.mark.parametrize("batch_size", [1, pytest.param(8, marks=pytest.mark.slow), 64])
+@pytest.mark.parametrize("batch_size", [1, pytest.param(8, marks=pytest.mark.slow), 64, 2**17, 2**40])
 def test_the_mean_loss_follows_the_closed_form(optimizer, momentum, batch_size, study_of, engine_of):
     options = {"dimension": 20}
     workload = get_workload(
@@ -29,3 +30,9 @@ def test_the_mean_loss_follows_the_closed_form(optimizer, momentum, batch_size, 
         losses = np.array([progress.rows[place][1][metric] for progress in found])
         error = max(losses.std(ddof=1) / np.sqrt(TRIALS), 1e-6 * expected[step])
         assert abs(losses.mean() - expected[step]) < 4.5 * error, (step, losses.mean(), expected[step], error)
+
+
+def test_a_batch_that_is_sampled_as_a_whole_is_not_split(study_of, engine_of):
+    workload = get_workload(WorkloadSpec(WorkloadName("noisy_quadratic", "quadratic", "sgd")))
+    with pytest.raises(SpecError, match="samples a batch as a whole"):
+        engine_of(workload, study_of(workload, batch_size=8, train_steps=2, every=1), microbatch=4)

@@ -112,7 +112,7 @@ def _trainer_row(workload: str, timing: "TrainerTiming", options: TimingOptions)
 
 def _measure(target: str, sizes: str | None, options: TimingOptions, data_dir: Path | None) -> list[dict[str, Any]]:
     from batchscale.cli.plan_inputs import parse_sizes
-    from batchscale.spec.experiment import WorkloadSpec
+    from batchscale.spec.experiment import BatchSizes, WorkloadSpec
     from batchscale.spec.file import read_experiment
     from batchscale.spec.workload_name import WorkloadName
     from batchscale.training.calibration import Effort, OutOfMemoryError, time_steps
@@ -125,15 +125,15 @@ def _measure(target: str, sizes: str | None, options: TimingOptions, data_dir: P
     spec = replace(spec, model_options={**spec.model_options, "precision": options.precision})
     loaded = get_workload(spec, data_dir)
     batch_sizes = parse_sizes(sizes)
-    if not batch_sizes and experiment is not None:
-        batch_sizes = experiment.batch_sizes.resolve(loaded.dataset.num_train_examples)
-    if not batch_sizes:
+    if not batch_sizes and experiment is None:
         raise SpecError("calibrate needs --batch-sizes such as 8,64,512, or an experiment file. Found neither.")
+    planned = BatchSizes.parse(batch_sizes) if experiment is None or batch_sizes else experiment.batch_sizes
+    batch_sizes = planned.resolve(loaded.dataset.num_train_examples)
     settings = EngineSettings(devices=options.devices)
     effort = Effort(options.repetitions, options.seconds)
     timings: list[StepTiming] = []
     limit = None
-    for size in sorted(set(batch_sizes)):
+    for size in batch_sizes:
         try:
             timings.append(time_steps(loaded, size, effort, settings))
         except OutOfMemoryError as error:

@@ -119,9 +119,15 @@ def parse_duration(text: str, option: str) -> float:
 
 def parse_sizes(text: str | None) -> tuple[int, ...]:
     """Parse batch sizes from a text such as 64,128,256."""
+    from batchscale.spec.experiment import MAX_BATCH_SIZE
+
     if text is None:
         return ()
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 2**53 for part in parts):
-        raise PlanningError(f"--batch-sizes must be whole numbers such as 64,128. Found {one_line(repr(text))}.")
-    return tuple(int(part) for part in parts)
+    numbers = [int(part) if part.isascii() and part.isdigit() and len(part) <= 20 else 0 for part in parts]
+    if not all(0 < number <= MAX_BATCH_SIZE for number in numbers):
+        raise PlanningError(
+            f"--batch-sizes must be whole numbers from 1 to {MAX_BATCH_SIZE:,}, such as 64,128. Found "
+            f"{one_line(repr(text))}."
+        )
+    return tuple(numbers)

@@ -28,11 +28,13 @@ VERSION = 1
 def train(
     workload: Annotated[str, typer.Argument(help="The workload, dataset/model/optimizer, or an experiment file.")],
     batch_size: Annotated[int, typer.Option("--batch-size", "-b", min=1, help="Examples per optimizer step.")],
-    steps: Annotated[int, typer.Option(min=1, help="The number of optimizer steps.")],
+    steps: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="The number of optimizer steps.")],
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A metaparameter, such as learning_rate=0.1. May be repeated.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The seed of initialisation, data order and dropout.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="The seed of initialisation, data order and dropout.")
+    ] = 0,
     evaluate_every: Annotated[
         int | None, typer.Option(min=1, help="The number of steps between measurements. Default: 20 measurements.")
     ] = None,
@@ -209,6 +211,8 @@ def _read_target(text: str, data_dir: Path | None) -> "tuple[WorkloadSpec, Evalu
 
 
 def _parse_settings(texts: list[str]) -> dict[str, float]:
+    from batchscale.spec.space import check_value
+
     values: dict[str, float] = {}
     for text in texts:
         name, sign, number = text.partition("=")
@@ -218,6 +222,7 @@ def _parse_settings(texts: list[str]) -> dict[str, float]:
             sign = ""
         if not sign:
             raise SpecError(f"--set must be name=number, such as learning_rate=0.1. Found {one_line(repr(text))}.")
+        check_value(name.strip(), values[name.strip()], " in --set")
     return values
 
 
@@ -233,7 +238,7 @@ def _parse_devices(text: str) -> int | None:
 def _checked_size(workload: "Workload", batch_size: int) -> int:
     from batchscale.spec.experiment import BatchSizes
 
-    BatchSizes((batch_size,)).resolve(workload.dataset.num_train_examples)
+    BatchSizes.parse(batch_size).resolve(workload.dataset.num_train_examples)
     return batch_size
 
 

@@ -31,6 +31,7 @@ from batchscale.study.study import StudyRun, open_study_run
 
 LOCK_TRIES = 6
 MAX_OPEN_FILES = 16384
+MOST_STATES_GB = 1e9
 MIN_THREADS, MAX_THREADS = 2, 16
 RESTORE_STUDY = "Restore the study from a copy, or move it out of the tree, and run again."
 
@@ -90,8 +91,10 @@ def _check_settings(settings: RunSettings) -> None:
         raise RunError(f"A runner is one of {', '.join(RUNNERS)}. Found '{settings.runner}'.")
     if settings.workers is not None and settings.workers < 1:
         raise RunError(f"A run has at least 1 worker. Found {settings.workers}.")
-    if not 0 <= settings.keep_states_gb < math.inf:
-        raise RunError(f"--keep-states is a number of gigabytes from 0. Found {settings.keep_states_gb:g}.")
+    if not 0 <= settings.keep_states_gb <= MOST_STATES_GB:
+        raise RunError(
+            f"--keep-states is a number of gigabytes from 0 to {MOST_STATES_GB:g}. Found {settings.keep_states_gb:g}."
+        )
 
 
 def _run_loop(

@@ -42,9 +42,10 @@ def to_steps(amount: float, unit: Unit, batch_size: int, num_train_examples: int
             raise SpecError("A budget in epochs needs a training set of fixed size; give steps or examples.")
         examples = amount * num_train_examples
     steps = amount if unit is Unit.STEPS else examples / batch_size
-    if not 0 < steps <= MAX_STEPS:
+    if not examples >= 1 or not steps <= MAX_STEPS:
         raise SpecError(
-            f"A trial must have between 1 and {MAX_STEPS} steps. Found {amount:g} {unit} = {steps:g} steps."
+            f"A trial must train on at least one example, for at most {MAX_STEPS:,} steps. Found a budget of "
+            f"{amount:g} {unit} = {steps:g} steps."
         )
     return max(1, math.ceil(steps))
 

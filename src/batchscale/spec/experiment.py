@@ -86,7 +86,7 @@ def _expand(item: object) -> list[int]:
             sizes.append(sizes[-1] * factor)
         return sizes
     if isinstance(item, bool) or not isinstance(item, int) or not 1 <= item <= MAX_BATCH_SIZE:
-        raise SpecError(f"{_RULE}; each at least 1. Found {one_line(repr(item))}.")
+        raise SpecError(f"{_RULE}; each from 1 to {MAX_BATCH_SIZE:,}. Found {one_line(repr(item))}.")
     return [item]
 
 

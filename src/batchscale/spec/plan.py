@@ -11,7 +11,7 @@ from batchscale.errors import SpecError, suggest_names
 from batchscale.spec.durations import MAX_MEASUREMENTS
 from batchscale.spec.experiment import Experiment, StopRule
 from batchscale.spec.goal import SPLITS, Goal
-from batchscale.spec.space import SearchSpace, check_bounds, natural_bounds
+from batchscale.spec.space import SearchSpace, check_bounds, check_value
 from batchscale.spec.workload_name import WorkloadName
 
 MAX_PLANNED_MEASUREMENTS = 20 * MAX_MEASUREMENTS
@@ -169,8 +169,7 @@ def _check_space(space: SearchSpace, fixed: Mapping[str, float], info: WorkloadI
     for name in fixed:
         if name in space:
             raise _fixed_and_searched(name)
-        if not natural_bounds(name).contains(fixed[name]):
-            raise SpecError(f"search.fixed: '{name}' must be in {natural_bounds(name)}. Found {fixed[name]:g}.")
+        check_value(name, fixed[name], " in search.fixed")
     for config in space:
         check_bounds(config)
     for name, default in info.defaults.items():

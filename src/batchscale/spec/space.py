@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from batchscale.errors import SpecError, one_line, suggest_names
 
 MAX_FEASIBLE_POINTS = 10_000
+SMALLEST, LARGEST = 1e-37, 1e37  # of a metaparameter: 32-bit numbers with all their digits, and room to multiply
 MAX_METAPARAMETERS = 100  # of one search or trial
 CONFIG_KEYS = ("type", "scale", "min_value", "max_value", "feasible_points")
 
@@ -285,8 +286,18 @@ def natural_bounds(name: str, train_steps: int | None = None) -> Bounds:
 
 def check_bounds(config: ParameterConfig) -> None:
     """Raise SpecError if a range (or a feasible point) leaves the natural bounds of its name."""
-    bounds = natural_bounds(config.name)
     discrete = config.type is ParameterType.DISCRETE
     for value in config.feasible_points if discrete else (config.min_value, config.max_value):
-        if not bounds.contains(value):
-            raise SpecError(f"Metaparameter '{config.name}' must stay within {bounds}. Found {value:g} in its range.")
+        check_value(config.name, value, " in its range")
+
+
+def check_value(name: str, value: float, where: str = "") -> None:
+    """Raise SpecError if a value leaves the natural bounds of its metaparameter, or the numbers that trials use."""
+    bounds = natural_bounds(name)
+    if not bounds.contains(value):
+        raise SpecError(f"Metaparameter '{one_line(name)}' must stay within {bounds}. Found {value:g}{where}.")
+    if value and not SMALLEST <= abs(value) <= LARGEST:
+        raise SpecError(
+            f"Metaparameter '{one_line(name)}' must be 0 or from {SMALLEST:g} to {LARGEST:g} in size: trials are "
+            f"trained in 32-bit numbers. Found {value:g}{where}."
+        )

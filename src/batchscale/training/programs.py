@@ -122,7 +122,15 @@ class Programs:
         shards = None
         if self.devices.several:
             shards = split_batch(batch_size, self.devices.num_devices, multiple, self.devices.exact)
-        if fixed is None:
+        if not _can_be_split(self._workload.dataset, batch_size):
+            if fixed is not None and fixed < batch_size:
+                raise SpecError(
+                    "A batch must be rows of examples to be split into microbatches. Data set "
+                    f"'{self._workload.dataset.name}' samples a batch as a whole. Found microbatch {fixed}; leave it "
+                    "out."
+                )
+            microbatch = batch_size
+        elif fixed is None:
             at_once = batch_size if shards is None else shards.size
             microbatch = choose_microbatch(at_once, multiple, self._example_bytes, available)
         elif fixed < batch_size and fixed % multiple:
@@ -161,6 +169,15 @@ class Programs:
         key = choice_key(template, *facts)
         accelerator = jax.default_backend() != "cpu"
         return load_or_choose(key, lambda: choose_population(measure, study.trial_steps, most, accelerator)).population
+
+
+def _can_be_split(dataset: Dataset, batch_size: int) -> bool:
+    """True if a batch has a row for each example; sampled data may stand for a whole batch in one row."""
+    train = dataset.splits["train"]
+    if not isinstance(train, SampledSplit):
+        return True
+    batch = jax.eval_shape(lambda key: train.sample(key, batch_size), jax.random.key(0))
+    return all(leaf.shape[:1] == (batch_size,) for leaf in batch.values())
 
 
 def _used_names(workload: Workload, study: Study) -> tuple[str, ...]:
