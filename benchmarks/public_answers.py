@@ -1,28 +1,30 @@
-"""What is said about public curves, and whether each sentence holds against the curve's own numbers.
+"""The answers for public curves, and every number and claim in their text checked against the points.
 
 Reads the folder of public measurements that is given (``mlperf_rcp_runs.csv``: reference runs of MLPerf;
-``zeus_summary_train.csv``: runs of Zeus) and, beside it, ``paper_curves.csv`` (points of the paper's figures). Every
-curve is answered twice where it has repeated runs: from the mean of the runs, and from one row per run. The checks
-read the text of the answer and know nothing of how it was made.
+``zeus_summary_train.csv``: runs of Zeus; ``steplaw_runs.csv``: language models) and, beside it, ``paper_curves.csv``
+(points of the paper's figures) and ``ddsp_training_runs.csv``. Every curve is answered twice where it has repeated
+runs: from the mean of the runs, and from one row per run. ``answer_claims.py`` reads the text.
 
     python benchmarks/public_answers.py --data path/to/public_curves > answers.txt
 """
 
 import argparse
-import re
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import polars as pl
+from answer_checks import Rows
+from answer_claims import check_answer
 
 from batchscale.analysis.curve_analysis import analyze_points
 from batchscale.analysis.sentences import answer_sentences
 
 FEWEST = 3
-ROUNDING = 1.01  # sentences give three digits
-PROPORTION = r"From batch size ([\d,]+) to ([\d,]+)(?: \([^)]*\))? steps fall in proportion, to within (\d+) %"
-Rows = list[tuple[int, float]]
+SEQUENCE = 2048  # tokens of a sequence in the runs of Step Law
+SHARES = (0.3, 0.5, 0.7)  # of the way from the best loss of the smallest budget to that of the largest
 
 
 def mlperf_curves(path: Path) -> Iterator[tuple[str, Rows]]:
@@ -41,17 +43,37 @@ def mlperf_curves(path: Path) -> Iterator[tuple[str, Rows]]:
 
 
 def zeus_curves(path: Path) -> Iterator[tuple[str, Rows]]:
-    """One curve per data set, network and target; runs that did not reach it are left out."""
+    """One curve per data set, network and target; a run that did not reach it has no steps."""
     runs = pl.read_csv(path, infer_schema_length=None).with_columns(
-        pl.col("target_epoch").cast(pl.Float64, strict=False)
+        pl.col("target_epoch").cast(pl.Float64, strict=False).fill_nan(None)
     )
     keys = ["dataset", "network", "optimizer", "target_metric"]
     for key, rows in runs.group_by(keys, maintain_order=True):
-        reached = rows.filter(pl.col("target_epoch").is_finite() & (pl.col("target_epoch") > 0))
-        yield (
-            f"Zeus {'/'.join(map(str, key[:3]))} to {key[3]}",
-            _steps(reached.select("batch_size", "target_epoch").rows()),
-        )
+        name = f"Zeus {'/'.join(map(str, key[:3]))} to {key[3]}"
+        yield name, _steps(rows.select("batch_size", "target_epoch").rows())
+
+
+def ddsp_curves(path: Path) -> Iterator[tuple[str, Rows]]:
+    """The runs of the design document on distributed training, some of which failed."""
+    runs = pl.read_csv(path, infer_schema_length=None)
+    steps = pl.when("reached_goal").then("steps").cast(pl.Float64).alias("steps")
+    yield "DDSP", runs.select("batch_size", steps).rows()
+
+
+def step_law_curves(path: Path) -> Iterator[tuple[str, Rows]]:
+    """Tokens to a loss for each model size, learning rate tuned anew at each batch size, between measured budgets."""
+    runs = pl.read_csv(path).group_by("params", "tokens", "batch_sequences").agg(pl.col("loss").min())
+    for (params,), rows in runs.sort("params", "tokens").group_by("params", maintain_order=True):
+        best = rows.group_by("tokens").agg(pl.col("loss").min()).sort("tokens")["loss"]
+        for share in SHARES:
+            goal = best[0] + share * (best[-1] - best[0])
+            points: Rows = []
+            for (batch,), own in rows.group_by("batch_sequences", maintain_order=True):
+                loss, tokens = own["loss"].to_numpy(), np.log(own["tokens"].to_numpy())
+                if loss.min() <= goal <= loss.max() and (np.diff(loss) < 0).all():
+                    size = int(batch) * SEQUENCE
+                    points.append((size, math.exp(float(np.interp(-goal, -loss, tokens))) / size))
+            yield f"StepLaw {params:,} to {goal:.3f}", points
 
 
 def paper_curves(path: Path) -> Iterator[tuple[str, Rows]]:
@@ -62,81 +84,47 @@ def paper_curves(path: Path) -> Iterator[tuple[str, Rows]]:
 
 
 def means(rows: Rows) -> Rows:
-    """One point per size: the mean of its runs."""
+    """One point per size: the mean of the runs that reached the goal; none where no run did."""
     groups = defaultdict(list)
     for size, steps in rows:
-        groups[size].append(steps)
-    return [(size, sum(values) / len(values)) for size, values in sorted(groups.items())]
+        groups[size] += [] if steps is None else [steps]
+    return [(size, sum(values) / len(values) if values else None) for size, values in sorted(groups.items())]
 
 
-def check(sentences: tuple[str, ...], points: dict[int, float]) -> list[str]:
-    """What the sentences say that the points do not."""
-    text = " ".join(sentences)
-    examples = {size: size * steps for size, steps in points.items()}
-    fewest, least, largest = min(examples.values()), min(points.values()), max(points)
-    wrong = []
-    proportion = re.search(PROPORTION, text)
-    if proportion:
-        start, end, tolerance = (int(part.replace(",", "")) for part in proportion.groups())
-        for size, count in examples.items():
-            if start <= size <= end and count > fewest * (1 + tolerance / 100) * ROUNDING:
-                wrong.append(f"'in proportion' at {size}, which takes {count / fewest:.2f} times the examples")
-    for size, ratio in re.findall(r"(?:at|size,) ([\d,]+),? (?:it takes )?([\d.,]+) (?:\([^)]*\) )?times", text):
-        own = examples[int(size.replace(",", ""))] / fewest
-        if not 1 / ROUNDING <= float(ratio.replace(",", "")) / own <= ROUNDING:
-            wrong.append(f"'{ratio} times' at {size}, which takes {own:.3f}")
-    level = re.search(r"At batch size ([\d,]+)(?: \([^)]*\))? steps are within (\d+) %", text)
-    if level:
-        size, share = (int(part.replace(",", "")) for part in level.groups())
-        if points[size] > least * (1 + share / 100) * ROUNDING:
-            wrong.append(f"'within {share} %' at {size}, which takes {points[size] / least:.2f} times the fewest steps")
-        if proportion and end > max(size, start):
-            wrong.append(f"in proportion up to {end}, and levelled from {size} on")
-    falls = "Steps still fell" in text
-    if falls and level:
-        wrong.append("steps both fall and have levelled")
-    if falls and points[largest] > least * ROUNDING:
-        wrong.append("'still fell' though a smaller size needs fewer steps")
-    if "no extra computation" in text or "costs no" in text:
-        wrong.append("a promise without a number")
-    for value, low, high in re.findall(r"about ([\d.,]+) \(([\d.,]+) to ([\d.,]+)\)", text):
-        numbers = [float(part.replace(",", "").rstrip(".")) for part in (low, value, high)]
-        if numbers != sorted(numbers):
-            wrong.append(f"{value} outside of its own interval, {low} to {high}")
-    critical = re.search(r"critical batch size, where the curve bends, is about [\d.,]+ \(([\d.,]+) to", text)
-    if critical and level and float(critical.group(1).replace(",", "")) > 4 * size:
-        wrong.append("levelled well before the bend")
-    return wrong
+def public_curves(data: Path) -> Iterator[tuple[str, Rows]]:
+    """Return all curves of the folder and of the files beside it."""
+    yield from mlperf_curves(data / "mlperf_rcp_runs.csv")
+    yield from zeus_curves(data / "zeus_summary_train.csv")
+    yield from step_law_curves(data / "steplaw_runs.csv")
+    yield from paper_curves(data.parent / "paper_curves.csv")
+    yield from ddsp_curves(data.parent / "ddsp_training_runs.csv")
 
 
 def main() -> None:
-    """Print every answer with what is wrong about it, and how many are."""
+    """Print every answer with what is wrong about it, and the number of wrong answers by kind."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder of public measurements")
-    data = parser.parse_args().data
-    found = [*mlperf_curves(data / "mlperf_rcp_runs.csv"), *zeus_curves(data / "zeus_summary_train.csv")]
-    if (data.parent / "paper_curves.csv").is_file():
-        found += paper_curves(data.parent / "paper_curves.csv")
-    counts: dict[str, int] = defaultdict(int)
-    for name, rows in found:
-        one = means(rows)
-        if len(one) < FEWEST:
+    answers: Counter[str] = Counter()
+    false: Counter[str] = Counter()
+    for name, rows in public_curves(parser.parse_args().data):
+        points = means(rows)
+        if sum(steps is not None for _, steps in points) < FEWEST:
             continue
-        for kind, some in (("means", one), ("runs", rows)):
-            if kind == "runs" and len(rows) == len(one):
+        for kind, some in (("means", points), ("runs", rows)):
+            if kind == "runs" and len(rows) == len(points):
                 continue
-            counts[f"{name.split()[0]} {kind}"] += 1
-            answer = analyze_points(
-                pl.DataFrame(some, schema={"batch_size": pl.Int64, "steps": pl.Float64}, orient="row")
-            )
-            sentences = answer_sentences(answer)
-            wrong = check(sentences, dict(answer.curve.select("batch_size", "steps").rows()))
-            counts["wrong"] += bool(wrong)
-            print(f"{name} ({kind}): {', '.join(f'{size:,}: {steps:.4g}' for size, steps in one)}")
-            for line in (*sentences, *(f"WRONG: {text}" for text in wrong)):
+            answers[f"{name.split()[0]} {kind}"] += 1
+            schema = {"batch_size": pl.Int64, "steps": pl.Float64}
+            sentences = answer_sentences(analyze_points(pl.DataFrame(some, schema=schema, orient="row")))
+            wrong = check_answer(sentences, some)
+            false.update(text.partition(":")[0] for text in wrong)
+            shown = ", ".join(f"{size:,}: {'failed' if steps is None else f'{steps:.4g}'}" for size, steps in points)
+            print(f"{name} ({kind}): {shown}")
+            for line in (*sentences, *(f"FALSE: {text}" for text in wrong)):
                 print(f"    {line}")
-    print(", ".join(f"{key}: {count}" for key, count in counts.items()))
-    raise SystemExit(1 if counts["wrong"] else 0)
+    print(f"{answers.total()} answers: {', '.join(f'{key} {count}' for key, count in answers.items())}")
+    print(f"{false.total()} false claims{''.join(f', {key} {count}' for key, count in false.items())}")
+    raise SystemExit(1 if false else 0)
 
 
 def _version(text: str) -> tuple[str, tuple[int, ...]]:
@@ -144,9 +132,9 @@ def _version(text: str) -> tuple[str, tuple[int, ...]]:
     return kind, tuple(int(part) for part in number.split("."))
 
 
-def _steps(rows: list[tuple[int, float]]) -> Rows:
+def _steps(rows: list[tuple[int, float | None]]) -> Rows:
     """Passes over the data, or examples, as steps: up to a factor that no boundary depends on."""
-    return [(int(size), float(count) / size * 1e6) for size, count in rows]
+    return [(int(size), None if count is None else float(count) / size * 1e6) for size, count in rows]
 
 
 if __name__ == "__main__":

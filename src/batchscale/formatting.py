@@ -60,16 +60,32 @@ def count_text(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
-def rounded_text(value: float | None) -> str:
-    """Format a number that is computed (a critical batch size, a ratio, epochs): three digits.
+def rounded_text(value: float | None, digits: int = 3) -> str:
+    """Format a number that is computed (a critical batch size, a ratio, epochs): three digits, millions as M.
 
-    >>> rounded_text(71.84), rounded_text(1818.87), rounded_text(0.012345), rounded_text(None)
-    ('71.8', '1,820', '0.0123', '')
+    >>> rounded_text(71.84), rounded_text(1818.87), rounded_text(0.012345), rounded_text(1.8512e6), rounded_text(None)
+    ('71.8', '1,820', '0.0123', '1.85 M', '')
+    >>> rounded_text(71.84, digits=2), rounded_text(1818.87, digits=2)
+    ('72', '1,800')
     """
     if value is None:
         return ""
-    digits = float(f"{value:.3g}")
-    return f"{digits:,.0f}" if abs(digits) >= 100 else f"{digits:g}"
+    rounded = float(f"{value:.{digits}g}")
+    for unit, power in (("trillion", 1e12), ("billion", 1e9), ("M", 1e6)):
+        if power <= abs(rounded) < 1e15:
+            return f"{rounded / power:.{digits}g} {unit}"
+    return f"{rounded:,.0f}" if 100 <= abs(rounded) < 1e15 else f"{rounded:g}"
+
+
+def times_text(ratio: float) -> str:
+    """Format a factor in few digits: two decimals below 2, then two digits.
+
+    >>> times_text(1.549), times_text(2.61), times_text(30.72), times_text(1234.5)
+    ('1.55', '2.6', '31', '1,200')
+    """
+    if ratio < 1.995:
+        return f"{ratio:.2f}"
+    return f"{ratio:.1f}" if ratio < 9.95 else rounded_text(ratio, digits=2)
 
 
 def number_text(value: float | None) -> str:

@@ -73,7 +73,7 @@ def test_a_study_that_did_not_reach_stays_in_the_table_and_is_named():
     studies = [*curve_studies(LAW), study(2**16, [trial(1, {10: 0.5})])]
     answer = analyze(make_records(studies), NAME, GOAL)
     assert answer.curve["steps"].to_list()[-1] is None
-    assert "no trial reached the goal at batch size 65,536" in answer_sentences(answer)[0]
+    assert "Doubt: no trial reached the goal at batch size 65,536." in answer_sentences(answer)
 
 
 def test_trials_stopped_by_a_race_are_counted_apart():

@@ -127,7 +127,12 @@ def test_a_regime_spans_from_where_the_one_before_ends():
 def test_sizes_that_cost_more_before_the_cheapest_belong_to_no_regime():
     regimes = find_regimes(PERFECT_TO_16 | {1: 3200})
     assert regimes.regime_of(1) is None
-    assert regimes.spans()[0] == RegimeSpan(Regime.PERFECT, 2, 16)
+    ends = regimes.perfect_scaling_end
+    assert ends.value == 16
+    assert regimes.spans()[:2] == (
+        RegimeSpan(Regime.PERFECT, 2, ends.low),
+        RegimeSpan(Regime.UNDECIDED, ends.low, ends.high),
+    )
 
 
 def test_sizes_too_close_together_are_not_called_perfect():

@@ -17,6 +17,7 @@ from batchscale.analysis.intervals import Estimate, with_interval
 from batchscale.errors import AnalysisError
 
 FEWEST_SIZES = 2
+WIDE_END = 3  # an end of perfect scaling within an interval of more measured sizes than these is not stated
 LONG_PLATEAU = 4  # a plateau over this factor of batch sizes is one, whatever its last two points do
 
 
@@ -94,6 +95,7 @@ class Regimes:
             Smaller sizes belong to no regime.
         perfect_scaling_end: The largest size from there on up to which examples stay within the tolerance; its
             interval, over the confidence set, is counted from the smallest size.
+        is_end_open: True if that interval spans more than three measured sizes, or all: then no end is stated.
         useful: The smallest size with steps close to the fewest measured; its interval ends at measured sizes.
         measured_gain: The share of steps saved by the last doubling of the batch size, as measured; below 0 where
             steps rose.
@@ -109,6 +111,7 @@ class Regimes:
     cheapest: int
     perfect_scaling_start: int
     perfect_scaling_end: Estimate
+    is_end_open: bool
     useful: Estimate
     measured_gain: float
     last_doubling_gain: Estimate
@@ -137,21 +140,30 @@ class Regimes:
         return int(self.useful.value or self.largest) if self.max_useful_reached else self.largest
 
     def spans(self) -> tuple[RegimeSpan, ...]:
-        """Return the regimes by growing batch size, without those that no two measured sizes span."""
-        end = self.perfect_end
+        """Return the regimes by growing batch size, without those that no two measured sizes span.
+
+        Where perfect scaling may or may not have ended, by its interval, no regime is decided.
+        """
+        start, end, ends = self.perfect_scaling_start, self.perfect_end, self.perfect_scaling_end
         falls_to = self.largest if self.plateau is PlateauStatus.FALLING else max(int(self.useful.value or end), end)
+        sure = max(start, int(end if ends.low is None else min(ends.low, end)))
+        last = min(falls_to, int(end if ends.high is None else max(ends.high, end)))
         spans = (
-            RegimeSpan(Regime.UNDECIDED if self.is_too_short else Regime.PERFECT, self.perfect_scaling_start, end),
-            RegimeSpan(Regime.DIMINISHING, end, falls_to),
+            RegimeSpan(
+                Regime.PERFECT if sure > start * (1 + self.thresholds.perfect) else Regime.UNDECIDED, start, sure
+            ),
+            RegimeSpan(Regime.UNDECIDED, sure, last),
+            RegimeSpan(Regime.DIMINISHING, last, falls_to),
             RegimeSpan(Regime.MAXIMAL if self.max_useful_reached else Regime.UNDECIDED, falls_to, self.largest),
         )
         return tuple(span for span in spans if span.start < span.end)
 
     def regime_of(self, batch_size: int) -> Regime | None:
         """Return the regime of a measured size; None for sizes before perfect scaling starts."""
-        if batch_size == self.perfect_scaling_start:
-            return Regime.UNDECIDED if self.is_too_short else Regime.PERFECT
-        return next((span.regime for span in self.spans() if span.start < batch_size <= span.end), None)
+        spans = self.spans()
+        if spans and batch_size == self.perfect_scaling_start == spans[0].start:
+            return spans[0].regime if spans[0].regime is not Regime.DIMINISHING else Regime.PERFECT
+        return next((span.regime for span in spans if span.start < batch_size <= span.end), None)
 
 
 def find_regimes(
@@ -175,6 +187,7 @@ def find_regimes(
     """
     examples = baseline_examples(sizes, steps, baseline)
     start, end = perfect_scaling_range(sizes, steps, examples, thresholds.perfect)
+    end = max(min(end, float(sizes[int(np.argmin(steps))])), start)  # sizes that need more steps scale no further
     useful = useful_batch_size(sizes, steps, thresholds.useful)
     gain, measured_gain = _last_doubling_gain(confidence_set, sizes), 1 - last_doubling(sizes, steps)
     coarse_plateau = coarse is not None and bool(coarse[sizes >= useful].any())
@@ -186,6 +199,7 @@ def find_regimes(
     if plateau is PlateauStatus.REACHED:
         # Where nothing more is gained, nothing falls in proportion: tolerances of both sides must not overlap.
         end = max(min(end, useful), start)
+    perfect_end = _perfect_scaling_end(confidence_set, sizes, end, thresholds.perfect)
     return Regimes(
         baseline=baseline,
         baseline_examples=examples,
@@ -193,7 +207,8 @@ def find_regimes(
         largest=int(sizes[-1]),
         cheapest=int(sizes[fewest_examples(sizes, steps)]),
         perfect_scaling_start=int(start),
-        perfect_scaling_end=_perfect_scaling_end(confidence_set, sizes, end, thresholds.perfect),
+        perfect_scaling_end=perfect_end,
+        is_end_open=_is_open(perfect_end, sizes),
         useful=_useful(confidence_set, sizes, useful, plateau, thresholds.useful),
         measured_gain=measured_gain,
         last_doubling_gain=gain,
@@ -291,6 +306,13 @@ def _perfect_scaling_end(confidence_set: ConfidenceSet | None, sizes: Array, end
     within = examples <= examples[:, :1] + math.log1p(tolerance)
     ends = sizes[within.sum(axis=1) - 1]  # examples of a law only grow
     return with_interval(end, float(ends.min()), float(ends.max()))
+
+
+def _is_open(end: Estimate, sizes: Array) -> bool:
+    if end.low is None or end.high is None:
+        return False
+    between = int(((sizes >= end.low) & (sizes <= end.high)).sum())
+    return between > WIDE_END or between == len(sizes) > FEWEST_SIZES
 
 
 def _useful(

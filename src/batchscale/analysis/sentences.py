@@ -1,166 +1,203 @@
-"""The sentences about a curve, each a pure function of its ``CurveSummary``.
+"""The sentences about a curve, each a pure function of its ``CurveSummary``: the verdict first, in plain words.
 
-Tables, the end of a run, the report and every command print these. Each number has its interval.
+Tables, the end of a run, the report and every command print these. A sentence states what was measured in the past
+tense. What only the fitted curves give is named as such, and nothing is stated beyond the measured sizes.
+``benchmarks/answer_claims.py`` parses every sentence and checks each number in it against the points.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from batchscale.analysis.curve_analysis import Analysis
 from batchscale.analysis.intervals import Estimate
+from batchscale.analysis.measured import (
+    allowed_fall,
+    cheap_from,
+    examples_ratio,
+    final_rise,
+    last_change,
+    steps_by_size,
+    worst_bump,
+)
 from batchscale.analysis.noise import ASSUMED, NoiseSource
-from batchscale.analysis.regimes import PlateauStatus, Regimes
+from batchscale.analysis.regimes import PlateauStatus
 from batchscale.analysis.summary import CurveSummary
-from batchscale.formatting import count_text, percent_text, rounded_text, span_text, whole_text
+from batchscale.formatting import count_text, list_sizes, percent_text, rounded_text, span_text, times_text, whole_text
 
 CLEAR_DRIFT = 1.15  # critical batch sizes at fewer trials that differ by less are not mentioned
+CLEAR_RISE = 1.05  # steps at the largest size over the fewest, from which on a rise is given as a number
+WIDE = 1.5  # a value whose interval spans more than this factor is given with two digits
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """The sentences about one curve. ``doubts`` is empty if there is no reason to trust it less."""
+    """The sentences about one curve.
 
-    doubts: str
-    examples: str
-    useful: str
+    Attributes:
+        advice: At most three: the sizes to use, what smaller ones cost, what larger ones save.
+        critical: The critical batch size, or the reason why there is none.
+        optimal: The batch size of fewest examples, if it lies between the measured sizes; otherwise empty.
+        doubts: The reasons to trust the result less, a sentence each.
+        basis: What the result holds for, and where its intervals come from.
+        is_misfit: True if no law describes the points. Then ``critical`` says so and comes first.
+    """
+
+    advice: tuple[str, ...]
     critical: str
+    optimal: str
+    doubts: tuple[str, ...]
     basis: str
+    is_misfit: bool = False
 
     @property
     def ordered(self) -> tuple[str, ...]:
-        """The sentences in reading order: reasons to trust the result less come first."""
-        rest = (self.examples, self.useful, self.critical, self.basis)
-        return tuple(text for text in (self.doubts, *rest) if text)
+        """The sentences in reading order: the verdict, then the reasons to trust it less."""
+        verdict = (self.critical, *self.advice) if self.is_misfit else (*self.advice, self.critical)
+        return tuple(text for text in (*verdict, self.optimal, *self.doubts, self.basis) if text)
 
 
 def curve_sentences(summary: CurveSummary) -> Sentences:
     """Return all sentences about a curve."""
+    advice = (cost_sentence(summary), small_sizes_sentence(summary), steps_sentence(summary))
     return Sentences(
-        doubts=doubt_sentence(summary.doubts),
-        examples=examples_sentence(summary),
-        useful=useful_sentence(summary),
+        advice=tuple(text for text in advice if text),
         critical=critical_sentence(summary),
+        optimal=optimal_sentence(summary),
+        doubts=doubt_sentences((*summary.doubts, *_bump_doubts(summary))),
         basis=basis_sentence(summary),
+        is_misfit=summary.misfit is not None,
     )
 
 
 def answer_sentences(answer: Analysis) -> tuple[str, ...]:
     """Return the sentences about an analysed curve in reading order, also if there are too few points."""
     if answer.summary is None:
-        refusal = answer.refusal or "There are too few points."
-        return tuple(text for text in (doubt_sentence(answer.doubts), refusal) if text)
+        return (answer.refusal or "There are too few points.", *doubt_sentences(answer.doubts))
     return curve_sentences(answer.summary).ordered
 
 
-def examples_sentence(summary: CurveSummary) -> str:
-    """State how far steps fall in proportion, and the examples that the largest size costs."""
+def cost_sentence(summary: CurveSummary) -> str:
+    """State the sizes to use at little extra cost, and the examples that the largest size needed.
+
+    Empty if the largest size is the only cheap one: the sentence on small sizes says it then.
+    """
     regimes = summary.regimes
-    cheapest, end, largest = regimes.cheapest, regimes.perfect_end, regimes.largest
-    if regimes.perfect_scaling_start != cheapest:
-        return _first_baseline_sentence(summary)
-    if cheapest == largest:
-        return (
-            f"The fewest examples were needed at the largest batch size measured, {largest:,}: no size measured costs "
-            "extra computation."
-        )
-    tolerance = percent_text(regimes.thresholds.perfect)
-    at_largest = f", at the largest size, {largest:,}, {_ratio(summary, largest)} times."
-    if end == cheapest:
-        following = _next_size(summary, cheapest)
-        text = (
-            f"The fewest examples were needed at batch size {cheapest:,}: at {following:,} it takes "
-            f"{_ratio(summary, following)} times the examples of the best size"
-        )
-        text += "." if following == largest else at_largest
-        further = regimes.perfect_scaling_end.high or 0.0
-        if further > end:
-            text += (
-                f" That steps fall in proportion, to within {tolerance}, up to {whole_text(further)} is not ruled out."
-            )
-        return text
-    text = _proportion(regimes) + ("" if regimes.is_too_short else f", to within {tolerance}")
-    text += f": at {end:,} it takes {_ratio(summary, end)} times the examples of the best size, {cheapest:,}"
-    return text + ("." if end == largest else at_largest)
-
-
-def _first_baseline_sentence(summary: CurveSummary) -> str:
-    """State the same against the line through the smallest size, where another size needs the fewest examples."""
-    regimes = summary.regimes
-    start, cheapest, largest = regimes.perfect_scaling_start, regimes.cheapest, regimes.largest
-    line = f", to within {percent_text(regimes.thresholds.perfect)} of the line through the smallest size"
-    if regimes.perfect_end == start:
-        text = f"From batch size {start:,} to {_next_size(summary, start):,} steps do not fall in proportion{line}"
-    else:
-        text = _proportion(regimes) + ("" if regimes.is_too_short else line)
-    text += f": at {start:,} it takes {_ratio(summary, start)} times the examples of the best size, {cheapest:,}"
-    if cheapest == largest:
-        return text + "."
-    return f"{text}, at the largest size, {largest:,}, {_ratio(summary, largest)} times."
-
-
-def _proportion(regimes: Regimes) -> str:
-    start, end = regimes.perfect_scaling_start, regimes.perfect_end
+    reference, end = regimes.perfect_scaling_start, regimes.perfect_end
+    low = cheap_from(summary, reference)
+    role = f"the {'cheapest' if reference == regimes.cheapest else 'smallest'} size"
     if regimes.is_too_short:
-        return f"Batch sizes {start:,} to {end:,} lie too close together to tell whether steps fall in proportion"
-    interval = _span(regimes.perfect_scaling_end, whole_text)
-    return f"From batch size {start:,} to {end:,}{interval} steps fall in proportion"
-
-
-def _next_size(summary: CurveSummary, batch_size: int) -> int:
-    return next(point.batch_size for point in summary.points if point.batch_size > batch_size)
-
-
-def useful_sentence(summary: CurveSummary) -> str:
-    """State whether a batch beyond some size still saves steps."""
-    regimes = summary.regimes
-    useful, gain = regimes.useful, f"{percent_text(regimes.last_doubling_gain.value or regimes.measured_gain)}"
-    gain += _span(regimes.last_doubling_gain, percent_text)
-    share, size = percent_text(regimes.thresholds.useful), whole_text(useful.value)
-    if regimes.plateau is PlateauStatus.REACHED:
+        return f"Batch sizes {reference:,} to {end:,} lie too close together to tell how steps scale between them."
+    largest = summary.largest
+    at_largest = times_text(examples_ratio(summary, largest, reference))
+    if regimes.is_end_open:
+        tolerance = percent_text(regimes.thresholds.perfect)
+        first, last = whole_text(regimes.perfect_scaling_end.low), whole_text(regimes.perfect_scaling_end.high)
         return (
-            f"At batch size {size}{_span(useful, whole_text)} steps are within {share} of the fewest measured at any "
-            "size: more data parallelism saves no more than that."
+            f"Perfect scaling (twice the batch, half the steps, within {tolerance}) ends somewhere between batch size "
+            f"{first} and {last}; the noise is too large to say where. As measured, {largest:,} needed {at_largest} "
+            f"times the examples of {reference:,}, {role}."
         )
-    if regimes.plateau is PlateauStatus.FALLING:
+    if low == end:
+        if end == largest:
+            return ""
+        following = next(size for size in steps_by_size(summary) if size > end)
+        text = f"Already {following:,} needed {times_text(examples_ratio(summary, following, reference))} times the "
+        text += f"examples of {reference:,}, {role}"
+        return f"{text}." if following == largest else f"{text}, and {largest:,} {at_largest} times."
+    cheap = [size for size in steps_by_size(summary) if low <= size <= end]
+    extra = max(examples_ratio(summary, size, reference) for size in cheap) - 1
+    sizes = f"up to batch size {end:,}" if low == summary.smallest else f"batch sizes {low:,} to {end:,}"
+    failed = [size for size in summary.failed if size < end and (size > low or low == summary.smallest)]
+    text = f"Use {sizes}{_span(regimes.perfect_scaling_end, whole_text)}"
+    text += f", except {list_sizes(failed)}, where the goal was not reached," if failed else ""
+    if extra > 1e-9:
+        text += f" at little extra cost: at most {_percent_above(extra)} more examples than {reference:,}, {role}"
+    else:
+        text += f" at no extra cost over {reference:,}, {role}"
+    return f"{text}." if end == largest else f"{text}; {largest:,} needed {at_largest} times as many."
+
+
+def small_sizes_sentence(summary: CurveSummary) -> str:
+    """State what sizes below the cheap ones cost; empty if there are none."""
+    cheapest = summary.regimes.cheapest
+    low = cheap_from(summary, cheapest)
+    ratios = {size: examples_ratio(summary, size, cheapest) for size in steps_by_size(summary) if size < low}
+    if not ratios:
+        return ""
+    worst = max(ratios, key=lambda size: ratios[size])
+    if cheapest == summary.largest:
         return (
-            f"Steps still fell at the largest batch size measured, {summary.largest:,}: by {gain} in the last "
-            "doubling. Larger sizes may train faster still; measure them before you decide against more hardware."
+            f"The largest size, {cheapest:,}, needed the fewest examples; {worst:,} needed {times_text(ratios[worst])} "
+            "times as many: the small sizes were probably tuned less well."
         )
-    if not regimes.last_doubling_gain.has_interval:
-        first, last = summary.points[0].steps.value, summary.points[-1].steps.value
-        return (
-            f"Two points do not show where steps stop falling: from {summary.smallest:,} to {summary.largest:,} they "
-            f"went from {whole_text(first)} to {whole_text(last)}. Measure more batch sizes."
-        )
-    fastest = "" if summary.fastest == summary.largest else f", but the fewest were measured at {summary.fastest:,}"
     return (
-        f"Whether sizes beyond {summary.largest:,} would train faster is not decided: in the last doubling steps fell "
-        f"by {gain}{fastest}. The smallest size within {share} of the fewest steps measured is {size}"
-        f"{_span(useful, whole_text)}."
+        f"Batch sizes below {low:,} cost more: {worst:,} needed {times_text(ratios[worst])} times the examples of "
+        f"{cheapest:,}. Something was probably not tuned there, for example the learning rate or Adam's β2."
     )
+
+
+def steps_sentence(summary: CurveSummary) -> str:
+    """State how many steps a larger batch saves, or that steps rise."""
+    regimes, steps, rise = summary.regimes, steps_by_size(summary), final_rise(summary)
+    useful = int(regimes.useful.value or summary.largest)
+    saved = 1 - min(value for size, value in steps.items() if size >= useful) / steps[useful]
+    plateau = ""
+    if regimes.max_useful_reached and useful < summary.largest:
+        size = f"{useful:,}{_span(regimes.useful, whole_text)}"
+        plateau = f"Above {size} a larger batch saves at most {_percent_above(saved)} of the steps"
+        if saved <= 0:
+            plateau = f"Above {size} no larger batch saved steps"
+    if rise is not None and rise.ratio >= CLEAR_RISE:
+        text = f"bove {rise.smaller:,} steps rise: {rise.larger:,} needed {times_text(rise.ratio)} times as many."
+        text = f"{plateau}; a{text}" if plateau and saved > 0 else f"A{text}"
+        return f"{text} Do not go there." if rise.ratio > 1 + regimes.thresholds.useful else text
+    if plateau:
+        return f"{plateau} (measured up to {summary.largest:,})."
+    if rise is not None:
+        return f"Above {rise.smaller:,} no larger batch saved steps (measured up to {summary.largest:,})."
+    return _last_change_text(summary)
 
 
 def critical_sentence(summary: CurveSummary) -> str:
     """State the critical batch size, where the curve bends from saving steps to wasting examples."""
-    critical = summary.critical
-    if critical.value is None and not critical.has_interval:
-        if summary.confidence_set is None:
-            return "Two points give no critical batch size; measure more batch sizes."
-        return "These points do not bound the critical batch size: measure smaller and larger batch sizes."
-    if critical.value is None:
-        where = "larger" if critical.low is not None else "smaller"
+    critical, name = summary.critical, "Critical batch size, where the curve bends:"
+    if summary.misfit is not None:
         return (
-            f"The critical batch size, where the curve bends, is {span_text(critical.low, critical.high)}, outside "
-            f"the measured range: measure {where} batch sizes."
+            f"No curve of the fitted kinds describes these points ({percent_text(summary.misfit.error)} off on "
+            "average): do not use a critical batch size."
         )
-    text = f"The critical batch size, where the curve bends, is about {rounded_text(critical.value)}{_span(critical)}"
+    if summary.confidence_set is None:
+        return "Two points give no critical batch size; measure more batch sizes."
     if not critical.has_interval:
-        return f"{text}, but these points bound it on neither side: measure smaller and larger batch sizes."
-    if critical.high is None:
-        return f"{text}; these points do not bound it from above: measure larger batch sizes."
-    if critical.low is None:
-        return f"{text}; these points do not bound it from below: measure smaller batch sizes."
-    return f"{text}."
+        return f"These points do not bound the critical batch size{_next_measurement(summary, True, True)}."
+    wanted = _next_measurement(summary, smaller=critical.low is None, larger=critical.high is None)
+    low, value, high = (_digits(end, critical) for end in (critical.low, critical.value, critical.high))
+    if critical.value is None:
+        bound = f"at least {low}" if critical.low is not None else f"at most {high}"
+        bound = f"{low} to {high}" if critical.low is not None and critical.high is not None else bound
+        return f"{name} {bound}{wanted}."
+    if critical.low is None or critical.high is None:
+        bound = f"at least {low}" if critical.low is not None else f"at most {high}"
+        return f"{name} about {value}, {bound}{wanted}."
+    return f"{name} about {value} ({low} to {high})."
+
+
+def optimal_sentence(summary: CurveSummary) -> str:
+    """State the batch size of fewest examples by the fitted curve, and the sizes that cost little more."""
+    optimal = summary.optimal
+    if optimal.batch_size.value is None or summary.misfit is not None:
+        return ""
+    value = _digits(optimal.batch_size.value, optimal.batch_size)
+    span = _span(optimal.batch_size, lambda end: _digits(end, optimal.batch_size))
+    low, high = (_digits(end, optimal.batch_size) for end in optimal.band)
+    low = f"{summary.smallest:,}" if optimal.band[0] <= summary.smallest else low
+    high = f"{summary.largest:,}" if optimal.band[1] >= summary.largest else high
+    extra = percent_text(summary.regimes.thresholds.band)
+    return (
+        f"Fewest examples by the fitted curve: at batch size {value}{span}; from {low} to {high} it needs at most "
+        f"{extra} more."
+    )
 
 
 def basis_sentence(summary: CurveSummary) -> str:
@@ -178,7 +215,7 @@ def basis_sentence(summary: CurveSummary) -> str:
             NoiseSource.TRIALS: f"In brackets: {level} intervals, from the spread of the trials.",
             NoiseSource.RUNS: f"In brackets: {level} intervals, from the spread of the repeated runs.",
             NoiseSource.SEEDS: f"In brackets: {level} intervals, from the spread over new seeds of the best trials.",
-            NoiseSource.RESIDUALS: f"In brackets: {level} intervals, from how far the points lie off the best law.",
+            NoiseSource.RESIDUALS: f"In brackets: {level} intervals, from how far the points lie off the fitted curve.",
             NoiseSource.ASSUMED: (
                 f"In brackets: {level} intervals for an assumed noise of {percent_text(ASSUMED)}, as three points give "
                 "no estimate of it."
@@ -189,9 +226,47 @@ def basis_sentence(summary: CurveSummary) -> str:
     return " ".join(text for text in parts if text)
 
 
-def doubt_sentence(doubts: tuple[str, ...]) -> str:
-    """State the reasons to trust the result less; empty if there are none."""
-    return f"Read this with care: {'; '.join(doubts)}." if doubts else ""
+def doubt_sentences(doubts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a sentence for each reason to trust the result less."""
+    return tuple(f"Doubt: {doubt}." for doubt in doubts)
+
+
+def _bump_doubts(summary: CurveSummary) -> tuple[str, ...]:
+    bump = worst_bump(summary)
+    if bump is None:
+        return ()
+    times = f"{times_text(bump.ratio)} times the steps of {bump.smaller:,}"
+    return (f"batch size {bump.larger:,} needed {times}: by chance, or it was tuned less well",)
+
+
+def _last_change_text(summary: CurveSummary) -> str:
+    """State the change of steps up to the largest size as measured, the fall that laws allow, and what to measure."""
+    change, largest = last_change(summary), summary.largest
+    fall = 1 - change.ratio
+    moved = f"{'fell' if fall > 0 else 'rose'} by {percent_text(abs(fall))}" if round(100 * fall) else "did not change"
+    text = f"From {change.smaller:,} to {largest:,}, the largest size measured, steps {moved}"
+    allowed = allowed_fall(summary, change)
+    if allowed.has_interval and summary.misfit is None:
+        ends = [percent_text(allowed.low), percent_text(allowed.high)]
+        text += f"; fitted curves allow a fall of {' to '.join(dict.fromkeys(ends))}"
+    if summary.confidence_set is None:
+        return f"{text}. Two sizes do not show where steps stop falling: measure more batch sizes."
+    if any(point.is_coarse for point in summary.points if point.batch_size >= (summary.regimes.useful.value or 0)):
+        return f"{text}. Evaluate more often to see if steps still fall."
+    failed = [size for size in summary.failed if size > largest]
+    if failed and failed[0] <= 2 * largest:
+        return f"{text}. The goal was not reached at {list_sizes(failed)}."
+    if summary.regimes.plateau is PlateauStatus.FALLING:
+        return f"{text}. Larger sizes may be faster still: measure {2 * largest:,}."
+    return f"{text}. Measure {2 * largest:,} to see if steps fall further."
+
+
+def _next_measurement(summary: CurveSummary, smaller: bool, larger: bool) -> str:
+    """Return which sizes to measure to bound the critical batch size; not those that failed already."""
+    smaller = smaller and summary.smallest > 1 and not any(size < summary.smallest for size in summary.failed)
+    larger = larger and not any(size > summary.largest for size in summary.failed)
+    wanted = [text for text, is_wanted in (("smaller", smaller), ("larger", larger)) if is_wanted]
+    return f"; measure {' and '.join(wanted)} batch sizes to bound it" if wanted else ""
 
 
 def _drift(summary: CurveSummary) -> str:
@@ -204,21 +279,18 @@ def _drift(summary: CurveSummary) -> str:
     return f"The critical batch size {moves} with the number of trials ({trend}); more trials may move it further."
 
 
-def _ratio(summary: CurveSummary, batch_size: int) -> str:
-    ratio = summary.point(batch_size).examples_ratio
-    return times_text(ratio.value) + _span(ratio, times_text)
+def _digits(value: float | None, estimate: Estimate) -> str:
+    """Format a value or an end of an estimate: three digits, two if its interval is wide or has an open end."""
+    is_wide = not estimate.low or not estimate.high or estimate.high / estimate.low > WIDE
+    return rounded_text(value, digits=2 if is_wide else 3)
 
 
-def times_text(value: float | None) -> str:
-    """Return a factor with two decimals below ten, else with three digits.
-
-    >>> times_text(1.549), times_text(30.72), times_text(1234.5)
-    ('1.55', '30.7', '1,230')
-    """
-    return f"{value:.2f}" if value is not None and value < 10 else rounded_text(value)
+def _percent_above(share: float) -> str:
+    """Format a share in whole percent, rounded up, for "at most"."""
+    return f"{math.ceil(100 * share - 1e-6)} %"
 
 
-def _span(estimate: Estimate, text: Callable[[float], str] = rounded_text) -> str:
+def _span(estimate: Estimate, text: Callable[[float], str]) -> str:
     span = span_text(estimate.low, estimate.high, text)
     same = estimate.low is not None and estimate.high is not None and text(estimate.low) == text(estimate.high)
     return f" ({span})" if span and not same else ""

@@ -144,13 +144,14 @@ def summarize(
             "sizes, or choose a goal that more of them reach."
         )
     laws = find_confidence_set(sizes, steps, data.noise, level) if len(sizes) >= FEWEST_SIZES else None
-    points = _points(data, laws)
-    coarse = np.array([point.is_coarse for point in points])
     fit, misfit, refusal = _try_fit(data)
+    describing = None if misfit is not None else laws  # laws that do not describe the points bound nothing
+    points = _points(data, describing)
+    coarse = np.array([point.is_coarse for point in points])
     critical = Estimate() if misfit is not None else _critical(laws, fit)
     return CurveSummary(
         points=points,
-        regimes=find_regimes(sizes, steps, laws, coarse=coarse, baseline=baseline, thresholds=thresholds),
+        regimes=find_regimes(sizes, steps, describing, coarse=coarse, baseline=baseline, thresholds=thresholds),
         critical=critical,
         optimal=find_optimal(None if fit is None else fit.best, sizes, steps, thresholds.band),
         fit=fit,
@@ -158,7 +159,7 @@ def summarize(
         fit_refusal=refusal if critical.value is None else None,  # a sharper law may bend where no hyperbola does
         fastest=int(sizes[int(np.argmin(steps))]),
         level=level,
-        noise=None if laws is None else data.noise.source,
+        noise=None if describing is None else data.noise.source,
         trials=data.trials,
         drift=data.drift,
         doubts=data.doubts,
