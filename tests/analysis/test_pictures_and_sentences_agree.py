@@ -69,7 +69,7 @@ def claimed_proportion(text, points, data):
     return (first, end) if end > 1.3 * first else None  # sizes that are closer show nothing
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=60)
 @given(points=curves(), finishers=st.sampled_from(sorted(FINISHERS)), baseline=st.sampled_from(list(Baseline)))
 def test_picture_json_and_comparison_claim_what_the_sentence_states(points, finishers, baseline):
     records = make_records(curve_studies(points, factors=FINISHERS[finishers]))
