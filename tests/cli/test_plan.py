@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,15 @@ def run(*arguments):
         raise result.exception
     assert result.exit_code == 0, result.output
     return result
+
+
+@pytest.fixture
+def digits(tmp_path):
+    """An experiment with the batch sizes of the curves here."""
+    text = (ROOT / "examples" / "digits.toml").read_text()
+    path = tmp_path / "digits.toml"
+    path.write_text(re.sub(r"^batch_sizes = .*$", 'batch_sizes = "1..1024"', text, flags=re.MULTILINE))
+    return path
 
 
 @pytest.fixture
@@ -154,24 +164,23 @@ def asks_for_spot(format_, text):
 
 
 @pytest.mark.parametrize("spot", [False, True])
-def test_a_spot_machine_is_asked_for_as_one(curve, times, tmp_path, spot):
+def test_a_spot_machine_is_asked_for_as_one(curve, times, tmp_path, spot, digits):
     machines = tmp_path / "machines.toml"
     machines.write_text(MACHINES.replace('"office"', f'"n1-standard-8"\nspot = {str(spot).lower()}'))
     arguments = ["plan", curve, "--step-times", times, "--machines", machines]
     assert ("n1-standard-8, spot" in run(*arguments).stdout) == spot
     found = json.loads(run(*arguments, "--json").stdout)
     assert {row["spot"] for row in [found["fastest"], *found["configurations"]]} == {spot}
-    arguments += ["--experiment", ROOT / "examples" / "digits.toml", "--set", "learning_rate=0.1"]
+    arguments += ["--experiment", digits, "--set", "learning_rate=0.1"]
     files = {"skypilot": "task.yaml", "vertex": "custom_job.json", "kubernetes": "job.yaml", "jobset": "jobset.yaml"}
     for format_, name in files.items():
         run(*arguments, "--job", format_, "--out", tmp_path / format_)
         assert asks_for_spot(format_, (tmp_path / format_ / name).read_text()) == spot
 
 
-def test_a_job_of_one_device_is_written(curve, times, machines, tmp_path):
-    experiment = ROOT / "examples" / "digits.toml"
+def test_a_job_of_one_device_is_written(curve, times, machines, tmp_path, digits):
     out = tmp_path / "job"
-    arguments = ["plan", curve, "--step-times", times, "--machines", machines, "--experiment", experiment]
+    arguments = ["plan", curve, "--step-times", times, "--machines", machines, "--experiment", digits]
     with pytest.raises(PlanningError, match="Pass --set learning_rate"):
         run(*arguments, "--job", "slurm", "--out", out)
     assert not out.exists()
@@ -199,10 +208,102 @@ def test_a_written_job_trains_and_run_again_is_done(tmp_path, machines):
     assert len(trials) == 1  # the second time there was nothing left to do
 
 
-def test_a_job_over_hosts_needs_options_that_exist(tmp_path):
+OWN = """
+goal = "val/error < 0.06"
+batch_sizes = [4, 32]
+[workload]
+dataset = "mine"
+model = "net"
+optimizer = "adamw"
+[budget]
+steps = 100
+[search.space.learning_rate]
+min_value = 0.1
+max_value = 1.0
+[trainer]
+command = ["python", "train.py"]
+env = { API_KEY = "hidden" }
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A curve of a script of the user's own, as analyze --json prints it, and its experiment."""
+    rows = [{"batch_size": size, "steps": 50, "metaparameters": {"learning_rate": 0.3}} for size in (4, 32)]
+    curve = {"workload": "mine/net/adamw", "goal": "val/error < 0.06", "curve": rows}
+    (tmp_path / "curve.json").write_text(json.dumps(curve))
+    (tmp_path / "train.py").write_text("print(1)\n")
+    (tmp_path / "own.toml").write_text(OWN)
+    times = "device,hosts,devices_per_host,batch_size,step_time_s\nx86_64,1,1,4,0.1\nx86_64,1,1,32,0.1\n"
+    (tmp_path / "own_times.csv").write_text(times)
+    return tmp_path
+
+
+def own_job(own, machines, *more):
+    words = ["plan", own / "curve.json", "--step-times", own / "own_times.csv", "--machines", machines]
+    return run(*words, "--experiment", own / "own.toml", "--job", "kubernetes", "--out", own / "job", *more)
+
+
+def test_a_job_of_an_own_script_runs_it_and_prints_what_to_fill_in(own, machines):
+    result = own_job(own, machines)
+    assert (own / "job" / "script" / "train.py").read_text() == "print(1)\n"
+    assert "batchscale run script/experiment.toml" in (own / "job" / "train.sh").read_text()
+    for word in ("Fill in before you start this job", "image:", "data:", "records:", "API_KEY"):
+        assert word in result.stdout
+    assert not [path for path in (own / "job").rglob("*") if path.is_file() and "hidden" in path.read_text()]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('dataset = "mine"', 'dataset = "other"', "The curve is of mine/net/adamw. Found other/net/adamw"),
+        ("< 0.06", "< 0.05", "The curve is of the goal val/error < 0.06. Found val/error < 0.05"),
+        ("[4, 32]", "[4, 64]", "The curve has batch size 32. Found batch sizes 4 and 64"),
+        ("space.learning_rate", "space.lr", "must be those of the experiment: lr"),
+        ("[trainer]", "[search.space.decay]\nmin_value = 0\nmax_value = 1\n[trainer]", "Found no decay in this curve"),
+    ],
+)
+def test_an_experiment_that_is_not_that_of_the_curve_is_refused(own, machines, old, new, words):
+    (own / "own.toml").write_text(OWN.replace(old, new))
+    with pytest.raises(PlanningError, match=words):
+        own_job(own, machines)
+    assert not (own / "job").exists()
+
+
+def test_records_of_an_own_script_need_its_experiment(tmp_path):
+    records = tmp_path / "records"
+    file = tmp_path / "own.toml"
+    script = "from batchscale import trial\nrun = trial.start()\nfor step, _ in run.steps(lambda step: step):\n"
+    script += "    if run.due(step):\n        run.report(step, {'val/error': 1 / step})\n"
+    (tmp_path / "train.py").write_text(script)
+    file.write_text(OWN.replace('"python"', json.dumps(sys.executable)).replace("[4, 32]", "[4, 32]\ntrials = 1"))
+    run("run", file, "--out", records, "--runner", "inline", "-q")
+    machines = tmp_path / "machines.toml"
+    machines.write_text(MACHINES)
+    times = tmp_path / "times.csv"
+    times.write_text("device,hosts,devices_per_host,batch_size,step_time_s\nx86_64,1,1,4,0.1\nx86_64,1,1,32,0.1\n")
+    words = [
+        "plan",
+        records,
+        "--step-times",
+        times,
+        "--machines",
+        machines,
+        "--job",
+        "slurm",
+        "--out",
+        tmp_path / "job",
+    ]
+    with pytest.raises(PlanningError, match="pass --experiment FILE"):
+        run(*words)
+    run(*words, "--experiment", file)
+    assert (tmp_path / "job" / "script" / "train.py").exists()
+
+
+def test_a_job_over_hosts_needs_options_that_exist(tmp_path, digits):
     from batchscale.cli.plan_job import train_options
 
-    arguments = ["plan", RUNS, "--device", "T4", "--experiment", ROOT / "examples" / "digits.toml"]
+    arguments = ["plan", RUNS, "--device", "T4", "--experiment", digits]
     if {"--cluster", "--devices"} <= train_options():
         run(*arguments, "--job", "slurm", "--out", tmp_path / "job")
         assert (tmp_path / "job" / "job.sbatch").exists()

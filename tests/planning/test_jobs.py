@@ -203,7 +203,7 @@ def test_the_launcher_starts_and_then_resumes(tmp_path):
 def test_the_dockerfile_has_its_base_as_a_parameter():
     lines = [line for line in dockerfile(make_job(), "batchscale==0.1.0").splitlines() if line and line[0] != "#"]
     words = [line.split()[0] for line in lines]
-    assert words == ["ARG", "FROM", "ARG", "ARG", "RUN", "WORKDIR", "COPY", "ENV", "VOLUME", "ENTRYPOINT"]
+    assert words == ["ARG", "FROM", "ARG", "ARG", "WORKDIR", "COPY", "RUN", "ENV", "VOLUME", "ENTRYPOINT"]
     assert lines[0].startswith("ARG BASE=") and lines[1] == "FROM ${BASE}"
     assert json.loads(lines[-1].removeprefix("ENTRYPOINT ")) == ["sh", "/batchscale/train.sh"]
 

@@ -99,7 +99,8 @@ def plan(
         str, typer.Option(help="The configuration of the job: fastest, cheapest, budget or deadline.")
     ] = "fastest",
     experiment: Annotated[
-        Path | None, typer.Option(help="The experiment file that the job trains. Default: the workload by name.")
+        Path | None,
+        typer.Option(help="The experiment file of the curve. Its script is shipped. Default: the workload by name."),
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -110,7 +111,9 @@ def plan(
         list[str] | None,
         typer.Option(help="The address of a host, the chief first. May be repeated."),
     ] = None,
-    records: Annotated[str | None, typer.Option(help="The folder in which the job writes its records.")] = None,
+    records: Annotated[
+        str | None, typer.Option(help="The folder in which the job writes its records, or a remote path to mirror to.")
+    ] = None,
 ) -> None:
     """Find the fastest or cheapest machines and batch size for a goal.
 
@@ -151,10 +154,17 @@ def plan(
     _draw(machine_plan, chart, step_time_chart)
     if job is not None and out is not None:
         from batchscale.cli.plan_job import JobRequest, write_plan_job
+        from batchscale.planning.jobs.fill_in import HEADING
 
-        job_request = JobRequest(job, out, pick, experiment, image, tuple(address or ()), records, tuple(set_ or ()))
-        for file in write_plan_job(machine_plan, job_request):
+        job_request = JobRequest(
+            job, out, pick, experiment, image, tuple(address or ()), records, tuple(set_ or ()), goal is not None
+        )
+        files, items = write_plan_job(machine_plan, job_request)
+        for file in files:
             typer.echo(str(file), err=json_)
+        typer.echo(f"\n{HEADING}", err=json_)
+        for number, item in enumerate(items, 1):
+            typer.echo(f"{number}. {item}", err=json_)
     if json_:
         print_json(plan_json(machine_plan))
     elif job is None:

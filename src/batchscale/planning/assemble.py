@@ -11,6 +11,7 @@ The command line, the report, figures and the web interface read their inputs di
 """
 
 import datetime
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,6 +69,7 @@ class PlanInputs:
         batch_sizes: Further batch sizes between those of the curve.
         give_up: The step at which runs are given up; the curve already counts it.
         pool: Make one curve of all runs, instead of planning each configuration by its runs.
+        has_own_script: True if records were measured with a training script of the user.
     """
 
     curve: Curve
@@ -80,6 +82,7 @@ class PlanInputs:
     batch_sizes: tuple[int, ...] = ()
     give_up: float | None = None
     pool: bool = False
+    has_own_script: bool = False
 
     @property
     def are_runs_alone(self) -> bool:
@@ -123,7 +126,8 @@ def assemble_plan(
     plan = make_plan(curve, times, machines, replace(limits, devices=()))
     paid_by_runs = inputs.machines is None and inputs.runs is not None and inputs.runs.have_machines
     stale = None if paid_by_runs else stale_sentence(machines, today or datetime.datetime.now(datetime.UTC).date())
-    return plan if stale is None else replace(plan, notices=(*plan.notices, stale))
+    notices = plan.notices if stale is None else (*plan.notices, stale)
+    return replace(plan, notices=notices, has_own_script=inputs.has_own_script)
 
 
 def usable_step_times(
@@ -199,7 +203,18 @@ def records_inputs(records: Records, workload: WorkloadName, goal: Goal, give_up
     """Return the curve of records to a goal, with the step times of their trials."""
     curve = analysis_curve(analyze(records, workload, goal))
     times = records_step_times(records, workload)
-    return PlanInputs(curve if give_up is None else with_give_up(curve, give_up), times, give_up=give_up)
+    return PlanInputs(
+        curve if give_up is None else with_give_up(curve, give_up),
+        times,
+        give_up=give_up,
+        has_own_script=have_own_script(records, workload),
+    )
+
+
+def have_own_script(records: Records, workload: WorkloadName) -> bool:
+    """True if an experiment file of the studies has a table [trainer]."""
+    texts = records.workload(workload).studies[METADATA].struct.field("experiment").drop_nulls().unique()
+    return any(re.search(r"^\s*(\[\s*trainer\b|trainer\s*[.=])", text, re.MULTILINE) for text in texts)
 
 
 def plan_records(

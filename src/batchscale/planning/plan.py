@@ -43,7 +43,8 @@ class MachinePlan:
     """A frame of ``PLAN_SCHEMA`` by expected time, the recommendations, and their inputs.
 
     ``by_device`` has the recommendations among the machines of each kind of device, if there are several kinds.
-    ``notices`` are warnings about the inputs, such as old prices.
+    ``notices`` are warnings about the inputs, such as old prices. ``has_own_script`` is True if the curve was measured
+    with a training script of the user.
     """
 
     table: pl.DataFrame
@@ -57,6 +58,7 @@ class MachinePlan:
     search: SearchCost | None = None
     request: PlanRequest = field(default_factory=PlanRequest)
     notices: tuple[str, ...] = ()
+    has_own_script: bool = False
 
 
 def plan_from_runs(runs: Runs, request: PlanRequest | None = None, give_up: float | None = None) -> MachinePlan:

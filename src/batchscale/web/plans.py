@@ -132,6 +132,11 @@ def job_zip(plan: MachinePlan, pick: str, format_: str, train_options: Collectio
     choice = plan.recommendations.pick(pick)
     if choice is None or plan.workload is None:
         raise PlanningError(f"A job starts a configuration of the plan. Found none that is {pick}.")
+    if plan.has_own_script:
+        raise PlanningError(
+            "A job of these records runs the training script that measured them. Found no script on this page; write "
+            "the job with 'batchscale plan RECORDS --job FORMAT --out FOLDER --experiment FILE'."
+        )
     values = choice_metaparameters(choice["metaparameters"])
     if "learning_rate" not in values:
         raise PlanningError("A job needs the learning rate to train with, and this curve does not have it.")

@@ -13,8 +13,10 @@ from typing import Any
 
 from batchscale.errors import PlanningError, one_line, suggest_names
 from batchscale.planning.devices import is_processor, parse_device
-from batchscale.planning.jobs.job import PORT, JobLaunch, check_options
+from batchscale.planning.jobs.fill_in import fill_in, with_fill_in
+from batchscale.planning.jobs.job import CONTAINER_FORMATS, PORT, JobLaunch, check_options
 from batchscale.planning.jobs.kubernetes import jobset_manifest, kubernetes_manifest
+from batchscale.planning.jobs.own_script import ScriptCommand
 from batchscale.planning.jobs.scripts import (
     DOCKERFILE,
     LAUNCHER,
@@ -44,12 +46,11 @@ _SLURM_SCRIPT = """\
 {devices}{limit}#SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --output={name}-%j.log
-#SBATCH --signal=TERM@60
+#SBATCH --signal={signal}@60
 # Submit it in the folder that has {launcher}, with a records folder that all nodes see:
 #   sbatch --partition=... --account=... job.sbatch
 set -u
-srun --kill-on-bad-exit=1 sh "$SLURM_SUBMIT_DIR/{launcher}"
-code=$?
+{start}
 # 75 requests a restart: before the limit, or when a node went away.
 if [ "$code" -eq 75 ]; then
     scontrol requeue "$SLURM_JOB_ID"
@@ -58,12 +59,35 @@ exit "$code"
 """
 
 
+_SLURM_ON_ALL_NODES = f"""\
+srun --kill-on-bad-exit=1 sh "$SLURM_SUBMIT_DIR/{LAUNCHER}"
+code=$?"""
+
+_SLURM_ON_FIRST_NODE = f"""\
+# The script's launcher starts the other nodes. A signal of SLURM is passed on to it.
+sh "$SLURM_SUBMIT_DIR/{LAUNCHER}" &
+first=$!
+trap 'kill -TERM "$first" 2>/dev/null' TERM
+code=0
+wait "$first" || code=$?
+while kill -0 "$first" 2>/dev/null; do code=0; wait "$first" || code=$?; done"""
+
+
 def slurm_script(job: JobLaunch) -> str:
     """Return the text of ``job.sbatch``; hosts find each other in SLURM's variables."""
     gpus = "" if is_processor(job.device) else f"#SBATCH --gpus-per-node={job.devices_per_host}\n"
     minutes = None if job.limit_s is None else math.ceil(job.limit_s / 60)
     limit = "" if minutes is None else f"#SBATCH --time={minutes}\n"
-    return _SLURM_SCRIPT.format(name=job.name, hosts=job.hosts, devices=gpus, limit=limit, launcher=LAUNCHER)
+    on_first = isinstance(job.command, ScriptCommand) and job.hosts > 1
+    return _SLURM_SCRIPT.format(
+        name=job.name,
+        hosts=job.hosts,
+        devices=gpus,
+        limit=limit,
+        launcher=LAUNCHER,
+        signal="B:TERM" if on_first else "TERM",
+        start=_SLURM_ON_FIRST_NODE if on_first else _SLURM_ON_ALL_NODES,
+    )
 
 
 _SKYPILOT_TASK = """\
@@ -74,7 +98,7 @@ resources:
 workdir: .
 envs:
   RECORDS: {records}
-run: |
+{variables}run: |
 {script}
 """
 
@@ -99,6 +123,7 @@ def skypilot_task(job: JobLaunch) -> str:
         hosts=job.hosts,
         resources=textwrap.indent("\n".join(_skypilot_resources(job)), "  "),
         records=json.dumps(job.records),
+        variables="".join(f"  {json.dumps(name)}: null\n" for name in job.command.variables),
         script=textwrap.indent("\n".join([*cluster, f"exec sh {LAUNCHER}"]), "  "),
     )
 
@@ -164,7 +189,13 @@ def _vertex_pool(job: JobLaunch, replicas: int) -> dict[str, Any]:
     return {
         "machineSpec": machine,
         "replicaCount": str(replicas),
-        "containerSpec": {"imageUri": job.image, "env": [{"name": "RECORDS", "value": job.records}]},
+        "containerSpec": {
+            "imageUri": job.image,
+            "env": [
+                {"name": "RECORDS", "value": job.records},
+                *({"name": name, "value": ""} for name in job.command.variables),
+            ],
+        },
     }
 
 
@@ -227,8 +258,18 @@ def job_files(job: JobLaunch, format_: str, train_options: Collection[str], pack
         package: The package that pip installs in the image, such as ``batchscale==0.1.0``.
     """
     check_format(format_)
-    check_options(job.hosts, job.devices_per_host, train_options)
-    return {**FORMATS[format_](job), LAUNCHER: launcher(job), DOCKERFILE: dockerfile(job, package)}
+    files = {**FORMATS[format_](job), LAUNCHER: launcher(job), DOCKERFILE: dockerfile(job, package)}
+    if isinstance(job.command, ScriptCommand):
+        if job.hosts > 1 and format_ != "slurm":
+            raise PlanningError(
+                f"A job of your own script over several hosts needs --job slurm, whose nodes start each other. Found "
+                f"--job {format_} with {job.hosts} hosts. Use one host (--max-hosts 1)."
+            )
+        in_container = format_ in CONTAINER_FORMATS
+        files |= job.command.job_files(job.hosts, job.devices_per_host, job.device, in_container=in_container)
+    else:
+        check_options(job.hosts, job.devices_per_host, train_options)
+    return with_fill_in(files, fill_in(job, format_))
 
 
 def write_job(files: Mapping[str, str], folder: Path) -> tuple[Path, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from batchscale.errors import PlanningError, one_line
+from batchscale.planning.jobs.own_script import EXPERIMENT, ScriptCommand
 from batchscale.planning.recommend import Choice
 
 PORT = 8476
@@ -24,10 +25,14 @@ SET = "--set"
 EARLY_STOP = "--early-stop"
 OUT = "--out"
 RESUME = "--resume"
+MIRROR = "--mirror"
 DEVICES = "--devices"
 CLUSTER = "--cluster"
 
-ALWAYS = (BATCH_SIZE, STEPS, SET, EARLY_STOP, OUT, RESUME)
+CONTAINER_FORMATS = ("kubernetes", "jobset", "skypilot", "vertex")
+"""The formats that run the image; the others run on hosts that have the user's environment."""
+
+ALWAYS = (BATCH_SIZE, STEPS, SET, EARLY_STOP, OUT, RESUME, MIRROR)
 """The options that every job may use."""
 
 
@@ -56,9 +61,10 @@ class TrainCommand:
             words += [DEVICES, "all"]
         return words
 
-    def line(self, devices_per_host: int) -> str:
-        """Return the command as a line for a POSIX shell."""
-        return shlex.join(self.words(devices_per_host))
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Return the names of environment variables that the job needs: none."""
+        return ()
 
 
 def needed_options(hosts: int, devices_per_host: int) -> tuple[str, ...]:
@@ -94,14 +100,14 @@ class JobLaunch:
         device: Their kind.
         machine: The provider's name of a host.
         image: The container image, made from the Dockerfile that is written beside the job.
-        records: The folder of the records; with several hosts one that all of them see.
+        records: The folder of the records, with several hosts one that all of them see; or a remote path to mirror.
         limit_s: The time after which the system may end the job.
         addresses: Addresses of the hosts, the chief first, for formats that need them.
         spot: True to request hosts that may be taken away, on systems that have them.
     """
 
     name: str
-    command: TrainCommand
+    command: TrainCommand | ScriptCommand
     hosts: int
     devices_per_host: int
     device: str
@@ -130,6 +136,23 @@ class JobLaunch:
                 "The folder of the records may have letters, digits and _ . / : @ % + = , - only. Found "
                 f"{one_line(repr(self.records))}."
             )
+        if self.is_remote and isinstance(self.command, ScriptCommand):
+            raise PlanningError(
+                "--records must be a folder for a script of your own: the script stores its checkpoints in it. Found "
+                f"{one_line(self.records)}; mount the storage on the hosts and give its folder."
+            )
+
+    @property
+    def is_remote(self) -> bool:
+        """True if the records are mirrored to a remote path."""
+        return "://" in self.records
+
+    @property
+    def command_line(self) -> str:
+        """Return the command of a host as a line for a POSIX shell, without the records."""
+        if isinstance(self.command, ScriptCommand):
+            return f"batchscale run {EXPERIMENT} --workers 1"
+        return shlex.join(self.command.words(self.devices_per_host))
 
     @property
     def host_addresses(self) -> tuple[str, ...]:
@@ -137,7 +160,7 @@ class JobLaunch:
         return self.addresses or tuple(f"host-{i}" for i in range(self.hosts))
 
 
-def make_job(choice: Choice, command: TrainCommand, **settings: object) -> JobLaunch:
+def make_job(choice: Choice, command: TrainCommand | ScriptCommand, **settings: object) -> JobLaunch:
     """Return the job of a configuration. Its limit is twice the upper end of its time, and ten minutes at least."""
     high = choice["expected_time_high_s"] or choice["expected_time_s"]
     job = JobLaunch(

@@ -12,6 +12,15 @@ from batchscale.planning.jobs.job import PORT, JobLaunch
 from batchscale.planning.jobs.scripts import LAUNCHER, tf_config_in_shell
 
 CLAIM = "batchscale-records"
+ENVIRONMENT = "batchscale-env"
+
+_SECRET_VARIABLE = f"""\
+          - name: {{name}}
+            valueFrom:
+              secretKeyRef:
+                name: {ENVIRONMENT}
+                key: {{name}}
+"""
 
 _SERVICE = """\
 apiVersion: v1
@@ -48,7 +57,7 @@ backoffLimit: {backoff}
         env:
           - name: RECORDS
             value: {records}
-{resources}        volumeMounts:
+{variables}{resources}        volumeMounts:
           - name: records
             mountPath: /records
     volumes:
@@ -121,7 +130,8 @@ def _job_spec(job: JobLaunch, addresses: list[str], backoff: int) -> str:
         spot=textwrap.indent(_spot(), " " * 4) if job.spot else "",
         image=json.dumps(job.image),
         script=textwrap.indent(script, " " * 12),
-        records=json.dumps(f"/records/{job.records.strip('/')}"),
+        records=json.dumps(job.records if job.is_remote else f"/records/{job.records.strip('/')}"),
+        variables="".join(_SECRET_VARIABLE.format(name=json.dumps(name)) for name in job.command.variables),
         resources=_resources(job),
         claim=CLAIM,
     )

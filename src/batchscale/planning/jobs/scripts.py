@@ -8,7 +8,8 @@ import json
 import shlex
 from collections.abc import Sequence
 
-from batchscale.planning.jobs.job import OUT, PORT, RESUME, JobLaunch
+from batchscale.planning.jobs.job import MIRROR, OUT, PORT, RESUME, JobLaunch
+from batchscale.planning.jobs.own_script import FOLDER, ScriptCommand
 
 LAUNCHER = "train.sh"
 DOCKERFILE = "Dockerfile"
@@ -21,29 +22,37 @@ _LAUNCHER = """\
 set -eu
 [ $# -eq 0 ] || exec batchscale "$@"
 cd "$(dirname "$0")"
-records="${{RECORDS:-{records}}}"
-set -- {command} {out} "$records"
+{variables}records="${{RECORDS:-{records}}}"
+set -- {command}
+case "$records" in
+*://*) set -- "$@" {out} records {mirror} "$records" ;;
+*) set -- "$@" {out} "$records" ;;
+esac
+{resume}exec "$@"
+"""
+
+_RESUME = """\
 if [ -n "$(find "$records" \\( -name measurements.csv -o -name 'journal-*' \\) 2>/dev/null | head -n 1)" ]; then
     set -- "$@" {resume}
 fi
-exec "$@"
 """
 
 _DOCKERFILE = """\
 # The image of the job beside this file. Build it in this folder:
 #   docker build --build-arg BASE=python:3.12-slim -t {image} .
-# BASE is any image with Python 3.11 or later; for GPUs one with the CUDA driver libraries that your JAX needs.
+# BASE is any image with Python 3.11 or later; for GPUs one with the CUDA libraries that your framework needs.
 ARG BASE=python:3.12-slim
 FROM ${{BASE}}
-# EXTRAS are packages beside batchscale, such as "jax[cuda12]"; PACKAGE is what pip installs, with the extras of its own
-# that are wanted: "batchscale[audio,web]" prepares recordings and serves as well.
+# EXTRAS are packages beside batchscale, such as "jax[cuda12]" or "torch"; PACKAGE is what pip installs, with the extras
+# of its own that are wanted: "batchscale[audio,web]" prepares recordings and serves as well. If no index of yours has
+# batchscale, put its wheel into this folder: PACKAGE=./batchscale-VERSION-py3-none-any.whl
 # Without arguments a container trains; with arguments it is that command of batchscale, such as
 #   docker run -v "$PWD/line:/line" -v "$PWD/records:/records" {image} data audio /line --out /records/prepared
 ARG PACKAGE={package}
 ARG EXTRAS=""
-RUN pip install --no-cache-dir "${{PACKAGE}}" ${{EXTRAS}}
 WORKDIR /batchscale
 COPY . /batchscale
+RUN pip install --no-cache-dir "${{PACKAGE}}" ${{EXTRAS}}{requirements}
 ENV RECORDS=/records
 VOLUME /records
 ENTRYPOINT ["sh", "/batchscale/{launcher}"]
@@ -52,18 +61,23 @@ ENTRYPOINT ["sh", "/batchscale/{launcher}"]
 
 def launcher(job: JobLaunch) -> str:
     """Return the script that each host runs."""
+    variables = job.command.variables
     return _LAUNCHER.format(
         title=f"{job.hosts} × {job.devices_per_host} {job.device}: batch size {job.command.batch_size}",
         records=job.records,
-        command=job.command.line(job.devices_per_host),
+        command=job.command_line,
         out=OUT,
-        resume=RESUME,
+        mirror=MIRROR,
+        variables="".join(f': "${{{name}:?must be set in the environment of the job}}"\n' for name in variables),
+        resume="" if isinstance(job.command, ScriptCommand) else _RESUME.format(resume=RESUME),
     )
 
 
 def dockerfile(job: JobLaunch, package: str) -> str:
     """Return the Dockerfile of the image; its base is a build argument."""
-    return _DOCKERFILE.format(image=job.image, package=package, launcher=LAUNCHER)
+    has_list = isinstance(job.command, ScriptCommand) and "requirements.txt" in job.command.files
+    requirements = f" -r {FOLDER}/requirements.txt" if has_list else ""
+    return _DOCKERFILE.format(image=job.image, package=package, launcher=LAUNCHER, requirements=requirements)
 
 
 def tf_config(addresses: Sequence[str], index: int) -> dict[str, object]:

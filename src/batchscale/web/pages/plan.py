@@ -1,6 +1,7 @@
 """The plan of an experiment: machines, deadline and budget beside the chart and the sentences."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -10,6 +11,7 @@ from starlette.responses import Response
 from batchscale.analysis.curve_analysis import Analysis
 from batchscale.errors import BatchscaleError
 from batchscale.figures.theme import find_theme
+from batchscale.planning.assemble import have_own_script
 from batchscale.planning.jobs.formats import FORMATS, check_format
 from batchscale.planning.recommend import PICKS
 from batchscale.planning.step_times import StepTime, records_step_times
@@ -97,4 +99,8 @@ def _plan(parts: ServerParts, key: str, request: Request) -> Any:
     folder, number = find_records_folder(parts, key)
     analysis: Analysis = analysis_of(parts.cache, folder, number)
     times = _times(parts, folder, number)
-    return plan_of(analysis, times, read_query(request.query_params, times))
+    plan = plan_of(analysis, times, read_query(request.query_params, times))
+    own_script = parts.cache.result(
+        folder.path, f"own script {number}", lambda records: have_own_script(records, workload_at(records, number))
+    )
+    return replace(plan, has_own_script=own_script)
