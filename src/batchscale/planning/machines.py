@@ -6,7 +6,6 @@ public pages listed on the date of each row, before any discount.
 """
 
 import datetime
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from batchscale.errors import PlanningError, UnknownNameError, one_line, suggest
 from batchscale.formatting import toml_line
 from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.devices import nearest_devices
+from batchscale.spec.untrusted_text import parse_toml
 
 STALE_AFTER = datetime.timedelta(days=90)
 MAX_FILE_BYTES = 5_000_000
@@ -127,10 +127,10 @@ def read_machines(path: Path) -> tuple[Machine, ...]:
     try:
         if path.is_file() and path.stat().st_size > MAX_FILE_BYTES:
             raise PlanningError(f"{where}: a file of machines has at most {MAX_FILE_BYTES:,} bytes. Found more.")
-        data = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        data = parse_toml(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise PlanningError(f"{where}: the file of machines cannot be read ({error.strerror or error}).") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise PlanningError(f"{where}: machines are written in TOML, in UTF-8: {one_line(error, 300)}.") from None
     try:
         file = MachinesFile.model_validate(data)

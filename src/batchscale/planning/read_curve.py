@@ -1,6 +1,5 @@
 """Curves from an analysis of records, from the JSON of an analysis, or from a CSV file."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,6 +12,7 @@ from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.curve import Curve, CurvePoint
 from batchscale.planning.runs import is_runs_file
 from batchscale.planning.step_times import COLUMN_ALIASES
+from batchscale.spec.untrusted_text import parse_json
 
 MAX_JSON_BYTES = 50_000_000
 
@@ -33,10 +33,10 @@ def read_analysis_json(path: Path) -> Curve:
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
             raise PlanningError(f"{where}: an analysis must have at most {MAX_JSON_BYTES:,} bytes. Found more.")
-        data = json.loads(path.read_bytes())
+        data = parse_json(path.read_bytes())
     except OSError as error:
         raise PlanningError(f"{where}: the file cannot be read ({one_line(error.strerror)}).") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise PlanningError(f"{where}: an analysis must be a JSON object ({one_line(error)}).") from None
     if isinstance(data, list):
         raise PlanningError(

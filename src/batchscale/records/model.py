@@ -18,6 +18,7 @@ from batchscale.records.metadata.trial import TrialMetadata
 from batchscale.records.rules import Fault
 from batchscale.records.tree.layout import STUDY_FILE, TRIAL_FILE
 from batchscale.spec.space import MAX_METAPARAMETERS, SearchSpace
+from batchscale.spec.untrusted_text import parse_json
 from batchscale.spec.workload_name import WorkloadName
 
 STUDY_KEYS = ("batch_size", "dataset", "early_stopping", "model", "optimizer", "parameter_configs", "train_steps")
@@ -238,8 +239,8 @@ def _require_unchanged(data: Mapping[str, Any], where: str) -> None:
 
 def _parse_object(text: bytes | str, where: str) -> dict[str, Any]:
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        data = parse_json(text)
+    except ValueError as error:
         raise RecordsError(f"{where}: the file is not valid JSON ({one_line(error)}).") from None
     if not isinstance(data, dict):
         raise RecordsError(f"{where}: the file is a JSON object. Found {one_line(type(data).__name__)}.")

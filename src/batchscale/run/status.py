@@ -16,6 +16,7 @@ from typing import Any
 
 from batchscale.records.durable import replace_atomically
 from batchscale.records.tree.layout import RunPaths
+from batchscale.spec.untrusted_text import parse_json
 
 NOT_RESPONDING_AFTER_S = 30.0
 
@@ -166,7 +167,7 @@ def write_status(root: Path, status: RunStatus) -> None:
 def read_status(root: Path) -> RunStatus | None:
     """Return the latest status of the folder; None if there is none, or it cannot be read."""
     try:
-        return RunStatus.from_json(json.loads(RunPaths(root).status.read_bytes(), parse_constant=_refuse))
+        return RunStatus.from_json(parse_json(RunPaths(root).status.read_bytes(), _refuse))
     except (OSError, ValueError):
         return None
 

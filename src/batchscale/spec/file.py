@@ -4,7 +4,6 @@ The file is not trusted: its size, its encoding, its syntax and its keys are che
 """
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +44,7 @@ from batchscale.spec.tables import (
     WorkloadTable,
 )
 from batchscale.spec.trainer import ReportSource, ReportsSpec, TrainerSpec
+from batchscale.spec.untrusted_text import parse_toml
 from batchscale.spec.workload_name import WorkloadName
 
 MAX_FILE_BYTES = 1_000_000
@@ -70,10 +70,8 @@ def read_experiment(path: Path) -> Experiment:
 def parse_experiment(text: str, source: str = "experiment.toml", folder: Path | None = None) -> Experiment:
     """Parse an experiment from TOML text; paths in it are relative to ``folder``."""
     try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"the file must be valid TOML: {one_line(error, 300)}.") from None
-    except (ValueError, RecursionError) as error:  # whole numbers of thousands of digits, tables nested too deep
+        data = parse_toml(text)
+    except ValueError as error:  # not only of the parser: whole numbers of thousands of digits
         raise SpecError(f"the file must be valid TOML: {one_line(error, 300)}.") from None
     try:
         table = ExperimentTable.model_validate(data)

@@ -8,6 +8,8 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 
+from batchscale.spec.untrusted_text import parse_toml
+
 HIDDEN = "***"
 MIN_SECRET_LENGTH = 6
 """Shorter values are hidden where they are set, and not wherever the same characters occur."""
@@ -91,7 +93,7 @@ def redact_toml(text: str, command: Sequence[str], env: Mapping[str, str]) -> st
 
     redacted = redact_line(_STRINGS.sub(hide, text), secrets)
     try:
-        shown = set(tomllib.loads(redacted)["trainer"].get("env", {}).values())
+        shown = set(parse_toml(redacted)["trainer"].get("env", {}).values())
     except (ValueError, LookupError):
         shown = {""}
     return redacted if shown <= {HIDDEN} else NOT_STORED
@@ -102,7 +104,7 @@ def redact_stored(text: str | None) -> str | None:
     if text is None or "trainer" not in text:
         return text
     try:
-        trainer = tomllib.loads(text)["trainer"]
+        trainer = parse_toml(text)["trainer"]
         return redact_toml(text, trainer["command"], trainer.get("env", {}))
     except (ValueError, LookupError, TypeError, AttributeError):
         return text

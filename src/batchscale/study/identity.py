@@ -26,6 +26,7 @@ from batchscale.spec.experiment import Experiment
 from batchscale.spec.plan import Plan, Study
 from batchscale.spec.redaction import HIDDEN, redact_words
 from batchscale.spec.space import SearchSpace
+from batchscale.spec.untrusted_text import parse_json
 from batchscale.study.sampling import SearchHistory
 from batchscale.study.stop_rules.rule import find_rule
 
@@ -151,7 +152,7 @@ def read_plan(root: Path) -> dict[str, Any] | None:
     """
     path = RunPaths(root).experiment
     try:
-        stored = json.loads(path.read_bytes())
+        stored = parse_json(path.read_bytes())
         version = stored["format_version"]
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise RunError(

@@ -20,6 +20,7 @@ from batchscale.instruments.task import SOUND
 from batchscale.records.durable import replace_durably, storing
 from batchscale.records.tree.layout import StudyPaths
 from batchscale.spec.experiment import Options, WorkloadSpec
+from batchscale.spec.untrusted_text import parse_json
 from batchscale.workloads.registry import find_parts
 
 INSTRUMENT_VERSION = 1
@@ -71,7 +72,7 @@ def read_instrument(folder: Path) -> Instrument:
     """
     path = folder / DESCRIPTION
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(path.read_text(encoding="utf-8"))
         if data["version"] != INSTRUMENT_VERSION:
             raise DataError(
                 f"{one_line(path, 300)} is of version {one_line(data['version'])}, not {INSTRUMENT_VERSION}."

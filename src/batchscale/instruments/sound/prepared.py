@@ -6,7 +6,6 @@ everything that it names. ``Windows`` are examples of equal length cut out of su
 """
 
 import hashlib
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from batchscale.errors import DataError, one_line
 from batchscale.instruments.sound.features import FRAMES_PER_S, HOP, Features, hold_pitch
+from batchscale.spec.untrusted_text import parse_json
 
 VERSION = 1
 FILE = "prepared.json"
@@ -99,7 +99,7 @@ def read_prepared(folder: Path, verify: bool = False) -> Prepared:
     """
     path = folder / FILE
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(path.read_text(encoding="utf-8"))
         if data["version"] != VERSION:
             raise DataError(f"{one_line(path, 300)} is of version {one_line(data['version'])}; this reads {VERSION}.")
         prepared = Prepared(

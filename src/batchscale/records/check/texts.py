@@ -23,6 +23,7 @@ from batchscale.records.model import (
 from batchscale.records.rules import Fault
 from batchscale.records.tree.measurements import BYTE_ORDER_MARK
 from batchscale.spec.space import MAX_METAPARAMETERS, ParameterConfig, ParameterType
+from batchscale.spec.untrusted_text import parse_json
 from batchscale.spec.workload_name import WorkloadName
 
 ROUNDING = 1e-12  # a value drawn at the end of a log range may miss it by a rounding of the logarithm
@@ -83,10 +84,10 @@ class _Text:
 
     def _parse(self, decoded: str) -> None:
         try:
-            data = json.loads(decoded, parse_constant=_refuse_constant)
+            data = parse_json(decoded, parse_constant=_refuse_constant)
         except json.JSONDecodeError as error:
             self.faults.append(Fault(error.lineno, "bad-json", one_line(error.msg)))
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             self.faults.append(Fault(1, "bad-json", one_line(error)))
         else:
             if isinstance(data, dict):

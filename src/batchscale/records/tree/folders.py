@@ -4,7 +4,6 @@ Links are followed only inside the tree: one that leads outside is refused, one 
 """
 
 import functools
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from batchscale.records.tree.layout import (
     name_study,
     require_directory,
 )
+from batchscale.spec.untrusted_text import parse_json
 from batchscale.spec.workload_name import WorkloadName
 
 
@@ -166,10 +166,10 @@ def name_folder(study: StudyFolder, text: bytes) -> tuple[WorkloadName, int]:
             f"Found {one_line('/'.join(study.folders))}."
         )
     try:
-        data = json.loads(text)
+        data = parse_json(text)
         name = WorkloadName(str(data["dataset"]), str(data["model"]), str(data["optimizer"]))
         size = data["batch_size"] if not study.folders else folder_number(study.folders[-1])
-    except (ValueError, KeyError, TypeError, RecursionError, SpecError) as error:
+    except (ValueError, KeyError, TypeError, SpecError) as error:
         raise RecordsError(
             f"{study.path / STUDY_FILE}: the study must name its workload ({one_line(error)})."
         ) from None

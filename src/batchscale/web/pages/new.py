@@ -1,7 +1,6 @@
 """A new experiment: the form beside the file it makes, its check and estimate while it is filled in, and its start."""
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from batchscale.errors import BatchscaleError, one_line
+from batchscale.spec.untrusted_text import parse_toml
 from batchscale.web.experiment_check import estimate, find_own_file, list_own_files, plan_text, try_text
 from batchscale.web.experiment_form import (
     default_form,
@@ -132,6 +132,6 @@ def _start(parts: ServerParts, name: str, text: str, own_file: str) -> Path:
 def _read_form(text: str) -> dict[str, str]:
     """The fields of an experiment file; the default ones if it cannot be parsed."""
     try:
-        return form_of(tomllib.loads(text))
-    except (ValueError, RecursionError):
+        return form_of(parse_toml(text))
+    except ValueError:
         return default_form()

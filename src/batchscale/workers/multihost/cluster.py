@@ -11,13 +11,13 @@ heartbeat one counts as lost (``lost_after_s``).
 
 import json
 import socket
-import tomllib
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from batchscale.errors import RunError, one_line, suggest_names
+from batchscale.spec.untrusted_text import parse_json, parse_toml
 
 DEFAULT_PORT = 8476
 MAX_PROCESSES = 100_000
@@ -216,8 +216,8 @@ def _read_file(path: Path, source: str) -> str:
 def _parse(text: str, source: str) -> Mapping[str, Any]:
     is_json = text.lstrip().startswith("{")
     try:
-        description = json.loads(text) if is_json else tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        description = parse_json(text) if is_json else parse_toml(text)
+    except ValueError as error:
         raise RunError(f"{source}: this is not {'JSON' if is_json else 'TOML'}: {one_line(error, 200)}.") from None
     if not isinstance(description, Mapping):
         raise RunError(f"{source}: a description is a table of keys. Found {one_line(description)}.")

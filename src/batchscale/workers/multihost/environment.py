@@ -1,10 +1,10 @@
 """Clusters that platforms describe in the environment of their processes, and what to do if two contradict."""
 
-import json
 import re
 from collections.abc import Callable, Mapping
 
 from batchscale.errors import RunError, one_line
+from batchscale.spec.untrusted_text import parse_json
 from batchscale.workers.multihost.cluster import DEFAULT_PORT, KEY_FILE_REMOVED, Cluster, parse_cluster
 
 Environment = Mapping[str, str]
@@ -51,8 +51,8 @@ def _json_variable(environment: Environment, name: str) -> Cluster | None:
     if not text:
         return None
     try:
-        description = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        description = parse_json(text)
+    except ValueError as error:
         raise RunError(f"{name}: this is not JSON: {one_line(error, 200)}.") from None
     if not isinstance(description, Mapping):
         raise RunError(f"{name}: a description is a table of keys. Found {one_line(description)}.")
