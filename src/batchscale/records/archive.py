@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
 from batchscale.errors import RecordsError, one_line
+from batchscale.records.tar_headers import BoundedTarInfo
 from batchscale.records.tree.layout import MAX_DEPTH, MEASUREMENTS_FILE, STUDY_FILE, TRIAL_FILE, folder_number
 from batchscale.spec.workload_name import is_safe_segment
 
@@ -253,7 +254,7 @@ def iter_archive(stream: ArchiveStream) -> Iterator[RecordFile | Skipped]:
         RecordsError: it is no tar, or passes a limit.
     """
     try:
-        archive = tarfile.open(fileobj=stream, mode="r:")  # type: ignore[call-overload]  # noqa: SIM115 - owns nothing
+        archive = tarfile.open(fileobj=stream, mode="r:", tarinfo=BoundedTarInfo)  # type: ignore[call-overload]  # noqa: SIM115
         count = 0
         while (member := archive.next()) is not None:
             archive.members = []  # tarfile keeps every member otherwise

@@ -1,18 +1,22 @@
 """An archive is hostile input: whatever is in it, nothing is written outside and nothing is used up."""
 
 import bz2
+import gzip
 import io
+import lzma
 import random
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
 
-from batchscale.errors import RecordsError
-from batchscale.records.archive import ArchiveLimits, locate
+from batchscale.errors import DataError, RecordsError
+from batchscale.records.archive import ArchiveLimits, ArchiveStream, iter_archive, locate
 from batchscale.records.read import read_records
 from batchscale.records.table.files import read_manifest
 from batchscale.records.table.import_records import ImportOptions, import_records
+from batchscale.workloads.datasets.files.archives import iter_members
 
 from .conftest import small_members, table_bytes, write_tar
 
@@ -219,3 +223,69 @@ def test_an_archive_can_be_read_from_memory_of_no_size(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(empty.getvalue())
     with pytest.raises(RecordsError):
         import_records(tmp_path / "x.tar", tmp_path / "table")
+
+
+def header(size: int, kind: bytes, name: bytes = b"x") -> bytes:
+    """A header block by hand: tarfile writes no absurd ones."""
+    info = tarfile.TarInfo(name.decode())
+    info.size, info.type = size, kind
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def padded(content: bytes) -> bytes:
+    return content + bytes(-len(content) % 512)
+
+
+def pax(content: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    return header(len(content), kind) + padded(content)
+
+
+def pax_record(key: bytes, value: bytes) -> bytes:
+    length = len(key) + len(value) + 3
+    digits = len(str(length + len(str(length))))
+    return b"%d %s=%s\n" % (length + digits, key, value)
+
+
+LONG_NAME = tarfile.GNUTYPE_LONGNAME
+ABSURD = {
+    "a long number": pax(b"1" * 1_000_000),
+    "a short header of digits": pax(b"1" * 16_000),
+    "digits as a value": pax(pax_record(b"comment", b"1" * 15_000)),
+    "a long name": header(2**26, LONG_NAME) + bytes(2**20),
+    "a chain of long names": (header(5, LONG_NAME) + padded(b"name\0")) * 3_000,
+    "a chain of pax headers": pax(pax_record(b"comment", b"x")) * 3_000,
+    "a negative size": header(-1, LONG_NAME),
+    "sparse": pax(pax_record(b"GNU.sparse.major", b"1") + pax_record(b"GNU.sparse.minor", b"0")),
+    "global keys": b"".join(
+        pax(b"".join(pax_record(b"k%d.%d" % (n, k), b"x") for k in range(100)), tarfile.XGLTYPE) for n in range(5)
+    ),
+}
+
+
+@pytest.mark.parametrize("compress", [bytes, bz2.compress, gzip.compress, lzma.compress])
+@pytest.mark.parametrize("absurd", ABSURD.values(), ids=ABSURD)
+def test_absurd_headers_are_refused_before_they_are_processed(tmp_path: Path, absurd: bytes, compress) -> None:
+    first = tmp_path / "first.tar"
+    first.write_bytes(compress(absurd + header(0, b"0") + bytes(1024)))
+    started = time.process_time()
+    with pytest.raises(RecordsError):
+        import_records(first, tmp_path / "table")
+    with pytest.raises(DataError):
+        list(iter_members(first))
+    assert time.process_time() - started < 10  # it took minutes
+
+
+@pytest.mark.parametrize("format_", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_long_names_and_odd_numbers_of_real_archives_are_read(tmp_path: Path, format_: int) -> None:
+    path = tmp_path / "x.tar"
+    name = "/".join(["g" * 50] * 5) + "/mnist/fc/sgd/8/study.json"
+    with tarfile.open(path, "w", format=format_, pax_headers={"comment": "all"}) as tar:
+        for member in (name, "é/" + name):
+            info = tarfile.TarInfo(member)
+            info.size, info.mtime = 2, 1.5 if format_ == tarfile.PAX_FORMAT else 1
+            tar.addfile(info, io.BytesIO(b"{}"))
+    assert [found for found, _ in iter_members(path)] == [name, "é/" + name]
+    with ArchiveStream(path, ArchiveLimits()) as stream:
+        first, second = iter_archive(stream)
+    assert first.path == name and first.data == b"{}"
+    assert "names of folders" in second.problem

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from batchscale.errors import DataError, one_line
+from batchscale.records.tar_headers import BoundedTarInfo
 
 SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar", ".zip")
 _CHUNK = 1 << 20
@@ -86,7 +87,7 @@ def _safe_parts(path: Path, name: str) -> tuple[str, ...]:
 
 
 def _tar_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    with tarfile.open(path, "r|*") as archive:
+    with tarfile.open(path, "r|*", tarinfo=BoundedTarInfo) as archive:
         for member in archive:
             archive.members = []  # type: ignore[attr-defined]  # in every version, not in the stubs; else all headers stay in memory
             if member.isreg():
