@@ -99,3 +99,67 @@ def test_studies_at_an_edge_or_searched_again_are_noted():
 def test_one_curve_is_no_comparison():
     with pytest.raises(AnalysisError, match="Found 1"):
         compare(dict([next(iter(answers().items()))]))
+
+
+def finished(is_finished):
+    """The metadata of a study that asked for five trials, with its result or without."""
+    return {"trials": 5, **({"finding": {"goal_reached": True}} if is_finished else {})}
+
+
+def two_runs(goal=0.1, is_finished=True):
+    """A finished run and one whose critical batch size is 16 times as large, which may lack a result."""
+    runs = {}
+    for name, critical, own, bound in ((SGD, 16, finished(True), 0.1), (MOMENTUM, 256, finished(is_finished), goal)):
+        law = {size: 10_000 * (1 + critical / size) for size in SIZES}
+        records = make_records({name: curve_studies(law, factors=(1.0, 1.02, 1.03, 1.04, 1.05), own=own)})
+        runs[str(name)] = analyze(records, name, Goal(METRIC, bound))
+    return runs
+
+
+def test_a_clear_difference_of_finished_runs_is_more_than_chance():
+    sentences = compare(two_runs()).sentences
+    assert len(sentences) == 1
+    assert sentences[0].endswith("more than chance.")
+
+
+def test_different_goals_travel_with_the_comparison():
+    text = " ".join(compare(two_runs(goal=0.2)).sentences)
+    assert "more than chance" not in text
+    assert "but the goals differ." in text
+    assert "was measured to another goal than toy/net/sgd (val/error < 0.2 against val/error < 0.1)" in text
+
+
+def test_an_unfinished_run_travels_with_the_comparison():
+    result = compare(two_runs(is_finished=False))
+    text = " ".join(result.sentences)
+    assert "more than chance" not in text
+    assert "but toy/net/momentum is not finished." in text
+    assert "Doubt about toy/net/momentum: the search is not finished at batch size 1, 4, 16, 64, 256, 1,024" in text
+    assert result.table["unfinished"].to_list() == [[], SIZES]
+
+
+def test_doubts_travel_with_the_comparison():
+    both = {
+        "sure": analyze_points(bare({size: 100 * (1 + 16 / size) for size in SIZES})),
+        "doubtful": analyze_points(bare({size: 100 * (1 + 256 / size) for size in SIZES} | {2**17: None})),
+    }
+    result = compare(both)
+    text = " ".join(result.sentences)
+    assert "which the doubts below may explain" in text
+    assert "Doubt about doubtful: the goal was not reached at batch size 131,072." in text
+    assert result.table["doubts"].to_list() == [[], ["the goal was not reached at batch size 131,072"]]
+
+
+def test_there_is_no_ratio_of_a_critical_batch_size_that_nothing_bounds():
+    loose = analyze_points(bare({15360: 47.0, 16384: 46.83, 18432: 46.5}))
+    assert not loose.summary.critical.has_interval
+    result = compare({"known": analyze_points(bare({size: 100 * (1 + 16 / size) for size in SIZES})), "loose": loose})
+    assert result.table["ratio"].to_list() == [1.0, None]
+    assert "There is no ratio of critical batch sizes: the critical batch size of loose is not bounded." in " ".join(
+        result.sentences
+    )
+
+
+def bare(points):
+    schema = {"batch_size": pl.Int64, "steps": pl.Float64}
+    return pl.DataFrame(list(points.items()), schema=schema, orient="row")

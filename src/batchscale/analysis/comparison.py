@@ -12,7 +12,7 @@ from batchscale.errors import AnalysisError
 from batchscale.formatting import list_sizes, percent_text, rounded_text, span_text
 from batchscale.records.metadata.study import curve_note
 
-COMPARISON_SCHEMA: Mapping[str, type[pl.DataType]] = {
+COMPARISON_SCHEMA: Mapping[str, type[pl.DataType] | pl.DataType] = {
     "name": pl.String,
     "workload": pl.String,
     "goal": pl.String,
@@ -23,11 +23,16 @@ COMPARISON_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "b_crit": pl.Float64,
     "b_crit_low": pl.Float64,
     "b_crit_high": pl.Float64,
-    "ratio": pl.Float64,  # b_crit over that of the first
+    "b_opt": pl.Float64,  # the size of fewest examples, between the measured ones
+    "b_opt_low": pl.Float64,
+    "b_opt_high": pl.Float64,
+    "ratio": pl.Float64,  # b_crit over that of the first; null if one of them is bounded on neither side
     "ratio_low": pl.Float64,
     "ratio_high": pl.Float64,
     "end_ratio": pl.Float64,  # perfect_scaling_end over that of the first
     "notes": pl.String,  # batch sizes with the winner at an edge, and those that were searched again
+    "doubts": pl.List(pl.String),  # reasons to trust the curve less
+    "unfinished": pl.List(pl.Int64),  # batch sizes whose search has not ended
 }
 
 NORMALISED_SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -59,13 +64,16 @@ def compare(answers: Mapping[str, Analysis], *, level: float = 0.9, normalise_at
     if len(answers) < 2:
         raise AnalysisError(f"A comparison needs two curves or more. Found {len(answers)}.")
     first = next(iter(answers.values()))
-    rows = [(*_row(name, answer, first), _notes(answer.curve)) for name, answer in answers.items()]
+    rows = [
+        (*_row(name, answer, first), _notes(answer.curve), list(answer.doubts), list(answer.unfinished))
+        for name, answer in answers.items()
+    ]
     table = pl.DataFrame(rows, schema=COMPARISON_SCHEMA, orient="row")
     curves = {name: answer.curve for name, answer in answers.items()}
     overlay = pl.DataFrame(schema=NORMALISED_SCHEMA)
     if normalise_at is not None or shared_sizes(curves):
         overlay = normalise(curves, normalise_at)
-    return Comparison(table, overlay, _sentences(table, level))
+    return Comparison(table, overlay, _sentences(answers, table, level))
 
 
 def shared_sizes(curves: Mapping[str, pl.DataFrame]) -> list[int]:
@@ -126,12 +134,12 @@ def _row(name: str, answer: Analysis, first: Analysis) -> tuple[object, ...]:
     head = (name, str(answer.workload or name), None if answer.goal is None else str(answer.goal))
     summary, reference = answer.summary, first.summary
     if summary is None:
-        return (*head, *(None,) * 11)
-    regimes, critical = summary.regimes, summary.critical
+        return (*head, *(None,) * 14)
+    regimes, critical, optimal = summary.regimes, summary.critical, summary.optimal.batch_size
     ratio = Estimate()
     if answer is first and critical.value is not None:
         ratio = Estimate(1.0, 1.0, 1.0)
-    elif reference is not None:
+    elif reference is not None and critical.has_interval and reference.critical.has_interval:
         ratio = ratio_of(critical, reference.critical)
     return (
         *head,
@@ -142,6 +150,9 @@ def _row(name: str, answer: Analysis, first: Analysis) -> tuple[object, ...]:
         critical.value,
         critical.low,
         critical.high,
+        optimal.value,
+        optimal.low,
+        optimal.high,
         ratio.value,
         ratio.low,
         ratio.high,
@@ -157,29 +168,66 @@ def _notes(curve: pl.DataFrame) -> str | None:
     return curve_note(*(list_sizes(some) if some else "" for some in sizes))
 
 
-def _sentences(table: pl.DataFrame, level: float) -> tuple[str, ...]:
+def _sentences(answers: Mapping[str, Analysis], table: pl.DataFrame, level: float) -> tuple[str, ...]:
+    """Return a verdict for each curve but the first, then what makes them hard to compare, then the doubts of each."""
     rows: Sequence[Mapping[str, object]] = list(table.iter_rows(named=True))
-    return tuple(_sentence(row, rows[0], level) for row in rows[1:])
+    first_name, first = next(iter(answers.items()))
+    verdicts = [_verdict(answers, rows, place, level) for place in range(1, len(rows))]
+    goals = [
+        f"{name} was measured to another goal than {first_name} ({answer.goal} against {first.goal}): a difference may "
+        "come from the goal."
+        for name, answer in answers.items()
+        if _differs(answer, first)
+    ]
+    doubts = [f"Doubt about {name}: {doubt}." for name, answer in answers.items() for doubt in answer.doubts]
+    return (*verdicts, *goals, *doubts)
 
 
-def _sentence(row: Mapping[str, object], first: Mapping[str, object], level: float) -> str:
+def _differs(answer: Analysis, first: Analysis) -> bool:
+    return None not in (answer.goal, first.goal) and answer.goal != first.goal
+
+
+def _caution(first_name: str, first: Analysis, name: str, answer: Analysis) -> str:
+    """Return the reason why a difference is not called more than chance, or an empty text."""
+    if _differs(answer, first):
+        return "but the goals differ"
+    unfinished = [each for each, of in ((name, answer), (first_name, first)) if of.unfinished]
+    if unfinished:
+        return f"but {' and '.join(unfinished)} {'is' if len(unfinished) == 1 else 'are'} not finished"
+    return "which the doubts below may explain" if answer.doubts or first.doubts else ""
+
+
+def _verdict(answers: Mapping[str, Analysis], table: Sequence[Mapping[str, object]], place: int, level: float) -> str:
+    row, first = table[place], table[0]
+    (first_name, first_answer), (name, answer) = (list(answers.items())[i] for i in (0, place))
     end, ratio = row["end_ratio"], row["ratio"]
     if not isinstance(end, float):
-        return f"{row['name']} cannot be compared with {first['name']}: one of them has too few points."
-    if end == 1:
-        text = f"{row['name']} and {first['name']} end perfect scaling at the same batch size"
-    elif end > 1:
-        text = f"{row['name']} extends perfect scaling {rounded_text(end)}-fold over {first['name']}"
-    else:
-        text = f"{row['name']} ends perfect scaling {rounded_text(1 / end)} times earlier than {first['name']}"
+        return f"{name} cannot be compared with {first_name}: one of them has too few points."
+    text = _ends_text(name, answer, first_name, first_answer, end)
     if not isinstance(ratio, float):
-        return text + "."
+        unknown = [str(of["name"]) for of in (row, first) if of["b_crit_low"] is None and of["b_crit_high"] is None]
+        why = f": the critical batch size of {' and of '.join(unknown)} is not bounded" if unknown else ""
+        return f"{text}. There is no ratio of critical batch sizes{why}."
     low, high = row["ratio_low"], row["ratio_high"]
-    below, above = (end if isinstance(end, float) else None for end in (low, high))
+    below, above = (bound if isinstance(bound, float) else None for bound in (low, high))
     span = span_text(below, above)
-    chance = ""
-    if span:
-        apart = (below is not None and below > 1) or (above is not None and above < 1)
-        chance = ", more than chance" if apart else ", which may be chance"
+    chance = "which may be chance"
+    if (below is not None and below > 1) or (above is not None and above < 1):
+        chance = _caution(first_name, first_answer, name, answer) or "more than chance"
     interval = f" ({percent_text(level)} interval {span})" if span else ""
-    return f"{text}; its critical batch size is {rounded_text(ratio)} times as large{interval}{chance}."
+    return f"{text}; its critical batch size is {rounded_text(ratio)} times as large{interval}, {chance}."
+
+
+def _ends_text(name: str, answer: Analysis, first_name: str, first: Analysis, ratio: float) -> str:
+    """State how far one curve scales perfectly against the other, as measured, unless the noise leaves it open."""
+    assert answer.summary is not None and first.summary is not None
+    ends = answer.summary.regimes.perfect_scaling_end, first.summary.regimes.perfect_scaling_end
+    if answer.summary.regimes.is_end_open or first.summary.regimes.is_end_open:
+        return f"The noise is too large to tell if {name} or {first_name} scales perfectly further"
+    if ratio == 1:
+        return f"{name} and {first_name} end perfect scaling at the same batch size"
+    apart = max(end.low or 0.0 for end in ends) > min(end.high or math.inf for end in ends)
+    chance = "" if apart else " (which may be chance)"
+    if ratio > 1:
+        return f"{name} extends perfect scaling {rounded_text(ratio)}-fold over {first_name}{chance}"
+    return f"{name} ends perfect scaling {rounded_text(1 / ratio)} times earlier than {first_name}{chance}"

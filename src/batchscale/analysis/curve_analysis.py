@@ -65,7 +65,7 @@ class Analysis:
     """The analysis of one workload and goal (both None for bare points).
 
     ``summary`` is None where there are too few points, and ``refusal`` gives the reason. ``doubts`` are reasons to
-    trust the curve less.
+    trust the curve less. ``unfinished`` are the batch sizes whose search has not ended.
     """
 
     workload: WorkloadName | None
@@ -75,6 +75,7 @@ class Analysis:
     summary: CurveSummary | None
     refusal: str | None
     doubts: tuple[str, ...]
+    unfinished: tuple[int, ...] = ()
 
 
 def analyze(records: Records, workload: WorkloadName, goal: Goal, options: AnalysisOptions | None = None) -> Analysis:
@@ -106,13 +107,23 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Analy
         name for name in selected.metaparameters if name in curve.columns and curve[name].null_count() < len(curve)
     ]
     ordered = curve.select(*ANALYSIS_SCHEMA, *extra)
+    unfinished = _unfinished_sizes(selected)
     doubts = (*_damage_doubts(records), *study_doubts(ordered))
+    if unfinished:
+        doubts += (f"the search is not finished at batch size {list_sizes(list(unfinished))}",)
     if unconfirmed:
         doubts += (f"training the best trials again did not confirm batch size {list_sizes(unconfirmed)}",)
     noise = confirmed_noise(confirmed) if confirmed else trial_noise(points)
     drift = () if confirmed else critical_drift(points)
     summary, refusal = _try_summary(_study_data(ordered, noise, drift, doubts), options)
-    return Analysis(workload, goal, ordered, tuple(points), summary, refusal, doubts)
+    return Analysis(workload, goal, ordered, tuple(points), summary, refusal, doubts, unfinished)
+
+
+def _unfinished_sizes(records: Records) -> tuple[int, ...]:
+    """Return the batch sizes whose study asked for trials and has no result yet; records of others name neither."""
+    metadata = pl.col(METADATA).struct
+    waiting = metadata.field("trials").is_not_null() & metadata.field("goal_reached").is_null()
+    return tuple(int(size) for size in records.studies.filter(waiting).sort("batch_size")["batch_size"])
 
 
 def _damage_doubts(records: Records) -> tuple[str, ...]:
