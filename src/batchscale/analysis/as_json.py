@@ -7,7 +7,7 @@ from batchscale.analysis.curve_analysis import ANALYSIS_SCHEMA, Analysis
 from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.regimes import Regimes
 from batchscale.analysis.scaling import FamilyFit
-from batchscale.analysis.sentences import answer_sentences
+from batchscale.analysis.sentences import answer_sentences, curve_sentences
 from batchscale.analysis.summary import CurveSummary
 
 VERSION = 2  # of the objects that analyze, fit, suggest and compare print; 1 had no such key
@@ -64,9 +64,13 @@ def scaling_json(answer: Analysis) -> dict[str, Any]:
     return {
         **_fit_json(summary),
         **_regimes_json(None if summary is None else summary.regimes),
+        **_optimal_json(summary),
         "refusal": answer.refusal if summary is None else summary.fit_refusal,
         "drift": [] if summary is None else [{"trials": n, "b_crit": b} for n, b in summary.drift],
         "doubts": list(answer.doubts),
+        "failed_batch_sizes": [] if summary is None else list(summary.failed),
+        "unfinished_batch_sizes": list(answer.unfinished),
+        "advice": [] if summary is None else list(curve_sentences(summary).advice),
         "sentences": list(answer_sentences(answer)),
     }
 
@@ -106,6 +110,20 @@ def _fit_json(summary: CurveSummary | None) -> dict[str, Any]:
         "rms_log": None if fit is None else finite(fit.rms_log),
         "family": None if fit is None else fit.best.family.value,
         "families": [] if fit is None else [_family_json(family) for family in fit.families],
+        "misfit": None if summary is None or summary.misfit is None else summary.misfit.error,
+    }
+
+
+def _optimal_json(summary: CurveSummary | None) -> dict[str, Any]:
+    optimal = None if summary is None else summary.optimal
+    size = Estimate() if optimal is None else optimal.batch_size
+    return {
+        "b_opt": finite(size.value),
+        "b_opt_low": finite(size.low),
+        "b_opt_high": finite(size.high),
+        "b_opt_reason": None if optimal is None else optimal.reason,
+        "b_opt_band_low": None if optimal is None else optimal.band[0],
+        "b_opt_band_high": None if optimal is None else optimal.band[1],
     }
 
 
@@ -126,6 +144,7 @@ def _regimes_json(regimes: Regimes | None) -> dict[str, Any]:
         "cheapest_batch_size": None if regimes is None else regimes.cheapest,
         "proportional_end": None if regimes is None else regimes.perfect_end,
         "ending": None if regimes is None else regimes.plateau.value,
+        "measured_fall": None if regimes is None else finite(regimes.measured_gain),
         "fall": finite(gain.value),
         "fall_low": finite(gain.low),
         "fall_high": finite(gain.high),
@@ -145,6 +164,7 @@ def _family_json(fit: FamilyFit) -> dict[str, Any]:
         "family": fit.family.value,
         "s_min": finite(fit.s_min),
         "b_crit": finite(fit.b_crit),
+        "b_opt": finite(fit.b_opt),
         "sharpness": finite(fit.sharpness),
         "rms_log": finite(fit.rms_log),
         "aicc": finite(fit.aicc),

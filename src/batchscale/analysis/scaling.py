@@ -289,13 +289,11 @@ def check_bend(fit: FamilyFit, sizes: Array) -> None:
     smallest, largest = float(sizes[0]), float(sizes[-1])
     if largest / fit.b_crit < BEND:
         raise AnalysisError(
-            f"The points lie before the bend: in the best law examples grow by less than {percent_text(BEND)} up to "
-            f"batch size {largest:,.0f}, so the best estimate of the critical batch size lies beyond. Measure "
-            "larger sizes."
+            f"The points lie before the bend: the fitted curve bends well beyond batch size {largest:,.0f}, the "
+            "largest measured. Measure larger sizes."
         )
     if fit.b_crit / smallest < BEND:
         raise AnalysisError(
-            f"The points lie behind the bend: in the best law steps fall by less than {percent_text(BEND)} from batch "
-            f"size {smallest:,.0f} on, so the best estimate of the critical batch size lies below. Measure "
-            "smaller sizes."
+            f"The points lie behind the bend: the fitted curve bends well below batch size {smallest:,.0f}, the "
+            "smallest measured. Measure smaller sizes."
         )

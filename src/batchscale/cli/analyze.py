@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from batchscale.cli.selection import (
+    BAND_HELP,
     BASELINE_HELP,
     GOAL_HELP,
     PERFECT_HELP,
@@ -28,6 +29,7 @@ def analyze(
     baseline: Annotated[str, typer.Option(help=BASELINE_HELP)] = "robust",
     tau: Annotated[float, typer.Option(help=PERFECT_HELP)] = 0.3,
     useful: Annotated[float, typer.Option(help=USEFUL_HELP)] = 0.2,
+    band: Annotated[float, typer.Option(help=BAND_HELP)] = 0.05,
     seed: Annotated[int, typer.Option(help="The seed of the resampling for intervals.", min=0)] = 0,
     searched: Annotated[
         bool, typer.Option("--searched", help="Use the best trial of each search, not its confirmation by new seeds.")
@@ -50,7 +52,10 @@ def analyze(
     from batchscale.errors import AnalysisError
 
     options = AnalysisOptions(
-        parse_baseline(baseline), Thresholds(perfect=tau, useful=useful), Resampling(seed=seed), confirmed=not searched
+        parse_baseline(baseline),
+        Thresholds(perfect=tau, useful=useful, band=band),
+        Resampling(seed=seed),
+        confirmed=not searched,
     )
     records = open_records(path)
     names = select_workloads(records, workload)

@@ -84,7 +84,17 @@ def _print_comparison(rows: list[dict[str, object]]) -> None:
         return span_text(low if isinstance(low, float) else None, high if isinstance(high, float) else None) or None
 
     print_table(
-        ("curve", "perfect scaling to", "useful to", "B_crit", "90 % interval", "ratio", "90 % interval", "notes"),
+        (
+            "curve",
+            "perfect scaling to",
+            "useful to",
+            "B_opt",
+            "B_crit",
+            "90 % interval",
+            "ratio",
+            "90 % interval",
+            "notes",
+        ),
         [
             (
                 row["name"],
@@ -92,6 +102,7 @@ def _print_comparison(rows: list[dict[str, object]]) -> None:
                 f"{'' if row['max_useful_reached'] else '≥ '}{row['max_useful_batch_size']:,}"
                 if row["max_useful_batch_size"] is not None
                 else None,
+                number(row["b_opt"]),
                 number(row["b_crit"]),
                 ends(row["b_crit_low"], row["b_crit_high"]),
                 number(row["ratio"]),
@@ -100,5 +111,5 @@ def _print_comparison(rows: list[dict[str, object]]) -> None:
             )
             for row in rows
         ],
-        right=(1, 2, 3, 4, 5, 6),
+        right=(1, 2, 3, 4, 5, 6, 7),
     )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchscale.cli.selection import BASELINE_HELP, JSON_HELP, PERFECT_HELP, USEFUL_HELP
+from batchscale.cli.selection import BAND_HELP, BASELINE_HELP, JSON_HELP, PERFECT_HELP, USEFUL_HELP
 
 if TYPE_CHECKING:
     from batchscale.analysis.curve_analysis import Analysis
@@ -24,11 +24,12 @@ def fit(
     ] = "robust",
     tau: Annotated[float, typer.Option(help=PERFECT_HELP)] = 0.3,
     useful: Annotated[float, typer.Option(help=USEFUL_HELP)] = 0.2,
+    band: Annotated[float, typer.Option(help=BAND_HELP)] = 0.05,
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Fit the scaling law to a CSV file of batch sizes and steps.
 
-    The law is steps = S_min (1 + B_crit/B); a sharper family of laws is fitted too.
+    The law is steps = S_min (1 + B_crit/B) or one of four other families, whichever describes the points best.
     """
     from batchscale.analysis.as_json import fit_json
     from batchscale.analysis.curve_analysis import AnalysisOptions, analyze_points
@@ -39,7 +40,7 @@ def fit(
     from batchscale.cli.selection import parse_baseline
     from batchscale.errors import AnalysisError
 
-    options = AnalysisOptions(parse_baseline(baseline), Thresholds(perfect=tau, useful=useful))
+    options = AnalysisOptions(parse_baseline(baseline), Thresholds(perfect=tau, useful=useful, band=band))
     rows = read_curve(path)
     sizes = rows.drop_nulls("steps")["batch_size"].n_unique()
     if sizes < FEWEST_POINTS:
@@ -59,16 +60,19 @@ def _print_fit(answer: "Analysis") -> None:
 
     summary = answer.summary
     assert summary is not None  # too few points were refused before
+    columns = ["batch size", "runs", "steps", "90 % interval", "examples"]
+    columns += [] if summary.fit is None else ["fit", "off by"]
+    print_table(columns, _rows(answer), right=range(len(columns)))
+    typer.echo("Examples are over the fewest.\n")
     if summary.fit is not None:
-        print_table(("batch size", "runs", "steps", "90 % interval", "fit", "off by"), _rows(answer), right=range(6))
-        typer.echo()
         print_table(
-            ("family", "S_min", "B_crit", "k", "rms log", "AICc", "chosen"),
+            ("family", "S_min", "B_crit", "B_opt", "k", "rms log", "AICc", "chosen"),
             [
                 (
                     family.family.value,
                     _digits(family.s_min),
                     _digits(family.b_crit),
+                    _digits(family.b_opt),
                     _digits(family.sharpness, 3),
                     f"{family.rms_log:.3f}",
                     None if family.aicc is None else f"{family.aicc:.1f}",
@@ -76,23 +80,30 @@ def _print_fit(answer: "Analysis") -> None:
                 )
                 for family in summary.fit.families
             ],
-            right=(1, 2, 3, 4, 5),
+            right=(1, 2, 3, 4, 5, 6),
         )
         typer.echo()
-    elif summary.fit_refusal:
+    elif summary.fit_refusal and summary.misfit is None:
         typer.echo(f"{summary.fit_refusal}\n")
     for sentence in answer_sentences(answer):
         typer.echo(sentence)
 
 
 def _rows(answer: "Analysis") -> list[tuple[object, ...]]:
-    assert answer.summary is not None and answer.summary.fit is not None
-    best = answer.summary.fit.best
+    from batchscale.analysis.measured import examples_ratio
+    from batchscale.formatting import times_text
+
+    summary = answer.summary
+    assert summary is not None
     rows: list[tuple[object, ...]] = []
     for size, steps, low, high, runs in answer.curve.rows():
-        law = float(best.steps(size)[0])
         span = None if low is None else f"{low:,.4g} to {high:,.4g}"
-        rows.append((size, runs, f"{steps:,.6g}", span, f"{law:,.6g}", f"{steps / law - 1:+.1%}"))
+        examples = times_text(examples_ratio(summary, size, summary.regimes.cheapest))
+        row: tuple[object, ...] = (size, runs, f"{steps:,.6g}", span, examples)
+        if summary.fit is not None:
+            law = float(summary.fit.best.steps(size)[0])
+            row += (f"{law:,.6g}", f"{steps / law - 1:+.1%}")
+        rows.append(row)
     return rows
 
 

@@ -13,6 +13,7 @@ WORKLOAD_HELP = "The workload, dataset/model/optimizer, or a part of the name th
 BASELINE_HELP = "The line of perfect scaling: robust (through the fewest examples) or first (as in the paper)."
 PERFECT_HELP = "The largest share above the line that still counts as perfect scaling."
 USEFUL_HELP = "The largest share above the fewest steps that still counts as a useful batch size."
+BAND_HELP = "The largest share above the fewest examples that the band of cheap batch sizes may cost."
 DATA_DIR_HELP = "The folder of the data sets. Default: BATCHSCALE_DATA, else the cache folder."
 JSON_HELP = "Print a JSON object instead of text."
 
