@@ -32,12 +32,10 @@ def run_and_exit(command: Callable[[], object]) -> NoReturn:
     except SystemExit as end:
         gc.freeze()  # the process ends: a last collection gains nothing
         exit_process(_flush_output(end))
-    except BatchscaleError as error:
-        exit_with_error(str(error))
+    except (BatchscaleError, OSError) as error:
+        exit_with_error(describe_error(error))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except OSError as error:
-        exit_with_error(describe_os_error(error))
 
 
 def exit_with_error(message: str) -> NoReturn:
@@ -62,6 +60,11 @@ def exit_process(code: str | int | None) -> NoReturn:
             _discard_output()
             os._exit(code or 0)
     sys.exit(code)
+
+
+def describe_error(error: BatchscaleError | OSError) -> str:
+    """Return the paragraph that a user's mistake ends with."""
+    return str(error) if isinstance(error, BatchscaleError) else describe_os_error(error)
 
 
 def describe_os_error(error: OSError, where: str | None = None) -> str:

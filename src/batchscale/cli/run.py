@@ -81,13 +81,15 @@ def run(
         from batchscale.run.settings import RunSettings
         from batchscale.spec.file import read_experiment
 
-        experiment = read_experiment(file)
-        address = find_ray_address(runner, ray_address)
-        if address is not None:
-            from batchscale.workers.ray.address import check_address
+        hosts_described = clusters.look_up(cluster)
+        with clusters.reporting(hosts_described):
+            experiment = read_experiment(file)
+            address = find_ray_address(runner, ray_address)
+            if address is not None:
+                from batchscale.workers.ray.address import check_address
 
-            check_address(address)
-        with clusters.together_for(clusters.look_up(cluster), experiment) as hosts:
+                check_address(address)
+        with clusters.together_for(hosts_described, experiment) as hosts:
             plan = _make_plan(experiment, data_dir, stop)
             settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states, hosts, address)
             if hosts is not None and not hosts.is_chief:
@@ -190,7 +192,7 @@ def _run_mirrored(
     """Run a plan and update its mirror after each recorded trial."""
     from batchscale.run.mirroring import mirrored
 
-    num_recorded = 0
+    num_recorded = -1  # the first status: the run has begun
     with mirrored(out, mirror, lambda text: typer.echo(text, err=True)) as update_mirror:
 
         def on_change(run_status: "RunStatus") -> None:

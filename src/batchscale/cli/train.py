@@ -1,7 +1,7 @@
 """``batchscale train``: one trial with given metaparameters."""
 
-import sys
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,19 +10,19 @@ import typer
 from batchscale.cli import clusters
 from batchscale.cli.run import MIRROR_HELP, print_cache_problem
 from batchscale.cli.selection import DATA_DIR_HELP
+from batchscale.cli.train_output import MeasurementPrinter
 from batchscale.errors import REQUEUE, RunError, SpecError, one_line, suggest_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from batchscale.run.single_trial import Show
+    from batchscale.run.signals import StopFlag
+    from batchscale.run.single_study import Resume
+    from batchscale.run.single_trial import SingleTrial, SingleTrialResult, TrialStart
     from batchscale.spec.durations import EvaluationPlan
     from batchscale.spec.experiment import WorkloadSpec
     from batchscale.spec.goal import Goal
     from batchscale.study.trial import Row, TrialProgress
+    from batchscale.workers.multihost.hosts import Hosts
     from batchscale.workloads.workload import Workload
-
-VERSION = 1
 
 
 def train(
@@ -44,7 +44,10 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder of the records to write. Default: write none.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the trial in --out, also with more --steps.")
+        bool, typer.Option("--resume", help="Refuse to start a trial: --out must hold one to continue.")
+    ] = False,
+    new_trial: Annotated[
+        bool, typer.Option("--new-trial", help="Start another trial, even if --out holds this one.")
     ] = False,
     precision: Annotated[
         str | None, typer.Option(help="The precision: float32 or bfloat16. Default: the model's own.")
@@ -73,28 +76,23 @@ def train(
         bool, typer.Option("--json", help="Print one line of JSON per measurement instead of a table.")
     ] = False,
 ) -> None:
-    """Train one trial and print its measurements."""
-    from batchscale.run.mirroring import mirrored
+    """Train one trial and print its measurements.
+
+    The same command continues the trial that --out holds, also with more --steps, and trains nothing if it is finished.
+    Other metaparameters, or another seed, make another trial. Exit code 75 means that it was stopped before the end.
+    """
     from batchscale.run.signals import StopFlag
-    from batchscale.run.single_trial import SingleTrial, train_single
-    from batchscale.training.compilation import profiled
     from batchscale.training.settings import EngineSettings
     from batchscale.workers.environment import check_devices, offer_devices
-    from batchscale.workloads.models.declaration import check_precision
-    from batchscale.workloads.registry import get_workload
 
-    if mirror is not None and out is None:
-        raise RunError("--mirror needs --out, the folder to copy. Found no --out.")
-    if resume and out is None:
-        raise RunError("--resume needs --out, the folder with the trial to continue. Found no --out.")
-    num_devices = check_devices(_parse_devices(devices))
-    offer_devices(num_devices)
-    spec, evaluation, fixed = _read_target(workload, data_dir)
-    if precision is not None:
-        options = {**spec.model_options, "precision": check_precision("--precision", precision)}
-        spec = replace(spec, model_options=options)
+    hosts_described = clusters.look_up(cluster)
+    with clusters.reporting(hosts_described):
+        how = _parse_resume(out, mirror, resume=resume, new_trial=new_trial)
+        num_devices = check_devices(_parse_devices(devices))
+        offer_devices(num_devices)
+        spec, evaluation, fixed = _read_target(workload, data_dir, precision)
+        parameters = fixed | _parse_settings(set_ or [])
     print_cache_problem()
-    parameters = fixed | _parse_settings(set_ or [])
     settings = EngineSettings(
         microbatch=microbatch, devices=num_devices, exact=exact, checkpoint_interval_s=checkpoint_every
     )
@@ -107,107 +105,130 @@ def train(
         "--early-stop": early_stop,
         "--evaluate-every": evaluate_every,
         "--resume": resume,
+        "--new-trial": new_trial,
         "--devices": num_devices,
         "--exact": exact,
         "--microbatch": microbatch,
     }
-    with clusters.together(clusters.look_up(cluster), facts) as hosts:
-        loaded = get_workload(spec, data_dir)
-        trial = SingleTrial(
-            batch_size=_checked_size(loaded, batch_size),
-            steps=steps,
-            parameters=parameters,
-            evaluation=_with_every(evaluation, loaded, evaluate_every),
-            seed=seed,
-            early_stop=_parse_early_stop(early_stop, loaded),
-            out=out,
-            resume=resume,
-            settings=settings,
-        )
-        table = MeasurementPrinter(steps, json_, quiet=hosts is not None and not hosts.is_chief)
+    with clusters.together(hosts_described, facts) as hosts:
+        request = TrainRequest(spec, evaluation, batch_size, steps, parameters, seed, evaluate_every, early_stop)
+        loaded, trial = request.load(data_dir)
+        trial = replace(trial, out=out, resume=how, settings=settings)
         writes = hosts is None or hosts.is_chief
-        with (
-            profiled(profile),
-            StopFlag() as stop,
-            mirrored(out if writes else None, mirror, _print_note) as update_mirror,
-        ):
-            outcome = train_single(
-                loaded, trial, _show_and_mirror(table.show, update_mirror), lambda: stop.is_set, hosts
-            )
-        table.close(outcome.stop_reason, outcome.steps)
+        printer = MeasurementPrinter(steps, out, as_json=json_, quiet=not writes)
+        with StopFlag() as stop:
+            outcome = _train_mirrored(loaded, trial, printer, mirror if writes else None, profile, stop, hosts)
+        printer.close(outcome.stop_reason, outcome.steps)
         if outcome.idle_devices and writes:
             _print_note(
                 f"{outcome.idle_devices} device(s) were idle: a batch of {batch_size} cannot be split into so many "
                 "parts of whole ghost batches. Pass fewer --devices, or a larger --batch-size."
             )
     if outcome.stop_reason == "stopped":
-        typer.echo("Stopped. Run the same command with --resume to continue." if out else "Stopped.", err=True)
+        typer.echo("Stopped. Run the same command again to continue." if out else "Stopped.", err=True)
         raise typer.Exit(REQUEUE)
 
 
-def _show_and_mirror(show: "Show", update_mirror: "Callable[[], None]") -> "Show":
-    def show_and_mirror(row: "Row", progress: "TrialProgress") -> None:
-        show(row, progress)
-        update_mirror()
+def _train_mirrored(
+    workload: "Workload",
+    trial: "SingleTrial",
+    printer: MeasurementPrinter,
+    mirror: str | None,
+    profile: Path | None,
+    stop: "StopFlag",
+    hosts: "Hosts | None",
+) -> "SingleTrialResult":
+    """Train a trial, print its measurements, and update its mirror after each."""
+    from batchscale.run.mirroring import mirrored
+    from batchscale.run.single_trial import train_single
+    from batchscale.training.compilation import profiled
 
-    return show_and_mirror
+    with profiled(profile), mirrored(trial.out, mirror, _print_note) as update_mirror:
+
+        def show(row: "Row", progress: "TrialProgress") -> None:
+            printer.show(row, progress.timing.get("examples_per_s"))
+            update_mirror()
+
+        def announce(start: "TrialStart") -> None:
+            printer.begin(start)
+            update_mirror()
+
+        return train_single(workload, trial, show, lambda: stop.is_set, hosts, announce)
 
 
 def _print_note(text: str) -> None:
     typer.echo(text, err=True)
 
 
-class MeasurementPrinter:
-    """Prints measurements as the lines of a table or of JSON; a quiet one prints nothing, because the chief does."""
+@dataclass(frozen=True)
+class TrainRequest:
+    """The trial that the options describe; what depends on the workload is checked when that is loaded."""
 
-    def __init__(self, steps: int, as_json: bool, quiet: bool = False) -> None:
-        self._steps, self._as_json, self._quiet = steps, as_json, quiet
-        self._width = max(4, len(f"{steps:,}"))
-        self._names: tuple[str, ...] = ()
+    spec: "WorkloadSpec"
+    evaluation: "EvaluationPlan"
+    batch_size: int
+    steps: int
+    parameters: dict[str, float]
+    seed: int
+    evaluate_every: int | None
+    early_stop: str | None
 
-    def show(self, row: "Row", progress: "TrialProgress") -> None:
-        """Print one measurement."""
-        step, values = row
-        if self._quiet:
-            return
-        if self._as_json:
-            from batchscale.cli.output import print_json_line
+    def load(self, data_dir: Path | None) -> "tuple[Workload, SingleTrial]":
+        """Return the loaded workload and the trial, checked against it."""
+        from batchscale.run.single_trial import SingleTrial
+        from batchscale.workloads.registry import get_workload
 
-            print_json_line({"version": VERSION, "step": step, **values})
-            return
-        if not self._names:
-            self._names = tuple(values)
-            header = "  ".join(["step".rjust(self._width), *self._names])
-            typer.echo(typer.style(header, bold=True) if sys.stdout.isatty() else header)
-        cells = [f"{values[name]:.6g}".rjust(len(name)) for name in self._names]
-        rate = progress.timing.get("examples_per_s")
-        speed = f"  {rate:,.0f} examples/s" if rate else ""
-        typer.echo("  ".join([f"{step:,}".rjust(self._width), *cells]) + speed)
-
-    def close(self, reason: str, step: int) -> None:
-        """Print the end of the trial."""
-        texts = {
-            "budget": "Trained to the step budget",
-            "goal": "Early stop reached",
-            "diverged": "Training diverged (INFEASIBLE)",
-            "stopped": "Stopped",
-        }
-        typer.echo(f"{texts[reason]} at step {step:,} of {self._steps:,}.", err=self._as_json)
+        spec = self.spec
+        workload = get_workload(spec, data_dir)
+        options = (spec.dataset_options, spec.model_options, spec.optimizer_options, spec.schedule)
+        return workload, SingleTrial(
+            batch_size=_checked_size(workload, self.batch_size),
+            steps=self.steps,
+            parameters=self.parameters,
+            evaluation=_with_every(self.evaluation, workload, self.evaluate_every),
+            seed=self.seed,
+            early_stop=_parse_early_stop(self.early_stop, workload),
+            workload_options=json.dumps([str(spec.name), *options], sort_keys=True, default=str),
+        )
 
 
-def _read_target(text: str, data_dir: Path | None) -> "tuple[WorkloadSpec, EvaluationPlan, dict[str, float]]":
+def _parse_resume(out: Path | None, mirror: str | None, *, resume: bool, new_trial: bool) -> "Resume":
+    from batchscale.run.single_study import Resume
+
+    for name, purpose, is_given in (
+        ("--mirror", "the folder to copy", mirror is not None),
+        ("--resume", "the folder with the trial to continue", resume),
+        ("--new-trial", "the folder of the trials", new_trial),
+    ):
+        if is_given and out is None:
+            raise RunError(f"{name} needs --out, {purpose}. Found no --out.")
+    if resume and new_trial:
+        raise RunError("--resume continues a trial and --new-trial starts another. Found both; remove one.")
+    return Resume.REQUIRED if resume else Resume.NEVER if new_trial else Resume.IF_THERE
+
+
+def _read_target(
+    text: str, data_dir: Path | None, precision: str | None
+) -> "tuple[WorkloadSpec, EvaluationPlan, dict[str, float]]":
     from batchscale.run.preflight import find_facts
     from batchscale.spec.durations import EvaluationPlan
     from batchscale.spec.experiment import WorkloadSpec
     from batchscale.spec.file import read_experiment
     from batchscale.spec.workload_name import WorkloadName
+    from batchscale.workloads.models.declaration import check_precision
 
+    evaluation, fixed = EvaluationPlan(count=20), dict[str, float]()
     if text.endswith(".toml"):
         experiment = read_experiment(Path(text))
         if experiment.workload.file is not None:
             find_facts(experiment, data_dir)  # loads the user's file in another process first
-        return experiment.workload, experiment.evaluation, dict(experiment.search.fixed)
-    return WorkloadSpec(WorkloadName.parse(text)), EvaluationPlan(count=20), {}
+        spec, evaluation, fixed = experiment.workload, experiment.evaluation, dict(experiment.search.fixed)
+    else:
+        spec = WorkloadSpec(WorkloadName.parse(text))
+    if precision is not None:
+        options = {**spec.model_options, "precision": check_precision("--precision", precision)}
+        spec = replace(spec, model_options=options)
+    return spec, evaluation, fixed
 
 
 def _parse_settings(texts: list[str]) -> dict[str, float]:
@@ -243,8 +264,6 @@ def _checked_size(workload: "Workload", batch_size: int) -> int:
 
 
 def _with_every(plan: "EvaluationPlan", workload: "Workload", every: int | None) -> "EvaluationPlan":
-    from dataclasses import replace
-
     examples = {split: count for split, count in plan.examples.items() if split in workload.dataset.splits}
     return replace(plan, examples=examples, every=every or plan.every)
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -22,6 +22,7 @@ from batchscale.records.remote_store import RemoteStore
 from batchscale.records.tree.layout import WORKING_FOLDER, RunPaths
 
 MANIFEST = "manifest.json"
+WRITE_CHECK = "write-check"
 VERSION = 1
 MAX_FILES = 10_000_000
 LAST_S = 300.0
@@ -104,6 +105,20 @@ class Mirror:
     def is_empty(self) -> bool:
         """True if nothing was ever mirrored there."""
         return not self._mirrored
+
+    @property
+    def names(self) -> Collection[str]:
+        """The files of the tree that the mirror holds."""
+        return self._mirrored.keys()
+
+    def require_writable(self) -> None:
+        """Write a small file and remove it again.
+
+        Raises:
+            StorageError: the mirror cannot be written.
+        """
+        self._store.put(WRITE_CHECK, b"")
+        self._store.remove(WRITE_CHECK)
 
     def restore(self) -> int:
         """Write the mirror's files to the tree's folder, all of them or none, and return their number.
@@ -216,11 +231,15 @@ class Mirror:
 
 
 class Mirroring:
-    """A thread that updates a mirror: soon after each request, and at least every ``every_s`` seconds."""
+    """A thread that updates a mirror: soon after each request, and after the first every ``every_s`` seconds too.
+
+    A context that ends with an error before the first request leaves the mirror as it is.
+    """
 
     def __init__(self, mirror: Mirror, every_s: float = 60.0) -> None:
         self._mirror = mirror
         self._every_s = every_s
+        self._began = threading.Event()
         self._requested = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._work, daemon=True, name="mirror")
@@ -229,10 +248,12 @@ class Mirroring:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Update the mirror a last time; the reason for a failure stays in its ``problem``."""
         self._ended = True
-        self._requested.set()
+        if kind is not None and not self._began.is_set():
+            return  # the thread waits, and ends with the process
+        self.request()
         self._thread.join(LAST_S)
         if self._thread.is_alive():
             self._mirror.problem = f"the last copy did not end within {LAST_S:g} s."
@@ -240,8 +261,10 @@ class Mirroring:
     def request(self) -> None:
         """Request an update."""
         self._requested.set()
+        self._began.set()
 
     def _work(self) -> None:
+        self._began.wait()
         while True:
             self._requested.wait(self._every_s)
             last = self._ended

@@ -97,7 +97,7 @@ class Recorder:
         if trial_id in self.records and not (retry and self.records.trial(trial_id).status is Status.INCOMPLETE):
             summary = self._from_record(trial_id)
         if trial_id in self._journaled or summary.recorded is None:
-            summary.update(self._rows(trial_id), None, self._goal)
+            summary.update(self.rows(trial_id), None, self._goal)
         return summary
 
     def _from_record(self, trial_id: int) -> TrialSummary:
@@ -127,7 +127,7 @@ class Recorder:
                 results.append(TrialResult(trial.trial_id, trial.parameters, reached_at, best, diverged))
         return results
 
-    def _rows(self, trial_id: int) -> list[Row]:
+    def rows(self, trial_id: int) -> list[Row]:
         """Return all measurements of a trial that is not over, or of a recorded one that trained longer."""
         table = None
         if trial_id in self._journaled:
@@ -196,7 +196,7 @@ class Recorder:
         """Make a trial a record, and return the summary of its rows up to its end."""
         outcome = trial.outcome
         # rows beyond the end were computed for nothing and leave no trace
-        rows = [row for row in self._rows(trial.trial_id) if row[0] <= outcome.step]
+        rows = [row for row in self.rows(trial.trial_id) if row[0] <= outcome.step]
         summary = TrialSummary(failed=trial.failed)
         summary.update(rows, None, self._goal)
         failure, log_lines = (None, ()) if trial.failed is None else trial.failed.record

@@ -92,22 +92,25 @@ class ProcessGroup(Protocol):
 
 @contextlib.contextmanager
 def joined(group: ProcessGroup) -> Iterator[None]:
-    """Inside, JAX sees the devices of all processes. An error inside ends the other processes too."""
+    """Inside, JAX sees the devices of all processes. Whoever catches another error of the body must end the process.
+
+    It must do so without JAX's shutdown, which waits for processes that have left, and aborts.
+    """
     timeout_s = int(TIMEOUT_FACTOR * group.lost_after_s)
     address, bind_address = group.open_coordinator()
     # JAX's preemption service would replace the run's own handler of SIGTERM
     jax.config.update("jax_enable_preemption_service", False)  # type: ignore[no-untyped-call]
-    jax.distributed.initialize(
-        address,
-        group.num_processes,
-        group.process,
-        coordinator_bind_address=bind_address,
-        cluster_detection_method="deactivate",
-        initialization_timeout=timeout_s,
-        heartbeat_timeout_seconds=timeout_s,
-        shutdown_timeout_seconds=SHUTDOWN_S,
-    )
     try:
+        jax.distributed.initialize(
+            address,
+            group.num_processes,
+            group.process,
+            coordinator_bind_address=bind_address,
+            cluster_detection_method="deactivate",
+            initialization_timeout=timeout_s,
+            heartbeat_timeout_seconds=timeout_s,
+            shutdown_timeout_seconds=SHUTDOWN_S,
+        )
         yield
     except jax.errors.JaxRuntimeError as error:
         # A lost process breaks the exchange of gradients before its end is detected: the loss is reported first.

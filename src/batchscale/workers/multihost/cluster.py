@@ -11,7 +11,8 @@ heartbeat one counts as lost (``lost_after_s``).
 
 import json
 import socket
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,13 @@ _KEYS = (
     *("processes", "coordinator", "num_processes", "process", "cluster", "task"),
     *("environment", "job", "join_s", "lost_after_s"),
 )
+_SERVERS = "parameter servers are another way of training, in which hosts do not take the same steps"
+_EVALUATORS = "the hosts that train also evaluate"
 _REFUSED = {
-    "ps": "parameter servers are another way of training, in which hosts do not take the same steps",
-    "evaluator": "the hosts that train also evaluate",
+    "ps": _SERVERS,
+    "evaluator": _EVALUATORS,
+    "workerpool2": f"Vertex AI's third pool has parameter servers; {_SERVERS}",
+    "workerpool3": f"Vertex AI's fourth pool has evaluators; {_EVALUATORS}",
 }
 KEY_FILE_REMOVED = (
     "the shared secret of a cluster was removed: it guarded the first connection alone, while JAX's own connections "
@@ -69,6 +74,13 @@ class Cluster:
                 f"{self.source}: processes are numbered from 0 to {self.num_processes - 1}. Found {self.process}."
             )
         split_address(self.address, self.source)
+        counts = Counter(split_address(name, self.source) for name in self.names)
+        repeated = [name for name in self.names if counts[split_address(name, self.source)] > 1]
+        if repeated:
+            raise RunError(
+                f"{self.source}: every process of a cluster, the chief too, has an address of its own. Found "
+                f"{one_line(' and '.join(repeated[:2]))}, which is one address; give each host its own."
+            )
 
     @property
     def is_chief(self) -> bool:
@@ -94,7 +106,7 @@ def split_address(address: str, source: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not host or not host.isprintable() or any(c.isspace() or c == "/" for c in host):
         raise RunError(f"{source}: an address is host:port. Found {one_line(repr(address))}.")
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    if not (port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536):
         raise RunError(f"{source}: a port is a whole number from 1 to 65535. Found {one_line(repr(address))}.")
     return host, int(port)
 
@@ -106,6 +118,24 @@ def join_address(host: str, port: int) -> str:
     ('host-a:9000', '[::1]:9000')
     """
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared, never bound
+
+
+def same_addresses(first: Sequence[str], second: Sequence[str]) -> bool:
+    """True if two lists name the same addresses in the same order; a chief may listen at all addresses of its host.
+
+    >>> same_addresses(["a", "b:1"], ["a:8476", "b:1"]), same_addresses(["a:1", "b:1"], ["b:1", "a:1"])
+    (True, False)
+    """
+    pairs = [
+        (split_address(one, "an address"), split_address(other, "an address"))
+        for one, other in zip(first, second, strict=False)
+    ]
+    return len(first) == len(second) and all(
+        one == other or (one[1] == other[1] and (one[0] in WILDCARDS or other[0] in WILDCARDS)) for one, other in pairs
+    )
 
 
 def read_cluster(text: str) -> Cluster | None:
@@ -165,13 +195,13 @@ def _from_tf_config(description: Mapping[str, Any], source: str) -> Cluster:
         if groups.get(name) or task.get("type") == name:
             raise RunError(
                 f"{source}: every process of a cluster trains, so it has a chief and workers. Found '{name}': "
-                f"{reason}. Start the job without it."
+                f"{reason}. Start the job without it, with all its hosts as chief and workers (pools 0 and 1)."
             )
     chiefs = [name for name in CHIEF_NAMES if name in groups]
     if len(chiefs) > 1:
         raise RunError(f"{source}: a cluster has one chief. Found {' and '.join(chiefs)}.")
     worker_kinds = sorted(name for name in groups if name not in chiefs)
-    unknown = [name for name in worker_kinds if name != "worker" and not str(name).startswith("workerpool")]
+    unknown = [name for name in worker_kinds if name not in ("worker", "workerpool1")]
     if unknown:
         raise RunError(f"{source}: a cluster has a chief and workers. Found '{one_line(unknown[0])}'.")
     members = {
@@ -229,8 +259,6 @@ def _texts(value: object, key: str, source: str) -> tuple[str, ...]:
         raise RunError(f"{source}: '{key}' is a list of addresses host:port. Found {one_line(repr(value))}.")
     for item in value:
         split_address(item, source)
-    if len(set(value)) != len(value):
-        raise RunError(f"{source}: the addresses in '{key}' are different. Found one twice in {one_line(value)}.")
     return tuple(value)
 
 

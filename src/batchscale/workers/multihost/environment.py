@@ -1,11 +1,13 @@
 """Clusters that platforms describe in the environment of their processes, and what to do if two contradict."""
 
+import ipaddress
 import re
+import socket
 from collections.abc import Callable, Mapping
 
 from batchscale.errors import RunError, one_line
 from batchscale.spec.untrusted_text import parse_json
-from batchscale.workers.multihost.cluster import DEFAULT_PORT, KEY_FILE_REMOVED, Cluster, parse_cluster
+from batchscale.workers.multihost.cluster import DEFAULT_PORT, KEY_FILE_REMOVED, Cluster, parse_cluster, split_address
 
 Environment = Mapping[str, str]
 _PORTS = 4096
@@ -29,7 +31,39 @@ def find_cluster(environment: Environment) -> Cluster | None:
                 f"{first.num_processes}, {other.source} process {other.process} of {other.num_processes}. Choose one "
                 "with --cluster, or --cluster none for a single process."
             )
+        if not _same_host(first.address, other.address):
+            raise RunError(
+                f"The environment describes two clusters: {first.source} names the chief {first.address}, "
+                f"{other.source} the chief {other.address}. Choose one with --cluster, or --cluster none for a single "
+                "process."
+            )
     return clusters[0] if clusters else None
+
+
+def _same_host(first: str, second: str) -> bool:
+    """True if two addresses may be of one host: by its name, its short name, or what the names resolve to."""
+    hosts = [split_address(address, "an address")[0].casefold() for address in (first, second)]
+    if hosts[0] == hosts[1]:
+        return True
+    is_name = [not _is_number(host) for host in hosts]
+    if all(is_name) and hosts[0].partition(".")[0] == hosts[1].partition(".")[0]:
+        return True
+    return bool(_resolve(hosts[0]) & _resolve(hosts[1]))
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _resolve(host: str) -> set[str]:
+    try:
+        return {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
+    except (OSError, UnicodeError):
+        return set()
 
 
 def refuse_key_file(environment: Environment) -> None:
@@ -102,6 +136,8 @@ def _torchrun(environment: Environment) -> Cluster | None:
     host, port = environment.get("MASTER_ADDR", ""), environment.get("MASTER_PORT", str(DEFAULT_PORT))
     if not host:
         raise RunError("RANK and WORLD_SIZE: MASTER_ADDR names the host of process 0. Found none; set it.")
+    if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and port.isascii() and port.isdigit():
+        port = str(_port(str(int(port[:9]) + 1)))  # torchrun itself listens at MASTER_PORT: all take the same other one
     return _counted(environment, "MASTER_ADDR", f"{host}:{port}", "WORLD_SIZE", "RANK")
 
 

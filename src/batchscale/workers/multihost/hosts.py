@@ -5,8 +5,12 @@ dies closes its connection, which is detected at once; one that is stopped or cu
 after ``lost_after_s``. Whoever detects a loss reports which process it was and ends this process with exit code 75: the
 same command, started again everywhere, continues from the last checkpoint. Nothing is saved on the way out, so nothing
 is saved in part.
+
+A process that finds a user's mistake reports it to all, which end with its exit code. None of them waits for the others
+on the way out, as JAX's own shutdown would.
 """
 
+import contextlib
 import os
 import queue
 import sys
@@ -14,17 +18,21 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 from batchscale.errors import REQUEUE
 from batchscale.workers.messages import Codec
 from batchscale.workers.multihost.cluster import Cluster, split_address
 from batchscale.workers.multihost.relay import Relay
-from batchscale.workers.multihost.rendezvous import Facts, Rendezvous, meet
+from batchscale.workers.multihost.rendezvous import Facts, Notify, Rendezvous, meet
 from batchscale.workers.multihost.wire import Frame, Kind, pack_parts, unpack_parts
 
 HEARTBEAT_S = 1.0
+SEND_S = 2.0
+"""The longest that a process which ends waits to report the reason to another."""
+
 _BYE = "bye"
-_AGAIN = " Start the same command on all hosts again to continue."
+_AGAIN = " Start the same command on all hosts again: it continues what --out holds."
 
 
 @dataclass(frozen=True)
@@ -39,11 +47,13 @@ class ProcessFailed:
 _FAILURES = Codec({"ProcessFailed": ProcessFailed}, "The failure of a process is")
 
 
-def exit_now(message: str, code: int) -> None:
+def exit_now(message: str, code: int) -> NoReturn:
     """Print the reason and end this process at once, whatever its other threads wait for."""
-    sys.stderr.write(f"{message}\n")
-    sys.stderr.flush()
-    sys.stdout.flush()
+    with contextlib.suppress(OSError, ValueError):  # nobody reads its output any more
+        sys.stdout.flush()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"{message}\n")
+        sys.stderr.flush()
     os._exit(code)
 
 
@@ -59,6 +69,7 @@ class Hosts:
         self._closing = threading.Event()
         self._ending = threading.Lock()
         self._ended = threading.Event()
+        self._reported = False
         self._inbox: Mapping[int, queue.SimpleQueue[Frame]] = {
             place: queue.SimpleQueue() for place in self._connections
         }
@@ -161,8 +172,20 @@ class Hosts:
 
     def fail(self, reason: str, code: int = REQUEUE) -> None:
         """End all processes, because this one cannot continue; with code 75 the same command may be started again."""
+        if self.report(reason, code):
+            self._end(f"This process cannot continue: {reason}", code)
+
+    def report(self, reason: str, code: int) -> bool:
+        """Report to all that this process ends with this code; False if all are ending already, for another reason."""
         failure = _FAILURES.encode("ProcessFailed", ProcessFailed(reason, code, self.process))
-        self._end_all(Frame(Kind.FAILED, failure), "" if code == 2 else f"This process cannot continue: {reason}", code)
+        self._reported = self._report_end(Frame(Kind.FAILED, failure))
+        return self._reported
+
+    def leave(self, message: str, reason: str, code: int) -> NoReturn:
+        """End all processes with this code: this one with the message, the others with the reason."""
+        if not (self._closing.is_set() or self._reported or self.report(reason, code)):
+            time.sleep(SEND_S)  # another thread is about to end this process, with the first reason
+        exit_now(message, code)
 
     # --- monitoring ------------------------------------------------------------------------------------------
 
@@ -198,7 +221,7 @@ class Hosts:
             late, woke = time.monotonic() - woke - HEARTBEAT_S, time.monotonic()
             for place, connection in self._connections.items():
                 try:
-                    connection.send(Frame(Kind.HEARTBEAT), wait=False)
+                    connection.send(Frame(Kind.HEARTBEAT), wait_s=0.0)
                 except OSError:
                     continue  # the listener reports it
                 silence_s = time.monotonic() - connection.received_at
@@ -211,24 +234,26 @@ class Hosts:
         self._end_all(Frame(Kind.LOST, text.encode()), text + _AGAIN, REQUEUE, except_place=place)
 
     def _end_all(self, frame: Frame, text: str, code: int, except_place: int | None = None) -> None:
-        """Forward the reason and end; only the first reason counts."""
+        if self._report_end(frame, except_place):
+            self._end(text, code)
+
+    def _report_end(self, frame: Frame, except_place: int | None = None) -> bool:
+        """Forward the reason why all end; only the first reason counts: False for a later one."""
         if self._closing.is_set() or not self._ending.acquire(blocking=False):
-            return
+            return False
         self._ended.set()
         for place, connection in self._connections.items():
             if place != except_place:
-                try:
-                    connection.send(frame, wait=False)
-                except OSError:
-                    continue
-        if text:  # otherwise the caller prints its own error
-            self._end(text, code)
+                with contextlib.suppress(OSError):
+                    connection.socket.settimeout(SEND_S)
+                    connection.send(frame, SEND_S)
+        return True
 
 
-def connect(cluster: Cluster, facts: Facts) -> Hosts:
+def connect(cluster: Cluster, facts: Facts, notify: Notify = lambda _text: None) -> Hosts:
     """Return the other processes, once all are there with the same facts.
 
     Raises:
-        RunError: one is missing, or was started differently.
+        RunError: one is missing, cannot start, or was started differently; ``notify`` got the message before.
     """
-    return Hosts(cluster, meet(cluster, facts))
+    return Hosts(cluster, meet(cluster, facts, notify))

@@ -66,7 +66,7 @@ class ChiefEngineHost(EngineHost):
         try:
             return super().run(job)
         except BatchscaleError as error:
-            self._hosts.fail(str(error), 2)
+            self._hosts.report(str(error), 2)
             raise
         except Exception as error:
             self._hosts.await_loss()  # a lost host breaks the exchange of gradients: the loss is reported first

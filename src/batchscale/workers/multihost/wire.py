@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 _HEADER = struct.Struct(">BBQ")
-MAX_HELLO_BYTES = 2**16
+MAX_HELLO_BYTES = 2**20
 MAX_BYTES = 2**40
 
 
@@ -46,9 +46,9 @@ class Connection:
         self._sending = threading.Lock()
         self.received_at = time.monotonic()
 
-    def send(self, frame: Frame, wait: bool = True) -> bool:
-        """Send a message; without ``wait`` only if no other thread is sending. False if it was not sent."""
-        if not self._sending.acquire(blocking=wait):
+    def send(self, frame: Frame, wait_s: float | None = None) -> bool:
+        """Send a message, if no other thread is still sending after ``wait_s``. False if it was not sent."""
+        if not self._sending.acquire(timeout=-1 if wait_s is None else wait_s):
             return False
         try:
             tag = frame.tag.encode()
@@ -85,6 +85,25 @@ class Connection:
             parts += part
             self.received_at = time.monotonic()
         return bytes(parts)
+
+
+def parse_frame(data: bytes | bytearray, limit: int) -> Frame | None:
+    """Return the message that ``data`` is; None if some of it is still to come.
+
+    Raises:
+        ValueError: this is not one of our messages, or it is larger than ``limit``.
+    """
+    if len(data) < _HEADER.size:
+        return None
+    kind, tag_length, length = _HEADER.unpack_from(data)
+    size = _HEADER.size + tag_length + length
+    if length > limit or len(data) > size:
+        raise ValueError(f"a message of {max(size, len(data))} bytes")
+    Kind(kind)
+    if len(data) < size:
+        return None
+    start = _HEADER.size + tag_length
+    return Frame(Kind(kind), bytes(data[start:]), bytes(data[_HEADER.size : start]).decode())
 
 
 def pack_parts(parts: list[bytes]) -> bytes:
