@@ -112,7 +112,7 @@ def test_a_refused_attempt_leaves_the_folder_as_it_was(tmp_path):
 
 def test_an_earlier_end_cuts_off_nothing_that_is_recorded(tmp_path):
     train(tmp_path, 0, 10, 20)
-    goal = replace(single().goal, value=1 / 11)
+    goal = replace(single().goal, value=0.1)  # the measurement at step 10 is 1/11
     with SingleStudy(tmp_path, single(goal=goal, stop=StopRule.GOAL), VALUES) as records:
         assert (records.summary.reached_at, records.summary.recorded) == (10, 20)
         records.commit(TrialOutcome(Status.COMPLETE, 10, "goal"))

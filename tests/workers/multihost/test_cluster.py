@@ -76,6 +76,7 @@ def test_the_worker_pools_of_a_cluster_spec():
             "Found worker 2 of 1 'chief', 1",
         ),
         ({"type": "chief", "index": 0}, {"chief": ["a:1", "b:1"]}, "Found 2 as 'chief'"),
+        ({"type": "worker", "index": 0}, {"chief": ["a:1"], "worker": ["a:1"]}, "Found a:1 and a:1, which is one"),
         ({"type": "chief", "index": 0}, {"chief": ["a:1"], "master": ["b:1"]}, "Found chief and master"),
         ({"type": "chief", "index": 0}, {"chief": ["a:1"], "worker": ["a:1x"]}, "a port is a whole number"),
         ({"type": "chief", "index": 0}, {"chief": ["a:1"], "judge": ["b:1"]}, "Found 'judge'"),
@@ -100,7 +101,8 @@ def test_what_no_cluster_has_is_refused_with_what_was_found(task, groups, words)
         ("{}", "Found none of them"),
         ('{"processes": ["a:1", "b:1"], "coordinator": "a:1"}', "Found processes and coordinator"),
         ('{"processes": "a:1"}', "is a list of addresses"),
-        ('{"processes": ["a:1", "a:1"], "process": 0}', "Found one twice"),
+        ('{"processes": ["a:1", "a:1"], "process": 0}', "Found a:1 and a:1, which is one address"),
+        ('{"processes": ["a", "a:8476"], "process": 0}', "Found a and a:8476, which is one address"),
         ('{"processes": ["a:1", "b:1"], "process": 2}', "numbered from 0 to 1. Found 2"),
         ('{"processes": ["a:1", "b:1"], "proces": 0}', "did you mean 'process'"),
         ('{"coordinator": "a:1", "process": 0}', "'num_processes' is a whole number from 0. Found None"),
@@ -172,10 +174,43 @@ def test_an_incomplete_environment_is_refused_with_missing_sentences():
 
 
 def test_two_descriptions_must_agree():
-    same = {"TF_CONFIG": tf_config({"type": "worker", "index": 1}, chief=["a:1"], worker=["b:1", "c:1", "d:1"])}
+    workers = ["b:1", "c:1", "d:1"]
+    same = {"TF_CONFIG": tf_config({"type": "worker", "index": 1}, chief=["gpu003.example:1"], worker=workers)}
     assert find_cluster(SLURM | same).source == "TF_CONFIG"
     with pytest.raises(RunError, match="TF_CONFIG has process 2 of 4, SLURM process 3 of 4"):
         find_cluster(SLURM | same | {"SLURM_PROCID": "3"})
+
+
+def test_two_descriptions_must_name_the_same_chief(monkeypatch):
+    other = {"TF_CONFIG": tf_config({"type": "worker", "index": 1}, chief=["a:1"], worker=["b:1", "c:1", "d:1"])}
+    addresses = {"a": "10.0.0.1", "gpu003": "10.0.0.2"}
+    monkeypatch.setattr("socket.getaddrinfo", lambda host, _port: [(0, 0, 0, "", (addresses[host], 0))])
+    with pytest.raises(RunError, match=r"TF_CONFIG names the chief a:1, SLURM the chief gpu003:61441\. Choose one"):
+        find_cluster(SLURM | other)
+    addresses["a"] = "10.0.0.2"  # another name of the same host
+    assert find_cluster(SLURM | other).address == "a:1"
+
+
+@pytest.mark.parametrize(("pool", "reason"), [("workerpool2", "parameter servers"), ("workerpool3", "evaluators")])
+def test_pools_of_vertex_ai_that_do_not_train_are_refused_on_all_their_hosts(pool, reason):
+    groups = {"workerpool0": ["a:1"], "workerpool1": ["b:1"], pool: ["c:1"]}
+    for kind in groups:
+        with pytest.raises(RunError, match=rf"^CLUSTER_SPEC: .*Found '{pool}': .*{reason}.* \(pools 0 and 1\)"):
+            find_cluster({"CLUSTER_SPEC": tf_config({"type": kind, "index": 0}, **groups)})
+    assert find_cluster({"CLUSTER_SPEC": tf_config({"type": "workerpool1", "index": 0}, **groups | {pool: []})})
+
+
+TORCHRUN = {"WORLD_SIZE": "2", "MASTER_ADDR": "a", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+
+
+@pytest.mark.parametrize("port", ["29500", "41234", "61440", "65535", "1"])
+def test_beside_torchruns_own_port_all_processes_take_the_same_other_one(port):
+    pair = [find_cluster(TORCHRUN | {"MASTER_PORT": port, "RANK": rank}) for rank in "01"]
+    (taken,) = {cluster.address.rpartition(":")[2] for cluster in pair}
+    assert taken != port
+    assert 1024 <= int(taken) < 65536
+    free = TORCHRUN | {"MASTER_PORT": port, "RANK": "0", "TORCHELASTIC_USE_AGENT_STORE": "False"}
+    assert find_cluster(free).address == f"a:{port}"
 
 
 def test_a_shared_secret_is_refused_with_what_to_do_instead():

@@ -1,19 +1,23 @@
 """Processes of a cluster that meet, agree, and miss each other: as threads over the loopback interface."""
 
+import json
 import socket
+import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from batchscale.errors import RunError
+from batchscale.workers.multihost.arrivals import HELLO_S, MAX_STRANGERS, Arrivals
 from batchscale.workers.multihost.cluster import Cluster, Timeouts, split_address
 from batchscale.workers.multihost.hosts import Hosts
 from batchscale.workers.multihost.relay import Relay
-from batchscale.workers.multihost.rendezvous import meet
+from batchscale.workers.multihost.rendezvous import meet, report_problem
 
 QUICK = Timeouts(join_s=10.0, lost_after_s=2.0)
 
@@ -148,13 +152,14 @@ def test_a_process_without_heartbeats_is_lost_after_the_stated_time(hosts_of):
 
 def test_a_mistake_that_one_finds_ends_all_with_its_words(hosts_of):
     hosts, ends = hosts_of(3)
-    hosts[2].fail("no such data set", 2)
+    assert hosts[2].report("no such data set", 2)
     for end in ends[:2]:
         message, code = end.wait(5)
         assert code == 2
         assert message.endswith("cannot continue: no such data set")
         assert "process 2" in message
     assert ends[2].said == []  # it says it by itself
+    assert not hosts[2].report("something else", 1)  # only the first reason counts
 
 
 def test_processes_at_different_points_end(hosts_of):
@@ -200,26 +205,148 @@ def test_processes_that_were_started_differently_are_refused(change, facts, word
             other.result()
 
 
-def test_other_connections_are_ignored():
-    first, second = clusters(2)
-    port = int(first.address.rpartition(":")[2])
-    with ThreadPoolExecutor(2) as pool:
-        waiting = pool.submit(meet, first, {})
-        for text in (b"GET / HTTP/1.1\r\n\r\n", b"\x01\x00" + b"\xff" * 8, b""):
-            for _ in range(50):
-                try:
-                    stranger = socket.create_connection(("127.0.0.1", port))
-                    break
-                except OSError:
-                    time.sleep(0.05)
-            stranger.sendall(text)
-            stranger.close()
-        joined = pool.submit(meet, second, {})
-        rendezvous = waiting.result(), joined.result()
-    assert [sorted(one.connections) for one in rendezvous] == [[1], [0]]
+def message(payload, kind=1, tag=b""):
+    return struct.pack(">BBQ", kind, len(tag), len(payload)) + tag + payload
+
+
+def hello(**changes):
+    return {"process": 1, "num_processes": 2, "facts": {}} | changes
+
+
+STRANGERS = {
+    "http": b"GET / HTTP/1.1\r\n\r\n",
+    "huge": b"\x01\x00" + b"\xff" * 8,
+    "nothing": b"",
+    "half a header": b"\x01\x00\x00",
+    "unknown kind": message(b"{}", kind=99),
+    "not an introduction": message(b'["Welcome", {"coordinator": "a:1"}]', kind=2),
+    "tag": message(b"{}", tag=b"\xff\xfe"),
+    "lone surrogate in a fact": message(json.dumps(["Hello", hello(facts={"--steps": "\ud800"})]).encode()),
+    "lone surrogate in a key": message(json.dumps(["Hello", hello(facts={"\udfff": "x"})]).encode()),
+    "lone surrogate in a name": message(json.dumps(["Hello", hello(names=["\ud800:1"])]).encode()),
+    "lone surrogate in a problem": message(json.dumps(["Hello", hello(problem="\ud800")]).encode()),
+    "lone surrogate in the type": message(b'["\\ud800", {}]'),
+    "a bool for a number": message(json.dumps(["Hello", hello(process=True)]).encode()),
+    "a text for a number": message(json.dumps(["Hello", hello(process="1")]).encode()),
+    "no address": message(json.dumps(["Hello", hello(names=["a:99999"])]).encode()),
+    "a long number": message(b'["Hello", {"process": ' + b"9" * 5000 + b', "num_processes": 2, "facts": {}}]'),
+    "not a number": message(b'["Hello", {"process": NaN, "num_processes": 2, "facts": {}}]'),
+    "deep list": message(b"[" * 60_000),
+    "deep table": message(b'["Hello", ' + b'{"facts": ' * 9_000 + b"}" * 9_000 + b"]"),
+    "two at once": message(b'["Hello", {}]') * 2,
+    "other types": message(b'["Hello", [1, 2, {}]]'),
+    "no pair": message(b'{"Hello": 1}'),
+    "no UTF-8": message(b"\xff\xfe["),
+}
+
+
+def connect_to(cluster):
+    address = split_address(cluster.address, "test")
+    for _ in range(100):
+        try:
+            return socket.create_connection(address)
+        except OSError:
+            time.sleep(0.02)
+    raise AssertionError("the chief does not listen")
+
+
+def close_all(rendezvous):
     for one in rendezvous:
         for connection in one.connections.values():
             connection.close()
+
+
+def test_what_strangers_send_is_refused_and_the_processes_meet():
+    first, second = clusters(2)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(meet, first, {"--steps": "10"})
+        for name, text in STRANGERS.items():
+            with connect_to(first) as stranger:
+                stranger.sendall(text)
+                if name not in ("nothing", "half a header", "http"):  # of those the chief expects more
+                    stranger.settimeout(5)
+                    with suppress(ConnectionResetError):
+                        assert stranger.recv(100) == b"", name
+            assert not waiting.done(), (name, waiting.exception())
+        joined = pool.submit(meet, second, {"--steps": "10"})
+        rendezvous = waiting.result(), joined.result()
+    assert [sorted(one.connections) for one in rendezvous] == [[1], [0]]
+    close_all(rendezvous)
+
+
+def test_silent_and_slow_connections_delay_nobody():
+    first, second = clusters(2)
+    with ThreadPoolExecutor(2) as pool, ExitStack() as stack:
+        waiting = pool.submit(meet, first, {})
+        strangers = [stack.enter_context(connect_to(first)) for _ in range(MAX_STRANGERS + 40)]
+        for stranger in strangers:
+            with suppress(OSError):
+                stranger.sendall(b"\x01")
+        began = time.monotonic()
+        joined = pool.submit(meet, second, {})
+        rendezvous = waiting.result(), joined.result()
+        assert time.monotonic() - began < HELLO_S / 2
+    close_all(rendezvous)
+
+
+def test_a_connection_has_its_time_in_all_however_it_sends(monkeypatch):
+    monkeypatch.setattr("batchscale.workers.multihost.arrivals.HELLO_S", 0.5)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        closing(Arrivals(listener, 2)) as arrivals,
+        socket.create_connection(listener.getsockname()) as slow,
+    ):
+        closed = threading.Event()
+
+        def drip():
+            with suppress(OSError):
+                while True:
+                    slow.sendall(b"\x01")
+                    time.sleep(0.1)
+            closed.set()
+
+        threading.Thread(target=drip, daemon=True).start()
+        assert arrivals.next(time.monotonic() + 2.0) is None
+        assert closed.wait(5)
+
+
+def test_a_process_that_cannot_start_ends_all_with_its_reason():
+    for place in range(3):
+        described = clusters(3)
+        said = []
+        with ThreadPoolExecutor(3) as pool:
+            began = time.monotonic()
+            reported = pool.submit(report_problem, described[place], "--set must be name=number.")
+            others = [pool.submit(meet, one, {}, said.append) for one in described if one.process != place]
+            for other in others:
+                with pytest.raises(RunError, match=r"cannot start: --set must be name=number\."):
+                    other.result()
+            reported.result()
+            assert time.monotonic() - began < QUICK.join_s / 2
+        assert len(said) == 2
+
+
+def test_late_processes_hear_why_the_others_have_left():
+    first, second, third = clusters(3)
+    with ThreadPoolExecutor(3) as pool:
+        waiting = pool.submit(meet, first, {"--steps": "10"})
+        other = pool.submit(meet, second, {"--steps": "20"})
+        with pytest.raises(RunError, match="--steps = 20"):
+            other.result()
+        with pytest.raises(RunError, match="--steps = 20"):
+            meet(third, {"--steps": "10"})
+        with pytest.raises(RunError, match="--steps = 20"):
+            waiting.result()
+
+
+def test_processes_with_other_lists_of_addresses_are_refused():
+    first, second = clusters(2)
+    swapped = replace(second, names=second.names[::-1])
+    with ThreadPoolExecutor(2) as pool:
+        waiting, other = pool.submit(meet, first, {}), pool.submit(meet, swapped, {})
+        for one in (waiting, other):
+            with pytest.raises(RunError, match="the same addresses in the same order, the chief's first"):
+                one.result()
 
 
 def test_a_relay_passes_bytes_and_stays_open_when_the_far_end_is_gone():

@@ -200,7 +200,7 @@ def _from_tf_config(description: Mapping[str, Any], source: str) -> Cluster:
     chiefs = [name for name in CHIEF_NAMES if name in groups]
     if len(chiefs) > 1:
         raise RunError(f"{source}: a cluster has one chief. Found {' and '.join(chiefs)}.")
-    worker_kinds = sorted(name for name in groups if name not in chiefs)
+    worker_kinds = sorted(name for name in groups if name not in chiefs and groups[name])
     unknown = [name for name in worker_kinds if name not in ("worker", "workerpool1")]
     if unknown:
         raise RunError(f"{source}: a cluster has a chief and workers. Found '{one_line(unknown[0])}'.")

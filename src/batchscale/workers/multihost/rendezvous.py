@@ -14,7 +14,7 @@ from pydantic import Strict
 
 from batchscale.errors import RunError, one_line
 from batchscale.workers.messages import Codec
-from batchscale.workers.multihost.arrivals import HELLO_S, Arrivals
+from batchscale.workers.multihost.arrivals import HELLO_S, MAX_STRANGERS, Arrivals
 from batchscale.workers.multihost.cluster import Cluster, join_address, same_addresses, split_address
 from batchscale.workers.multihost.wire import MAX_HELLO_BYTES, Connection, Frame, Kind
 
@@ -196,7 +196,7 @@ def _listen(cluster: Cluster, notify: Notify = lambda _text: None) -> socket.soc
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(cluster.num_processes)
+        listener.listen(cluster.num_processes + MAX_STRANGERS)
     except (OSError, UnicodeError) as error:
         text = (
             f"{cluster.source}: the chief listens at its own address. Found {cluster.address}, where it cannot "
