@@ -280,7 +280,7 @@ def test_training_goes_on_where_the_same_was_trained_before(tmp_path):
     instrument = WebInstruments(tmp_path).make("violin")
     settings = TrainingSettings(steps=100)
     assert instrument.settings is None and not instrument.has_checkpoint
-    assert "--resume" not in train_steps(instrument, settings)[0].words
+    assert "--new-trial" in train_steps(instrument, settings)[0].words
     assert instrument.settings == settings and not instrument.has_checkpoint
     study = StudyPaths.of(
         instrument.path / "trained", WorkloadName("recordings", settings.model, "adam"), settings.batch_size

@@ -25,6 +25,9 @@ from batchscale.study.recorder import EndedTrial, Recorder
 from batchscale.study.stop_rules.rule import find_rule
 from batchscale.study.trial import Row, TrialOutcome, TrialProgress, TrialSummary
 
+CHOSEN = "chosen-*.json"
+"""The files with the values that trials were begun with."""
+
 
 class Resume(Enum):
     """Continue a trial of the folder if it is there, only if it is there, or never."""
@@ -64,9 +67,9 @@ class SingleStudy:
     def __init__(self, root: Path, study: Study, values: TrialValues, resume: Resume = Resume.IF_THERE) -> None:
         self._study = study
         self._values = values
-        folder = StudyPaths.of(root, study.workload, study.batch_size).folder
-        if resume is Resume.REQUIRED and not folder.is_dir():
-            raise RunError(_describe_nothing(folder))
+        paths = StudyPaths.of(root, study.workload, study.batch_size)
+        if resume is Resume.REQUIRED and not paths.folder.is_dir() and not any(paths.working.glob(CHOSEN)):
+            raise RunError(_describe_nothing(paths.folder))
         self._writer = open_study(root, _to_record(study, None))
         try:
             self._require_single()
@@ -132,7 +135,7 @@ class SingleStudy:
 
     def _list_trials(self) -> list[int]:
         """Return the ids of all trials: recorded, running, begun, or damaged."""
-        begun = [int(number) for path in self._writer.working_folder.glob("chosen-*.json")
+        begun = [int(number) for path in self._writer.working_folder.glob(CHOSEN)
                  if (number := path.stem.partition("-")[2]).isascii() and number.isdigit()]  # fmt: skip
         return sorted({*self._recorder.records, *self._recorder.journaled, *self._writer.damaged_trials, *begun})
 

@@ -142,3 +142,16 @@ def test_the_mark_of_a_run_is_seen_by_whoever_reaches_the_path(proxy, url):
     assert "the marker of this run is not there" in find_states_problem(url, "another")
     remove_marker(url)
     assert find_states_problem(url, "secret")
+
+
+def test_a_bucket_that_does_not_exist_is_refused_at_once(proxy, tmp_path):
+    mirror = open_mirror(tmp_path / "tree", "s3://nosuch/run-1")
+    with pytest.raises(StorageError, match=r"s3://nosuch/run-1: cannot write write-check"):
+        mirror.require_writable()
+
+
+def test_the_check_of_a_mirror_leaves_nothing_there(proxy, tmp_path):
+    mirror = open_mirror(tmp_path / "tree", f"s3://{BUCKET}/checked")
+    mirror.require_writable()
+    assert mirror.is_empty
+    assert RemoteStore(f"s3://{BUCKET}/checked").get("write-check") is None

@@ -78,7 +78,7 @@ def test_a_killed_host_ends_all_and_the_trial_continues_with_another_number_of_h
     assert "process 1 (127.0.0.1:" in hosts.log(0)
     assert "Traceback" not in hosts.log(0)
     hosts.end()
-    run_here(*TRAIN, "--exact", "--resume", "--out", tmp_path / "0")
+    run_here(*TRAIN, "--exact", "--out", tmp_path / "0")
     np.testing.assert_array_equal(measured(tmp_path), measured(alone / "exact"))
 
 
@@ -149,7 +149,7 @@ def test_a_trial_of_two_hosts_continues_with_other_hosts_and_devices(alone, tmp_
     hosts.signal(0, signal.SIGKILL)
     assert hosts.wait_for(1, 120) == 75
     hosts.end()
-    again = Hosts(count, tmp_path, [*TRAIN, "--exact", "--devices", devices, "--resume"])
+    again = Hosts(count, tmp_path, [*TRAIN, "--exact", "--devices", devices])
     assert again.wait() == [0] * count, again.logs()
     np.testing.assert_array_equal(measured(tmp_path), measured(alone / "exact"))
 
@@ -185,7 +185,7 @@ def test_a_signal_to_any_host_stops_all_at_one_step_and_they_continue(alone, tmp
     hosts.await_rows(2)
     hosts.signal(1, signal.SIGTERM)
     assert hosts.wait(120) == [75, 75], hosts.logs()
-    again = Hosts(2, tmp_path, [*TRAIN, "--exact", "--resume"])
+    again = Hosts(2, tmp_path, [*TRAIN, "--exact"])
     assert again.wait() == [0, 0], again.logs()
     np.testing.assert_array_equal(measured(tmp_path), measured(alone / "exact"))
 
@@ -198,11 +198,6 @@ def test_hosts_with_different_options_are_rejected(tmp_path):
     assert all("has --steps = 20, the chief 10" in " ".join(log.split()) for log in hosts.logs()), hosts.logs()
 
 
-def has_trial(folder):
-    """Whether the chief has begun to record the trial: only then can it be resumed."""
-    return any((folder / "0").rglob("journal-*")) or any((folder / "0").rglob("measurements.csv"))
-
-
 @pytest.mark.torture
 @pytest.mark.timeout(7200)
 def test_twenty_kills_of_random_processes_change_nothing(alone, tmp_path):
@@ -210,8 +205,7 @@ def test_twenty_kills_of_random_processes_change_nothing(alone, tmp_path):
     kills, finished, trial = 0, 0, 0
     while kills < 20 or not finished:
         folder = tmp_path / str(trial)
-        resume = ["--resume"] if has_trial(folder) else []
-        hosts = Hosts(rng.choice([2, 3]), folder, [*TRAIN, "--exact", *resume], join_s=30)
+        hosts = Hosts(rng.choice([2, 3]), folder, [*TRAIN, "--exact"], join_s=30)
         if kills < 20:
             if kills % 2:  # while they train, if they come to it
                 shown = hosts.count_rows() + rng.randint(1, 3)

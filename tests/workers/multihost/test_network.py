@@ -134,7 +134,7 @@ def test_a_host_that_is_lost_is_named_in_the_stated_time_and_the_trial_continues
     for other, words in said.items():
         assert words in (tmp_path / f"{other}.log").read_text()
     ip("-n", hosts[1], "link", "set", "right", "up")
-    processes = start(hosts, tmp_path, "--resume")
+    processes = start(hosts, tmp_path)
     try:
         assert [process.wait(600) for process in processes] == [0, 0], (tmp_path / "0.log").read_text()
     finally:

@@ -65,7 +65,7 @@ def train_steps(instrument: WebInstrument, settings: TrainingSettings) -> list[C
             "train", "train.toml", "--batch-size", str(settings.batch_size), "--steps", str(until), "--set",
             f"learning_rate={settings.learning_rate:g}", "--early-stop", f"train/total_loss < {settings.loss:g}",
             "--evaluate-every", str(max(1, min(25, settings.steps // 6))), "--out", "trained", "--json",
-            "--checkpoint-every", "20", *(("--resume",) if resumes or round_ > 1 else ()),
+            "--checkpoint-every", "20", "--resume" if resumes or round_ > 1 else "--new-trial",
         )  # fmt: skip
         title = f"training, round {round_} of {rounds}"
         steps.append(CommandStep(words, title, str(instrument.path / "measurements.jsonl")))
