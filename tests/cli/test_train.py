@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
-from batchscale.errors import RunError, SpecError
+from batchscale.errors import BatchscaleError, RunError, SpecError
 from batchscale.records.read import read_records
 
 ARGUMENTS = ["train", "digits/linear/sgd", "-b", "64", "--set", "learning_rate=0.1", "--evaluate-every", "20"]
@@ -25,7 +25,9 @@ def test_measurements_are_shown_and_recorded_and_the_trial_can_go_on(tmp_path):
     shown = run("--steps", 40, "--out", tmp_path, "--json")
     lines = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
     assert [line["step"] for line in lines] == [0, 20, 40]
-    run("--steps", 80, "--out", tmp_path, "--resume")
+    assert {(line["trial"], line["action"]) for line in lines} == {(1, "started")}
+    continued = json_lines(run("--steps", 80, "--out", tmp_path, "--json"))
+    assert [(line["action"], line["step"]) for line in continued] == [("continued", 60), ("continued", 80)]
     whole = [json.loads(line) for line in run("--steps", 80, "--json").splitlines() if line.startswith("{")]
     records = read_records(tmp_path)
     trials = records.trials
@@ -36,6 +38,38 @@ def test_measurements_are_shown_and_recorded_and_the_trial_can_go_on(tmp_path):
     assert [int(line.split(",")[0]) for line in recorded[1:]] == [line["step"] for line in whole]
     errors = [float(line.split(",")[recorded[0].split(",").index("val/cross_entropy_error")]) for line in recorded[1:]]
     assert errors == pytest.approx([line["val/cross_entropy_error"] for line in whole], rel=1e-6)
+
+
+def json_lines(shown):
+    return [json.loads(line) for line in shown.splitlines()]
+
+
+def test_the_same_command_finds_its_trial_finished_and_other_values_make_another(tmp_path):
+    (last,) = json_lines(run("--steps", 20, "--out", tmp_path, "--json"))[-1:]
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for words in ((), ("--resume",)):
+        (again,) = json_lines(run("--steps", 20, "--out", tmp_path, "--json", *words))
+        assert (again["trial"], again["action"], again["step"]) == (1, "finished", 20)
+        assert again["val/cross_entropy_error"] == pytest.approx(last["val/cross_entropy_error"], rel=1e-6)
+    shown = run("--steps", 20, "--out", tmp_path)
+    assert "Trained to the step budget at step 20 of 20." in shown
+    others = (("--seed", 1), ("--set", "learning_rate=0.2"), ("--new-trial",), ("--precision", "bfloat16"))
+    for number, words in enumerate(others, start=2):
+        lines = json_lines(run("--steps", 20, "--out", tmp_path, "--json", *words))
+        assert {(line["trial"], line["action"]) for line in lines} == {(number, "started")}
+    recorded = [path for path in before if path.name in ("measurements.csv", "metadata.json")]
+    assert recorded and all(path.read_bytes() == before[path] for path in recorded)
+
+
+def test_a_mistake_leaves_nothing_in_an_empty_folder(tmp_path):
+    for words in (
+        ("--resume",),
+        ("--set", "nosuch=1"),
+        ("--early-stop", "train/none < 1"),
+        ("--resume", "--new-trial"),
+    ):
+        run("--steps", 20, "--out", tmp_path / "records", *words, fails=BatchscaleError)
+        assert not (tmp_path / "records").exists()
 
 
 def test_an_early_stop_ends_the_trial_at_the_measurement_that_reaches_it(tmp_path):
@@ -87,4 +121,5 @@ def test_a_cluster_that_makes_no_sense_is_refused_before_anything_starts(monkeyp
 
 
 def test_a_mirror_needs_a_folder_to_copy():
+    assert "--new-trial needs --out" in run("--steps", 4, "--new-trial", fails=RunError)
     assert "--mirror needs --out" in run("--steps", 4, "--mirror", "s3://bucket/x", fails=RunError)
