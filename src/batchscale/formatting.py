@@ -21,6 +21,24 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600:,}:{whole % 3600 // 60:02d} h"
 
 
+def rough_duration(seconds: float) -> str:
+    """Format an estimated time in few digits, because it is not known better.
+
+    >>> [rough_duration(seconds) for seconds in (4, 70, 560, 1500, 5300, 40_000, 1e6)]
+    ['less than a minute', 'about 1 min', 'about 9 min', 'about 25 min', 'about 1.5 h', 'about 11 h', 'about 12 days']
+    """
+    minutes, hours, days = seconds / 60, seconds / 3600, seconds / 86_400
+    if seconds < 60:
+        return "less than a minute"
+    if minutes < 9.5:
+        return f"about {minutes:.0f} min"
+    if minutes < 57.5:
+        return f"about {5 * round(minutes / 5)} min"
+    if hours < 2.75:
+        return f"about {round(2 * hours) / 2:g} h"
+    return f"about {hours:.0f} h" if hours < 47.5 else f"about {days:,.0f} days"
+
+
 def rate(per_s: float, noun: str) -> str:
     """Format a rate per second with at least two digits.
 

@@ -48,7 +48,7 @@ def test_the_table_has_a_headline_and_a_row_for_each_study():
         "2 killed",
     ):
         assert part in headline
-    assert "about 1:01 h left if no study is searched again" in headline
+    assert "about 1 h left if no study is searched again" in headline
     assert first.split()[:7] == ["8", "2", "20/20", "3", "5", "1,234", "done;"]
     assert first.rstrip().endswith("done; at edge: learning_rate high; 2 searches")
     assert second.split()[:5] == ["4,096", "1", "4/10", "+2", "0"]

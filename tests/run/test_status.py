@@ -4,14 +4,11 @@ import json
 import time
 from dataclasses import replace
 
-import pytest
 from study_fakes import fake_space, read_studies, run_fake
 
 from batchscale.run.activity import ActivityMonitor
-from batchscale.run.collect_status import RemainingWork, estimate_time_left
 from batchscale.run.status import NOT_RESPONDING_AFTER_S, RunState, RunStatus, WorkerStatus, find_state, read_status
 from batchscale.spec.experiment import SearchPlan
-from batchscale.study.stop_rules.rule import find_rule
 from batchscale.study.trial import Activity
 from batchscale.workers.runner import WorkerActivity
 
@@ -44,24 +41,6 @@ def test_a_worker_that_is_gone_does_nothing():
     monitor.update(doing(Activity.TRAINING, worker="1"), 0.0)
     monitor.set_workers({"1"})
     assert list(monitor.jobs) == ["1"]
-
-
-def test_time_left_is_the_work_shared_but_no_trial_is():
-    studies = [RemainingWork(8, 1000, 50, 0.01), RemainingWork(64, 100, 100, 0.5)]
-    time_left = estimate_time_left(studies, 2, find_rule("budget"))
-    assert time_left is not None
-    assert time_left.seconds == pytest.approx(max((10 + 50) / 2, 50))
-    assert time_left.assumes == ("no study is searched again",)
-    assert estimate_time_left(studies, 1, find_rule("race")).assumes[0] == "no further trial reaches the goal"
-    assert estimate_time_left([RemainingWork(8, 10, 10, None)], 1, find_rule("race")) is None
-
-
-def test_batch_sizes_that_were_not_timed_are_guessed_on_the_safe_side_and_it_is_said():
-    studies = [RemainingWork(4, 100, 1, None), RemainingWork(16, 0, 0, 0.1), RemainingWork(64, 100, 1, None)]
-    time_left = estimate_time_left(studies, 1, find_rule("budget"), may_repeat=False)
-    assert time_left is not None
-    assert time_left.seconds == pytest.approx(100 * 0.1 + 100 * 0.1 * 4)  # as much per step below, per example above
-    assert time_left.assumes == ("2 batch sizes that were not timed cost what the nearest timed one does",)
 
 
 def test_a_status_says_why_and_where_a_study_is_searched_again(tmp_path):

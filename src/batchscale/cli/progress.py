@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from batchscale.formatting import count_text, duration, metaparameter_text, rate, span_text
+from batchscale.formatting import count_text, duration, metaparameter_text, rate, rough_duration, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,7 +190,7 @@ def describe_run(run_status: "RunStatus") -> str:
     ]
     if run_status.time_left_s is not None and not run_status.finished:
         conditions = f" if {' and '.join(run_status.time_left_assumes)}" if run_status.time_left_assumes else ""
-        parts.append(f"about {duration(run_status.time_left_s)} left{conditions}")
+        parts.append(f"{rough_duration(run_status.time_left_s)} left{conditions}")
     if run_status.failures:
         parts.append("worker failures: " + ", ".join(f"{n} {kind}" for kind, n in run_status.failures.items()))
     return "  ".join(parts)

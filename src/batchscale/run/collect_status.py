@@ -1,17 +1,16 @@
 """Collect the status of a run from its loop, with an estimate of the time left."""
 
-import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from batchscale.records.metadata.study import study_note
 from batchscale.records.model import Status
 from batchscale.run.loop import RunLoop
 from batchscale.run.status import NewSearch, RangeChange, RunStatus, StudyStatus, WorkerStatus
+from batchscale.run.time_left import MeasuredCost, StudyWork, TimeLeft, estimate_time_left, finish_bounds
 from batchscale.spec.space import ParameterType, SearchSpace
-from batchscale.study.stop_rules.rule import Rule, find_rule
+from batchscale.study.search import Work
+from batchscale.study.stop_rules.rule import find_rule
 from batchscale.study.study import StudyRun
 
 
@@ -22,9 +21,7 @@ def collect_status(loop: RunLoop, elapsed_s: float) -> RunStatus:
     experiment = loop.runs[0].state.experiment
     workers = max(1, len(loop.runner.workers))
     open_runs = [run for run in loop.runs if not run.done]
-    remaining = [_remaining_work(run, loop, *progress.get(run.batch_size, (0, 0.0))) for run in open_runs]
-    may_repeat = any(len(run.state.saved.history.spaces) <= experiment.search.repeats for run in open_runs)
-    time_left = estimate_time_left(remaining, workers, find_rule(experiment.stop), may_repeat=may_repeat)
+    time_left = _time_left(loop, workers)
     problems = [run.problem for run in loop.runs if run.problem is not None]
     notices = [*loop.runner.notices, *problems]
     return RunStatus(
@@ -133,68 +130,41 @@ def _worker_statuses(loop: RunLoop) -> tuple[WorkerStatus, ...]:
 # --- time left --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RemainingWork:
-    """The training that an unfinished study still needs, by its present results.
-
-    ``steps`` counts all its trials, ``longest`` is the most that one of them needs. ``step_s`` is None for a study
-    that was not timed yet.
-    """
-
-    batch_size: int
-    steps: int
-    longest: int
-    step_s: float | None
-
-
-@dataclass(frozen=True)
-class TimeLeft:
-    """The seconds, and the conditions under which they hold."""
-
-    seconds: float
-    assumes: tuple[str, ...] = ()
+def _time_left(loop: RunLoop, workers: int) -> TimeLeft | None:
+    progress = loop.monitor.progress_by_study()
+    costs, setups = {}, []
+    for run in loop.runs:
+        cost = loop.scheduler.cost(run.batch_size)
+        steps, seconds = progress.get(run.batch_size, (0, 0.0))
+        if cost.recent is not None:
+            costs[run.batch_size] = cost.recent
+        elif steps and seconds:  # a script that trains a trial in one job
+            costs[run.batch_size] = MeasuredCost(seconds, steps)
+        if cost.setup_s is not None:
+            setups.append(cost.setup_s)
+    finishes = [(run.batch_size, run.state.current.until) for run in loop.runs if _is_finish_known(run)]
+    open_runs = [run for run in loop.runs if not run.done]
+    studies = [StudyWork(run.batch_size, *_work_bounds(run, finishes), costs.get(run.batch_size)) for run in open_runs]
+    may_repeat = any(len(run.state.saved.history.spaces) <= run.state.experiment.search.repeats for run in open_runs)
+    setup_s = sorted(setups)[len(setups) // 2] if setups else 0.0
+    return estimate_time_left(studies, workers, costs, setup_s, may_repeat=may_repeat)
 
 
-def _remaining_work(run: StudyRun, loop: RunLoop, steps_in_progress: int, seconds_in_progress: float) -> RemainingWork:
-    steps, longest = run.state.current.remaining_steps()
-    step_s = loop.scheduler.cost(run.batch_size).step_s
-    if step_s is None and steps_in_progress:
-        step_s = seconds_in_progress / steps_in_progress
-    return RemainingWork(run.batch_size, steps - min(steps, steps_in_progress), longest, step_s)
+def _is_finish_known(run: StudyRun) -> bool:
+    """True if the trials of a study end at a step that others can be judged by: that of its last finisher."""
+    return find_rule(run.state.experiment.stop).ends_together and run.state.current.until < run.state.study.train_steps
 
 
-def estimate_time_left(
-    studies: Sequence[RemainingWork], workers: int, rule: Rule, *, may_repeat: bool = True
-) -> TimeLeft | None:
-    """Return the time that the work takes if the workers share it evenly; None while no step was timed.
-
-    A batch size that was not timed is assumed to cost what the nearest timed one does: as much per example where it is
-    larger, as much per step where it is smaller. Both are on the safe side, as larger batches use a device better.
-
-    >>> from batchscale.study.stop_rules.rule import find_rule
-    >>> studies = [RemainingWork(8, 1000, 100, 0.01), RemainingWork(32, 500, 100, None)]
-    >>> estimate_time_left(studies, 2, find_rule("budget"), may_repeat=False)
-    TimeLeft(seconds=15.0, assumes=('batch size 32 costs per example what 8 does',))
-    """
-    timed = {work.batch_size: work.step_s for work in studies if work.step_s is not None}
-    if studies and not timed:
-        return None
-    seconds, longest = 0.0, 0.0
-    guesses: list[str] = []
-    for work in studies:
-        step_s = timed.get(work.batch_size)
-        if step_s is None:
-            nearest = min(timed, key=lambda size: abs(math.log(size / work.batch_size)))
-            step_s = timed[nearest] * max(1.0, work.batch_size / nearest)
-            unit = "example" if work.batch_size > nearest else "step"
-            guesses.append(f"batch size {work.batch_size:,} costs per {unit} what {nearest:,} does")
-        seconds += step_s * work.steps
-        longest = max(longest, step_s * work.longest)  # a trial cannot be shared by workers
-    if len(guesses) > 1:
-        guesses = [f"{len(guesses)} batch sizes that were not timed cost what the nearest timed one does"]
-    conditions = []
-    if studies and rule.saves_at_goal:
-        conditions.append("no further trial reaches the goal")
-    if studies and may_repeat:
-        conditions.append("no study is searched again")
-    return TimeLeft(max(seconds / workers, longest), (*conditions, *guesses))
+def _work_bounds(run: StudyRun, finishes: list[tuple[int, int]]) -> tuple[Work, Work]:
+    """Return the least and the most training that a study still needs."""
+    search, budget = run.state.current, run.state.study.train_steps
+    rule = find_rule(run.state.experiment.stop)
+    if not rule.saves_at_goal or _is_finish_known(run):
+        return (search.remaining_work(search.until),) * 2
+    counts = search.counts()
+    low, high = max(counts.front or 0, 1), budget
+    if rule.ends_together:
+        low, high = finish_bounds(run.batch_size, low, budget, finishes)
+    elif counts.reached:  # others that reach the goal end about where these did
+        low = min(low, round(sum(trial.reached_at or 0 for trial in search.points) / counts.reached))
+    return search.remaining_work(low), search.remaining_work(high)

@@ -194,9 +194,11 @@ class RunLoop:
                 self.scheduler.end_isolation(run.batch_size, task.trial_id)
             elif not self._stop.is_set and not done.cut_short:
                 self._count_try(run, task.trial_id, Failure("The trial made no progress."))
-        self.scheduler.add_cost(run.batch_size, done.seconds, steps, done.population)
+        timing = done.progress[-1].timing
+        seconds = max(0.0, done.seconds - timing.get("compile_s", 0.0))
+        evaluations = sum(len(progress.rows) for progress in done.progress)
+        self.scheduler.add_cost(run.batch_size, seconds, steps, done.population, evaluations)
         if run.state.experiment.trainer is not None:
-            timing = done.progress[-1].timing
             self.scheduler.set_start_cost(run.batch_size, timing.get("warm_up_s", 0.0), timing.get("step_time_s", 0.0))
         with self._handling_disk_errors(run):
             run.set_population(done.population, done.progress[0].framework)

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import chain, islice, takewhile
 
 from batchscale.formatting import count_text
+from batchscale.run.time_left import MeasuredCost
 from batchscale.study.failure import Failure
 from batchscale.study.study_state import StudyState
 from batchscale.study.trial import TrialRequest
@@ -36,6 +37,7 @@ class StudyCost:
     """The training time that a study has taken so far.
 
     For a user's script, ``start_s`` is the time of its last start and ``steady_step_s`` that of its steps after it.
+    ``recent`` is the cost of the latest jobs, for estimates of the time left, ``setup_s`` that of the first one.
     """
 
     seconds: float = 0.0
@@ -44,12 +46,18 @@ class StudyCost:
     population: int = 1
     start_s: float = 0.0
     steady_step_s: float = 0.0
+    recent: MeasuredCost | None = None
+    setup_s: float | None = None
 
-    def add_job(self, seconds: float, steps: int, population: int) -> None:
+    def add_job(self, seconds: float, steps: int, population: int, evaluations: int = 0) -> None:
         """Add a finished job."""
         self.seconds += seconds
         self.trial_steps += steps
         self.population = population
+        if self.setup_s is None:
+            self.setup_s = seconds  # the first job loads and compiles
+        elif steps > 0:
+            self.recent = (self.recent or MeasuredCost()).add(seconds, steps, evaluations)
         if steps > 0:
             latest = seconds / steps
             # the first job compiles: later ones are closer to the truth
@@ -103,9 +111,9 @@ class Scheduler:
             self._held[worker_id].add((batch_size, trial_id))
             self._states[batch_size].set_holder(trial_id, worker_id)
 
-    def add_cost(self, batch_size: int, seconds: float, steps: int, population: int) -> None:
+    def add_cost(self, batch_size: int, seconds: float, steps: int, population: int, evaluations: int = 0) -> None:
         """Add the cost of a finished job."""
-        self._costs[batch_size].add_job(seconds, steps, population)
+        self._costs[batch_size].add_job(seconds, steps, population, evaluations)
 
     def set_start_cost(self, batch_size: int, start_s: float, steady_step_s: float) -> None:
         """Set the time that a script of a study takes to start, and that of a step after it."""

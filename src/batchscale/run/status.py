@@ -108,8 +108,8 @@ class WorkerStatus:
 class RunStatus:
     """A whole run.
 
-    ``time_left_s`` is an estimate for the searches that have begun, None while no step was timed; it holds under the
-    conditions ``time_left_assumes``. ``doing`` lists the workers.
+    ``time_left_s`` is an estimate for the searches that have begun, None while its bounds are far apart; it holds under
+    the conditions ``time_left_assumes``. ``doing`` lists the workers.
     """
 
     workload: str

@@ -130,6 +130,15 @@ class SearchCounts:
     front: int | None
 
 
+@dataclass(frozen=True)
+class Work:
+    """Training that remains: the steps and evaluations of all trials, and the most steps of one of them."""
+
+    steps: float = 0.0
+    evaluations: float = 0.0
+    longest: float = 0.0
+
+
 class SearchState:
     """The trials of one search by point, and everything that follows from them.
 
@@ -287,6 +296,15 @@ class SearchState:
         steps = [until - max(self.points[point].step, 0) for point in started[: bisect_left(started, likely)]]
         unstarted = max(0, likely - len(self.points))
         return sum(steps) + unstarted * until, max(steps + [until] * (unstarted > 0), default=0)
+
+    def remaining_work(self, until: int) -> Work:
+        """Return the training that remains if no trial is trained beyond a step."""
+        ends = bisect_right(self.rules.steps, until)
+        likely, started = self.likely_count(), self.undecided_points()
+        begun = [max(self.points[point].step, 0) for point in started[: bisect_left(started, likely)]]
+        begun = [step for step in begun if step < until] + [0] * max(0, likely - len(self.points))
+        evaluations = sum(ends - bisect_right(self.rules.steps, step) for step in begun)
+        return Work(sum(until - step for step in begun), evaluations, until - min(begun, default=until))
 
     @property
     def decided(self) -> bool:

@@ -19,6 +19,7 @@ from batchscale.formatting import (
     metaparameter_text,
     number_text,
     percent_text,
+    rough_duration,
     rounded_text,
     size,
     span_text,
@@ -52,7 +53,7 @@ class Pages:
         self._environment.filters |= {
             "visible": visible, "number": number_text, "whole": whole_text, "rounded": rounded_text,
             "metaparameter": metaparameter_text, "money": cost_text, "percent": percent_text, "duration": duration,
-            "size": size,
+            "rough_duration": rough_duration, "size": size,
         }  # fmt: skip
         menu = [entry for plugin in plugins for entry in plugin.menu.items()]
         self._environment.globals |= {
