@@ -19,6 +19,7 @@ from batchscale.analysis.outcomes import trial_outcomes
 from batchscale.errors import BatchscaleError
 from batchscale.figures.kinds.best_of_n import best_of_frame
 from batchscale.figures.kinds.curve import analysis_frame, missing_sentences, plot_curve, point_flags
+from batchscale.figures.kinds.examples import analysis_examples, plot_examples
 from batchscale.figures.kinds.expected_steps import plot_expected_steps
 from batchscale.figures.kinds.metaparameter import metaparameter_frame, plot_metaparameter
 from batchscale.figures.kinds.space import SpaceSelection, plot_space, space_frame
@@ -35,6 +36,7 @@ from batchscale.spec.workload_name import WorkloadName
 
 NARROW = PanelSize(290, 250)
 LARGE = PanelSize(780, 420)
+FLAT = PanelSize(780, 240)
 MOST_RANGES = 6
 DRAWN_TRIALS = 120  # of a study in the drawing of its search space
 
@@ -71,6 +73,8 @@ class Section:
     missing: tuple[str, ...]
     metadata: RunMetadata
     experiments: tuple[str, ...] = ()
+    examples: Markup | None = None
+    examples_narrow: Markup | None = None
 
 
 def make_section(records: Records, workload: WorkloadName, goal: Goal | None, anchor: str) -> Section:
@@ -85,6 +89,7 @@ def make_section(records: Records, workload: WorkloadName, goal: Goal | None, an
     except BatchscaleError as error:
         return _empty(workload, goal, anchor, metadata, str(error))
     wide, narrow = _curves(answer, anchor)
+    examples, examples_narrow = (None, None) if answer.summary is None else _examples(answer, anchor)
     charts = _Charts(selected, goal, anchor)
     return Section(
         anchor=anchor,
@@ -106,6 +111,8 @@ def make_section(records: Records, workload: WorkloadName, goal: Goal | None, an
         missing=tuple(missing_sentences(answer)),
         metadata=metadata,
         experiments=experiment_files(selected),
+        examples=examples,
+        examples_narrow=examples_narrow,
     )
 
 
@@ -122,6 +129,15 @@ def _curves(answer: Analysis, anchor: str) -> tuple[Markup, Markup]:
     return (
         draw(plot_curve(frame, Look(size=LARGE)), f"{anchor}-wide", label),
         draw(plot_curve(frame, Look(size=NARROW)), f"{anchor}-narrow", label),
+    )
+
+
+def _examples(answer: Analysis, anchor: str) -> tuple[Markup, Markup]:
+    frame = analysis_examples(answer)
+    label = "examples to result over the fewest, against batch size"
+    return (
+        draw(plot_examples(frame, Look(size=FLAT)), f"{anchor}-examples-wide", label),
+        draw(plot_examples(frame, Look(size=NARROW)), f"{anchor}-examples-narrow", label),
     )
 
 

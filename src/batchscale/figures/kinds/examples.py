@@ -1,0 +1,183 @@
+"""The price of a batch size: examples (tokens) to result against batch size, over the fewest of the curve."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import altair as alt
+import polars as pl
+
+from batchscale.analysis.curve_analysis import Analysis, analyze
+from batchscale.errors import BatchscaleError
+from batchscale.figures.axes import LogRange, log_range, log_scale, size_axis
+from batchscale.figures.frames import empty_reason, goal_notes, note_frame, panel_notes, workload_values
+from batchscale.figures.kind import FigureKind
+from batchscale.figures.kinds.curves import BATCH_SIZE
+from batchscale.figures.layout import WIDE, Chart, Drawn, Look, PanelSize, draw_panels, inline
+from batchscale.figures.names import workload_label
+from batchscale.figures.theme import Theme
+from batchscale.formatting import percent_text, rounded_text, span_text
+from batchscale.records.frames import Records
+from batchscale.spec.goal import Goal
+
+LOOK = Look(columns=2)
+EXAMPLES = "examples to result over the fewest"
+TICKS = (1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000)
+BAND_OPACITY = 0.75
+EXAMPLES_SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "panel": pl.String,
+    "series": pl.String,
+    "dataset": pl.String,
+    "model": pl.String,
+    "optimizer": pl.String,
+    "goal": pl.String,
+    "batch_size": pl.Int64,
+    "steps": pl.Float64,
+    "examples": pl.Float64,  # to result
+    "value": pl.Float64,  # over the fewest measured
+    "value_low": pl.Float64,  # its interval
+    "value_high": pl.Float64,
+    "b_opt": pl.Float64,  # the boundaries are in every row
+    "b_opt_low": pl.Float64,
+    "b_opt_high": pl.Float64,
+    "band_low": pl.Float64,  # between these sizes it costs little more than at the best
+    "band_high": pl.Float64,
+    "band": pl.Float64,  # how much more, as a share
+    "band_from": pl.String,  # the fitted curve, or the points
+    "note": pl.String,
+}
+
+
+def examples_frame(records: Records, goal: Goal) -> pl.DataFrame:
+    """Return the examples of every workload, a panel each: a frame of ``EXAMPLES_SCHEMA``."""
+    frames = []
+    for name in records.workloads:
+        try:
+            frames.append(analysis_examples(analyze(records, name, goal)))
+        except BatchscaleError as error:
+            values = {"panel": workload_label(name), "goal": str(goal), **workload_values(name)}
+            frames.append(note_frame(EXAMPLES_SCHEMA, str(error), **values))
+    return pl.concat(frames) if frames else pl.DataFrame(schema=EXAMPLES_SCHEMA)
+
+
+def analysis_examples(answer: Analysis) -> pl.DataFrame:
+    """Return the frame of an analysed workload."""
+    title = workload_label(answer.workload) if answer.workload else "curve"
+    values: dict[str, object] = {"panel": title, "series": title, "goal": answer.goal and str(answer.goal)}
+    values |= workload_values(answer.workload) if answer.workload else {}
+    summary = answer.summary
+    if summary is None:
+        return note_frame(EXAMPLES_SCHEMA, answer.refusal or "There are too few points.", **values)
+    optimal = summary.optimal
+    values |= {
+        "b_opt": optimal.batch_size.value,
+        "b_opt_low": optimal.batch_size.low,
+        "b_opt_high": optimal.batch_size.high,
+        "band_low": optimal.band[0],
+        "band_high": optimal.band[1],
+        "band": summary.regimes.thresholds.band,
+        "band_from": "as measured" if summary.fit is None else "by the fitted curve",
+    }
+    examples = {point.batch_size: point.batch_size * float(point.steps.value or 0) for point in summary.points}
+    rows = [
+        values
+        | {
+            "batch_size": point.batch_size,
+            "steps": point.steps.value,
+            "examples": examples[point.batch_size],
+            "value": examples[point.batch_size] / min(examples.values()),
+            "value_low": point.examples_ratio.low,
+            "value_high": point.examples_ratio.high,
+        }
+        for point in summary.points
+    ]
+    frame = pl.DataFrame(rows, schema=EXAMPLES_SCHEMA)
+    failed = ", ".join(f"{size:,}" for size in summary.failed)
+    notes = [f"The goal was not reached at batch size {failed}."] if failed else []
+    return pl.concat([frame, *(note_frame(EXAMPLES_SCHEMA, note, **values) for note in notes)])
+
+
+def plot_examples(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
+    """Draw a panel per workload: points and their intervals, the band of cheap sizes shaded, B_opt as a line."""
+    if look == replace(LOOK, theme=look.theme):
+        look = replace(look, size=WIDE if frame["panel"].n_unique() == 1 else PanelSize(380, 280))
+    return draw_panels(frame, _panel, look, of="workloads")
+
+
+def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
+    points = frame.drop_nulls("value")
+    if points.is_empty():
+        return empty_reason(frame)
+    theme, size = look.theme, look.size
+    x_span = log_range(points["batch_size"], margin=0.5)
+    y_span = log_range([0.95, *points["value"], *points["value_high"].drop_nulls()], margin=0.12, least=1.0)
+    x = alt.X(
+        "batch_size:Q",
+        scale=log_scale(x_span),
+        axis=size_axis(BATCH_SIZE, x_span, points["batch_size"], size.width),
+    )
+    y = alt.Y("value:Q", scale=log_scale(y_span), axis=_times_axis(y_span))
+    base = alt.Chart(inline(points))
+    layers = [
+        *_cheap_sizes(points, theme, x_span),
+        *_intervals(points, theme, x, y_span),
+        base.mark_line(strokeWidth=2, color=theme.series[0]).encode(x=x, y=y),
+        base.mark_point(filled=True, opacity=1, size=50, color=theme.series[0]).encode(x=x, y=y, tooltip=_tooltips()),
+    ]
+    return Drawn(layers, [*goal_notes(frame), *_optimal_notes(points), *panel_notes(frame)])
+
+
+def _times_axis(span: LogRange) -> alt.Axis:
+    ticks = [tick for tick in TICKS if span.domain[0] <= tick <= span.domain[1]]
+    if len(ticks) > 8:
+        ticks = [tick for tick in ticks if tick in (1, 2, 5) or tick % 10 == 0]
+    return alt.Axis(title=EXAMPLES, values=ticks, format="~g", tickSize=4)
+
+
+def _optimal_notes(points: pl.DataFrame) -> list[str]:
+    row = points.row(0, named=True)
+    share, span = percent_text(row["band"]), span_text(row["band_low"], row["band_high"])
+    band = f"shaded, {span}: at most {share} more examples {row['band_from']}"
+    if row["b_opt"] is None:
+        return [band]
+    span = span_text(row["b_opt_low"], row["b_opt_high"])
+    return [f"line: fewest examples at {rounded_text(row['b_opt'])}{f' ({span})' if span else ''}", band]
+
+
+def _cheap_sizes(points: pl.DataFrame, theme: Theme, x_span: LogRange) -> list[alt.Chart]:
+    row = points.row(0, named=True)
+    x = alt.X("from:Q", scale=log_scale(x_span))
+    band = alt.Chart(alt.InlineData(values=[{"from": row["band_low"], "to": row["band_high"]}]))
+    layers: list[alt.Chart] = []
+    if row["band_low"] < row["band_high"]:
+        layers.append(band.mark_rect(color=theme.shade[0], opacity=BAND_OPACITY, aria=False).encode(x=x, x2="to:Q"))
+    if row["b_opt"] is not None:
+        line = alt.Chart(alt.InlineData(values=[{"from": row["b_opt"]}]))
+        layers.append(line.mark_rule(color=theme.good, strokeWidth=2, strokeDash=[5, 4], aria=False).encode(x=x))
+    return layers
+
+
+def _intervals(points: pl.DataFrame, theme: Theme, x: alt.X, y_span: LogRange) -> list[alt.Chart]:
+    bounded = points.drop_nulls(["value_low", "value_high"])
+    if bounded.is_empty():
+        return []
+    bars = alt.Chart(inline(bounded)).mark_rule(
+        color=theme.series[0], strokeWidth=5, strokeOpacity=0.3, aria=False, clip=True
+    )
+    return [bars.encode(x=x, y=alt.Y("value_low:Q", scale=log_scale(y_span)), y2="value_high:Q")]
+
+
+def _tooltips() -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("batch_size:Q", title="batch size", format=","),
+        alt.Tooltip("value:Q", title=EXAMPLES, format=".3g"),
+        alt.Tooltip("examples:Q", title="examples to result", format=",.0f"),
+        alt.Tooltip("steps:Q", title="steps to result", format=",.0f"),
+    ]
+
+
+KIND = FigureKind(
+    "examples (tokens) to result against batch size, over the fewest, with the cheapest sizes",
+    lambda request: examples_frame(request.counted, request.goal),
+    plot_examples,
+    LOOK,
+)
