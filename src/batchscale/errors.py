@@ -62,6 +62,10 @@ class TrialFailedError(BatchscaleError, RuntimeError):
     """One trial could not be trained; others may well be. Raised with a message, or a `study.Failure`."""
 
 
+class TrialSilentError(TrialFailedError):
+    """One trial reported nothing for its whole time-out."""
+
+
 def one_line(text: object, limit: int = 120) -> str:
     r"""Return any value as printable text on one line, cut to ``limit`` characters.
 

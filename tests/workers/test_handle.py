@@ -88,7 +88,7 @@ def test_a_worker_is_drained_once_and_takes_no_jobs_from_then_on(worker):
 def test_a_worker_needs_a_restart_above_its_memory(worker, memory_bytes, max_bytes, expected):
     reply = answer(0, memory_bytes=memory_bytes)
     worker.handle_reply(reply)
-    assert worker.needs_restart(reply, max_bytes) is expected
+    assert (worker.find_restart_reason(reply, max_bytes) is not None) == expected
 
 
 def test_a_worker_needs_a_restart_after_its_trials_and_only_by_an_answer(worker, monkeypatch):
@@ -96,8 +96,8 @@ def test_a_worker_needs_a_restart_after_its_trials_and_only_by_an_answer(worker,
     for number, expected in ((0, False), (1, True)):
         reply = answer(number, trials=2)
         worker.handle_reply(reply)
-        assert worker.needs_restart(reply, None) is expected
-    assert not worker.needs_restart(Started(2), None)
+        assert (worker.find_restart_reason(reply, None) == "It has trained 4 trials.") == expected
+    assert worker.find_restart_reason(Started(2), None) is None
 
 
 def test_out_of_memory_is_a_reply_about_a_job():

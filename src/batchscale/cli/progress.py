@@ -83,8 +83,8 @@ class PlainDisplay:
     def show(self, run_status: "RunStatus") -> None:
         """Print what is new."""
         for text in (run_status.paused, run_status.notice):
-            if text:
-                self._print_once(text)
+            for line in (text or "").splitlines():
+                self._print_once(line)
         if self._quiet:
             return
         for line in event_lines(run_status):

@@ -66,6 +66,10 @@ def run(
         float,
         typer.Option(min=0, metavar="GB", help="Disk space for the last states of trials, to train them longer later."),
     ] = 4.0,
+    keep_going: Annotated[
+        bool,
+        typer.Option("--keep-going", help="Continue although the first trials of your script all hang or diverge."),
+    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print no progress, and the curve as CSV for 'batchscale fit'.")
     ] = False,
@@ -91,7 +95,9 @@ def run(
                 check_address(address)
         with clusters.together_for(hosts_described, experiment) as hosts:
             plan = _make_plan(experiment, data_dir, stop)
-            settings = RunSettings(runner, workers, data_dir, retries, retry_incomplete, keep_states, hosts, address)
+            settings = RunSettings(
+                runner, workers, data_dir, retries, retry_incomplete, keep_states, hosts, address, keep_going
+            )
             if hosts is not None and not hosts.is_chief:
                 outcome = None
                 exit_code = _follow(plan, settings, stop)

@@ -3,6 +3,7 @@
 import time
 from itertools import pairwise
 
+from batchscale.errors import one_line
 from batchscale.records.metadata.study import study_note
 from batchscale.records.model import Status
 from batchscale.run.loop import RunLoop
@@ -12,6 +13,12 @@ from batchscale.spec.space import ParameterType, SearchSpace
 from batchscale.study.search import Work
 from batchscale.study.stop_rules.rule import find_rule
 from batchscale.study.study import StudyRun
+from batchscale.study.trial import Activity
+
+MAX_NOTICES = 3
+
+SILENCE_S = 60.0
+"""The time without a measurement after which a notice says so."""
 
 
 def collect_status(loop: RunLoop, elapsed_s: float) -> RunStatus:
@@ -23,7 +30,7 @@ def collect_status(loop: RunLoop, elapsed_s: float) -> RunStatus:
     open_runs = [run for run in loop.runs if not run.done]
     time_left = _time_left(loop, workers)
     problems = [run.problem for run in loop.runs if run.problem is not None]
-    notices = [*loop.runner.notices, *problems]
+    notices = [*loop.runner.notices, *_script_notices(loop), *problems]
     return RunStatus(
         workload=str(experiment.workload.name),
         goal=str(experiment.goal),
@@ -37,11 +44,33 @@ def collect_status(loop: RunLoop, elapsed_s: float) -> RunStatus:
         paused=loop.paused,
         failures={loss.value: count for loss, count in loop.failures.counts.items()},
         given_up=loop.failures.given_up,
-        notice=notices[-1] if notices else None,
+        notice="\n".join(notices[-MAX_NOTICES:]) or None,
         studies=studies,
         time_left_assumes=() if time_left is None else time_left.assumes,
         doing=_worker_statuses(loop) if open_runs else (),
     )
+
+
+def _script_notices(loop: RunLoop) -> list[str]:
+    """Return what is worth knowing early of a user's scripts: the first failure, and scripts that report nothing."""
+    trainer = loop.runs[0].state.experiment.trainer
+    if trainer is None:
+        return []
+    notices = [f"A trial failed. {one_line(loop.failures.first, 300)}"] if loop.failures.first else []
+    now = time.monotonic()
+    for job in loop.monitor.jobs.values():
+        is_new = job.doing.activity is Activity.LOADING
+        since, patience = (
+            (job.since_s, SILENCE_S) if is_new else (job.updated_s, max(SILENCE_S, trainer.timeout_s / 12))
+        )
+        if now - since > patience and not job.finished:
+            trials = ", ".join(map(str, job.doing.trial_ids[:3]))
+            notices.append(
+                f"No measurement for {patience:.0f} s from the script of batch size {job.doing.batch_size}, trial "
+                f"{trials}, {'since it was started' if is_new else f'since step {job.doing.step}'}. It is killed after "
+                f"{trainer.timeout_s:g} s (trainer.timeout_s)."
+            )
+    return notices
 
 
 # --- studies ----------------------------------------------------------------------------------------------------

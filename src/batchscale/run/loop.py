@@ -14,9 +14,10 @@ from enum import StrEnum
 
 from batchscale.errors import RecordsError, RunError, StorageError
 from batchscale.machine import DISK_FULL
+from batchscale.records.model import Status
 from batchscale.run.activity import ActivityMonitor
 from batchscale.run.disk import OF_ONE_STUDY, DiskGuard
-from batchscale.run.scheduler import STRETCH_S, Assignment, RetryPolicy, Scheduler
+from batchscale.run.scheduler import MAX_DIVERGED, MAX_TIME_OUTS, STRETCH_S, Assignment, RetryPolicy, Scheduler
 from batchscale.run.signals import StopFlag
 from batchscale.study.failure import Failure
 from batchscale.study.identity import DamagedStudyError
@@ -56,12 +57,14 @@ class RunResult(StrEnum):
 class LoopSettings:
     """``retries``: how often a trial is tried again after its worker died or raised, without progress in between.
 
-    ``stretch_s`` is about how long a trial trains before its measurements come back.
+    ``stretch_s`` is about how long a trial trains before its measurements come back. ``keep_going`` continues although
+    the first scripts all hang or diverge.
     """
 
     retries: int = 3
     report_every_s: float = 1.0
     stretch_s: float = STRETCH_S
+    keep_going: bool = False
 
 
 class RunLoop:
@@ -181,8 +184,7 @@ class RunLoop:
         self.busy_s += time.monotonic() - started
 
     def _handle_result(self, job: Job, run: StudyRun, done: JobResult) -> None:
-        if not any(progress.failure for progress in done.progress):
-            self.failures.count_success()
+        self._count_outcomes(run, done)
         steps = 0
         for task, progress in zip(job.tasks, done.progress, strict=True):
             steps += max(0, progress.step - max(0, task.from_step))
@@ -203,6 +205,25 @@ class RunLoop:
         with self._handling_disk_errors(run):
             run.set_population(done.population, done.progress[0].framework)
 
+    def _count_outcomes(self, run: StudyRun, done: JobResult) -> None:
+        """Count a job without failures; trials of a script that only diverge are no success."""
+        if any(progress.failure for progress in done.progress):
+            return
+        if run.state.experiment.trainer is None or any(progress.rows for progress in done.progress):
+            self.failures.count_success()
+            return
+        for progress in done.progress:
+            if progress.diverged_at is not None:
+                self.failures.count_divergence()
+        recorded = any(run.records.counts[Status.COMPLETE] for run in self.runs)
+        if self.failures.only_divergence and not recorded and not self._settings.keep_going:
+            raise RunError(
+                f"Trials must be able to train, but the first {MAX_DIVERGED} all diverged before their first "
+                f"measurement: {run.state.study.goal.metric} was NaN or infinite at once, or the script called "
+                "run.diverged. Check the script with 'batchscale trainer check', and the ranges of [search.space]. If "
+                "most points do diverge there, continue with --keep-going."
+            )
+
     def _handle_loss(self, job: Job, run: StudyRun, lost: JobFailed) -> None:
         if lost.loss is LossReason.REFUSED:
             raise RunError(str(lost.reason))
@@ -216,10 +237,15 @@ class RunLoop:
         elif lost.loss.is_fault and len(job.tasks) > 1:
             self.scheduler.isolate(run.batch_size, [task.trial_id for task in job.tasks])
         elif lost.loss.is_fault:
-            self._count_try(run, job.tasks[0].trial_id, lost.reason)
+            self._count_try(run, job.tasks[0].trial_id, lost.reason, lost.loss)
+        if self.failures.only_time_outs and not self._settings.keep_going:
+            raise RunError(
+                f"Trials must be measured, but the first {MAX_TIME_OUTS} scripts reported nothing. {lost.reason}\n"
+                "Check the script with 'batchscale trainer check'; to try all trials, continue with --keep-going."
+            )
 
-    def _count_try(self, run: StudyRun, trial_id: int, reason: Failure) -> None:
-        given_up = self.failures.count_try(run.batch_size, trial_id, reason)
+    def _count_try(self, run: StudyRun, trial_id: int, reason: Failure, loss: LossReason = LossReason.ERROR) -> None:
+        given_up = self.failures.count_try(run.batch_size, trial_id, reason, loss)
         if given_up is None:
             return
         run.state.give_up(trial_id, given_up)

@@ -28,6 +28,12 @@ STRETCH_S = 10.0
 FIRST_TRIALS = 8
 """The number of trials in the first job of a study, before their cost is measured."""
 
+MAX_TIME_OUTS = 2
+"""So many scripts may report nothing for their whole time-out before any trial is measured; each is retried once."""
+
+MAX_DIVERGED = 10
+"""So many trials of scripts may diverge before their first measurement while none is measured."""
+
 MAX_GIVEN_UP = 3
 """So many trials may be given up in a row, from the first one on or at the furthest step of a study."""
 
@@ -271,10 +277,11 @@ class RetryPolicy:
 
     def __init__(self, retries: int) -> None:
         self.counts: Counter[LossReason] = Counter()
-        self.last = ""
+        self.first = self.last = ""
         self.given_up = 0
         self._retries = retries
         self._num_successes = 0
+        self._num_diverged_at_once = 0
         self._tries: Counter[tuple[int, int]] = Counter()  # by batch size and trial
         self._steps: dict[tuple[int, int], int] = {}  # the last step of each trial that is not over
         self._furthest: dict[int, int] = defaultdict(int)  # the last step of any trial, by batch size
@@ -284,10 +291,25 @@ class RetryPolicy:
         """Count a failed job or trial."""
         self.counts[loss] += 1
         self.last = str(failure)
+        self.first = self.first or self.last
 
     def count_success(self) -> None:
         """Count a job in which nothing failed."""
         self._num_successes += 1
+
+    def count_divergence(self) -> None:
+        """Count a trial that diverged before its first measurement."""
+        self._num_diverged_at_once += 1
+
+    @property
+    def only_time_outs(self) -> bool:
+        """True if scripts reported nothing again and again, and none was ever measured."""
+        return not self._num_successes and self.counts[LossReason.TIMED_OUT] >= MAX_TIME_OUTS
+
+    @property
+    def only_divergence(self) -> bool:
+        """True if all trials so far, and enough of them, diverged before their first measurement."""
+        return not self._num_successes and self._num_diverged_at_once >= MAX_DIVERGED
 
     def set_step(self, batch_size: int, trial_id: int, step: int) -> None:
         """Set the last step of a trial."""
@@ -304,11 +326,13 @@ class RetryPolicy:
             self._steps.pop((batch_size, trial_id), None)
             self._tries.pop((batch_size, trial_id), None)
 
-    def count_try(self, batch_size: int, trial_id: int, failure: Failure) -> Failure | None:
+    def count_try(
+        self, batch_size: int, trial_id: int, failure: Failure, loss: LossReason = LossReason.ERROR
+    ) -> Failure | None:
         """Count a failed try; return the failure if the trial is not tried again."""
         key = (batch_size, trial_id)
         self._tries[key] += 1
-        if self._tries[key] <= self._retries:
+        if self._tries[key] <= (min(1, self._retries) if loss is LossReason.TIMED_OUT else self._retries):
             return None
         self.given_up += 1
         self._gave_up_at[batch_size].append(self._steps.get(key, 0))

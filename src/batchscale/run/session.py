@@ -118,7 +118,7 @@ def _run_loop(
         flag.at_deadline = runner.kill
         # a script stores its measurements on disk by itself, and is costly to pause
         stretch_s = STRETCH_S if plan.experiment.trainer is None else math.inf
-        loop_settings = LoopSettings(settings.retries, stretch_s=stretch_s)
+        loop_settings = LoopSettings(settings.retries, stretch_s=stretch_s, keep_going=settings.keep_going)
         loop = RunLoop(runs, runner, flag, DiskGuard(root), loop_settings, report)
         result = loop.run()
     return RunOutcome(result, latest[0], loop.busy_s)

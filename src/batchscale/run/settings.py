@@ -15,7 +15,8 @@ class RunSettings:
     """The settings of a run; none of them changes its records.
 
     ``keep_states_gb`` limits the space of the last states of ended trials, shared evenly by the studies. ``hosts`` are
-    the other hosts of a cluster. ``ray_address`` is the cluster of the runner 'ray'. ``make_runner`` makes a
+    the other hosts of a cluster. ``ray_address`` is the cluster of the runner 'ray'. ``keep_going`` trains on although
+    the first trials of a script all hang or diverge. ``make_runner`` makes a
     runner that replaces the named one.
     """
 
@@ -27,6 +28,7 @@ class RunSettings:
     keep_states_gb: float = 4.0
     hosts: Hosts | None = None
     ray_address: str | None = None
+    keep_going: bool = False
     engine: str = TRAINING_ENGINE
     engine_options: dict[str, str] = field(default_factory=dict)
     make_runner: Callable[[Setup], Runner] | None = None

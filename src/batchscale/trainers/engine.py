@@ -11,12 +11,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from batchscale.errors import TrialFailedError
+from batchscale.errors import TrialFailedError, TrialSilentError
 from batchscale.machine import count_oom_kills
 from batchscale.records.metadata.trial import Hardware
 from batchscale.spec.goal import Goal
 from batchscale.study.trial import Activity, Row, TrialProgress, TrialTask
 from batchscale.trainers.failures import (
+    SILENT,
     advise,
     describe_early_end,
     describe_fault,
@@ -189,7 +190,8 @@ class TrainerEngine:
             self._pool.max_paused //= 2
             raise MemoryError(failure.preceded_by("Out of memory: "))
         if not progress.rows:
-            raise TrialFailedError(failure.followed_by(advise(failure.log_lines)))
+            error = TrialSilentError if reason.startswith(SILENT) else TrialFailedError
+            raise error(failure.followed_by(advise(failure.log_lines)))
         return replace(progress, failure=failure)
 
     def _settle(self, trial: TrialRun, task: TrialTask) -> None:

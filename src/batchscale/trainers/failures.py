@@ -7,6 +7,8 @@ from batchscale.errors import one_line
 
 _MEMORY_TEXTS = ("out of memory", "OutOfMemoryError", "MemoryError", "std::bad_alloc", "Cannot allocate memory")
 MAX_SHOWN_STEPS = 6
+SILENT = "The script must report a measurement"
+"""The beginning of the message about a script that does not respond."""
 
 
 def ran_out_of_memory(code: int | None, last_lines: Sequence[str], system_kills: int) -> bool:
@@ -45,7 +47,7 @@ def describe_silence(seconds: float, step: int) -> str:
     """Describe a script that does not respond."""
     since = "it was started" if step < 0 else f"the one at step {step}"
     return (
-        f"The script must report a measurement every {seconds:g} s. Found none for that long since {since}; it was "
+        f"{SILENT} every {seconds:g} s. Found none for that long since {since}; it was "
         "killed. Give more time with trainer.timeout_s, or measure more often."
     )
 

@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
+from batchscale.formatting import size
 from batchscale.log_tail import last_lines
 from batchscale.study.failure import Failure
 from batchscale.workers.messages import Answered, Drain, Instruction, Raised, Ready, Reply, Saved, Started
@@ -84,11 +85,13 @@ class WorkerHandle(ABC):
             self.saved = True
         return []
 
-    def needs_restart(self, reply: Reply, max_bytes: float | None) -> bool:
-        """True if a fresh process should replace it after this reply, for its trials or its memory."""
-        if not isinstance(reply, Answered):
-            return False
-        return self.trials >= RESTART_AFTER_TRIALS or (max_bytes is not None and reply.memory_bytes > max_bytes)
+    def find_restart_reason(self, reply: Reply, max_bytes: float | None) -> str | None:
+        """Return why a fresh process should replace it after this reply, for its trials or its memory; else None."""
+        if self.draining or not isinstance(reply, Answered):
+            return None
+        if max_bytes is not None and reply.memory_bytes > max_bytes:
+            return f"It used {size(reply.memory_bytes)} of memory; its share is {size(max_bytes)}."
+        return f"It has trained {self.trials:,} trials." if self.trials >= RESTART_AFTER_TRIALS else None
 
     def fail_jobs(self, loss: LossReason, reason: Failure) -> list[Event]:
         """Return all its jobs as failed; those that it had not started as not started."""

@@ -21,7 +21,7 @@ from batchscale.study.failure import Failure
 from batchscale.workers.environment import worker_environment
 from batchscale.workers.handle import MAX_DEATHS_AT_START, WorkerHandle, describe_exit, is_out_of_memory
 from batchscale.workers.messages import Begin, Instruction, Ready, Refused, Reply
-from batchscale.workers.process_runner import ProcessRunner
+from batchscale.workers.process_runner import NOTICE_LOG, ProcessRunner
 from batchscale.workers.runner import Event, LossReason, Setup, WorkerInfo
 
 
@@ -62,6 +62,7 @@ class LocalRunner(ProcessRunner[LocalWorker]):
         self._next_number = 0
         self._deaths_at_start = 0
         settings.log_dir.mkdir(parents=True, exist_ok=True)
+        self._notice_log = settings.log_dir / NOTICE_LOG
         self._oom_kills = count_oom_kills()
         try:
             for _ in range(settings.workers):
@@ -108,6 +109,8 @@ class LocalRunner(ProcessRunner[LocalWorker]):
         used_places = {worker.place for worker in self._workers.values()}
         place = min(set(range(self._settings.workers)) - used_places)
         log = self._settings.log_dir / f"worker-{place}.log"
+        if log.exists():
+            log.replace(log.with_name(f"{log.name}.old"))  # of the worker that this one replaces
         ours, theirs = socket.socketpair()
         with theirs, log.open("wb") as output:
             process = subprocess.Popen(
@@ -129,8 +132,8 @@ class LocalRunner(ProcessRunner[LocalWorker]):
             self._deaths_at_start = 0
         elif isinstance(reply, Refused):
             raise RunError(reply.reason)  # all workers are on this machine: none can train
-        needs_restart = worker.needs_restart(reply, self._settings.recycle_above_bytes)
-        if needs_restart or (is_out_of_memory(reply) and self._lower_limit()):
+        self._recycle(worker, reply, self._settings.recycle_above_bytes)
+        if is_out_of_memory(reply) and self._lower_limit():
             worker.drain()
         return events
 
@@ -148,7 +151,7 @@ class LocalRunner(ProcessRunner[LocalWorker]):
             self._lower_limit()
         self._oom_kills = oom_kills
         if not worker.draining and not self._stopping:
-            self._notices.append(f"Worker {worker.place} was replaced. {str(reason).splitlines()[0]}")
+            self._notify(f"Worker {worker.info.worker_id} was replaced. {str(reason).splitlines()[0]}")
         if not worker.ready:
             self._count_death_at_start(reason)
         if not self._stopping and len(self._workers) < self._limit:
@@ -165,7 +168,7 @@ class LocalRunner(ProcessRunner[LocalWorker]):
         if self._limit == 1:
             return False
         self._limit -= 1
-        self._notices.append(f"Out of memory: from now on {self._limit} worker(s) train at once.")
+        self._notify(f"Out of memory: from now on {self._limit} worker(s) train at once.")
         return True
 
     def _replace_drained(self) -> None:

@@ -1,16 +1,22 @@
 """The base of the runners whose workers are processes (local, Ray, SLURM): it sends jobs and requests to workers."""
 
+import contextlib
+import time
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from batchscale.errors import RunError
 from batchscale.study.failure import Failure
 from batchscale.workers.handle import WorkerHandle
-from batchscale.workers.messages import Discard, Finish, Stop
+from batchscale.workers.messages import Discard, Finish, Reply, Stop
 from batchscale.workers.runner import Event, Job, JobFailed, LossReason, Runner, WorkerInfo
 
 W = TypeVar("W", bound=WorkerHandle)
+
+NOTICE_LOG = "workers.log"
+"""The file, beside the logs of the workers, that has each replacement of a worker with its reason."""
 
 
 class TrialLocations:
@@ -58,7 +64,8 @@ class TrialLocations:
 class ProcessRunner(Runner, Generic[W]):
     """A runner that holds handles of its workers. How they start, end and are listened to is up to each runner.
 
-    ``_events`` are returned by the next `wait`; no worker is replaced once the runner is ``_stopping``.
+    ``_events`` are returned by the next `wait`; no worker is replaced once the runner is ``_stopping``. Notices are
+    also written to the file ``_notice_log``, if there is one.
     """
 
     def __init__(self) -> None:
@@ -66,6 +73,7 @@ class ProcessRunner(Runner, Generic[W]):
         self._locations = TrialLocations()
         self._events: list[Event] = []
         self._notices: list[str] = []
+        self._notice_log: Path | None = None
         self._stopping = False
         self._closed = False
 
@@ -80,6 +88,20 @@ class ProcessRunner(Runner, Generic[W]):
     def notices(self) -> tuple[str, ...]:
         """Messages about workers for people."""
         return tuple(self._notices)
+
+    def _notify(self, text: str) -> None:
+        """Add a notice, and write it to the log with the time."""
+        self._notices.append(text)
+        if self._notice_log is not None:
+            with contextlib.suppress(OSError), self._notice_log.open("a", encoding="utf-8") as file:
+                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+
+    def _recycle(self, worker: W, reply: Reply, max_bytes: float | None) -> None:
+        """Let a worker that should be replaced after this reply exit when its jobs are answered."""
+        reason = worker.find_restart_reason(reply, max_bytes)
+        if reason is not None:
+            self._notify(f"Worker {worker.info.worker_id} is replaced by a fresh process. {reason}")
+            worker.drain()
 
     def waiting(self, worker_id: str) -> int:
         """Return the number of unanswered jobs of a worker."""

@@ -92,6 +92,7 @@ class LossReason(StrEnum):
     DIED = "died"
     OUT_OF_MEMORY = "out of memory"
     ERROR = "error"
+    TIMED_OUT = "time-out"
     REFUSED = "refused"
     DISK_FULL = "disk full"
     NOT_STARTED = "not started"

@@ -22,7 +22,7 @@ from typing import Protocol
 
 import psutil
 
-from batchscale.errors import BatchscaleError, RunError, TrialFailedError
+from batchscale.errors import BatchscaleError, RunError, TrialFailedError, TrialSilentError
 from batchscale.machine import DISK_FULL, name_host
 from batchscale.study.failure import Failure, find_failure
 from batchscale.workers.engine_host import EngineHost
@@ -62,7 +62,8 @@ def explain_error(error: BaseException) -> tuple[LossReason, Failure]:
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
         return LossReason.OUT_OF_MEMORY, named.cut(MAX_REASON)
     if isinstance(error, TrialFailedError):
-        return LossReason.ERROR, failure.cut(MAX_REASON)
+        loss = LossReason.TIMED_OUT if isinstance(error, TrialSilentError) else LossReason.ERROR
+        return loss, failure.cut(MAX_REASON)
     if isinstance(error, BatchscaleError):
         return LossReason.REFUSED, failure
     last = traceback.extract_tb(error.__traceback__)[-1:]

@@ -208,8 +208,8 @@ class RayRunner(ProcessRunner[RayWorker]):
             self._pool.handle_ready(worker, reply.states_problem)
         elif isinstance(reply, Refused):
             self._pool.refuse(worker, reply.reason)
-        needs_restart = worker.needs_restart(reply, self._pool.memory_share(worker))
-        if needs_restart or (is_out_of_memory(reply) and self._pool.lower_limit()):
+        self._recycle(worker, reply, self._pool.memory_share(worker))
+        if is_out_of_memory(reply) and self._pool.lower_limit():
             worker.drain()
         return events
 

@@ -17,7 +17,7 @@ from batchscale.errors import RunError, one_line
 from batchscale.spec.experiment import SlurmOptions
 from batchscale.study.failure import Failure
 from batchscale.workers.messages import Answered, Begin, Raised, Refused, Reply
-from batchscale.workers.process_runner import ProcessRunner
+from batchscale.workers.process_runner import NOTICE_LOG, ProcessRunner
 from batchscale.workers.remote_setup import make_absolute, make_remote_setup
 from batchscale.workers.runner import Event, LossReason, Setup, WorkerInfo
 from batchscale.workers.slurm.array import JobArray, explain_end
@@ -76,6 +76,7 @@ class SlurmRunner(ProcessRunner[SlurmWorker]):
         make = make_scheduler or partial(_make_commands, settings, setup.num_devices)
         settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         settings.log_dir.mkdir(parents=True, exist_ok=True)
+        self._notice_log = settings.log_dir / NOTICE_LOG
         if clear_sessions(settings.folder, make, settings.heartbeat.leave_s):
             self._notices.append("Jobs that an earlier run had left on SLURM were ended.")
         for log in settings.log_dir.glob("slurm-*.log"):
@@ -200,8 +201,7 @@ class SlurmRunner(ProcessRunner[SlurmWorker]):
         elif isinstance(reply, Raised) and reply.loss is LossReason.REFUSED:
             reply = replace(reply, reason=reply.reason.preceded_by(f"Node {worker.info.host}: "))
         self._events += worker.handle_reply(reply)
-        if worker.needs_restart(reply, None if worker.registered is None else worker.registered.memory_bytes):
-            worker.drain()
+        self._recycle(worker, reply, None if worker.registered is None else worker.registered.memory_bytes)
 
     # --- workers that end ------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class SlurmRunner(ProcessRunner[SlurmWorker]):
                 loss, reason = explain_end(task, self._log(worker.key))
                 self._lose(worker, loss, reason)
                 if not self._stopping:
-                    self._notices.append(f"A worker on {worker.info.host} was replaced. {one_line(reason, 200)}")
+                    self._notify(f"A worker on {worker.info.host} was replaced. {one_line(reason, 200)}")
                 if not worker.trials:
                     self._array.failure_limit.count(loss, reason)
         elif silence_s > self._settings.heartbeat.cancel_s and not worker.cancelled:
