@@ -3,8 +3,11 @@
 ``batchscale init`` writes it; the web interface fills its form from it.
 """
 
+import shutil
+import sys
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchscale.formatting import toml_line
@@ -44,7 +47,7 @@ def starting_text(name: "WorkloadName | None" = None) -> str:
         UnknownNameError: a part does not exist.
         SpecError: parts that do not fit together.
     """
-    template = resources.files("batchscale.spec").joinpath("template.toml").read_text(encoding="utf-8")
+    template = _read_template("template.toml")
     if name is None:
         return template
     from batchscale.spec.experiment import WorkloadSpec
@@ -57,6 +60,24 @@ def starting_text(name: "WorkloadName | None" = None) -> str:
         assert template.count(line.old) == 1, line.old
         template = template.replace(line.old, line.new)
     return _fill_space(template, parts)
+
+
+def trainer_text(script: str) -> str:
+    """Return a commented experiment file for a training script of the user's, a path from the file's folder."""
+    template = _read_template("trainer_template.toml")
+    python = shutil.which("python")
+    is_ours = python is not None and Path(python).parent == Path(sys.executable).parent
+    line = toml_line("command", ["python" if is_ours else sys.executable, script])  # one that has batchscale
+    return template.replace('command = ["python", "train.py"]', line)
+
+
+def script_text() -> str:
+    """Return a training script to start from, which runs as it is."""
+    return _read_template("trainer_template.py.txt")
+
+
+def _read_template(name: str) -> str:
+    return resources.files("batchscale.spec").joinpath(name).read_text(encoding="utf-8")
 
 
 def _goal(name: "WorkloadName", parts: "Parts") -> list[_Line]:

@@ -96,3 +96,39 @@ def test_a_workload_of_unknown_parts_is_refused_and_nothing_is_written(tmp_path)
     with pytest.raises(UnknownNameError, match="digits"):
         init(tmp_path, "digit/fc_64/sgd")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.timeout(300)
+def test_a_file_for_a_script_goes_through_check_and_run_as_it_is(tmp_path, monkeypatch):
+    """The path of a newcomer: init, trainer check, run, each as the one before says."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scripts").mkdir()
+    answer = runner.invoke(make_app(), ["init", "mine", "--trainer", "scripts/train.py"])
+    assert answer.exit_code == 0 and "mine.toml and scripts/train.py" in answer.output
+    assert "Next: batchscale trainer check mine.toml" in answer.output
+    (tmp_path / "mine.toml").write_text((tmp_path / "mine.toml").read_text().replace("[4, 16, 64]", "[16]"))
+    answer = runner.invoke(make_app(), ["trainer", "check", "mine.toml"])
+    assert answer.exit_code == 0, answer.output
+    assert "resumes   from step" in answer.stdout and "uninterrupted one, exactly" in answer.stdout
+    for stage in ("Starting the script", "measured at step", "after a save and an exit", "without interruption"):
+        assert stage in answer.stderr
+    answer = runner.invoke(make_app(), ["run", "mine.toml", "--out", "runs", "--quiet"])
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout.splitlines()[-1].startswith("16,")
+
+
+def test_check_of_a_file_without_a_script_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runner.invoke(make_app(), ["init", "mine"])
+    error = runner.invoke(make_app(), ["trainer", "check", "mine.toml"]).exception
+    assert isinstance(error, SpecError) and "batchscale init NAME --trainer train.py" in str(error)
+
+
+def test_an_existing_script_stays_and_both_kinds_of_file_are_not_mixed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("mine")
+    assert runner.invoke(make_app(), ["init", "one", "--trainer", "train.py"]).exit_code == 0
+    assert (tmp_path / "train.py").read_text() == "mine"
+    both = ["init", "two", "--trainer", "train.py", "--workload", "mnist/fc/sgd"]
+    assert isinstance(runner.invoke(make_app(), both).exception, SpecError)
+    assert not (tmp_path / "two.toml").exists()

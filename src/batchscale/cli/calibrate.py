@@ -1,5 +1,6 @@
 """``batchscale calibrate``: the time of a training step on this machine, for ``batchscale plan``."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,6 @@ from batchscale.errors import RunError, SpecError
 if TYPE_CHECKING:
     from batchscale.spec.experiment import Experiment
     from batchscale.trainers.probing import TrainerTiming
-    from batchscale.training.calibration import StepTiming
 
 VERSION = 1
 FEWEST_REPETITIONS = 3
@@ -47,13 +47,19 @@ def calibrate(
 
     experiment = _read_trainer(workload)
     if experiment is not None:
-        rows = _measure_trainer(experiment, batch_sizes, TimingOptions(repetitions, seconds, "", devices))
+        measured = _measure_trainer(experiment, batch_sizes, TimingOptions(repetitions, seconds, "", devices))
     else:
         precision = check_precision("--precision", precision)
         num_devices = check_devices(devices)
         offer_devices(num_devices)
-        rows = _measure(workload, batch_sizes, TimingOptions(repetitions, seconds, precision, num_devices), data_dir)
-    append_step_times(out, rows)
+        options = TimingOptions(repetitions, seconds, precision, num_devices)
+        measured = _measure(workload, batch_sizes, options, data_dir)
+    rows: list[dict[str, Any]] = []
+    for row in measured:  # each is written as soon as it is measured
+        replaced = int(bool(rows) and rows[-1]["batch_size"] == row["batch_size"])
+        rows[len(rows) - replaced :] = [row]
+        append_step_times(out, [row], replaced)
+        _show(f"  {1000 * row['step_time_s']:,.4g} ms per step, written to {out}")
     if json_:
         print_json({"version": VERSION, "step_times": rows})
         return
@@ -79,7 +85,11 @@ def _read_trainer(target: str) -> "Experiment | None":
     return experiment if experiment is not None and experiment.trainer is not None else None
 
 
-def _measure_trainer(experiment: "Experiment", sizes: str | None, options: TimingOptions) -> list[dict[str, Any]]:
+def _show(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _measure_trainer(experiment: "Experiment", sizes: str | None, options: TimingOptions) -> Iterator[dict[str, Any]]:
     from batchscale.cli.plan_inputs import parse_sizes
     from batchscale.run.preflight import make_checked_plan
     from batchscale.spec.experiment import BatchSizes
@@ -96,10 +106,13 @@ def _measure_trainer(experiment: "Experiment", sizes: str | None, options: Timin
     if batch_sizes:
         experiment = replace(experiment, batch_sizes=BatchSizes(tuple(sorted(set(batch_sizes)))))
     plan = make_checked_plan(experiment, None)
-    timings = [time_trainer(trainer, study, options.repetitions, options.seconds) for study in plan.studies]
-    if any(timing.with_evaluation for timing in timings):
+    with_evaluation = False
+    for study in plan.studies:
+        timing = time_trainer(trainer, study, options.repetitions, options.seconds, show=_show)
+        with_evaluation |= timing.with_evaluation
+        yield _trainer_row(str(experiment.workload.name), timing, options)
+    if with_evaluation:
         print_notice("the trainer does not report its training time (train_s): these times include its evaluations.")
-    return [_trainer_row(str(experiment.workload.name), timing, options) for timing in timings]
 
 
 def _trainer_row(workload: str, timing: "TrainerTiming", options: TimingOptions) -> dict[str, Any]:
@@ -110,7 +123,8 @@ def _trainer_row(workload: str, timing: "TrainerTiming", options: TimingOptions)
     return _row(workload, measured, options, None)
 
 
-def _measure(target: str, sizes: str | None, options: TimingOptions, data_dir: Path | None) -> list[dict[str, Any]]:
+def _measure(target: str, sizes: str | None, options: TimingOptions, data_dir: Path | None) -> Iterator[dict[str, Any]]:
+    """Yield a row per batch size; if the next one does not fit into memory, the last again with that limit."""
     from batchscale.cli.plan_inputs import parse_sizes
     from batchscale.spec.experiment import BatchSizes, WorkloadSpec
     from batchscale.spec.file import read_experiment
@@ -131,23 +145,20 @@ def _measure(target: str, sizes: str | None, options: TimingOptions, data_dir: P
     batch_sizes = planned.resolve(loaded.dataset.num_train_examples)
     settings = EngineSettings(devices=options.devices)
     effort = Effort(options.repetitions, options.seconds)
-    timings: list[StepTiming] = []
-    limit = None
-    for size in batch_sizes:
-        try:
-            timings.append(time_steps(loaded, size, effort, settings))
-        except OutOfMemoryError as error:
-            if not timings:
-                raise
-            limit = timings[-1].batch_size
-            print_notice(str(error))
-            break
     device = describe_hardware().device_kind
-    rows = [
-        Measured(timing.batch_size, timing.step_times_s, timing.steps_per_repetition, timing.compile_s, device)
-        for timing in timings
-    ]
-    return [_row(str(spec.name), measured, options, limit) for measured in rows]
+    measured: Measured | None = None
+    for size in batch_sizes:
+        _show(f"Timing batch size {size:,} …")
+        try:
+            timing = time_steps(loaded, size, effort, settings)
+        except OutOfMemoryError as error:
+            if measured is None:
+                raise
+            print_notice(str(error))
+            yield _row(str(spec.name), measured, options, measured.batch_size)
+            return
+        measured = Measured(size, timing.step_times_s, timing.steps_per_repetition, timing.compile_s, device)
+        yield _row(str(spec.name), measured, options, None)
 
 
 @dataclass(frozen=True)

@@ -79,9 +79,13 @@ def check(
 
     experiment = read_experiment(file)
     if experiment.trainer is None:
-        raise SpecError(f"{file}: the experiment must have a [trainer] table for 'trainer check'. Found none.")
+        raise SpecError(
+            f"{file}: 'trainer check' tries your own training script, which a [trainer] table names. Found none: this "
+            f"experiment uses the built-in engine. Continue with 'batchscale run {file}', or start a file for your "
+            "script with 'batchscale init NAME --trainer train.py'."
+        )
     plan = make_checked_plan(experiment, None)
-    ability = check_trainer_ability(plan)
+    ability = check_trainer_ability(plan, show=lambda line: typer.echo(line, err=True))
     if as_json:
         values = {name: _finite(value) for name, value in ability.to_json().items()}
         print_json({"version": JSON_VERSION, **values, "resume": experiment.trainer.resume})
@@ -113,7 +117,14 @@ def describe(ability: "Ability", resume: bool) -> list[str]:
             "\nPaused trials that do not fit in memory (trainer.max_paused) are trained again from their seed. Set "
             "resume = true if the script can continue from a checkpoint."
         )
-    if ability.largest_difference > 1e-3:
+    if ability.is_repeatable:
+        lines.append(
+            f"\nResuming changes the result, by {ability.largest_difference:.1e}, although the script repeats itself "
+            "exactly without an interruption. Save and load everything that training depends on: optimizer, schedule, "
+            "random numbers, the order of the data. In run.steps, pass skip=False if load restores that order, and "
+            "skip=True if it begins anew in every start."
+        )
+    elif ability.largest_difference > 1e-3:
         lines.append("\nTrials are not repeatable. Seed everything with the trial's seed, also the order of examples.")
     return lines
 

@@ -120,8 +120,10 @@ def _from_row(row: CsvRow) -> StepTime:
     )
 
 
-def append_step_times(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    """Add measurements to a file of ``STEP_TIME_SCHEMA``, or create it; the file is replaced whole.
+def append_step_times(path: Path, rows: Sequence[Mapping[str, object]], replaced: int = 0) -> None:
+    """Add measurements to a file of ``STEP_TIME_SCHEMA``, in place of its last ``replaced`` ones, or create it.
+
+    The file is replaced whole.
 
     Raises:
         PlanningError: the file has other columns.
@@ -137,6 +139,8 @@ def append_step_times(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
             )
         old = path.read_text(encoding="utf-8-sig")
         old += "" if old.endswith("\n") else "\n"
+        lines = old.splitlines(keepends=True)
+        old = "".join(lines[: len(lines) - replaced])
     write_output(path, old + new.write_csv(include_header=not old))
 
 

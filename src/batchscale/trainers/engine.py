@@ -108,6 +108,10 @@ class TrainerEngine:
         else:  # another worker may have created it
             shutil.rmtree(self._context.root / str(trial_id), ignore_errors=True)
 
+    def find(self, trial_id: int) -> TrialRun | None:
+        """Return a trial of this engine, if it has begun."""
+        return self._trials.get(trial_id)
+
     def trial(self, trial_id: int) -> TrialRun:
         """Return a trial of this engine."""
         return self._trials[trial_id]

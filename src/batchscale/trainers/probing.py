@@ -7,7 +7,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -19,15 +19,61 @@ from batchscale.records.metadata.trial import Hardware
 from batchscale.spec.plan import Plan, Study
 from batchscale.spec.redaction import redact_words
 from batchscale.spec.trainer import TrainerSpec
-from batchscale.study.trial import Row
+from batchscale.study.trial import Activity, Row
 from batchscale.trainers.command import make_middle_task
 from batchscale.trainers.engine import TrainerEngine
+from batchscale.trainers.failures import describe_tried
 from batchscale.trainers.pool import ScriptPool
 from batchscale.trainers.reports import Stamp
 from batchscale.trainers.trial_run import StudyContext
 
 MEASUREMENTS = 3
 MIN_REPETITIONS = 3
+
+SHOW_EVERY_S = 10.0
+"""The time without a measurement after which a check says so."""
+
+
+Show = Callable[[str], None]
+"""Receives a line about the progress of a check."""
+
+
+class _Watch:
+    """Shows how a script comes along: each measurement, at most one in `SHOW_EVERY_S`, and times without any."""
+
+    def __init__(self, show: Show) -> None:
+        self._show = show
+        self._engine: TrainerEngine | None = None
+        self.begin("")
+
+    def begin(self, stage: str, engine: TrainerEngine | None = None) -> None:
+        """Show the stage that begins now; the engine's reports are shown until the next."""
+        self._started_at = self._shown_at = self._received_at = time.monotonic()
+        self._step = 0
+        if engine is not None:
+            self._engine = engine
+            engine.listen(self._handle)
+            self._show(stage)
+
+    def tick(self) -> bool:
+        """Show that there is no measurement, if there is none for long; never requests a stop."""
+        now = time.monotonic()
+        if now - max(self._received_at, self._shown_at) > SHOW_EVERY_S:
+            self._shown_at = now
+            trial = None if self._engine is None else self._engine.find(1)
+            tried = "" if trial is None else describe_tried(trial.context.trainer.reports.text, trial.tried_lines)
+            since = f"since step {self._step}" if self._step else "yet"
+            self._show(f"  {now - self._started_at:.0f} s: no measurement {since}.{tried}")
+        return False
+
+    def _handle(self, _activity: Activity, step: int) -> None:
+        now = time.monotonic()
+        if step <= self._step:
+            return
+        is_first, self._step, self._received_at = self._step == 0, step, now
+        if is_first or now - self._shown_at > SHOW_EVERY_S / 5:
+            self._shown_at = now
+            self._show(f"  {now - self._started_at:.1f} s: measured at step {step}")
 
 
 @contextmanager
@@ -49,7 +95,10 @@ def _temporary_context(
 
 @dataclass(frozen=True)
 class Ability:
-    """The abilities of a trainer. ``largest_difference`` is relative, of a resumed and an uninterrupted trial."""
+    """The abilities of a trainer. ``largest_difference`` is relative, of a resumed and an uninterrupted trial.
+
+    If there is one, ``is_repeatable`` tells whether two uninterrupted trials measure the same.
+    """
 
     command: tuple[str, ...]
     steps: tuple[int, ...]
@@ -61,13 +110,16 @@ class Ability:
     save_s: float | None
     largest_difference: float
     framework: str | None = None
+    is_repeatable: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the same as plain values."""
         return asdict(self)
 
 
-def check_trainer_ability(plan: Plan, environment: Mapping[str, str] | None = None) -> Ability:
+def check_trainer_ability(
+    plan: Plan, environment: Mapping[str, str] | None = None, show: Show = lambda _line: None
+) -> Ability:
     """Return the abilities of an experiment's trainer, at its first batch size in the middle of the search space.
 
     It trains three measurements with a pause and a save, and the same again without interruption.
@@ -78,33 +130,47 @@ def check_trainer_ability(plan: Plan, environment: Mapping[str, str] | None = No
     trainer, study = plan.experiment.trainer, plan.studies[0]
     assert trainer is not None
     with _temporary_context(trainer, study, environment) as context:
-        return _check(context, study)
+        return _check(context, study, _Watch(show))
 
 
-def _check(context: StudyContext, study: Study) -> Ability:
+def _check(context: StudyContext, study: Study, watch: _Watch) -> Ability:
     steps = study.evaluation_steps[:MEASUREMENTS]
     engine = TrainerEngine(context, ScriptPool(max_paused=1))
-    plain = TrainerEngine(replace(context, root=context.root.with_name("plain")), ScriptPool(max_paused=0))
+    plain, again = (
+        TrainerEngine(replace(context, root=context.root.with_name(name)), ScriptPool(max_paused=0))
+        for name in ("plain", "again")
+    )
     rows: list[Row] = []
     save_s = resumed_from = None
     try:
-        first = engine.advance([make_middle_task(study, steps[0])], _never, None)[0]
+        watch.begin(f"Starting the script at batch size {study.batch_size}, to step {steps[0]} …", engine)
+        first = engine.advance([make_middle_task(study, steps[0])], watch.tick, None)[0]
         rows += first.rows
         trial = engine.trial(1)
         pauses = "waits" if trial.reports.paused is not None else "freezes" if trial.running else "leaves"
         for before, step in pairwise(steps[:-1]):
-            rows += engine.advance([make_middle_task(study, step, before)], _never, None)[0].rows
+            watch.begin(f"Continuing the paused script to step {step} …", engine)
+            rows += engine.advance([make_middle_task(study, step, before)], watch.tick, None)[0].rows
         if context.trainer.resume and len(steps) > 1:
             started = time.monotonic()
             engine.trial(1).stop(keep=True)
             save_s = time.monotonic() - started if engine.trial(1).has_state else None
         if len(steps) > 1:
-            rows += engine.advance([make_middle_task(study, steps[-1], steps[-2])], _never, None)[0].rows
+            watch.begin(f"Continuing after a save and an exit, to step {steps[-1]} …", engine)
+            rows += engine.advance([make_middle_task(study, steps[-1], steps[-2])], watch.tick, None)[0].rows
             resumed_from = _resumed_from(engine, steps[-2])
-        (progress,) = plain.advance([make_middle_task(study, steps[-1])], _never, None)
+        watch.begin(f"Training the same without interruption, to step {steps[-1]} …", plain)
+        (progress,) = plain.advance([make_middle_task(study, steps[-1])], watch.tick, None)
+        others = progress.rows
+        is_repeatable = None
+        if _compare(rows, others) > 0:
+            watch.begin("The results differ: training once more without interruption, to see why …", again)
+            (repeated,) = again.advance([make_middle_task(study, steps[-1])], watch.tick, None)
+            is_repeatable = _compare(list(others), repeated.rows) == 0
     finally:
         engine.close()
         plain.close()
+        again.close()
     return Ability(
         command=tuple(redact_words(context.trainer.command)),
         steps=steps,
@@ -116,11 +182,8 @@ def _check(context: StudyContext, study: Study) -> Ability:
         save_s=save_s,
         largest_difference=_compare(rows, progress.rows),
         framework=progress.framework,
+        is_repeatable=is_repeatable,
     )
-
-
-def _never() -> bool:
-    return False
 
 
 def _resumed_from(engine: TrainerEngine, before: int) -> int | None:
@@ -166,6 +229,7 @@ def time_trainer(
     repetitions: int,
     seconds: float,
     environment: Mapping[str, str] | None = None,
+    show: Show = lambda _line: None,
 ) -> TrainerTiming:
     """Return the step times of one trial of a study, in the middle of its search space; the start is warm-up.
 
@@ -180,8 +244,11 @@ def time_trainer(
     stamps: list[Stamp] = []  # the reports of a script are gone with it
     with _temporary_context(trainer, study, environment) as context:
         engine = TrainerEngine(context, ScriptPool(max_paused=0))
+        watch = _Watch(show)
+        watch.begin(f"Timing the script at batch size {study.batch_size} …", engine)
 
         def is_enough() -> bool:
+            watch.tick()
             newest = engine.trial(1).reports.stamps
             stamps[:] = newest if len(newest) > len(stamps) else stamps
             timed = separate(stamps)
