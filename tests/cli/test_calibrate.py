@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from batchscale.cli.app import make_app
 from batchscale.errors import BatchscaleError, RunError, SpecError
 from batchscale.planning.step_times import read_step_times
+from batchscale.training.calibration import OutOfMemoryError, StepTiming
 
 QUICK = ["--repetitions", "3", "--seconds", "0.02"]
 
@@ -42,6 +43,25 @@ def test_batch_sizes_that_cannot_be_are_refused(tmp_path, sizes):
 def test_a_batch_larger_than_the_training_set_is_refused(tmp_path):
     with pytest.raises(SpecError, match="must not exceed the training set"):
         run("digits/linear/sgd", "--batch-sizes", "99999999", "--out", tmp_path / "s.csv", *QUICK)
+
+
+def test_each_step_time_is_written_when_it_is_measured_and_a_limit_replaces_the_last(tmp_path, monkeypatch):
+    out = tmp_path / "steps.csv"
+    written = []
+
+    def time_steps(_workload, size, *_):
+        written.append([time.batch_size for time in read_step_times(out)] if out.exists() else [])
+        if size == 64:
+            raise OutOfMemoryError("Batch size 64 does not fit.")
+        return StepTiming(size, (0.1, 0.2, 0.3), 5, 1.0)
+
+    monkeypatch.setattr("batchscale.training.calibration.time_steps", time_steps)
+    command = ["calibrate", "noisy_quadratic/quadratic/sgd", "--batch-sizes", "4,16,64,256", "--out", str(out)]
+    answer = CliRunner().invoke(make_app(), command)
+    assert answer.exit_code == 0, answer.output
+    assert written == [[], [4], [4, 16]]
+    assert [(time.batch_size, time.max_batch_per_device) for time in read_step_times(out)] == [(4, None), (16, 16)]
+    assert "Timing batch size 16 …" in answer.stderr and "200 ms per step" in answer.stderr
 
 
 def test_more_devices_than_there_are_are_refused(tmp_path):

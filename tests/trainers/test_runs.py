@@ -17,6 +17,9 @@ from trainer_fakes import HERE, SOURCE, environment, experiment_text, make_train
 from batchscale.errors import RunError
 from batchscale.run.loop import RunResult
 from batchscale.run.session import RunSettings, run_plan
+from batchscale.spec.file import parse_experiment
+from batchscale.spec.plan import make_plan
+from batchscale.trainers.command import describe_trainer
 
 PRINTING = str(HERE / "printing_script.py")
 
@@ -41,6 +44,14 @@ def scripts_alive(folder: Path) -> list[int]:
         if text.startswith(str(folder)) and process.info["status"] != psutil.STATUS_ZOMBIE:
             found.append(process.pid)
     return found
+
+
+def wait_until_gone(folder: Path, seconds: float = 20) -> None:
+    """Supervisors end their scripts as soon as they see that their worker is gone."""
+    deadline = time.monotonic() + seconds
+    while scripts_alive(folder) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert scripts_alive(folder) == []
 
 
 def test_records_are_the_same_inline_and_in_workers_resumed_or_not(tmp_path):
@@ -130,6 +141,98 @@ def run_printing(tmp_path, stop, reports, *table, name="records"):
 def batchscale(folder, *words):
     command = [sys.executable, "-m", "batchscale", *words]
     return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=100)
+
+
+# --- failures that are said, and end a run, early ------------------------------------------------------------------
+
+
+def with_timeout(timeout_s: float, text: str, folder: Path):
+    experiment = parse_experiment(text.replace("timeout_s = 30", f"timeout_s = {timeout_s}"), folder=folder)
+    return make_plan(experiment, describe_trainer(experiment))
+
+
+def run_until_refused(tmp_path, *words, timeout_s=30.0, **settings) -> tuple[str, list[str]]:
+    """The message of a run that ends by itself, and the starts of its scripts."""
+    starts = tmp_path / "starts"
+    plan = with_timeout(timeout_s, experiment_text(*words, f"starts={starts}", trials=6, sizes=(1, 8)), tmp_path)
+    with pytest.raises(RunError) as error:
+        run_plan(plan, tmp_path / "records", RunSettings("local", workers=2, **settings))
+    return str(error.value), starts.read_text().splitlines()
+
+
+def test_scripts_that_hang_from_the_start_cost_one_time_out_each_worker(tmp_path):
+    message, starts = run_until_refused(tmp_path, "mischief=hang", "at=5", timeout_s=2)
+    assert "the first 2 scripts reported nothing" in message and "trainer.timeout_s" in message
+    assert "--keep-going" in message and "about to misbehave" in message
+    assert len(starts) <= 4  # two that timed out, and what their workers had begun since
+    wait_until_gone(tmp_path)
+
+
+def test_a_trial_that_hangs_in_the_middle_is_tried_once_more(tmp_path):
+    starts = tmp_path / "starts"
+    text = experiment_text("mischief=hang", "at=5", "bad=2", f"starts={starts}", trials=3)
+    plan, shown = with_timeout(2, text, tmp_path), []
+    run_plan(plan, tmp_path / "records", RunSettings("local", workers=1), show=shown.append)
+    assert (
+        sum(line.split()[1] == "2" for line in starts.read_text().splitlines()) == 3
+    )  # in a job of many, and twice alone
+    assert any("A trial failed. The script must report a measurement every 2 s" in (s.notice or "") for s in shown)
+    assert shown[-1].failures == {"time-out": 3}
+
+
+def test_scripts_that_all_diverge_at_once_end_the_run_unless_told_otherwise(tmp_path):
+    message, starts = run_until_refused(tmp_path, "mischief=nan", "at=5")
+    assert "the first 10 all diverged before their first measurement: val/error was NaN" in message
+    assert "--keep-going" in message
+    assert 10 <= len(starts) <= 30
+
+
+def test_scripts_that_all_diverge_are_results_to_those_who_keep_going(tmp_path, monkeypatch):
+    monkeypatch.setattr("batchscale.run.scheduler.MAX_DIVERGED", 2)
+    text = experiment_text("mischief=nan", "at=5", trials=2).replace("repeats = 0", "repeats = 0\nmax_attempts = 4")
+    plan = with_timeout(30, text, tmp_path)
+    with pytest.raises(RunError, match="all diverged before their first measurement"):
+        run_plan(plan, tmp_path / "records", RunSettings("inline"))
+    run_plan(plan, tmp_path / "records", RunSettings("inline", keep_going=True))
+    values = read_values(tmp_path / "records")
+    assert [trial["status"] for trial in values.values()] == ["INFEASIBLE"] * 4
+
+
+def test_a_pattern_that_matches_nothing_is_said_with_the_lines_it_was_tried_on(tmp_path):
+    answer = run_printing_once(tmp_path, 'pattern = "iter {step}: error={val/error}"')
+    assert answer.returncode == 2
+    assert "'iter {step}: error={val/error}' matched no printed line. The first were:" in answer.stderr
+    assert "step 10: loss=" in answer.stderr
+
+
+def run_printing_once(tmp_path, reports):
+    words = [sys.executable, PRINTING, "{learning_rate}", "{batch_size}", "{max_steps}"]
+    head = experiment_text(trials=3).partition("command = ")[0]
+    (tmp_path / "experiment.toml").write_text(f"{head}command = {words!r}\n[trainer.reports]\n{reports}\n")
+    return batchscale(tmp_path, "trainer", "check", "experiment.toml")
+
+
+def test_a_script_that_floods_a_pattern_dies_with_its_driver(tmp_path):
+    """Lines on which one regular expression with these gaps would take longer than the machine lives."""
+    (tmp_path / "flood.py").write_text("while True:\n    print('x ' * 30_000, flush=True)\n")
+    words = [sys.executable, "flood.py", "{learning_rate}", "{batch_size}"]
+    head = experiment_text(trials=3).partition("command = ")[0]
+    reports = "[trainer.reports]\npattern = '{} {} {} {} step={step} {} error={val/error}'\n"
+    (tmp_path / "experiment.toml").write_text(f"{head}command = {words!r}\n{reports}")
+    command = [sys.executable, "-m", "batchscale", "run", "experiment.toml", "--out", "records", "-q"]
+    driver = subprocess.Popen(command, cwd=tmp_path, env=environment())
+    deadline = time.monotonic() + 60
+    while not scripts_alive(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    supervisors = {psutil.Process(pid).ppid() for pid in scripts_alive(tmp_path)}
+    assert supervisors
+    time.sleep(1)
+    driver.kill()
+    driver.wait()
+    deadline = time.monotonic() + 20
+    while (scripts_alive(tmp_path) or any(map(psutil.pid_exists, supervisors))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert scripts_alive(tmp_path) == [] and not any(map(psutil.pid_exists, supervisors))
 
 
 # --- secrets ------------------------------------------------------------------------------------------------------
@@ -236,10 +339,7 @@ def torture(tmp_path, kills: list[str], more: str, ordeal: Ordeal, expected: dic
     assert len(expected) >= 2 * ordeal.trials
     for name in ["parts", *(f"finished-{number}" for number in range(1, rounds + 1))]:
         assert read_values(tmp_path / name) == expected
-    deadline = time.monotonic() + 10
-    while scripts_alive(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert scripts_alive(tmp_path) == []
+    wait_until_gone(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -278,10 +378,7 @@ def test_no_script_survives_its_driver(tmp_path):
     assert scripts_alive(tmp_path)
     os.kill(driver.pid, 9)
     driver.wait()
-    deadline = time.monotonic() + 10
-    while scripts_alive(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert scripts_alive(tmp_path) == []
+    wait_until_gone(tmp_path)
 
 
 # --- commands ------------------------------------------------------------------------------------------------------

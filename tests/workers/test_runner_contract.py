@@ -278,6 +278,10 @@ def test_a_worker_is_recycled_after_its_trials(tmp_path, monkeypatch):
         assert process_ids(runner) != first
         runner.submit(runner.workers[0].worker_id, job(1, 3))
         assert isinstance(collect(runner, 1)[1], JobResult)
+        reason = "Worker local-0 is replaced by a fresh process. It has trained 2 trials."
+        assert runner.notices == (reason,)
+    assert reason in (tmp_path / "logs/workers.log").read_text()
+    assert (tmp_path / "logs/worker-0.log.old").exists()
 
 
 def test_a_worker_that_cannot_begin_here_ends_the_run_with_its_reason(tmp_path, monkeypatch):
