@@ -77,13 +77,13 @@ def log_scale(span: LogRange) -> alt.Scale:
 
 
 def between_ticks(span: LogRange) -> list[float]:
-    """Return ticks of a range with too few whole powers of ten: 1, 2 and 5 times each, or every digit in a narrow one.
+    """Return ticks of a range with few whole powers of ten: as few digits of each power as give three ticks.
 
-    >>> between_ticks(LogRange(-1.9, -0.2, 10))
-    [0.02, 0.05, 0.1, 0.2, 0.5]
+    >>> between_ticks(LogRange(-1.9, -0.2, 10)), between_ticks(LogRange(-3.9, -1.5, 10))
+    ([0.03, 0.1, 0.3], [0.0003, 0.001, 0.003, 0.01, 0.03])
     """
     low, high = (round(end, 9) for end in (span.low, span.high))
-    for digits in ((1, 2, 5), tuple(range(1, 10))):
+    for digits in ((1,), (1, 3), (1, 2, 5), tuple(range(1, 10))):
         ticks = [
             float(f"{digit}e{power}")
             for power in range(math.floor(low), math.ceil(high) + 1)
@@ -136,6 +136,7 @@ def _axis(
         labelExpr=label,
         labelFont=POWER_FONT if _DIGITS[0] in label else FONT,
         labelOverlap=overlap,
+        labelSeparation=4 if overlap else 0,
         grid=grid,
         tickSize=4,
     )

@@ -89,9 +89,13 @@ def panel_notes(frame: pl.DataFrame) -> list[str]:
 
 
 def goal_notes(frame: pl.DataFrame) -> list[str]:
-    """Return the note on the goal of all panels; empty if they have several."""
-    goals = frame["goal"].drop_nulls().unique()
-    return [f"goal: {goal_label(Goal.parse(goals[0]))}"] if len(goals) == 1 else []
+    """Return the note on the goals of some rows; none if their frame has no column of goals."""
+    if frame.schema.get("goal") != pl.String:
+        return []
+    goals = [Goal.parse(text) for text in frame["goal"].drop_nulls().unique(maintain_order=True)]
+    if len(goals) > 1 and len({(goal.metric, goal.maximize) for goal in goals}) == 1:
+        return [f"goals: {goal_label(goals[0])}, {', '.join(f'{goal.value:g}' for goal in goals[1:])}"]
+    return [f"goal{'s' * (len(goals) > 1)}: {', '.join(map(goal_label, goals))}"] if goals else []
 
 
 def empty_reason(frame: pl.DataFrame, otherwise: str = "there is nothing to draw") -> str:

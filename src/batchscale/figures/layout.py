@@ -10,6 +10,7 @@ import polars as pl
 from altair.utils.schemapi import debug_mode
 
 from batchscale.errors import one_line
+from batchscale.figures.frames import goal_notes
 from batchscale.figures.theme import LIGHT, Theme, vega_config
 
 Chart = alt.Chart | alt.LayerChart | alt.ConcatChart | alt.HConcatChart | alt.VConcatChart
@@ -57,6 +58,7 @@ def draw_panels(
     of: str = "studies",
     one_legend: bool = False,
     notes: Sequence[str] = (),
+    goals: bool = True,
 ) -> Chart:
     """Return a chart with a panel for each value of the column ``panel``.
 
@@ -68,18 +70,22 @@ def draw_panels(
         of: The things that panels are for, in the plural, for the message if there is none.
         one_legend: True if all panels share colours, shapes and one legend.
         notes: Notes on all panels: over them, or under the title of the only one.
+        goals: True to name the goals of the column ``goal``, once if all panels have the same.
     """
-    charts: list[Chart] = []
+    contents: list[tuple[str, Drawn, list[str]]] = []
     empty: dict[str, list[str]] = {}
     parts = frame.partition_by("panel", maintain_order=True)
+    named = goal_notes(frame) if goals else []
+    common = named if named and all(goal_notes(part) in (named, []) for part in parts) else []
+    notes = [*common, *notes]
     for part in parts:
         title, drawn = part["panel"][0], panel(part, look)
         if isinstance(drawn, str):
             empty.setdefault(drawn, []).append(title)
             continue
-        size = drawn.size or look.size
-        heading = panel_title(title, [*(notes if len(parts) == 1 else ()), *drawn.notes], size.width)
-        charts.append(alt.LayerChart(layer=list(drawn.layers), width=size.width, height=size.height, title=heading))
+        own = goal_notes(part) if goals and not common else []
+        contents.append((title, drawn, [*(notes if len(parts) == 1 else ()), *own, *drawn.notes]))
+    charts = _with_titles(contents, look)
     lacking = [f"{name_panels(titles)}: {reason}" for reason, titles in empty.items()]
     if not charts and len(empty) == 1:  # what holds for all of them needs no names
         lacking = list(empty)
@@ -88,6 +94,21 @@ def draw_panels(
     over = [*(notes if len(parts) > 1 else ()), *([f"Not drawn: {lacking[0]}", *lacking[1:]] if lacking else ())]
     grid = charts[0] if len(charts) == 1 and look.title is None and not over else _grid(charts, look, one_legend)
     return finish(grid, look, over)
+
+
+def _with_titles(contents: Sequence[tuple[str, Drawn, list[str]]], look: Look) -> list[Chart]:
+    """Return panels with their titles; those of a row have equally many lines, so that they stand at one height."""
+    charts: list[Chart] = []
+    for start in range(0, len(contents), look.columns):
+        row = contents[start : start + look.columns]
+        sizes = [drawn.size or look.size for _, drawn, _ in row]
+        lines = [title_lines(title, notes, size.width) for (title, _, notes), size in zip(row, sizes, strict=True)]
+        most = max(len(title) + len(subtitle) for title, subtitle in lines)
+        for (_, drawn, _), size, (title, subtitle) in zip(row, sizes, lines, strict=True):
+            blank = [" "] * (most - len(title) - len(subtitle))
+            heading = _title(title, [*subtitle, *blank])
+            charts.append(alt.LayerChart(layer=list(drawn.layers), width=size.width, height=size.height, title=heading))
+    return charts
 
 
 def name_panels(titles: Sequence[str]) -> str:
@@ -113,12 +134,21 @@ def inline(frame: pl.DataFrame) -> alt.InlineData:
 
 def panel_title(text: str, notes: Iterable[str] = (), width: int = 300) -> alt.TitleParams:
     """Return the title of a panel, with notes on what it lacks below it, broken into lines that fit."""
-    room = max(int(width / 5.2), 20)
+    return _title(*title_lines(text, notes, width))
+
+
+def _title(title: list[str], subtitle: list[str]) -> alt.TitleParams:
+    return alt.TitleParams(text=title, subtitle=subtitle) if subtitle else alt.TitleParams(text=title)
+
+
+def title_lines(text: str, notes: Iterable[str], width: int) -> tuple[list[str], list[str]]:
+    """Return the lines of a panel's title and those of the notes below it."""
+    room = max(int(width / 4.6), 20)
     lines = [line for note in notes for line in _wrapped(one_line(note, 400), room)]
     if len(lines) > MOST_NOTES:
         lines = [*lines[: MOST_NOTES - 1], lines[MOST_NOTES - 1][: room - 1] + "…"]
     title = _wrapped(one_line(text, 200), max(int(width / 6.4), 20)) or [""]
-    return alt.TitleParams(text=title[:2], subtitle=lines) if lines else alt.TitleParams(text=title[:2])
+    return title[:2], lines
 
 
 def _wrapped(text: str, room: int) -> list[str]:
@@ -152,7 +182,13 @@ def finish(chart: Chart, look: Look, notes: Sequence[str] = ()) -> Chart:
     done = chart.copy(deep=False)
     if look.title is not None or notes:
         lines = _some_lines(notes, 110)
-        params: dict[str, Any] = {"anchor": "start", "offset": 14}
+        params: dict[str, Any] = {
+            "anchor": "start",
+            "frame": "bounds",
+            "offset": 14,
+            "lineHeight": 18,
+            "subtitlePadding": 2,
+        }
         if look.title is not None:
             params |= {"text": textwrap.wrap(one_line(look.title, 300), 90), "fontSize": 15}
         else:  # a subtitle needs a title; the first line of the note is it, in the note's own dress

@@ -135,8 +135,11 @@ def vega_config(theme: Theme) -> dict[str, Any]:
         "fontWeight": 600,
         "subtitleFontSize": 10.5,
         "anchor": "start",
+        "frame": "group",  # at the left of the panel, however wide the labels of its axis are
         "offset": 6,
-        "subtitlePadding": 2,
+        "lineHeight": 13.5,  # equal for titles and notes: equally many lines end at the same height
+        "subtitleLineHeight": 13.5,
+        "subtitlePadding": 0,
     }
     return {
         "background": theme.ground,
@@ -144,6 +147,7 @@ def vega_config(theme: Theme) -> dict[str, Any]:
         "padding": 12,
         "view": {"stroke": theme.frame, "continuousWidth": 300, "continuousHeight": 240},
         "axis": axis,
+        "axisY": {"labelFlush": 6},  # a label above the panel would push its title up
         "legend": legend,
         "title": title,
         "text": {"color": theme.text, "fontSize": 11},

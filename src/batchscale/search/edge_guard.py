@@ -90,6 +90,18 @@ def find_edges(
     return tuple(edge for edge, space in ends if not edge.natural and _is_open(edge, space, ranked, margin))
 
 
+def near_distance(num_trials: int, margin: float = DEFAULT_MARGIN, *, at_edge: bool = False) -> float:
+    """Return the distance from an end within which a best trial counts as near, as a share of the range.
+
+    Args:
+        num_trials: The trials in the range.
+        margin: The distance in a densely sampled space.
+        at_edge: True for a best trial that is at an edge: in some cases it may lie a few margins away.
+    """
+    near = max(margin, min(_WIDEST, _SPACINGS / (num_trials + 1)))
+    return max(near, _WIDE_MARGINS * margin) if at_edge else near
+
+
 def _ranks(ordered: Sequence[RankedTrial]) -> list[float]:
     """Return the places in the order; equally good trials share the mean of theirs."""
     ranks: list[float] = []
@@ -136,8 +148,7 @@ def _is_open(edge: Edge, space: SearchSpace, ranked: Sequence[tuple[RankedTrial,
     others = [point for point in points[1:] if 0 <= point[0] <= 1]  # that the best trial is good proves nothing
     if len(others) < _FEWEST:
         return edge.distance < margin
-    spacing = _SPACINGS / (len(inside) + 1)
-    if edge.distance < max(margin, min(_WIDEST, spacing)) and _trend(others) > _TREND:
+    if edge.distance < near_distance(len(inside), margin) and _trend(others) > _TREND:
         return True
     last = [point for point in others if point[0] >= 1 - _LAST_SHARE]
     return edge.distance < _WIDE_MARGINS * margin and len(last) >= _FEWEST and _trend(last) > _TREND

@@ -12,7 +12,6 @@ from batchscale.figures.frames import (
     WORKLOAD_SCHEMA,
     MissingDataError,
     empty_reason,
-    goal_notes,
     join_frames,
     literals,
     panel_notes,
@@ -53,7 +52,7 @@ def best_of_frame(records: Records, goal: Goal, *, per_study: bool) -> pl.DataFr
 
 def plot_best_of(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """Draw a panel per study: the median, and between which steps nine of ten searches of n trials end."""
-    return draw_panels(frame, _panel, look, notes=goal_notes(frame))
+    return draw_panels(frame, _panel, look)
 
 
 def _rows(records: Records, name: WorkloadName, goal: Goal, head: str | None) -> pl.DataFrame:

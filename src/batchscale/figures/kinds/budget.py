@@ -183,7 +183,7 @@ def _panel(frame: pl.DataFrame, look: Look, limits: tuple[float, float] | None) 
     x_span = log_range(points["batch_size"])
     axis = size_axis(BATCH_SIZE, x_span, points["batch_size"], look.size.width)
     x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=axis)
-    domain = alt.Scale(domain=list(limits), nice=False) if limits else alt.Scale(zero=False, nice=True, padding=6)
+    domain = alt.Scale(domain=list(limits), nice=False) if limits else alt.Scale(zero=False, nice=False, padding=8)
     y = alt.Y("value:Q", scale=domain, axis=alt.Axis(title=metric_label(metric), tickCount=6))
     base, clip = alt.Chart(inline(points)), limits is not None
     tips = [

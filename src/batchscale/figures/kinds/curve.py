@@ -13,7 +13,7 @@ from batchscale.analysis.curve_analysis import Analysis, AnalysisOptions, analyz
 from batchscale.analysis.regimes import Baseline, Regime, RegimeSpan
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, size_axis
-from batchscale.figures.frames import EDGE, empty_reason, goal_notes, note_frame, panel_notes, workload_values
+from batchscale.figures.frames import EDGE, empty_reason, note_frame, panel_notes, workload_values
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, perfect_lines
 from batchscale.figures.layout import WIDE, Chart, Drawn, Look, PanelSize, draw_panels, inline
@@ -154,7 +154,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
 
 
 def _notes(frame: pl.DataFrame, points: pl.DataFrame) -> list[str]:
-    notes = [*goal_notes(frame), BASELINES[points["baseline"][0]]]
+    notes = [BASELINES[points["baseline"][0]]]
     if points["flags"].drop_nulls().len():
         notes.append("hollow points are to be trusted less")
     return [*notes, *panel_notes(frame)]

@@ -17,7 +17,6 @@ from batchscale.figures.theme import Theme, series_colours
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 BATCH_SIZE = "batch size (examples)"
 STEPS = "steps to result"
-NORMALISED = "steps to result, normalised"
 LOOK = Look(columns=3)
 
 
@@ -29,7 +28,7 @@ def plot_curves(frame: pl.DataFrame, look: Look = LOOK, *, ordered: bool = False
         look: The layout.
         ordered: True if the series have an order (goals), and so colours along a ramp.
     """
-    return draw_panels(frame, lambda part, look: _panel(part, look, ordered), look, of="workloads")
+    return draw_panels(frame, lambda part, look: _panel(part, look, ordered), look, of="workloads", goals=not ordered)
 
 
 def _panel(frame: pl.DataFrame, look: Look, ordered: bool) -> Drawn | str:
@@ -41,7 +40,7 @@ def _panel(frame: pl.DataFrame, look: Look, ordered: bool) -> Drawn | str:
     normalised = bool((points["value"] != points["steps"]).any())
     x_span, y_span = log_range(points["batch_size"]), log_range(points["value"], margin=0.6)
     x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=size_axis(BATCH_SIZE, x_span, points["batch_size"], width))
-    y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis(NORMALISED if normalised else STEPS, y_span))
+    y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis(_steps_title(points), y_span))
     legend = legend_under(labels, width) if len(labels) > 1 else None
     colour, shape = series_scales(labels, theme, ordered, legend)
     same = same_curves(points)
@@ -71,6 +70,15 @@ def _panel(frame: pl.DataFrame, look: Look, ordered: bool) -> Drawn | str:
     coincide = [f"{' and '.join(group)} coincide" for group in same]
     alone = [f"goal: {labels[0]}"] if ordered and len(labels) == 1 else []  # which no legend names
     return Drawn(layers, [*alone, *panel_notes(frame), *coincide, BASELINES[points["baseline"][0]]])
+
+
+def _steps_title(points: pl.DataFrame) -> str:
+    """Return the title of the axis of steps; normalised ones name the batch size at which each curve is 1."""
+    if not (points["value"] != points["steps"]).any():
+        return STEPS
+    ones = points.filter(pl.col("value") == 1)
+    sizes = ones["batch_size"].mode().sort()
+    return f"steps to result ÷ those at batch size {sizes[0]:,}" if len(sizes) else f"{STEPS}, normalised"
 
 
 def same_curves(points: pl.DataFrame) -> list[list[str]]:

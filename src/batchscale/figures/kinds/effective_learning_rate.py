@@ -36,6 +36,7 @@ EFFECTIVE_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
     **WORKLOAD_SCHEMA,
     "metric": pl.String,
+    "goal": pl.String,
     "batch_size": pl.Int64,
     "trial_id": pl.Int64,
     "effective_learning_rate": pl.Float64,
@@ -73,12 +74,12 @@ def effective_panels(records: Records, goal: Goal) -> list[EffectivePanel]:
 
 def plot_effective(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """Draw a panel per study."""
-    return draw_panels(frame, _panel, look)
+    return draw_panels(frame, _panel, look, notes=["dashed: the goal"])
 
 
 def _rows(records: Records, panel: EffectivePanel) -> pl.DataFrame:
     name, metric = panel.workload, panel.goal.metric
-    panel_values = {"panel": panel.title, "metric": metric, **workload_values(name)}
+    panel_values = {"panel": panel.title, "metric": metric, "goal": str(panel.goal), **workload_values(name)}
 
     def make() -> pl.DataFrame:
         study = find_studies(records, name, panel.batch_size).filter(status=Status.COMPLETE.value)
@@ -112,7 +113,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     )
     y = alt.Y(
         "value:Q",
-        scale=alt.Scale(zero=False, padding=8),
+        scale=alt.Scale(zero=False, nice=False, padding=8),
         axis=alt.Axis(title=metric_label(metric, unit=False), tickCount=5),
     )
     tips = [
@@ -122,7 +123,9 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     ]
     dots = alt.Chart(inline(points.filter(~pl.col("best"))))
     star = alt.Chart(inline(points.filter("best")))
+    goal = alt.Chart(alt.InlineData(values=[{"value": Goal.parse(frame["goal"][0]).value}]))
     layers = [
+        goal.mark_rule(strokeDash=[5, 4], color=theme.muted).encode(y=y),
         dots.mark_point(size=18, filled=True, opacity=1, fillOpacity=0.75, color=theme.good).encode(
             x=x, y=y, tooltip=tips
         ),

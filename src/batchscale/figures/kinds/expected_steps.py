@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from batchscale.figures.frames import empty_reason, goal_notes, panel_notes
+from batchscale.figures.frames import empty_reason, panel_notes
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.best_of_n import best_of_frame, trial_axes, trial_tooltips
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
@@ -14,7 +14,7 @@ LOOK = Look(columns=2)
 
 def plot_expected_steps(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """Draw a panel per workload: the median steps to result against the number of trials, a line per batch size."""
-    return draw_panels(frame, _panel, look, of="workloads", notes=goal_notes(frame))
+    return draw_panels(frame, _panel, look, of="workloads")
 
 
 def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:

@@ -141,7 +141,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
         y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis(STEPS, y_span))
     else:
         axis = alt.Axis(title=f"best {metric_label(quantity)}", tickCount=6)
-        y = alt.Y("value:Q", scale=alt.Scale(zero=False, nice=True, padding=8), axis=axis)
+        y = alt.Y("value:Q", scale=alt.Scale(zero=False, nice=False, padding=8), axis=axis)
     base = alt.Chart(inline(points))
     tips = [
         alt.Tooltip("series:N", title="series"),

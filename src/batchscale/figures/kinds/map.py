@@ -4,7 +4,7 @@ Both axes are logarithmic, so that equal effective learning rates lie on straigh
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import altair as alt
@@ -18,7 +18,6 @@ from batchscale.figures.frames import (
     MissingDataError,
     empty_reason,
     find_studies,
-    goal_notes,
     join_frames,
     literals,
     panel_notes,
@@ -43,6 +42,7 @@ STAR = (
 OUTCOMES = (Outcome.REACHED.value, Outcome.NOT_REACHED.value, Outcome.INFEASIBLE.value)
 OUTCOME_WORDS = {"reached": "reached the goal", "not_reached": "did not reach it", "infeasible": "infeasible: diverged"}
 BEST = "fewest steps"
+LABEL_ROOM = 0.14  # of the width of a small panel, for the label of a line
 
 MAP_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
@@ -93,13 +93,13 @@ def study_panels(records: Records, goal: Goal, budget: Budget | None = None) -> 
 def plot_map(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """Draw a panel per study; all panels share their axes, so that regions can be compared."""
     points = _drawable(frame)
+    words = outcome_words(points)
     x_span, y_span = (log_range(points[name], 10, 0.15, 1) for name in ("learning_rate", "one_minus_momentum"))
     return draw_panels(
         frame,
-        lambda part, look: _panel(part, look, x_span, y_span),
+        lambda part, look: _panel(part, look, x_span, y_span, words),
         look,
         one_legend=True,
-        notes=goal_notes(frame),
     )
 
 
@@ -137,7 +137,7 @@ def _drawable(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(*positive)
 
 
-def _panel(frame: pl.DataFrame, look: Look, x_span: LogRange, y_span: LogRange) -> Drawn | str:
+def _panel(frame: pl.DataFrame, look: Look, x_span: LogRange, y_span: LogRange, outcomes: Sequence[str]) -> Drawn | str:
     theme, points, notes = look.theme, _drawable(frame), panel_notes(frame)
     if points.is_empty():
         return empty_reason(frame, "no positive learning rate and momentum below one")
@@ -147,7 +147,7 @@ def _panel(frame: pl.DataFrame, look: Look, x_span: LogRange, y_span: LogRange) 
     y = alt.Y("one_minus_momentum:Q", scale=log_scale(y_span), axis=log_axis("1 − momentum γ", y_span, 5, grid=False))
     best = pl.when("best").then(pl.lit(BEST)).otherwise(pl.col("outcome").replace(OUTCOME_WORDS))
     words = points.with_columns(best.alias("outcome"))
-    colour, shape = outcome_scales(theme, legend_below("lines: effective learning rate η/(1 − γ)"))
+    colour, shape = outcome_scales(theme, outcomes, legend_below("lines: effective learning rate η/(1 − γ)"))
     base = alt.Chart(inline(words.filter(~pl.col("best"))))
     dots = base.mark_point(size=20, filled=True, opacity=1, fillOpacity=0.85).encode(
         x=x, y=y, color=colour, shape=shape, tooltip=_tooltips()
@@ -161,11 +161,23 @@ def _panel(frame: pl.DataFrame, look: Look, x_span: LogRange, y_span: LogRange) 
     return Drawn(layers, notes)
 
 
-def outcome_scales(theme: Theme, legend: alt.Legend | None) -> tuple[alt.Color, alt.Shape]:
-    """Return colour and shape of the outcomes of trials, the best one a star."""
-    labels = [*(OUTCOME_WORDS[name] for name in OUTCOMES), BEST]
-    colours = [theme.good, theme.poor, theme.bad, theme.star]
-    shapes = ["circle", "circle", "cross", STAR]
+def outcome_words(points: pl.DataFrame) -> list[str]:
+    """Return the outcomes that are drawn, in words; the best trials are an outcome of their own."""
+    others = set(points.filter(~pl.col("best"))["outcome"])
+    return [*(OUTCOME_WORDS[name] for name in OUTCOMES if name in others), *([BEST] if points["best"].any() else [])]
+
+
+def outcome_scales(theme: Theme, outcomes: Sequence[str], legend: alt.Legend | None) -> tuple[alt.Color, alt.Shape]:
+    """Return colour and shape of the outcomes of trials that are drawn, the best one a star."""
+    marks = dict(
+        zip(
+            [*(OUTCOME_WORDS[name] for name in OUTCOMES), BEST],
+            [(theme.good, "circle"), (theme.poor, "circle"), (theme.bad, "cross"), (theme.star, STAR)],
+            strict=True,
+        )
+    )
+    labels = list(outcomes)
+    colours, shapes = [marks[label][0] for label in labels], [marks[label][1] for label in labels]
     return (
         alt.Color("outcome:N", sort=None, legend=legend, scale=alt.Scale(domain=labels, range=colours)),
         alt.Shape("outcome:N", sort=None, legend=legend, scale=alt.Scale(domain=labels, range=shapes)),
@@ -189,13 +201,15 @@ def contours(x_span: LogRange, y_span: LogRange, theme: Theme, x: alt.X, y: alt.
         .encode(x=x, y=y, detail="exponent:N")
     )
     ends = lines.group_by("exponent", maintain_order=True).last()
+    room = x_span.low + LABEL_ROOM * (x_span.high - x_span.low)  # further left a label would cover the axis
+    ends = ends.filter(pl.col("learning_rate") >= 10**room)
     labels = ends.with_columns(
         pl.col("exponent").map_elements(lambda e: f"10{superscript(e)}", return_dtype=pl.String).alias("label")
     )
     text: alt.Chart = (
         alt.Chart(inline(labels))
         .mark_text(
-            align="right", baseline="top", dx=-2, dy=3, fontSize=9, font=POWER_FONT, color=theme.muted, aria=False
+            align="right", baseline="top", dx=-3, dy=6, fontSize=9, font=POWER_FONT, color=theme.muted, aria=False
         )
         .encode(x=x, y=y, text="label:N")
     )

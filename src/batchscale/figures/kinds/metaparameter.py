@@ -15,7 +15,6 @@ from batchscale.figures.frames import (
     MissingDataError,
     empty_reason,
     find_studies,
-    goal_notes,
     join_frames,
     literals,
     panel_notes,
@@ -96,7 +95,7 @@ def _with_effective_rate(trials: pl.DataFrame, fixed_momentum: float | None) -> 
 
 def plot_metaparameter(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """Draw a panel per workload: the best value at each batch size, and the values of the heuristics."""
-    return draw_panels(frame, _panel, look, of="workloads", notes=goal_notes(frame))
+    return draw_panels(frame, _panel, look, of="workloads")
 
 
 def _rows(

@@ -4,7 +4,8 @@ A panel per metaparameter, a lane per batch size. Every lane is its study's own 
 was sampled in, so that a star near an end shows a space that should be searched again.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import altair as alt
@@ -25,13 +26,14 @@ from batchscale.figures.frames import (
     workload_values,
 )
 from batchscale.figures.kind import FigureKind, FigureRequest
-from batchscale.figures.kinds.map import BEST, OUTCOME_WORDS, OUTCOMES, outcome_scales
+from batchscale.figures.kinds.map import BEST, OUTCOME_WORDS, OUTCOMES, outcome_scales, outcome_words
 from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline, legend_below
 from batchscale.figures.names import count, differing_labels, metaparameter_label, workload_label
 from batchscale.figures.theme import Theme
 from batchscale.formatting import metaparameter_text, span_text
 from batchscale.records.frames import Records, searched_spaces
-from batchscale.search.edge_guard import DEFAULT_MARGIN
+from batchscale.records.metadata.columns import METADATA
+from batchscale.search.edge_guard import DEFAULT_MARGIN, near_distance
 from batchscale.search.points import to_unit
 from batchscale.spec.goal import Goal
 from batchscale.spec.space import ParameterConfig
@@ -55,6 +57,7 @@ SPACE_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "outcome": pl.String,
     "steps_to_goal": pl.Int64,
     "best": pl.Boolean,
+    "near": pl.Float64,  # the distance from an end within which a best trial counts as near, as a share of the range
     "note": pl.String,
 }
 
@@ -73,7 +76,24 @@ def space_frame(records: Records, question: SpaceSelection) -> pl.DataFrame:
     frame = with_edges(_rows(records, question), records, question.goal, question.first_trials)
     ends = pl.lit(", ") + pl.col(EDGE)
     of_this_range = ends.str.contains(pl.lit(", ") + pl.col("metaparameter") + pl.lit(" "), literal=True)
-    return frame.with_columns(pl.when(of_this_range).then(pl.col(EDGE)).alias(EDGE))
+    flagged = frame.with_columns(pl.when(of_this_range).then(pl.col(EDGE)).alias(EDGE))
+    margins = _margins(records, question.workload)
+    near = pl.struct("batch_size", pl.col("unit").count().over("metaparameter", "batch_size").alias("trials"), EDGE)
+    return flagged.with_columns(
+        near.map_elements(
+            lambda lane: near_distance(
+                lane["trials"], margins.get(lane["batch_size"], DEFAULT_MARGIN), at_edge=lane[EDGE] is not None
+            ),
+            return_dtype=pl.Float64,
+        ).alias("near")
+    )
+
+
+def _margins(records: Records, workload: WorkloadName) -> dict[int, float]:
+    """Return the margins of the studies that have one recorded, by batch size."""
+    studies = records.workload(workload).studies
+    rows = studies.select("batch_size", pl.col(METADATA).struct.field("edge_margin").alias("margin")).drop_nulls()
+    return dict(rows.iter_rows())
 
 
 def _rows(records: Records, question: SpaceSelection) -> pl.DataFrame:
@@ -99,7 +119,8 @@ def _rows(records: Records, question: SpaceSelection) -> pl.DataFrame:
 
 def plot_space(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """Draw a panel per metaparameter, with a lane per batch size; the height of the look is not used."""
-    return draw_panels(frame, _panel, look, one_legend=True)
+    outcomes = outcome_words(frame.drop_nulls("unit"))
+    return draw_panels(frame, lambda part, look: _panel(part, look, outcomes), look, one_legend=True)
 
 
 def _with_best(outcomes: pl.DataFrame) -> pl.DataFrame:
@@ -125,6 +146,7 @@ def _range_frame(trials: pl.DataFrame, config: ParameterConfig) -> pl.DataFrame:
         pl.lit(bool(points)).alias("discrete"),
         pl.col(config.name).alias("value"),
         pl.Series("unit", units, dtype=pl.Float64),
+        pl.lit(None, dtype=pl.Float64).alias("near"),
     ).select(pl.col(name).cast(kind) for name, kind in SPACE_SCHEMA.items())
 
 
@@ -138,7 +160,7 @@ def _unit(config: ParameterConfig, value: float) -> float | None:
     return to_unit(config, value)
 
 
-def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
+def _panel(frame: pl.DataFrame, look: Look, outcomes: Sequence[str]) -> Drawn | str:
     theme, width = look.theme, look.size.width
     sizes = frame["batch_size"].drop_nulls().unique().sort().to_list()
     notes = panel_notes(frame)
@@ -153,16 +175,23 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     best = pl.when("best").then(pl.lit(BEST)).otherwise(pl.col("outcome").replace(OUTCOME_WORDS))
     words = points.with_columns(lane, best.alias("outcome"))
     y = alt.Y(
-        "lane:N", sort=lanes, scale=alt.Scale(domain=lanes), axis=alt.Axis(title="batch size", grid=True, ticks=False)
+        "lane:N",
+        sort=lanes,
+        scale=alt.Scale(domain=lanes),
+        axis=alt.Axis(title="batch size", grid=True, ticks=False, labelFlush=False),
     )
-    x = alt.X(
-        "unit:Q",
-        scale=alt.Scale(domain=[-0.02, 1.02], nice=False),
-        axis=alt.Axis(labels=False, ticks=False, grid=False, title="search range, end to end"),
-    )
-    colour, shape = outcome_scales(theme, legend_below())
+    axis = alt.Axis(labels=False, ticks=False, grid=False, title="search range, end to end")
+    if points["discrete"].all():  # each value has its place, whatever else a lane's study may choose from
+        values = points["value"].unique().sort().to_list()
+        places = {value: (place + 0.5) / len(values) for place, value in enumerate(values)}
+        words = words.with_columns(pl.col("value").replace_strict(places, return_dtype=pl.Float64).alias("unit"))
+        texts = [metaparameter_text(value) for value in values]
+        label = f"{json.dumps(texts)}[round(datum.value * {len(values)} - 0.5)]"
+        axis = alt.Axis(values=list(places.values()), labelExpr=label, grid=False, tickSize=4, title="value")
+    x = alt.X("unit:Q", scale=alt.Scale(domain=[-0.02, 1.02], nice=False), axis=axis)
+    colour, shape = outcome_scales(theme, outcomes, legend_below())
     marks = _marks(words, x, y, colour, shape, theme)
-    return Drawn([*_ends(words, y, theme, width), *marks], notes, PanelSize(width, LANE * len(sizes)))
+    return Drawn([*_ends(words, x, y, theme, width), *marks], notes, PanelSize(width, LANE * len(sizes)))
 
 
 def _marks(
@@ -186,21 +215,19 @@ def _marks(
     ]
 
 
-def _ends(words: pl.DataFrame, y: alt.Y, theme: Theme, width: int) -> list[alt.Chart]:
+def _ends(words: pl.DataFrame, x: alt.X, y: alt.Y, theme: Theme, width: int) -> list[alt.Chart]:
     """Return the margins where a star means trouble, and the ends of each lane's range in numbers."""
     ranges = words.group_by("lane", maintain_order=True).first()
-    inset = width * 0.02 / 1.04
-    edge = width * DEFAULT_MARGIN / 1.04
     layers = []
     if not words["discrete"].any():
-        layers = [
-            alt.Chart(inline(ranges))
-            .mark_bar(color=theme.shade[1], size=LANE - 2, aria=False)
-            .encode(y=y, x=alt.value(start), x2=alt.value(start + edge))
-            for start in (inset, width - inset - edge)
-        ]
-    ends = pl.struct("low", "high").map_elements(lambda e: range_text(e["low"], e["high"]), return_dtype=pl.String)
-    text = alt.Chart(inline(ranges.with_columns(ends.alias("text"))))
+        ends = pl.concat(
+            ranges.select("lane", low.alias("unit"), high.alias("until"))
+            for low, high in ((pl.lit(0.0), pl.col("near")), (1 - pl.col("near"), pl.lit(1.0)))
+        )
+        bands = alt.Chart(inline(ends)).mark_bar(color=theme.shade[1], size=LANE - 2, aria=False)
+        layers = [bands.encode(y=y, x=x, x2="until:Q")]
+    limits = pl.struct("low", "high").map_elements(lambda e: range_text(e["low"], e["high"]), return_dtype=pl.String)
+    text = alt.Chart(inline(ranges.with_columns(limits.alias("text"))))
     layers.append(
         text.mark_text(align="left", fontSize=9.5, color=theme.muted, aria=False).encode(
             y=y, x=alt.value(width + 5), text="text:N"
@@ -212,10 +239,18 @@ def _ends(words: pl.DataFrame, y: alt.Y, theme: Theme, width: int) -> list[alt.C
 def range_text(low: float, high: float) -> str:
     """Return a range as text, with enough digits to distinguish its ends from each other and from one.
 
-    >>> range_text(0.9, 0.9999), range_text(1e-5, 0.1)
-    ('0.9 to 0.9999', '1e-05 to 0.1')
+    >>> range_text(0.9, 0.9999), range_text(1e-5, 0.1), range_text(8500, 3.7e6)
+    ('0.9 to 0.9999', '1e-05 to 0.1', '8,500 to 3.7 M')
     """
-    return span_text(low, high, metaparameter_text)
+    return span_text(low, high, _value_text)
+
+
+def _value_text(value: float) -> str:
+    """Return a metaparameter as text; large ones without exponents."""
+    if value >= 1e6 and value < 1e12:
+        scaled, unit = (value / 1e9, "G") if value >= 1e9 else (value / 1e6, "M")
+        return f"{scaled:.3g} {unit}"
+    return f"{value:,.0f}" if 1000 <= value < 1e6 and value == int(value) else metaparameter_text(value)
 
 
 def _data(request: FigureRequest) -> pl.DataFrame:
