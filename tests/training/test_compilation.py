@@ -49,6 +49,32 @@ def test_compiled_programs_are_kept_in_the_cache_folder_and_found_again(tmp_path
     assert list((tmp_path / "xla" / answer.stdout.strip()).glob("*-cache"))
 
 
+def test_a_second_process_compiles_nothing(tmp_path):
+    code = (
+        "import collections, jax; from batchscale.training.compilation import *\n"
+        "events = collections.Counter()\n"
+        "jax.monitoring.register_event_listener(lambda event, **_: events.update([event]))\n"
+        "use_compilation_cache(); jax.jit(lambda x: x * 3 + 1)(1.0)\n"
+        "print(*(events['/jax/compilation_cache/' + name] for name in ('cache_misses', 'cache_hits')))"
+    )
+    environment = {"PATH": "/usr/bin", "PYTHONPATH": ":".join(sys.path), "BATCHSCALE_CACHE": str(tmp_path)}
+
+    def misses_and_hits() -> list[int]:
+        done = subprocess.run([sys.executable, "-c", code], check=True, env=environment, capture_output=True, text=True)
+        return [int(word) for word in done.stdout.split()]
+
+    written, read = misses_and_hits()
+    assert written > 0 and read == 0
+    assert misses_and_hits() == [0, written]
+
+
+def test_without_the_library_of_the_cache_nothing_is_trained_in_silence():
+    code = "import sys; sys.modules['filelock'] = None; import batchscale.training.compilation"
+    environment = {"PATH": "/usr/bin", "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "filelock" in done.stderr
+
+
 def test_importing_the_engine_configures_nothing():
     code = (
         "import jax, batchscale.training.study_engine; assert jax.config.jax_compilation_cache_dir is None;"
