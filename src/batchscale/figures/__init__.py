@@ -5,6 +5,7 @@ The public names are loaded on first use. Inside batchscale, import from the mod
 
 from typing import TYPE_CHECKING
 
+from batchscale.figures.altair_loader import keep_altair_docstrings
 from batchscale.lazy_imports import load_lazily
 
 if TYPE_CHECKING:
@@ -62,3 +63,5 @@ _PUBLIC = {
 
 __all__ = [*_PUBLIC]
 __getattr__, __dir__ = load_lazily(__name__, _PUBLIC)
+
+keep_altair_docstrings()  # before any module of the package imports Altair
