@@ -33,6 +33,13 @@ def test_a_sine_has_its_weighted_level(f0_hz, level, wanted):
     assert np.abs(middle - wanted).max() < 0.2  # the tenth of a decibel of the table, and bins of 16 Hz
 
 
+@pytest.mark.parametrize(("f0_hz", "error_db"), [(31.5, 2.4), (50, 0.8), (63, 0.4), (80, 0.2)])
+def test_low_sines_are_too_loud_by_what_the_guide_says(f0_hz, error_db):
+    sine = np.sin(2 * np.pi * f0_hz * np.arange(RATE) / RATE)
+    level = np.median(extract_features([sine.astype(np.float32)]).loudness_db[20:-20])
+    assert level - a_weighting_db(np.array([f0_hz]))[0] == pytest.approx(error_db, abs=0.1)
+
+
 def test_there_is_a_frame_for_every_hop_and_silence_is_silent():
     for count in (1, HOP, HOP + 1, RATE):
         assert len(extract_features([np.zeros(count, np.float32)])) == -(-count // HOP)

@@ -231,7 +231,7 @@ def test_folders_without_recordings_say_what_was_found(tmp_path):
     with pytest.raises(DataError, match=r"\.m4a"):
         find_recordings(tmp_path)
     put(tmp_path / "in", "silent.wav", silence(2))
-    with pytest.raises(DataError, match="Recordings must not be silent"):
+    with pytest.raises(DataError, match="silent.wav: it is silent"):
         prepare_recordings(tmp_path / "in", tmp_path / "out")
 
 
@@ -305,3 +305,58 @@ def test_preparing_an_hour_takes_little_more_memory_than_two_minutes(tmp_path):
         write_hours(tmp_path / f"{hours}" / "x.wav", hours)
         peaks.append(grown_kb(code, tmp_path / f"{hours}", tmp_path / f"out-{hours}"))
     assert peaks[1] - peaks[0] < 100 * 1024  # 230 MB as float32 samples; frames alone are 6 MB
+
+
+@pytest.mark.parametrize("value", [1e25, -40.0, np.inf, np.nan])
+def test_absurd_samples_are_refused_by_name(tmp_path, line, value):
+    put(tmp_path / "in", "good.wav", line)
+    bad = line.copy()
+    bad[1000] = value
+    put(tmp_path / "in", "bad.wav", bad, subtype="FLOAT")
+    prepared = prepare_recordings(tmp_path / "in", tmp_path / "out")
+    assert [recording.name for recording in prepared.recordings] == ["good.wav"]
+    assert prepared.skipped["bad.wav"].startswith("samples ")
+    assert np.isfinite(prepared.features(0).loudness_db).all()
+
+
+def test_samples_above_full_scale_are_clipped_for_samples_and_features_alike_and_counted(tmp_path, line):
+    loud = line * 8
+    put(tmp_path / "in", "loud.wav", loud, subtype="FLOAT")
+    put(tmp_path / "as_16_bits", "loud.wav", np.clip(loud, -1, 1), subtype="FLOAT")
+    found = prepare_recordings(tmp_path / "in", tmp_path / "out")
+    wanted = prepare_recordings(tmp_path / "as_16_bits", tmp_path / "other")
+    assert found.recordings[0].sha256 == wanted.recordings[0].sha256  # samples and features
+    count = int((np.abs(loud) > 1.05).sum())
+    assert count > 100 and found.recordings[0].note.startswith(f"{count:,} samples above full scale are clipped")
+    assert wanted.recordings[0].note == ""
+    again = prepare_recordings(tmp_path / "in", tmp_path / "out")
+    assert again.recordings == found.recordings  # the note is stored
+
+
+@pytest.mark.parametrize(("name", "options"), [("b.flac", {}), ("b.wav", {"subtype": "FLOAT"}), ("b.aiff", {})])
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24"])
+def test_the_same_sound_in_another_format_is_found(tmp_path, line, name, options, subtype):
+    put(tmp_path / "in", "a.wav", line, subtype="PCM_16")
+    put(tmp_path / "in", name, line, **({"subtype": subtype} | options))
+    prepared = prepare_recordings(tmp_path / "in", tmp_path / "out")
+    assert [recording.name for recording in prepared.recordings] == ["a.wav"]
+    assert prepared.skipped == {name: "it has the same sound as another recording, 'a.wav'"}
+
+
+def test_another_sound_of_the_same_length_is_kept(tmp_path, line):
+    put(tmp_path / "in", "a.wav", line)
+    put(tmp_path / "in", "b.wav", line[::-1])
+    assert len(prepare_recordings(tmp_path / "in", tmp_path / "out").recordings) == 2
+
+
+def test_silent_and_cut_off_recordings_are_named(tmp_path, line):
+    put(tmp_path / "in", "a.wav", line)
+    put(tmp_path / "in", "quiet.wav", silence(3))
+    whole = put(tmp_path / "in", "cut.wav", line * 0.5)
+    whole.write_bytes(whole.read_bytes()[: 8 * RATE])
+    prepared = prepare_recordings(tmp_path / "in", tmp_path / "out")
+    assert prepared.skipped == {"quiet.wav": "it is silent."}
+    assert {recording.name: "cut off" in recording.note for recording in prepared.recordings} == {
+        "a.wav": False,
+        "cut.wav": True,
+    }

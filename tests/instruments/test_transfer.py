@@ -11,7 +11,7 @@ from sounds import RATE, melody, silence
 from batchscale.errors import DataError, SpecError
 from batchscale.instruments.playing.instrument import Instrument, flatten, read_instrument, unflatten, write_instrument
 from batchscale.instruments.playing.play import play
-from batchscale.instruments.playing.transfer import TransferOptions, conform, transfer, write_wav
+from batchscale.instruments.playing.transfer import TransferOptions, conform, range_warning, transfer, write_wav
 from batchscale.instruments.sound.features import HOP, Features, extract_features
 from batchscale.instruments.sound.prepared import SoundStatistics
 from batchscale.workloads.models.declaration import Shape, find_model
@@ -135,3 +135,17 @@ def test_what_cannot_be_played_is_refused(instrument, tmp_path):
     for wrong in ({"octaves": 9}, {"silence_db": 1.0}, {"confidence": 2.0}):
         with pytest.raises(SpecError):
             TransferOptions(**wrong)
+
+
+def test_pitch_outside_of_the_trained_range_is_named_with_the_octaves_that_help(instrument):
+    """The instrument was trained on the MIDI notes 50 to 80, 147 to 831 Hz."""
+
+    def line(*notes):
+        return np.array([[440 * 2 ** ((note - 69) / 12), -20.0] for note in notes], np.float32)
+
+    assert range_warning(line(50, 60, 80, 80.9), instrument) is None
+    warning = range_warning(line(60, 90, 92, 91), instrument)
+    assert warning.startswith("75% of the pitch lies outside of 147 to 831 Hz") and "With -1 octaves" in warning
+    silent = line(60, 90)
+    silent[1, 1] = -80
+    assert range_warning(silent, instrument) is None

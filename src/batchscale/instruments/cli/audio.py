@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from batchscale.cli.output import print_json
+from batchscale.cli.selection import print_notice
 
 VERSION = 1
 
@@ -62,7 +63,7 @@ def audio_transfer(
     from batchscale.instruments.sound.recordings import SAMPLE_RATE
 
     options = TransferOptions(octaves, match_loudness, silence, confidence, seed)
-    samples = transfer(read_instrument(instrument), recording, options)
+    samples = transfer(read_instrument(instrument), recording, options, print_notice)
     write_wav(out, samples)
     if as_json:
         print_json({"version": VERSION, "path": str(out), "seconds": len(samples) / SAMPLE_RATE})

@@ -39,10 +39,13 @@ def data_audio(
         prepared = prepare_recordings(recordings, out, cutting, show)
     for name, why in prepared.skipped.items():
         typer.echo(f"Skipped {one_line(name)}: {why}", err=True)
+    notes = {recording.name: recording.note for recording in prepared.recordings if recording.note}
+    for name, note in notes.items():
+        typer.echo(f"{one_line(name)}: {note}", err=True)
     seconds = {split: prepared.seconds(split) for split in ("train", "val")}
     if as_json:
         names = [recording.name for recording in prepared.recordings]
-        files = {"recordings": names, "skipped": prepared.skipped}
+        files = {"recordings": names, "skipped": prepared.skipped, "notes": notes}
         print_json({"version": VERSION, "path": str(out), **files, "seconds": seconds, "tracker": prepared.tracker})
         return
     typer.echo(

@@ -1,7 +1,7 @@
 """Timbre transfer: play a recording with a trained instrument. Imports jax only when something is played."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from batchscale.instruments.sound.recordings import (
 from batchscale.records.output_file import write_output
 
 MAX_MINUTES = 10
+_NEAR = 1.0  # semitones beyond the trained range that still count as inside
 _LOWEST_HZ, _HIGHEST_HZ = 20.0, SAMPLE_RATE / 2
 
 
@@ -65,8 +66,15 @@ class Resynthesis:
     played: Samples
 
 
-def transfer(instrument: Instrument, source: Path, options: TransferOptions | None = None) -> Samples:
+def transfer(
+    instrument: Instrument,
+    source: Path,
+    options: TransferOptions | None = None,
+    notice: Callable[[str], None] = lambda _: None,
+) -> Samples:
     """Return the recording ``source`` in the instrument's timbre, as samples at 16 kHz.
+
+    ``notice`` receives a sentence if much of the pitch lies outside of what the instrument was trained on.
 
     Raises:
         DataError: The recording cannot be read, is longer than ten minutes, or has no pitch.
@@ -78,6 +86,9 @@ def transfer(instrument: Instrument, source: Path, options: TransferOptions | No
     samples = read_whole(source)
     features = extract_features([samples])
     line = conform(features, instrument, options)
+    warning = range_warning(line, instrument)
+    if warning is not None:
+        notice(warning)
     return play(instrument, _with_cepstra(line, samples, instrument.mfccs), options.seed)[: len(samples)]
 
 
@@ -132,6 +143,28 @@ def conform(features: Features, instrument: Instrument, options: TransferOptions
         loudness = np.interp(loudness, *_increasing(quantiles, instrument.statistics.loudness_db))
     loudness = np.where(voiced, loudness, SILENCE_DB)
     return np.stack([np.clip(f0_hz, _LOWEST_HZ, _HIGHEST_HZ), loudness], axis=-1).astype(np.float32)
+
+
+def range_warning(line: NDArray[np.float32], instrument: Instrument) -> str | None:
+    """Return a sentence if more than a tenth of the audible frames lies outside of the trained pitches; else None."""
+    audible = line[:, 1] > SILENCE_DB
+    notes = 69 + 12 * np.log2(line[audible, 0].astype(np.float64) / 440)
+    low, high = instrument.statistics.note[0], instrument.statistics.note[-1]
+
+    def outside(octaves: int) -> float:
+        moved = notes + 12 * octaves
+        return float(np.mean((moved < low - _NEAR) | (moved > high + _NEAR))) if len(moved) else 0.0
+
+    share = outside(0)
+    if share <= 0.1:
+        return None
+    best = min(range(-4, 5), key=lambda octaves: (outside(octaves), abs(octaves)))
+    advice = f" With {best:+d} octaves it would be {outside(best):.0%}." if outside(best) < share else ""
+    ends = [440 * 2 ** ((note - 69) / 12) for note in (low, high)]
+    return (
+        f"{share:.0%} of the pitch lies outside of {ends[0]:.0f} to {ends[1]:.0f} Hz, which the instrument was trained "
+        f"on: it may sound wrong there.{advice}"
+    )
 
 
 def write_wav(path: Path, samples: Samples) -> None:

@@ -12,11 +12,12 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from batchscale.errors import DataError, one_line
-from batchscale.instruments.sound.features import HOP, TRACKER, FeatureStream
+from batchscale.instruments.sound.features import HOP, SILENCE_DB, TRACKER, FeatureStream
 from batchscale.instruments.sound.prepared import (
     ARRAYS,
     FILE,
@@ -30,12 +31,19 @@ from batchscale.instruments.sound.recordings import (
     BadRecordingError,
     Samples,
     find_recordings,
+    is_cut_off,
     read_duration_s,
     require_audio_libraries,
     stream_mono,
 )
 from batchscale.instruments.sound.segments import Cutting, cut_segments, measure_statistics
 from batchscale.records.durable import replace_durably, storing
+
+_STEPS = 2  # of this preparation: arrays that were made in another way are made again
+_CLIPPED = "clipped"
+_ABOVE = 1.05  # beyond what resampling a full-scale recording overshoots
+_ROUNDING = 2  # of 32767: the same sound in 16 and in 24 bits
+_COMPARED = 1 << 20  # samples at a time
 
 
 @dataclass(frozen=True)
@@ -81,8 +89,9 @@ def prepare_recordings(
         except BadRecordingError as error:
             skipped[name] = str(error)
             continue
-        if recording.key in {other.key for other in recordings}:
-            skipped[name] = "it has the same sound as another recording"
+        same = _find_same(recording, recordings, out)
+        if same is not None:
+            skipped[name] = f"it has the same sound as another recording, '{one_line(same.name)}'"
             continue
         recordings.append(recording)
         report(lengths[number])
@@ -103,7 +112,7 @@ def _prepare_recording(path: Path, name: str, out: Path, report: Callable[[float
         content = hash_file(path)
     except OSError as error:
         raise BadRecordingError(f"it cannot be read: {error.strerror or error}") from error
-    key = hashlib.sha256(f"{content} {TRACKER} {SAMPLE_RATE} {HOP}".encode()).hexdigest()[:32]
+    key = hashlib.sha256(f"{content} {TRACKER} {SAMPLE_RATE} {HOP} {_STEPS}".encode()).hexdigest()[:32]
     place = out / "arrays" / key
     with storing("preparing recordings", place):
         if not (place / "checksums.json").is_file():
@@ -117,17 +126,56 @@ def _prepare_recording(path: Path, name: str, out: Path, report: Callable[[float
             finally:
                 shutil.rmtree(stage, ignore_errors=True)
         sums = json.loads((place / "checksums.json").read_text())
+        clipped = int(sums.pop(_CLIPPED, 0))
     frames = (place / "f0_hz.bin").stat().st_size // 4
-    return Recording(name, key, frames, sums)
+    if np.memmap(place / "loudness_db.bin", ARRAYS["loudness_db"], "r").max(initial=SILENCE_DB) <= SILENCE_DB:
+        raise BadRecordingError("it is silent.")
+    return Recording(name, key, frames, sums, _describe_flaws(path, clipped))
+
+
+def _describe_flaws(path: Path, clipped: int) -> str:
+    flaws = []
+    if clipped:
+        flaws.append(f"{clipped:,} samples above full scale are clipped to it, as if it had been recorded so.")
+    if is_cut_off(path):
+        flaws.append("The file is cut off: its end is missing, and what is there is used.")
+    return " ".join(flaws)
+
+
+def _find_same(recording: Recording, others: list[Recording], out: Path) -> Recording | None:
+    """Return another recording with the same samples, up to the rounding of another sample format.
+
+    The same sound in two formats must not be in training and in validation.
+    """
+
+    def samples(of: Recording) -> np.memmap[Any, Any]:
+        return np.memmap(out / "arrays" / of.key / "samples.bin", ARRAYS["samples"], "r")
+
+    for other in others:
+        if other.key == recording.key or other.sha256["samples"] == recording.sha256["samples"]:
+            return other
+        if other.num_frames == recording.num_frames and _are_close(samples(recording), samples(other)):
+            return other
+    return None
+
+
+def _are_close(first: np.memmap[Any, Any], second: np.memmap[Any, Any]) -> bool:
+    pieces = range(0, len(first), _COMPARED)
+    return all(
+        np.abs(first[start : start + _COMPARED].astype(np.int32) - second[start : start + _COMPARED]).max() <= _ROUNDING
+        for start in pieces
+    )
 
 
 def _write_arrays(blocks: Iterable[Samples], stage: Path, report: Callable[[float], None]) -> None:
-    features, count = FeatureStream(), 0
+    features, count, clipped = FeatureStream(), 0, 0
     with (stage / "samples.bin").open("wb") as out:
         for block in blocks:
-            features.push(block)
+            inside = np.clip(block, -1, 1)  # for features too: they describe the sound that is trained on
+            clipped += int((np.abs(block) > _ABOVE).sum())
+            features.push(inside)
             # 16 bits: what recordings have; half a step of noise lies 96 dB below full scale
-            out.write(np.round(np.clip(block, -1, 1) * 32767).astype(ARRAYS["samples"]).tobytes())
+            out.write(np.round(inside * 32767).astype(ARRAYS["samples"]).tobytes())
             count += len(block)
             report(count / SAMPLE_RATE)
         if not count:
@@ -142,7 +190,8 @@ def _write_arrays(blocks: Iterable[Samples], stage: Path, report: Callable[[floa
             out.write(values.tobytes())
             out.flush()
             os.fsync(out.fileno())
-    sums = {name: hash_file(stage / f"{name}.bin") for name in ARRAYS}
+    sums: dict[str, str | int] = {name: hash_file(stage / f"{name}.bin") for name in ARRAYS}
+    sums[_CLIPPED] = clipped
     replace_durably(stage / "checksums.json", json.dumps(sums))
 
 

@@ -24,12 +24,16 @@ ARRAYS = {"samples": "<i2", "f0_hz": "<f4", "confidence": "<f4", "loudness_db": 
 
 @dataclass(frozen=True)
 class Recording:
-    """One recording: its file name, its key among the arrays, its length, and the checksums of its arrays."""
+    """One recording: its file name, its key among the arrays, its length, and the checksums of its arrays.
+
+    ``note`` is a sentence about what is wrong with it, although it is used; empty if nothing is.
+    """
 
     name: str
     key: str
     num_frames: int
     sha256: dict[str, str]
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ SAMPLE_RATE = 16_000
 ENDINGS = (".wav", ".flac", ".ogg", ".oga", ".mp3", ".aif", ".aiff")
 MAX_HOURS = 24
 MAX_CHANNELS = 64
+MAX_SAMPLE = 32.0
+"""The largest sample in units of full scale, 30 dB above it; a file of floats can hold any number."""
 _BLOCK_VALUES = 1 << 18  # of all channels together; with four times as many the tracker took 600 MB instead of 350
 
 Samples = NDArray[np.float32]
@@ -74,6 +76,14 @@ def read_duration_s(path: Path) -> float:
         return 0.0
 
 
+def is_cut_off(path: Path) -> bool:
+    """True if a wav is shorter than its header says: the end of the recording is missing."""
+    with path.open("rb") as file:
+        start = file.read(8)
+    size = int.from_bytes(start[4:8], "little")
+    return start[:4] == b"RIFF" and size != 0xFFFFFFFF and size + 8 > path.stat().st_size + 1
+
+
 def stream_mono(path: Path, sample_rate: int = SAMPLE_RATE) -> Iterator[Samples]:
     """Yield blocks of samples, averaged over all channels, at this rate.
 
@@ -94,9 +104,14 @@ def stream_mono(path: Path, sample_rate: int = SAMPLE_RATE) -> Iterator[Samples]
                 )
             resampler = None if rate == sample_rate else soxr.ResampleStream(rate, sample_rate, 1, dtype="float32")
             for block, is_last in _read_blocks(file, rate, channels):
-                mono = block.mean(axis=1, dtype=np.float32)
-                if not np.isfinite(mono).all():
+                if not np.isfinite(block).all():
                     raise BadRecordingError("samples are finite numbers. Found some that are not.")
+                if np.abs(block).max(initial=0.0) > MAX_SAMPLE:
+                    raise BadRecordingError(
+                        f"samples lie between -1 and 1, and at most {MAX_SAMPLE:g} times as far out. Found "
+                        f"{np.abs(block).max():.3g}. Scale the recording and save it again."
+                    )
+                mono = block.mean(axis=1, dtype=np.float32)
                 yield mono if resampler is None else resampler.resample_chunk(mono, last=is_last)
     except (soundfile.LibsndfileError, RuntimeError, OSError, MemoryError) as error:
         if isinstance(error, BadRecordingError):
