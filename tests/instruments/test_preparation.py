@@ -231,7 +231,7 @@ def test_folders_without_recordings_say_what_was_found(tmp_path):
     with pytest.raises(DataError, match=r"\.m4a"):
         find_recordings(tmp_path)
     put(tmp_path / "in", "silent.wav", silence(2))
-    with pytest.raises(DataError, match="silent.wav: it is silent"):
+    with pytest.raises(DataError, match=r"silent\.wav: it is silent"):
         prepare_recordings(tmp_path / "in", tmp_path / "out")
 
 

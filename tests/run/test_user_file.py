@@ -156,3 +156,25 @@ def test_threads_of_a_file_that_never_end_keep_no_command(tmp_path):
     output, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
     assert "step budget" in output
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are found by their environment on Linux")
+def test_a_process_in_a_session_of_its_own_ends_with_the_check(tmp_path):
+    pid_file = tmp_path / "pid"
+    code = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'], start_new_session=True)\n"
+        f"open({str(pid_file)!r}, 'w').write(str(child.pid))\n"
+    )
+    load_user_file(read_experiment(write(tmp_path, code + GOOD)), None)
+    pid, until = int(pid_file.read_text()), time.monotonic() + 10
+    while is_alive(pid) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not is_alive(pid)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -6,6 +6,7 @@ goes through a pipe to the process, one answer comes back, and the process exits
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -30,6 +31,8 @@ from batchscale.workloads.registry import workload_info
 # not `-m`: then requests and answers would be classes of two modules
 CHILD = "import sys; from batchscale.run.user_file import main; main(int(sys.argv[1]))"
 POLL_EVERY_S = 0.1
+MARK = "BATCHSCALE_USER_FILE"
+MAX_PASSES = 20
 ERRORS: tuple[type[BatchscaleError], ...] = (SpecError, UnknownNameError, DataError)
 
 
@@ -92,13 +95,14 @@ def load_user_file(
 
 def _send(request: Request, output: IO[bytes], should_stop: Callable[[], bool]) -> Answer | Refusal:
     pipe, child_pipe = Pipe()
+    mark = f"{MARK}={secrets.token_hex(16)}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(child_pipe.fileno())],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        env=environment | {"PYTHONUNBUFFERED": "1"},
+        env=environment | {"PYTHONUNBUFFERED": "1"} | dict([mark.split("=")]),
         pass_fds=[child_pipe.fileno()],
         start_new_session=True,  # so that whatever the file starts ends with it
     )
@@ -114,6 +118,23 @@ def _send(request: Request, output: IO[bytes], should_stop: Callable[[], bool]) 
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
+        _end_marked(mark.encode())
+
+
+def _end_marked(mark: bytes) -> None:
+    """Kill the processes that the file started in sessions of their own: they inherited the mark in their environment.
+
+    On Linux only. Each pass may miss what was started during it, so that passes are repeated until one finds nothing.
+    """
+    for _ in range(MAX_PASSES):
+        marked = 0
+        for entry in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):  # another user's process, or one that has just ended
+                if mark in entry.read_bytes().split(b"\0"):
+                    marked += 1
+                    os.kill(int(entry.parent.name), signal.SIGKILL)
+        if not marked:
+            return
 
 
 def _receive(

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from batchscale.errors import RunError, StorageError, one_line
-from batchscale.records.durable import replacing_atomically, sync_path
+from batchscale.records.durable import REAL, make_folders, replacing_atomically, sync_path
 from batchscale.records.remote_store import RemoteStore
 from batchscale.training.hosts import HostGroup
 from batchscale.training.state import TrialState
@@ -142,7 +142,7 @@ class FolderStateStore:
         return self._folder / f"{trial_id}{suffix}"
 
     def _make_folder(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folders(REAL, self._folder)  # their names are durable too, or a state could be lost with its folder
         if not self._is_clean:
             self._is_clean = True
             for abandoned in self._folder.glob("*.writing"):

@@ -59,8 +59,8 @@ def write_instrument(folder: Path, instrument: Instrument) -> None:
     description["parameters_sha256"] = hashlib.sha256(content).hexdigest()
     with storing("writing an instrument", folder):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / PARAMETERS).write_bytes(content)
     text = json.dumps({"version": INSTRUMENT_VERSION, **description}, indent=1) + "\n"
+    replace_durably(folder / PARAMETERS, content)
     replace_durably(folder / DESCRIPTION, text)
 
 
