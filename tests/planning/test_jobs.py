@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from batchscale.cli.plan_job import train_options
 from batchscale.errors import PlanningError
 from batchscale.planning.jobs.formats import FORMATS, job_files, vertex_job, write_job
-from batchscale.planning.jobs.job import ALWAYS, RESUME
+from batchscale.planning.jobs.job import ALWAYS
 from batchscale.planning.jobs.scripts import dockerfile, launcher, tf_config, tf_config_in_shell
 
 from .job_samples import ALL_OPTIONS, make_job
@@ -178,8 +178,8 @@ def test_with_arguments_the_launcher_is_any_other_command(tmp_path):
     assert done.stdout == "[data][audio][a line's folder][--out][/records/prepared]"
 
 
-def test_the_launcher_starts_and_then_resumes(tmp_path):
-    """Run with a command that only prints its words: nothing to go on with at first, then a trial."""
+def test_the_launcher_runs_the_same_words_whatever_the_folder_holds(tmp_path):
+    """Run with a command that only prints its words: hosts with and without records must be started alike."""
     fake = tmp_path / "bin" / "batchscale"
     fake.parent.mkdir()
     fake.write_text(f'#!{sys.executable}\nimport sys\nprint("\\n".join(sys.argv[1:]))\n')
@@ -192,12 +192,12 @@ def test_the_launcher_starts_and_then_resumes(tmp_path):
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
 
     first = run()
-    assert first[:2] == ["train", "experiment.toml"] and RESUME not in first
+    assert first[:2] == ["train", "experiment.toml"]
     assert "val/classification_error < 0.03" in first and "learning_rate=0.001" in first
     journal = tmp_path / "out" / ".batchscale" / "studies" / "journal-1"
     journal.parent.mkdir(parents=True)
     journal.touch()
-    assert run() == [*first, RESUME]
+    assert run() == first
 
 
 def test_the_dockerfile_has_its_base_as_a_parameter():

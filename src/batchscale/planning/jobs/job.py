@@ -24,7 +24,6 @@ STEPS = "--steps"
 SET = "--set"
 EARLY_STOP = "--early-stop"
 OUT = "--out"
-RESUME = "--resume"
 MIRROR = "--mirror"
 DEVICES = "--devices"
 CLUSTER = "--cluster"
@@ -32,7 +31,7 @@ CLUSTER = "--cluster"
 CONTAINER_FORMATS = ("kubernetes", "jobset", "skypilot", "vertex")
 """The formats that run the image; the others run on hosts that have the user's environment."""
 
-ALWAYS = (BATCH_SIZE, STEPS, SET, EARLY_STOP, OUT, RESUME, MIRROR)
+ALWAYS = (BATCH_SIZE, STEPS, SET, EARLY_STOP, OUT, MIRROR)
 """The options that every job may use."""
 
 
@@ -51,7 +50,7 @@ class TrainCommand:
     early_stop: str | None = None
 
     def words(self, devices_per_host: int) -> list[str]:
-        """Return the command without --out and --resume, which the launcher adds."""
+        """Return the command without --out, which the launcher adds."""
         words = ["batchscale", "train", self.target, BATCH_SIZE, str(self.batch_size), STEPS, str(self.steps)]
         for name, value in self.metaparameters.items():
             words += [SET, f"{name}={value}"]

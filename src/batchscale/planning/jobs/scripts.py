@@ -8,7 +8,7 @@ import json
 import shlex
 from collections.abc import Sequence
 
-from batchscale.planning.jobs.job import MIRROR, OUT, PORT, RESUME, JobLaunch
+from batchscale.planning.jobs.job import MIRROR, OUT, PORT, JobLaunch
 from batchscale.planning.jobs.own_script import FOLDER, ScriptCommand
 
 LAUNCHER = "train.sh"
@@ -28,13 +28,7 @@ case "$records" in
 *://*) set -- "$@" {out} records {mirror} "$records" ;;
 *) set -- "$@" {out} "$records" ;;
 esac
-{resume}exec "$@"
-"""
-
-_RESUME = """\
-if [ -n "$(find "$records" \\( -name measurements.csv -o -name 'journal-*' \\) 2>/dev/null | head -n 1)" ]; then
-    set -- "$@" {resume}
-fi
+exec "$@"
 """
 
 _DOCKERFILE = """\
@@ -69,7 +63,6 @@ def launcher(job: JobLaunch) -> str:
         out=OUT,
         mirror=MIRROR,
         variables="".join(f': "${{{name}:?must be set in the environment of the job}}"\n' for name in variables),
-        resume="" if isinstance(job.command, ScriptCommand) else _RESUME.format(resume=RESUME),
     )
 
 
