@@ -233,6 +233,13 @@ def test_records_of_a_script_are_in_a_folder(folder):
         make_job(folder, records="s3://bucket/records")
 
 
+def test_variables_that_are_passed_by_name_and_secrets_are_filled_in_by_the_user(tmp_path):
+    more = 'pass_env = ["HF_HOME", "WANDB_API_KEY"]\n'
+    text = EXPERIMENT.replace("PROGRAM", repr(sys.executable)) + more
+    experiment = parse_experiment(text, folder=tmp_path)
+    assert ScriptCommand(experiment, 4, {}, "val/error < 0.06").variables == ("HF_HOME", "WANDB_API_KEY")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "secret"),
     [

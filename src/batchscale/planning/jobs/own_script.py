@@ -63,8 +63,9 @@ class ScriptCommand:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Return the names of variables whose values are not written."""
-        return tuple(name for name, value in self.trainer.env.items() if is_secret(name, value))
+        """Return the names of variables whose values are not written: those that are passed by name, and secrets."""
+        secrets = (name for name, value in self.trainer.env.items() if is_secret(name, value))
+        return tuple(dict.fromkeys((*self.trainer.pass_env, *secrets)))
 
     @property
     def uses_torch(self) -> bool:
