@@ -134,8 +134,10 @@ def test_every_command_starts_and_what_needs_no_extra_works(plain):
     plain.run("run", "q/experiment.toml", "--out", "q/records")
     records = "q/records"
     for words in (
-        ("status", records), ("check", records), ("analyze", records, "--json"), ("suggest", records, "--batch-size", 32),
-        ("report", records, "--out", "report.html"), ("import", records, "--out", "table"), ("export", "table", "--out", "tree"),
+        ("status", records), ("check", records), ("analyze", records, "--json"),
+        ("suggest", records, "--batch-size", 32),
+        ("report", records, "--out", "report.html"), ("import", records, "--out", "table"),
+        ("export", "table", "--out", "tree"),
         ("figure", "curve", records, "--out", "curve.pdf", "--csv", "curve.csv"), ("compare", records, records),
         ("figure", "curve", records, "--out", "curve.png"), ("workloads",), ("machines",), ("data", "list"),
         ("train", "digits/fc_8/sgd", "-b", 32, "--steps", 20, "--set", "learning_rate=0.1", "--out", "trained"),
