@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 from forked_hosts import free_ports
@@ -13,11 +12,11 @@ TRAIN = [
     *("train", "digits/linear/sgd", "-b", "50", "--steps", "20", "--evaluate-every", "10"),
     *("--set", "learning_rate=0.1"),
 ]
-SOON_S = 60  # with the start of two processes on a busy machine; they would wait for each other for 300
+NEVER_S = 100_000  # whoever waits for the others to join does not end within the time of a test
 pytestmark = pytest.mark.timeout(400)
 
 
-def run_pair(folder, words, join_s=300):
+def run_pair(folder, words):
     """Exit codes, standard outputs and standard errors of the command on two hosts, each in a folder of its own."""
     names = [f"127.0.0.1:{port}" for port in free_ports(2)]
     path = os.pathsep.join(entry for entry in sys.path if entry)
@@ -25,7 +24,7 @@ def run_pair(folder, words, join_s=300):
     processes = []
     for place in range(2):
         (folder / str(place)).mkdir(parents=True, exist_ok=True)
-        cluster = json.dumps({"processes": names, "process": place, "join_s": join_s, "lost_after_s": 10})
+        cluster = json.dumps({"processes": names, "process": place, "join_s": NEVER_S, "lost_after_s": 10})
         command = [sys.executable, "-m", "batchscale", *map(str, words(place)), "--cluster", cluster]
         pipe = subprocess.PIPE
         processes.append(
@@ -87,10 +86,8 @@ CASES = {
 def test_a_users_mistake_ends_all_hosts_with_one_sentence(tmp_path, case):
     make, words = CASES[case]
     command = make(tmp_path)
-    began = time.monotonic()
     codes, shown, errors = run_pair(tmp_path, command)
     assert codes == [2, 2], errors
-    assert time.monotonic() - began < SOON_S
     assert shown == ["", ""]
     for text in errors:
         assert len([line for line in text.splitlines() if line.startswith("Error: ")]) == 1, errors
