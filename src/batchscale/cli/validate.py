@@ -181,7 +181,7 @@ def _print(preview: _Preview) -> None:
 
 def _print_studies(preview: _Preview) -> None:
     plan, time = preview.plan, preview.time
-    columns = ["batch size", "trials", "steps", "measurements", "trial-steps", "trial-examples"]
+    columns = ["batch size", "trials", "steps", "measurements", "all steps", "all examples"]
     rows: list[list[object]] = [
         [s.batch_size, s.trials, s.train_steps, len(s.evaluation_steps), s.trial_steps, s.trial_steps * s.batch_size]
         for s in plan.studies
