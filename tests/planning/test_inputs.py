@@ -18,8 +18,10 @@ from batchscale.planning.machines import (
     stale_sentence,
 )
 from batchscale.planning.plan import make_plan
+from batchscale.planning.plan_json import plan_json
 from batchscale.planning.read_curve import read_analysis_json, read_curve_csv, with_give_up
 from batchscale.planning.runs import give_up_at, read_runs, runs_curve
+from batchscale.planning.sentences import plan_sentences
 from batchscale.planning.step_times import StepTime, read_step_times, records_step_times
 from batchscale.records.read import read_records
 from batchscale.spec.workload_name import WorkloadName
@@ -223,3 +225,12 @@ def test_files_that_are_no_csv_are_refused(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(PlanningError, match=r"c\.csv"):
         read_curve_csv(path)
+
+
+def test_a_plan_names_the_batch_size_of_fewest_examples():
+    sizes = [2**i for i in range(10)]
+    curve = Curve(tuple(CurvePoint(size, 1e4 / size * (1 + size / 64 + 8 / size)) for size in sizes))
+    times = [StepTime("D", 1, 1, size, 0.01 + 0.001 * size) for size in sizes]
+    plan = make_plan(curve, times, [Machine("a", "D", 1, 1, 1.0, "USD")])
+    assert plan_json(plan)["b_opt"] == pytest.approx((64 * 8) ** 0.5, rel=0.02)
+    assert any(text.startswith("Fewest examples by the fitted curve: at batch size") for text in plan_sentences(plan))

@@ -64,7 +64,7 @@ def scaling_json(answer: Analysis) -> dict[str, Any]:
     return {
         **_fit_json(summary),
         **_regimes_json(None if summary is None else summary.regimes),
-        **_optimal_json(summary),
+        **optimal_json(summary),
         "refusal": answer.refusal if summary is None else summary.fit_refusal,
         "drift": [] if summary is None else [{"trials": n, "b_crit": b} for n, b in summary.drift],
         "doubts": list(answer.doubts),
@@ -114,7 +114,8 @@ def _fit_json(summary: CurveSummary | None) -> dict[str, Any]:
     }
 
 
-def _optimal_json(summary: CurveSummary | None) -> dict[str, Any]:
+def optimal_json(summary: CurveSummary | None) -> dict[str, Any]:
+    """Return the keys of the batch size of fewest examples."""
     optimal = None if summary is None else summary.optimal
     size = Estimate() if optimal is None else optimal.batch_size
     return {

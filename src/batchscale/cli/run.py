@@ -284,4 +284,6 @@ def print_outcome(outcome: "RunOutcome", out: Path, again: str, *, quiet: bool =
     if quiet:
         return
     steps = sum(study.trial_steps for study in run_status.studies)
-    typer.echo(f"Finished in {duration(run_status.elapsed_s)}: {steps:,} steps in all trials, records in {out}", err=True)
+    typer.echo(
+        f"Finished in {duration(run_status.elapsed_s)}: {steps:,} steps in all trials, records in {out}", err=True
+    )

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from batchscale.analysis.curve_analysis import analyze_points
+from batchscale.analysis.scaling import FEWEST_POINTS
+from batchscale.analysis.summary import CurveSummary
 from batchscale.errors import PlanningError, UnknownNameError, one_line, suggest_names
 from batchscale.planning.candidates import Candidates, check_give_up, make_candidates, measured_candidates
 from batchscale.planning.curve import Curve
@@ -44,7 +47,8 @@ class MachinePlan:
 
     ``by_device`` has the recommendations among the machines of each kind of device, if there are several kinds.
     ``notices`` are warnings about the inputs, such as old prices. ``has_own_script`` is True if the curve was measured
-    with a training script of the user.
+    with a training script of the user. ``summary`` is that of the measured curve; None for runs, and for fewer than three
+    sizes.
     """
 
     table: pl.DataFrame
@@ -59,6 +63,7 @@ class MachinePlan:
     request: PlanRequest = field(default_factory=PlanRequest)
     notices: tuple[str, ...] = ()
     has_own_script: bool = False
+    summary: CurveSummary | None = None
 
 
 def plan_from_runs(runs: Runs, request: PlanRequest | None = None, give_up: float | None = None) -> MachinePlan:
@@ -106,7 +111,15 @@ def make_plan(
     left_out = (*curve.unreached, *candidates.left_out)
     limits = request or PlanRequest()
     plan = _evaluate_plan(replace(candidates, left_out=left_out), limits, tuple(fitted.values()))
-    return replace(plan, workload=curve.workload, goal=curve.goal, notices=matches.ambiguous)
+    summary = _summarize(curve)
+    return replace(plan, workload=curve.workload, goal=curve.goal, notices=matches.ambiguous, summary=summary)
+
+
+def _summarize(curve: Curve) -> CurveSummary | None:
+    points = [(point.batch_size, point.steps) for point in curve.points if not point.interpolated]
+    if len({size for size, _ in points}) < max(FEWEST_POINTS, len(points)):
+        return None  # too few sizes, or several choices of metaparameters at one
+    return analyze_points(pl.DataFrame(points, schema=["batch_size", "steps"], orient="row")).summary
 
 
 def fit_models(times: Iterable[StepTime]) -> dict[str, StepModel]:

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from batchscale.analysis.as_json import optimal_json
 from batchscale.planning.plan import MachinePlan
 from batchscale.planning.recommend import Choice, Recommendations
 from batchscale.planning.sentences import left_out_sentences, plan_sentences
@@ -22,6 +23,7 @@ def plan_json(plan: MachinePlan) -> dict[str, Any]:
         **recommendations_json(plan.recommendations),
         "by_device": {device: recommendations_json(best) for device, best in plan.by_device.items()},
         "search": None if search is None else {"time_s": search.time_s, "cost": search.cost},
+        **optimal_json(plan.summary),
         "step_time_models": [model_json(model) for model in plan.models],
         "sentences": plan_sentences(plan),
         "left_out": left_out_sentences(plan),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from batchscale.analysis.sentences import optimal_sentence
 from batchscale.formatting import duration
 from batchscale.planning.plan import MachinePlan
 from batchscale.planning.recommend import Choice, NextMeasurement, PriceMargin, Recommendations
@@ -87,6 +88,8 @@ def plan_sentences(plan: MachinePlan) -> list[str]:
         sentences.append(measurement_sentence(best.next_measurement))
     if best.price_margin is not None:
         sentences.append(price_sentence(best.cheapest, best.price_margin))
+    if plan.summary is not None:
+        sentences += [text for text in (optimal_sentence(plan.summary),) if text]
     if plan.search is not None:
         sentences.append(
             f"Measuring the curve took {duration(plan.search.time_s)} of machine time and "
