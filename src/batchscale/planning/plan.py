@@ -47,8 +47,8 @@ class MachinePlan:
 
     ``by_device`` has the recommendations among the machines of each kind of device, if there are several kinds.
     ``notices`` are warnings about the inputs, such as old prices. ``has_own_script`` is True if the curve was measured
-    with a training script of the user. ``summary`` is that of the measured curve; None for runs, and for fewer than three
-    sizes.
+    with a training script of the user. ``summary`` is that of the measured curve; None for runs and for fewer than
+    three sizes.
     """
 
     table: pl.DataFrame
