@@ -261,8 +261,8 @@ def make_folders(fs: FileSystem, path: Path) -> None:
         try:
             fs.mkdir(folder)
         except FileExistsError:
-            if not fs.is_dir(folder):
-                raise
+            if not fs.is_dir(folder):  # a file is in the way
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
         fs.sync_directory(folder.parent)
 
 
