@@ -1,5 +1,6 @@
 """The set of laws that a curve allows, against a second code and closed forms."""
 
+import dataclasses
 import itertools
 import math
 
@@ -9,7 +10,8 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import f as f_law
 from simulated_studies import simulate_curve
 
-from batchscale.analysis.confidence_set import SHARPEST, find_confidence_set
+from batchscale.analysis.confidence_set import find_confidence_set
+from batchscale.analysis.families import SHARPEST, Family
 from batchscale.analysis.intervals import EXPONENTS, Finishers, StudyPoint, noise_variance
 from batchscale.analysis.noise import (
     ASSUMED,
@@ -21,6 +23,7 @@ from batchscale.analysis.noise import (
     shrink,
     trial_noise,
 )
+from batchscale.analysis.scaling import fit_families
 
 SIZES = 2.0 ** np.arange(0, 12)
 LEVEL = 0.9
@@ -28,6 +31,14 @@ LEVEL = 0.9
 
 def law(b_crit, k=1.0, s_min=100.0, sizes=SIZES):
     return s_min * (1 + (b_crit / sizes) ** k) ** (1 / k)
+
+
+def sharp_set(steps, noise=None):
+    """The part of the set that laws of the sharp family make up."""
+    noise = noise or residual_noise(len(SIZES))
+    fit = fit_families(np.log(SIZES), np.log(steps), noise)
+    sharp = next(each for each in fit.families if each.family is Family.SHARP)
+    return find_confidence_set(SIZES, steps, noise, LEVEL, dataclasses.replace(fit, best=sharp, allowed=(sharp,)))
 
 
 def least_squares(steps, b_crit, sizes=SIZES):
@@ -47,7 +58,7 @@ def least_squares(steps, b_crit, sizes=SIZES):
 @pytest.mark.parametrize(("k", "noise"), [(1.0, 0.1), (2.0, 0.1), (3.0, 0.02), (1.5, 0.3)])
 def test_the_interval_of_b_crit_is_the_profile_interval_of_a_second_code(k, noise):
     steps = law(64, k) * np.exp(noise * np.random.default_rng(7).normal(size=12))
-    low, high = find_confidence_set(SIZES, steps, residual_noise(12), LEVEL).critical_range()
+    low, high = sharp_set(steps).critical_range()
     centre = minimize_scalar(lambda x: least_squares(steps, math.exp(x)), bounds=(2, 6), method="bounded")
     bound = centre.fun * (1 + f_law.ppf(LEVEL, 1, 9) / 9)
     want = [
@@ -61,7 +72,7 @@ def test_the_interval_of_b_crit_is_the_profile_interval_of_a_second_code(k, nois
 
 
 def test_curves_without_noise_still_have_a_width():
-    low, high = find_confidence_set(SIZES, law(64), residual_noise(12), LEVEL).critical_range()
+    low, high = sharp_set(law(64)).critical_range()
     assert low < 64 < high
     assert high / low < 1.02
 
@@ -72,7 +83,7 @@ def test_the_interval_shrinks_with_the_noise_down_to_a_hundredth():
     widths = []
     for noise in (0.3, 0.1, 0.03, 0.01):
         steps = law(64, 2) * np.exp(noise * wiggle)
-        low, high = find_confidence_set(SIZES, steps, residual_noise(12), LEVEL).critical_range()
+        low, high = sharp_set(steps).critical_range()
         widths.append(math.log(high / low))
     assert all(narrow < wide / 2 for wide, narrow in itertools.pairwise(widths))
 
@@ -81,7 +92,7 @@ def test_steps_of_the_set_include_the_law_anywhere():
     rng = np.random.default_rng(5)
     inside = 0
     for _ in range(100):
-        laws = find_confidence_set(SIZES, law(64) * np.exp(0.1 * rng.normal(size=12)), residual_noise(12), LEVEL)
+        laws = sharp_set(law(64) * np.exp(0.1 * rng.normal(size=12)))
         low, high = laws.steps_range(2.0**14)
         inside += low <= float(law(64, sizes=np.array([2.0**14]))[0]) <= high
     assert inside / 100 > 0.9 - 3 * math.sqrt(0.09 / 100)

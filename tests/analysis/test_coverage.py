@@ -11,6 +11,7 @@ from simulated_studies import B_CRIT, SHAPES, SIZES, law, simulate_curve, true_f
 from batchscale.analysis.confidence_set import find_confidence_set
 from batchscale.analysis.intervals import Resampling, point_intervals
 from batchscale.analysis.noise import trial_noise
+from batchscale.analysis.scaling import fit_families
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from interval_coverage import Cell, cells, measure
@@ -29,7 +30,9 @@ def coverage(shape, trials, repetitions, finishers=None):
         for interval, true_steps in zip(point_intervals(points, resampling), truth, strict=True):
             points_in.append(interval.low <= true_steps <= (interval.high or math.inf))
         steps = np.array([float(point.steps) for point in points])
-        low, high = find_confidence_set(SIZES, steps, trial_noise(points), 0.9).critical_range()
+        noise = trial_noise(points)
+        fit = fit_families(np.log(SIZES), np.log(steps), noise)
+        low, high = find_confidence_set(SIZES, steps, noise, 0.9, fit).critical_range()
         critical_in.append((low or 0) <= B_CRIT <= (high or math.inf))
     return np.mean(points_in), np.mean(critical_in)
 

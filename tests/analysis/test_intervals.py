@@ -17,6 +17,7 @@ from batchscale.analysis.intervals import (
     pool_exponents,
 )
 from batchscale.analysis.noise import trial_noise
+from batchscale.analysis.scaling import fit_families
 from batchscale.errors import AnalysisError
 
 EVEN = np.full(len(EXPONENTS), 1 / len(EXPONENTS))
@@ -113,7 +114,8 @@ def test_a_thousand_resamples_of_fifteen_studies_take_less_than_half_a_second():
     start = time.process_time()
     point_intervals(points)
     sizes, steps = (np.array([float(getattr(p, name)) for p in points]) for name in ("batch_size", "steps"))
-    find_confidence_set(sizes, steps, trial_noise(points), 0.9)
+    noise = trial_noise(points)
+    find_confidence_set(sizes, steps, noise, 0.9, fit_families(np.log(sizes), np.log(steps), noise))
     assert time.process_time() - start < 0.5
 
 

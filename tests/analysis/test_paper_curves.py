@@ -15,7 +15,7 @@ POINTS = pl.read_csv(Path(__file__).parents[1] / "golden" / "paper_curves.csv")
 # the paper's text or the project's reference are lstm, resnet_8 and resnet_50 on ImageNet; the others are the
 # definitions applied to the points by hand.
 FIGURE_1 = {
-    ("mnist", "simple_cnn_base"): (32, 55_000, False),
+    ("mnist", "simple_cnn_base"): (32, 32_768, True),  # by all laws that agree with the points, whatever the last pair
     ("fashion_mnist", "simple_cnn_base"): (32, 2_048, True),
     ("cifar_10", "resnet_8"): (256, 512, True),
     ("imagenet", "resnet_50"): (8_192, 65_536, False),

@@ -5,8 +5,8 @@ from typing import Any
 
 from batchscale.analysis.curve_analysis import ANALYSIS_SCHEMA, Analysis
 from batchscale.analysis.intervals import Estimate
+from batchscale.analysis.least_squares import FamilyFit
 from batchscale.analysis.regimes import Regimes
-from batchscale.analysis.scaling import FamilyFit
 from batchscale.analysis.sentences import answer_sentences, curve_sentences
 from batchscale.analysis.summary import CurveSummary
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from batchscale.analysis.budgets import examples_by_dataset
 from batchscale.analysis.confirmation import Confirmation, confirmed_intervals, confirmed_noise, find_confirmations
-from batchscale.analysis.curves import Array
+from batchscale.analysis.curves import Array, detect_spacing
 from batchscale.analysis.intervals import (
     DEFAULT_RESAMPLING,
     Finishers,
@@ -17,7 +17,7 @@ from batchscale.analysis.intervals import (
     StudyPoint,
     point_intervals,
 )
-from batchscale.analysis.noise import Noise, run_intervals, run_noise, trial_noise
+from batchscale.analysis.noise import Noise, coarse_noise, run_intervals, run_noise, trial_noise
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Thresholds
 from batchscale.analysis.results import RESULT_SCHEMA, WINNER_SCHEMA, results_of, winner_edges, winner_spacing
@@ -136,7 +136,9 @@ def analyze_points(rows: pl.DataFrame, options: AnalysisOptions | None = None) -
     """Return the analysis of bare points (columns ``batch_size``, ``steps``; null where the goal was not reached).
 
     A batch size may have several rows, one per run: its point is their geometric mean, and the spread of the runs
-    gives the intervals. The curve of the analysis has the columns batch_size, steps, steps_low, steps_high and runs.
+    gives the intervals. A column ``spacing`` has the steps between two evaluations; where it is missing or null, an
+    interval that divides all steps counts as one. The curve of the analysis has the columns batch_size, steps,
+    steps_low, steps_high, runs and spacing.
     """
     options = options or AnalysisOptions()
     reached = rows.drop_nulls("steps").filter(pl.col("steps") > 0)
@@ -145,11 +147,16 @@ def analyze_points(rows: pl.DataFrame, options: AnalysisOptions | None = None) -
         for key, group in sorted(reached.group_by("batch_size"), key=lambda item: item[0][0])
     ]
     logs = [np.log(runs) for _, runs in groups]
-    ends = run_intervals(logs, options.resampling.level)
+    means = [math.exp(float(values.mean())) if len(values) > 1 else float(np.exp(values[0])) for values in logs]
+    spacings = _run_spacings(reached, groups)
+    ends = [
+        (low if low is None else max(min(low, mean - gap), 1.0), high)
+        for (low, high), mean, gap in zip(run_intervals(logs, options.resampling.level), means, spacings, strict=True)
+    ]
     curve = pl.DataFrame(
         [
-            (size, math.exp(float(np.log(runs).mean())) if len(runs) > 1 else float(runs[0]), low, high, len(runs))
-            for (size, runs), (low, high) in zip(groups, ends, strict=True)
+            (size, mean if len(runs) > 1 else float(runs[0]), low, high, len(runs), gap)
+            for (size, runs), mean, (low, high), gap in zip(groups, means, ends, spacings, strict=True)
         ],
         schema={
             "batch_size": pl.Int64,
@@ -157,14 +164,26 @@ def analyze_points(rows: pl.DataFrame, options: AnalysisOptions | None = None) -
             "steps_low": pl.Float64,
             "steps_high": pl.Float64,
             "runs": pl.Int64,
+            "spacing": pl.Int64,
         },
         orient="row",
     )
-    doubts = run_doubts(rows)
+    doubts = run_doubts(rows, curve)
     sizes, steps = _arrays(curve)
-    data = CurveData(sizes, steps, ends, [0] * len(sizes), run_noise(logs), doubts=doubts, failed=failed_sizes(rows))
+    noise = coarse_noise(run_noise(logs), *(gap / mean for gap, mean in zip(spacings, means, strict=True)))
+    data = CurveData(sizes, steps, ends, spacings, noise, doubts=doubts, failed=failed_sizes(rows))
     summary, refusal = _try_summary(data, options)
     return Analysis(None, None, curve, (), summary, refusal, doubts)
+
+
+def _run_spacings(reached: pl.DataFrame, groups: list[tuple[int, Array]]) -> list[int]:
+    """Return the evaluation spacing at every size: the largest given, or what all steps, or those of a size, show."""
+    given: dict[int, float] = {}
+    if "spacing" in reached.columns:
+        for size, spacing in reached.select("batch_size", "spacing").drop_nulls().rows():
+            given[int(size)] = max(spacing, given.get(int(size), 0.0))
+    common = detect_spacing(np.concatenate([runs for _, runs in groups])) if groups else 0.0
+    return [math.ceil(given.get(size, max(common, detect_spacing(runs)))) for size, runs in groups]
 
 
 def check_complete(records: Records, workload: WorkloadName) -> None:

@@ -8,7 +8,7 @@ family                  S(B)                                                   c
 ``hyperbola``           S_min (1 + B_crit/B)                                   log B_crit
 ``sharp``               S_min (1 + (B_crit/B)^k)^(1/k), k >= 1                 log B_crit, log k
 ``left_branch``         S_min (1 + b/B + b·B_left/B²)                          log b, log B_left
-``iso_loss``            S_min (1 - (B_min/B)^β)^(-1/γ)                         log B_crit, log β, log β/γ
+``iso_loss``            S_min (1 - (B_min/B)^β)^(-1/γ)                         log B_crit, log B_opt, log β/γ
 ``power``               c B^-a                                                 a
 ======================  =====================================================  =======================
 
@@ -61,7 +61,7 @@ def bounds(family: Family, log_sizes: Array) -> tuple[Array, Array]:
         Family.LEFT_BRANCH: [(low - FARTHEST, high + FARTHEST), (low - FAR, high)],
         Family.ISO_LOSS: [
             (low - FARTHEST, high + FARTHEST),
-            (math.log(EXPONENTS[0]), math.log(EXPONENTS[1])),
+            (low - FARTHEST, high + FARTHEST),
             (math.log(RATIOS[0]), math.log(RATIOS[1])),
         ],
         Family.POWER: [(0.0, STEEPEST)],
@@ -75,24 +75,35 @@ def log_bend(log_ratio: Array, sharpness: float | Array) -> Array:
     >>> float(log_bend(np.array(0.0), 1.0)) == math.log(2)
     True
     """
-    return np.asarray(np.logaddexp(0.0, sharpness * log_ratio) / sharpness)
+    return np.asarray(np.maximum(log_ratio, 0.0) + np.log1p(np.exp(-sharpness * np.abs(log_ratio))) / sharpness)
 
 
 def log_curves(family: Family, laws: Array, log_sizes: Array) -> Array:
     """Return log steps over the scale of every law at these sizes, one row per law; infinite where it has none."""
     first = laws[:, :1] - log_sizes
     if family is Family.HYPERBOLA:
-        return np.asarray(np.logaddexp(0.0, first))
+        return np.asarray(np.log1p(np.exp(first)))
     if family is Family.SHARP:
         return log_bend(first, np.exp(laws[:, 1:2]))
     if family is Family.LEFT_BRANCH:
-        return np.asarray(np.logaddexp(0.0, first + np.logaddexp(0.0, laws[:, 1:2] - log_sizes)))
+        return np.asarray(np.log1p(np.exp(first) * (1.0 + np.exp(laws[:, 1:2] - log_sizes))))
     if family is Family.ISO_LOSS:
-        beta, ratio = np.exp(laws[:, 1:2]), np.exp(laws[:, 2:3])
+        beta, ratio = (values[:, None] for values in iso_loss_exponents(laws))
         share = np.exp(np.minimum(beta * first - np.log1p(2 * ratio), 0.0))  # (B_min/B)^β
         with np.errstate(divide="ignore"):
             return np.asarray(-np.log1p(-share) * ratio / beta)
     return np.asarray(-laws[:, :1] * log_sizes)
+
+
+def iso_loss_exponents(laws: Array) -> tuple[Array, Array]:
+    """Return β and β/γ of iso-loss laws.
+
+    With q = β/γ the slope is -q x/(1 - x), x = (B_min/B)^β: -1/2 at x = 1/(1 + 2q), -1 at x = 1/(1 + q), hence
+    (B_crit/B_opt)^β = (1 + 2q)/(1 + q). β is held within its bounds, whatever the coordinates.
+    """
+    ratio = np.exp(laws[:, 2])
+    apart = np.maximum(laws[:, 0] - laws[:, 1], 1e-6)
+    return np.clip((np.log1p(2 * ratio) - np.log1p(ratio)) / apart, *EXPONENTS), ratio
 
 
 def log_critical(family: Family, laws: Array) -> Array:
@@ -110,8 +121,8 @@ def log_optimal(family: Family, laws: Array) -> Array:
     if family is Family.LEFT_BRANCH:
         return np.asarray((laws[:, 0] + laws[:, 1]) / 2)
     if family is Family.ISO_LOSS:
-        ratio = np.exp(laws[:, 2])
-        return np.asarray(laws[:, 0] + (np.log1p(ratio) - np.log1p(2 * ratio)) / np.exp(laws[:, 1]))
+        beta, ratio = iso_loss_exponents(laws)
+        return np.asarray(laws[:, 0] - (np.log1p(2 * ratio) - np.log1p(ratio)) / beta)
     if family is Family.POWER:
         return np.asarray(np.where(laws[:, 0] > 1.0, np.inf, -np.inf))
     return np.full(len(laws), -np.inf)

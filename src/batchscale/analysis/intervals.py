@@ -118,17 +118,6 @@ class Estimate:
         return self.low is not None or self.high is not None
 
 
-def with_interval(value: float | None, low: float | None, high: float | None) -> Estimate:
-    """Return an estimate whose interval is widened to include its value.
-
-    >>> with_interval(3.0, 1.0, 2.0)
-    Estimate(value=3.0, low=1.0, high=3.0)
-    """
-    if value is None:
-        return Estimate(None, low, high)
-    return Estimate(value, None if low is None else min(low, value), None if high is None else max(high, value))
-
-
 def point_intervals(points: Sequence[StudyPoint], resampling: Resampling = DEFAULT_RESAMPLING) -> list[Interval]:
     """Return intervals for the median steps to result of fresh searches of the same size, one per point."""
     rng = np.random.default_rng(resampling.seed)

@@ -17,7 +17,8 @@ from batchscale.analysis.intervals import StudyPoint, noise_variance, pool_expon
 from batchscale.analysis.quantiles import student_quantile
 
 FLOOR = 1e-3  # steps to result are never more exact than a thousandth
-ASSUMED = 0.1  # the noise of three bare points, which give no estimate of their own
+ASSUMED = 0.2  # the noise of three bare points, which give no estimate of their own
+_TYPICAL = 0.1  # noise that the evaluation spacing of bare points is weighed against
 MOST_FREEDOM = 8.0  # the most degrees of freedom that noise from trials or runs weighs against the misfit
 
 
@@ -33,11 +34,20 @@ class NoiseSource(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Variances of log steps (relative ones, for residuals), and their degrees of freedom."""
+    """Variances of log steps (relative ones, for residuals), and their degrees of freedom.
+
+    ``least_scale`` is the least factor of relative variances.
+    """
 
     source: NoiseSource
     variances: Array
     freedom: float
+    least_scale: float = FLOOR**2
+
+    @property
+    def is_known(self) -> bool:
+        """True if trials, runs or seeds determine the noise, whatever the law."""
+        return self.source not in (NoiseSource.RESIDUALS, NoiseSource.ASSUMED)
 
     @property
     def weights(self) -> Array:
@@ -52,17 +62,23 @@ class Noise:
             free: Points less parameters.
             level: The confidence level.
         """
-        if self.source is NoiseSource.ASSUMED:
-            scale, freedom = 1.0, 1e6
-        elif self.source is NoiseSource.RESIDUALS:
-            freedom = float(max(free, 1))
-            scale = max(least / freedom, FLOOR**2)
-        else:
-            # A misfit beyond the noise widens the set; a lucky fit does not narrow it.
-            weight = min(self.freedom, MOST_FREEDOM)
-            freedom = self.freedom + max(free, 0)
-            scale = max(1.0, (weight + least) / (weight + max(free, 0)))
+        scale, freedom = self._scale(least, free)
         return least + scale * student_quantile(freedom, (1 + level) / 2) ** 2  # the quantile of F with 1 and freedom
+
+    def reach(self, least: float, free: int, level: float) -> Array:
+        """Return how far every point may lie off the truth in logarithms: Student's quantile times its error."""
+        scale, freedom = self._scale(least, free)
+        return np.asarray(student_quantile(freedom, (1 + level) / 2) * np.sqrt(scale * self.variances))
+
+    def _scale(self, least: float, free: int) -> tuple[float, float]:
+        """Return the factor of the variances and its degrees of freedom."""
+        if self.source is NoiseSource.ASSUMED:
+            return 1.0, 1e6
+        if self.source is NoiseSource.RESIDUALS:
+            return max(least / max(free, 1), self.least_scale), float(max(free, 1))
+        # A misfit beyond the noise widens the set; a lucky fit does not narrow it.
+        weight = min(self.freedom, MOST_FREEDOM)
+        return max(1.0, (weight + least) / (weight + max(free, 0))), self.freedom + max(free, 0)
 
 
 def residual_noise(count: int) -> Noise:
@@ -105,7 +121,7 @@ def trial_noise(points: Sequence[StudyPoint]) -> Noise:
     """
     studies = [point for point in points if point.finishers.has_interval]
     if 2 * len(studies) < len(points) or not studies:
-        return _coarse(residual_noise(len(points)), points)
+        return coarse_noise(residual_noise(len(points)), *_shares(points))
     weights = pool_exponents([point.finishers for point in points])
     counts = np.array([float(len(point.finishers.lowest)) for point in studies])
     estimates = np.maximum([noise_variance(point.finishers, weights) for point in studies], FLOOR**2)
@@ -113,15 +129,24 @@ def trial_noise(points: Sequence[StudyPoint]) -> Noise:
     drawn = shrink(np.asarray(estimates), float((4 / (counts - 1.5)).mean()))
     by_size = {point.batch_size: value for point, value in zip(studies, drawn, strict=True)}
     variances = np.array([by_size.get(point.batch_size, float(drawn.mean())) for point in points])
-    return _coarse(Noise(NoiseSource.TRIALS, variances, float((counts - 1).sum())), points)
+    return coarse_noise(Noise(NoiseSource.TRIALS, variances, float((counts - 1).sum())), *_shares(points))
 
 
-def _coarse(noise: Noise, points: Sequence[StudyPoint]) -> Noise:
-    extra = np.array([resolution_variance(min(point.spacing / point.steps, 1.0)) for point in points])
-    if noise.source is NoiseSource.RESIDUALS and extra.any():
-        # Residuals have no scale of their own before the fit: only how much less coarse points weigh.
-        extra = extra / ASSUMED**2
-    return Noise(noise.source, noise.variances + extra, noise.freedom)
+def coarse_noise(noise: Noise, *shares: float) -> Noise:
+    """Return the noise with that of the evaluation spacing, given as a share of the steps of every point."""
+    extra = np.array([resolution_variance(min(share, 1.0)) for share in shares])
+    if not extra.any():
+        return noise
+    if noise.source is not NoiseSource.RESIDUALS:
+        return Noise(noise.source, noise.variances + extra, noise.freedom)
+    # Residuals have no scale of their own before the fit: only how much less coarse points weigh, and how exact the
+    # coarsest can be at best.
+    variances = noise.variances + extra / _TYPICAL**2
+    return Noise(noise.source, variances, noise.freedom, max(FLOOR**2, float((extra / variances).max())))
+
+
+def _shares(points: Sequence[StudyPoint]) -> list[float]:
+    return [point.spacing / point.steps for point in points]
 
 
 def shrink(variances: Array, doubt: float) -> Array:

@@ -1,16 +1,17 @@
 """The optimal batch size of a curve (that of fewest examples), and the band of sizes that cost little more."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from batchscale.analysis.confidence_set import ConfidenceSet
 from batchscale.analysis.curves import Array
 from batchscale.analysis.intervals import Estimate
-from batchscale.analysis.scaling import FamilyFit
+from batchscale.analysis.least_squares import FamilyFit
 
 SMALLEST_IS_CHEAPEST = "the smallest batch size measured needs the fewest examples; a still smaller one may need fewer"
 LARGEST_IS_CHEAPEST = "examples still fall at the largest batch size measured; a still larger one may need fewer"
+NOT_SHOWN = "the points do not show that examples rise again at small batch sizes: noise may explain it"
 NO_LAW = "no fitted curve shows where examples are fewest"
 
 _BETWEEN = 400  # sizes at which a law is read for its band
@@ -51,14 +52,14 @@ def law_band(fit: FamilyFit, sizes: Array, tolerance: float) -> tuple[float, flo
     return float(within[0]), float(within[-1])
 
 
-def find_optimal(fit: FamilyFit | None, sizes: Array, steps: Array, tolerance: float) -> OptimalSize:
-    """Return the optimal batch size of a curve by its best law, or by its points where there is none."""
-    if fit is None:
+def find_optimal(laws: ConfidenceSet | None, sizes: Array, steps: Array, tolerance: float) -> OptimalSize:
+    """Return the optimal batch size of a curve by its best law; by its points where no law describes them."""
+    if laws is None:
         return OptimalSize(Estimate(), NO_LAW, measured_band(sizes, steps, tolerance))
-    band = law_band(fit, sizes, tolerance)
-    best = fit.b_opt or (math.inf if fit.family.value == "power" and fit.law[0] > 1 else 0.0)
-    if best <= sizes[0]:
-        return OptimalSize(Estimate(None, None, float(sizes[0])), SMALLEST_IS_CHEAPEST, band)
-    if best >= sizes[-1]:
-        return OptimalSize(Estimate(None, float(sizes[-1]), None), LARGEST_IS_CHEAPEST, band)
-    return OptimalSize(Estimate(best), None, band)
+    low, high = laws.optimal_range()
+    value, band = laws.best.b_opt, law_band(laws.best, sizes, tolerance)
+    if value is not None and sizes[0] < value < sizes[-1]:
+        return OptimalSize(Estimate(value, low, high), None, band)
+    cheapest = int(np.argmin(sizes * steps))
+    reason = {0: SMALLEST_IS_CHEAPEST, len(sizes) - 1: LARGEST_IS_CHEAPEST}.get(cheapest, NOT_SHOWN)
+    return OptimalSize(Estimate(None, low, high), reason, band)

@@ -10,10 +10,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from batchscale.analysis.confidence_set import ConfidenceSet
 from batchscale.analysis.curves import Array
-from batchscale.analysis.intervals import Estimate, with_interval
+from batchscale.analysis.intervals import Estimate
 from batchscale.errors import AnalysisError
 
 FEWEST_SIZES = 2
@@ -166,40 +167,50 @@ class Regimes:
         return next((span.regime for span in spans if span.start < batch_size <= span.end), None)
 
 
+@dataclass(frozen=True, eq=False)
+class MeasuredCurve:
+    """The points of a curve.
+
+    Attributes:
+        sizes: Two batch sizes or more, growing.
+        steps: Their steps to result.
+        reach: How far each point may lie off the truth, in logarithms; None where that is not known.
+        coarse: True for each point whose evaluation spacing leaves its steps open; such points show no plateau.
+    """
+
+    sizes: Array
+    steps: Array
+    reach: Array | None
+    coarse: NDArray[np.bool_]
+
+
 def find_regimes(
-    sizes: Array,
-    steps: Array,
+    curve: MeasuredCurve,
     confidence_set: ConfidenceSet | None,
-    *,
-    coarse: Array | None = None,
     baseline: Baseline = Baseline.ROBUST,
     thresholds: Thresholds = DEFAULT_THRESHOLDS,
 ) -> Regimes:
     """Return the boundaries of a curve.
 
     Args:
-        sizes: Two batch sizes or more, growing.
-        steps: Their steps to result.
-        confidence_set: The laws that agree with the points; None for two sizes, which give no interval.
-        coarse: True for each point whose evaluation spacing leaves its steps open; such points show no plateau.
+        curve: The points.
+        confidence_set: The laws that agree with the points; None if there are none, as for two sizes.
         baseline: The line of perfect scaling.
         thresholds: The tolerances.
     """
+    sizes, steps = curve.sizes, curve.steps
     examples = baseline_examples(sizes, steps, baseline)
     start, end = perfect_scaling_range(sizes, steps, examples, thresholds.perfect)
     end = max(min(end, float(sizes[int(np.argmin(steps))])), start)  # sizes that need more steps scale no further
     useful = useful_batch_size(sizes, steps, thresholds.useful)
-    gain, measured_gain = _last_doubling_gain(confidence_set, sizes), 1 - last_doubling(sizes, steps)
-    coarse_plateau = coarse is not None and bool(coarse[sizes >= useful].any())
-    plateau = (
-        PlateauStatus.OPEN
-        if coarse_plateau
-        else _plateau_status(sizes, steps, useful, _ends(gain, measured_gain), thresholds)
-    )
+    gain = _last_doubling_gain(confidence_set, sizes)
+    coarse_plateau = bool(curve.coarse[sizes >= useful].any())
+    plateau = PlateauStatus.OPEN if coarse_plateau else _plateau_status(sizes, steps, useful, gain, thresholds)
+    end_range = _perfect_scaling_end(confidence_set, curve, (start, end), baseline, thresholds.perfect)
     if plateau is PlateauStatus.REACHED:
         # Where nothing more is gained, nothing falls in proportion: tolerances of both sides must not overlap.
         end = max(min(end, useful), start)
-    perfect_end = _perfect_scaling_end(confidence_set, sizes, end, thresholds.perfect)
+    perfect_end = Estimate(end, None if end_range.low is None else min(end_range.low, end), end_range.high)
     return Regimes(
         baseline=baseline,
         baseline_examples=examples,
@@ -209,8 +220,8 @@ def find_regimes(
         perfect_scaling_start=int(start),
         perfect_scaling_end=perfect_end,
         is_end_open=_is_open(perfect_end, sizes),
-        useful=_useful(confidence_set, sizes, useful, plateau, thresholds.useful),
-        measured_gain=measured_gain,
+        useful=_useful(confidence_set, curve, useful, plateau, thresholds.useful),
+        measured_gain=1 - last_doubling(sizes, steps),
         last_doubling_gain=gain,
         plateau=plateau,
         overhead_batch_size=int(overhead_batch_size(sizes, steps, thresholds.overhead)),
@@ -281,12 +292,6 @@ def _plateau_status(sizes: Array, steps: Array, useful: float, gain: Estimate, t
     return PlateauStatus.OPEN
 
 
-def _ends(gain: Estimate, measured: float) -> Estimate:
-    if not gain.has_interval:
-        return gain
-    return Estimate(gain.value, min(gain.low or 0.0, measured), max(gain.high or 0.0, measured))
-
-
 def _last_doubling_gain(confidence_set: ConfidenceSet | None, sizes: Array) -> Estimate:
     """Return the gain by the best law and its range over the confidence set; empty without one."""
     if confidence_set is None:
@@ -294,18 +299,42 @@ def _last_doubling_gain(confidence_set: ConfidenceSet | None, sizes: Array) -> E
     pair = np.array([sizes[-1] / 2, sizes[-1]])
     logs = confidence_set.log_steps(pair)
     gains = -np.expm1(logs[:, 1] - logs[:, 0])
-    best = confidence_set.best_log_steps(pair)
-    value = -math.expm1(float(best[1] - best[0]))
+    best = confidence_set.best.steps(pair)
+    value = float(1 - best[1] / best[0])
     return Estimate(value, min(float(gains.min()), value), max(float(gains.max()), value))
 
 
-def _perfect_scaling_end(confidence_set: ConfidenceSet | None, sizes: Array, end: float, tolerance: float) -> Estimate:
-    if confidence_set is None:
+def _perfect_scaling_end(
+    confidence_set: ConfidenceSet | None,
+    curve: MeasuredCurve,
+    measured: tuple[float, float],
+    baseline: Baseline,
+    tolerance: float,
+) -> Estimate:
+    """Return the end of perfect scaling with its range over the laws, or over the noise of the points.
+
+    The noise of the points decides where no law has the measured end: there the laws are not about these points.
+    """
+    sizes, (start, end) = curve.sizes, measured
+    if confidence_set is not None:
+        logs = confidence_set.log_steps(sizes) + np.log(sizes)
+        first = np.zeros(len(logs), dtype=int) if baseline is Baseline.FIRST else np.argmin(logs, axis=1)
+        line = np.take_along_axis(logs, first[:, None], axis=1)
+        beyond = (logs > line + math.log1p(tolerance)) & (np.arange(len(sizes)) >= first[:, None])
+        ends = sizes[np.where(beyond.any(axis=1), np.argmax(beyond, axis=1), len(sizes)) - 1]
+        if ends.min() <= end <= ends.max():
+            return Estimate(end, float(ends.min()), float(ends.max()))
+    if curve.reach is None:
         return Estimate(end)
-    examples = confidence_set.log_steps(sizes) + np.log(sizes)
-    within = examples <= examples[:, :1] + math.log1p(tolerance)
-    ends = sizes[within.sum(axis=1) - 1]  # examples of a law only grow
-    return with_interval(end, float(ends.min()), float(ends.max()))
+    begin = int(np.searchsorted(sizes, start))
+    logs = np.log(sizes * curve.steps)[begin:]
+    spread = np.hypot(curve.reach[begin:], curve.reach[begin])
+    spread[0] = 0.0
+    surely, perhaps = (
+        float(sizes[begin + int(np.argmax(np.append(values > logs[0] + math.log1p(tolerance), True))) - 1])
+        for values in (logs + spread, logs - spread)
+    )
+    return Estimate(end, min(surely, end), max(perhaps, end))
 
 
 def _is_open(end: Estimate, sizes: Array) -> bool:
@@ -316,12 +345,22 @@ def _is_open(end: Estimate, sizes: Array) -> bool:
 
 
 def _useful(
-    confidence_set: ConfidenceSet | None, sizes: Array, useful: float, plateau: PlateauStatus, tolerance: float
+    confidence_set: ConfidenceSet | None, curve: MeasuredCurve, useful: float, plateau: PlateauStatus, tolerance: float
 ) -> Estimate:
-    if confidence_set is None:
+    """Return the useful size with its range over the laws, or over the noise of the points where no law has it."""
+    sizes, is_bounded = curve.sizes, plateau is PlateauStatus.REACHED
+    if confidence_set is not None:
+        logs = confidence_set.log_steps(sizes)
+        ends = sizes[np.argmax(logs <= logs[:, -1:] + math.log1p(tolerance), axis=1)]  # steps of a law only fall
+        if ends.min() <= useful <= ends.max():
+            return Estimate(useful, float(ends.min()), float(ends.max()) if is_bounded else None)
+    if curve.reach is None:
         return Estimate(useful)
-    logs = confidence_set.log_steps(sizes)
-    within = logs <= logs[:, -1:] + math.log1p(tolerance)  # steps of a law only fall
-    ends = sizes[np.argmax(within, axis=1)]
-    high = float(ends.max()) if plateau is PlateauStatus.REACHED else None
-    return with_interval(useful, float(ends.min()), high)
+    logs = np.log(curve.steps)
+    fastest = int(np.argmin(logs))
+    spread = np.where(np.arange(len(sizes)) == fastest, 0.0, np.hypot(curve.reach, curve.reach[fastest]))
+    surely, perhaps = (
+        float(sizes[int(np.argmax(values <= logs[fastest] + math.log1p(tolerance)))])
+        for values in (logs + spread, logs - spread)
+    )
+    return Estimate(useful, min(perhaps, useful), max(surely, useful) if is_bounded else None)

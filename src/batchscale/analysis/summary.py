@@ -12,12 +12,22 @@ import polars as pl
 
 from batchscale.analysis.confidence_set import FEWEST_SIZES, ConfidenceSet, find_confidence_set
 from batchscale.analysis.curves import Array
-from batchscale.analysis.intervals import Estimate, with_interval
+from batchscale.analysis.evidence import Misfit, find_misfit
+from batchscale.analysis.families import Family
+from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.noise import Noise, NoiseSource
 from batchscale.analysis.optimal import OptimalSize, find_optimal
-from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Regimes, Thresholds, fewest_examples, find_regimes
+from batchscale.analysis.regimes import (
+    DEFAULT_THRESHOLDS,
+    Baseline,
+    MeasuredCurve,
+    Regimes,
+    Thresholds,
+    fewest_examples,
+    find_regimes,
+)
 from batchscale.analysis.regimes import FEWEST_SIZES as FEWEST_FOR_REGIMES
-from batchscale.analysis.scaling import Misfit, ScalingFit, check_bend, find_misfit, fit_families
+from batchscale.analysis.scaling import ScalingFit, check_bend, fit_families
 from batchscale.errors import AnalysisError
 from batchscale.formatting import list_sizes
 from batchscale.records.metadata.study import EDGE_WORDS
@@ -54,7 +64,8 @@ class CurveSummary:
         critical: B_crit; ``value`` None where the best law has it far outside the sizes or none at all; empty where
             no law describes the points.
         optimal: The size of fewest examples, and the band of sizes that cost little more.
-        fit: The scaling law; None where the best law bends outside the points, see ``fit_refusal``.
+        fit: The scaling law; None where the best law is a line between the points (it bends outside of them) or none
+            describes them, see ``fit_refusal``.
         misfit: The distance of the points from the best law, where it is more than noise explains; None otherwise.
         fit_refusal: The reason why there is no B_crit.
         fastest: The measured size with the fewest steps.
@@ -108,7 +119,8 @@ class CurveSummary:
         if self.confidence_set is None:
             return Estimate()
         low, high = self.confidence_set.steps_range(batch_size)
-        return with_interval(float(np.exp(self.confidence_set.best_log_steps(batch_size)[0])), low, high)
+        value = float(self.confidence_set.best.steps(batch_size)[0])
+        return Estimate(value if math.isfinite(value) else None, low, high if math.isfinite(high) else None)
 
 
 @dataclass(frozen=True)
@@ -143,23 +155,31 @@ def summarize(
             f"Regimes need the steps to result at two batch sizes or more. Found {len(sizes)}; measure more batch "
             "sizes, or choose a goal that more of them reach."
         )
-    laws = find_confidence_set(sizes, steps, data.noise, level) if len(sizes) >= FEWEST_SIZES else None
-    fit, misfit, refusal = _try_fit(data)
-    describing = None if misfit is not None else laws  # laws that do not describe the points bound nothing
-    points = _points(data, describing)
+    fit = laws = misfit = reach = None
+    if len(sizes) >= FEWEST_SIZES:
+        fit = fit_families(np.log(sizes), np.log(steps), data.noise)
+        laws = find_confidence_set(sizes, steps, data.noise, level, fit)
+        misfit = find_misfit(fit.best, np.log(sizes), np.log(steps), data.noise)
+        reach = data.noise.reach(fit.best.squares, len(sizes) - fit.best.family.parameters, level)
+    points = _points(data, reach)
     coarse = np.array([point.is_coarse for point in points])
-    critical = Estimate() if misfit is not None else _critical(laws, fit)
+    critical, refusal = Estimate(), None if misfit is None else misfit.reason
+    if fit is not None and laws is not None and misfit is None:
+        critical, refusal = _critical(laws, fit, sizes)
+    lies_outside = critical.value is None and fit is not None and fit.best.family in (Family.HYPERBOLA, Family.SHARP)
     return CurveSummary(
         points=points,
-        regimes=find_regimes(sizes, steps, describing, coarse=coarse, baseline=baseline, thresholds=thresholds),
+        regimes=find_regimes(
+            MeasuredCurve(sizes, steps, reach, coarse), None if misfit else laws, baseline, thresholds
+        ),
         critical=critical,
-        optimal=find_optimal(None if fit is None else fit.best, sizes, steps, thresholds.band),
-        fit=fit,
+        optimal=find_optimal(None if misfit else laws, sizes, steps, thresholds.band),
+        fit=None if misfit or lies_outside else fit,
         misfit=misfit,
-        fit_refusal=refusal if critical.value is None else None,  # a sharper law may bend where no hyperbola does
+        fit_refusal=refusal,
         fastest=int(sizes[int(np.argmin(steps))]),
         level=level,
-        noise=None if describing is None else data.noise.source,
+        noise=None if laws is None or misfit else data.noise.source,
         trials=data.trials,
         drift=data.drift,
         doubts=data.doubts,
@@ -183,10 +203,10 @@ def study_doubts(curve: pl.DataFrame) -> tuple[str, ...]:
     moving = _sizes(curve, pl.col("still_moves").fill_null(False) & reached)
     if moving:
         doubts.append(f"more trials would likely still move batch size {list_sizes(moving)}")
-    return (*doubts, *_resolution_doubts(curve))
+    return (*doubts, *_resolution_doubts(curve, "measure with [evaluation] every = {every} there"))
 
 
-def _resolution_doubts(curve: pl.DataFrame) -> tuple[str, ...]:
+def _resolution_doubts(curve: pl.DataFrame, plan: str) -> tuple[str, ...]:
     """Return the doubt about points whose steps the evaluation plan leaves open, and the plan that resolves them."""
     coarse = curve.filter((pl.col("steps") > 0) & (pl.col("spacing") > COARSE * pl.col("steps"))).sort("batch_size")
     if coarse.is_empty():
@@ -198,7 +218,7 @@ def _resolution_doubts(curve: pl.DataFrame) -> tuple[str, ...]:
     text = "the steps are known only to within their evaluation spacing at batch size " + list_sizes(sizes)
     if first:
         text += f" (at {list_sizes(first)} the first measurement had reached the goal already)"
-    return (f"{text}: measure with [evaluation] every = {every} there",)
+    return (f"{text}: {plan.format(every=every)}",)
 
 
 def failed_sizes(curve: pl.DataFrame) -> tuple[int, ...]:
@@ -207,62 +227,55 @@ def failed_sizes(curve: pl.DataFrame) -> tuple[int, ...]:
     return tuple(_sizes(curve.group_by("batch_size").agg(reached), ~pl.col("reached")))
 
 
-def run_doubts(curve: pl.DataFrame) -> tuple[str, ...]:
-    """Return the doubts about repeated runs (columns ``batch_size``, ``steps``; null for a goal not reached)."""
-    never = list(failed_sizes(curve))
-    some = sorted(set(_sizes(curve, pl.col("steps").is_null())) - set(never))
+def run_doubts(rows: pl.DataFrame, curve: pl.DataFrame) -> tuple[str, ...]:
+    """Return the doubts about repeated runs and their curve.
+
+    Args:
+        rows: The runs (columns ``batch_size``, ``steps``; null for a goal not reached).
+        curve: The points (columns ``batch_size``, ``steps``, ``spacing``).
+    """
+    never = list(failed_sizes(rows))
+    some = sorted(set(_sizes(rows, pl.col("steps").is_null())) - set(never))
     doubts = []
     if never:
         doubts.append(f"the goal was not reached at batch size {list_sizes(never)}")
     if some:
         doubts.append(f"runs that did not reach the goal are left out at batch size {list_sizes(some)}")
-    return tuple(doubts)
+    return (*doubts, *_resolution_doubts(curve, "evaluate every {every} steps there"))
 
 
 def _sizes(curve: pl.DataFrame, condition: pl.Expr) -> list[int]:
     return [int(size) for size in curve.filter(condition).sort("batch_size")["batch_size"]]
 
 
-def _points(data: CurveData, laws: ConfidenceSet | None) -> tuple[PointSummary, ...]:
-    sizes, steps = data.sizes, data.steps
-    examples = sizes * steps
-    best = fewest_examples(sizes, steps)
-    ratios = None
-    if laws is not None:
-        logs = laws.log_steps(sizes) + np.log(sizes)
-        ratios = np.exp(logs - logs[:, best : best + 1])
+def _points(data: CurveData, reach: Array | None) -> tuple[PointSummary, ...]:
+    """Return the measured points; a ratio of two has the noise of both."""
+    examples = data.sizes * data.steps
+    best = fewest_examples(data.sizes, data.steps)
     points = []
-    for i, (size, interval, spacing) in enumerate(zip(sizes, data.intervals, data.spacings, strict=True)):
-        low = high = None
+    for i, (size, interval, spacing) in enumerate(zip(data.sizes, data.intervals, data.spacings, strict=True)):
+        ratio = float(examples[i] / examples[best])
+        estimate = Estimate(ratio)
         if i == best:
-            low = high = 1.0
-        elif ratios is not None:
-            low, high = float(ratios[:, i].min()), float(ratios[:, i].max())
-        ratio = with_interval(float(examples[i] / examples[best]), low, high)
-        points.append(PointSummary(int(size), with_interval(float(steps[i]), *interval), ratio, int(spacing)))
+            estimate = Estimate(1.0, 1.0, 1.0)
+        elif reach is not None:
+            factor = math.exp(math.hypot(reach[i], reach[best]))
+            estimate = Estimate(ratio, ratio / factor, ratio * factor)
+        points.append(PointSummary(int(size), Estimate(float(data.steps[i]), *interval), estimate, int(spacing)))
     return tuple(points)
 
 
-def _try_fit(data: CurveData) -> tuple[ScalingFit | None, Misfit | None, str | None]:
-    if len(data.sizes) < FEWEST_SIZES:
-        return None, None, None
-    fit = fit_families(np.log(data.sizes), np.log(data.steps), data.noise.weights)
-    misfit = find_misfit(fit)
-    if misfit is not None:
-        return None, misfit, misfit.reason
-    try:
-        check_bend(fit.best, data.sizes)
-    except AnalysisError as error:
-        return None, None, str(error)
-    return fit, None, None
-
-
-def _critical(laws: ConfidenceSet | None, fit: ScalingFit | None) -> Estimate:
-    value = None if fit is None else fit.b_crit
-    if laws is None:
-        return Estimate(value)
+def _critical(laws: ConfidenceSet, fit: ScalingFit, sizes: Array) -> tuple[Estimate, str | None]:
+    """Return B_crit by the best law, its interval, and the reason why it has no value."""
     low, high = laws.critical_range()
-    if value is None and low is not None and high is not None:
+    try:
+        check_bend(fit.best, sizes)
+    except AnalysisError as error:
+        if fit.best.family is Family.POWER:
+            return Estimate(), str(error)
+        sharp = next((each for each in fit.allowed if each.family is Family.SHARP), None)
+        if sharp is None or low is None or high is None:
+            return Estimate(None, low, high), str(error)
         # The best hyperbola bends elsewhere, but a sharper law bends here, and all laws of the set agree.
-        value = math.exp(float(laws.log_b[laws.best]))
-    return with_interval(value, low, high)
+        return Estimate(sharp.b_crit, low, high), None
+    return Estimate(fit.best.b_crit, low, high), None

@@ -10,12 +10,18 @@ from batchscale.cli.selection import BAND_HELP, BASELINE_HELP, JSON_HELP, PERFEC
 if TYPE_CHECKING:
     from batchscale.analysis.curve_analysis import Analysis
 
+EVERY_HELP = (
+    "The number of steps between two evaluations: the goal was reached up to so many steps earlier. Without it, an "
+    "interval that divides all steps counts. A column spacing of the file comes first."
+)
+
 
 def fit(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="CURVE.csv", help="A CSV file with the columns batch_size and steps: a row per size or per run."
+            metavar="CURVE.csv",
+            help="A CSV file with the columns batch_size and steps, and spacing if known: a row per size or per run.",
         ),
     ],
     baseline: Annotated[
@@ -25,12 +31,15 @@ def fit(
     tau: Annotated[float, typer.Option(help=PERFECT_HELP)] = 0.3,
     useful: Annotated[float, typer.Option(help=USEFUL_HELP)] = 0.2,
     band: Annotated[float, typer.Option(help=BAND_HELP)] = 0.05,
+    evaluate_every: Annotated[int | None, typer.Option(min=1, metavar="STEPS", help=EVERY_HELP)] = None,
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Fit the scaling law to a CSV file of batch sizes and steps.
 
     The law is steps = S_min (1 + B_crit/B) or one of four other families, whichever describes the points best.
     """
+    import polars as pl
+
     from batchscale.analysis.as_json import fit_json
     from batchscale.analysis.curve_analysis import AnalysisOptions, analyze_points
     from batchscale.analysis.curves import read_curve
@@ -42,6 +51,9 @@ def fit(
 
     options = AnalysisOptions(parse_baseline(baseline), Thresholds(perfect=tau, useful=useful, band=band))
     rows = read_curve(path)
+    if evaluate_every is not None:
+        given = pl.col("spacing") if "spacing" in rows.columns else pl.lit(None, dtype=pl.Float64)
+        rows = rows.with_columns(given.fill_null(float(evaluate_every)).alias("spacing"))
     sizes = rows.drop_nulls("steps")["batch_size"].n_unique()
     if sizes < FEWEST_POINTS:
         raise AnalysisError(
