@@ -53,8 +53,9 @@ class Thresholds:
     Attributes:
         perfect: τ of the end of perfect scaling: how far above the line a point may lie.
         useful: how far above the fewest steps the maximum useful batch size may lie.
-        falling: a gain of more than this in the last doubling means that steps still fall (unless the useful size is
-            at most a quarter of the largest measured: then the fall came before).
+        falling: a gain of more than this in the last doubling, by all laws, means that steps still fall, if the last
+            two points show half of it (unless the useful size is at most a quarter of the largest measured: then the
+            fall came before).
         overhead: τ of ``overhead_batch_size``: how many more examples than the fewest.
         band: how many more examples than at the optimal size a size of its band may need.
     """
@@ -285,9 +286,9 @@ def overhead_batch_size(sizes: Array, steps: Array, overhead: float) -> float:
 def _plateau_status(sizes: Array, steps: Array, useful: float, gain: Estimate, thresholds: Thresholds) -> PlateauStatus:
     if useful * LONG_PLATEAU <= sizes[-1] or (gain.high is not None and gain.high <= thresholds.falling):
         return PlateauStatus.REACHED
-    # A smaller size that needs fewer steps contradicts the laws by which steps still fall.
-    fastest_is_largest = bool(steps[-1] <= steps.min())
-    if gain.low is not None and gain.low > thresholds.falling and fastest_is_largest:
+    # A smaller size with fewer steps, or a last pair that hardly fell, contradicts laws by which steps still fall.
+    agrees = bool(steps[-1] <= steps.min()) and 1 - last_doubling(sizes, steps) > thresholds.falling / 2
+    if gain.low is not None and gain.low > thresholds.falling and agrees:
         return PlateauStatus.FALLING
     return PlateauStatus.OPEN
 

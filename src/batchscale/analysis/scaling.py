@@ -15,7 +15,6 @@ from batchscale.analysis.families import Family
 from batchscale.analysis.least_squares import FamilyFit, fit_family
 from batchscale.analysis.noise import Noise, residual_noise
 from batchscale.errors import AnalysisError
-from batchscale.formatting import percent_text
 
 FEWEST_POINTS = 3
 BEND = 0.3  # a best law that leaves an asymptote by less than this share at its end has its bend outside the points

@@ -108,7 +108,8 @@ def _rows(answer: "Analysis") -> list[tuple[object, ...]]:
     summary = answer.summary
     assert summary is not None
     rows: list[tuple[object, ...]] = []
-    for size, steps, low, high, runs in answer.curve.rows():
+    columns = ("batch_size", "steps", "steps_low", "steps_high", "runs")
+    for size, steps, low, high, runs in answer.curve.select(columns).rows():
         span = None if low is None else f"{low:,.4g} to {high:,.4g}"
         examples = times_text(examples_ratio(summary, size, summary.regimes.cheapest))
         row: tuple[object, ...] = (size, runs, f"{steps:,.6g}", span, examples)
