@@ -303,7 +303,7 @@ def check_bump(fields: Fields, points: Points) -> list[str]:
 def check_basis(fields: Fields, points: Points) -> list[str]:
     """Check level and assumed noise."""
     wrong = [] if fields["level"] == 90 else ["not the level of the intervals"]
-    return wrong if "noise" not in fields or (fields["noise"] == 10 and len(points.steps) == 3) else [*wrong, "noise"]
+    return wrong if "noise" not in fields or (fields["noise"] == 20 and len(points.steps) == 3) else [*wrong, "noise"]
 
 
 def _largest(fields: Fields, points: Points, key: str = "largest") -> list[str]:

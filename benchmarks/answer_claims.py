@@ -156,7 +156,9 @@ FORMS = {
         "(?:Critical batch size, where the curve bends: (?:about <value><span>|(?:about <value_>, )?"
         rf"(?:at least <low__>|at most <high__>)|<low___> to <high___>){WHERE}"
         rf"|These points do not bound the critical batch size{WHERE.replace('where', 'where_')}"
-        r"|Two points give no critical batch size; measure more batch sizes)\.",
+        r"|Two points give no critical batch size; measure more batch sizes"
+        r"|Steps fall as the batch size to the power -[\d.]+ at all sizes measured, without a bend: these points have "
+        r"no critical batch size)\.",
         check_critical,
     ),
     "misfit": _form(

@@ -97,7 +97,7 @@ def test_the_fall_is_the_measured_one_and_points_that_rose_are_not_said_to_fall(
 
 
 def test_a_size_that_failed_is_neither_recommended_nor_to_be_measured():
-    rows = [(16, 1000.0), (32, None), (64, 260.0), (128, 140.0), (256, None)]
+    rows = [(4, 3980.0), (8, 2010.0), (16, 1000.0), (32, None), (64, 260.0), (128, 140.0), (256, None)]
     text = " ".join(answer_sentences(answer(rows)))
     assert "except 32, where the goal was not reached," in text
     assert "The goal was not reached at 256." in text

@@ -60,8 +60,8 @@ def test_the_price_of_a_size_is_its_measured_ratio():
     assert ratio(MLPERF, 64) == pytest.approx(1.549, abs=1e-3)
     text = said(MLPERF)
     assert numbers_in(r"As measured, 64 needed ([\d.]+) times the examples of 16", text) == [1.55]
-    critical, low, high = numbers_in(r"bends: about ([\d.,]+) \(([\d.,]+) to ([\d.,]+)\)", text)
-    assert low < critical < high
+    critical, low = numbers_in(r"bends: about ([\d.,]+), at least ([\d.,]+);", text)  # three points bound one side
+    assert low < critical
     assert critical == pytest.approx(71.8, rel=0.02)  # a fit by SciPy; printed with two digits
 
 

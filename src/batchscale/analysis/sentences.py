@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from batchscale.analysis.curve_analysis import Analysis
+from batchscale.analysis.families import Family
 from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.measured import (
     allowed_fall,
@@ -169,6 +170,11 @@ def critical_sentence(summary: CurveSummary) -> str:
         )
     if summary.confidence_set is None:
         return "Two points give no critical batch size; measure more batch sizes."
+    if summary.fit is not None and summary.fit.best.family is Family.POWER:
+        return (
+            f"Steps fall as the batch size to the power -{summary.fit.best.law[0]:.2f} at all sizes measured, without "
+            "a bend: these points have no critical batch size."
+        )
     if not critical.has_interval:
         return f"These points do not bound the critical batch size{_next_measurement(summary, True, True)}."
     wanted = _next_measurement(summary, smaller=critical.low is None, larger=critical.high is None)
