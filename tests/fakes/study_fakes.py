@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from batchscale.records.metadata.base import CHECKSUM_KEY
 from batchscale.run.session import RunSettings, run_plan
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
 from batchscale.spec.experiment import BatchSizes, Experiment, SearchPlan, StopRule, WorkloadSpec
@@ -62,6 +63,7 @@ def read_values(root: Path) -> dict[tuple[str, int], dict[str, object]]:
         own = metadata.pop("batchscale")
         own.pop("timing", None)
         own.pop("hardware", None)
+        own.pop(CHECKSUM_KEY, None)  # of the whole file, times included
         rows = (path.parent / "measurements.csv").read_text()
         study = str(path.parent.parent.relative_to(root))
         trials[study, int(path.parent.name)] = {**metadata, "own": own, "rows": rows}
