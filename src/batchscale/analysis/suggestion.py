@@ -1,35 +1,39 @@
-"""Suggested metaparameters for a batch size: measured there, between neighbours, or by the measured trend."""
+"""Suggested metaparameters for a batch size, the steps that one training with them needs, and its chance to succeed."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+import numpy as np
 import polars as pl
 
+from batchscale.analysis.budgets import examples_by_dataset, train_examples
 from batchscale.analysis.curve_analysis import analyze, check_complete, select_workload
 from batchscale.analysis.intervals import Estimate
-from batchscale.analysis.metaparameters import Optimum, Trend, fit_trend, from_scale, soft_optimum, to_scale
+from batchscale.analysis.optima import MOMENTUM, round_value
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.results import results_of, winner_edges
+from batchscale.analysis.single_training import DRAWS, Question, expected_steps, fit_bowl, reach_chance
+from batchscale.analysis.tuned_sizes import Place, TunedSizes, read_tuned_sizes
 from batchscale.errors import AnalysisError
-from batchscale.records.frames import Records, searched_spaces
+from batchscale.records.frames import Records
 from batchscale.records.metadata.study import study_note
 from batchscale.spec.goal import Goal
-from batchscale.spec.space import ParameterConfig, ParameterType, Scale
 from batchscale.spec.workload_name import WorkloadName
 
 CLOSE = 0.1  # trials within this share of the best steps are listed beside a measured winner
-LEVEL = 0.9  # of the range of the best value
+FARTHEST = 16  # times outside the measured sizes
 
 SUGGESTION_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "metaparameter": pl.String,
-    "value": pl.Float64,
+    "value": pl.Float64,  # to train with
     "range_low": pl.Float64,  # 90 % range of the best value, from the scatter of the measured optima; null: unknown
     "range_high": pl.Float64,
     "low": pl.Float64,  # over the trials that came within 10 % of the best steps; null: not measured at this size
     "high": pl.Float64,
     "trials": pl.Int64,  # the number of such trials
+    "winner": pl.Float64,  # of the best trial at this size; null: not measured at this size
 }
 
 
@@ -48,8 +52,11 @@ class Suggestion:
 
     ``source``: "measured" there, "interpolated" between two ``batch_sizes``, "extrapolated" by the trend of the
     optima at all of them, or "nearest": outside of what was measured at fewer than three sizes, which show no trend.
-    ``steps`` has the steps to expect, with their interval; no value if unknown. ``notes`` has by batch size
-    the reasons to trust a study behind the values less: a winner at an edge, more than one search.
+    ``steps`` are the steps of one training with exactly these values, with their 90 % interval; no value if unknown.
+    ``chance`` is its chance to reach the goal within the studies' step budget, counted over ``trials_near`` trials.
+    ``search_steps`` are the steps to result: the best of a whole search. ``distance`` is the factor by which the batch
+    size is outside the measured ones, 1 inside. ``notes`` has by batch size the reasons to trust a study behind the
+    values less: a winner at an edge, more than one search, no trial that reached the goal.
     """
 
     workload: WorkloadName
@@ -60,168 +67,144 @@ class Suggestion:
     steps: Estimate
     values: pl.DataFrame
     notes: Mapping[int, str]
+    chance: float | None = None
+    trials_near: float | None = None
+    search_steps: Estimate = field(default_factory=Estimate)
+    distance: float = 1.0
 
 
 def suggest(records: Records, workload: WorkloadName, goal: Goal, batch_size: int) -> Suggestion:
-    """Return the metaparameters measured best at a batch size, or between its neighbours, or by the trend of all sizes.
+    """Return metaparameters for a batch size, and what one training with them can expect.
 
-    Between neighbours every value moves in proportion to log batch size on its own scale. Outside the measured sizes
-    it follows the straight line of the measured optima there. A DISCRETE metaparameter, and one whose scale the
-    studies do not share, takes the nearest size's value.
+    At and between measured sizes a value is the smoothed optimum: the local straight line, over log batch size, of each
+    size's optimum. Outside them the effective learning rate follows its trend, which may level off, and stays below what
+    diverged at the nearest size; every other metaparameter is that of the nearest size. A DISCRETE metaparameter, and
+    one whose scale the studies do not share, takes the nearest size's value.
 
     Raises:
-        AnalysisError: No study reached the goal.
+        AnalysisError: No study reached the goal, or the batch size is beyond the training set or too far outside the
+            measured sizes.
     """
-    if batch_size < 1:
-        raise AnalysisError(f"A batch size is a whole number of at least 1. Found {batch_size}.")
     selected = select_workload(records, workload)
     check_complete(selected, workload)
+    _check_size(selected, workload, batch_size)
     outcomes = trial_outcomes(selected, goal)
-    winners = results_of(outcomes).filter(pl.col("steps").is_not_null()).sort("batch_size")
+    winners = results_of(outcomes).filter(pl.col("steps") > 0).sort("batch_size")
     if winners.is_empty():
         raise AnalysisError(f"No COMPLETE trial of {workload} reached '{goal}'; choose a goal within reach.")
-    neighbours = _Neighbourhood(selected, outcomes, winners, batch_size)
-    rows = [_row(neighbours, name) for name in selected.metaparameters]
-    frame = pl.DataFrame([row for row in rows if row is not None], schema=SUGGESTION_SCHEMA, orient="row")
-    notes = _notes(selected, outcomes, winners.filter(pl.col("batch_size").is_in(neighbours.behind)))
-    steps = _steps(records, workload, goal, neighbours)
-    return Suggestion(workload, goal, batch_size, neighbours.source.value, neighbours.behind, steps, frame, notes)
+    distance = _distance(winners["batch_size"].to_list(), batch_size)
+    analysis = analyze(records, workload, goal)
+    tuned = read_tuned_sizes(selected, outcomes, winners)
+    source, behind = _source(tuned.sizes, batch_size)
+    search_steps = _search_steps(tuned, batch_size, analysis.summary.steps_at(batch_size) if analysis.summary else None)
+    places = tuned.places_at(batch_size, extrapolate=source is SuggestionSource.EXTRAPOLATED)
+    horizon = max(tuned.steps_at(batch_size), search_steps.value or 0.0 if batch_size < tuned.sizes[0] else 0.0)
+    frame = _values(tuned, batch_size, places, horizon, measured=source is SuggestionSource.MEASURED)
+    notes = _notes(selected, outcomes, winners.filter(pl.col("batch_size").is_in(behind)))
+    failed = outcomes.filter((pl.col("batch_size") == batch_size) & (pl.col("outcome") != Outcome.INCOMPLETE.value))
+    if batch_size not in tuned.sizes and len(failed):
+        notes[batch_size] = f"none of {len(failed)} trials reached the goal here"
+    steps, chance, number = Estimate(), None, None
+    if source is not SuggestionSource.NEAREST:
+        spacing = analysis.curve.filter(pl.col("batch_size").is_in(behind))["spacing"].fill_null(0).to_list()
+        steps, chance, number = _one_training(tuned, batch_size, places, search_steps, min(spacing, default=0))
+    return Suggestion(
+        workload, goal, batch_size, source.value, behind, steps, frame, notes, chance, number, search_steps, distance
+    )
 
 
-class _Neighbourhood:
-    """The batch size of a suggestion, between the measured ones."""
-
-    def __init__(self, records: Records, outcomes: pl.DataFrame, winners: pl.DataFrame, batch_size: int) -> None:
-        self.winners, self.batch_size = winners, batch_size
-        self.reached = outcomes.filter(pl.col("outcome") == Outcome.REACHED.value)
-        self.sizes: list[int] = winners["batch_size"].to_list()
-        self.below = max((size for size in self.sizes if size <= batch_size), default=self.sizes[0])
-        self.above = min((size for size in self.sizes if size >= batch_size), default=self.sizes[-1])
-        self.spaces = {study[-1]: spaces[-1] for study, spaces in searched_spaces(records).items()}
-
-    @property
-    def source(self) -> SuggestionSource:
-        if not self.sizes[0] <= self.batch_size <= self.sizes[-1]:
-            return SuggestionSource.EXTRAPOLATED if len(self.sizes) > 2 else SuggestionSource.NEAREST
-        return SuggestionSource.MEASURED if self.below == self.above else SuggestionSource.INTERPOLATED
-
-    @property
-    def behind(self) -> tuple[int, ...]:
-        """The measured sizes that the values come from."""
-        if self.source is SuggestionSource.EXTRAPOLATED:
-            return tuple(self.sizes)
-        return tuple(dict.fromkeys((self.below, self.above)))
-
-    @property
-    def weight(self) -> float:
-        """The share of the way from the neighbour below to that above, in logarithms."""
-        if self.below == self.above:
-            return 0.0
-        return math.log(self.batch_size / self.below) / math.log(self.above / self.below)
-
-    def winner(self, name: str, size: int) -> float | None:
-        """Return the winner's value at a measured size."""
-        value = self.winners.filter(pl.col("batch_size") == size)[name][0]
-        return None if value is None else float(value)
-
-    def trials(self, name: str, size: int) -> pl.DataFrame:
-        """Return values and steps of the trials that reached the goal at a measured size."""
-        return self.reached.filter(
-            (pl.col("batch_size") == size) & pl.col(name).is_not_null() & (pl.col("steps_to_goal") > 0)
-        ).select(pl.col(name).alias("value"), pl.col("steps_to_goal").cast(pl.Float64).alias("steps"))
-
-    def config(self, name: str) -> ParameterConfig | None:
-        """Return the configuration whose scale values are mixed on; None if they may not be mixed."""
-        configs = [self.spaces[size][name] for size in self.sizes if name in self.spaces[size]]
-        kinds = {(config.scale, config.type) for config in configs}
-        if len(kinds) != 1 or configs[0].type is ParameterType.DISCRETE:
-            return None
-        values = [value for size in self.sizes for value in self.trials(name, size)["value"].to_list()]
-        scale = configs[0].scale
-        bad = (scale is Scale.LOG and min(values, default=1) <= 0) or (
-            scale is Scale.REVERSE_LOG and max(values, default=0) >= 1
+def _check_size(records: Records, workload: WorkloadName, batch_size: int) -> None:
+    if batch_size < 1:
+        raise AnalysisError(f"A batch size is a whole number of at least 1. Found {batch_size}.")
+    examples = train_examples(workload.dataset, examples_by_dataset(records, None))
+    if examples is not None and batch_size > examples:
+        raise AnalysisError(
+            f"A batch must not be larger than the training set of {workload.dataset}, {examples:,} examples. Found "
+            f"batch size {batch_size:,}."
         )
-        return None if bad else configs[0]
 
 
-def _row(neighbours: _Neighbourhood, name: str) -> tuple[object, ...] | None:
-    sizes = [size for size in neighbours.sizes if neighbours.winner(name, size) is not None]
-    if not sizes:
-        return None
-    nearest = min(sizes, key=lambda size: abs(math.log(size / neighbours.batch_size)))
-    config = neighbours.config(name)
-    measured = neighbours.source is SuggestionSource.MEASURED and nearest == neighbours.batch_size
-    near: tuple[object, ...] = (None, None, None)
-    if measured:
-        best = float(neighbours.winners.filter(pl.col("batch_size") == nearest)["steps"][0])
-        close = neighbours.trials(name, nearest).filter(pl.col("steps") <= (1 + CLOSE) * best)["value"]
-        near = (close.min(), close.max(), len(close))
-    if config is None:
-        return name, neighbours.winner(name, nearest), None, None, *near
-    optima = [_optimum(neighbours, config, size) for size in sizes if len(neighbours.trials(name, size))]
-    trend = fit_trend(optima)
-    value, centre = _value(neighbours, config, sizes, nearest, trend, optima)
-    low, high = _range(neighbours, config, value, centre, trend)
-    return name, value, low, high, *near
+def _distance(sizes: list[int], batch_size: int) -> float:
+    """Return how many times the batch size is outside the measured ones, 1 inside."""
+    distance = max(batch_size / sizes[-1], sizes[0] / batch_size, 1.0)
+    if distance > FARTHEST:
+        side, end = ("largest", sizes[-1]) if batch_size > sizes[-1] else ("smallest", sizes[0])
+        raise AnalysisError(
+            f"A batch size must be within {FARTHEST} times the measured ones, because no trend reaches further. Found "
+            f"{batch_size:,}, where the {side} size that reached the goal is {end:,}; measure sizes in between first."
+        )
+    return distance
 
 
-def _optimum(neighbours: _Neighbourhood, config: ParameterConfig, size: int) -> Optimum:
-    trials = neighbours.trials(config.name, size)
-    places = trials["value"].map_elements(lambda value: to_scale(config, value), return_dtype=pl.Float64)
-    return Optimum(math.log(size), soft_optimum(places.to_numpy(), trials["steps"].to_numpy()))
+def _source(sizes: list[int], batch_size: int) -> tuple[SuggestionSource, tuple[int, ...]]:
+    """Return the source of the values, and the measured sizes they come from."""
+    if batch_size in sizes:
+        return SuggestionSource.MEASURED, (batch_size,)
+    if sizes[0] < batch_size < sizes[-1]:
+        below, above = max(s for s in sizes if s < batch_size), min(s for s in sizes if s > batch_size)
+        return SuggestionSource.INTERPOLATED, (below, above)
+    if len(sizes) > 2:
+        return SuggestionSource.EXTRAPOLATED, tuple(sizes)
+    return SuggestionSource.NEAREST, (sizes[0] if batch_size < sizes[0] else sizes[-1],)
 
 
-def _value(
-    neighbours: _Neighbourhood,
-    config: ParameterConfig,
-    sizes: list[int],
-    nearest: int,
-    trend: Trend | None,
-    optima: list[Optimum],
-) -> tuple[float, float | None]:
-    """Return the value to train with, and the middle of its range on the scale (None where there is no range)."""
-    log_size = math.log(neighbours.batch_size)
-    nearest_value = neighbours.winner(config.name, nearest)
-    assert nearest_value is not None
-    if neighbours.source is SuggestionSource.EXTRAPOLATED and trend is not None:
-        return from_scale(config, trend.at(log_size)), trend.at(log_size)
-    ends = (neighbours.below, neighbours.above)
-    places = {optimum.log_size: optimum.place for optimum in optima}
-    if neighbours.source is SuggestionSource.INTERPOLATED and all(size in sizes for size in ends):
-        winners = [to_scale(config, neighbours.winner(config.name, size) or 0.0) for size in ends]
-        soft = [places.get(math.log(size)) for size in ends]
-        value = from_scale(config, (1 - neighbours.weight) * winners[0] + neighbours.weight * winners[1])
-        if soft[0] is None or soft[1] is None:
-            return value, None
-        return value, (1 - neighbours.weight) * soft[0] + neighbours.weight * soft[1]
-    inside = neighbours.source is SuggestionSource.MEASURED and nearest == neighbours.batch_size
-    return nearest_value, places.get(math.log(nearest)) if inside else None
-
-
-def _range(
-    neighbours: _Neighbourhood, config: ParameterConfig, value: float, centre: float | None, trend: Trend | None
-) -> tuple[float | None, float | None]:
-    if centre is None or trend is None:
-        return None, None
-    measured = neighbours.source is not SuggestionSource.EXTRAPOLATED
-    reach = trend.reach(math.log(neighbours.batch_size), LEVEL, measured=measured)
-    ends = from_scale(config, centre - reach), from_scale(config, centre + reach)
-    return min(*ends, value), max(*ends, value)
-
-
-def _steps(records: Records, workload: WorkloadName, goal: Goal, neighbours: _Neighbourhood) -> Estimate:
-    summary = analyze(records, workload, goal).summary
-    if summary is not None:
-        steps = summary.steps_at(neighbours.batch_size)
-        if steps.value is not None or neighbours.source is SuggestionSource.NEAREST:
-            return steps
-    logs = [
-        math.log(max(float(neighbours.winners.filter(pl.col("batch_size") == size)["steps"][0]), 1.0))
-        for size in (neighbours.below, neighbours.above)
-    ]
-    if neighbours.source in (SuggestionSource.MEASURED, SuggestionSource.INTERPOLATED):
-        return Estimate(math.exp((1 - neighbours.weight) * logs[0] + neighbours.weight * logs[1]))
+def _search_steps(tuned: TunedSizes, batch_size: int, by_law: Estimate | None) -> Estimate:
+    """Return the steps to result by the curve's summary, else between the winners; no value outside them."""
+    if by_law is not None and by_law.value is not None:
+        return by_law
+    if tuned.sizes[0] <= batch_size <= tuned.sizes[-1]:
+        return Estimate(math.exp(float(np.interp(math.log(batch_size), tuned.log_sizes, np.log(tuned.steps)))))
     return Estimate()
+
+
+def _values(
+    tuned: TunedSizes, batch_size: int, places: Mapping[str, Place], horizon: float, *, measured: bool
+) -> pl.DataFrame:
+    nearest = tuned.nearest(batch_size)
+    rows: dict[str, tuple[object, ...]] = {}
+    momentum: float | None = None
+    for name in sorted(tuned.metaparameters, key=lambda name: (name != MOMENTUM, name)):
+        near = tuned.near_winner(name, nearest, CLOSE) if measured else (None, None, None, None)
+        place = places.get(name)
+        if place is None:
+            value = tuned.most_frequent(name, nearest)
+            low = high = None
+        else:
+            config = tuned.coordinates.configs[name]
+            value = round_value(config, tuned.coordinates.value(name, place.chosen, momentum, horizon))
+            low, high = (
+                None if end is None else tuned.coordinates.value(name, end, momentum, horizon) for end in place.ends
+            )
+        if value is None:
+            continue
+        if name == MOMENTUM:
+            momentum = value
+        ends = (None, None) if low is None or high is None else (min(low, value), max(high, value))
+        rows[name] = (name, value, *ends, *near)
+    ordered = [rows[name] for name in tuned.metaparameters if name in rows]
+    return pl.DataFrame(ordered, schema=SUGGESTION_SCHEMA, orient="row")
+
+
+def _one_training(
+    tuned: TunedSizes, batch_size: int, places: Mapping[str, Place], search_steps: Estimate, spacing: int
+) -> tuple[Estimate, float, float]:
+    """Return the steps of one training, its chance to reach the goal, and the number of trials that this rests on."""
+    rng = np.random.default_rng(0)
+    cloud = tuned.cloud()
+    bowl = fit_bowl(cloud)
+    listed = [places[name] for name in tuned.coordinates.names]
+    place = np.array([item.chosen - item.best for item in listed]) / cloud.spread
+    error = np.array([item.error or 0.0 for item in listed]) / cloud.spread
+    question = Question(
+        log_size=math.log(batch_size),
+        log_level=tuned.draw_levels(bowl, batch_size, search_steps, rng),
+        offsets=place + error * rng.normal(size=(DRAWS, len(listed))),
+        place=place,
+        place_error=error,
+        log_budget=tuned.log_budget(batch_size),
+        spacing=spacing,
+    )
+    return expected_steps(bowl, question, rng), *reach_chance(cloud, bowl, question)
 
 
 def _notes(records: Records, outcomes: pl.DataFrame, winners: pl.DataFrame) -> dict[int, str]:
