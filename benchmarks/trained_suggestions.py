@@ -1,10 +1,11 @@
 """Trains with exactly the values that ``suggest`` gives, and counts: goal reached, steps inside the stated interval.
 
-    python benchmarks/trained_suggestions.py EXPERIMENT.toml RECORDS [--seeds 2] [--halves] [--least 16] [--data-dir DIR]
+    python benchmarks/trained_suggestions.py EXPERIMENT.toml RECORDS [--seeds 2] [--parts 2] [--data-dir DIR]
 
 Cases come from the records alone: every measured size, every inner size with its own study left out, and every size
 four times beyond those that are left (the largest or the smallest three or more). A training has a fresh seed, the
-study's evaluation plan and its step budget. Prints a line of JSON for every suggestion, then the table of docs/decisions/0210.
+study's evaluation plan and its step budget. Prints a line of JSON for every suggestion, then a row for every place:
+trainings, goal reached, steps inside the stated interval (the table of decision 0210).
 """
 
 import argparse
@@ -116,7 +117,7 @@ def row_of(case: Case, result: Suggestion, steps: list[int | None]) -> dict[str,
         "expected": result.steps.value,
         "low": low,
         "high": high,
-        "chance": getattr(result, "chance", None),
+        "chance": result.chance,
         "steps": steps,
         "reached": sum(count is not None for count in steps),
         "inside": sum(
@@ -139,7 +140,11 @@ def main() -> None:
     options = parser.parse_args()
     experiment = replace(read_experiment(options.experiment), seed=options.seeds)
     records = read_records(options.records).workload(experiment.workload.name)
-    cases = [case for case in find_cases(records, options.parts, options.least) if case.place in options.places and case.batch_size <= options.most]
+    cases = [
+        case
+        for case in find_cases(records, options.parts, options.least)
+        if case.place in options.places and case.batch_size <= options.most
+    ]
     results = [ask(case, experiment) for case in cases]
     requests = [
         (case.batch_size, {row["metaparameter"]: row["value"] for row in result.values.to_dicts()})

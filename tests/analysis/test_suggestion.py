@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from build_records import METRIC, NAME, make_records, study, trial
@@ -7,8 +9,8 @@ from batchscale.errors import AnalysisError
 from batchscale.spec.goal import Goal
 
 GOAL = Goal(METRIC, 0.1)
-SPACE = {
-    "learning_rate": {"type": "DOUBLE", "scale": "LOG_SCALE", "min_value": 0.001, "max_value": 10.0},
+RATE = {"learning_rate": {"type": "DOUBLE", "scale": "LOG_SCALE", "min_value": 0.0001, "max_value": 100.0}}
+SPACE = RATE | {
     "momentum": {"type": "DOUBLE", "scale": "REVERSE_LOG_SCALE", "min_value": 0.0, "max_value": 0.999},
     "label_smoothing": {"type": "DISCRETE", "feasible_points": [0.0, 0.1]},
     "learning_rate_decay_steps": {"type": "INTEGER", "scale": "", "min_value": 100, "max_value": 1000},
@@ -24,7 +26,7 @@ def records(own=None):
     small = [
         trial(1, {1000: 0.05}, parameters=parameters(0.01, 0.9, 0.0, 400)),
         trial(2, {1090: 0.05}, parameters=parameters(0.02, 0.8, 0.0, 500)),
-        trial(3, {1200: 0.05}, parameters=parameters(9.0, 0.1, 0.1, 100)),
+        trial(3, {9000: 0.05}, parameters=parameters(9.0, 0.1, 0.1, 100)),
     ]
     large = [
         trial(1, {100: 0.05}, parameters=parameters(1.0, 0.99, 0.1, 200)),
@@ -33,40 +35,101 @@ def records(own=None):
     return make_records([study(4, small, space=SPACE), study(64, large, space=SPACE, own=own)])
 
 
-def values(batch_size):
-    result = suggest(records(), NAME, GOAL, batch_size)
-    return result, {row["metaparameter"]: row for row in result.values.iter_rows(named=True)}
+def values_of(result):
+    return {row["metaparameter"]: row for row in result.values.iter_rows(named=True)}
 
 
-def test_a_measured_batch_size_gives_its_winner_with_the_range_of_near_winners():
-    result, rows = values(4)
-    assert (result.source, result.batch_sizes, result.steps.value) == ("measured", (4,), 1000)
-    rate = rows["learning_rate"]
-    assert (rate["value"], rate["low"], rate["high"], rate["trials"]) == (0.01, 0.01, 0.02, 2)
+def bowl_records(best, *, sizes=(4, 16, 64, 256, 1024), trials=30, noise=0.1, seed=0, limit=math.inf, finishers=None):
+    """Trials around a known best effective rate, steps 1000 (1 + 64/B) there; beyond ``limit`` times it they diverge.
+
+    With ``finishers`` the others are stopped where the last of the finishers reaches the goal, as by a race.
+    """
+    rng = np.random.default_rng(seed)
+    studies = []
+    for size in sizes:
+        momenta = 1 - 0.1 ** rng.uniform(0, 2, trials)
+        offsets = rng.uniform(-3, 3, trials)
+        memory = 1 - momenta + 1 / (1000 * (1 + 64 / size))
+        rates = best(size) * np.exp(offsets) * memory
+        steps = 1000 * (1 + 64 / size) * np.exp(np.sqrt(1 + offsets**2) - 1 + noise * rng.normal(size=trials))
+        diverged = offsets > math.log(limit)
+        stop = np.sort(steps[~diverged])[finishers - 1] if finishers else math.inf
+        rows = []
+        for i in range(trials):
+            values = {"learning_rate": rates[i], "momentum": momenta[i]}
+            if diverged[i]:
+                rows.append(trial(i + 1, {5: 9.0}, status="INFEASIBLE", parameters=values))
+            elif steps[i] > stop:
+                rows.append(trial(i + 1, {round(stop): 0.2}, parameters=values))
+            else:
+                rows.append(trial(i + 1, {round(steps[i]) - 1: 0.2, round(steps[i]): 0.05}, parameters=values))
+        space = {name: SPACE[name] for name in ("learning_rate", "momentum")}
+        studies.append(study(size, rows, train_steps=200_000, space=space, early_stopping=bool(finishers)))
+    return make_records(studies)
 
 
-def test_between_neighbours_values_move_on_their_own_scale():
-    result, rows = values(16)  # half way in log batch size
+def effective_rate(result, steps=1000.0):
+    rows = values_of(result)
+    return rows["learning_rate"]["value"] / (1 - rows["momentum"]["value"] + 1 / steps)
+
+
+# --- at and between measured sizes --------------------------------------------------------------------------------
+
+
+def test_a_measured_size_has_the_winner_and_its_near_rivals_beside_the_suggested_value():
+    result = suggest(records(), NAME, GOAL, 4)
+    assert (result.source, result.batch_sizes, result.search_steps.value) == ("measured", (4,), 1000)
+    rate = values_of(result)["learning_rate"]
+    assert (rate["winner"], rate["low"], rate["high"], rate["trials"]) == (0.01, 0.01, 0.02, 2)
+    assert 0.01 < rate["value"] < 0.02
+
+
+def test_the_optimum_is_the_mean_of_the_trials_weighted_by_their_steps():
+    trials = [(0.1, 100), (0.2, 110), (1.0, 100_000)]
+    rows = [trial(i, {s: 0.05}, parameters={"learning_rate": r}) for i, (r, s) in enumerate(trials, start=1)]
+    result = suggest(make_records([study(8, rows, space=RATE)]), NAME, GOAL, 8)
+    weight = 1.1 ** (-1 / 0.25)  # of the second trial, against the winner
+    expected = math.exp((math.log(0.1) + weight * math.log(0.2)) / (1 + weight))
+    assert values_of(result)["learning_rate"]["value"] == pytest.approx(expected, rel=5e-3)  # three digits
+
+
+def test_between_two_sizes_values_are_half_way_in_log_batch_size():
+    alone = {4: 0.01, 64: 1.0}
+    studies = [study(b, [trial(1, {100: 0.05}, parameters={"learning_rate": r})], space=RATE) for b, r in alone.items()]
+    result = suggest(make_records(studies), NAME, GOAL, 16)
     assert (result.source, result.batch_sizes) == ("interpolated", (4, 64))
-    assert result.steps.value == pytest.approx((1000 * 100) ** 0.5)
-    assert rows["learning_rate"]["value"] == pytest.approx(0.1)  # LOG: geometric mean of 0.01 and 1
-    assert 1 - rows["momentum"]["value"] == pytest.approx((0.1 * 0.01) ** 0.5)  # REVERSE_LOG
-    assert rows["learning_rate_decay_steps"]["value"] == pytest.approx(300, abs=1)
+    assert values_of(result)["learning_rate"]["value"] == pytest.approx(0.1)
     # Two sizes show no scatter, so there is no range; and nothing was measured at this size to list.
-    assert [rows["learning_rate"][key] for key in ("range_low", "range_high", "low", "trials")] == [None] * 4
+    assert [values_of(result)["learning_rate"][k] for k in ("range_low", "low", "trials", "winner")] == [None] * 4
+
+
+def test_the_smoothed_optimum_is_nearer_to_the_truth_than_the_winner():
+    def best(size):
+        return 0.01 * size**0.7
+
+    smoothed, winners = [], []
+    for seed in range(4):
+        data = bowl_records(best, noise=0.3, seed=seed, finishers=5)
+        for size in (4, 16, 64, 256, 1024):
+            result = suggest(data, NAME, GOAL, size)
+            rows = values_of(result)
+            steps = 1000 * (1 + 64 / size)
+            smoothed.append(abs(math.log(effective_rate(result, steps) / best(size))))
+            winner = rows["learning_rate"]["winner"] / (1 - rows["momentum"]["winner"] + 1 / steps)
+            winners.append(abs(math.log(winner / best(size))))
+    assert np.mean(np.array(smoothed) < math.log(2)) >= 0.88
+    assert np.mean(smoothed) < 0.7 * np.mean(winners)
 
 
 @pytest.mark.parametrize(("batch_size", "smoothing"), [(8, 0.0), (32, 0.1)])
 def test_a_discrete_metaparameter_takes_the_nearer_neighbours_value(batch_size, smoothing):
-    assert values(batch_size)[1]["label_smoothing"]["value"] == smoothing
+    assert values_of(suggest(records(), NAME, GOAL, batch_size))["label_smoothing"]["value"] == smoothing
 
 
-@pytest.mark.parametrize(("batch_size", "end"), [(1, 4), (1024, 64)])
-def test_outside_two_measured_sizes_the_nearest_end_is_given_as_such_and_no_steps(batch_size, end):
-    result, rows = values(batch_size)
-    assert (result.source, result.batch_sizes) == ("nearest", (end,))
-    assert rows["learning_rate"]["value"] == (0.01 if end == 4 else 1.0)
-    assert result.steps.value is None
+def test_suggested_values_have_three_digits():
+    for row in suggest(bowl_records(lambda size: 0.01 * size**0.5), NAME, GOAL, 32).values.iter_rows(named=True):
+        value = row["value"] if row["metaparameter"] == "learning_rate" else 1 - row["value"]
+        assert value == pytest.approx(float(f"{value:.3g}"), rel=1e-9)
 
 
 @pytest.mark.parametrize(("batch_size", "noted"), [(4, False), (16, True), (64, True), (1024, True)])
@@ -77,63 +140,165 @@ def test_the_studies_behind_the_values_are_noted(batch_size, noted):
     assert notes == ({64: "at edge: momentum high; 2 searches"} if noted else {})
 
 
+# --- outside the measured sizes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("batch_size", "end"), [(1, 4), (1024, 64)])
+def test_outside_two_measured_sizes_the_nearest_end_is_given_as_such_and_no_steps(batch_size, end):
+    result = suggest(records(), NAME, GOAL, batch_size)
+    assert (result.source, result.batch_sizes) == ("nearest", (end,))
+    assert (
+        values_of(result)["learning_rate"]["value"]
+        == values_of(suggest(records(), NAME, GOAL, end))["learning_rate"]["value"]
+    )
+    assert (result.steps.value, result.chance) == (None, None)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4096])
+@pytest.mark.parametrize("power", [0.5, 1.0])
+def test_outside_the_effective_rate_follows_its_trend_with_caution(power, batch_size):
+    result = suggest(bowl_records(lambda size: 0.01 * size**power), NAME, GOAL, batch_size)
+    assert (result.source, result.distance) == ("extrapolated", 4)
+    factor = effective_rate(result, 1000 * (1 + 64 / batch_size)) / (0.01 * batch_size**power)
+    assert 0.4 < factor < 1.25
+
+
+def test_outside_a_rate_that_levels_off_is_not_extrapolated_along_a_straight_line():
+    def best(size):
+        return 0.01 * size / (1 + size / 64)
+
+    for seed in range(3):
+        result = suggest(bowl_records(best, seed=seed), NAME, GOAL, 4096)
+        assert 0.5 < effective_rate(result) / best(4096) < 2
+
+
+def test_outside_momentum_is_that_of_the_nearest_size_and_the_rate_goes_with_it():
+    """Momentum that falls with the batch size at one effective rate: no line through either alone would do."""
+    studies = []
+    for size, momentum in ((4, 0.99), (16, 0.97), (64, 0.9), (256, 0.5)):
+        rate = 2.0 * (1 - momentum)
+        rows = [
+            trial(i + 1, {0: 1.0, count: 0.05}, parameters={"learning_rate": rate * factor, "momentum": momentum})
+            for i, (factor, count) in enumerate([(0.3, 200_000), (1.0, 100_000), (3.0, 200_000)])
+        ]
+        space = {name: SPACE[name] for name in ("learning_rate", "momentum")}
+        studies.append(study(size, rows, train_steps=10**6, space=space))
+    rows = values_of(suggest(make_records(studies), NAME, GOAL, 1024))
+    assert rows["momentum"]["value"] == pytest.approx(
+        values_of(suggest(make_records(studies), NAME, GOAL, 256))["momentum"]["value"]
+    )
+    assert 0.7 < rows["learning_rate"]["value"] / (1 - rows["momentum"]["value"]) < 3
+
+
+def test_outside_the_rate_stays_below_what_diverged_at_the_nearest_size():
+    for seed in range(3):
+        data = bowl_records(lambda size: 0.01 * size, limit=1.8, seed=seed)
+        free = bowl_records(lambda size: 0.01 * size, seed=seed)
+        bounded, unbounded = (effective_rate(suggest(d, NAME, GOAL, 16_384)) for d in (data, free))
+        assert unbounded > 2.5 * 10.24
+        assert bounded < 2 * 10.24  # 10.24 is the best rate at 1,024; 18.4 and more diverged there
+
+
+def test_decay_steps_outside_keep_their_share_of_the_training():
+    studies = []
+    for size in (4, 16, 64):
+        steps = 64_000 // size
+        space = RATE | {
+            "learning_rate_decay_steps": {"type": "INTEGER", "scale": "", "min_value": 1, "max_value": 10**6}
+        }
+        rows = [
+            trial(i, {steps - 1: 0.2, steps + i: 0.05}, parameters={
+                "learning_rate": 0.1 * (1 + i / 10), "learning_rate_decay_steps": steps // 2})
+            for i in range(1, 5)
+        ]  # fmt: skip
+        studies.append(study(size, rows, train_steps=10**6, space=space))
+    value = values_of(suggest(make_records(studies), NAME, GOAL, 256))["learning_rate_decay_steps"]["value"]
+    assert value == pytest.approx(125, rel=0.1)  # of about 250 steps; a straight line would be below zero
+    assert value == round(value)
+
+
+def test_values_stay_within_what_a_metaparameter_may_be():
+    for batch_size in (1, 16_384):
+        rows = values_of(suggest(bowl_records(lambda size: 0.01 * size), NAME, GOAL, batch_size))
+        assert 0 <= rows["momentum"]["range_low"] <= rows["momentum"]["value"] <= rows["momentum"]["range_high"] < 1
+
+
+# --- what one training needs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("finishers", [None, 5])
+@pytest.mark.parametrize("batch_size", [64, 128])
+def test_steps_are_those_of_one_training_and_not_of_the_best_of_a_search(batch_size, finishers):
+    noise, truth = 0.3, 1000 * (1 + 64 / batch_size)
+    rng = np.random.default_rng(1)
+    held, middles, searches = [], [], []
+    for seed in range(12):
+        result = suggest(
+            bowl_records(lambda size: 0.01 * size**0.5, noise=noise, seed=seed, finishers=finishers),
+            NAME,
+            GOAL,
+            batch_size,
+        )
+        middles.append(result.steps.value / truth)
+        searches.append(result.search_steps.value / truth)
+        off = math.log(effective_rate(result, truth) / (0.01 * batch_size**0.5))
+        fresh = truth * np.exp(math.sqrt(1 + off**2) - 1 + noise * rng.normal(size=50))
+        held.append(np.mean((result.steps.low <= fresh) & (fresh <= result.steps.high)))
+    assert np.mean(held) >= 0.8
+    assert np.median(middles) == pytest.approx(1.0, abs=0.25)
+    assert np.median(searches) < 0.85  # the best of thirty: what was promised before
+
+
+def test_the_chance_is_that_of_the_trials_near_the_values():
+    sure = suggest(bowl_records(lambda size: 0.01 * size**0.5), NAME, GOAL, 64)
+    assert sure.chance > 0.93
+    rows = []
+    for i in range(40):  # every other training diverges, whatever its values
+        values = {"learning_rate": 0.1 * 1.05**i}
+        rows.append(
+            trial(i + 1, {100: 0.05}, parameters=values)
+            if i % 2
+            else trial(i + 1, {5: 9.0}, status="INFEASIBLE", parameters=values)
+        )
+    even = suggest(make_records([study(8, rows, space=RATE)]), NAME, GOAL, 8)
+    assert even.chance == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_chance_beyond_the_budget_is_small():
+    data = bowl_records(lambda size: 0.01 * size**0.5)
+    studies = data.studies.with_columns(train_steps=data.studies["train_steps"] * 0 + 700)
+    short = type(data)(studies, data.trials, data.sources)
+    result = suggest(short, NAME, GOAL, 32)  # about 3,000 steps are needed
+    assert (result.budget, result.chance < 0.1) == (700, True)
+
+
+def test_a_size_that_was_tried_and_failed_is_noted_and_lowers_the_chance():
+    studies = [study(b, [trial(i, {100 + i: 0.05}, parameters={"learning_rate": 0.1 * 1.1**i}) for i in range(1, 13)],
+                     space=RATE) for b in (8, 128)]  # fmt: skip
+    failed = study(
+        32, [trial(i, {1000: 0.5}, parameters={"learning_rate": 0.1 * 1.1**i}) for i in range(1, 13)], space=RATE
+    )
+    result = suggest(make_records([*studies, failed]), NAME, GOAL, 32)
+    assert result.notes == {32: "none of its 12 trials reached the goal"}
+    assert result.chance < 0.8 < suggest(make_records(studies), NAME, GOAL, 32).chance
+
+
+# --- refusals -----------------------------------------------------------------------------------------------------
+
+
 def test_a_goal_out_of_reach_is_refused():
     with pytest.raises(AnalysisError, match="reached"):
         suggest(records(), NAME, Goal(METRIC, 0.001), 16)
 
 
-def _row(result, name):
-    return result.values.filter(metaparameter=name).row(0, named=True)
+@pytest.mark.parametrize(("batch_size", "message"), [(1025, r"within 16 times .* Found 1,025"), (0, "at least 1")])
+def test_a_size_that_nothing_can_be_said_about_is_refused(batch_size, message):
+    with pytest.raises(AnalysisError, match=message):
+        suggest(records(), NAME, GOAL, batch_size)
 
 
-def trend_records(power, noise=0.0, seed=0):
-    """Six sizes whose best rate is 0.01 B^power, three trials each, steps of a hyperbola with B_crit 64."""
-    rng = np.random.default_rng(seed)
-    studies = []
-    for size in (4, 8, 16, 32, 64, 128):
-        best = 0.01 * size**power * np.exp(noise * rng.normal())
-        steps = round(1e5 * (1 + 64 / size))
-        trials = [
-            trial(i, {0: 1.0, count - 1: 0.2, count: 0.05}, parameters=parameters(rate, 0.9, 0.0, 400))
-            for i, (rate, count) in enumerate([(best / 3, 2 * steps), (best, steps), (best * 3, 2 * steps)], start=1)
-        ]
-        studies.append(study(size, trials, space=SPACE))
-    return make_records(studies)
-
-
-@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("batch_size", [1, 512, 2048])
-def test_outside_the_measured_sizes_values_follow_the_trend_and_steps_the_law(power, batch_size):
-    result = suggest(trend_records(power), NAME, GOAL, batch_size)
-    assert result.source == "extrapolated"
-    row = _row(result, "learning_rate")
-    # The trials are symmetric about the optimum, so the line is exact.
-    assert row["value"] == pytest.approx(0.01 * batch_size**power, rel=1e-6)
-    assert (row["low"], row["trials"]) == (None, None)
-    law = 1e5 * (1 + 64 / batch_size)
-    assert result.steps.value == pytest.approx(law, rel=0.02)
-    assert result.steps.low <= law <= result.steps.high
-
-
-def test_the_range_outside_is_the_prediction_interval_of_the_line():
-    records = trend_records(0.5, noise=0.3)
-    sizes = np.log([4, 8, 16, 32, 64, 128])
-    rates = [_row(suggest(records, NAME, GOAL, round(np.exp(x))), "learning_rate")["value"] for x in sizes]
-    slope, level = np.polyfit(sizes, np.log(rates), 1)
-    rest = np.log(rates) - slope * sizes - level
-    scatter = np.sqrt((rest**2).sum() / 4)
-    at = np.log(512)
-    spread = ((sizes - sizes.mean()) ** 2).sum()
-    reach = 2.1318468 * scatter * np.sqrt(1 + 1 / 6 + (at - sizes.mean()) ** 2 / spread)  # Student's t, 4, 95 %
-    row = _row(suggest(records, NAME, GOAL, 512), "learning_rate")
-    assert row["value"] == pytest.approx(np.exp(slope * at + level), rel=1e-6)
-    assert (row["range_low"], row["range_high"]) == pytest.approx(
-        (row["value"] * np.exp(-reach), row["value"] * np.exp(reach)), rel=1e-6
-    )
-
-
-def test_values_stay_within_what_a_metaparameter_may_be():
-    rows = suggest(trend_records(0.5), NAME, GOAL, 10**9).values.rows(named=True)
-    values = {row["metaparameter"]: row["value"] for row in rows}
-    assert 0 <= values["momentum"] < 1
-    assert values["learning_rate_decay_steps"] >= 1
+def test_a_batch_beyond_the_training_set_is_refused():
+    data = records({"num_train_examples": 100})
+    assert suggest(data, NAME, GOAL, 100).source == "nearest"
+    with pytest.raises(AnalysisError, match=r"training set of toy, 100 examples\. Found batch size 101"):
+        suggest(data, NAME, GOAL, 101)

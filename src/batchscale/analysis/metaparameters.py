@@ -1,7 +1,6 @@
-"""The best metaparameters against batch size: their trend, and the errors of the heuristics for the learning rate.
+"""The errors of the heuristics for the learning rate against batch size (Figures 8, 21 and 22).
 
-No rule of thumb is assumed for the trend (the paper shows that none holds everywhere): it is a straight line through a
-workload's own optima, on the metaparameter's scale against log batch size. Heuristics: Figures 8, 21 and 22.
+``optima`` has the trend that suggestions follow instead.
 The effective learning rate is η/(1-γ), with γ = 0 where there is no momentum (section 2.2).
 """
 

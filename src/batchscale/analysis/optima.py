@@ -7,7 +7,7 @@ above 1 that is the paper's η/(1-γ) (section 2.2); for N(1-γ) below 1, moment
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +18,13 @@ from batchscale.formatting import metaparameter_text
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, natural_bounds
 
 RATE, MOMENTUM = "learning_rate", "momentum"
+DECAY_STEPS = "learning_rate_decay_steps"  # its place is its share of the steps of a training
 AVERAGES = (MOMENTUM, "beta1", "beta2")  # the weights of running averages, over 1/(1 - value) steps
 SOFTNESS = 0.25  # a trial with e^0.25 times the best steps weighs e^-1 of the winner in the place of the optimum
 BANDWIDTH = math.log(4)  # of the smoothing over log batch size
 FEWEST_SIZES = 3  # a line through two points has no error estimate
 
-_LONGEST = 0.1  # no average is suggested over more than ten times the steps of a training
+_LONGEST = 0.2  # no average is suggested over more than five times the steps of a training
 _LARGEST = 700.0  # the logarithm of the largest float
 # The trend: rate ∝ (B/(1 + B/B0))^power. Half of the prior weight is on no bend at all.
 _POWERS = np.linspace(-0.5, 1.5, 21)
@@ -85,6 +86,8 @@ class Coordinates:
             values = trials[name].cast(pl.Float64).fill_null(math.nan).to_numpy()
             if name in AVERAGES:
                 columns.append(-np.log(1 - values + 1 / steps))
+            elif name == DECAY_STEPS:
+                columns.append(np.log(np.maximum(values, 1.0) / steps))
             else:
                 columns.append(np.array([to_scale(config, value) for value in values.tolist()]))
             if name == RATE and self.joint:
@@ -92,15 +95,20 @@ class Coordinates:
         return np.stack(columns, axis=1) if columns else np.zeros((trials.height, 0))
 
     def value(self, name: str, place: float, momentum: float | None, steps: float) -> float:
-        """Return the value at a place; of the learning rate, that which has this effective rate with this momentum."""
+        """Return the value at a place; of the learning rate, that which has this effective rate with this momentum.
+
+        No average is suggested over many more steps than a training has.
+        """
         if name in AVERAGES:
             return min(max(1 - max(math.exp(-place) - 1 / steps, _LONGEST / steps), 0.0), 1 - 1e-9)
+        if name == DECAY_STEPS:
+            return float(max(round(math.exp(min(place, _LARGEST)) * steps), 1))
         if name == RATE and self.joint:
             place = place + math.log(1 - (momentum or 0.0) + 1 / steps)
         return from_scale(self.configs[name], place)
 
 
-def find_coordinates(trials: pl.DataFrame, spaces: list[Mapping[str, ParameterConfig]]) -> Coordinates:
+def find_coordinates(trials: pl.DataFrame, spaces: Sequence[Mapping[str, ParameterConfig]]) -> Coordinates:
     """Return the coordinates of trials: one for each metaparameter with a range whose scale all studies share."""
     configs = {}
     for name in dict.fromkeys(name for space in spaces for name in space):
@@ -180,7 +188,7 @@ def fit_trend(log_sizes: Array, optima: Array, scatter: float = SCATTER) -> Tren
     """Return the trends of optima at three batch sizes or more; None with fewer.
 
     Each trend of a grid gets its best level and the weight prior × (rss + νs²)^(-(n-1+ν)/2), the marginal likelihood
-    with unknown scatter. A bend that the sizes do not show is neither excluded nor assumed: the mean levels off a little.
+    with unknown scatter. A bend that the sizes do not show is neither excluded nor assumed: the mean levels off a bit.
     """
     if len(log_sizes) < FEWEST_SIZES:
         return None

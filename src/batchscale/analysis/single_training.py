@@ -3,7 +3,8 @@
 The steps to result are the best of a search. One training with the suggested values is one draw, with its own seed. Its
 steps follow from all trials of the curve: log steps = level of the size + bowl around the size's optimum + noise. A
 trial that a race stopped, or that used up its budget, is censored: it needs more than the steps it had. Trials count
-less the farther from the optimum they are. Diverged trials count for the chance alone.
+less the farther from the optimum they are. Diverged trials, and sizes that never reached the goal, count for the chance
+alone.
 """
 
 import math
@@ -12,13 +13,13 @@ from statistics import NormalDist
 
 import numpy as np
 
-from batchscale.analysis.curves import Array
+from batchscale.analysis.curves import AnyArray, Array
 from batchscale.analysis.intervals import Estimate
 
 LEVEL = 0.9
 DRAWS = 4000
 ROUNDS = 60  # of expectation and maximization
-FEWEST_NEAR = 12.0  # trials, in effective number, that the chance is counted over
+FEWEST_NEAR = 8.0  # trials, in effective number, that the chance is counted over
 
 _NOISE = 0.2  # of log steps between seeds, as far as the trials themselves do not tell
 _NOISE_WEIGHT = 4.0  # the number of trials that this assumption is worth
@@ -38,18 +39,17 @@ class TrialCloud:
     ``offsets`` are places less the smoothed optimum of the trial's size, in units of ``spread``; 0 for a metaparameter
     that a trial lacks. ``is_rate`` marks the column of the log learning rate, if there is one. ``log_steps`` are the
     steps to the goal, or those trained by a trial that did not reach it.
-    ``reached`` and ``failed`` (diverged, or out of budget) are exclusive; a trial with neither was stopped on the way.
+    ``reached`` and ``failed`` (diverged, or at a size that never reached the goal) are exclusive; a trial with neither
+    was stopped on the way, or used up its budget.
     """
 
     log_sizes: Array
     offsets: Array
     log_steps: Array
-    log_budgets: Array
-    reached: Array
-    failed: Array
-    diverged: Array
+    reached: AnyArray
+    failed: AnyArray
     spread: Array
-    is_rate: Array
+    is_rate: AnyArray
 
     @property
     def units(self) -> Array:
@@ -82,7 +82,7 @@ def _shape(offsets: Array) -> Array:
 
 def fit_bowl(cloud: TrialCloud) -> Bowl:
     """Return the bowl of the trials that did not diverge, by expectation and maximization over the censored ones."""
-    used = ~cloud.diverged
+    used = ~cloud.failed
     sizes, group = np.unique(cloud.log_sizes[used], return_inverse=True)
     offsets, measured, reached = cloud.offsets[used], cloud.log_steps[used], cloud.reached[used]
     levels_of = (group[:, None] == np.arange(len(sizes))).astype(float)
@@ -107,8 +107,8 @@ def fit_bowl(cloud: TrialCloud) -> Bowl:
     return Bowl(sizes, params[:count], level_errors, params[count:], cloud.units, noise)
 
 
-def _censored(measured: Array, means: Array, noise: float, reached: Array) -> tuple[Array, Array, Array]:
-    """Return the expected log steps, their variance and the information of each trial; exact where it reached the goal."""
+def _censored(measured: Array, means: Array, noise: float, reached: AnyArray) -> tuple[Array, Array, Array]:
+    """Return the expected log steps of each trial, their variance and its information; as measured where it reached."""
     at = (measured - means) / noise
     hazard = _hazard(at)
     expected = np.where(reached, measured, means + noise * hazard)
@@ -158,27 +158,29 @@ def expected_steps(bowl: Bowl, question: Question, rng: np.random.Generator) -> 
 def reach_chance(cloud: TrialCloud, bowl: Bowl, question: Question) -> tuple[float, float]:
     """Return the chance of one training to reach the goal within its budget, and the number of trials it rests on.
 
-    The share of the trials near its place that reached the goal; one that was stopped on the way counts with its chance to
-    reach it within its budget.
+    The chance not to fail, times that to be in time. The first is a share of the trials near its place: one that
+    reached the goal counts in full, a failed one not at all, and one that ended without either by the chance that it
+    was only slow, which the bowl gives.
     """
-    chance = np.where(cloud.reached, 1.0, 0.0)
-    levels = np.interp(cloud.log_sizes, bowl.log_sizes, bowl.levels)
-    means = levels + bowl.excess(cloud.offsets)
-    for i in np.flatnonzero(~cloud.reached & ~cloud.failed):
-        now, end = (1 - _NORMAL.cdf((at - means[i]) / bowl.noise) for at in (cloud.log_steps[i], cloud.log_budgets[i]))
-        chance[i] = 0.0 if now <= 1e-9 else max(1 - end / now, 0.0)
+    means = np.interp(cloud.log_sizes, bowl.log_sizes, bowl.levels) + bowl.excess(cloud.offsets)
+    slow = np.array([1 - _NORMAL.cdf(value) for value in (cloud.log_steps - means) / bowl.noise])
     by_size = -0.5 * ((cloud.log_sizes - question.log_size) / _NEAR_SIZE) ** 2
     by_size -= by_size.max()
-    weights = np.zeros(len(chance))
+    weights = np.zeros(len(slow))
     for width in _NEAR:
         far = (cloud.offsets - question.place) ** 2 / (width**2 + question.place_error**2)
         weights = np.exp(by_size - 0.5 * far.sum(axis=1))
         if weights.sum() >= FEWEST_NEAR:
             break
     number = float(weights.sum())
-    share = (float((weights * chance).sum()) + _PRIOR_REACHED) / (number + 1)
+    share = _PRIOR_REACHED
+    for _ in range(ROUNDS):
+        only_slow = share * slow / (share * slow + 1 - share)
+        good = np.where(cloud.reached, 1.0, np.where(cloud.failed, 0.0, only_slow))
+        share = (float((weights * good).sum()) + _PRIOR_REACHED) / (number + 1)
     if question.log_budget is not None:
-        drawn = question.log_level + bowl.excess(question.offsets)
-        within = np.array([_NORMAL.cdf((question.log_budget - value) / bowl.noise) for value in drawn[::20]])
-        share = min(share, float(within.mean()))
+        middles = question.log_level + bowl.excess(question.offsets)
+        share *= sum(_NORMAL.cdf((question.log_budget - value) / bowl.noise) for value in middles[::20]) / len(
+            middles[::20]
+        )
     return share, number

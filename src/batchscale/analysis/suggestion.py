@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -11,7 +11,7 @@ import polars as pl
 from batchscale.analysis.budgets import examples_by_dataset, train_examples
 from batchscale.analysis.curve_analysis import analyze, check_complete, select_workload
 from batchscale.analysis.intervals import Estimate
-from batchscale.analysis.optima import MOMENTUM, round_value
+from batchscale.analysis.optima import DECAY_STEPS, MOMENTUM, round_value
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.results import results_of, winner_edges
 from batchscale.analysis.single_training import DRAWS, Question, expected_steps, fit_bowl, reach_chance
@@ -24,6 +24,7 @@ from batchscale.spec.workload_name import WorkloadName
 
 CLOSE = 0.1  # trials within this share of the best steps are listed beside a measured winner
 FARTHEST = 16  # times outside the measured sizes
+NO_ESTIMATE = Estimate()
 
 SUGGESTION_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "metaparameter": pl.String,
@@ -53,7 +54,7 @@ class Suggestion:
     ``source``: "measured" there, "interpolated" between two ``batch_sizes``, "extrapolated" by the trend of the
     optima at all of them, or "nearest": outside of what was measured at fewer than three sizes, which show no trend.
     ``steps`` are the steps of one training with exactly these values, with their 90 % interval; no value if unknown.
-    ``chance`` is its chance to reach the goal within the studies' step budget, counted over ``trials_near`` trials.
+    ``chance`` is its chance to reach the goal within ``budget`` steps, counted over ``trials_near`` trials near it.
     ``search_steps`` are the steps to result: the best of a whole search. ``distance`` is the factor by which the batch
     size is outside the measured ones, 1 inside. ``notes`` has by batch size the reasons to trust a study behind the
     values less: a winner at an edge, more than one search, no trial that reached the goal.
@@ -68,8 +69,9 @@ class Suggestion:
     values: pl.DataFrame
     notes: Mapping[int, str]
     chance: float | None = None
+    budget: int | None = None
     trials_near: float | None = None
-    search_steps: Estimate = field(default_factory=Estimate)
+    search_steps: Estimate = NO_ESTIMATE
     distance: float = 1.0
 
 
@@ -77,9 +79,9 @@ def suggest(records: Records, workload: WorkloadName, goal: Goal, batch_size: in
     """Return metaparameters for a batch size, and what one training with them can expect.
 
     At and between measured sizes a value is the smoothed optimum: the local straight line, over log batch size, of each
-    size's optimum. Outside them the effective learning rate follows its trend, which may level off, and stays below what
-    diverged at the nearest size; every other metaparameter is that of the nearest size. A DISCRETE metaparameter, and
-    one whose scale the studies do not share, takes the nearest size's value.
+    size's optimum. Outside them the effective learning rate follows its trend, which may level off, and stays below
+    what diverged at the nearest size; every other metaparameter is that of the nearest size. A DISCRETE metaparameter,
+    and one whose scale the studies do not share, takes the nearest size's value.
 
     Raises:
         AnalysisError: No study reached the goal, or the batch size is beyond the training set or too far outside the
@@ -98,18 +100,29 @@ def suggest(records: Records, workload: WorkloadName, goal: Goal, batch_size: in
     source, behind = _source(tuned.sizes, batch_size)
     search_steps = _search_steps(tuned, batch_size, analysis.summary.steps_at(batch_size) if analysis.summary else None)
     places = tuned.places_at(batch_size, extrapolate=source is SuggestionSource.EXTRAPOLATED)
-    horizon = max(tuned.steps_at(batch_size), search_steps.value or 0.0 if batch_size < tuned.sizes[0] else 0.0)
-    frame = _values(tuned, batch_size, places, horizon, measured=source is SuggestionSource.MEASURED)
+    frame = _values(tuned, batch_size, places, search_steps, measured=source is SuggestionSource.MEASURED)
     notes = _notes(selected, outcomes, winners.filter(pl.col("batch_size").is_in(behind)))
     failed = outcomes.filter((pl.col("batch_size") == batch_size) & (pl.col("outcome") != Outcome.INCOMPLETE.value))
     if batch_size not in tuned.sizes and len(failed):
-        notes[batch_size] = f"none of {len(failed)} trials reached the goal here"
-    steps, chance, number = Estimate(), None, None
+        notes[batch_size] = f"none of its {len(failed)} trials reached the goal"
+    training = _Training()
     if source is not SuggestionSource.NEAREST:
         spacing = analysis.curve.filter(pl.col("batch_size").is_in(behind))["spacing"].fill_null(0).to_list()
-        steps, chance, number = _one_training(tuned, batch_size, places, search_steps, min(spacing, default=0))
+        training = _one_training(tuned, batch_size, places, search_steps, min(spacing, default=0))
     return Suggestion(
-        workload, goal, batch_size, source.value, behind, steps, frame, notes, chance, number, search_steps, distance
+        workload=workload,
+        goal=goal,
+        batch_size=batch_size,
+        source=source.value,
+        batch_sizes=behind,
+        steps=training.steps,
+        values=frame,
+        notes=notes,
+        chance=training.chance,
+        budget=training.budget,
+        trials_near=training.trials_near,
+        search_steps=search_steps,
+        distance=distance,
     )
 
 
@@ -158,53 +171,65 @@ def _search_steps(tuned: TunedSizes, batch_size: int, by_law: Estimate | None) -
 
 
 def _values(
-    tuned: TunedSizes, batch_size: int, places: Mapping[str, Place], horizon: float, *, measured: bool
+    tuned: TunedSizes, batch_size: int, places: Mapping[str, Place], search_steps: Estimate, *, measured: bool
 ) -> pl.DataFrame:
-    nearest = tuned.nearest(batch_size)
+    nearest, horizon = tuned.nearest(batch_size), tuned.steps_at(batch_size)
+    outside = not tuned.sizes[0] <= batch_size <= tuned.sizes[-1]
+    expected = search_steps.value if outside and search_steps.value is not None else horizon
+    if batch_size < tuned.sizes[0]:
+        horizon = max(horizon, expected)  # towards larger sizes those of the nearest: a law may promise too few
     rows: dict[str, tuple[object, ...]] = {}
     momentum: float | None = None
     for name in sorted(tuned.metaparameters, key=lambda name: (name != MOMENTUM, name)):
-        near = tuned.near_winner(name, nearest, CLOSE) if measured else (None, None, None, None)
-        place = places.get(name)
-        if place is None:
+        place, config = places.get(name), tuned.coordinates.configs.get(name)
+        ends: list[float | None] = [None, None]
+        if place is None or config is None:
             value = tuned.most_frequent(name, nearest)
-            low = high = None
         else:
-            config = tuned.coordinates.configs[name]
-            value = round_value(config, tuned.coordinates.value(name, place.chosen, momentum, horizon))
-            low, high = (
-                None if end is None else tuned.coordinates.value(name, end, momentum, horizon) for end in place.ends
-            )
+            steps = expected if name == DECAY_STEPS else horizon
+            points = [tuned.coordinates.value(name, at, momentum, steps) for at in (place.chosen, *place.ends)]
+            value = round_value(config, points[0])
+            ends = [min(points[1], value), max(points[2], value)] if place.error is not None else ends
         if value is None:
             continue
-        if name == MOMENTUM:
-            momentum = value
-        ends = (None, None) if low is None or high is None else (min(low, value), max(high, value))
+        momentum = value if name == MOMENTUM else momentum
+        near = tuned.near_winner(name, nearest, CLOSE) if measured else (None, None, None, None)
         rows[name] = (name, value, *ends, *near)
     ordered = [rows[name] for name in tuned.metaparameters if name in rows]
     return pl.DataFrame(ordered, schema=SUGGESTION_SCHEMA, orient="row")
 
 
+@dataclass(frozen=True)
+class _Training:
+    """The outcome to expect of one training."""
+
+    steps: Estimate = NO_ESTIMATE
+    chance: float | None = None
+    trials_near: float | None = None
+    budget: int | None = None
+
+
 def _one_training(
     tuned: TunedSizes, batch_size: int, places: Mapping[str, Place], search_steps: Estimate, spacing: int
-) -> tuple[Estimate, float, float]:
-    """Return the steps of one training, its chance to reach the goal, and the number of trials that this rests on."""
+) -> _Training:
     rng = np.random.default_rng(0)
     cloud = tuned.cloud()
     bowl = fit_bowl(cloud)
-    listed = [places[name] for name in tuned.coordinates.names]
+    listed = [places.get(name, Place(0.0, 0.0, None)) for name in tuned.coordinates.names]
     place = np.array([item.chosen - item.best for item in listed]) / cloud.spread
     error = np.array([item.error or 0.0 for item in listed]) / cloud.spread
+    log_budget = tuned.log_budget(batch_size)
     question = Question(
         log_size=math.log(batch_size),
         log_level=tuned.draw_levels(bowl, batch_size, search_steps, rng),
         offsets=place + error * rng.normal(size=(DRAWS, len(listed))),
         place=place,
         place_error=error,
-        log_budget=tuned.log_budget(batch_size),
+        log_budget=log_budget,
         spacing=spacing,
     )
-    return expected_steps(bowl, question, rng), *reach_chance(cloud, bowl, question)
+    budget = None if log_budget is None else round(math.exp(log_budget))
+    return _Training(expected_steps(bowl, question, rng), *reach_chance(cloud, bowl, question), budget)
 
 
 def _notes(records: Records, outcomes: pl.DataFrame, winners: pl.DataFrame) -> dict[int, str]:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from batchscale.analysis.curves import Array
+from batchscale.analysis.curves import AnyArray, Array
 from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.optima import (
     FEWEST_SIZES,
     RATE,
+    SCATTER,
     Coordinates,
     find_coordinates,
     fit_trend,
@@ -28,12 +29,12 @@ from batchscale.analysis.single_training import DRAWS, Bowl, TrialCloud
 from batchscale.records.frames import Records, searched_spaces
 from batchscale.spec.space import Scale
 
-COUNTED_IN_STEPS = "learning_rate_decay_steps"
 OTHER_SCATTER = 0.15  # of the optima of other metaparameters than the rate, in standard deviations of the trials
+RATE_FLOOR = 0.2  # the least standard error of the log rate: near the optimum trials hardly differ
 SAFE = 0.75  # the share of trials that must not diverge around a rate that is extrapolated
-# Standard errors below the trend outside the sizes: too high a rate fails, too low a one costs steps. Towards smaller sizes
-# noise grows, and it is the same again in proportion to the batch size: no lower than that.
-CAUTION_ABOVE, CAUTION_BELOW = 0.4, 1.5
+# Standard errors below the trend outside the sizes: too high a rate fails, too low a one costs steps. Towards smaller
+# sizes noise grows. A rate in proportion to the batch size keeps the noise as it was: no lower than that.
+CAUTION_ABOVE, CAUTION_BELOW = 0.5, 1.5
 _RATE_NEAR = 0.35  # log rate that counts as near, for that share
 _OTHERS_NEAR = 0.7  # standard deviations of the other metaparameters
 _INTERPOLATED_ERROR = 0.2  # of log steps between two sizes without a law
@@ -49,11 +50,10 @@ class Place:
     error: float | None
 
     @property
-    def ends(self) -> tuple[float | None, float | None]:
-        """The 90 % range of the optimum."""
-        if self.error is None:
-            return None, None
-        return self.best - _NORMAL_90 * self.error, self.best + _NORMAL_90 * self.error
+    def ends(self) -> tuple[float, float]:
+        """The 90 % range of the optimum; both ends at it where its error is unknown."""
+        reach = _NORMAL_90 * (self.error or 0.0)
+        return self.best - reach, self.best + reach
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,15 +76,15 @@ class TunedSizes:
     @property
     def log_sizes(self) -> Array:
         """Logarithms of the batch sizes."""
-        return np.log(np.array(self.sizes, dtype=float))
+        return np.asarray(np.log(self.sizes))
 
     def nearest(self, batch_size: int) -> int:
         """Return the size nearest in ratio."""
         return min(self.sizes, key=lambda size: abs(math.log(size / batch_size)))
 
     def steps_at(self, batch_size: int) -> float:
-        """Return the steps to result between the measured sizes; outside them, those of the nearest."""
-        return math.exp(float(np.interp(math.log(batch_size), self.log_sizes, np.log(self.steps))))
+        """Return the steps to result, smoothed over the measured sizes; outside them, those of the nearest."""
+        return _smooth_steps(self.sizes, self.steps, batch_size)
 
     def reached(self, size: int) -> pl.DataFrame:
         """Return the trials of a size that reached the goal."""
@@ -142,7 +142,8 @@ class TunedSizes:
             return None
         best, norm = smooth_place(log_sizes, optima, math.log(size))
         trend = fit_trend(log_sizes, optima) if scatter is None else fit_trend(log_sizes, optima, scatter)
-        return Place(best, best, None if trend is None else math.sqrt(trend.variance * norm))
+        floor = RATE_FLOOR if scatter is None else scatter * RATE_FLOOR / SCATTER
+        return Place(best, best, None if trend is None else math.sqrt(trend.variance * norm + floor**2))
 
     def _outside(self, column: int, name: str, nearest: Place, batch_size: int) -> Place:
         log_sizes, optima = self._optima_of(column)
@@ -162,8 +163,8 @@ class TunedSizes:
     def _bounded(self, places: Mapping[str, Place], batch_size: int) -> Place:
         """Return the place of the rate, lowered to what mostly trained at the nearest size around the other values.
 
-        A rate that trains at one size trains at a larger one, where gradients have less noise. Towards smaller sizes the
-        bound moves with the trend.
+        A rate that trains at one size trains at a larger one, where gradients have less noise. Towards smaller sizes
+        the bound moves with the trend.
         """
         rate, column = places[RATE], self.coordinates.names.index(RATE)
         end = self.sizes[-1] if batch_size > self.sizes[-1] else self.sizes[0]
@@ -203,20 +204,23 @@ class TunedSizes:
             diverged = (frame["outcome"] == Outcome.INFEASIBLE.value).to_numpy()
             last = frame["last_step"].to_numpy()
             steps = np.where(reached, frame["steps_to_goal"].fill_null(0).to_numpy(), last)
-            budget = self.budgets[size] or int(last.max())
-            failed = diverged | (~reached & ((last >= budget) | (size not in self.sizes)))
-            used = ~diverged & (size in self.sizes)
+            tuned = size in self.sizes
             parts.append(
-                (np.full(len(last), math.log(size)), offsets, steps, np.full(len(last), budget), reached, failed, ~used)
+                (
+                    np.full(len(last), math.log(size)),
+                    offsets,
+                    np.log(np.maximum(steps, 1.0)),
+                    reached,
+                    diverged | (not tuned),
+                )
             )
-        log_sizes, offsets, steps, budgets, reached, failed, unused = (
-            np.concatenate([part[i] for part in parts]) for i in range(7)
+        log_sizes, offsets, log_steps, reached, failed = (
+            np.concatenate(columns) for columns in zip(*parts, strict=True)
         )
-        log_steps, log_budgets = np.log(np.maximum(steps, 1.0)), np.log(np.maximum(budgets, 1.0))
-        return TrialCloud(log_sizes, offsets, log_steps, log_budgets, reached, failed, unused, self.spread, self._is_rate)
+        return TrialCloud(log_sizes, offsets, log_steps, reached, failed, self.spread, self._is_rate)
 
     @property
-    def _is_rate(self) -> Array:
+    def _is_rate(self) -> AnyArray:
         """True for the column of the learning rate, if its place is a logarithm."""
         configs = self.coordinates.configs
         return np.array([name == RATE and configs[name].scale is Scale.LOG for name in configs], dtype=bool)
@@ -224,8 +228,8 @@ class TunedSizes:
     def draw_levels(self, bowl: Bowl, batch_size: int, search_steps: Estimate, rng: np.random.Generator) -> Array:
         """Return draws of the log steps of a training at the optimum of a batch size.
 
-        At a measured size from its own trials. Elsewhere from the law of the curve, raised by what a training needs more
-        than the best of a search, at the measured sizes. Outside without a law: between no gain and perfect scaling.
+        At a measured size from its own trials. Elsewhere from the law of the curve, raised by what a training needs
+        more than the best of a search, at the measured sizes. Outside without a law: from no gain to perfect scaling.
         """
         normal = rng.normal(size=DRAWS)
         log_size = math.log(batch_size)
@@ -255,6 +259,11 @@ class TunedSizes:
         return inside + math.log(max(sizes[0] / batch_size, 1.0))
 
 
+def _smooth_steps(sizes: list[int], steps: Array, batch_size: int) -> float:
+    inside = min(max(batch_size, sizes[0]), sizes[-1])
+    return math.exp(smooth_place(np.log(sizes), np.log(steps), math.log(inside))[0])
+
+
 def read_tuned_sizes(records: Records, outcomes: pl.DataFrame, winners: pl.DataFrame) -> TunedSizes:
     """Return the tuned sizes of one workload's records.
 
@@ -270,13 +279,14 @@ def read_tuned_sizes(records: Records, outcomes: pl.DataFrame, winners: pl.DataF
     configs = [{config.name: config for config in spaces[size]} for size in sizes]
     coordinates = find_coordinates(outcomes.filter(pl.col("outcome") != Outcome.INCOMPLETE.value), configs)
     optima, places = [], []
-    for size, fewest in zip(sizes, steps, strict=True):
+    for size in sizes:
+        horizon = _smooth_steps(sizes, steps, size)
         trials = reached.filter((pl.col("batch_size") == size) & (pl.col("steps_to_goal") > 0))
         optima.append(
-            soft_optimum(coordinates.places(trials, fewest), trials["steps_to_goal"].cast(pl.Float64).to_numpy())
+            soft_optimum(coordinates.places(trials, horizon), trials["steps_to_goal"].cast(pl.Float64).to_numpy())
         )
         ended = outcomes.filter((pl.col("batch_size") == size) & (pl.col("outcome") != Outcome.INCOMPLETE.value))
-        places.append(coordinates.places(ended, fewest) - optima[-1])
+        places.append(coordinates.places(ended, horizon) - optima[-1])
     spread = np.sqrt(np.nanmean(np.concatenate(places) ** 2, axis=0)) if coordinates.names else np.zeros(0)
     budgets = dict(records.studies.select("batch_size", "train_steps").rows())
     names = tuple(name for name in records.metaparameters if reached[name].null_count() < reached.height)

@@ -18,9 +18,9 @@ def suggest(
     workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP)] = None,
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Suggest metaparameters for a batch size.
+    """Suggest metaparameters for a batch size, and what one training with them can expect.
 
-    Uses the measured values at that size, values between its neighbours, or the trend of all measured sizes.
+    Uses the measured optimum, smoothed over neighbouring sizes; outside the measured sizes, the trend of the rate.
     """
     from batchscale.analysis.suggestion import suggest as suggest_values
     from batchscale.cli.selection import open_records, select_goal, select_workloads
@@ -53,6 +53,13 @@ def _print_json(result: "Suggestion") -> None:
             "steps": result.steps.value,
             "steps_low": result.steps.low,
             "steps_high": result.steps.high,
+            "reach_chance": result.chance,
+            "budget": result.budget,
+            "trials_near": result.trials_near,
+            "search_steps": result.search_steps.value,
+            "search_steps_low": result.search_steps.low,
+            "search_steps_high": result.search_steps.high,
+            "distance": result.distance,
             "notes": {str(size): note for size, note in result.notes.items()},
             "metaparameters": {row.pop("metaparameter"): row for row in result.values.to_dicts()},
         }
@@ -61,44 +68,73 @@ def _print_json(result: "Suggestion") -> None:
 
 def _print_text(result: "Suggestion") -> None:
     from batchscale.cli.output import print_table
-    from batchscale.formatting import list_sizes, rounded_text, span_text
+    from batchscale.formatting import metaparameter_text
 
     def ends(low: float | None, high: float | None) -> str | None:
-        return None if low is None or high is None else f"{low:.4g} to {high:.4g}"
+        return None if low is None or high is None else f"{metaparameter_text(low)} to {metaparameter_text(high)}"
 
     measured = result.source == "measured"
-    columns = ["metaparameter", "value", "90 % range of the best"]
-    columns += ["trials within 10 %", "their values"] if measured else []
+    columns = ["metaparameter", "value", "90 % range of the best", *(["best trial"] if measured else [])]
     typer.echo(f"{result.workload} at batch size {result.batch_size:,}, goal {result.goal}")
     print_table(
         columns,
         [
-            (name, f"{value:.6g}", ends(*best), *((trials, ends(low, high)) if measured else ()))
-            for name, value, *best, low, high, trials in result.values.rows()
+            (
+                row["metaparameter"],
+                f"{row['value']:.12g}",
+                ends(row["range_low"], row["range_high"]),
+                *([None if row["winner"] is None else metaparameter_text(row["winner"])] if measured else []),
+            )
+            for row in result.values.iter_rows(named=True)
         ],
         right=range(1, len(columns)),
     )
     typer.echo()
-    sizes = list_sizes(list(result.batch_sizes))
-    steps = "the steps there are unknown"
-    if result.steps.value is not None:
-        span = span_text(result.steps.low, result.steps.high)
-        steps = f"expect about {rounded_text(result.steps.value)}{f' ({span})' if span else ''} steps to the goal"
-    typer.echo(
-        {
-            "measured": f"Measured at this batch size: {steps}.",
-            "interpolated": f"Interpolated between batch sizes {sizes}: {steps}.",
-            "extrapolated": (
-                f"Outside the measured batch sizes: the trend of the best values at {sizes}; {steps}. No rule holds "
-                "everywhere: tune again within the range if you can."
-            ),
-            "nearest": (
-                f"Outside the measured batch sizes, which are too few for a trend: these are the values of batch size "
-                f"{sizes}; {steps}. Tune again if you can."
-            ),
-        }[result.source]
-    )
-    if result.values["range_low"].null_count() < len(result.values):
-        typer.echo("The range contains the best value in nine of ten cases, by the scatter of the measured optima.")
+    typer.echo(_training_text(result))
+    typer.echo(_source_text(result))
     for size, note in result.notes.items():
         typer.echo(f"Notes on batch size {size:,}: {note}.")
+
+
+def _training_text(result: "Suggestion") -> str:
+    """Return the sentences on one training with these values, and on a whole search."""
+    from batchscale.formatting import percent_text, rounded_text, span_text, whole_text
+
+    texts = []
+    if result.steps.value is None:
+        texts.append("The steps of one training there are unknown.")
+    else:
+        span = span_text(result.steps.low, result.steps.high)
+        texts.append(
+            f"Expect about {rounded_text(result.steps.value)} ({span}) steps from one training with these values."
+        )
+    if result.chance is not None:
+        within = "" if result.budget is None else f" within {whole_text(result.budget)} steps"
+        texts.append(f"Chance to reach the goal{within}: {percent_text(min(result.chance, 0.99))}.")
+    if result.search_steps.value is not None:
+        texts.append(f"The best of a whole search needs about {rounded_text(result.search_steps.value)} steps.")
+    return " ".join(texts)
+
+
+def _source_text(result: "Suggestion") -> str:
+    """Return the sentence on what the values rest on."""
+    from batchscale.formatting import list_sizes, rounded_text
+
+    sizes = list_sizes(list(result.batch_sizes))
+    above = result.batch_size > max(result.batch_sizes)
+    nearest = max(result.batch_sizes) if above else min(result.batch_sizes)
+    outside = (
+        f"Outside the measured batch sizes ({rounded_text(result.distance)} times "
+        f"{'above the largest' if above else 'below the smallest'}): "
+    )
+    return {
+        "measured": "Measured: the values are the optimum at this batch size, smoothed over its neighbours.",
+        "interpolated": f"Interpolated between batch sizes {sizes}.",
+        "extrapolated": (
+            f"{outside}the learning rate follows the trend of the best values at {sizes}, with caution; all else is as "
+            f"at {nearest:,}. Tune again within the range if you can."
+        ),
+        "nearest": (
+            f"{outside}two sizes or fewer show no trend, so these are the values of {nearest:,}. Tune again if you can."
+        ),
+    }[result.source]
