@@ -15,8 +15,9 @@ from batchscale.errors import PlanningError
 from batchscale.planning.jobs.fill_in import HEADING, fill_in
 from batchscale.planning.jobs.formats import FORMATS, job_files, write_job
 from batchscale.planning.jobs.job import JobLaunch
-from batchscale.planning.jobs.own_script import ScriptCommand, is_secret, script_files
+from batchscale.planning.jobs.own_script import ScriptCommand, script_files
 from batchscale.spec.file import parse_experiment, read_experiment
+from batchscale.spec.redaction import is_secret
 
 SECRET = "s3cr3t-value"
 EXPERIMENT = """

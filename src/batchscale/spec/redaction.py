@@ -18,8 +18,9 @@ NOT_STORED = "# This file is not stored: the values of its trainer.env could not
 
 _SECRET_WORDS = {
     *("key", "keys", "apikey", "token", "secret", "secrets", "password", "passwd", "passphrase"),
-    *("credential", "credentials"),
+    *("credential", "credentials", "pwd", "auth", "cookie", "private"),
 }
+_RANDOM = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_+/=-]{24,}")
 _STRINGS = re.compile(
     r'"""(?:\\.|[^\\])*?"""' + r"|'''.*?'''" + r'|"(?:\\.|[^"\\\n])*"' + r"|'[^'\n]*'" + r"|#[^\n]*", re.DOTALL
 )
@@ -39,6 +40,19 @@ def looks_secret(name: str) -> bool:
     """
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     return not _SECRET_WORDS.isdisjoint(re.split(r"[^a-z0-9]+", words))
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Return True if the value of a variable is like a secret, by its name or by the value itself.
+
+    >>> is_secret("WANDB_API_KEY", "x"), is_secret("OMP_NUM_THREADS", "4"), is_secret("DEVICE_KEY", "{device}")
+    (True, False, False)
+    >>> is_secret("STORE", "s3://me:word@host"), is_secret("ID", "0a1B2c3D4e5F6g7H8i9J0k1L")
+    (True, True)
+    """
+    if "{" in value:
+        return False
+    return looks_secret(name) or bool(_RANDOM.fullmatch(value) or _URL_PASSWORD.search(value))
 
 
 def redact_words(words: Sequence[str]) -> list[str]:

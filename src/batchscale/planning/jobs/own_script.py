@@ -15,8 +15,9 @@ from batchscale.errors import PlanningError, one_line
 from batchscale.formatting import toml_line
 from batchscale.planning.devices import is_processor
 from batchscale.spec.experiment import Experiment
+from batchscale.spec.redaction import is_secret
 from batchscale.spec.space import ParameterType
-from batchscale.spec.trainer import ReportSource, TrainerSpec, placeholders
+from batchscale.spec.trainer import ReportSource, TrainerSpec
 
 FOLDER = "script"
 """The folder of the job that has the script and its experiment file."""
@@ -26,7 +27,6 @@ PORT = 29500
 MAX_FILES = 300
 MAX_FILE_BYTES = 5_000_000
 
-_SECRET = re.compile(r"key|token|secret|passw|pwd|credential|auth|cookie|private", re.IGNORECASE)
 _TORCH = {"torch", "lightning", "pytorch_lightning", "transformers", "accelerate"}
 _LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "srun", "horovodrun")
 
@@ -92,18 +92,6 @@ class ScriptCommand:
         if hosts > 1:
             files[HOSTS_SCRIPT] = _HOSTS.format(hosts=hosts, devices=devices, port=PORT)
         return {EXPERIMENT: experiment_text(self, trainer), **files}
-
-
-def is_secret(name: str, value: str) -> bool:
-    """True if a variable's value must not be written to a file: its name, or a long random value, looks like a secret.
-
-    >>> is_secret("WANDB_API_KEY", "x"), is_secret("OMP_NUM_THREADS", "4"), is_secret("DEVICE_KEY", "{device}")
-    (True, False, False)
-    """
-    if placeholders(value):
-        return False
-    looks_random = re.fullmatch(r"[A-Za-z0-9_+/=-]{24,}", value) and any(letter.isdigit() for letter in value)
-    return bool(_SECRET.search(name) or looks_random or re.search(r"://[^/\s]+:[^/\s]+@", value))
 
 
 def launched(command: ScriptCommand, hosts: int, devices: int, device: str) -> TrainerSpec:
