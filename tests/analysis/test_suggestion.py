@@ -1,6 +1,7 @@
 import math
 
 import numpy as np
+import polars as pl
 import pytest
 from build_records import METRIC, NAME, make_records, study, trial
 
@@ -247,6 +248,28 @@ def test_steps_are_those_of_one_training_and_not_of_the_best_of_a_search(batch_s
     assert np.mean(held) >= 0.8
     assert np.median(middles) == pytest.approx(1.0, abs=0.25)
     assert np.median(searches) < 0.85  # the best of thirty: what was promised before
+
+
+def test_trainings_that_confirm_the_best_trials_move_the_steps_towards_theirs():
+    data = bowl_records(lambda size: 0.01 * size**0.5, noise=0.3, finishers=5, sizes=(16, 64, 256))
+    alone = suggest(data, NAME, GOAL, 64).steps
+    rng = np.random.default_rng(3)
+    best = values_of(suggest(data, NAME, GOAL, 64))
+    rows, measured = [], []
+    for i in range(20):
+        steps = round(2000 * math.exp(0.3 * rng.normal()))
+        head = data.trials.filter(batch_size=64).row(0, named=True)
+        values = {name: best[name]["value"] for name in ("learning_rate", "momentum")}
+        facts = dict.fromkeys(data.trials.schema["facts"].to_schema(), None) | {"confirms": 1}
+        rows.append(head | values | {"trial_id": 100 + i, "status": "COMPLETE", "steps": steps, "facts": facts})
+        measured.append({"batch_size": 64, "trial_id": 100 + i, "step": steps, METRIC: 0.05})
+    trials = pl.concat([data.trials, pl.DataFrame(rows, schema=data.trials.schema)])
+    frame = pl.concat([data.sources[NAME]().collect(), pl.DataFrame(measured)], how="diagonal_relaxed")
+    more = type(data)(data.studies, trials, {NAME: frame.sort("batch_size", "trial_id", "step").lazy})
+    steps = suggest(more, NAME, GOAL, 64).steps
+    assert steps.value == pytest.approx(2000, rel=0.15)
+    assert abs(math.log(steps.value / 2000)) < abs(math.log(alone.value / 2000))
+    assert steps.low < 2000 * math.exp(-0.3) < 2000 * math.exp(0.3) < steps.high
 
 
 def test_the_chance_is_that_of_the_trials_near_the_values():

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from batchscale.analysis.budgets import examples_by_dataset, train_examples
-from batchscale.analysis.curve_analysis import analyze, check_complete, select_workload
+from batchscale.analysis.curve_analysis import AnalysisOptions, analyze, check_complete, select_workload
 from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.optima import DECAY_STEPS, MOMENTUM, round_value
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
@@ -95,8 +95,8 @@ def suggest(records: Records, workload: WorkloadName, goal: Goal, batch_size: in
     if winners.is_empty():
         raise AnalysisError(f"No COMPLETE trial of {workload} reached '{goal}'; choose a goal within reach.")
     distance = _distance(winners["batch_size"].to_list(), batch_size)
-    analysis = analyze(records, workload, goal)
-    tuned = read_tuned_sizes(selected, outcomes, winners)
+    analysis = analyze(records, workload, goal, AnalysisOptions(confirmed=False))
+    tuned = read_tuned_sizes(selected, outcomes, winners, trial_outcomes(selected, goal, confirmations=True))
     source, behind = _source(tuned.sizes, batch_size)
     search_steps = _search_steps(tuned, batch_size, analysis.summary.steps_at(batch_size) if analysis.summary else None)
     places = tuned.places_at(batch_size, extrapolate=source is SuggestionSource.EXTRAPOLATED)

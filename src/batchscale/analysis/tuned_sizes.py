@@ -68,6 +68,7 @@ class TunedSizes:
     steps: Array
     budgets: Mapping[int, int]
     trials: pl.DataFrame
+    confirmations: pl.DataFrame
     winners: pl.DataFrame
     coordinates: Coordinates
     optima: Array
@@ -191,9 +192,8 @@ class TunedSizes:
 
     def cloud(self) -> TrialCloud:
         """Return the trials that ended as arrays, with their offsets from the optimum of their size."""
-        frames = self.trials.filter(pl.col("outcome") != Outcome.INCOMPLETE.value).partition_by(
-            "batch_size", maintain_order=True
-        )
+        ended = pl.concat([self.trials, self.confirmations]).filter(pl.col("outcome") != Outcome.INCOMPLETE.value)
+        frames = ended.partition_by("batch_size", maintain_order=True)
         parts = []
         for frame in frames:
             size = int(frame["batch_size"][0])
@@ -264,13 +264,16 @@ def _smooth_steps(sizes: list[int], steps: Array, batch_size: int) -> float:
     return math.exp(smooth_place(np.log(sizes), np.log(steps), math.log(inside))[0])
 
 
-def read_tuned_sizes(records: Records, outcomes: pl.DataFrame, winners: pl.DataFrame) -> TunedSizes:
+def read_tuned_sizes(
+    records: Records, outcomes: pl.DataFrame, winners: pl.DataFrame, confirmations: pl.DataFrame
+) -> TunedSizes:
     """Return the tuned sizes of one workload's records.
 
     Args:
         records: Of one workload.
         outcomes: Its ``trial_outcomes`` for one goal.
         winners: Its ``results_of`` with steps, by growing batch size.
+        confirmations: The outcomes of trials that train others again, which are trainings like that of a suggestion.
     """
     spaces = {study[-1]: searched[-1] for study, searched in searched_spaces(records).items()}
     sizes: list[int] = winners["batch_size"].to_list()
@@ -291,13 +294,14 @@ def read_tuned_sizes(records: Records, outcomes: pl.DataFrame, winners: pl.DataF
     budgets = dict(records.studies.select("batch_size", "train_steps").rows())
     names = tuple(name for name in records.metaparameters if reached[name].null_count() < reached.height)
     return TunedSizes(
-        names,
-        sizes,
-        steps,
-        budgets,
-        outcomes,
-        winners,
-        coordinates,
-        np.array(optima),
-        np.where(spread > 0, spread, 1.0),
+        metaparameters=names,
+        sizes=sizes,
+        steps=steps,
+        budgets=budgets,
+        trials=outcomes,
+        confirmations=confirmations,
+        winners=winners,
+        coordinates=coordinates,
+        optima=np.array(optima),
+        spread=np.where(spread > 0, spread, 1.0),
     )
