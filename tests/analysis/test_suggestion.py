@@ -127,6 +127,35 @@ def test_a_discrete_metaparameter_takes_the_nearer_neighbours_value(batch_size, 
     assert values_of(suggest(records(), NAME, GOAL, batch_size))["label_smoothing"]["value"] == smoothing
 
 
+def test_a_metaparameter_that_a_measured_size_lacks_is_not_suggested_there():
+    both = {"learning_rate": 0.1, "momentum": 0.9}
+    space = {name: SPACE[name] for name in both}
+    plain = study(16, [trial(1, {50: 0.05}, parameters={"learning_rate": 0.1})], space=RATE)
+    data = make_records([study(4, [trial(1, {100: 0.05}, parameters=both)], space=space), plain])
+    assert list(values_of(suggest(data, NAME, GOAL, 16))) == ["learning_rate"]
+    assert list(values_of(suggest(data, NAME, GOAL, 4))) == ["learning_rate", "momentum"]
+
+
+def test_a_metaparameter_with_one_value_adds_no_uncertainty():
+    names = {f"beta{i}": SPACE["momentum"] for i in (1, 2)}
+
+    def data(extra):
+        return make_records(
+            [
+                study(size, [
+                    trial(i, {4000 // size + 9 * i - 1: 0.2, 4000 // size + 9 * i: 0.05}, parameters={
+                        "learning_rate": 0.01 * i, "beta2": 0.99 + 0.001 * i} | extra)
+                    for i in range(1, 6)
+                ], space=RATE | names, train_steps=9000)
+                for size in (4, 16, 64)
+            ]
+        )  # fmt: skip
+
+    alone, both = (suggest(data(extra), NAME, GOAL, 16) for extra in ({}, {"beta1": 0.9}))
+    assert values_of(both)["beta1"]["value"] == pytest.approx(0.9)
+    assert both.steps.high / both.steps.low < 1.5 * alone.steps.high / alone.steps.low
+
+
 def test_suggested_values_have_three_digits():
     for row in suggest(bowl_records(lambda size: 0.01 * size**0.5), NAME, GOAL, 32).values.iter_rows(named=True):
         value = row["value"] if row["metaparameter"] == "learning_rate" else 1 - row["value"]
@@ -325,3 +354,9 @@ def test_a_batch_beyond_the_training_set_is_refused():
     assert suggest(data, NAME, GOAL, 100).source == "nearest"
     with pytest.raises(AnalysisError, match=r"training set of toy, 100 examples\. Found batch size 101"):
         suggest(data, NAME, GOAL, 101)
+
+
+def test_a_goal_that_takes_no_training_is_refused():
+    rows = [trial(i, {0: 0.05, 10: 0.05}) for i in (1, 2)]
+    with pytest.raises(AnalysisError, match="reaches at step 0"):
+        suggest(make_records([study(8, rows)]), NAME, GOAL, 8)

@@ -91,9 +91,12 @@ def suggest(records: Records, workload: WorkloadName, goal: Goal, batch_size: in
     check_complete(selected, workload)
     _check_size(selected, workload, batch_size)
     outcomes = trial_outcomes(selected, goal)
-    winners = results_of(outcomes).filter(pl.col("steps") > 0).sort("batch_size")
-    if winners.is_empty():
+    results = results_of(outcomes).filter(pl.col("steps").is_not_null()).sort("batch_size")
+    if results.is_empty():
         raise AnalysisError(f"No COMPLETE trial of {workload} reached '{goal}'; choose a goal within reach.")
+    winners = results.filter(pl.col("steps") > 0)
+    if winners.is_empty():
+        raise AnalysisError(f"A goal must take training. Found '{goal}', which {workload} reaches at step 0.")
     distance = _distance(winners["batch_size"].to_list(), batch_size)
     analysis = analyze(records, workload, goal, AnalysisOptions(confirmed=False))
     tuned = read_tuned_sizes(selected, outcomes, winners, trial_outcomes(selected, goal, confirmations=True))
@@ -165,7 +168,9 @@ def _search_steps(tuned: TunedSizes, batch_size: int, by_law: Estimate | None) -
     """Return the steps to result by the curve's summary, else between the winners; no value outside them."""
     if by_law is not None and by_law.value is not None:
         return by_law
-    if tuned.sizes[0] <= batch_size <= tuned.sizes[-1]:
+    if batch_size in tuned.sizes:
+        return Estimate(float(tuned.steps[tuned.sizes.index(batch_size)]))
+    if tuned.sizes[0] < batch_size < tuned.sizes[-1]:
         return Estimate(math.exp(float(np.interp(math.log(batch_size), tuned.log_sizes, np.log(tuned.steps)))))
     return Estimate()
 
@@ -192,8 +197,10 @@ def _values(
             ends = [min(points[1], value), max(points[2], value)] if place.error is not None else ends
         if value is None:
             continue
-        momentum = value if name == MOMENTUM else momentum
         near = tuned.near_winner(name, nearest, CLOSE) if measured else (None, None, None, None)
+        if measured and near[-1] is None:
+            continue  # other sizes have it, this one does not
+        momentum = value if name == MOMENTUM else momentum
         rows[name] = (name, value, *ends, *near)
     ordered = [rows[name] for name in tuned.metaparameters if name in rows]
     return pl.DataFrame(ordered, schema=SUGGESTION_SCHEMA, orient="row")

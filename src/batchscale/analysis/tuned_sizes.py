@@ -291,6 +291,7 @@ def read_tuned_sizes(
         ended = outcomes.filter((pl.col("batch_size") == size) & (pl.col("outcome") != Outcome.INCOMPLETE.value))
         places.append(coordinates.places(ended, horizon) - optima[-1])
     spread = np.sqrt(np.nanmean(np.concatenate(places) ** 2, axis=0)) if coordinates.names else np.zeros(0)
+    constant = spread <= 1e-6 * np.nanmax(np.abs(optima), axis=0, initial=0.0)  # but for rounding
     budgets = dict(records.studies.select("batch_size", "train_steps").rows())
     names = tuple(name for name in records.metaparameters if reached[name].null_count() < reached.height)
     return TunedSizes(
@@ -303,5 +304,5 @@ def read_tuned_sizes(
         winners=winners,
         coordinates=coordinates,
         optima=np.array(optima),
-        spread=np.where(spread > 0, spread, 1.0),
+        spread=np.where(constant, 1.0, spread),
     )

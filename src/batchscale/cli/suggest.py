@@ -113,7 +113,7 @@ def _training_text(result: "Suggestion") -> str:
         texts.append(f"Chance to reach the goal{within}: {percent_text(min(result.chance, 0.99))}.")
     if result.search_steps.value is not None:
         texts.append(f"The best of a whole search needs about {rounded_text(result.search_steps.value)} steps.")
-    return " ".join(texts)
+    return "\n".join(texts)
 
 
 def _source_text(result: "Suggestion") -> str:
