@@ -16,9 +16,9 @@ from typing import Any
 
 import polars as pl
 
+from batchscale.analysis.curve_analysis import analyze_points
 from batchscale.analysis.outcomes import trial_outcomes
 from batchscale.analysis.results import results_of
-from batchscale.analysis.scaling import fit_scaling
 from batchscale.errors import BatchscaleError
 from batchscale.figures.selection import find_goal
 from batchscale.records.durable import replace_durably
@@ -32,7 +32,7 @@ from batchscale.web.status import FolderStatus, StatusReader
 
 ORDERS = ("name", "workload", "state", "progress", "b_crit")
 READ_AGAIN_S = 60.0
-CACHE_VERSION = 2
+CACHE_VERSION = 3
 MAX_CACHED = 20_000
 
 SparkPoints = tuple[tuple[int, int], ...]
@@ -296,13 +296,14 @@ def _read_workload(records: Records, name: WorkloadName) -> CachedWorkload:
 
 
 def find_b_crit(points: Sequence[tuple[int, int]]) -> float | None:
-    """Return the critical batch size of some points; None if they do not show one.
+    """Return the critical batch size of some points; None if they do not show one, or no law describes them.
 
     >>> round(find_b_crit([(b, round(10000 * (1 + 32 / b))) for b in (1, 4, 16, 64, 256)]) or 0)
     32
     """
     try:
-        return fit_scaling(pl.DataFrame(list(points), schema=["batch_size", "steps"], orient="row")).b_crit
+        summary = analyze_points(pl.DataFrame(list(points), schema=["batch_size", "steps"], orient="row")).summary
+        return None if summary is None else summary.critical.value
     except (BatchscaleError, pl.exceptions.PolarsError):
         return None
 
