@@ -26,8 +26,10 @@ from answer_checks import (
     check_open_end,
     check_optimal,
     check_plateau,
+    check_power,
     check_rise,
     check_small,
+    check_spacing,
     check_use,
 )
 
@@ -86,7 +88,7 @@ def _omissions(read: Mapping[str, Fields], points: Points) -> list[str]:
     )
     if small > 1.31 and not {"small", "largest cheapest"} & set(read):
         wrong.append(f"omission: a smaller size needs {small:.2f} times the examples")
-    if not {"critical", "misfit"} & set(read):
+    if not {"critical", "misfit", "power"} & set(read):
         wrong.append("omission: nothing on the critical batch size")
     return wrong
 
@@ -156,14 +158,17 @@ FORMS = {
         "(?:Critical batch size, where the curve bends: (?:about <value><span>|(?:about <value_>, )?"
         rf"(?:at least <low__>|at most <high__>)|<low___> to <high___>){WHERE}"
         rf"|These points do not bound the critical batch size{WHERE.replace('where', 'where_')}"
-        r"|Two points give no critical batch size; measure more batch sizes"
-        r"|Steps fall as the batch size to the power -[\d.]+ at all sizes measured, without a bend: these points have "
-        r"no critical batch size)\.",
+        r"|Two points give no critical batch size; measure more batch sizes)\.",
         check_critical,
     ),
+    "power": _form(
+        "At all sizes measured twice the batch saves about <saved> % of the steps, without a bend: these points have "
+        r"no critical batch size\.",
+        check_power,
+    ),
     "misfit": _form(
-        r"No curve of the fitted kinds describes these points \(<error> % off on average\): do not use a critical "
-        r"batch size\.",
+        r"No curve of the fitted kinds describes these points \(the closest is <error> % off on average\): do not use "
+        r"a critical batch size\.",
         check_misfit,
     ),
     "optimal": _form(
@@ -174,6 +179,12 @@ FORMS = {
     "failed": _form(r"Doubt: (?P<what>the goal was not reached) at batch size <list>\.", check_failed),
     "partly": _form(
         r"Doubt: (?P<what>runs that did not reach the goal are left out) at batch size <list>\.", check_failed
+    ),
+    "spacing": _form(
+        "Doubt: the steps are known only to within their evaluation spacing at batch size <list>"
+        rf"(?: \(at (?P<list_first>{LISTED}) the first measurement had reached the goal already\))?: evaluate every "
+        r"<every> steps there\.",
+        check_spacing,
     ),
     "bump": _form(
         "Doubt: batch size <larger> needed <ratio> times the steps of <smaller>: by chance, or it was tuned less "

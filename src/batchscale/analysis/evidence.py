@@ -37,8 +37,8 @@ _FEW_POINTS = 12.0  # of the penalty for the fourth parameter
 class Misfit:
     """Points that no law describes.
 
-    ``error`` is the typical distance of a point from the best law, as a share of its steps. ``p_value`` is the chance
-    of points that lie so far off if a law were true; None where the distance alone decides.
+    ``error`` is the distance of the points from the closest law on average, as a share of their steps. ``p_value`` is
+    the chance of points that lie so far off if a law were true; None where the distance alone decides.
     """
 
     error: float
@@ -48,8 +48,8 @@ class Misfit:
     def reason(self) -> str:
         """The reason why there is no critical batch size."""
         return (
-            f"No curve of the fitted kinds describes these points: they lie {percent_text(self.error)} off the best "
-            "one on average. Do not use a critical batch size."
+            f"No curve of the fitted kinds describes these points (the closest is {percent_text(self.error)} off on "
+            "average): do not use a critical batch size."
         )
 
 

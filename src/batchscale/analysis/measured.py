@@ -67,6 +67,13 @@ def worst_bump(summary: CurveSummary) -> StepChange | None:
     return worst if worst is not None and worst.ratio >= CLEAR_BUMP else None
 
 
+def fall_per_doubling(summary: CurveSummary) -> float:
+    """Return the share of steps that twice the batch saves, by a line through all points in logarithms."""
+    steps = steps_by_size(summary)
+    slope = np.polyfit(np.log(list(steps)), np.log(list(steps.values())), 1)[0]
+    return float(1 - 2**slope)
+
+
 def last_change(summary: CurveSummary) -> StepChange:
     """Return the change of steps to the largest size, from the measured size that is nearest to its half."""
     steps = steps_by_size(summary)

@@ -16,6 +16,7 @@ from batchscale.analysis.measured import (
     allowed_fall,
     cheap_from,
     examples_ratio,
+    fall_per_doubling,
     final_rise,
     last_change,
     steps_by_size,
@@ -164,16 +165,14 @@ def critical_sentence(summary: CurveSummary) -> str:
     """State the critical batch size, where the curve bends from saving steps to wasting examples."""
     critical, name = summary.critical, "Critical batch size, where the curve bends:"
     if summary.misfit is not None:
-        return (
-            f"No curve of the fitted kinds describes these points ({percent_text(summary.misfit.error)} off on "
-            "average): do not use a critical batch size."
-        )
+        return summary.misfit.reason
     if summary.confidence_set is None:
         return "Two points give no critical batch size; measure more batch sizes."
     if summary.fit is not None and summary.fit.best.family is Family.POWER:
+        saved = percent_text(fall_per_doubling(summary))
         return (
-            f"Steps fall as the batch size to the power -{summary.fit.best.law[0]:.2f} at all sizes measured, without "
-            "a bend: these points have no critical batch size."
+            f"At all sizes measured twice the batch saves about {saved} of the steps, without a bend: these points "
+            "have no critical batch size."
         )
     if not critical.has_interval:
         return f"These points do not bound the critical batch size{_next_measurement(summary, True, True)}."

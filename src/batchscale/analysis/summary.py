@@ -5,7 +5,7 @@ Everything that is shown of a curve (sentences, charts, tables, comparisons, JSO
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,7 @@ from batchscale.analysis.curves import Array
 from batchscale.analysis.evidence import Misfit, find_misfit
 from batchscale.analysis.families import Family
 from batchscale.analysis.intervals import Estimate
+from batchscale.analysis.least_squares import fit_family
 from batchscale.analysis.noise import Noise, NoiseSource
 from batchscale.analysis.optimal import OptimalSize, find_optimal
 from batchscale.analysis.regimes import (
@@ -160,6 +161,8 @@ def summarize(
         fit = fit_families(np.log(sizes), np.log(steps), data.noise)
         laws = find_confidence_set(sizes, steps, data.noise, level, fit)
         misfit = find_misfit(fit.best, np.log(sizes), np.log(steps), data.noise)
+        if misfit is not None:
+            misfit = replace(misfit, error=_closest(fit, sizes, steps))
         reach = data.noise.reach(fit.best.squares, len(sizes) - fit.best.family.parameters, level)
     points = _points(data, reach)
     coarse = np.array([point.is_coarse for point in points])
@@ -241,7 +244,7 @@ def run_doubts(rows: pl.DataFrame, curve: pl.DataFrame) -> tuple[str, ...]:
         doubts.append(f"the goal was not reached at batch size {list_sizes(never)}")
     if some:
         doubts.append(f"runs that did not reach the goal are left out at batch size {list_sizes(some)}")
-    return (*doubts, *_resolution_doubts(curve, "evaluate every {every} steps there"))
+    return (*doubts, *_resolution_doubts(curve, "evaluate every {every:,} steps there"))
 
 
 def _sizes(curve: pl.DataFrame, condition: pl.Expr) -> list[int]:
@@ -263,6 +266,13 @@ def _points(data: CurveData, reach: Array | None) -> tuple[PointSummary, ...]:
             estimate = Estimate(ratio, ratio / factor, ratio * factor)
         points.append(PointSummary(int(size), Estimate(float(data.steps[i]), *interval), estimate, int(spacing)))
     return tuple(points)
+
+
+def _closest(fit: ScalingFit, sizes: Array, steps: Array) -> float:
+    """Return how far the closest law of any fitted family lies off the points on average, each counting alike."""
+    ones = np.ones(len(sizes))
+    errors = [fit_family(each.family, np.log(sizes), np.log(steps), ones).rms_log for each in fit.families]
+    return math.expm1(min(errors))
 
 
 def _critical(laws: ConfidenceSet, fit: ScalingFit, sizes: Array) -> tuple[Estimate, str | None]:
