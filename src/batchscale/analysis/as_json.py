@@ -105,13 +105,17 @@ def _fit_json(summary: CurveSummary | None) -> dict[str, Any]:
         "b_crit": finite(critical.value),
         "b_crit_low": finite(critical.low),
         "b_crit_high": finite(critical.high),
-        "b_crit_interval_from": None if summary is None or summary.noise is None else summary.noise.value,
+        "b_crit_interval_from": _interval_source(summary),
         "e_min": None if fit is None else finite(fit.e_min),
         "rms_log": None if fit is None else finite(fit.rms_log),
         "family": None if fit is None else fit.best.family.value,
         "families": [] if fit is None else [_family_json(family) for family in fit.families],
         "misfit": None if summary is None or summary.misfit is None else summary.misfit.error,
     }
+
+
+def _interval_source(summary: CurveSummary | None) -> str | None:
+    return None if summary is None or summary.noise is None or summary.misfit else summary.noise.value
 
 
 def optimal_json(summary: CurveSummary | None) -> dict[str, Any]:

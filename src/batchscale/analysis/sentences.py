@@ -6,6 +6,7 @@ tense. What only the fitted curves give is named as such, and nothing is stated 
 """
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ from batchscale.formatting import count_text, list_sizes, percent_text, rounded_
 
 CLEAR_DRIFT = 1.15  # critical batch sizes at fewer trials that differ by less are not mentioned
 CLEAR_RISE = 1.05  # steps at the largest size over the fewest, from which on a rise is given as a number
+_BRACKETS = re.compile(r"\((?:at (?:least|most) )?\d[\d.,]*(?: to |\)| M| billion)")  # an interval in a text
 WIDE = 1.5  # a value whose interval spans more than this factor is given with two digits
 
 
@@ -62,12 +64,13 @@ class Sentences:
 def curve_sentences(summary: CurveSummary) -> Sentences:
     """Return all sentences about a curve."""
     advice = (cost_sentence(summary), small_sizes_sentence(summary), steps_sentence(summary))
+    critical, optimal = critical_sentence(summary), optimal_sentence(summary)
     return Sentences(
         advice=tuple(text for text in advice if text),
-        critical=critical_sentence(summary),
-        optimal=optimal_sentence(summary),
+        critical=critical,
+        optimal=optimal,
         doubts=doubt_sentences((*summary.doubts, *_bump_doubts(summary))),
-        basis=basis_sentence(summary),
+        basis=basis_sentence(summary, has_brackets=any(map(_BRACKETS.search, (*advice, critical, optimal)))),
         is_misfit=summary.misfit is not None,
     )
 
@@ -205,8 +208,8 @@ def optimal_sentence(summary: CurveSummary) -> str:
     )
 
 
-def basis_sentence(summary: CurveSummary) -> str:
-    """State what the result holds for, and the source of its intervals."""
+def basis_sentence(summary: CurveSummary, *, has_brackets: bool = True) -> str:
+    """State what the result holds for, and the source of its intervals if there are any."""
     parts, level = [], percent_text(summary.level)
     if summary.trials is not None:
         low, high = summary.trials
@@ -226,7 +229,7 @@ def basis_sentence(summary: CurveSummary) -> str:
                 "no estimate of it."
             ),
             None: "",
-        }[summary.noise]
+        }[summary.noise if has_brackets else None]
     )
     return " ".join(text for text in parts if text)
 

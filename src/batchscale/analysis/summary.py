@@ -182,7 +182,7 @@ def summarize(
         fit_refusal=refusal,
         fastest=int(sizes[int(np.argmin(steps))]),
         level=level,
-        noise=None if laws is None or misfit else data.noise.source,
+        noise=None if laws is None else data.noise.source,
         trials=data.trials,
         drift=data.drift,
         doubts=data.doubts,

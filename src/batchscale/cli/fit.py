@@ -75,7 +75,7 @@ def _print_fit(answer: "Analysis") -> None:
     columns = ["batch size", "runs", "steps", "90 % interval", "examples"]
     columns += [] if summary.fit is None else ["fit", "off by"]
     print_table(columns, _rows(answer), right=range(len(columns)))
-    typer.echo("Examples are over the fewest.\n")
+    typer.echo("Examples: times the fewest.\n")
     if summary.fit is not None:
         print_table(
             ("family", "S_min", "B_crit", "B_opt", "k", "rms log", "AICc", "chosen"),
