@@ -1,6 +1,7 @@
+import numpy as np
 import pytest
 
-from batchscale.analysis.curves import read_curve
+from batchscale.analysis.curves import detect_spacing, read_curve
 from batchscale.errors import AnalysisError
 
 
@@ -75,3 +76,25 @@ def test_a_curve_of_unreasonably_many_batch_sizes_is_refused(read):
     rows = "".join(f"{size},100\n" for size in range(1, 1002))
     with pytest.raises(AnalysisError, match=r"at most 1,000 batch sizes\. Found 1,001"):
         read("batch_size,steps\n" + rows)
+
+
+def test_a_column_of_spacings_is_read_and_may_have_gaps(read):
+    frame = read("batch_size,steps,spacing\n1,100,50\n2,50,\n")
+    assert frame.rows() == [(1.0, 100.0, 50.0), (2.0, 50.0, None)]
+    with pytest.raises(AnalysisError, match="spacing is a positive number"):
+        read("batch_size,steps,spacing\n1,100,-5\n")
+
+
+@pytest.mark.parametrize(
+    ("steps", "spacing"),
+    [
+        ([500, 300, 250, 250], 50),
+        ([50, 50, 100, 350], 50),  # the first evaluation had reached the goal, twice
+        ([800, 400, 200, 100], 0),  # halves divide each other without any spacing
+        ([100, 100, 100], 0),
+        ([100, 200], 0),
+        ([100.5, 200.5, 300.5], 0),
+    ],
+)
+def test_a_spacing_shows_as_a_common_divisor(steps, spacing):
+    assert detect_spacing(np.array(steps, float)) == spacing

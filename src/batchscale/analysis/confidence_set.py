@@ -77,7 +77,12 @@ class ConfidenceSet:
         return self._range(log_critical, FAR)
 
     def optimal_range(self) -> tuple[float | None, float | None]:
-        """Return the interval of B_opt within the measured sizes; None at an end that lies outside of them."""
+        """Return the interval of B_opt within the measured sizes; None at an end that lies outside of them.
+
+        Laws without a left branch bound nothing: they were not asked where it begins.
+        """
+        if not any(part.family.has_left_branch for part in self.parts):
+            return None, None
         return self._range(log_optimal, 0.0)
 
     def _range(self, quantity: Callable[[Family, Array], Array], beyond: float) -> tuple[float | None, float | None]:

@@ -27,7 +27,7 @@ WINDOW = 6.0  # odds of 20 to 1
 
 UNLIKELY = 0.01  # the chance below which noise does not explain a misfit
 NOTABLE = 0.15  # a typical error up to this is no misfit, however exact the points are
-HOPELESS = 0.3  # a typical error beyond this is one, however noisy they are
+HOPELESS = 0.35  # a typical error beyond this is one, however noisy they are
 
 _PLAIN = (Family.HYPERBOLA, Family.SHARP)
 _FEW_POINTS = 12.0  # of the penalty for the fourth parameter
@@ -73,7 +73,7 @@ def judge_families(fits: Sequence[FamilyFit], points: int, noise: Noise) -> tupl
     scores = {fit.family: score(fit, points, noise) for fit in fits}
     sharp = by_family[Family.SHARP]
     plain = by_family[Family.HYPERBOLA]
-    if scores[Family.SHARP] < scores[Family.HYPERBOLA] - SHARP_MARGIN:
+    if points > sharp.family.parameters + 1 and scores[Family.SHARP] < scores[Family.HYPERBOLA] - SHARP_MARGIN:
         plain = sharp
     rivals = [fit for fit in fits if fit.family not in _PLAIN]
     better = [fit for fit in rivals if scores[fit.family] < scores[plain.family] - MARGIN]
