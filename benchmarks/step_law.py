@@ -2,8 +2,8 @@
 
 Reads a CSV file with the columns params, tokens, batch_sequences, learning_rate and loss (runs of Li et al. 2025, Step
 Law). For each model size the goals lie at some shares of the way between the best losses of the smallest and of the
-largest token budget. The learning rate is tuned anew at each batch size; tokens to the goal are interpolated between budgets in
-log tokens. Curves with six points or more are fitted.
+largest token budget. The learning rate is tuned anew at each batch size; tokens to the goal are
+interpolated between budgets in log tokens. Curves with six points or more are fitted.
 
     python benchmarks/step_law.py steplaw_runs.csv
 """
