@@ -29,7 +29,7 @@ FAR = 4.0  # a log B_crit this far (a factor 55) outside the measured sizes is n
 FARTHEST = 8.0  # log B_crit is searched this far outside: there laws are straight lines
 EXPONENTS = (0.05, 4.0)  # of β; those of public curves lie between 0.1 and 1
 RATIOS = (0.1, 10.0)  # of β/γ
-STEEPEST = 1.5  # exponent of a power law
+STEEPEST = 3.0  # exponent of a power law
 
 
 class Family(StrEnum):
