@@ -28,7 +28,7 @@ from batchscale.analysis import (
 )
 from batchscale.figures import LIGHT, Drawn, Look, draw_panels, write_chart
 from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
-from batchscale.figures.kinds.curves import BATCH_SIZE, NORMALISED, STEPS
+from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS
 from batchscale.figures.layout import Chart, PanelSize, inline
 from batchscale.figures.theme import series_colours
 
@@ -42,6 +42,7 @@ VARIANTS = {
     "fc_1024_centred": "measured, pixels -0.5 to 0.5",
 }
 VARIANT_SIZES = (2, 128, 512)
+NORMALISED_STEPS = f"steps to result ÷ those at batch size {NORMALISE_AT}"
 OPTIMIZERS = {"sgd": "SGD", "nesterov_momentum": "Nesterov momentum"}
 
 
@@ -127,7 +128,7 @@ def draw(answers: dict[WorkloadName, Analysis]) -> Chart:
             other = answers.get(WorkloadName("mnist", f"{model}_centred", "sgd"))
             if other is not None:
                 series.append(measured_points(other, VARIANTS[f"{model}_centred"], normalised=True))
-            panels.append(titled(f"{label}, SGD", series, NORMALISED))
+            panels.append(titled(f"{label}, SGD", series, NORMALISED_STEPS))
     for model, label in MODELS.items():
         names = [WorkloadName("mnist", model, optimizer) for optimizer in OPTIMIZERS]
         if all(name in answers for name in names):

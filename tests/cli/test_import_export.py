@@ -43,7 +43,7 @@ def run(*args: object) -> Result:
 def test_import_says_what_it_found(archive: Path, tmp_path: Path) -> None:
     result = run("import", archive, "--out", tmp_path / "table")
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[0] == f"{tmp_path / 'table'}: 1 workloads, 1 studies"
+    assert result.stdout.splitlines()[0] == f"{tmp_path / 'table'}: 1 workload, 1 study"
     assert "trials        2 (1 COMPLETE, 1 INFEASIBLE)" in result.stdout
     assert "measurements  2" in result.stdout
     assert "metrics       val/e" in result.stdout
@@ -76,7 +76,7 @@ def test_summary_and_check_take_a_tree_a_table_and_an_archive_alike(
 def test_export_writes_the_tree_back(archive: Path, tree: Path, tmp_path: Path) -> None:
     run("import", archive, "--out", tmp_path / "table")
     result = run("export", tmp_path / "table", "--out", tmp_path / "back")
-    assert result.stdout == f"{tmp_path / 'back'}: 1 studies, 2 trials, 2 measurements\n"
+    assert result.stdout == f"{tmp_path / 'back'}: 1 study, 2 trials, 2 measurements\n"
     for path in (tree / "g").rglob("*.*"):
         assert (tmp_path / "back" / path.relative_to(tree)).read_bytes() == path.read_bytes()
 

@@ -75,7 +75,7 @@ def test_summary_shows_the_table_and_the_totals(tree):
     assert result.exit_code == 0
     cells = [cell.strip() for cell in result.stdout.splitlines()[3].split("|")[1:-1]]
     assert cells == ["g/d", "m", "o", "8", "1", "0", "1", "1"]
-    assert result.stdout.splitlines()[-1] == "1 studies, 2 trials, 1 measurements."
+    assert result.stdout.splitlines()[-1] == "1 study, 2 trials, 1 measurement."
     data = json.loads(run("summary", tree, "--json").stdout)
     assert data["totals"] == {"studies": 1, "trials": 2, "measurements": 1}
     assert data["studies"][0]["infeasible"] == 1
@@ -85,7 +85,7 @@ def test_summary_says_what_it_left_out(tree):
     (tree / "g/d/m/o/8/2/metadata.json").write_text("")
     result = run("summary", tree)
     assert result.exit_code == 2
-    assert "1 trials" in result.stdout
+    assert "1 trial," in result.stdout
     assert "The trial is left out." in result.stderr
 
 

@@ -549,7 +549,7 @@ def drop_checksum(measurements: Path) -> None:
     """Make a trial one of an earlier version, whose measurements have no checksum."""
     path = measurements.with_name("metadata.json")
     metadata = json.loads(path.read_text())
-    del metadata["batchscale"]["measurements_sha256"]
+    del metadata["batchscale"]["measurements_sha256"], metadata["batchscale"]["metadata_sha256"]
     path.write_text(json.dumps(metadata))
 
 

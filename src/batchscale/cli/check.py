@@ -19,9 +19,10 @@ def check(
     ],
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """List every violation of the records format, with path and line, and count what no checksum covers.
+    """List every violation of the records format, with path and line.
 
-    Exit code 0: no violations. 1: violations. 2: some files or links could not be read, so there may be more.
+    Also counts the files that no checksum covers. Exit code 0: no violations. 1: violations. 2: some files or links
+    could not be read, so there may be more.
     """
     from batchscale.cli.output import print_json
     from batchscale.records.check.stored import check_records

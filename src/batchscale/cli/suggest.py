@@ -18,7 +18,7 @@ def suggest(
     workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP)] = None,
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Suggest metaparameters for a batch size, and what one training with them can expect.
+    """Suggest metaparameters for a batch size, with expected steps.
 
     Uses the measured optimum, smoothed over neighbouring sizes; outside the measured sizes, the trend of the rate.
     """

@@ -34,7 +34,7 @@ FORMAT_VERSION = 1
 MAX_DIFFERENCES = 12
 
 _NUMBERS = ("trials", "finishers", "search.repeats")
-_LATER_NUMBERS = {"confirm": 0, "confirm_best": 1}  # with the value of folders that were made before these settings
+_LATER_NUMBERS = {"confirm": 0, "confirm_best": 1}  # stored only if they are not these, their defaults
 _MAY_GROW = ("trials", "finishers", "batch_sizes", "budget", "search.repeats", "search.max_attempts", *_LATER_NUMBERS)
 
 
@@ -50,6 +50,9 @@ def normalise(experiment: Experiment) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     _flatten("", _to_json(data), flat)
     del flat["workload.file_timeout_s"]  # changes no record
+    for key, default in _LATER_NUMBERS.items():
+        if flat[key] == default:
+            del flat[key]  # as folders have it that were made before this setting
     if experiment.workload.file is not None:
         flat["workload.file"] = hashlib.sha256(experiment.workload.file.read_bytes()).hexdigest()[:16]
     if experiment.trainer is not None:
@@ -192,10 +195,11 @@ def _require_continuation(root: Path, stored: Mapping[str, Any], requested: Mapp
     lines = [f"  {key}: {one_line(old.get(key))} recorded, {one_line(new.get(key))} requested" for key in keys]
     if not lines and "trainer.env" in new and stored.get("spec_hash") != requested["spec_hash"]:
         lines.append("  trainer.env, or a secret in trainer.command: another value recorded, which is not shown")
+    old, new = _LATER_NUMBERS | old, _LATER_NUMBERS | new
     lines += [
         f"  {key}: {old[key]} recorded, {new[key]} requested; it may only grow"
         for key in (*_NUMBERS, *_LATER_NUMBERS)
-        if new[key] < old.get(key, _LATER_NUMBERS.get(key))
+        if new[key] < old[key]
     ]
     attempts = stored["max_attempts"], requested["max_attempts"]
     if attempts[1] < attempts[0] and new["trials"] >= old["trials"]:  # else it only follows from the trials

@@ -34,14 +34,14 @@ SHOW_EVERY_S = 10.0
 """The time without a measurement after which a check says so."""
 
 
-Show = Callable[[str], None]
+ShowLine = Callable[[str], None]
 """Receives a line about the progress of a check."""
 
 
 class _Watch:
     """Shows how a script comes along: each measurement, at most one in `SHOW_EVERY_S`, and times without any."""
 
-    def __init__(self, show: Show) -> None:
+    def __init__(self, show: ShowLine) -> None:
         self._show = show
         self._engine: TrainerEngine | None = None
         self.begin("")
@@ -118,7 +118,7 @@ class Ability:
 
 
 def check_trainer_ability(
-    plan: Plan, environment: Mapping[str, str] | None = None, show: Show = lambda _line: None
+    plan: Plan, environment: Mapping[str, str] | None = None, show: ShowLine = lambda _line: None
 ) -> Ability:
     """Return the abilities of an experiment's trainer, at its first batch size in the middle of the search space.
 
@@ -229,7 +229,7 @@ def time_trainer(
     repetitions: int,
     seconds: float,
     environment: Mapping[str, str] | None = None,
-    show: Show = lambda _line: None,
+    show: ShowLine = lambda _line: None,
 ) -> TrainerTiming:
     """Return the step times of one trial of a study, in the middle of its search space; the start is warm-up.
 

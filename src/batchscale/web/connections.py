@@ -11,7 +11,7 @@ MAX_OF_STRANGER = 100
 """The most connections of one address without a session."""
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """One connection; ``is_busy`` is True while a request on it is handled."""
 
     @property
@@ -35,12 +35,12 @@ class Connections:
 
     def __init__(self, most: int = MAX_CONNECTIONS, most_of_stranger: int = MAX_OF_STRANGER) -> None:
         self._most, self._most_of_stranger = most, most_of_stranger
-        self._open: dict[Connection, None] = {}
+        self._open: dict[ClientConnection, None] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: ClientConnection) -> None:
         """Add a new connection, and evict another if there are too many."""
         others = list(self._open)
         strangers = [item for item in others if item.address == connection.address and not item.is_signed_in]
@@ -50,11 +50,11 @@ class Connections:
         elif len(others) >= self._most:
             self._evict(others, connection)
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: ClientConnection) -> None:
         """Remove a connection that has ended."""
         self._open.pop(connection, None)
 
-    def _evict(self, others: list[Connection], new: Connection) -> None:
+    def _evict(self, others: list[ClientConnection], new: ClientConnection) -> None:
         """Evict the oldest of the least important: idle strangers, busy strangers, idle sessions; else the new one."""
         victim = min(others, key=lambda item: (item.is_signed_in, item.is_busy))
         if victim.is_signed_in and victim.is_busy:

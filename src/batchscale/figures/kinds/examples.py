@@ -9,7 +9,7 @@ import polars as pl
 from batchscale.analysis.curve_analysis import Analysis, analyze
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_range, log_scale, size_axis
-from batchscale.figures.frames import empty_reason, goal_notes, note_frame, panel_notes, workload_values
+from batchscale.figures.frames import EDGE, empty_reason, goal_notes, note_frame, panel_notes, workload_values
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import BATCH_SIZE
 from batchscale.figures.layout import WIDE, Chart, Drawn, Look, PanelSize, draw_panels, inline
@@ -43,6 +43,7 @@ EXAMPLES_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "band_high": pl.Float64,
     "band": pl.Float64,  # how much more, as a share
     "band_from": pl.String,  # the fitted curve, or the points
+    EDGE: pl.String,  # the ends of ranges that the best trial lies at
     "note": pl.String,
 }
 
@@ -77,6 +78,8 @@ def analysis_examples(answer: Analysis) -> pl.DataFrame:
         "band": summary.regimes.thresholds.band,
         "band_from": "as measured" if summary.fit is None else "by the fitted curve",
     }
+    at_edge = answer.curve.filter("at_edge") if "at_edge" in answer.curve.columns else answer.curve.clear()
+    edges = {row["batch_size"]: row["edge"] for row in at_edge.iter_rows(named=True)}
     examples = {point.batch_size: point.batch_size * float(point.steps.value or 0) for point in summary.points}
     rows = [
         values
@@ -87,6 +90,7 @@ def analysis_examples(answer: Analysis) -> pl.DataFrame:
             "value": examples[point.batch_size] / min(examples.values()),
             "value_low": point.examples_ratio.low,
             "value_high": point.examples_ratio.high,
+            EDGE: edges.get(point.batch_size),
         }
         for point in summary.points
     ]

@@ -24,7 +24,7 @@ from batchscale.errors import REQUEUE
 from batchscale.workers.messages import Codec
 from batchscale.workers.multihost.cluster import Cluster, split_address
 from batchscale.workers.multihost.relay import Relay
-from batchscale.workers.multihost.rendezvous import Facts, Notify, Rendezvous, meet
+from batchscale.workers.multihost.rendezvous import Facts, PrintProblem, Rendezvous, meet
 from batchscale.workers.multihost.wire import Frame, Kind, pack_parts, unpack_parts
 
 HEARTBEAT_S = 1.0
@@ -250,7 +250,7 @@ class Hosts:
         return True
 
 
-def connect(cluster: Cluster, facts: Facts, notify: Notify = lambda _text: None) -> Hosts:
+def connect(cluster: Cluster, facts: Facts, notify: PrintProblem = lambda _text: None) -> Hosts:
     """Return the other processes, once all are there with the same facts.
 
     Raises:

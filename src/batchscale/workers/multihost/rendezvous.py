@@ -24,7 +24,7 @@ REPORT_S = 15.0
 MAX_REPORT = 4000
 
 Facts = Mapping[str, str]
-Notify = Callable[[str], None]
+PrintProblem = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Rendezvous:
     coordinator: str
 
 
-def meet(cluster: Cluster, facts: Facts, notify: Notify = lambda _text: None) -> Rendezvous:
+def meet(cluster: Cluster, facts: Facts, notify: PrintProblem = lambda _text: None) -> Rendezvous:
     """Connect to the other processes, and return once all are there with the same facts.
 
     ``notify`` gets the message of an error before the chief waits for late processes, to pass it on.
@@ -189,7 +189,7 @@ def _introduce(cluster: Cluster, hello: Hello, wait_s: float) -> Connection:
     return connection
 
 
-def _listen(cluster: Cluster, notify: Notify = lambda _text: None) -> socket.socket:
+def _listen(cluster: Cluster, notify: PrintProblem = lambda _text: None) -> socket.socket:
     host, port = split_address(cluster.address, cluster.source)
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
