@@ -106,7 +106,9 @@ def _form(pattern: str, check: Check) -> tuple[re.Pattern[str], Check]:
 
 
 ROLE = "<reference>, the (?P<role>cheapest|smallest) size"
-RISE = r"bove <fastest> steps rise: <risen> needed <ratio> times as many\.(?: Do not go there\.)?"
+RISE = (
+    r"bove <fastest> steps rise: <risen> needed <ratio> times as many(?:, which may be noise)?\.(?: Do not go there\.)?"
+)
 WHERE = "(?:; measure (?P<where>smaller|larger|smaller and larger) batch sizes to bound it)?"
 MOVED = "(?:did not change|(?P<moved>fell|rose) by <percent> %)"
 FORMS = {

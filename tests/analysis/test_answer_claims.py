@@ -82,6 +82,14 @@ def test_rising_steps_are_named_with_a_warning():
     )
 
 
+def test_a_rise_within_the_noise_of_repeated_runs_is_said_to_be_one():
+    steps = {32: (820, 780), 64: (430, 470), 128: (330, 280), 256: (190, 260), 512: (300, 210), 1024: (240, 330)}
+    rows = [(size, float(value)) for size, runs in steps.items() for value in runs]
+    text = " ".join(answer_sentences(answer(rows)))
+    assert "bove 256 steps rise: 1,024 needed 1.27 times as many, which may be noise." in text
+    assert check_answer(answer_sentences(answer(rows)), rows) == []
+
+
 def test_small_sizes_that_cost_more_than_the_largest_are_named():
     text = " ".join(answer_sentences(answer(CHEAP_LARGEST)))
     expected = "The largest size, 8,192, needed the fewest examples; 512 needed 2.6 times as many: the small sizes were"

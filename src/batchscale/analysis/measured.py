@@ -55,6 +55,14 @@ def final_rise(summary: CurveSummary) -> StepChange | None:
     return StepChange(fastest, summary.largest, steps[summary.largest] / fewest)
 
 
+def may_be_noise(summary: CurveSummary, change: StepChange) -> bool:
+    """True if the intervals of the steps at both sizes overlap."""
+    smaller, larger = summary.point(change.smaller).steps, summary.point(change.larger).steps
+    if smaller.low is None or smaller.high is None or larger.low is None or larger.high is None:
+        return False
+    return larger.low <= smaller.high and smaller.low <= larger.high
+
+
 def worst_bump(summary: CurveSummary) -> StepChange | None:
     """Return the size that needed most steps over the size before, of those whose larger sizes needed fewer again."""
     steps = steps_by_size(summary)

@@ -20,6 +20,7 @@ from batchscale.analysis.measured import (
     fall_per_doubling,
     final_rise,
     last_change,
+    may_be_noise,
     steps_by_size,
     worst_bump,
 )
@@ -154,9 +155,11 @@ def steps_sentence(summary: CurveSummary) -> str:
         if saved <= 0:
             plateau = f"Above {size} no larger batch saved steps"
     if rise is not None and rise.ratio >= CLEAR_RISE:
-        text = f"bove {rise.smaller:,} steps rise: {rise.larger:,} needed {times_text(rise.ratio)} times as many."
+        text = f"bove {rise.smaller:,} steps rise: {rise.larger:,} needed {times_text(rise.ratio)} times as many"
         text = f"{plateau}; a{text}" if plateau and saved > 0 else f"A{text}"
-        return f"{text} Do not go there." if rise.ratio > 1 + regimes.thresholds.useful else text
+        if may_be_noise(summary, rise):
+            return f"{text}, which may be noise."
+        return f"{text}. Do not go there." if rise.ratio > 1 + regimes.thresholds.useful else f"{text}."
     if plateau:
         return f"{plateau} (measured up to {summary.largest:,})."
     if rise is not None:
