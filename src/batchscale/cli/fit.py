@@ -110,15 +110,22 @@ def _rows(answer: "Analysis") -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     columns = ("batch_size", "steps", "steps_low", "steps_high", "runs")
     for size, steps, low, high, runs in answer.curve.select(columns).rows():
-        span = None if low is None else f"{low:,.4g} to {high:,.4g}"
+        span = None if low is None else f"{_steps_text(low)} to {_steps_text(high)}"
         examples = times_text(examples_ratio(summary, size, summary.regimes.cheapest))
-        row: tuple[object, ...] = (size, runs, f"{steps:,.6g}", span, examples)
+        row: tuple[object, ...] = (size, runs, _steps_text(steps), span, examples)
         if summary.fit is not None:
             law = float(summary.fit.best.steps(size)[0])
-            row += (f"{law:,.6g}", f"{steps / law - 1:+.1%}")
+            row += (_steps_text(law), f"{steps / law - 1:+.1%}")
         rows.append(row)
     return rows
 
 
+def _steps_text(steps: float) -> str:
+    """Format steps: whole numbers from 1,000 on, else four digits; never a power of ten."""
+    return f"{steps:,.0f}" if steps >= 1000 else f"{steps:,.4g}"
+
+
 def _digits(value: float | None, digits: int = 4) -> str | None:
-    return None if value is None else f"{value:,.{digits}g}"
+    if value is None:
+        return None
+    return f"{value:,.0f}" if value >= 10**digits else f"{value:,.{digits}g}"
