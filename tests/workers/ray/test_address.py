@@ -4,7 +4,6 @@ import contextlib
 import importlib.util
 import socket
 import threading
-import time
 
 import pytest
 from typer.testing import CliRunner
@@ -69,9 +68,16 @@ def test_a_closed_port_and_an_unknown_host_are_refused():
 
 
 def test_a_name_that_is_never_resolved_has_an_end(monkeypatch):
-    monkeypatch.setattr(socket, "create_connection", lambda *_: time.sleep(60))
+    answered = threading.Event()
+
+    def resolve_slowly(*_):
+        answered.wait(60)
+        raise TimeoutError  # the thread ends as it does where a resolver gives up
+
+    monkeypatch.setattr(socket, "create_connection", resolve_slowly)
     with pytest.raises(RunError, match="nothing answered within"):
         check_address("slow.example:6379", timeout_s=0.1)
+    answered.set()
 
 
 @pytest.mark.parametrize(
