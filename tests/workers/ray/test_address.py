@@ -38,7 +38,11 @@ def answering(answer):
                         connection.sendall(answer)
 
         threading.Thread(target=serve, daemon=True).start()
-        yield f"127.0.0.1:{server.getsockname()[1]}"
+        try:
+            yield f"127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            for connection in connections:
+                connection.close()
 
 
 def closed_port():
