@@ -62,7 +62,10 @@ USE = r"Use (?:up to batch size|batch sizes [\d,]+ to) ([\d,]+)"
 
 def claimed_proportion(text, points, data):
     """The sizes over which the text claims perfect scaling whatever the noise: up to the lower end in brackets."""
-    first = data["cheapest_batch_size"] if data["baseline"] == "robust" else min(points)
+    reference = data["cheapest_batch_size"] if data["baseline"] == "robust" else min(points)
+    level = 1.3 * reference * points[reference]
+    dear = [size for size in points if size < reference and size * points[size] > level * (1 + 1e-12)]
+    first = min(size for size in points if size > max(dear, default=0))
     ends = sizes_in(r"ends somewhere between batch size ([\d,]+) and", text)
     ends = ends or sizes_in(USE + r" \(([\d,]+) to", text) or sizes_in(USE, text)
     end = ends[-1] if ends else first

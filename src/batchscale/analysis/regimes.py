@@ -94,7 +94,8 @@ class Regimes:
         largest: The largest measured size.
         cheapest: The measured size with the fewest examples to result.
         perfect_scaling_start: The measured size that the line goes through: ``cheapest`` for the robust baseline.
-            Smaller sizes belong to no regime.
+        cheap_from: The smallest size from which on, up to that one, examples stay within the tolerance: perfect scaling
+            is shown from here. Smaller sizes belong to no regime.
         perfect_scaling_end: The largest size from there on up to which examples stay within the tolerance; its
             interval, over the confidence set, is counted from the smallest size.
         is_end_open: True if that interval spans more than three measured sizes, or all: then no end is stated.
@@ -112,6 +113,7 @@ class Regimes:
     largest: int
     cheapest: int
     perfect_scaling_start: int
+    cheap_from: int
     perfect_scaling_end: Estimate
     is_end_open: bool
     useful: Estimate
@@ -128,7 +130,7 @@ class Regimes:
     @property
     def is_too_short(self) -> bool:
         """True if steps that do not fall at all would stay within the tolerance up to the end of perfect scaling."""
-        start, end = self.perfect_scaling_start, self.perfect_end
+        start, end = self.cheap_from, self.perfect_end
         return start < end <= start * (1 + self.thresholds.perfect)
 
     @property
@@ -146,7 +148,7 @@ class Regimes:
 
         Where perfect scaling may or may not have ended, by its interval, no regime is decided.
         """
-        start, end, ends = self.perfect_scaling_start, self.perfect_end, self.perfect_scaling_end
+        start, end, ends = self.cheap_from, self.perfect_end, self.perfect_scaling_end
         falls_to = self.largest if self.plateau is PlateauStatus.FALLING else max(int(self.useful.value or end), end)
         sure = max(start, int(end if ends.low is None else min(ends.low, end)))
         last = min(falls_to, int(end if ends.high is None else max(ends.high, end)))
@@ -163,7 +165,7 @@ class Regimes:
     def regime_of(self, batch_size: int) -> Regime | None:
         """Return the regime of a measured size; None for sizes before perfect scaling starts."""
         spans = self.spans()
-        if spans and batch_size == self.perfect_scaling_start == spans[0].start:
+        if spans and batch_size == self.cheap_from == spans[0].start:
             return spans[0].regime if spans[0].regime is not Regime.DIMINISHING else Regime.PERFECT
         return next((span.regime for span in spans if span.start < batch_size <= span.end), None)
 
@@ -219,6 +221,7 @@ def find_regimes(
         largest=int(sizes[-1]),
         cheapest=int(sizes[fewest_examples(sizes, steps)]),
         perfect_scaling_start=int(start),
+        cheap_from=int(cheap_from(sizes, steps, start, thresholds.perfect)),
         perfect_scaling_end=perfect_end,
         is_end_open=_is_open(perfect_end, sizes),
         useful=_useful(confidence_set, curve, useful, plateau, thresholds.useful),
@@ -258,6 +261,14 @@ def perfect_scaling_range(sizes: Array, steps: Array, level: float, tolerance: f
     outside = np.flatnonzero(~inside[start:])
     last = start + int(outside[0]) - 1 if outside.size else len(sizes) - 1
     return float(sizes[start]), float(sizes[max(last, 0)])
+
+
+def cheap_from(sizes: Array, steps: Array, reference: float, tolerance: float) -> float:
+    """Return the smallest size from which on, up to the reference, every S·B is within the tolerance of its own."""
+    at = int(np.searchsorted(sizes, reference))
+    examples = sizes[: at + 1] * steps[: at + 1]
+    dear = np.flatnonzero(examples > examples[-1] * (1 + tolerance) * (1 + 1e-12))
+    return float(sizes[dear[-1] + 1 if dear.size else 0])
 
 
 def useful_batch_size(sizes: Array, steps: Array, tolerance: float) -> float:

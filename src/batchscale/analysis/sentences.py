@@ -90,10 +90,10 @@ def cost_sentence(summary: CurveSummary) -> str:
     """
     regimes = summary.regimes
     reference, end = regimes.perfect_scaling_start, regimes.perfect_end
-    low = cheap_from(summary, reference)
+    low = regimes.cheap_from
     role = f"the {'cheapest' if reference == regimes.cheapest else 'smallest'} size"
     if regimes.is_too_short:
-        return f"Batch sizes {reference:,} to {end:,} lie too close together to tell how steps scale between them."
+        return f"Batch sizes {low:,} to {end:,} lie too close together to tell how steps scale between them."
     largest = summary.largest
     at_largest = times_text(examples_ratio(summary, largest, reference))
     if regimes.is_end_open:

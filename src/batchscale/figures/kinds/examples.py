@@ -9,7 +9,7 @@ import polars as pl
 from batchscale.analysis.curve_analysis import Analysis, analyze
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_range, log_scale, size_axis
-from batchscale.figures.frames import EDGE, empty_reason, goal_notes, note_frame, panel_notes, workload_values
+from batchscale.figures.frames import EDGE, empty_reason, note_frame, panel_notes, workload_values
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import BATCH_SIZE
 from batchscale.figures.layout import WIDE, Chart, Drawn, Look, PanelSize, draw_panels, inline
@@ -127,7 +127,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
         base.mark_line(strokeWidth=2, color=theme.series[0]).encode(x=x, y=y),
         base.mark_point(filled=True, opacity=1, size=50, color=theme.series[0]).encode(x=x, y=y, tooltip=_tooltips()),
     ]
-    return Drawn(layers, [*goal_notes(frame), *_optimal_notes(points), *panel_notes(frame)])
+    return Drawn(layers, [*_optimal_notes(points), *panel_notes(frame)])
 
 
 def _times_axis(span: LogRange) -> alt.Axis:
