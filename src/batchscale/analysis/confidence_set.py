@@ -128,7 +128,10 @@ def _family_laws(fit: FamilyFit, log_sizes: Array, log_steps: Array, noise: Nois
     weights = noise.weights
     low, high = bounds(fit.family, log_sizes)
     top = np.array(fit.law)
-    bound = noise.bound(fit.squares, len(log_sizes) - fit.family.parameters, level)
+    free = float(len(log_sizes) - fit.family.parameters)
+    if fit.family is Family.LEFT_BRANCH and free < 3:
+        free -= 0.5  # five points do not tell it from ``iso_loss``, which has a parameter more
+    bound = noise.bound(fit.squares, free, level)
     cube = np.stack(
         [axis.ravel() for axis in np.meshgrid(*(np.linspace(-1, 1, n) for n in _TICKS[len(top)]), indexing="ij")],
         axis=1,

@@ -54,7 +54,7 @@ class Noise:
         """The weight of every point in a sum of squares."""
         return np.asarray(1.0 / self.variances)
 
-    def bound(self, least: float, free: int, level: float) -> float:
+    def bound(self, least: float, free: float, level: float) -> float:
         """Return the sum of squares up to which a law belongs to the set.
 
         Args:
@@ -65,12 +65,12 @@ class Noise:
         scale, freedom = self._scale(least, free)
         return least + scale * student_quantile(freedom, (1 + level) / 2) ** 2  # the quantile of F with 1 and freedom
 
-    def reach(self, least: float, free: int, level: float) -> Array:
+    def reach(self, least: float, free: float, level: float) -> Array:
         """Return how far every point may lie off the truth in logarithms: Student's quantile times its error."""
         scale, freedom = self._scale(least, free)
         return np.asarray(student_quantile(freedom, (1 + level) / 2) * np.sqrt(scale * self.variances))
 
-    def _scale(self, least: float, free: int) -> tuple[float, float]:
+    def _scale(self, least: float, free: float) -> tuple[float, float]:
         """Return the factor of the variances and its degrees of freedom."""
         if self.source is NoiseSource.ASSUMED:
             return 1.0, 1e6
