@@ -17,12 +17,13 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 
-from batchscale import Goal, WorkloadName, analyze, read_records
+from batchscale import Goal, WorkloadName, read
 from batchscale.analysis import (
     Analysis,
     AnalysisOptions,
     Baseline,
     add_effective_learning_rate,
+    analyze,
     analyze_points,
     stored_goal,
 )
@@ -50,7 +51,7 @@ def read_answers(paths: Sequence[Path], goal: Goal | None = None) -> dict[Worklo
     """The analysis of every workload in the records, for a goal or else the one it was run for."""
     answers = {}
     for path in paths:
-        records = read_records(path)
+        records = read(path)
         for workload in records.workloads:
             wanted = goal or stored_goal(records, workload)
             if wanted is not None:

@@ -86,7 +86,7 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 def test_analysing_loads_what_it_uses_and_no_reader_of_experiment_files():
-    code = "from batchscale import analyze, read_records, steps_to_result\nimport sys\n"
+    code = "from batchscale import Curve, analyze, fit, plan, read\nimport sys\n"
     code += "assert not {'batchscale.spec.tables', 'batchscale.spec.file'} & set(sys.modules)"
     assert loaded_by(code) & HEAVY == {"polars", "numpy", "pydantic"}  # the last checks the metadata of records
     assert not loaded_by("from batchscale import Goal, WorkloadName") & HEAVY

@@ -7,13 +7,13 @@ import pytest
 
 from batchscale.errors import PlanningError
 from batchscale.planning.assemble import PlanInputs, assemble_plan, usable_step_times
-from batchscale.planning.curve import Curve, CurvePoint
+from batchscale.planning.curve import CurvePoint, PlanCurve
 from batchscale.planning.machines import Machine, read_price_list
 from batchscale.planning.plan import PlanRequest
 from batchscale.planning.runs import FinishedRun, Runs, runs_curve, runs_step_times
 from batchscale.planning.step_times import StepTime
 
-CURVE = Curve((CurvePoint(16, 1000), CurvePoint(64, 300)), "d/m/o")
+CURVE = PlanCurve((CurvePoint(16, 1000), CurvePoint(64, 300)), "d/m/o")
 RECORDED = (StepTime("T4", 1, 1, 16, 0.5), StepTime("T4", 1, 1, 64, 1.0))
 BOX = Machine("box", "T4", 1, 1, 1.0, "USD", date=date(2026, 11, 1))
 TODAY = date(2026, 11, 18)

@@ -5,7 +5,7 @@ import pytest
 from batchscale.errors import PlanningError
 from batchscale.planning.assemble import PlanInputs, assemble_plan, shipped_machines
 from batchscale.planning.catalogue import CatalogueFilter, import_catalogue
-from batchscale.planning.curve import Curve, CurvePoint
+from batchscale.planning.curve import CurvePoint, PlanCurve
 from batchscale.planning.devices import device_key, is_processor, match_devices
 from batchscale.planning.jobs.formats import skypilot_name, vertex_name
 from batchscale.planning.jobs.kubernetes import kubernetes_resource
@@ -13,7 +13,7 @@ from batchscale.planning.machines import Machine, choose_machines
 from batchscale.planning.plan import PlanRequest
 from batchscale.planning.step_times import StepTime
 
-CURVE = Curve((CurvePoint(8, 100), CurvePoint(64, 50)))
+CURVE = PlanCurve((CurvePoint(8, 100), CurvePoint(64, 50)))
 
 
 def plan_for(*devices, machines=None, request=None):

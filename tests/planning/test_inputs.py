@@ -8,7 +8,7 @@ import pytest
 
 from batchscale.errors import PlanningError, UnknownNameError
 from batchscale.planning.assemble import trial_seconds
-from batchscale.planning.curve import Curve, CurvePoint, add_batch_sizes
+from batchscale.planning.curve import CurvePoint, PlanCurve, add_batch_sizes
 from batchscale.planning.machines import (
     Machine,
     choose_machines,
@@ -150,11 +150,11 @@ def test_the_shipped_prices_say_where_they_are_from_and_are_flagged_when_old():
 def test_units_are_not_mixed():
     machines = [Machine("a", "D", 1, 1, 1.0, "USD"), Machine("b", "D", 1, 1, 1.0, "EUR")]
     with pytest.raises(PlanningError, match=r"one unit. Found EUR, USD"):
-        make_plan(Curve((CurvePoint(8, 10),)), [StepTime("D", 1, 1, 8, 0.1)], machines)
+        make_plan(PlanCurve((CurvePoint(8, 10),)), [StepTime("D", 1, 1, 8, 0.1)], machines)
 
 
 def test_step_times_of_another_workload_are_refused():
-    curve = Curve((CurvePoint(8, 10),), workload="mnist/fc_1024/sgd")
+    curve = PlanCurve((CurvePoint(8, 10),), workload="mnist/fc_1024/sgd")
     times = [StepTime("D", 1, 1, 8, 0.1, workload="mnist/simple_cnn/sgd")]
     with pytest.raises(PlanningError, match=r"same workload. Found step times of mnist/simple_cnn/sgd"):
         make_plan(curve, times, [Machine("a", "D", 1, 1, 1.0, "USD")])
@@ -167,32 +167,34 @@ def test_a_curve_that_never_reaches_the_goal_is_refused(tmp_path):
 
 def test_a_machine_without_step_times_is_said():
     with pytest.raises(PlanningError, match="no step time of V100 was measured"):
-        make_plan(Curve((CurvePoint(8, 10),)), [StepTime("T4", 1, 1, 8, 0.1)], [Machine("a", "V100", 1, 1, 1.0, "USD")])
+        make_plan(
+            PlanCurve((CurvePoint(8, 10),)), [StepTime("T4", 1, 1, 8, 0.1)], [Machine("a", "V100", 1, 1, 1.0, "USD")]
+        )
 
 
 def test_memory_and_examples_bound_the_configurations():
     times = [StepTime("D", 1, 1, 8, 0.1), StepTime("D", 1, 1, 64, 0.2)]
     machine = Machine("a", "D", 1, 1, 1.0, "USD", max_batch_per_device=32)
-    plan = make_plan(Curve((CurvePoint(8, 100), CurvePoint(64, 50))), times, [machine])
+    plan = make_plan(PlanCurve((CurvePoint(8, 100), CurvePoint(64, 50))), times, [machine])
     assert plan.table["batch_size"].to_list() == [8]
     assert any("32 examples that a device's memory holds" in text for text in plan.left_out)
 
 
 def test_failures_without_a_step_to_give_up_at_are_refused():
-    curve = Curve((CurvePoint(8, 10, attempts=3, successes=2),))
+    curve = PlanCurve((CurvePoint(8, 10, attempts=3, successes=2),))
     with pytest.raises(PlanningError, match="no step to give up at; add the column give_up or --give-up"):
         make_plan(curve, [StepTime("D", 1, 1, 8, 0.1)], [Machine("a", "D", 1, 1, 1.0, "USD")])
 
 
 def test_giving_up_inside_an_interval_needs_the_runs():
-    curve = Curve((CurvePoint(8, 100, 80, 130), CurvePoint(16, 50, 40, 60)))
+    curve = PlanCurve((CurvePoint(8, 100, 80, 130), CurvePoint(16, 50, 40, 60)))
     assert [point.batch_size for point in with_give_up(curve, 70).points] == [16]
     with pytest.raises(PlanningError, match="counted from runs"):
         with_give_up(curve, 100)
 
 
 def test_batch_sizes_between_are_read_off_in_logarithms_and_marked():
-    curve = add_batch_sizes(Curve((CurvePoint(8, 100.0), CurvePoint(32, 25.0))), [16])
+    curve = add_batch_sizes(PlanCurve((CurvePoint(8, 100.0), CurvePoint(32, 25.0))), [16])
     assert curve.points[1].steps == pytest.approx(50) and curve.points[1].interpolated
     with pytest.raises(PlanningError, match=r"never beyond them. Found 64"):
         add_batch_sizes(curve, [64])

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
-from batchscale.planning.curve import Curve, CurvePoint
+from batchscale.planning.curve import CurvePoint, PlanCurve
 from batchscale.planning.evaluation import RunCosts
 from batchscale.planning.machines import Machine
 from batchscale.planning.plan import PlanRequest, fit_models, make_plan
@@ -53,7 +53,7 @@ points = st.builds(
     st.integers(1, 3),
 )
 curves = st.lists(points, min_size=1, max_size=5, unique_by=lambda point: point.batch_size).map(
-    lambda found: Curve(tuple(found))
+    lambda found: PlanCurve(tuple(found))
 )
 machine_lists = st.lists(
     st.builds(
@@ -143,7 +143,7 @@ def test_a_budget_is_kept_and_nothing_faster_fits_it(curve, machines, factor):
 
 def test_the_price_margin_is_where_the_cheapest_changes():
     machines = [Machine("a", "D", 1, 1, 1.0, "USD"), Machine("b", "E", 1, 1, 4.0, "USD")]
-    curve = Curve((CurvePoint(32, 1000),))
+    curve = PlanCurve((CurvePoint(32, 1000),))
     margin = planned(curve, machines).recommendations.price_margin
     cheapest = planned(curve, machines).recommendations.cheapest["machine"]
     index = [machine.name for machine in machines].index(cheapest)
@@ -159,7 +159,7 @@ def test_failed_runs_are_paid_for_in_closed_form():
     """p = 2/5: 1.5 failed runs of 400 steps before one of 100; start-up 10 s each; 0.114 s a step."""
     times = [StepTime("D", 1, 1, 32, 0.114)]
     machine = Machine("m", "D", 1, 1, 36.0, "USD", fixed_price=2.0, startup_s=10.0)
-    curve = Curve((CurvePoint(32, 100, attempts=5, successes=2, give_up=400),))
+    curve = PlanCurve((CurvePoint(32, 100, attempts=5, successes=2, give_up=400),))
     row = make_plan(curve, times, [machine]).table.row(0, named=True)
     assert row["time_s"] == pytest.approx(10 + 11.4)
     assert row["expected_time_s"] == pytest.approx(21.4 + 1.5 * (10 + 45.6))
@@ -169,7 +169,7 @@ def test_failed_runs_are_paid_for_in_closed_form():
 def test_evaluations_and_interruptions_stretch_a_run_in_closed_form():
     times = [StepTime("D", 1, 1, 32, 0.1)]
     machine = Machine("m", "D", 1, 1, 1.0, "USD", startup_s=70.0, spot=True, interruptions_per_hour=3.6)
-    curve = Curve((CurvePoint(32, 1000),))
+    curve = PlanCurve((CurvePoint(32, 1000),))
     costs = RunCosts(evaluation_s=2.0, evaluate_every=100)
     row = make_plan(curve, times, [machine], PlanRequest(costs=costs)).table.row(0, named=True)
     # 0.001 interruptions a second, each losing 70 + 30 s: a tenth of the time is lost
@@ -178,7 +178,7 @@ def test_evaluations_and_interruptions_stretch_a_run_in_closed_form():
 
 def test_ten_thousand_configurations_take_less_than_a_second():
     machines = [Machine(f"m{i}", "D", 4, 160, 1.0 + i, "USD") for i in range(10)]
-    curve = Curve(tuple(CurvePoint(2**k, 1e6 / 2**k + 100, 90, 2e6, 3, 2, 4e6) for k in range(9, 17)))
+    curve = PlanCurve(tuple(CurvePoint(2**k, 1e6 / 2**k + 100, 90, 2e6, 3, 2, 4e6) for k in range(9, 17)))
     make_plan(curve, TIMES, machines[:1])  # imports and the first fit
     began = time.process_time()
     plan = make_plan(curve, TIMES, machines)

@@ -18,11 +18,8 @@ if TYPE_CHECKING:
     from batchscale.analysis.curves import read_curve as read_curve
     from batchscale.analysis.goals import goal_sensitivity as goal_sensitivity
     from batchscale.analysis.goals import suggest_goal as suggest_goal
-    from batchscale.analysis.intervals import Finishers as Finishers
     from batchscale.analysis.intervals import Interval as Interval
     from batchscale.analysis.intervals import Resampling as Resampling
-    from batchscale.analysis.intervals import StudyPoint as StudyPoint
-    from batchscale.analysis.intervals import point_intervals as point_intervals
     from batchscale.analysis.metaparameters import add_effective_learning_rate as add_effective_learning_rate
     from batchscale.analysis.outcomes import trial_outcomes as trial_outcomes
     from batchscale.analysis.regimes import Baseline as Baseline
@@ -43,12 +40,10 @@ _PUBLIC = {
     "Baseline": "regimes",
     "Comparison": "comparison",
     "CurveSummary": "summary",
-    "Finishers": "intervals",
     "Interval": "intervals",
     "Regimes": "regimes",
     "Resampling": "intervals",
     "ScalingFit": "scaling",
-    "StudyPoint": "intervals",
     "Suggestion": "suggestion",
     "Thresholds": "regimes",
     "add_effective_learning_rate": "metaparameters",
@@ -59,7 +54,6 @@ _PUBLIC = {
     "compare": "comparison",
     "fit_scaling": "scaling",
     "goal_sensitivity": "goals",
-    "point_intervals": "intervals",
     "read_curve": "curves",
     "steps_to_result": "results",
     "stored_goal": "curve_analysis",

@@ -9,7 +9,7 @@ from batchscale.lazy_imports import load_lazily
 
 if TYPE_CHECKING:
     from batchscale.planning.assemble import plan_records as plan_records
-    from batchscale.planning.curve import Curve as Curve
+    from batchscale.planning.curve import PlanCurve as PlanCurve
     from batchscale.planning.evaluation import RunCosts as RunCosts
     from batchscale.planning.machines import Machine as Machine
     from batchscale.planning.machines import read_machines as read_machines
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchscale.planning.step_times import read_step_times as read_step_times
 
 _PUBLIC = {
-    "Curve": "curve",
+    "PlanCurve": "curve",
     "Machine": "machines",
     "PlanRequest": "plan",
     "RunCosts": "evaluation",

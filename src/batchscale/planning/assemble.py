@@ -19,7 +19,7 @@ from pathlib import Path
 from batchscale.analysis.curve_analysis import analyze
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.csv_rows import read_csv_rows
-from batchscale.planning.curve import Curve, add_batch_sizes
+from batchscale.planning.curve import PlanCurve, add_batch_sizes
 from batchscale.planning.devices import parse_device
 from batchscale.planning.machines import (
     Machine,
@@ -72,7 +72,7 @@ class PlanInputs:
         has_own_script: True if records were measured with a training script of the user.
     """
 
-    curve: Curve
+    curve: PlanCurve
     recorded_times: tuple[StepTime, ...] = ()
     runs: Runs | None = None
     step_times: tuple[StepTime, ...] = ()

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from batchscale.errors import PlanningError, one_line
-from batchscale.planning.curve import Curve, CurvePoint
+from batchscale.planning.curve import CurvePoint, PlanCurve
 from batchscale.planning.devices import device_key
 from batchscale.planning.machines import Machine
 from batchscale.planning.runs import FinishedRun, Runs, grouped, pooled_step_time, recipe_point, unreached_text
@@ -138,7 +138,7 @@ def _measured_row(
 
 
 def make_candidates(
-    curve: Curve,
+    curve: PlanCurve,
     times: Sequence[StepTime],
     models: Mapping[str, StepModel],
     machines: Sequence[Machine],

@@ -62,7 +62,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class Curve:
+class PlanCurve:
     """The points of a workload; ``unreached`` has a sentence for each batch size that never reached the goal."""
 
     points: tuple[CurvePoint, ...]
@@ -121,7 +121,7 @@ def rate_interval(successes: int, attempts: int) -> tuple[float, float]:
     return min(low, rate), max(high, rate)
 
 
-def add_batch_sizes(curve: Curve, batch_sizes: Sequence[int]) -> Curve:
+def add_batch_sizes(curve: PlanCurve, batch_sizes: Sequence[int]) -> PlanCurve:
     """Return the curve with further batch sizes, read off the straight lines between its points in logarithms.
 
     Raises:
@@ -143,7 +143,7 @@ def add_batch_sizes(curve: Curve, batch_sizes: Sequence[int]) -> Curve:
         )
     between = [_between(points_by_size, sizes, size) for size in new_sizes]
     points = sorted((*curve.points, *between), key=lambda point: point.batch_size)
-    return Curve(tuple(points), curve.workload, curve.goal, curve.unreached)
+    return PlanCurve(tuple(points), curve.workload, curve.goal, curve.unreached)
 
 
 def _between(points: dict[int, CurvePoint], sizes: Sequence[int], size: int) -> CurvePoint:

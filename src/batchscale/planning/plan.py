@@ -13,7 +13,7 @@ from batchscale.analysis.scaling import FEWEST_POINTS
 from batchscale.analysis.summary import CurveSummary
 from batchscale.errors import PlanningError, UnknownNameError, one_line, suggest_names
 from batchscale.planning.candidates import Candidates, check_give_up, make_candidates, measured_candidates
-from batchscale.planning.curve import Curve
+from batchscale.planning.curve import PlanCurve
 from batchscale.planning.devices import device_key, match_devices, nearest_devices
 from batchscale.planning.evaluation import RunCosts, evaluate
 from batchscale.planning.machines import Machine, one_unit
@@ -79,7 +79,7 @@ def plan_from_runs(runs: Runs, request: PlanRequest | None = None, give_up: floa
 
 
 def make_plan(
-    curve: Curve,
+    curve: PlanCurve,
     times: Sequence[StepTime],
     machines: Sequence[Machine],
     request: PlanRequest | None = None,

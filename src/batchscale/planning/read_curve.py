@@ -9,7 +9,7 @@ from typing import Any
 from batchscale.analysis.curve_analysis import ANALYSIS_SCHEMA, Analysis
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.csv_rows import CsvRow, read_csv_rows
-from batchscale.planning.curve import Curve, CurvePoint
+from batchscale.planning.curve import CurvePoint, PlanCurve
 from batchscale.planning.runs import is_runs_file
 from batchscale.planning.step_times import COLUMN_ALIASES
 from batchscale.spec.untrusted_text import parse_json
@@ -17,7 +17,7 @@ from batchscale.spec.untrusted_text import parse_json
 MAX_JSON_BYTES = 50_000_000
 
 
-def analysis_curve(analysis: Analysis) -> Curve:
+def analysis_curve(analysis: Analysis) -> PlanCurve:
     """Return the curve of an analysed workload: a point per batch size, with the interval of a fresh search."""
     columns = ("batch_size", "steps", "steps_low", "steps_high")
     names = [name for name in analysis.curve.columns if name not in ANALYSIS_SCHEMA and name not in columns]
@@ -27,7 +27,7 @@ def analysis_curve(analysis: Analysis) -> Curve:
     return _curve(rows, workload, None if analysis.goal is None else str(analysis.goal))
 
 
-def read_analysis_json(path: Path) -> Curve:
+def read_analysis_json(path: Path) -> PlanCurve:
     """Return the curve in the JSON that ``batchscale analyze --json`` prints for one workload."""
     where = one_line(path, 300)
     try:
@@ -51,7 +51,7 @@ def read_analysis_json(path: Path) -> Curve:
     return _curve(curve_rows, _text(data.get("workload")), _text(data.get("goal")))
 
 
-def read_curve_csv(path: Path) -> Curve:
+def read_curve_csv(path: Path) -> PlanCurve:
     """Return the curve of a CSV file with a row per batch size.
 
     Columns batch_size and steps, and any of steps_low, steps_high, attempts, successes, give_up. An empty cell of
@@ -64,10 +64,10 @@ def read_curve_csv(path: Path) -> Curve:
     unreached = [
         f"batch size {row.required('batch_size')} never reached the goal" for row in file.rows if row not in reached
     ]
-    return Curve(tuple(_csv_point(row) for row in reached), None, None, tuple(unreached))
+    return PlanCurve(tuple(_csv_point(row) for row in reached), None, None, tuple(unreached))
 
 
-def with_give_up(curve: Curve, steps: float) -> Curve:
+def with_give_up(curve: PlanCurve, steps: float) -> PlanCurve:
     """Return the curve if every run is given up at this step.
 
     A point is one number with an interval and no runs, so the step must lie above the interval (only the cost of
@@ -89,7 +89,7 @@ def with_give_up(curve: Curve, steps: float) -> Curve:
             )
         else:
             points.append(replace(point, give_up=steps))
-    return Curve(tuple(points), curve.workload, curve.goal, tuple(unreached))
+    return PlanCurve(tuple(points), curve.workload, curve.goal, tuple(unreached))
 
 
 def _csv_point(row: CsvRow) -> CurvePoint:
@@ -109,7 +109,7 @@ def _csv_point(row: CsvRow) -> CurvePoint:
         raise PlanningError(f"{row.place}: {error}") from None
 
 
-def _curve(rows: list[dict[str, Any]], workload: str | None, goal: str | None) -> Curve:
+def _curve(rows: list[dict[str, Any]], workload: str | None, goal: str | None) -> PlanCurve:
     points, unreached = [], []
     for row in rows:
         if row["steps"] is None:
@@ -122,7 +122,7 @@ def _curve(rows: list[dict[str, Any]], workload: str | None, goal: str | None) -
                 int(row["batch_size"]), float(row["steps"]), row["steps_low"], row["steps_high"], metaparameters=text
             )
         )
-    return Curve(tuple(points), workload, goal, tuple(unreached))
+    return PlanCurve(tuple(points), workload, goal, tuple(unreached))
 
 
 def _json_row(row: Mapping[str, Any], where: str) -> dict[str, Any]:

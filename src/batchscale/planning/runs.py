@@ -13,7 +13,7 @@ from typing import TypeVar
 from batchscale.errors import PlanningError, one_line, suggest_names
 from batchscale.formatting import count_text
 from batchscale.planning.csv_rows import CsvFile, CsvRow, read_csv_rows
-from batchscale.planning.curve import Curve, CurvePoint, mean_interval
+from batchscale.planning.curve import CurvePoint, PlanCurve, mean_interval
 from batchscale.planning.machines import Machine
 from batchscale.planning.step_times import COLUMN_ALIASES, StepTime
 
@@ -171,7 +171,7 @@ def recipe_point(runs: Sequence[FinishedRun]) -> CurvePoint | None:
     return CurvePoint(runs[0].batch_size, mean, low, high, len(runs), len(reached), give_up, runs[0].metaparameters)
 
 
-def runs_curve(runs: Runs, workload: str | None = None) -> Curve:
+def runs_curve(runs: Runs, workload: str | None = None) -> PlanCurve:
     """Return the curve of the runs of all machines together, a point per recipe."""
     points, unreached = [], []
     for group in grouped(runs.runs, lambda run: run.recipe).values():
@@ -180,7 +180,7 @@ def runs_curve(runs: Runs, workload: str | None = None) -> Curve:
             unreached.append(unreached_text(group))
         else:
             points.append(point)
-    return Curve(tuple(points), workload, None, tuple(unreached))
+    return PlanCurve(tuple(points), workload, None, tuple(unreached))
 
 
 def unreached_text(runs: Sequence[FinishedRun]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from batchscale.analysis.curve_analysis import Analysis, AnalysisOptions, analyze
+from batchscale.analysis.curve_analysis import ANALYSIS_SCHEMA, Analysis, AnalysisOptions, analyze
 from batchscale.analysis.regimes import Baseline, Regime, RegimeSpan
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, size_axis
@@ -69,7 +69,11 @@ def analysis_frame(answer: Analysis) -> pl.DataFrame:
     """Return the frame of an analysed workload."""
     regimes = None if answer.summary is None else answer.summary.regimes
     title = workload_label(answer.workload) if answer.workload else "curve"
-    curve = answer.curve.sort("batch_size")
+    goal = None if answer.goal is None else str(answer.goal)
+    absent = {name: kind for name, kind in ANALYSIS_SCHEMA.items() if name not in answer.curve.columns}  # bare points
+    curve = answer.curve.sort("batch_size").with_columns(
+        pl.lit(None, dtype=kind).alias(name) for name, kind in absent.items()
+    )
     first = curve.filter(pl.col("steps") > 0).head(1)
     lone = float(first["steps"][0]) * int(first["batch_size"][0]) if len(first) else None
     examples = regimes.baseline_examples if regimes else lone
@@ -92,7 +96,7 @@ def analysis_frame(answer: Analysis) -> pl.DataFrame:
         pl.lit(regimes.max_useful_reached if regimes else None, dtype=pl.Boolean).alias("max_useful_reached"),
         pl.lit(None, dtype=pl.String).alias("note"),
     ).select(pl.col(name).cast(kind) for name, kind in CURVE_DETAIL_SCHEMA.items())
-    values: dict[str, object] = {"panel": title, "series": title, "goal": str(answer.goal)}
+    values: dict[str, object] = {"panel": title, "series": title, "goal": goal}
     values |= workload_values(answer.workload) if answer.workload else {}
     return pl.concat([rows, *(note_frame(CURVE_DETAIL_SCHEMA, note, **values) for note in missing_sentences(answer))])
 
@@ -102,7 +106,7 @@ def point_flags(row: Mapping[str, Any]) -> str | None:
     if row["steps"] is None:
         return None
     flags = (
-        study_note(row["edge"] if row["at_edge"] else None, row["searches"]),
+        study_note(row["edge"] if row["at_edge"] else None, row["searches"] or 1),
         row["still_moves"] and row["stability"],
     )
     return "; ".join(flag for flag in flags if flag) or None

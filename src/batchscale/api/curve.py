@@ -1,0 +1,264 @@
+"""A curve as an object: key figures, chart, advice, frame and dictionary of an analysis."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from batchscale.analysis.curve_analysis import Analysis
+from batchscale.analysis.intervals import Estimate
+from batchscale.analysis.regimes import PlateauStatus
+from batchscale.analysis.sentences import answer_sentences, curve_sentences
+from batchscale.analysis.summary import CurveSummary
+from batchscale.formatting import count_text, percent_text, rounded_text, span_text, whole_text
+from batchscale.records.frames import Records
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
+
+if TYPE_CHECKING:
+    from batchscale.figures.layout import Chart
+
+MOST_ADVICE = 3
+MOST_DOUBTS = 5
+TIGHT = 1.5  # an interval that spans less than this factor is given with three digits
+CLEAR = 4.0  # an interval that spans more than this factor makes a key figure doubtful
+
+
+class Trust(StrEnum):
+    """The trust in a key figure."""
+
+    SOLID = "well determined"
+    DOUBTFUL = "doubtful"
+    NONE = "not determined"
+
+
+MARKS = {Trust.SOLID: "●", Trust.DOUBTFUL: "◐", Trust.NONE: "○"}
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """One of the three numbers that a curve is read for, as text."""
+
+    label: str
+    value: str
+    interval: str
+    trust: Trust
+
+
+class Curve:
+    """Steps to result against batch size, with the critical batch size, the regimes and how sure they are.
+
+    ``fit`` and ``analyze`` return one, ``measure`` a ``MeasuredCurve``. A notebook shows its key figures, its chart and
+    its advice.
+
+    >>> import batchscale as bs
+    >>> curve = bs.fit({16: 12000, 32: 6100, 64: 3300, 128: 1900, 256: 1300, 512: 990, 1024: 850})
+    >>> round(curve.critical_batch_size)
+    244
+    >>> curve.perfect_scaling_up_to
+    128
+    """
+
+    def __init__(self, analysis: Analysis, records: Records | None = None) -> None:
+        self.analysis = analysis
+        self.records = records
+
+    # --- numbers ----------------------------------------------------------------------------------------------
+
+    @property
+    def workload(self) -> WorkloadName | None:
+        """The workload; None for bare points."""
+        return self.analysis.workload
+
+    @property
+    def goal(self) -> Goal | None:
+        """The goal; None for bare points."""
+        return self.analysis.goal
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        """The measured batch sizes, growing."""
+        return [int(size) for size in self.analysis.curve["batch_size"].sort()]
+
+    @property
+    def critical_batch_size(self) -> float | None:
+        """The batch size at which the goal costs twice the fewest steps and about twice the fewest examples.
+
+        None if the points do not determine it; then ``summary`` has the reason.
+        """
+        return self._critical.value
+
+    @property
+    def critical_batch_size_interval(self) -> tuple[float | None, float | None]:
+        """The 90 % interval of the critical batch size; an end that the points leave open is None."""
+        return self._critical.low, self._critical.high
+
+    @property
+    def perfect_scaling_up_to(self) -> int | None:
+        """The largest measured size up to which twice the batch takes half the steps; None if it is not determined."""
+        regimes = None if self._summary is None else self._summary.regimes
+        return None if regimes is None or regimes.is_end_open or regimes.is_too_short else regimes.perfect_end
+
+    @property
+    def fewest_steps_from(self) -> int | None:
+        """The smallest measured size with steps within 20 % of the fewest; None if steps still fall."""
+        regimes = None if self._summary is None else self._summary.regimes
+        return regimes.max_useful_batch_size if regimes is not None and regimes.max_useful_reached else None
+
+    @property
+    def optimal_batch_size(self) -> float | None:
+        """The batch size of fewest examples, where it lies between the measured sizes; else None."""
+        return None if self._summary is None else self._summary.optimal.batch_size.value
+
+    def steps_at(self, batch_size: int) -> float | None:
+        """Return the steps to result at a batch size: as measured, or by the scaling law; None without a law."""
+        return None if self._summary is None else self._summary.steps_at(batch_size).value
+
+    # --- text -------------------------------------------------------------------------------------------------
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """At most three sentences: the sizes to use, what smaller ones cost, what larger ones save."""
+        if self._summary is None:
+            return (self.analysis.refusal or "There are too few points.",)
+        sentences = curve_sentences(self._summary)
+        return ((sentences.critical,) if sentences.is_misfit else ()) + sentences.advice[:MOST_ADVICE]
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """The reasons to trust the curve less."""
+        return tuple(self.analysis.doubts)
+
+    @property
+    def summary(self) -> str:
+        """All sentences about the curve, as ``batchscale analyze`` prints them."""
+        return "\n".join(answer_sentences(self.analysis))
+
+    def key_figures(self) -> tuple[KeyFigure, ...]:
+        """Return the three numbers that a curve is read for, as text, each with its interval and the trust in it."""
+        summary = self._summary
+        if summary is None:
+            return ()
+        useful = percent_text(summary.regimes.thresholds.useful)
+        return (
+            KeyFigure("Critical batch size", *_critical_text(summary)),
+            KeyFigure("Perfect scaling up to", *_perfect_text(summary)),
+            KeyFigure(f"Fewest steps (within {useful}) from", *_useful_text(summary)),
+        )
+
+    # --- forms ------------------------------------------------------------------------------------------------
+
+    def plot(self, theme: str = "light") -> "Chart":
+        """Return the chart: steps against batch size with regimes and intervals. ``theme`` is light or dark.
+
+        It is an Altair chart: a notebook shows it, and ``save("curve.svg")`` writes it.
+        """
+        from dataclasses import replace
+
+        from batchscale.figures.kinds.curve import LOOK, analysis_frame, plot_curve
+        from batchscale.figures.theme import find_theme
+
+        return plot_curve(analysis_frame(self.analysis), replace(LOOK, theme=find_theme(theme)))
+
+    def to_frame(self) -> pl.DataFrame:
+        """Return a row per batch size: steps and their interval, and what is known of the trials or runs behind them.
+
+        ``to_frame().to_pandas()`` is the same for pandas.
+        """
+        return self.analysis.curve
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as ``batchscale analyze --json`` (of bare points ``fit --json``) prints them."""
+        from batchscale.analysis.as_json import analysis_json, fit_json
+
+        return fit_json(self.analysis) if self.workload is None else analysis_json(self.analysis)
+
+    def __repr__(self) -> str:
+        title = str(self.workload) if self.workload is not None else "curve"
+        goal = f", goal {self.goal}" if self.goal is not None else ""
+        lines = [f"{title}{goal}: {count_text(len(self.batch_sizes), 'batch size')}"]
+        for figure in self.key_figures():
+            interval = f" ({figure.interval})" if figure.interval else ""
+            lines.append(f"  {figure.label:<35} {figure.value:>8}{interval}, {figure.trust}")
+        return "\n".join([*lines, *(f"  {sentence}" for sentence in self.advice)])
+
+    def _repr_html_(self) -> str:
+        from batchscale.api.html import NARROW, WIDE, Card, render
+        from batchscale.figures.kinds.curve import analysis_frame, plot_curve
+        from batchscale.figures.layout import Look
+        from batchscale.figures.names import goal_label, workload_label
+
+        frame = analysis_frame(self.analysis).with_columns(pl.lit("Steps to result").alias("panel"), goal=None)
+        counts = count_text(len(self.batch_sizes), "batch size")
+        return render(
+            title="Scaling curve" if self.workload is None else workload_label(self.workload),
+            subtitle=counts if self.goal is None else f"{goal_label(self.goal)} · {counts}",
+            cards=[
+                Card(
+                    figure.label,
+                    figure.value,
+                    figure.interval,
+                    f"{MARKS[figure.trust]} {figure.trust}",
+                    figure.trust.name,
+                )
+                for figure in self.key_figures()
+            ],
+            charts=[plot_curve(frame, Look(columns=1, size=size)) for size in (WIDE, NARROW)],
+            label="Steps to result against batch size",
+            sentences=self.advice,
+            doubts=[f"{doubt[:1].upper()}{doubt[1:]}." for doubt in self.doubts[:MOST_DOUBTS]],
+        )
+
+    # --- inner ------------------------------------------------------------------------------------------------
+
+    @property
+    def _summary(self) -> CurveSummary | None:
+        return self.analysis.summary
+
+    @property
+    def _critical(self) -> Estimate:
+        return Estimate() if self._summary is None else self._summary.critical
+
+
+def _critical_text(summary: CurveSummary) -> tuple[str, str, Trust]:
+    critical = summary.critical
+    is_tight = critical.low is not None and critical.high is not None and critical.high < TIGHT * critical.low
+    digits = 3 if is_tight else 2
+    span = span_text(critical.low, critical.high, lambda value: rounded_text(value, digits))
+    if critical.value is None:
+        return (span or "–", "", Trust.NONE)
+    return rounded_text(critical.value, digits), span, _trust(critical)
+
+
+def _perfect_text(summary: CurveSummary) -> tuple[str, str, Trust]:
+    end = summary.regimes.perfect_scaling_end
+    span = _different(span_text(end.low, end.high, whole_text), whole_text(end.value))
+    if summary.regimes.is_end_open or summary.regimes.is_too_short:
+        return (span or "–", "", Trust.NONE)
+    if summary.regimes.perfect_end == summary.largest:
+        return f"≥ {whole_text(summary.largest)}", "the largest measured", _trust(end)
+    return whole_text(summary.regimes.perfect_end), span, _trust(end)
+
+
+def _useful_text(summary: CurveSummary) -> tuple[str, str, Trust]:
+    regimes = summary.regimes
+    if regimes.plateau is PlateauStatus.FALLING:
+        return f"> {whole_text(summary.largest)}", "steps still fall", Trust.NONE
+    span = span_text(regimes.useful.low, regimes.useful.high, whole_text)
+    if regimes.plateau is PlateauStatus.OPEN:
+        return whole_text(regimes.useful.value), "steps may still fall", Trust.NONE
+    value = whole_text(regimes.useful.value)
+    return value, _different(span, value), _trust(regimes.useful)
+
+
+def _different(span: str, value: str) -> str:
+    """Return the text of an interval; empty if both ends are the value."""
+    return "" if span == f"{value} to {value}" else span
+
+
+def _trust(estimate: Estimate) -> Trust:
+    if estimate.low is None or estimate.high is None or math.log(estimate.high / estimate.low) > math.log(CLEAR):
+        return Trust.DOUBTFUL
+    return Trust.SOLID

@@ -1,0 +1,222 @@
+"""``measure``: a curve measured with a Python function, in worker processes; a later call continues it."""
+
+import atexit
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batchscale.api.curve import Curve
+from batchscale.api.function_script import FunctionScript, make_script
+from batchscale.api.inputs import RECORDS, analyze
+from batchscale.api.ranges import Range
+from batchscale.errors import RunError, SpecError, one_line
+from batchscale.formatting import toml_line
+from batchscale.records.frames import Records
+from batchscale.records.output_file import write_output
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
+from batchscale.trial import Run
+
+if TYPE_CHECKING:
+    from batchscale.analysis.curve_analysis import Analysis
+    from batchscale.run.session import RunOutcome
+    from batchscale.spec.experiment import Experiment
+
+SCRIPT, EXPERIMENT, PROCESS = "train.py", "experiment.toml", "process.json"
+
+
+class MeasuredCurve(Curve):
+    """A curve that ``measure`` measured, with its records and the folder that has them."""
+
+    records: Records
+
+    def __init__(self, analysis: "Analysis", records: Records, folder: Path) -> None:
+        super().__init__(analysis, records)
+        self.folder = folder
+
+
+def measure(
+    train: Callable[[Run], object],
+    batch_sizes: Iterable[int],
+    goal: str | Goal,
+    space: Mapping[str, Range | float],
+    *,
+    trials: int = 16,
+    max_steps: int | Mapping[int, int] = 1000,
+    evaluate_every: int | None = None,
+    folder: str | Path | None = None,
+    workers: int | None = None,
+    seed: int = 0,
+    resume: bool = False,
+    timeout_s: float = 3600.0,
+    name: str = "python",
+    progress: bool = True,
+) -> MeasuredCurve:
+    """Measure the steps to a goal at every batch size, with metaparameters tuned anew at each.
+
+    ``train(run)`` trains one trial: ``run.batch_size``, ``run.seed`` and ``run["learning_rate"]`` say which. It loops
+    over ``run.steps(batches)``, and reports a measurement where ``run.due(step)``. Each trial runs in a process of its
+    own; the function may be of a notebook, and use its other functions, classes and values.
+
+    Args:
+        train: The function.
+        batch_sizes: Examples per optimizer step, such as ``[16, 64, 256]``.
+        goal: Such as ``"val/loss < 2.1"``; ``val/loss`` must be among what ``train`` reports.
+        space: What to search, by metaparameter: ``{"learning_rate": bs.log(1e-4, 1.0)}``; a number is held.
+        trials: Trials per batch size that do not diverge, each with its own metaparameters. They race: most are ended
+            as soon as they cannot win.
+        max_steps: The most steps of a trial, or those by batch size.
+        evaluate_every: Steps between measurements; by default there are 100 measurements, evenly spaced.
+        folder: Where the run is stored. The same call continues it, or returns its result. By default a temporary
+            folder, which is removed when Python ends.
+        workers: Trials to train at once; by default one per accelerator, else per core.
+        seed: The seed of the search and of all trials.
+        resume: True if ``train`` saves and restores its state (``run.restore``, ``run.steps(…, save=…)``).
+        timeout_s: The longest time between two measurements of a trial; then its process is ended.
+        name: The name of the workload in the records and over the chart.
+        progress: Print the progress.
+
+    Raises:
+        SpecError: an argument is not valid, or ``train`` uses something that no other process can have.
+        RunError: the folder is of another measurement, or no trial could be trained.
+        KeyboardInterrupt: the measurement was interrupted; the same call continues it if ``folder`` was given.
+    """
+    script = make_script(train)
+    _check_space(space)
+    steps = _check_steps(batch_sizes, max_steps)
+    workload = WorkloadName(name, train.__name__.strip("_") or "train", "custom")
+    tables: dict[str, dict[str, Any]] = {
+        "": {"goal": str(goal), "batch_sizes": list(steps), "trials": trials, "seed": seed},
+        "workload": asdict(workload),
+        "budget": {"steps": max(steps.values()), "per_batch_size": {str(size): most for size, most in steps.items()}},
+        "evaluation": {"every": evaluate_every},
+        "search.fixed": {key: value for key, value in space.items() if not isinstance(value, Range)},
+        "search.space": {key: value.config for key, value in space.items() if isinstance(value, Range)},
+        "trainer": {
+            "command": [str(Path(sys.executable).absolute()), SCRIPT],
+            "resume": resume,
+            "timeout_s": timeout_s,
+        },
+    }
+    root = Path(tempfile.mkdtemp(prefix="batchscale-")) if folder is None else Path(folder)
+    if folder is None:
+        atexit.register(shutil.rmtree, root, ignore_errors=True)
+    outcome = _run(root, _to_toml(tables), script, workers, progress)
+    _check_outcome(outcome, root, folder is not None)
+    curve = analyze(root / RECORDS)
+    assert curve.records is not None
+    return MeasuredCurve(curve.analysis, curve.records, root)
+
+
+def _check_space(space: Mapping[str, Range | float]) -> None:
+    """Raise SpecError if a metaparameter has neither a range nor a number."""
+    if not isinstance(space, Mapping) or not space:
+        raise SpecError(
+            'space must be a dictionary of ranges, such as {"learning_rate": bs.log(1e-4, 1.0)}. Found '
+            f"{one_line(repr(space))}."
+        )
+    for name, value in space.items():
+        if isinstance(value, bool) or not isinstance(value, Range | int | float):
+            raise SpecError(
+                f"space: the range of '{one_line(name)}' must be bs.log(…), bs.linear(…), bs.reverse_log(…), "
+                f"bs.choice(…) or a number to hold. Found {one_line(repr(value))}."
+            )
+
+
+def _check_steps(batch_sizes: Iterable[int], max_steps: int | Mapping[int, int]) -> dict[int, int]:
+    """Return the most steps of a trial by batch size."""
+    sizes = list(batch_sizes) if isinstance(batch_sizes, Iterable) else [batch_sizes]
+    steps = max_steps if isinstance(max_steps, Mapping) else {}
+    numbers = (*sizes, *steps, *(steps.values() if steps else [max_steps]))
+    if not sizes or any(isinstance(number, bool) or not isinstance(number, int) for number in numbers):
+        raise SpecError(
+            f"batch_sizes and max_steps must be whole numbers. Found {one_line(repr(sizes))} and "
+            f"{one_line(repr(max_steps))}."
+        )
+    missing = [size for size in sizes if steps and size not in steps]
+    if missing:
+        raise SpecError(f"max_steps must have a number for every batch size. Found none for {missing[0]}.")
+    return {size: steps[size] if steps else max_steps for size in sizes}  # type: ignore[misc]
+
+
+def _to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the text of an experiment file; keys without a value are left out."""
+    lines = []
+    for name, table in tables.items():
+        lines += [f"[{name}]"] if name else []
+        lines += [*(toml_line(json.dumps(key), value) for key, value in table.items() if value is not None), ""]
+    return "\n".join(lines)
+
+
+def _run(root: Path, text: str, script: FunctionScript, workers: int | None, progress: bool) -> "RunOutcome":
+    """Write the files of a measurement and run it, or continue it; nothing is written if it is another one."""
+    from batchscale.cli.progress import PlainDisplay, make_display
+    from batchscale.run.preflight import make_checked_plan
+    from batchscale.run.session import run_plan
+    from batchscale.run.settings import RunSettings
+    from batchscale.run.signals import StopFlag
+    from batchscale.study.identity import check_folder
+
+    experiment = _parse(text, root)
+    _write_script(root, script)
+    plan = make_checked_plan(experiment, None)
+    check_folder(root / RECORDS, plan)
+    write_output(root / EXPERIMENT, text)
+    in_terminal = sys.stderr.isatty() and progress
+    display = make_display() if in_terminal else PlainDisplay(sys.stdout, quiet=not progress)
+    try:
+        with StopFlag() as stop:
+            return run_plan(plan, root / RECORDS, RunSettings(workers=workers), display.show, stop)
+    finally:
+        display.close()
+
+
+def _parse(text: str, root: Path) -> "Experiment":
+    from batchscale.spec.file import parse_experiment
+
+    try:
+        return parse_experiment(text, source=str(root / EXPERIMENT), folder=root)
+    except SpecError as error:
+        raise SpecError(f"The arguments of measure must make a valid experiment: {error}") from None
+
+
+def _write_script(root: Path, script: FunctionScript) -> None:
+    """Write the script of the function and the files that it reads.
+
+    Raises:
+        RunError: the folder has the script of another function.
+    """
+    path = root / SCRIPT
+    if path.exists() and path.read_text(encoding="utf-8") != script.text:
+        raise RunError(
+            f"{one_line(root, 300)}: a folder belongs to one function and the values that it uses. Found another "
+            f"function, or other values, in {SCRIPT}; pass another folder, or remove this one to measure anew."
+        )
+    process = {"folder": str(Path.cwd()), "path": [os.path.abspath(entry) for entry in sys.path]}  # noqa: PTH100 - zips
+    write_output(root / PROCESS, json.dumps(process, indent=1) + "\n")
+    if script.values_file:
+        write_output(root / script.values_file, script.values)
+    write_output(path, script.text)
+
+
+def _check_outcome(outcome: "RunOutcome", root: Path, has_folder: bool) -> None:
+    """Raise KeyboardInterrupt if the run was stopped, RunError if no trial could be trained."""
+    from batchscale.run.loop import RunResult
+
+    studies = outcome.status.studies
+    if outcome.result is RunResult.STOPPED:
+        how = "The same call continues it." if has_folder else "Pass folder= to be able to continue a measurement."
+        raise KeyboardInterrupt(f"The measurement was interrupted. {how}")
+    if not any(study.complete for study in studies):
+        diverged = sum(study.infeasible for study in studies)
+        raise RunError(
+            f"At least one trial must be trained to its end. Found {diverged:,} trials that diverged and "
+            f"{outcome.status.given_up:,} that failed; the records in {one_line(root / RECORDS, 300)} have the "
+            "reasons. Search smaller learning rates."
+        )
