@@ -165,7 +165,7 @@ class Curve:
     def to_frame(self) -> pl.DataFrame:
         """Return a row per batch size: steps and their interval, and what is known of the trials or runs behind them.
 
-        ``to_frame().to_pandas()`` is the same for pandas.
+        It is a Polars frame; ``pandas.DataFrame(curve.to_frame().to_dicts())`` is the same for pandas.
         """
         return self.analysis.curve
 

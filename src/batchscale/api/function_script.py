@@ -6,6 +6,7 @@ objects; the script compares the file with its checksum, so nothing else is ever
 """
 
 import ast
+import builtins
 import hashlib
 import importlib.machinery
 import inspect
@@ -137,6 +138,12 @@ class _Parts:
         for used in _free_names(source):
             if used != name and used in names:
                 self.bind(used, names[used], tuple(chain[1:] for chain in chains if chain[0] == used))
+        lost = [used for used in _free_names(source, inner=False) if used not in names and not hasattr(builtins, used)]
+        if lost:
+            raise SpecError(
+                f"'{name}', which train uses, is defined with '{lost[0]}', a name of the function around it. Define "
+                f"'{name}' at the top level of a notebook or a module."
+            )
         code = getattr(inspect.unwrap(value), "__code__", None)
         self.needs_future |= isinstance(code, CodeType) and bool(code.co_flags & 0x1000000)  # CO_FUTURE_ANNOTATIONS
         self.lines.append(f"\n\n{source}")
@@ -304,8 +311,8 @@ def _is_filled(cell: Any) -> bool:
     return True
 
 
-def _free_names(source: str) -> list[str]:
-    """Return the names that a piece of source reads and does not define.
+def _free_names(source: str, inner: bool = True) -> list[str]:
+    """Return the names that a piece of source reads and does not define; only to define it, without its ``inner`` ones.
 
     >>> _free_names("def f(x, scale=SCALE): return [g(np.exp(z)) for z in x]")
     ['SCALE', 'g', 'np']
@@ -317,7 +324,7 @@ def _free_names(source: str) -> list[str]:
             outside = not symbol.is_assigned() if is_top else symbol.is_global()
             if outside and (symbol.is_referenced() or symbol.is_global()):
                 names.append(symbol.get_name())
-        for child in table.get_children():
+        for child in table.get_children() if inner else ():
             visit(child, False)
 
     visit(symtable.symtable(source, "function", "exec"), True)

@@ -94,12 +94,17 @@ def measure(
     tables: dict[str, dict[str, Any]] = {
         "": {"goal": str(goal), "batch_sizes": list(steps), "trials": trials, "seed": seed},
         "workload": asdict(workload),
-        "budget": {"steps": max(steps.values()), "per_batch_size": {str(size): most for size, most in steps.items()}},
+        "budget": {
+            "steps": max(steps.values()),
+            "per_batch_size": {str(size): most for size, most in steps.items()}
+            if isinstance(max_steps, Mapping)
+            else None,
+        },
         "evaluation": {"every": evaluate_every},
         "search.fixed": {key: value for key, value in space.items() if not isinstance(value, Range)},
         "search.space": {key: value.config for key, value in space.items() if isinstance(value, Range)},
         "trainer": {
-            "command": [str(Path(sys.executable).absolute()), SCRIPT],
+            "command": [os.path.abspath(sys.executable), SCRIPT],  # noqa: PTH100 - links lead out of the environment
             "resume": resume,
             "timeout_s": timeout_s,
         },
@@ -150,13 +155,19 @@ def _to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
     lines = []
     for name, table in tables.items():
         lines += [f"[{name}]"] if name else []
-        lines += [*(toml_line(json.dumps(key), value) for key, value in table.items() if value is not None), ""]
+        lines += [*(toml_line(_to_key(key), value) for key, value in table.items() if value is not None), ""]
     return "\n".join(lines)
+
+
+def _to_key(name: object) -> str:
+    text = str(name)
+    return text if text.isascii() and text.replace("_", "a").isalnum() else json.dumps(text)
 
 
 def _run(root: Path, text: str, script: FunctionScript, workers: int | None, progress: bool) -> "RunOutcome":
     """Write the files of a measurement and run it, or continue it; nothing is written if it is another one."""
     from batchscale.cli.progress import PlainDisplay, make_display
+    from batchscale.run.loop import DEBUG_ADVICE
     from batchscale.run.preflight import make_checked_plan
     from batchscale.run.session import run_plan
     from batchscale.run.settings import RunSettings
@@ -173,6 +184,9 @@ def _run(root: Path, text: str, script: FunctionScript, workers: int | None, pro
     try:
         with StopFlag() as stop:
             return run_plan(plan, root / RECORDS, RunSettings(workers=workers), display.show, stop)
+    except RunError as error:
+        advice = "Correct train; call it by hand with batchscale.trial.start(learning_rate=0.1) to debug it."
+        raise RunError(str(error).replace(DEBUG_ADVICE, advice)) from None
     finally:
         display.close()
 

@@ -25,6 +25,7 @@ from batchscale.study.study import StudyRun
 from batchscale.study.trial import TrialTask
 from batchscale.workers.runner import Event, Job, JobFailed, JobResult, LossReason, Runner, WorkerActivity
 
+DEBUG_ADVICE = "Debug the experiment with --runner inline; run the same command again to continue."
 JOBS_PER_WORKER = 2
 """A worker starts its next job while the loop handles the result of the last."""
 
@@ -251,8 +252,7 @@ class RunLoop:
         run.state.give_up(trial_id, given_up)
         if self.failures.is_hopeless(run.batch_size):
             raise RunError(
-                f"Trials must be trainable, but the first {self.failures.given_up} all failed. {reason}\n"
-                "Debug the experiment with --runner inline; run the same command again to continue."
+                f"Trials must be trainable, but the first {self.failures.given_up} all failed. {reason}\n{DEBUG_ADVICE}"
             )
 
     # --- records ---------------------------------------------------------------------------------------------

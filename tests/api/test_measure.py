@@ -1,0 +1,106 @@
+"""``measure``: a function of this process trained in others, its folder continued, its mistakes in one sentence."""
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import batchscale as bs
+from batchscale.errors import RunError, SpecError
+
+SPACE = {"learning_rate": bs.log(0.2, 0.8)}
+OPTIONS = {"batch_sizes": [2, 4, 8], "goal": "val/loss < 0.1", "space": SPACE, "trials": 2, "max_steps": 60}
+ENDS = np.array([1.0, 2.0])
+
+
+def decay(run):
+    """Steps to the goal in closed form: a loss that falls with step × batch size, at any learning rate."""
+    for step, _ in run.steps(lambda step: step):
+        if run.due(step):
+            run.report(step, {"val/loss": float(ENDS[0]) / (step * run.batch_size / 2)})
+
+
+def files(folder: Path) -> dict[str, tuple[int, bytes]]:
+    paths = [path for path in folder.rglob("*") if path.is_file() and ".batchscale" not in path.parts]
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in paths if path.name != "process.json"}
+
+
+def test_a_function_is_measured_and_the_same_call_returns_the_result(tmp_path, capsys):
+    folder = tmp_path / "mine"
+    curve = bs.measure(decay, **OPTIONS, folder=folder, evaluate_every=1, seed=3, workers=2)
+    assert isinstance(curve, bs.MeasuredCurve) and curve.folder == folder
+    steps = dict(curve.to_frame().select("batch_size", "steps").rows())
+    assert steps == {2: 11, 4: 6, 8: 3}  # the first step with 2 / (step × batch size) below a tenth
+    assert set(curve.records.trials["status"]) == {"COMPLETE"}
+    assert curve.records.trials["learning_rate"].is_between(0.2, 0.8).all()
+    assert "batch size 8: goal reached after 3 steps" in capsys.readouterr().out
+    before = files(folder)
+    again = bs.measure(decay, **OPTIONS, folder=folder, evaluate_every=1, seed=3, progress=False)
+    assert again.to_dict() == curve.to_dict() and files(folder).keys() == before.keys()
+    assert {k: v[1] for k, v in files(folder).items()} == {k: v[1] for k, v in before.items()}
+    assert bs.analyze(folder).to_dict() == curve.to_dict()  # the folder is read like records
+
+    def other(run):
+        decay(run)
+
+    for change in ({"train": other}, {"goal": "val/loss < 0.2"}, {"seed": 4}):
+        options = {"train": decay, **OPTIONS, "evaluate_every": 1, "seed": 3, "progress": False, **change}
+        with pytest.raises(RunError):
+            bs.measure(**options, folder=folder)
+    assert {k: v[1] for k, v in files(folder).items()} == {k: v[1] for k, v in before.items()}
+
+
+@pytest.mark.slow
+def test_an_interrupted_measurement_is_continued(tmp_path):
+    def slow(run):
+        for step, _ in run.steps(lambda step: step):
+            time.sleep(0.02)
+            if run.due(step):
+                run.report(step, {"val/loss": 2 / (step * run.batch_size)})
+
+    timer = threading.Timer(2.0, lambda: signal.raise_signal(signal.SIGINT))
+    timer.start()
+    options = {**OPTIONS, "folder": tmp_path / "mine", "evaluate_every": 1, "progress": False}
+    with pytest.raises(KeyboardInterrupt, match="The same call continues it"):
+        bs.measure(slow, **options)
+    assert dict(bs.measure(slow, **options).to_frame().select("batch_size", "steps").rows()) == {2: 11, 4: 6, 8: 3}
+
+
+def test_a_function_that_fails_shows_its_traceback():
+    def broken(run):
+        raise ValueError("no such data")
+
+    with pytest.raises(RunError, match="ValueError: no such data") as error:
+        bs.measure(broken, **OPTIONS, progress=False)
+    assert "--runner" not in str(error.value) and "Correct train" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"space": {}}, "space must be a dictionary of ranges"),
+        ({"space": {"learning_rate": (0.1, 1.0)}}, "the range of 'learning_rate' must be bs.log"),
+        ({"space": {"batch_size": bs.linear(1, 2)}}, "must not be named like a value that every trial has"),
+        ({"goal": "small"}, "A goal"),
+        ({"batch_sizes": []}, "batch_sizes and max_steps must be whole numbers"),
+        ({"batch_sizes": ["8"]}, "batch_sizes and max_steps must be whole numbers"),
+        ({"batch_sizes": [0]}, "batch_sizes"),
+        ({"max_steps": {2: 10}}, "max_steps must have a number for every batch size. Found none for 4"),
+        ({"trials": 0}, "key 'trials'"),
+        ({"name": "../x"}, "name must be letters, digits"),
+    ],
+)
+def test_arguments_are_checked_before_anything_is_written(tmp_path, change, message):
+    with pytest.raises(SpecError, match=message):
+        bs.measure(decay, **{**OPTIONS, **change}, folder=tmp_path / "mine")
+    assert not (tmp_path / "mine" / "records").exists() and not (tmp_path / "mine" / "experiment.toml").exists()
+
+
+def test_ranges_are_checked_where_they_are_made():
+    for make in (lambda: bs.log(0, 1), lambda: bs.log(2, 1), bs.choice, lambda: bs.reverse_log(0.5, 1.0)):
+        with pytest.raises(SpecError):
+            make()
+    assert bs.log(np.float64(0.1), np.int64(1)).config["max_value"] == 1
