@@ -114,14 +114,14 @@ def test_a_curve_is_of_one_workload_that_exists_and_has_the_metric(tmp_path):
         bs.analyze(RECORDS, "val error below a tenth", workload=name)
     with pytest.raises(UnknownNameError):
         bs.analyze(RECORDS, "val/perplexity < 3", workload=name)
-    with pytest.raises(RecordsError, match="must contain a study"):
+    with pytest.raises(RecordsError, match="no readable study"):
         bs.read(tmp_path)
 
 
 def test_the_text_has_the_three_figures_and_at_most_three_sentences(curve):
     lines = repr(curve).splitlines()
     assert lines[0] == "curve: 11 batch sizes"
-    assert re.fullmatch(r"  Critical batch size +128 \(12\d(\.\d)? to 1[23]\d(\.\d)?\), well determined", lines[1])
+    assert lines[1].split() == ["Critical", "batch", "size", "128,", "well", "determined"]
     assert 1 <= len(curve.advice) <= 3 and lines[4:] == [f"  {sentence}" for sentence in curve.advice]
     assert curve.summary.startswith(curve.advice[0])
 
@@ -137,7 +137,7 @@ def test_what_the_points_do_not_determine_is_not_stated():
 
 def test_the_html_is_one_element_without_scripts_and_addresses(curve):
     text = curve._repr_html_()
-    assert text.count('<div class="bs-card">') == 3 and text.count("<svg") == 2
+    assert text.count('<div class="bs-card') == 3 and text.count("<svg") == 2
     assert not re.search(r"<script|javascript:|url\((?!#)|https?://(?!www\.w3\.org)", text)
     first, second = (set(re.findall(r'\bid="([^"]+)"', curve._repr_html_())) for _ in range(2))
     assert not first & second  # two outputs of a notebook share a page
@@ -150,10 +150,10 @@ def test_text_of_records_is_escaped_in_the_html(curve):
 
     chart = curve.plot()
     text = render(
-        title="<b>", subtitle="<i>", cards=[Card("<u>", "<s>")], charts=[chart, chart], label="<q>", sentences=["<p1>"],
-        doubts=["<d>"], columns=["<c>"], rows=[["<r>"]],
+        title="<x-b>", subtitle="<x-i>", cards=[Card("<x-u>", "<x-s>")], charts=[chart, chart], label="<x-q>",
+        sentences=["<x-p>"], doubts=["<x-d>"], columns=["<x-c>"], rows=[["<x-r>"]],
     )  # fmt: skip
-    assert not re.search(r"<(b|i|u|s|q|p1|d|c|r)>", text)
+    assert "<x-" not in text and text.count("&lt;x-") == 10
 
 
 def test_the_chart_shows_the_points_and_takes_a_theme(curve):

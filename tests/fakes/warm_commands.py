@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import importlib
 import json
+import linecache
 import os
 import signal
 import socket
@@ -121,7 +122,9 @@ def run(words: Sequence[str]) -> int:
                 warnings.simplefilter("error")
                 sys.argv, sys.path[0] = ["-c"], ""
                 sys.modules["__main__"] = types.ModuleType("__main__")
-                exec(compile(words[-1], "<string>", "exec"), vars(sys.modules["__main__"]))
+                lines = words[-1].splitlines(keepends=True)
+                linecache.cache["<block>"] = (len(words[-1]), None, lines, "<block>")  # as in a cell of a notebook
+                exec(compile(words[-1], "<block>", "exec"), vars(sys.modules["__main__"]))
         finally:
             atexit._run_exitfuncs()
             sys.stdout.flush()

@@ -188,12 +188,12 @@ class Curve:
         from batchscale.api.html import NARROW, WIDE, Card, render
         from batchscale.figures.kinds.curve import analysis_frame, plot_curve
         from batchscale.figures.layout import Look
-        from batchscale.figures.names import goal_label, workload_label
+        from batchscale.figures.names import goal_label
 
         frame = analysis_frame(self.analysis).with_columns(pl.lit("Steps to result").alias("panel"), goal=None)
         counts = count_text(len(self.batch_sizes), "batch size")
         return render(
-            title="Scaling curve" if self.workload is None else workload_label(self.workload),
+            title=self._title(),
             subtitle=counts if self.goal is None else f"{goal_label(self.goal)} · {counts}",
             cards=[
                 Card(
@@ -213,6 +213,11 @@ class Curve:
 
     # --- inner ------------------------------------------------------------------------------------------------
 
+    def _title(self) -> str:
+        from batchscale.figures.names import workload_label
+
+        return "Scaling curve" if self.workload is None else workload_label(self.workload)
+
     @property
     def _summary(self) -> CurveSummary | None:
         return self.analysis.summary
@@ -229,7 +234,8 @@ def _critical_text(summary: CurveSummary) -> tuple[str, str, Trust]:
     span = span_text(critical.low, critical.high, lambda value: rounded_text(value, digits))
     if critical.value is None:
         return (span or "–", "", Trust.NONE)
-    return rounded_text(critical.value, digits), span, _trust(critical)
+    value = rounded_text(critical.value, digits)
+    return value, _different(span, value), _trust(critical)
 
 
 def _perfect_text(summary: CurveSummary) -> tuple[str, str, Trust]:

@@ -40,6 +40,10 @@ class MeasuredCurve(Curve):
         super().__init__(analysis, records)
         self.folder = folder
 
+    def _title(self) -> str:
+        assert self.workload is not None
+        return f"{self.workload.model}() measured"
+
 
 def measure(
     train: Callable[[Run], object],

@@ -113,7 +113,12 @@ class TrainingPlan:
         """Return the cells of the table of the configurations to consider: those of the front, then the fastest."""
         table = self.table.with_row_index("place")
         best = table.sort("on_front", "place", descending=[True, False]).head(MOST_ROWS).sort("place")
-        marks = ((self.fastest, "fastest"), (self.cheapest, "cheapest"))
+        marks = (
+            (self.fastest, "fastest"),
+            (self.cheapest, "cheapest"),
+            (self.within_budget, "within budget"),
+            (self.within_deadline, "within deadline"),
+        )
         return [
             (
                 place_text(row),
@@ -121,7 +126,7 @@ class TrainingPlan:
                 f"{row['steps']:,.0f}",
                 duration(row["expected_time_s"]),
                 cost_text(row["expected_cost"], self.machine_plan.unit),
-                ", ".join(mark for choice, mark in marks if {**row, **choice} == row),
+                ", ".join(mark for choice, mark in marks if choice is not None and {**row, **choice} == row),
             )
             for row in best.to_dicts()
         ]
