@@ -53,6 +53,16 @@ def test_a_function_is_measured_and_the_same_call_returns_the_result(tmp_path, c
     assert {k: v[1] for k, v in files(folder).items()} == {k: v[1] for k, v in before.items()}
 
 
+def test_files_of_others_are_left_alone(tmp_path):
+    for name in ("train.py", "experiment.toml"):
+        folder = tmp_path / name.replace(".", "_")
+        folder.mkdir()
+        (folder / name).write_text("mine")
+        with pytest.raises(RunError, match="pass another folder"):
+            bs.measure(decay, **OPTIONS, folder=folder)
+        assert [path.name for path in folder.iterdir()] == [name] and (folder / name).read_text() == "mine"
+
+
 @pytest.mark.slow
 def test_an_interrupted_measurement_is_continued(tmp_path):
     def slow(run):

@@ -24,18 +24,17 @@ from typing import Any
 from batchscale.errors import SpecError, one_line
 from batchscale.formatting import size
 
-MAX_VALUES_BYTES = 2**30
+MAX_VALUES_BYTES = 10**9
 MAX_LITERAL = 200
-VALUES = "_batchscale_values"
+NEXT_VALUE = "_batchscale_next_value"
 
 _HEAD = '''\
 """Written by batchscale.measure: the function {name} with everything that it uses."""
 {future}
-{imports}
 
 def _batchscale_start():
-    """Take the working folder and the import path of the process that measures; open the file of values."""
-    import hashlib, io, json, os, pathlib, sys
+    """Take the working folder and the import path of the process that measures; return a reader of the values."""
+    import hashlib, io, json, os, pathlib, pickle, sys
     folder = pathlib.Path(__file__).resolve().parent
     process = json.loads((folder / "process.json").read_text(encoding="utf-8"))
     sys.path[:] = process["path"]
@@ -44,10 +43,11 @@ def _batchscale_start():
     content = (folder / file).read_bytes() if file else b""
     if hashlib.sha256(content).hexdigest() != digest:
         raise SystemExit(f"{{file}} is not the file that batchscale.measure wrote. Call measure again.")
-    return io.BytesIO(content)
+    stream = io.BytesIO(content)
+    return lambda: pickle.load(stream)
 
 
-_batchscale_values = _batchscale_start()
+_batchscale_next_value = _batchscale_start()
 '''
 _TAIL = """
 
@@ -84,7 +84,7 @@ def make_script(function: Callable[..., Any]) -> FunctionScript:
     digest = hashlib.sha256(values).hexdigest()
     file = f"values-{digest[:16]}.pickle" if values else ""
     future = "from __future__ import annotations\n" if parts.needs_future else ""
-    head = _HEAD.format(name=function.__name__, future=future, imports="import pickle", values=(file, digest))
+    head = _HEAD.format(name=function.__name__, future=future, values=(file, digest))
     return FunctionScript(head + "\n".join(parts.lines) + _TAIL.format(name=function.__name__), file, values)
 
 
@@ -166,7 +166,7 @@ class _Parts:
                 f"The values that train uses may take {size(MAX_VALUES_BYTES)} at most: every trial reads them. Found "
                 f"more, with '{name}'; read the data in train, or in a function that train calls."
             )
-        self._add_line(f"{name} = pickle.load({VALUES})")
+        self._add_line(f"{name} = {NEXT_VALUE}()")
 
 
 class _Pickler(pickle.Pickler):

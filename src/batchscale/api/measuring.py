@@ -211,6 +211,11 @@ def _write_script(root: Path, script: FunctionScript) -> None:
         RunError: the folder has the script of another function.
     """
     path = root / SCRIPT
+    if (root / EXPERIMENT).exists() and not path.exists():
+        raise RunError(
+            f"{one_line(root, 300)}: a folder of measure is its own. Found {EXPERIMENT}, which measure did not "
+            "write; pass another folder."
+        )
     if path.exists() and path.read_text(encoding="utf-8") != script.text:
         raise RunError(
             f"{one_line(root, 300)}: a folder belongs to one function and the values that it uses. Found another "
