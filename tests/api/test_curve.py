@@ -66,6 +66,9 @@ def test_a_coarse_spacing_of_evaluations_is_a_doubt():
     coarse = bs.fit(LAW, spacing={4096: 400})
     assert "the steps are known only to within their evaluation spacing at batch size 4,096" in coarse.doubts[0]
     assert "Read with care" in coarse._repr_html_()
+    frame = pl.DataFrame({"batch_size": SIZES, "steps": [LAW[s] for s in SIZES], "spacing": [1.0] * 10 + [400.0]})
+    assert bs.fit(frame).to_dict() == bs.fit(LAW, spacing={**dict.fromkeys(SIZES, 1), 4096: 400}).to_dict()
+    assert bs.fit(frame, spacing={4096: 1}).doubts == ()  # what is passed replaces what is in the frame
 
 
 @pytest.mark.parametrize(
@@ -137,7 +140,7 @@ def test_what_the_points_do_not_determine_is_not_stated():
 
 def test_the_html_is_one_element_without_scripts_and_addresses(curve):
     text = curve._repr_html_()
-    assert text.count('<div class="bs-card') == 3 and text.count("<svg") == 2
+    assert text.count('class="bs-value"') == 3 and text.count("<svg") == 2
     assert not re.search(r"<script|javascript:|url\((?!#)|https?://(?!www\.w3\.org)", text)
     first, second = (set(re.findall(r'\bid="([^"]+)"', curve._repr_html_())) for _ in range(2))
     assert not first & second  # two outputs of a notebook share a page

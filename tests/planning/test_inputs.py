@@ -231,7 +231,7 @@ def test_files_that_are_no_csv_are_refused(tmp_path, content):
 
 def test_a_plan_names_the_batch_size_of_fewest_examples():
     sizes = [2**i for i in range(10)]
-    curve = Curve(tuple(CurvePoint(size, 1e4 / size * (1 + size / 64 + 8 / size)) for size in sizes))
+    curve = PlanCurve(tuple(CurvePoint(size, 1e4 / size * (1 + size / 64 + 8 / size)) for size in sizes))
     times = [StepTime("D", 1, 1, size, 0.01 + 0.001 * size) for size in sizes]
     plan = make_plan(curve, times, [Machine("a", "D", 1, 1, 1.0, "USD")])
     assert plan_json(plan)["b_opt"] == pytest.approx((64 * 8) ** 0.5, rel=0.02)

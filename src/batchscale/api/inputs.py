@@ -20,6 +20,7 @@ from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName, match_workloads
 
 COLUMNS = ("batch_size", "steps")
+SPACING = "spacing"
 RECORDS = "records"
 """The folder of the records in a folder of ``measure`` or of the quickstart."""
 
@@ -31,8 +32,9 @@ def fit(points: Any, *, spacing: int | Mapping[int, int] | None = None) -> Curve
         points: Steps by batch size as a dictionary; or a frame (Polars, pandas) with the columns ``batch_size`` and
             ``steps``; or the path of such a CSV file. Several runs of a batch size are a list of steps, or rows of
             their own; a run that did not reach the goal has the steps None.
-        spacing: The steps between two evaluations, or those by batch size, if they are known: a point that they leave
-            open by more than a fifth decides nothing.
+        spacing: The steps between two evaluations, or those by batch size. By default a column ``spacing`` of a frame
+            or a file, or else an interval that divides all steps. A point that it leaves open by more than a fifth
+            decides nothing.
 
     Raises:
         AnalysisError: the points are not positive numbers, or there are fewer than three batch sizes.
@@ -48,7 +50,7 @@ def fit(points: Any, *, spacing: int | Mapping[int, int] | None = None) -> Curve
         raise AnalysisError(
             f"A scaling fit needs the steps to result at {FEWEST_SIZES} batch sizes or more. Found {sizes}."
         )
-    return Curve(analyze_points(rows, spacings=_spacings(spacing, rows)))
+    return Curve(analyze_points(rows if spacing is None else _with_spacing(rows, spacing)))
 
 
 def read(path: str | Path) -> Records:
@@ -113,39 +115,46 @@ def select_workload(records: Records, workload: str | WorkloadName | None) -> Wo
 
 def _rows(points: Any) -> pl.DataFrame:
     """Return the rows of a dictionary or of a frame, checked; null steps where the goal was not reached."""
-    pairs = list(_dict_pairs(points) if isinstance(points, Mapping) else _frame_pairs(points))
-    checked = [(_number(size, "batch_size", None), _number(steps, "steps", size)) for size, steps in pairs]
-    rows = pl.DataFrame(checked, schema=dict.fromkeys(COLUMNS, pl.Float64), orient="row")
-    sizes = rows["batch_size"].n_unique()
-    if sizes > MAX_SIZES:
-        raise AnalysisError(f"A curve has at most {MAX_SIZES:,} batch sizes. Found {sizes:,}.")
+    columns = _dict_columns(points) if isinstance(points, Mapping) else _frame_columns(points)
+    sizes = [_number(size, "batch_size", None) for size in columns["batch_size"]]
+    checked = {
+        name: sizes
+        if name == "batch_size"
+        else [_number(value, name, size) for size, value in zip(columns["batch_size"], values, strict=True)]
+        for name, values in columns.items()
+    }
+    rows = pl.DataFrame(checked, schema=dict.fromkeys(checked, pl.Float64))
+    different = rows["batch_size"].n_unique()
+    if different > MAX_SIZES:
+        raise AnalysisError(f"A curve has at most {MAX_SIZES:,} batch sizes. Found {different:,}.")
     return rows.sort(*COLUMNS)
 
 
-def _dict_pairs(points: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:
-    for size, steps in points.items():
-        runs = steps if isinstance(steps, Iterable) and not isinstance(steps, str) else [steps]
-        yield from ((size, run) for run in runs)
+def _dict_columns(points: Mapping[Any, Any]) -> dict[str, list[Any]]:
+    pairs = [
+        (size, run)
+        for size, steps in points.items()
+        for run in (steps if isinstance(steps, Iterable) and not isinstance(steps, str) else [steps])
+    ]
+    return {name: [pair[place] for pair in pairs] for place, name in enumerate(COLUMNS)}
 
 
-def _frame_pairs(frame: Any) -> Iterable[tuple[Any, Any]]:
+def _frame_columns(frame: Any) -> dict[str, list[Any]]:
     collected = frame.collect() if isinstance(frame, pl.LazyFrame) else frame
     if not hasattr(collected, "columns"):
         raise AnalysisError(
             "Points are a dictionary of steps by batch size, a frame, or the path of a CSV file. Found "
             f"{one_line(repr(frame))}."
         )
-    for name in COLUMNS:
-        if name not in list(collected.columns):
-            raise AnalysisError(
-                f"A frame of points has the columns batch_size and steps. Found {one_line(list(collected.columns))}."
-            )
-    return zip(*(collected[name].to_list() for name in COLUMNS), strict=True)
+    names = list(collected.columns)
+    if any(name not in names for name in COLUMNS):
+        raise AnalysisError(f"A frame of points has the columns batch_size and steps. Found {one_line(names)}.")
+    return {name: collected[name].to_list() for name in (*COLUMNS, SPACING) if name in names}
 
 
 def _number(value: Any, name: str, size: Any) -> float | None:
     where = "" if size is None else f" at batch size {one_line(size)}"
-    if name == "steps" and (value is None or value != value):  # pandas has NaN for a missing number
+    if name != "batch_size" and (value is None or value != value):  # pandas has NaN for a missing number
         return None
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not 0 < float(value) <= MAX_VALUE:
@@ -155,9 +164,8 @@ def _number(value: Any, name: str, size: Any) -> float | None:
     return float(value)
 
 
-def _spacings(spacing: int | Mapping[int, int] | None, rows: pl.DataFrame) -> dict[int, int]:
-    if spacing is None:
-        return {}
+def _with_spacing(rows: pl.DataFrame, spacing: int | Mapping[int, int]) -> pl.DataFrame:
+    """Return the rows with these steps between evaluations."""
     sizes = [int(size) for size in rows["batch_size"].unique()]
     by_size = dict(spacing) if isinstance(spacing, Mapping) else dict.fromkeys(sizes, spacing)
     for size, steps in by_size.items():
@@ -166,4 +174,6 @@ def _spacings(spacing: int | Mapping[int, int] | None, rows: pl.DataFrame) -> di
                 "spacing is a whole number of steps between evaluations, or one for each batch size of the points. "
                 f"Found {one_line(repr(steps))} at batch size {one_line(size)}."
             )
-    return by_size
+    before = rows[SPACING].to_list() if SPACING in rows.columns else [None] * rows.height
+    values = [by_size.get(int(size), known) for size, known in zip(rows["batch_size"], before, strict=True)]
+    return rows.with_columns(pl.Series(SPACING, values, dtype=pl.Float64))

@@ -115,7 +115,7 @@ def make_plan(
     return replace(plan, workload=curve.workload, goal=curve.goal, notices=matches.ambiguous, summary=summary)
 
 
-def _summarize(curve: Curve) -> CurveSummary | None:
+def _summarize(curve: PlanCurve) -> CurveSummary | None:
     points = [(point.batch_size, point.steps) for point in curve.points if not point.interpolated]
     if len({size for size, _ in points}) < max(FEWEST_POINTS, len(points)):
         return None  # too few sizes, or several choices of metaparameters at one
