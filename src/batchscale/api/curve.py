@@ -84,9 +84,10 @@ class Curve:
 
     @property
     def critical_batch_size(self) -> float | None:
-        """The batch size at which the curve bends: there twice the batch saves about 30 % of the steps.
+        """The batch size at which the curve bends, halfway between perfect scaling and no gain.
 
-        By the law S_min (1 + B_crit/B) the goal takes twice the fewest steps there, and twice the fewest examples. None if the points do not determine it; then ``summary`` has the reason.
+        By the law S_min (1 + B_crit/B) the goal takes twice the fewest steps there, and twice the fewest examples. None
+        if the points do not determine it; then ``summary`` has the reason.
         """
         return self._critical.value
 
