@@ -16,7 +16,6 @@ _PUBLIC = {
     "Curve": "api.curve",
     "Experiment": "spec",
     "Goal": "spec",
-    "MeasuredCurve": "api.measuring",
     "SearchSpace": "spec",
     "TrainingPlan": "api.plans",
     "WorkloadName": "spec",

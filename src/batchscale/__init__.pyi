@@ -2,7 +2,6 @@ from batchscale.api.curve import Curve as Curve
 from batchscale.api.inputs import analyze as analyze
 from batchscale.api.inputs import fit as fit
 from batchscale.api.inputs import read as read
-from batchscale.api.measuring import MeasuredCurve as MeasuredCurve
 from batchscale.api.measuring import measure as measure
 from batchscale.api.plans import TrainingPlan as TrainingPlan
 from batchscale.api.plans import plan as plan

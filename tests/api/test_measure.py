@@ -31,7 +31,7 @@ def files(folder: Path) -> dict[str, tuple[int, bytes]]:
 def test_a_function_is_measured_and_the_same_call_returns_the_result(tmp_path, capsys):
     folder = tmp_path / "mine"
     curve = bs.measure(decay, **OPTIONS, folder=folder, evaluate_every=1, seed=3, workers=2)
-    assert isinstance(curve, bs.MeasuredCurve) and curve.folder == folder
+    assert isinstance(curve, bs.Curve) and curve.folder == folder
     steps = dict(curve.to_frame().select("batch_size", "steps").rows())
     assert steps == {2: 11, 4: 6, 8: 3}  # the first step with 2 / (step × batch size) below a tenth
     assert set(curve.records.trials["status"]) == {"COMPLETE"}

@@ -49,7 +49,7 @@ def test_the_notebook_runs_and_shows_its_curves_and_its_plan(tmp_path):
     assert answer.returncode == 0, answer.stderr[-4000:]
     shown = json.loads(answer.stdout.rpartition("SHOWN")[2])
     assert [kind for kind, _, _ in shown] == [
-        "Curve", "tuple", "MeasuredCurve", "DataFrame", "LayerChart", "TrainingPlan",
+        "Curve", "tuple", "Curve", "DataFrame", "LayerChart", "TrainingPlan",
     ]  # fmt: skip
     assert all('class="batchscale"' in html for kind, _, html in shown if kind.endswith(("Curve", "Plan")))
     steps = [row for row in shown[3][1].splitlines() if row.startswith("│ ") and row[2].isdigit()]

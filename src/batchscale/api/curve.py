@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -50,8 +51,12 @@ class KeyFigure:
 class Curve:
     """Steps to result against batch size, with the critical batch size, the regimes and how sure they are.
 
-    ``fit`` and ``analyze`` return one, ``measure`` a ``MeasuredCurve``. A notebook shows its key figures, its chart and
-    its advice.
+    ``fit``, ``analyze`` and ``measure`` return one. A notebook shows its key figures, its chart and its advice.
+
+    Attributes:
+        analysis: The analysis behind it.
+        records: The records that were analysed; None for bare points.
+        folder: The folder of ``measure``; else None.
 
     >>> import batchscale as bs
     >>> curve = bs.fit({16: 12000, 32: 6100, 64: 3300, 128: 1900, 256: 1300, 512: 990, 1024: 850})
@@ -61,9 +66,18 @@ class Curve:
     128
     """
 
-    def __init__(self, analysis: Analysis, records: Records | None = None) -> None:
+    def __init__(
+        self,
+        analysis: Analysis,
+        records: Records | None = None,
+        *,
+        folder: Path | None = None,
+        title: str | None = None,
+    ) -> None:
         self.analysis = analysis
         self.records = records
+        self.folder = folder
+        self._title = title
 
     # --- numbers ----------------------------------------------------------------------------------------------
 
@@ -189,12 +203,12 @@ class Curve:
         from batchscale.api.html import NARROW, WIDE, Card, render
         from batchscale.figures.kinds.curve import analysis_frame, plot_curve
         from batchscale.figures.layout import Look
-        from batchscale.figures.names import goal_label
+        from batchscale.figures.names import goal_label, workload_label
 
         frame = analysis_frame(self.analysis).with_columns(pl.lit("Steps to result").alias("panel"), goal=None)
         counts = count_text(len(self.batch_sizes), "batch size")
         return render(
-            title=self._title(),
+            title=self._title or ("Scaling curve" if self.workload is None else workload_label(self.workload)),
             subtitle=counts if self.goal is None else f"{goal_label(self.goal)} · {counts}",
             cards=[
                 Card(
@@ -213,11 +227,6 @@ class Curve:
         )
 
     # --- inner ------------------------------------------------------------------------------------------------
-
-    def _title(self) -> str:
-        from batchscale.figures.names import workload_label
-
-        return "Scaling curve" if self.workload is None else workload_label(self.workload)
 
     @property
     def _summary(self) -> CurveSummary | None:

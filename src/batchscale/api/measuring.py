@@ -17,32 +17,16 @@ from batchscale.api.inputs import RECORDS, analyze
 from batchscale.api.ranges import Range
 from batchscale.errors import RunError, SpecError, one_line
 from batchscale.formatting import toml_line
-from batchscale.records.frames import Records
 from batchscale.records.output_file import write_output
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.trial import Run
 
 if TYPE_CHECKING:
-    from batchscale.analysis.curve_analysis import Analysis
     from batchscale.run.session import RunOutcome
     from batchscale.spec.experiment import Experiment
 
 SCRIPT, EXPERIMENT, PROCESS = "train.py", "experiment.toml", "process.json"
-
-
-class MeasuredCurve(Curve):
-    """A curve that ``measure`` measured, with its records and the folder that has them."""
-
-    records: Records
-
-    def __init__(self, analysis: "Analysis", records: Records, folder: Path) -> None:
-        super().__init__(analysis, records)
-        self.folder = folder
-
-    def _title(self) -> str:
-        assert self.workload is not None
-        return f"{self.workload.model}() measured"
 
 
 def measure(
@@ -61,7 +45,7 @@ def measure(
     timeout_s: float = 3600.0,
     name: str = "python",
     progress: bool = True,
-) -> MeasuredCurve:
+) -> Curve:
     """Measure the steps to a goal at every batch size, with metaparameters tuned anew at each.
 
     ``train(run)`` trains one trial: ``run.batch_size``, ``run.seed`` and ``run["learning_rate"]`` say which. It loops
@@ -119,8 +103,7 @@ def measure(
     outcome = _run(root, _to_toml(tables), script, workers, progress)
     _check_outcome(outcome, root, folder is not None)
     curve = analyze(root / RECORDS)
-    assert curve.records is not None
-    return MeasuredCurve(curve.analysis, curve.records, root)
+    return Curve(curve.analysis, curve.records, folder=root, title=f"{train.__name__}() measured")
 
 
 def _check_space(space: Mapping[str, Range | float]) -> None:
