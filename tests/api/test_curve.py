@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from build_records import make_records, study, trial
 from typer.testing import CliRunner
 
 import batchscale as bs
@@ -117,6 +118,8 @@ def test_a_curve_is_of_one_workload_that_exists_and_has_the_metric(tmp_path):
         bs.analyze(RECORDS, "val error below a tenth", workload=name)
     with pytest.raises(UnknownNameError):
         bs.analyze(RECORDS, "val/perplexity < 3", workload=name)
+    with pytest.raises(RecordsError, match="or a path"):
+        bs.analyze(7)
     with pytest.raises(RecordsError, match="no readable study"):
         bs.read(tmp_path)
 
@@ -136,6 +139,24 @@ def test_what_the_points_do_not_determine_is_not_stated():
     assert labels["Critical batch size"].trust == "not determined"
     assert labels["Perfect scaling up to"].value == "≥ 64"
     assert labels["Fewest steps (within 20 %) from"].value == "> 64"
+
+
+@pytest.mark.parametrize("sizes", [(8,), (8, 16)])
+@pytest.mark.parametrize("least", [0.05, 0.3], ids=["reached", "not reached"])
+def test_a_curve_with_too_few_points_says_so_in_every_form(sizes, least):
+    records = make_records([study(size, [trial(1, {10: 0.5, 20: least})]) for size in sizes])
+    curve = bs.analyze(records, "val/error < 0.1")
+    assert curve.critical_batch_size is None and curve.optimal_batch_size is None and curve.steps_at(7) is None
+    for text in (repr(curve), curve._repr_html_()):
+        assert "not determined" in text if curve.key_figures() else "Regimes need the steps" in text
+    assert curve.plot().to_dict() and json.dumps(curve.to_dict())
+
+
+def test_points_that_no_law_describes_are_doubtful_and_have_no_critical_size():
+    curve = bs.fit({1: 100, 2: 5000, 4: 20, 8: 900, 16: 3})
+    assert curve.critical_batch_size is None and curve.perfect_scaling_up_to is None
+    assert "well determined" not in {figure.trust for figure in curve.key_figures()}
+    assert curve.advice[0].startswith("No curve of the fitted kinds describes these points") and len(curve.advice) == 3
 
 
 def test_the_html_is_one_element_without_scripts_and_addresses(curve):

@@ -64,5 +64,9 @@ def test_what_a_plan_lacks_is_named():
     curve = bs.fit({16: 12000, 32: 6100, 64: 3300, 128: 1900})
     with pytest.raises(PlanningError, match="This curve has none; pass step_times="):
         bs.plan(curve, MACHINES)
+    with pytest.raises(PlanningError, match="no price of AnyCPU; pass machines= with one"):
+        bs.plan(curve, step_times=[StepTime("AnyCPU", 1, 1, size, 0.01) for size in (16, 128)])
+    with pytest.raises(PlanningError, match="machines and step_times are paths, or lists"):
+        bs.plan(curve, [7], step_times=TIMES)
     with pytest.raises(PlanningError, match="A plan is made of a curve"):
         bs.plan({16: 100}, MACHINES, step_times=TIMES)

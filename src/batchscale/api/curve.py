@@ -114,7 +114,9 @@ class Curve:
     def perfect_scaling_up_to(self) -> int | None:
         """The largest measured size up to which twice the batch takes half the steps; None if it is not determined."""
         regimes = None if self._summary is None else self._summary.regimes
-        return None if regimes is None or regimes.is_end_open or regimes.is_too_short else regimes.perfect_end
+        if regimes is None or regimes.is_end_open or regimes.is_too_short:
+            return None
+        return None if regimes.perfect_scaling_start == regimes.largest else regimes.perfect_end
 
     @property
     def fewest_steps_from(self) -> int | None:
@@ -139,7 +141,8 @@ class Curve:
         if self._summary is None:
             return (self.analysis.refusal or "There are too few points.",)
         sentences = curve_sentences(self._summary)
-        return ((sentences.critical,) if sentences.is_misfit else ()) + sentences.advice[:MOST_ADVICE]
+        first = (sentences.critical,) if sentences.is_misfit else ()
+        return (*first, *sentences.advice)[:MOST_ADVICE]
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -253,9 +256,12 @@ def _perfect_text(summary: CurveSummary) -> tuple[str, str, Trust]:
     span = _different(span_text(end.low, end.high, whole_text), whole_text(end.value))
     if summary.regimes.is_end_open or summary.regimes.is_too_short:
         return (span or "–", "", Trust.NONE)
+    trust = _trust(end) if summary.misfit is None else Trust.DOUBTFUL
+    if summary.regimes.perfect_scaling_start == summary.largest:
+        return "–", "none measured", trust
     if summary.regimes.perfect_end == summary.largest:
-        return f"≥ {whole_text(summary.largest)}", "the largest measured", _trust(end)
-    return whole_text(summary.regimes.perfect_end), span, _trust(end)
+        return f"≥ {whole_text(summary.largest)}", "the largest measured", trust
+    return whole_text(summary.regimes.perfect_end), span, trust
 
 
 def _useful_text(summary: CurveSummary) -> tuple[str, str, Trust]:
@@ -266,7 +272,8 @@ def _useful_text(summary: CurveSummary) -> tuple[str, str, Trust]:
     if regimes.plateau is PlateauStatus.OPEN:
         return whole_text(regimes.useful.value), "steps may still fall", Trust.NONE
     value = whole_text(regimes.useful.value)
-    return value, _different(span, value), _trust(regimes.useful)
+    trust = _trust(regimes.useful) if summary.misfit is None else Trust.DOUBTFUL
+    return value, _different(span, value), trust
 
 
 def _different(span: str, value: str) -> str:

@@ -1,5 +1,6 @@
 """Points, frames, files and records become curves: ``fit``, ``read`` and ``analyze``."""
 
+import os
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from pathlib import Path
@@ -64,6 +65,8 @@ def read(path: str | Path) -> Records:
     Traceback (most recent call last):
     batchscale.errors.RecordsError: Records are a directory, a table or an archive. Found nothing at nowhere.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise RecordsError(f"Records are what batchscale.read returns, or a path. Found {one_line(repr(path))}.")
     place = Path(path)
     inner = place / RECORDS
     records = read_records(inner if RunPaths(inner).experiment.is_file() else place)

@@ -207,7 +207,17 @@ def plan(
             "A plan needs the time of a step. This curve has none; pass step_times=, the path of a CSV file as "
             "'batchscale calibrate' writes it."
         )
-    return TrainingPlan(assemble_plan(inputs, PlanRequest(budget, deadline_s)))
+    wrong: list[object] = [item for item in inputs.machines or () if not isinstance(item, Machine)]
+    wrong += [item for item in inputs.step_times if not isinstance(item, StepTime)]
+    if wrong:
+        raise PlanningError(
+            "machines and step_times are paths, or lists of batchscale.planning.Machine and StepTime. Found "
+            f"{one_line(repr(wrong[0]))}."
+        )
+    try:
+        return TrainingPlan(assemble_plan(inputs, PlanRequest(budget, deadline_s)))
+    except PlanningError as error:  # the messages name the options of the command
+        raise PlanningError(str(error).replace("give --machines FILE with", "pass machines= with")) from None
 
 
 def _curve_inputs(curve: Curve) -> PlanInputs:
