@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import batchscale as bs
+from batchscale.cli.app import make_app
 from batchscale.errors import RunError, SpecError
 
 SPACE = {"learning_rate": bs.log(0.2, 0.8)}
@@ -77,6 +79,36 @@ def test_an_interrupted_measurement_is_continued(tmp_path):
     with pytest.raises(KeyboardInterrupt, match="The same call continues it"):
         bs.measure(slow, **options)
     assert dict(bs.measure(slow, **options).to_frame().select("batch_size", "steps").rows()) == {2: 11, 4: 6, 8: 3}
+
+
+@pytest.mark.slow
+def test_a_measurement_is_extended_by_more_trials_and_continued_by_the_command(tmp_path):
+    def train(run):
+        state = {"loss": 1.0}
+
+        def save(folder):
+            (folder / "loss.txt").write_text(repr(state["loss"]))
+
+        def load(folder):
+            state["loss"] = float((folder / "loss.txt").read_text())
+
+        start = run.restore(load) or 0
+        for step, _ in run.steps(lambda step: step, start=start, save=save):
+            state["loss"] *= 1 - run["rate"] * run["held"] * run["layers"]
+            if run.due(step):
+                run.report(step, {"val/loss": state["loss"]})
+
+    space = {"rate": bs.log(0.01, 0.1), "held": 1.0, "layers": bs.choice(1, 2)}
+    steps = {8: 100, 16: 80, 32: 50}
+    options = {"folder": tmp_path / "mine", "max_steps": steps, "resume": True, "evaluate_every": 2, "progress": False}
+    goal = bs.Goal.parse("val/loss < 0.1")
+    few, more = (bs.measure(train, steps, goal, space, trials=trials, **options) for trials in (3, 5))
+    assert more.records.trials.height > few.records.trials.height
+    kept = few.records.trials.select("batch_size", "trial_id", "rate", "layers").rows()
+    assert set(kept) <= set(more.records.trials.select("batch_size", "trial_id", "rate", "layers").rows())
+    words = ["run", str(tmp_path / "mine" / "experiment.toml"), "--out", str(tmp_path / "mine" / "records"), "--json"]
+    answer = CliRunner().invoke(make_app(), words)
+    assert answer.exit_code == 0, answer.output
 
 
 def test_a_function_that_fails_shows_its_traceback():

@@ -190,9 +190,10 @@ def plan(
         PlanningError: there are no step times, or no prices, or nothing can be used.
 
     >>> import batchscale as bs
+    >>> from batchscale.planning import Machine, StepTime
     >>> curve = bs.fit({16: 12000, 32: 6100, 64: 3300, 128: 1900})
-    >>> machine = bs.planning.Machine("mine", "T4", 1, 8, 0.5, "USD")
-    >>> times = [bs.planning.StepTime("T4", 1, 1, size, 0.01 + size / 4000) for size in (16, 64, 128)]
+    >>> machine = Machine("mine", "T4", 1, 8, 0.5, "USD")
+    >>> times = [StepTime("T4", 1, 1, size, 0.01 + size / 4000) for size in (16, 64, 128)]
     >>> bs.plan(curve, [machine], step_times=times).cheapest["batch_size"]
     128
     """
