@@ -55,6 +55,22 @@ def test_a_function_is_measured_and_the_same_call_returns_the_result(tmp_path, c
     assert {k: v[1] for k, v in files(folder).items()} == {k: v[1] for k, v in before.items()}
 
 
+def noisy_decay(run):
+    """The same with a luck that depends on the seed."""
+    luck = 1 + np.random.default_rng(run.seed).random()
+    for step, _ in run.steps(lambda step: step):
+        if run.due(step):
+            run.report(step, {"val/loss": luck / (step * run.batch_size / 2)})
+
+
+def test_the_best_trial_is_confirmed_by_new_seeds(tmp_path):
+    options = OPTIONS | {"trials": 6}
+    curve = bs.measure(noisy_decay, **options, folder=tmp_path, evaluate_every=1, confirm=3, workers=2, progress=False)
+    frame = curve.to_frame()
+    assert frame["seeds"].to_list() == [3, 3, 3]
+    assert (frame["steps"] >= frame["search_steps"]).all()
+
+
 def test_files_of_others_are_left_alone(tmp_path):
     for name in ("train.py", "experiment.toml"):
         folder = tmp_path / name.replace(".", "_")

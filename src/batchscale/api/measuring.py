@@ -36,6 +36,7 @@ def measure(
     space: Mapping[str, Range | float],
     *,
     trials: int = 16,
+    confirm: int = 0,
     max_steps: int | Mapping[int, int] = 1000,
     evaluate_every: int | None = None,
     folder: str | Path | None = None,
@@ -59,6 +60,8 @@ def measure(
         space: What to search, by metaparameter: ``{"learning_rate": bs.log(1e-4, 1.0)}``; a number is held.
         trials: Trials per batch size that do not diverge, each with its own metaparameters. They race: most are ended
             as soon as they cannot win.
+        confirm: New seeds with which the best trial of each batch size is trained again; the curve then shows their
+            median (three or more). The best of many trials alone is partly luck.
         max_steps: The most steps of a trial, or those by batch size.
         evaluate_every: Steps between measurements; by default there are 100 measurements, evenly spaced.
         folder: Where the run is stored. The same call continues it, or returns its result. By default a temporary
@@ -80,7 +83,7 @@ def measure(
     steps = _check_steps(batch_sizes, max_steps)
     workload = WorkloadName(name, train.__name__.strip("_") or "train", "custom")
     tables: dict[str, dict[str, Any]] = {
-        "": {"goal": str(goal), "batch_sizes": list(steps), "trials": trials, "seed": seed},
+        "": {"goal": str(goal), "batch_sizes": list(steps), "trials": trials, "confirm": confirm, "seed": seed},
         "workload": asdict(workload),
         "budget": {
             "steps": max(steps.values()),
