@@ -42,6 +42,19 @@ def server(tmp_path):
     process.end()
 
 
+def test_the_printed_link_works_in_a_tab_that_is_already_open(server):
+    code = server.address.partition("#")[2]
+    assert code
+    with browse(server.home) as page:
+        page.goto(server.home)  # leads to the page for signing in, which stays open
+        page.wait_for_selector("#sign-in")
+        page.goto(server.address)  # another fragment alone: the browser loads nothing
+        page.wait_for_selector("text=Experiments")
+        assert "#" not in page.url and code not in page.url
+        page.go_back()
+        assert code not in page.url
+
+
 def test_a_live_page_comes_back_after_the_server_was_killed(server):
     with browse(server.home) as page:
         page.goto(server.address)
