@@ -58,7 +58,7 @@ dataset_options = {path = "sentences.txt", vocabulary_size = 300, sequence_lengt
     for place in range(2):
         (folder / str(place)).mkdir()
         (folder / str(place) / "e.toml").write_text(experiment)
-    (folder / "0" / "sentences.txt").write_text("the quick brown fox jumps over the lazy dog. " * 400)
+    (folder / "0" / "sentences.txt").write_text("the quick brown fox jumps over the lazy dog.\n" * 400)
     return lambda _place: ["train", "e.toml", "-b", "8", "--steps", "20"]
 
 
