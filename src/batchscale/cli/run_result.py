@@ -45,18 +45,32 @@ def read_curve(root: Path, plan: "Plan") -> list[CurveRow]:
     metadata = dict(records.studies.select("batch_size", METADATA).rows())
     outcomes = trial_outcomes(records, plan.experiment.goal)
     rows = winner_edges(records, outcomes, results_of(outcomes)).sort("batch_size").to_dicts()
+    confirmed = _confirmed_points(root, plan) if plan.experiment.confirm else {}
     return [
         CurveRow(
-            row["batch_size"],
-            row["steps"],
-            row["trial_id"],
-            row["trials"],
-            row["reached"],
-            row["infeasible"],
-            _note(row, metadata[row["batch_size"]]),
+            batch_size=row["batch_size"],
+            steps=confirmed.get(row["batch_size"], row)["steps"],
+            trial_id=confirmed.get(row["batch_size"], row)["trial_id"],
+            trials=row["trials"],
+            reached=row["reached"],
+            infeasible=row["infeasible"],
+            note=_note(row, metadata[row["batch_size"]]),
         )
         for row in rows
     ]
+
+
+def _confirmed_points(root: Path, plan: "Plan") -> dict[int, dict[str, Any]]:
+    """Return the median steps and the trial of each batch size whose best trials were trained again."""
+    from batchscale.analysis.curve_analysis import analyze
+    from batchscale.errors import AnalysisError
+    from batchscale.records.tree.read import read_tree
+
+    try:
+        curve = analyze(read_tree(root), plan.experiment.workload.name, plan.experiment.goal).curve
+    except AnalysisError:
+        return {}
+    return {row["batch_size"]: row for row in curve.drop_nulls("seeds").to_dicts()}
 
 
 def _note(row: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> str | None:
