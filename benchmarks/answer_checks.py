@@ -252,7 +252,7 @@ def least_error(points: Points) -> float:
     shares = np.full(len(sizes), 1 / len(sizes))
     hyperbola = (1 / sizes, np.ones_like(sizes))
     errors = []
-    for terms in (hyperbola, (*hyperbola, 1 / sizes**2))[: 1 if len(sizes) < 5 else 2]:
+    for terms in (hyperbola, (*hyperbola, 1 / sizes**2))[: 1 if len(sizes) < 4 else 2]:
         columns = np.stack(terms, axis=1) / np.exp(logs)[:, None]
         scale, roots = columns.max(axis=0), np.sqrt(shares)
         law = columns / scale @ nnls(columns / scale * roots[:, None], roots)[0]

@@ -1,8 +1,10 @@
 """The JSON objects of analyses: plain dicts with null where a number is missing or not finite."""
 
 import math
+from dataclasses import asdict
 from typing import Any
 
+from batchscale.analysis.answer import make_answer
 from batchscale.analysis.curve_analysis import ANALYSIS_SCHEMA, Analysis
 from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.least_squares import FamilyFit
@@ -70,6 +72,7 @@ def scaling_json(answer: Analysis) -> dict[str, Any]:
         "doubts": list(answer.doubts),
         "failed_batch_sizes": [] if summary is None else list(summary.failed),
         "unfinished_batch_sizes": list(answer.unfinished),
+        "key_figures": [asdict(figure) for figure in make_answer(answer).figures],
         "advice": [] if summary is None else list(curve_sentences(summary).advice),
         "sentences": list(answer_sentences(answer)),
     }

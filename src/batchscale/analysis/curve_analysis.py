@@ -1,8 +1,8 @@
 """The analysis of a workload for a goal, or of bare points: the curve with intervals and flags, and its summary."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,15 @@ from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Thresholds
 from batchscale.analysis.results import RESULT_SCHEMA, WINNER_SCHEMA, results_of, winner_edges, winner_spacing
 from batchscale.analysis.robustness import critical_drift, point_stability
-from batchscale.analysis.summary import CurveData, CurveSummary, failed_sizes, run_doubts, study_doubts, summarize
+from batchscale.analysis.summary import (
+    CurveData,
+    CurveSummary,
+    doubted_sizes,
+    failed_sizes,
+    run_doubts,
+    study_doubts,
+    summarize,
+)
 from batchscale.errors import AnalysisError, SpecError, UnknownNameError, one_line, suggest_names
 from batchscale.formatting import list_sizes
 from batchscale.records.frames import Records
@@ -39,12 +47,13 @@ ANALYSIS_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "steps_high": pl.Float64,
     "interval_note": pl.String,  # the reason for a missing interval
     "stopped": pl.Int64,  # COMPLETE trials that a race or early stopping ended before the goal: censored, not failed
-    "still_moves": pl.Boolean,  # more trials would likely still move this point
+    "still_moves": pl.Boolean,  # more trials would likely move this point, and with it the answer
     "stability": pl.String,  # the same as text
     "search_steps": pl.Int64,  # the fewest steps of the search alone, beside ``steps`` of its confirmation
     "seeds": pl.Int64,  # new seeds that confirm the point; null without
 }
 CONFIRMED = "the best trials were trained again with new seeds"
+UNMOVED = "more trials may move this point, but hardly the answer"
 
 # behind these columns: one Float64 column per metaparameter of the winning trial
 
@@ -93,7 +102,7 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Analy
     flagged = winner_spacing(selected, winner_edges(selected, outcomes, results))
     points = curve_study_points(outcomes, flagged)
     curve = _with_intervals(flagged, points, options.resampling).join(
-        point_stability(outcomes, selected.studies).select("batch_size", "still_moves", "stability"),
+        point_stability(outcomes, selected.studies).select("batch_size", "half_steps", "still_moves", "stability"),
         on="batch_size",
         how="left",
     )
@@ -106,17 +115,54 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Analy
     extra = [
         name for name in selected.metaparameters if name in curve.columns and curve[name].null_count() < len(curve)
     ]
-    ordered = curve.select(*ANALYSIS_SCHEMA, *extra)
-    unfinished = _unfinished_sizes(selected)
-    doubts = (*_damage_doubts(records), *study_doubts(ordered))
-    if unfinished:
-        doubts += (f"the search is not finished at batch size {list_sizes(list(unfinished))}",)
-    if unconfirmed:
-        doubts += (f"training the best trials again did not confirm batch size {list_sizes(unconfirmed)}",)
     noise = confirmed_noise(confirmed) if confirmed else trial_noise(points)
     drift = () if confirmed else critical_drift(points)
-    summary, refusal = _try_summary(_study_data(ordered, noise, drift, doubts), options)
+    curve = _flag_moves(curve, noise, options)
+    ordered = curve.select(*ANALYSIS_SCHEMA, *extra)
+    unfinished = _unfinished_sizes(selected)
+    general = _damage_doubts(records)
+    if unfinished:
+        general += (f"the search is not finished at batch size {list_sizes(list(unfinished))}",)
+    if unconfirmed:
+        general += (f"training the best trials again did not confirm batch size {list_sizes(unconfirmed)}",)
+    doubts = (*general, *study_doubts(ordered))
+    data = replace(_study_data(ordered, noise), drift=drift, doubts=doubts)
+    if general:
+        data = replace(data, doubted=tuple(reached))
+    summary, refusal = _try_summary(data, options)
     return Analysis(workload, goal, ordered, tuple(points), summary, refusal, doubts, unfinished)
+
+
+def _flag_moves(curve: pl.DataFrame, noise: Noise, options: AnalysisOptions) -> pl.DataFrame:
+    """Clear ``still_moves`` of the points that could move without moving the answer out of its intervals.
+
+    Such a point is moved by as much as the second half of its trials improved it, first together with all others, then
+    alone. Points of which half the trials often miss the goal have no such estimate and stay flagged.
+    """
+    data = _study_data(curve, noise)
+    summary, _ = _try_summary(data, options)
+    if summary is None or summary.misfit is not None:
+        return curve
+    gains = {
+        size: steps / half
+        for size, steps, half in curve.filter("still_moves").select("batch_size", "steps", "half_steps").rows()
+        if steps and half
+    }
+
+    def moves_answer(sizes: Collection[int]) -> bool:
+        factors = np.array([gains[size] if size in sizes else 1.0 for size in data.sizes.astype(int)])
+        moved, _ = _try_summary(replace(data, steps=data.steps * factors), options)
+        return moved is None or not summary.agrees_with(moved)
+
+    if not gains:
+        return curve
+    moving = list(gains) if moves_answer(gains) else []
+    moving = [size for size in moving if moves_answer([size])] or moving
+    cleared = pl.col("batch_size").is_in([size for size in gains if size not in moving])
+    return curve.with_columns(
+        (pl.col("still_moves") & ~cleared).alias("still_moves"),
+        pl.when(cleared).then(pl.lit(UNMOVED)).otherwise("stability").alias("stability"),
+    )
 
 
 def _unfinished_sizes(records: Records) -> tuple[int, ...]:
@@ -171,7 +217,9 @@ def analyze_points(rows: pl.DataFrame, options: AnalysisOptions | None = None) -
     doubts = run_doubts(rows, curve)
     sizes, steps = _arrays(curve)
     noise = coarse_noise(run_noise(logs), *(gap / mean for gap, mean in zip(spacings, means, strict=True)))
-    data = CurveData(sizes, steps, ends, spacings, noise, doubts=doubts, failed=failed_sizes(rows))
+    data = CurveData(
+        sizes, steps, ends, spacings, noise, doubts=doubts, failed=failed_sizes(rows), doubted=doubted_sizes(curve)
+    )
     summary, refusal = _try_summary(data, options)
     return Analysis(None, None, curve, (), summary, refusal, doubts)
 
@@ -295,9 +343,7 @@ def _try_summary(data: CurveData, options: AnalysisOptions) -> tuple[CurveSummar
         return None, str(error)
 
 
-def _study_data(
-    curve: pl.DataFrame, noise: Noise, drift: tuple[tuple[int, float], ...], doubts: tuple[str, ...]
-) -> CurveData:
+def _study_data(curve: pl.DataFrame, noise: Noise) -> CurveData:
     measured = curve.filter(pl.col("steps") > 0).sort("batch_size")
     sizes, steps = _arrays(measured)
     counts = measured["trials"].to_list()
@@ -308,9 +354,8 @@ def _study_data(
         spacings=measured["spacing"].fill_null(0).to_list(),
         noise=noise,
         trials=(min(counts), max(counts)) if counts else None,
-        drift=drift,
-        doubts=doubts,
         failed=failed_sizes(curve),
+        doubted=doubted_sizes(curve),
     )
 
 

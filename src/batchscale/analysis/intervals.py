@@ -112,6 +112,14 @@ class Estimate:
     low: float | None = None
     high: float | None = None
 
+    def includes(self, value: float | None) -> bool:
+        """Return True if a value lies in the interval; an end that is None bounds nothing.
+
+        >>> Estimate(3.0, 2.0, None).includes(8.0), Estimate(3.0, 2.0, 4.0).includes(1.0)
+        (True, False)
+        """
+        return value is not None and (self.low or 0.0) <= value <= (math.inf if self.high is None else self.high)
+
     @property
     def has_interval(self) -> bool:
         """True if at least one end is bounded."""

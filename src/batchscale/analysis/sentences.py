@@ -43,7 +43,7 @@ class Sentences:
         advice: At most three: the sizes to use, what smaller ones cost, what larger ones save.
         critical: The critical batch size, or the reason why there is none.
         optimal: The batch size of fewest examples, if it lies between the measured sizes; otherwise empty.
-        doubts: The reasons to trust the result less, a sentence each.
+        doubts: The reasons to trust the result less, each a part of a sentence.
         basis: What the result holds for, and where its intervals come from.
         is_misfit: True if no law describes the points. Then ``critical`` says so and comes first.
     """
@@ -59,7 +59,8 @@ class Sentences:
     def ordered(self) -> tuple[str, ...]:
         """The sentences in reading order: the verdict, then the reasons to trust it less."""
         verdict = (self.critical, *self.advice) if self.is_misfit else (*self.advice, self.critical)
-        return tuple(text for text in (*verdict, self.optimal, *self.doubts, self.basis) if text)
+        doubts = (f"Doubt: {doubt}." for doubt in self.doubts)
+        return tuple(text for text in (*verdict, self.optimal, *doubts, self.basis) if text)
 
 
 def curve_sentences(summary: CurveSummary) -> Sentences:
@@ -70,7 +71,7 @@ def curve_sentences(summary: CurveSummary) -> Sentences:
         advice=tuple(text for text in advice if text),
         critical=critical,
         optimal=optimal,
-        doubts=doubt_sentences((*summary.doubts, *_bump_doubts(summary))),
+        doubts=(*summary.doubts, *_bump_doubts(summary)),
         basis=basis_sentence(summary, has_brackets=any(map(_BRACKETS.search, (*advice, critical, optimal)))),
         is_misfit=summary.misfit is not None,
     )
@@ -79,7 +80,7 @@ def curve_sentences(summary: CurveSummary) -> Sentences:
 def answer_sentences(answer: Analysis) -> tuple[str, ...]:
     """Return the sentences about an analysed curve in reading order, also if there are too few points."""
     if answer.summary is None:
-        return (answer.refusal or "There are too few points.", *doubt_sentences(answer.doubts))
+        return (answer.refusal or "There are too few points.", *(f"Doubt: {doubt}." for doubt in answer.doubts))
     return curve_sentences(answer.summary).ordered
 
 
@@ -237,9 +238,9 @@ def basis_sentence(summary: CurveSummary, *, has_brackets: bool = True) -> str:
     return " ".join(text for text in parts if text)
 
 
-def doubt_sentences(doubts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a sentence for each reason to trust the result less."""
-    return tuple(f"Doubt: {doubt}." for doubt in doubts)
+def doubt_text(doubt: str) -> str:
+    """Return a reason to trust the result less as a sentence of a list."""
+    return f"{doubt[:1].upper()}{doubt[1:]}."
 
 
 def _bump_doubts(summary: CurveSummary) -> tuple[str, ...]:

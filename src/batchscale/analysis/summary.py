@@ -76,6 +76,7 @@ class CurveSummary:
         drift: (trials, B_crit) had fewer of the same trials been run, where that can be computed.
         doubts: Reasons to trust the curve less, as text.
         failed: Sizes that were tried and never reached the goal, growing.
+        doubted: Sizes that the doubts are about, growing.
         confidence_set: The laws that agree with the points; None with fewer than three sizes.
     """
 
@@ -93,6 +94,7 @@ class CurveSummary:
     drift: tuple[tuple[int, float], ...] = ()
     doubts: tuple[str, ...] = ()
     failed: tuple[int, ...] = ()
+    doubted: tuple[int, ...] = ()
     confidence_set: ConfidenceSet | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -108,6 +110,15 @@ class CurveSummary:
     def point(self, batch_size: int) -> PointSummary:
         """Return the point of a measured size."""
         return next(point for point in self.points if point.batch_size == batch_size)
+
+    def agrees_with(self, other: "CurveSummary") -> bool:
+        """Return True if the critical batch size and the regimes of another curve lie within the intervals of this."""
+        pairs = (
+            (self.critical, other.critical.value),
+            (self.regimes.perfect_scaling_end, other.regimes.perfect_scaling_end.value),
+            (self.regimes.useful, other.regimes.useful.value),
+        )
+        return other.misfit is None and all(mine.value is None or mine.includes(value) for mine, value in pairs)
 
     def steps_at(self, batch_size: int) -> Estimate:
         """Return the steps to result at any batch size: as measured, or by the laws of the confidence set.
@@ -137,6 +148,7 @@ class CurveData:
     drift: tuple[tuple[int, float], ...] = ()
     doubts: tuple[str, ...] = ()
     failed: tuple[int, ...] = ()
+    doubted: tuple[int, ...] = ()
 
 
 def summarize(
@@ -187,6 +199,7 @@ def summarize(
         drift=data.drift,
         doubts=data.doubts,
         failed=data.failed,
+        doubted=data.doubted,
         confidence_set=laws,
     )
 
@@ -203,10 +216,20 @@ def study_doubts(curve: pl.DataFrame) -> tuple[str, ...]:
         doubts.append(
             f"the best trial lies {EDGE_WORDS} at batch size {list_sizes(edge)}, so a wider search may find fewer steps"
         )
-    moving = _sizes(curve, pl.col("still_moves").fill_null(False) & reached)
-    if moving:
-        doubts.append(f"more trials would likely still move batch size {list_sizes(moving)}")
+    moving = curve.filter(pl.col("still_moves").fill_null(False) & reached).sort("batch_size")
+    if len(moving):
+        counts = moving.select(pl.format("{} of {}", "reached", "trials")).to_series().unique(maintain_order=True)
+        few = f"reached by {' or '.join(counts)}" if len(counts) < 3 else "reached by few"
+        sizes = list_sizes(moving["batch_size"].to_list())
+        doubts.append(f"more trials at batch size {sizes} would likely move the answer (goal {few})")
     return (*doubts, *_resolution_doubts(curve, "measure with [evaluation] every = {every} there"))
+
+
+def doubted_sizes(curve: pl.DataFrame) -> tuple[int, ...]:
+    """Return the sizes that a doubt about their own point names, growing."""
+    coarse = (pl.col("steps") > 0) & (pl.col("spacing") > COARSE * pl.col("steps"))
+    marked = [pl.col(name).fill_null(False) for name in ("at_edge", "still_moves") if name in curve.columns]
+    return tuple(_sizes(curve, pl.any_horizontal(coarse, *marked)))
 
 
 def _resolution_doubts(curve: pl.DataFrame, plan: str) -> tuple[str, ...]:

@@ -1,19 +1,16 @@
 """A curve as an object: key figures, chart, advice, frame and dictionary of an analysis."""
 
-import math
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from batchscale.analysis.answer import KeyFigure, make_answer
 from batchscale.analysis.curve_analysis import Analysis
 from batchscale.analysis.intervals import Estimate
-from batchscale.analysis.regimes import PlateauStatus
-from batchscale.analysis.sentences import answer_sentences, curve_sentences
+from batchscale.analysis.sentences import answer_sentences
 from batchscale.analysis.summary import CurveSummary
-from batchscale.formatting import count_text, percent_text, rounded_text, span_text, whole_text
+from batchscale.formatting import count_text
 from batchscale.records.frames import Records
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
@@ -21,31 +18,7 @@ from batchscale.spec.workload_name import WorkloadName
 if TYPE_CHECKING:
     from batchscale.figures.layout import Chart
 
-MOST_ADVICE = 3
 MOST_DOUBTS = 5
-TIGHT = 1.5  # an interval that spans less than this factor is given with three digits
-CLEAR = 4.0  # an interval that spans more than this factor makes a key figure doubtful
-
-
-class Trust(StrEnum):
-    """The trust in a key figure."""
-
-    SOLID = "well determined"
-    DOUBTFUL = "doubtful"
-    NONE = "not determined"
-
-
-MARKS = {Trust.SOLID: "●", Trust.DOUBTFUL: "◐", Trust.NONE: "○"}
-
-
-@dataclass(frozen=True)
-class KeyFigure:
-    """One of the three numbers that a curve is read for, as text."""
-
-    label: str
-    value: str
-    interval: str
-    trust: Trust
 
 
 class Curve:
@@ -138,11 +111,7 @@ class Curve:
     @property
     def advice(self) -> tuple[str, ...]:
         """At most three sentences: the sizes to use, what smaller ones cost, what larger ones save."""
-        if self._summary is None:
-            return (self.analysis.refusal or "There are too few points.",)
-        sentences = curve_sentences(self._summary)
-        first = (sentences.critical,) if sentences.is_misfit else ()
-        return (*first, *sentences.advice)[:MOST_ADVICE]
+        return make_answer(self.analysis).advice
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -156,15 +125,7 @@ class Curve:
 
     def key_figures(self) -> tuple[KeyFigure, ...]:
         """Return the three numbers that a curve is read for, as text, each with its interval and the trust in it."""
-        summary = self._summary
-        if summary is None:
-            return ()
-        useful = percent_text(summary.regimes.thresholds.useful)
-        return (
-            KeyFigure("Critical batch size", *_critical_text(summary)),
-            KeyFigure("Perfect scaling up to", *_perfect_text(summary)),
-            KeyFigure(f"Fewest steps (within {useful}) from", *_useful_text(summary)),
-        )
+        return make_answer(self.analysis).figures
 
     # --- forms ------------------------------------------------------------------------------------------------
 
@@ -208,6 +169,7 @@ class Curve:
         from batchscale.figures.layout import Look
         from batchscale.figures.names import goal_label, workload_label
 
+        answer = make_answer(self.analysis)
         frame = analysis_frame(self.analysis).with_columns(pl.lit("Steps to result").alias("panel"), goal=None)
         counts = count_text(len(self.batch_sizes), "batch size")
         return render(
@@ -218,15 +180,15 @@ class Curve:
                     figure.label,
                     figure.value,
                     figure.interval,
-                    f"{MARKS[figure.trust]} {figure.trust}",
+                    f"{figure.trust.mark} {figure.trust}",
                     figure.trust.name,
                 )
-                for figure in self.key_figures()
+                for figure in answer.figures
             ],
             charts=[plot_curve(frame, Look(columns=1, size=size)) for size in (WIDE, NARROW)],
             label="Steps to result against batch size",
-            sentences=self.advice,
-            doubts=[f"{doubt[:1].upper()}{doubt[1:]}." for doubt in self.doubts[:MOST_DOUBTS]],
+            sentences=answer.advice,
+            doubts=answer.notes[:MOST_DOUBTS],
         )
 
     # --- inner ------------------------------------------------------------------------------------------------
@@ -238,50 +200,3 @@ class Curve:
     @property
     def _critical(self) -> Estimate:
         return Estimate() if self._summary is None else self._summary.critical
-
-
-def _critical_text(summary: CurveSummary) -> tuple[str, str, Trust]:
-    critical = summary.critical
-    is_tight = critical.low is not None and critical.high is not None and critical.high < TIGHT * critical.low
-    digits = 3 if is_tight else 2
-    span = span_text(critical.low, critical.high, lambda value: rounded_text(value, digits))
-    if critical.value is None:
-        return (span or "–", "", Trust.NONE)
-    value = rounded_text(critical.value, digits)
-    return value, _different(span, value), _trust(critical)
-
-
-def _perfect_text(summary: CurveSummary) -> tuple[str, str, Trust]:
-    end = summary.regimes.perfect_scaling_end
-    span = _different(span_text(end.low, end.high, whole_text), whole_text(end.value))
-    if summary.regimes.is_end_open or summary.regimes.is_too_short:
-        return (span or "–", "", Trust.NONE)
-    trust = _trust(end) if summary.misfit is None else Trust.DOUBTFUL
-    if summary.regimes.perfect_scaling_start == summary.largest:
-        return "–", "none measured", trust
-    if summary.regimes.perfect_end == summary.largest:
-        return f"≥ {whole_text(summary.largest)}", "the largest measured", trust
-    return whole_text(summary.regimes.perfect_end), span, trust
-
-
-def _useful_text(summary: CurveSummary) -> tuple[str, str, Trust]:
-    regimes = summary.regimes
-    if regimes.plateau is PlateauStatus.FALLING:
-        return f"> {whole_text(summary.largest)}", "steps still fall", Trust.NONE
-    span = span_text(regimes.useful.low, regimes.useful.high, whole_text)
-    if regimes.plateau is PlateauStatus.OPEN:
-        return whole_text(regimes.useful.value), "steps may still fall", Trust.NONE
-    value = whole_text(regimes.useful.value)
-    trust = _trust(regimes.useful) if summary.misfit is None else Trust.DOUBTFUL
-    return value, _different(span, value), trust
-
-
-def _different(span: str, value: str) -> str:
-    """Return the text of an interval; empty if both ends are the value."""
-    return "" if span == f"{value} to {value}" else span
-
-
-def _trust(estimate: Estimate) -> Trust:
-    if estimate.low is None or estimate.high is None or math.log(estimate.high / estimate.low) > math.log(CLEAR):
-        return Trust.DOUBTFUL
-    return Trust.SOLID

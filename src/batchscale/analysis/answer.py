@@ -1,0 +1,140 @@
+"""The answer at a glance: three key figures, at most three sentences of advice, and a short list of doubts.
+
+Terminal, report, web pages and notebooks show the same ``Answer``, each in its own form.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from batchscale.analysis.curve_analysis import Analysis
+from batchscale.analysis.intervals import Estimate
+from batchscale.analysis.regimes import PlateauStatus
+from batchscale.analysis.sentences import curve_sentences, doubt_text
+from batchscale.analysis.summary import CurveSummary
+from batchscale.formatting import percent_text, rounded_text, span_text, whole_text
+
+MOST_ADVICE = 3
+TIGHT = 1.5  # an interval that spans less than this factor is given with three digits
+CLEAR = 3.0  # an interval that spans more than this factor makes a key figure doubtful
+
+
+class Trust(StrEnum):
+    """The trust in a key figure."""
+
+    SOLID = "well determined"
+    DOUBTFUL = "doubtful"
+    NONE = "not determined"
+
+    @property
+    def mark(self) -> str:
+        """A sign for it: a full, a half or an empty circle."""
+        return {Trust.SOLID: "●", Trust.DOUBTFUL: "◐", Trust.NONE: "○"}[self]
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """One of the three numbers that a curve is read for, as text. ``name`` is its key in JSON."""
+
+    name: str
+    label: str
+    value: str
+    interval: str
+    trust: Trust
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a person sees first of a curve.
+
+    Attributes:
+        figures: The critical batch size, the end of perfect scaling, the start of the fewest steps; empty where there
+            are too few points.
+        advice: At most three sentences: the sizes to use, what smaller ones cost, what larger ones save.
+        notes: What the points do not determine, then the reasons to trust the answer less, a sentence each.
+        basis: What the answer holds for, and where its intervals come from.
+    """
+
+    figures: tuple[KeyFigure, ...]
+    advice: tuple[str, ...]
+    notes: tuple[str, ...]
+    basis: str
+
+
+def make_answer(analysis: Analysis) -> Answer:
+    """Return the answer of an analysed curve."""
+    summary = analysis.summary
+    if summary is None:
+        refusal = analysis.refusal or "There are too few points."
+        return Answer((), (refusal,), tuple(doubt_text(doubt) for doubt in analysis.doubts), "")
+    sentences = curve_sentences(summary)
+    first = (sentences.critical,) if sentences.is_misfit else ()
+    is_open = summary.critical.low is None or summary.critical.value is None or summary.critical.high is None
+    opened = (sentences.critical,) if is_open and not sentences.is_misfit else ()
+    return Answer(
+        figures=key_figures(summary),
+        advice=(*first, *sentences.advice)[:MOST_ADVICE],
+        notes=tuple(text for text in (*opened, sentences.optimal, *map(doubt_text, sentences.doubts)) if text),
+        basis=sentences.basis,
+    )
+
+
+def key_figures(summary: CurveSummary) -> tuple[KeyFigure, ...]:
+    """Return the three numbers that a curve is read for, each with its interval and the trust in it."""
+    useful = percent_text(summary.regimes.thresholds.useful)
+    return (
+        KeyFigure("critical_batch_size", "Critical batch size", *_critical(summary)),
+        KeyFigure("perfect_scaling_up_to", "Perfect scaling up to", *_perfect(summary)),
+        KeyFigure("fewest_steps_from", f"Fewest steps (within {useful}) from", *_fewest(summary)),
+    )
+
+
+def _critical(summary: CurveSummary) -> tuple[str, str, Trust]:
+    critical = summary.critical
+    is_tight = critical.low is not None and critical.high is not None and critical.high < TIGHT * critical.low
+    digits = 3 if is_tight else 2
+    span = span_text(critical.low, critical.high, lambda value: rounded_text(value, digits))
+    if critical.value is None:
+        return (span or "–", "", Trust.NONE)
+    value = rounded_text(critical.value, digits)
+    return value, _different(span, value), _trust(summary, critical)
+
+
+def _perfect(summary: CurveSummary) -> tuple[str, str, Trust]:
+    regimes = summary.regimes
+    end = regimes.perfect_scaling_end
+    span = _different(span_text(end.low, end.high, whole_text), whole_text(end.value))
+    if regimes.is_end_open or regimes.is_too_short:
+        return (span or "–", "", Trust.NONE)
+    trust = _trust(summary, end)
+    if regimes.perfect_scaling_start == summary.largest:
+        return "–", "none measured", trust
+    if regimes.perfect_end == summary.largest:
+        return f"≥ {whole_text(summary.largest)}", "the largest measured", trust
+    return whole_text(regimes.perfect_end), span, trust
+
+
+def _fewest(summary: CurveSummary) -> tuple[str, str, Trust]:
+    regimes = summary.regimes
+    if regimes.plateau is PlateauStatus.FALLING:
+        return f"> {whole_text(summary.largest)}", "steps still fall", Trust.NONE
+    value = whole_text(regimes.useful.value)
+    if regimes.plateau is PlateauStatus.OPEN:
+        return value, "steps may still fall", Trust.NONE
+    span = span_text(regimes.useful.low, regimes.useful.high, whole_text)
+    return value, _different(span, value), _trust(summary, regimes.useful)
+
+
+def _different(span: str, value: str) -> str:
+    """Return the text of an interval; empty if both ends are the value."""
+    return "" if span == f"{value} to {value}" else span
+
+
+def _trust(summary: CurveSummary, estimate: Estimate) -> Trust:
+    """Return the trust in a figure: doubtful with a wide interval, without a law, or beside a doubtful point."""
+    value, low, high = estimate.value, estimate.low, estimate.high
+    if summary.misfit is not None or value is None or low is None or high is None or high > CLEAR * low:
+        return Trust.DOUBTFUL
+    sizes = [point.batch_size for point in summary.points]
+    below = max((size for size in sizes if size <= value), default=sizes[0])
+    above = min((size for size in sizes if size >= value), default=sizes[-1])
+    return Trust.DOUBTFUL if {below, above} & set(summary.doubted) else Trust.SOLID
