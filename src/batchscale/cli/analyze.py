@@ -1,7 +1,7 @@
 """``batchscale analyze``: the curve of a workload, its regimes, and how certain they are."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,11 +15,6 @@ from batchscale.cli.selection import (
     WORKLOAD_HELP,
     print_notice,
 )
-
-if TYPE_CHECKING:
-    from batchscale.analysis.curve_analysis import Analysis
-
-COLUMNS = ("batch size", "steps", "90 % interval", "examples", "trial", "reached", "infeasible", "notes")
 
 
 def analyze(
@@ -47,6 +42,7 @@ def analyze(
     from batchscale.analysis.curve_analysis import analyze as analyze_workload
     from batchscale.analysis.intervals import Resampling
     from batchscale.analysis.regimes import Thresholds
+    from batchscale.cli.answer import print_answer, print_points
     from batchscale.cli.output import print_json
     from batchscale.cli.selection import open_records, parse_baseline, select_goal, select_workloads
     from batchscale.errors import AnalysisError
@@ -77,33 +73,5 @@ def analyze(
     for i, analysis in enumerate(analyses):
         if i:
             typer.echo()
-        _print_analysis(analysis)
-
-
-def _print_analysis(analysis: "Analysis") -> None:
-    from batchscale.analysis.sentences import answer_sentences
-    from batchscale.cli.output import print_table
-
-    typer.echo(f"{analysis.workload}, goal {analysis.goal}")
-    print_table(COLUMNS, [_row(row) for row in analysis.curve.iter_rows(named=True)], right=(0, 1, 2, 3, 4, 5, 6))
-    typer.echo()
-    for sentence in answer_sentences(analysis):
-        typer.echo(sentence)
-
-
-def _row(row: dict[str, Any]) -> tuple[object, ...]:
-    from batchscale.formatting import span_text, whole_text
-    from batchscale.records.metadata.study import study_note
-
-    low, high = row["steps_low"], row["steps_high"]
-    span = span_text(low, high, whole_text) or None
-    notes = [
-        study_note(row["edge"] if row["at_edge"] else None, row["searches"]),
-        f"{row['stopped']} stopped early" if row["stopped"] else "",
-        "still moves" if row["still_moves"] else "",
-        f"{row['seeds']} new seeds, search alone {row['search_steps']:,}" if row["seeds"] else "",
-        "one finisher: no interval" if row["interval_note"] and low is None else "",
-    ]
-    reached = f"{row['reached']}/{row['trials']}"
-    note = "; ".join(text for text in notes if text)
-    return (row["batch_size"], row["steps"], span, row["examples"], row["trial_id"], reached, row["infeasible"], note)
+        print_answer(analysis)
+        print_points(analysis)

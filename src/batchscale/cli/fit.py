@@ -67,16 +67,19 @@ def fit(
 
 
 def _print_fit(answer: "Analysis") -> None:
-    from batchscale.analysis.sentences import answer_sentences
+    from batchscale.cli.answer import print_answer
     from batchscale.cli.output import print_table
 
     summary = answer.summary
     assert summary is not None  # too few points were refused before
+    print_answer(answer)
+    typer.echo()
     columns = ["batch size", "runs", "steps", "90 % interval", "examples"]
     columns += [] if summary.fit is None else ["fit", "off by"]
     print_table(columns, _rows(answer), right=range(len(columns)))
-    typer.echo("Examples: times the fewest.\n")
+    typer.echo("Examples: times the fewest.")
     if summary.fit is not None:
+        typer.echo()
         print_table(
             ("family", "S_min", "B_crit", "B_opt", "k", "rms log", "AICc", "chosen"),
             [
@@ -94,11 +97,6 @@ def _print_fit(answer: "Analysis") -> None:
             ],
             right=(1, 2, 3, 4, 5, 6),
         )
-        typer.echo()
-    elif summary.fit_refusal and summary.misfit is None:
-        typer.echo(f"{summary.fit_refusal}\n")
-    for sentence in answer_sentences(answer):
-        typer.echo(sentence)
 
 
 def _rows(answer: "Analysis") -> list[tuple[object, ...]]:

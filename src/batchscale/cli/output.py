@@ -45,9 +45,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right:
     cells = [[_cell_text(cell) for cell in row] for row in rows]
     header, lines = lay_out(columns, cells, frozenset(right), available_width())
     for line in header:
-        typer.echo(typer.style(line, bold=True) if sys.stdout.isatty() else line)
+        typer.echo(styled(line, bold=True))
     for line in lines:
         typer.echo(line)
+
+
+def styled(text: str, **style: Any) -> str:
+    """Return text with the escapes of a style (bold, dim, fg); plain in a pipe, and where ``NO_COLOR`` is set."""
+    return typer.style(text, **style) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
 
 
 def available_width() -> int | None:

@@ -115,11 +115,14 @@ def _write_page(folder: Path, records: Path, plan: "Plan") -> Path:
 
 
 def _print_next(file: Path, records: Path, page: Path, seconds: float) -> None:
-    typer.echo(f"\nFinished in {duration(seconds)}.")
-    typer.echo(f"  report       {page}")
-    typer.echo(f"  records      {records}")
-    typer.echo(f"  experiment   {file}")
-    typer.echo("Next:")
-    typer.echo(f"  see the intervals    batchscale analyze {records}")
-    typer.echo(f"  run more trials      raise them in {file.name}, then batchscale run {file} --out {records}")
-    typer.echo("  measure your own     batchscale init my.toml")
+    rows = (
+        ("Report", page),
+        ("Records", records),
+        ("Experiment", file),
+        ("Extend", f"raise trials in {file.name}, then: batchscale run {file} --out {records}"),
+        ("Your own", "batchscale init my.toml"),
+    )
+    typer.echo(f"\nFinished in {duration(seconds)}. A second run gives the same curve; another processor rounds")
+    typer.echo("otherwise, and may move a point by a few steps.")
+    for label, text in rows:
+        typer.echo(f"  {label:<12}{text}")
