@@ -63,13 +63,17 @@ def test_analyze_takes_the_goal_of_the_studies_and_prints_json(tree):
     assert data["scaling"]["b_crit"] == pytest.approx(64, rel=0.01)
 
 
-def test_analyze_prints_a_table_and_the_sentences(tree):
+def test_analyze_prints_figures_drawing_advice_and_table(tree):
     answer = run("analyze", tree, "--goal", "val/error < 0.06", "--baseline", "first")
     assert answer.exit_code == 0, answer.exception
-    table, sentences = answer.stdout.strip().split("\n\n")
-    assert "goal val/error < 0.06" in table
-    assert len(table.splitlines()) == 2 + len(SIZES)
-    assert len(sentences.splitlines()) == 4
+    title, figures, drawing, advice, basis, table = answer.stdout.strip().split("\n\n")
+    assert title.splitlines() == ["net on toy (SGD)", "toy/net/sgd, goal val/error < 0.06"]
+    assert figures.splitlines()[0].split("  ")[0] == "Critical batch size"
+    assert figures.splitlines()[3].split("  ")[0] == "● well determined"
+    assert drawing.count("●") == len(SIZES) + 1  # and one in the legend
+    assert 1 <= len(advice.splitlines()) <= 3
+    assert basis.startswith("This result holds")
+    assert len(table.splitlines()) == 1 + len(SIZES)
     assert "\x1b" not in answer.stdout
 
 
@@ -125,7 +129,7 @@ def test_fit_says_on_which_side_all_points_lie(tmp_path):
     assert data["b_crit"] is None
     assert "Measure larger sizes" in data["refusal"]
     assert data["max_useful_reached"] is False
-    assert "Measure larger sizes" in run("fit", path).stdout
+    assert "measure larger batch sizes to bound it" in run("fit", path).stdout
 
 
 def test_mistakes_end_with_code_2_and_one_paragraph(tmp_path):

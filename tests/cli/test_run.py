@@ -161,7 +161,7 @@ def test_a_run_ends_with_the_sentences_of_analyze(tmp_path):
 def test_a_run_of_points_to_be_trusted_less_says_so_after_the_advice(tmp_path):
     root = write_tree(tmp_path, curve_studies({1: 60, 4: 20, 16: 20}, factors=(1.0,)))
     said = describe_regimes(root, WorkloadName("toy", "net", "sgd"), Goal("val/error", 0.1))
-    doubt = "Doubt: more trials would likely still move batch size 1, 4 and 16."
+    doubt = "Doubt: more trials at batch size 1, 4 and 16 would likely move the answer (goal reached by 1 of 1)."
     assert said.splitlines().index(doubt) == 3  # two sentences of advice and the critical batch size
 
 

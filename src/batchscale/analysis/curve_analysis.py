@@ -21,7 +21,7 @@ from batchscale.analysis.noise import Noise, coarse_noise, run_intervals, run_no
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Thresholds
 from batchscale.analysis.results import RESULT_SCHEMA, WINNER_SCHEMA, results_of, winner_edges, winner_spacing
-from batchscale.analysis.robustness import critical_drift, point_stability
+from batchscale.analysis.robustness import FEWEST_REACHED, critical_drift, point_stability
 from batchscale.analysis.summary import (
     CurveData,
     CurveSummary,
@@ -137,7 +137,7 @@ def _flag_moves(curve: pl.DataFrame, noise: Noise, options: AnalysisOptions) -> 
     """Clear ``still_moves`` of the points that could move without moving the answer out of its intervals.
 
     Such a point is moved by as much as the second half of its trials improved it, first together with all others, then
-    alone. Points of which half the trials often miss the goal have no such estimate and stay flagged.
+    alone. Points that few trials reached, or that half of them often miss, have no such estimate and stay flagged.
     """
     data = _study_data(curve, noise)
     summary, _ = _try_summary(data, options)
@@ -145,8 +145,10 @@ def _flag_moves(curve: pl.DataFrame, noise: Noise, options: AnalysisOptions) -> 
         return curve
     gains = {
         size: steps / half
-        for size, steps, half in curve.filter("still_moves").select("batch_size", "steps", "half_steps").rows()
-        if steps and half
+        for size, steps, half, reached in curve.filter("still_moves")
+        .select("batch_size", "steps", "half_steps", "reached")
+        .rows()
+        if steps and half and reached >= FEWEST_REACHED
     }
 
     def moves_answer(sizes: Collection[int]) -> bool:
