@@ -18,8 +18,9 @@ from pathlib import Path
 import psutil
 
 from batchscale.run.session import RunSettings, run_plan
+from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
-from batchscale.spec.experiment import BatchSizes, Experiment, SearchPlan, StopRule, WorkloadSpec
+from batchscale.spec.experiment import Experiment, SearchPlan, StopRule, WorkloadSpec
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study, WorkloadInfo, make_plan
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace

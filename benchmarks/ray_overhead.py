@@ -25,8 +25,9 @@ from typing import NamedTuple
 
 from batchscale.machine import count_cores
 from batchscale.run.session import RunSettings, run_plan
+from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
-from batchscale.spec.experiment import BatchSizes, Experiment, SearchPlan, StopRule, WorkloadSpec
+from batchscale.spec.experiment import Experiment, SearchPlan, StopRule, WorkloadSpec
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study, WorkloadInfo, make_plan
 from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace

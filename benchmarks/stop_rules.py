@@ -15,7 +15,8 @@ from pathlib import Path
 from batchscale.run.preflight import make_checked_plan
 from batchscale.run.session import run_plan
 from batchscale.run.status import StudyStatus
-from batchscale.spec.experiment import BatchSizes, Experiment, StopRule
+from batchscale.spec.batch_sizes import BatchSizes
+from batchscale.spec.experiment import Experiment, StopRule
 from batchscale.spec.file import parse_experiment
 
 RULES = (StopRule.BUDGET, StopRule.GOAL, StopRule.RACE)

@@ -72,16 +72,15 @@ class Run:
         self.seed, self.trial_id = int(document["seed"]), int(document["trial_id"])
         self.metaparameters: dict[str, float] = dict(document["metaparameters"])
         self.device: str | None = document.get("device")
+        self.tokens_per_example: int | None = document.get("tokens_per_example")  # set it if your script knows it
         self.measure_at: frozenset[int] = frozenset(document["measure_at"])
-        self.rank = rank
-        self.step = 0
+        self.rank, self.step = rank, 0
         self._dry = path is None
         self._size = size if rank == 0 else max(2, size)
         self._until = int(document["until_step"])
         self._stopped, self._reached, self._has_reported, self._keep = False, False, False, True
-        self._control_version = (0, 0)
         self._saver: Callable[[Path], object] | None = None
-        self._first_batch = ""
+        self._control_version, self._first_batch = (0, 0), ""
         self._decisions = (path or Path("trial.json")).with_name("decisions.jsonl")  # of rank 0, for the others
         self._saved_step, self._saves_handled, self._saved_at = -1, 0, time.monotonic()
         self._train_s, self._evaluation_s, self._mark = 0.0, 0.0, time.monotonic()
@@ -147,7 +146,7 @@ class Run:
         if goal and value is not None:
             self._reached = value > goal["value"] if goal["maximize"] else value < goal["value"]
         line = {"step": step, "metrics": values, "train_s": self._train_s, "evaluation_s": self._evaluation_s}
-        self._report(line if self._has_reported else {**line, "facts": _describe_machine()})
+        self._report(line if self._has_reported else {**line, "facts": _describe_machine(self.tokens_per_example)})
         self._has_reported = True
 
     def diverged(self, step: int) -> None:
@@ -376,10 +375,11 @@ def _cuda() -> Any:
     return torch.cuda if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized() else None
 
 
-def _describe_machine() -> dict[str, str]:
-    """Return the accelerator and the framework, as far as they are loaded already."""
+def _describe_machine(tokens: int | None) -> dict[str, Any]:
+    """Return the tokens of an example, the accelerator and the framework, as far as they are loaded already."""
     cuda = _cuda()
-    facts = {} if cuda is None else {"hardware": str(cuda.get_device_name()), "platform": "gpu"}
+    facts: dict[str, Any] = {} if tokens is None else {"tokens_per_example": tokens}
+    facts |= {} if cuda is None else {"hardware": str(cuda.get_device_name()), "platform": "gpu"}
     names = ("torch", "tensorflow", "jax", "keras", "mxnet", "paddle")
     versions = [f"{n} {sys.modules[n].__version__}" for n in names if hasattr(sys.modules.get(n), "__version__")]
     return {**facts, "framework": versions[0]} if versions else facts

@@ -12,8 +12,9 @@ from study_fakes import fake_experiment, fake_facts
 
 import batchscale
 from batchscale.run.scheduler import Scheduler
+from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import EvaluationPlan
-from batchscale.spec.experiment import BatchSizes, StopRule
+from batchscale.spec.experiment import StopRule
 from batchscale.spec.plan import make_plan
 from batchscale.study.identity import SavedStudy
 from batchscale.study.study_state import StudyState

@@ -26,8 +26,9 @@ from batchscale.run.session import RunSettings, run_plan
 from batchscale.run.signals import StopFlag
 from batchscale.run.status import read_status
 from batchscale.search.edge_guard import DEFAULT_MARGIN
+from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
-from batchscale.spec.experiment import BatchSizes, SearchPlan, StopRule
+from batchscale.spec.experiment import SearchPlan, StopRule
 from batchscale.spec.plan import make_plan
 
 WIDE = fake_space(0.001, 30.0)  # a quarter of it diverges

@@ -12,8 +12,9 @@ from batchscale.run import session
 from batchscale.run.loop import RunLoop
 from batchscale.run.settings import RunSettings
 from batchscale.run.time_left import MeasuredCost, StudyWork, estimate_time_left, finish_bounds
+from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit
-from batchscale.spec.experiment import BatchSizes, StopRule
+from batchscale.spec.experiment import StopRule
 from batchscale.spec.plan import make_plan
 from batchscale.study.search import Work
 from batchscale.study.trial import TrialProgress

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchscale.errors import SpecError
-from batchscale.spec.experiment import BatchSizes
+from batchscale.spec.batch_sizes import BatchSizes
 
 
 def test_a_range_gives_powers_of_two_or_of_its_factor():

@@ -89,7 +89,11 @@ def test_every_key_of_the_file_arrives():
         ("[workload]", "batch_sizes = [0]\n[workload]", "key 'batch_sizes': .*Found 0"),
         ("[workload]", "batch_sizes = [-4]\n[workload]", "key 'batch_sizes': .*Found -4"),
         ("[workload]", 'stop = "never"\n[workload]', "key 'stop' should be 'budget', 'goal' or 'race'. Found 'never'"),
-        ("[workload]", "budget = { steps = 1, epochs = 2 }\n[workload]", "give one of steps, examples and epochs"),
+        (
+            "[workload]",
+            "budget = { steps = 1, epochs = 2 }\n[workload]",
+            "give one of steps, examples, epochs and tokens",
+        ),
         ("[workload]", "budget = { epochs = -2 }\n[workload]", "key 'budget.epochs' should be greater than 0"),
         ("[workload]", "budget = { per_batch_size = { x = 2 } }\n[workload]", "each key must be a batch size"),
         ("[workload]", "evaluation = { every = 5, count = 3 }\n[workload]", "either 'every', or 'count'"),

@@ -92,7 +92,7 @@ def _show(line: str) -> None:
 def _measure_trainer(experiment: "Experiment", sizes: str | None, options: TimingOptions) -> Iterator[dict[str, Any]]:
     from batchscale.cli.plan_inputs import parse_sizes
     from batchscale.run.preflight import make_checked_plan
-    from batchscale.spec.experiment import BatchSizes
+    from batchscale.spec.batch_sizes import BatchSizes
     from batchscale.trainers.probing import time_trainer
 
     trainer = experiment.trainer
@@ -126,7 +126,8 @@ def _trainer_row(workload: str, timing: "TrainerTiming", options: TimingOptions)
 def _measure(target: str, sizes: str | None, options: TimingOptions, data_dir: Path | None) -> Iterator[dict[str, Any]]:
     """Yield a row per batch size; if the next one does not fit into memory, the last again with that limit."""
     from batchscale.cli.plan_inputs import parse_sizes
-    from batchscale.spec.experiment import BatchSizes, WorkloadSpec
+    from batchscale.spec.batch_sizes import BatchSizes
+    from batchscale.spec.experiment import WorkloadSpec
     from batchscale.spec.file import read_experiment
     from batchscale.spec.workload_name import WorkloadName
     from batchscale.training.calibration import Effort, OutOfMemoryError, time_steps
@@ -142,7 +143,8 @@ def _measure(target: str, sizes: str | None, options: TimingOptions, data_dir: P
     if not batch_sizes and experiment is None:
         raise SpecError("calibrate needs --batch-sizes such as 8,64,512, or an experiment file. Found neither.")
     planned = BatchSizes.parse(batch_sizes) if experiment is None or batch_sizes else experiment.batch_sizes
-    batch_sizes = planned.resolve(loaded.dataset.num_train_examples)
+    tokens = (experiment.tokens_per_example if experiment else None) or loaded.dataset.tokens_per_example
+    batch_sizes = planned.resolve(loaded.dataset.num_train_examples, tokens)
     settings = EngineSettings(devices=options.devices)
     effort = Effort(options.repetitions, options.seconds)
     device = describe_hardware().device_kind

@@ -119,7 +119,7 @@ def parse_duration(text: str, option: str) -> float:
 
 def parse_sizes(text: str | None) -> tuple[int, ...]:
     """Parse batch sizes from a text such as 64,128,256."""
-    from batchscale.spec.experiment import MAX_BATCH_SIZE
+    from batchscale.spec.batch_sizes import MAX_BATCH_SIZE
 
     if text is None:
         return ()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from batchscale.run.signals import StopFlag
     from batchscale.run.single_study import Resume
     from batchscale.run.single_trial import SingleTrial, SingleTrialResult, TrialStart
+    from batchscale.spec.batch_sizes import BatchSizes
     from batchscale.spec.durations import EvaluationPlan
     from batchscale.spec.experiment import WorkloadSpec
     from batchscale.spec.goal import Goal
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 
 def train(
     workload: Annotated[str, typer.Argument(help="The workload, dataset/model/optimizer, or an experiment file.")],
-    batch_size: Annotated[int, typer.Option("--batch-size", "-b", min=1, help="Examples per optimizer step.")],
-    steps: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="The number of optimizer steps.")],
+    batch_size: Annotated[
+        str, typer.Option("--batch-size", "-b", metavar="N", help='Examples per optimizer step, or "16k tokens".')
+    ],
+    steps: Annotated[str, typer.Option(metavar="N", help='The number of optimizer steps, or "20M tokens".')],
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A metaparameter, such as learning_rate=0.1. May be repeated.")
     ] = None,
@@ -36,7 +39,8 @@ def train(
         int, typer.Option(min=0, max=2**63 - 1, help="The seed of initialisation, data order and dropout.")
     ] = 0,
     evaluate_every: Annotated[
-        int | None, typer.Option(min=1, help="The number of steps between measurements. Default: 20 measurements.")
+        str | None,
+        typer.Option(metavar="N", help="The steps, or tokens, between measurements. Default: 20 measurements."),
     ] = None,
     early_stop: Annotated[
         str | None,
@@ -90,8 +94,17 @@ def train(
         how = _parse_resume(out, mirror, resume=resume, new_trial=new_trial)
         num_devices = check_devices(_parse_devices(devices))
         offer_devices(num_devices)
-        spec, evaluation, fixed = _read_target(workload, data_dir, precision)
-        parameters = fixed | _parse_settings(set_ or [])
+        target = _read_target(workload, data_dir, precision)
+        spec, parameters = target.spec, target.fixed | _parse_settings(set_ or [])
+        request = TrainRequest(
+            target,
+            _parse_size(batch_size),
+            Duration.parse(steps, "--steps"),
+            parameters,
+            seed,
+            None if evaluate_every is None else Duration.parse(evaluate_every, "--evaluate-every"),
+            early_stop,
+        )
     print_cache_problem()
     settings = EngineSettings(
         microbatch=microbatch, devices=num_devices, exact=exact, checkpoint_interval_s=checkpoint_every
@@ -111,18 +124,17 @@ def train(
         "--microbatch": microbatch,
     }
     with clusters.together(hosts_described, facts) as hosts:
-        request = TrainRequest(spec, evaluation, batch_size, steps, parameters, seed, evaluate_every, early_stop)
         loaded, trial = request.load(data_dir)
         trial = replace(trial, out=out, resume=how, settings=settings)
         writes = hosts is None or hosts.is_chief
-        printer = MeasurementPrinter(steps, out, as_json=json_, quiet=not writes)
+        printer = MeasurementPrinter(trial.steps, out, as_json=json_, quiet=not writes)
         with StopFlag() as stop:
             outcome = _train_mirrored(loaded, trial, printer, mirror if writes else None, profile, stop, hosts)
         printer.close(outcome.stop_reason, outcome.steps)
         if outcome.idle_devices and writes:
             _print_note(
-                f"{outcome.idle_devices} device(s) were idle: a batch of {batch_size} cannot be split into so many "
-                "parts of whole ghost batches. Pass fewer --devices, or a larger --batch-size."
+                f"{outcome.idle_devices} device(s) were idle: a batch of {trial.batch_size} cannot be split into so "
+                "many parts of whole ghost batches. Pass fewer --devices, or a larger --batch-size."
             )
     if outcome.stop_reason == "stopped":
         typer.echo("Stopped. Run the same command again to continue." if out else "Stopped.", err=True)
@@ -161,16 +173,55 @@ def _print_note(text: str) -> None:
 
 
 @dataclass(frozen=True)
-class TrainRequest:
-    """The trial that the options describe; what depends on the workload is checked when that is loaded."""
+class Duration:
+    """A number of steps or of tokens."""
+
+    amount: int
+    in_tokens: bool
+
+    @classmethod
+    def parse(cls, text: str, option: str) -> "Duration":
+        """Parse the value of an option."""
+        from batchscale.spec.durations import MAX_STEPS
+        from batchscale.spec.tokens import names_tokens, parse_duration
+
+        if names_tokens(text):
+            return cls(parse_duration(text), in_tokens=True)
+        if text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= MAX_STEPS:
+            return cls(int(text), in_tokens=False)
+        raise SpecError(
+            f'{option} must be a whole number of steps from 1 to {MAX_STEPS:,}, or of tokens such as "20M tokens". '
+            f"Found {one_line(repr(text))}."
+        )
+
+    def steps(self, batch_size: int, tokens_per_example: int | None) -> int:
+        """Return the steps, rounded up."""
+        from batchscale.spec.durations import Unit, to_steps
+
+        unit = Unit.TOKENS if self.in_tokens else Unit.STEPS
+        return to_steps(self.amount, unit, batch_size, tokens_per_example=tokens_per_example)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The workload to train, and the settings of its experiment file, if there is one."""
 
     spec: "WorkloadSpec"
     evaluation: "EvaluationPlan"
-    batch_size: int
-    steps: int
+    fixed: dict[str, float]
+    tokens_per_example: int | None = None
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """The trial that the options describe; what depends on the workload is checked when that is loaded."""
+
+    target: Target
+    batch_size: "BatchSizes"
+    steps: Duration
     parameters: dict[str, float]
     seed: int
-    evaluate_every: int | None
+    evaluate_every: Duration | None
     early_stop: str | None
 
     def load(self, data_dir: Path | None) -> "tuple[Workload, SingleTrial]":
@@ -178,17 +229,21 @@ class TrainRequest:
         from batchscale.run.single_trial import SingleTrial
         from batchscale.workloads.registry import get_workload
 
-        spec = self.spec
+        spec, every = self.target.spec, self.evaluate_every
         workload = get_workload(spec, data_dir)
+        tokens = self.target.tokens_per_example or workload.dataset.tokens_per_example
+        (batch_size,) = self.batch_size.resolve(workload.dataset.num_train_examples, tokens)
+        evaluation = self.target.evaluation.in_steps(batch_size, tokens)
         options = (spec.dataset_options, spec.model_options, spec.optimizer_options, spec.schedule)
         return workload, SingleTrial(
-            batch_size=_checked_size(workload, self.batch_size),
-            steps=self.steps,
+            batch_size=batch_size,
+            steps=self.steps.steps(batch_size, tokens),
             parameters=self.parameters,
-            evaluation=_with_every(self.evaluation, workload, self.evaluate_every),
+            evaluation=_with_every(evaluation, workload, every.steps(batch_size, tokens) if every else None),
             seed=self.seed,
             early_stop=_parse_early_stop(self.early_stop, workload),
             workload_options=json.dumps([str(spec.name), *options], sort_keys=True, default=str),
+            tokens_per_example=tokens,
         )
 
 
@@ -207,9 +262,7 @@ def _parse_resume(out: Path | None, mirror: str | None, *, resume: bool, new_tri
     return Resume.REQUIRED if resume else Resume.NEVER if new_trial else Resume.IF_THERE
 
 
-def _read_target(
-    text: str, data_dir: Path | None, precision: str | None
-) -> "tuple[WorkloadSpec, EvaluationPlan, dict[str, float]]":
+def _read_target(text: str, data_dir: Path | None, precision: str | None) -> Target:
     from batchscale.run.preflight import find_facts
     from batchscale.spec.durations import EvaluationPlan
     from batchscale.spec.experiment import WorkloadSpec
@@ -217,18 +270,18 @@ def _read_target(
     from batchscale.spec.workload_name import WorkloadName
     from batchscale.workloads.models.declaration import check_precision
 
-    evaluation, fixed = EvaluationPlan(count=20), dict[str, float]()
     if text.endswith(".toml"):
         experiment = read_experiment(Path(text))
         if experiment.workload.file is not None:
             find_facts(experiment, data_dir)  # loads the user's file in another process first
-        spec, evaluation, fixed = experiment.workload, experiment.evaluation, dict(experiment.search.fixed)
+        fixed, tokens = dict(experiment.search.fixed), experiment.tokens_per_example
+        target = Target(experiment.workload, experiment.evaluation, fixed, tokens)
     else:
-        spec = WorkloadSpec(WorkloadName.parse(text))
+        target = Target(WorkloadSpec(WorkloadName.parse(text)), EvaluationPlan(count=20), {})
     if precision is not None:
-        options = {**spec.model_options, "precision": check_precision("--precision", precision)}
-        spec = replace(spec, model_options=options)
-    return spec, evaluation, fixed
+        options = {**target.spec.model_options, "precision": check_precision("--precision", precision)}
+        target = replace(target, spec=replace(target.spec, model_options=options))
+    return target
 
 
 def _parse_settings(texts: list[str]) -> dict[str, float]:
@@ -256,11 +309,17 @@ def _parse_devices(text: str) -> int | None:
     return int(text)
 
 
-def _checked_size(workload: "Workload", batch_size: int) -> int:
-    from batchscale.spec.experiment import BatchSizes
+def _parse_size(text: str) -> "BatchSizes":
+    from batchscale.spec.batch_sizes import MAX_BATCH_SIZE, BatchSizes
+    from batchscale.spec.tokens import names_tokens
 
-    BatchSizes.parse(batch_size).resolve(workload.dataset.num_train_examples)
-    return batch_size
+    is_number = text.isascii() and text.isdigit() and len(text) <= 13 and 1 <= int(text) <= MAX_BATCH_SIZE
+    if not is_number and (not names_tokens(text) or ".." in text):
+        raise SpecError(
+            f"--batch-size must be one whole number of examples from 1 to {MAX_BATCH_SIZE:,}, or of tokens such as "
+            f'"16k tokens". Found {one_line(repr(text))}.'
+        )
+    return BatchSizes.parse(int(text) if is_number else text)
 
 
 def _with_every(plan: "EvaluationPlan", workload: "Workload", every: int | None) -> "EvaluationPlan":

@@ -164,7 +164,7 @@ def _print(preview: _Preview) -> None:
     typer.echo(f"goal      {experiment.goal}")
     typer.echo(f"stop      {experiment.stop.value}")
     typer.echo(f"searched  {_describe_search(plan)}")
-    typer.echo(f"training  {_describe_training_set(preview.info)}")
+    typer.echo(f"training  {_describe_training_set(preview)}")
     if preview.data is not None:
         typer.echo(f"data      {preview.data if preview.data_present else f'missing: {preview.data}'}")
     typer.echo(f"records   about {size(preview.records_bytes)} on disk, and up to --keep-states for trials' states")
@@ -181,12 +181,33 @@ def _print(preview: _Preview) -> None:
 
 def _print_studies(preview: _Preview) -> None:
     plan, time = preview.plan, preview.time
-    columns = ["batch size", "trials", "steps", "measurements", "all steps", "all examples"]
+    tokens = plan.studies[0].tokens_per_example
+    columns = [
+        "batch size",
+        "trials",
+        "steps",
+        "measurements",
+        "all steps",
+        f"all {'tokens' if tokens else 'examples'}",
+    ]
     rows: list[list[object]] = [
-        [s.batch_size, s.trials, s.train_steps, len(s.evaluation_steps), s.trial_steps, s.trial_steps * s.batch_size]
+        [
+            s.batch_size,
+            s.trials,
+            s.train_steps,
+            len(s.evaluation_steps),
+            s.trial_steps,
+            s.trial_steps * s.batch_size * (tokens or 1),
+        ]
         for s in plan.studies
     ]
-    rows.append(["total", sum(s.trials for s in plan.studies), "", "", plan.trial_steps, plan.trial_examples])
+    total = plan.trial_examples * (tokens or 1)
+    rows.append(["total", sum(s.trials for s in plan.studies), "", "", plan.trial_steps, total])
+    if tokens is not None:
+        columns.insert(1, "tokens")
+        for row, study in zip(rows, plan.studies, strict=False):
+            row.insert(1, study.batch_size * tokens)
+        rows[-1].insert(1, "")
     if time is not None:
         columns.append("step")
         for row, study in zip(rows, plan.studies, strict=False):
@@ -196,10 +217,12 @@ def _print_studies(preview: _Preview) -> None:
     print_table(columns, rows, right=range(len(columns)))
 
 
-def _describe_training_set(info: "WorkloadInfo") -> str:
+def _describe_training_set(preview: _Preview) -> str:
+    info, tokens_per_example = preview.info, preview.plan.studies[0].tokens_per_example
     examples = info.num_train_examples
     count = "unknown size, or sampled without end" if examples is None else f"{examples:,} examples"
-    return count + (f", {info.num_outputs:,} outputs of the model (classes)" if info.num_outputs else "")
+    tokens = "" if tokens_per_example is None else f" of {tokens_per_example:,} tokens"
+    return count + tokens + (f", {info.num_outputs:,} outputs of the model (classes)" if info.num_outputs else "")
 
 
 def _describe_time(time: RunTime) -> str:
@@ -237,6 +260,7 @@ def _to_json(preview: _Preview) -> dict[str, Any]:
         "stop": plan.experiment.stop.value,
         "num_train_examples": preview.info.num_train_examples,
         "num_outputs": preview.info.num_outputs,
+        "tokens_per_example": plan.studies[0].tokens_per_example,
         "data": preview.data,
         "data_present": preview.data_present,
         "records_bytes": preview.records_bytes,

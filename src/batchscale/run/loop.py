@@ -205,6 +205,7 @@ class RunLoop:
             self.scheduler.set_start_cost(run.batch_size, timing.get("warm_up_s", 0.0), timing.get("step_time_s", 0.0))
         with self._handling_disk_errors(run):
             run.set_population(done.population, done.progress[0].framework)
+            run.set_tokens(done.progress[0].tokens_per_example)
 
     def _count_outcomes(self, run: StudyRun, done: JobResult) -> None:
         """Count a job without failures; trials of a script that only diverge are no success."""

@@ -220,6 +220,7 @@ def _to_record(study: Study, existing: StudyRecord | None) -> StudyRecord:
         seed=study.seed,
         goal=str(study.goal) if stops_early else before.goal,
         num_train_examples=study.num_train_examples or before.num_train_examples,
+        tokens_per_example=study.tokens_per_example or before.tokens_per_example,
     )
     return StudyRecord(
         workload=study.workload,

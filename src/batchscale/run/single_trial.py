@@ -45,6 +45,7 @@ class SingleTrial:
     resume: Resume = Resume.IF_THERE
     workload_options: str | None = None
     settings: EngineSettings = field(default_factory=EngineSettings)
+    tokens_per_example: int | None = None
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ def _make_study(workload: Workload, trial: SingleTrial) -> Study:
         workload=workload.name,
         batch_size=trial.batch_size,
         train_steps=trial.steps,
-        evaluation_steps=trial.evaluation.steps(trial.steps),
+        evaluation_steps=trial.evaluation.in_steps(trial.batch_size, trial.tokens_per_example).steps(trial.steps),
         space=SearchSpace(tuple(configs)),
         fixed={},
         trials=1,
@@ -202,6 +203,7 @@ def _make_study(workload: Workload, trial: SingleTrial) -> Study:
         stop=StopRule.GOAL if trial.early_stop else StopRule.BUDGET,
         seed=trial.seed,
         num_train_examples=workload.dataset.num_train_examples,
+        tokens_per_example=trial.tokens_per_example,
     )
 
 

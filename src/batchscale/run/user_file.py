@@ -184,7 +184,7 @@ def _load(request: Request) -> Answer | Refusal:
     experiment = request.experiment
     try:
         facts = workload_info(experiment.workload, request.data_dir)
-        spaces = {steps: facts.default_space(steps) for steps in _budgets(experiment, facts.num_train_examples)}
+        spaces = {steps: facts.default_space(steps) for steps in _budgets(experiment, facts)}
     except BatchscaleError as error:
         error_class = next((error_class for error_class in ERRORS if isinstance(error, error_class)), SpecError)
         return Refusal(error_class.__name__, str(error))
@@ -195,9 +195,11 @@ def _load(request: Request) -> Answer | Refusal:
     return Answer(replace(facts, default_space=SpaceByBudget(spaces)), declared_bounds())
 
 
-def _budgets(experiment: Experiment, num_train_examples: int | None) -> set[int]:
+def _budgets(experiment: Experiment, facts: WorkloadInfo) -> set[int]:
     """Return the step budgets of the experiment; none if they are invalid, which the plan reports later."""
     with contextlib.suppress(BatchscaleError):
-        sizes = experiment.batch_sizes.resolve(num_train_examples)
-        return {experiment.budget.steps(size, num_train_examples) for size in sizes}
+        tokens = experiment.tokens_per_example or facts.tokens_per_example
+        experiment = experiment.in_examples(tokens)
+        sizes = experiment.batch_sizes.resolve(facts.num_train_examples)
+        return {experiment.budget.steps(size, facts.num_train_examples, tokens) for size in sizes}
     return set()

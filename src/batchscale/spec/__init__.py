@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from batchscale.lazy_imports import load_lazily
 
 if TYPE_CHECKING:
+    from batchscale.spec.batch_sizes import BatchSizes as BatchSizes
     from batchscale.spec.durations import Budget as Budget
     from batchscale.spec.durations import EvaluationPlan as EvaluationPlan
     from batchscale.spec.experiment import Algorithm as Algorithm
-    from batchscale.spec.experiment import BatchSizes as BatchSizes
     from batchscale.spec.experiment import Experiment as Experiment
     from batchscale.spec.experiment import StopRule as StopRule
     from batchscale.spec.experiment import WorkloadSpec as WorkloadSpec
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "Algorithm": "experiment",
-    "BatchSizes": "experiment",
+    "BatchSizes": "batch_sizes",
     "Bounds": "space",
     "Budget": "durations",
     "EvaluationPlan": "durations",

@@ -3,10 +3,10 @@
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from batchscale.errors import SpecError
+from batchscale.errors import SpecError, one_line
 
 
 class Unit(StrEnum):
@@ -15,6 +15,7 @@ class Unit(StrEnum):
     STEPS = "steps"
     EXAMPLES = "examples"
     EPOCHS = "epochs"
+    TOKENS = "tokens"
 
 
 class Spacing(StrEnum):
@@ -30,17 +31,29 @@ MAX_MEASUREMENTS = 100_000
 ALL = "all"
 
 
-def to_steps(amount: float, unit: Unit, batch_size: int, num_train_examples: int | None) -> int:
+def to_steps(
+    amount: float,
+    unit: Unit,
+    batch_size: int,
+    num_train_examples: int | None = None,
+    tokens_per_example: int | None = None,
+) -> int:
     """Convert a duration to optimizer steps, rounded up, at least one.
 
     >>> to_steps(2, Unit.EPOCHS, batch_size=64, num_train_examples=1000)
     32
+    >>> to_steps(1e6, Unit.TOKENS, batch_size=32, tokens_per_example=512)
+    62
     """
     examples = amount
     if unit is Unit.EPOCHS:
         if num_train_examples is None:
             raise SpecError("A budget in epochs needs a training set of fixed size; give steps or examples.")
         examples = amount * num_train_examples
+    if unit is Unit.TOKENS:
+        if tokens_per_example is None:
+            raise tokens_unknown(f"{amount:,.10g} tokens")
+        examples = amount / tokens_per_example
     steps = amount if unit is Unit.STEPS else examples / batch_size
     if not examples >= 1 or not steps <= MAX_STEPS:
         raise SpecError(
@@ -50,31 +63,45 @@ def to_steps(amount: float, unit: Unit, batch_size: int, num_train_examples: int
     return max(1, math.ceil(steps))
 
 
+def tokens_unknown(found: str) -> SpecError:
+    """Return the error of a number of tokens where nothing says how many an example has."""
+    return SpecError(
+        "Batch sizes, budgets and evaluations in tokens need the tokens of an example, which this workload does not "
+        f"state. Found {one_line(found)}. Give tokens_per_example at the top of the file; or pack a text data set with "
+        "dataset_options.sequence_length; or write examples."
+    )
+
+
 @dataclass(frozen=True)
 class Budget:
-    """The most steps, examples or epochs of a trial, for all batch sizes or for single ones.
+    """The most steps, examples, epochs or tokens of a trial, for all batch sizes or for single ones.
 
-    ``at_least_steps`` keeps large batch sizes from getting too few steps of an epoch or example budget.
+    ``at_least_steps`` keeps large batch sizes from getting too few steps of an epoch or example budget. A key of
+    ``per_batch_size`` is text as long as it is a batch size in tokens (`Experiment.in_examples`).
     """
 
     amount: float
     unit: Unit
     at_least_steps: int = 1
-    per_batch_size: Mapping[int, float] = field(default_factory=dict)
+    per_batch_size: Mapping[int | str, float] = field(default_factory=dict)
 
-    def steps(self, batch_size: int, num_train_examples: int | None) -> int:
+    def steps(
+        self, batch_size: int, num_train_examples: int | None = None, tokens_per_example: int | None = None
+    ) -> int:
         """Return the step budget of a study."""
         amount = self.per_batch_size.get(batch_size, self.amount)
-        return max(self.at_least_steps, to_steps(amount, self.unit, batch_size, num_train_examples))
+        steps = to_steps(amount, self.unit, batch_size, num_train_examples, tokens_per_example)
+        return max(self.at_least_steps, steps)
 
 
 @dataclass(frozen=True)
 class EvaluationPlan:
     """The measured steps of trials, and the examples per split (``"all"`` or a number; 0 leaves it out).
 
-    Either every ``every`` steps, or ``count`` times. After step 0 nothing is measured before the share ``start`` of the
-    step budget: no measurements are spent where no trial can have reached the goal. All trials of a study are measured
-    at the same steps, so that no trial gets more chances than another.
+    Either every ``every`` steps or ``every_tokens`` tokens (rounded up to steps), or ``count`` times. After step 0
+    nothing is measured before the share ``start`` of the step budget: no measurements are spent where no trial can have
+    reached the goal. All trials of a study are measured at the same steps, so that no trial gets more chances than
+    another.
     """
 
     every: int | None = None
@@ -82,6 +109,18 @@ class EvaluationPlan:
     spacing: Spacing = Spacing.EVEN
     start: float = 0.0
     examples: Mapping[str, int | str] = field(default_factory=lambda: {"train": 1000, "val": ALL, "test": 0})
+    every_tokens: int | None = None
+
+    def in_steps(self, batch_size: int, tokens_per_example: int | None) -> "EvaluationPlan":
+        """Return the plan of a batch size, without tokens.
+
+        >>> EvaluationPlan(every_tokens=100_000).in_steps(32, tokens_per_example=512).every
+        7
+        """
+        if self.every_tokens is None:
+            return self
+        steps = to_steps(self.every_tokens, Unit.TOKENS, batch_size, tokens_per_example=tokens_per_example)
+        return replace(self, every=steps, every_tokens=None)
 
     def steps(self, train_steps: int) -> tuple[int, ...]:
         """Return the measured steps in growing order, from 0 to ``train_steps``.

@@ -1,94 +1,28 @@
 """The experiment: a workload at several batch sizes, with a goal, budgets and the machines to use.
 
 Owns the frozen values that one TOML file describes. Reading the file is in ``file``; turning an experiment into studies
-is in ``plan``. `BatchSizes` owns the text forms ``"1..4096"``, ``"2..8192 by 4"`` and ``"full"``.
+is in ``plan``.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 from typing_extensions import TypeAliasType
 
 from batchscale.errors import SpecError, one_line
-from batchscale.spec.durations import Budget, EvaluationPlan, Unit
+from batchscale.spec.batch_sizes import BatchSizes
+from batchscale.spec.durations import Budget, EvaluationPlan, Unit, tokens_unknown
 from batchscale.spec.goal import Goal
 from batchscale.spec.space import SearchSpace
+from batchscale.spec.tokens import to_examples
 from batchscale.spec.trainer import TrainerSpec
 from batchscale.spec.workload_name import WorkloadName
 
-MAX_BATCH_SIZE = 2**40
-MAX_BATCH_SIZES = 1_000
-FULL = "full"
-
-_RANGE = re.compile(r"\s*(?P<low>\d{1,13})\s*\.\.\s*(?P<high>\d{1,13})(?:\s+by\s+(?P<factor>\d{1,4}))?\s*")
-_RULE = (
-    'Batch sizes are a list of whole numbers such as [1, 8, 64, "full"], or a range such as "1..4096" '
-    '(powers of two) or "2..8192 by 4"'
-)
-
-
-@dataclass(frozen=True)
-class BatchSizes:
-    """The batch sizes of an experiment, in growing order; ``full`` adds the whole training set.
-
-    >>> BatchSizes.parse("2..40 by 4")
-    BatchSizes(sizes=(2, 8, 32), full=False)
-    >>> BatchSizes.parse([64, 1, "full"]).resolve(1000)
-    (1, 64, 1000)
-    """
-
-    sizes: tuple[int, ...]
-    full: bool = False
-
-    @classmethod
-    def parse(cls, value: object) -> "BatchSizes":
-        """Parse the batch sizes from their form in the experiment file."""
-        items = value if isinstance(value, list | tuple) else [value]
-        if not items:
-            raise SpecError(f"{_RULE}; at least one is needed. Found an empty list.")
-        sizes: set[int] = set()
-        for item in items:
-            if item != FULL:
-                sizes |= set(_expand(item))
-        if len(sizes) > MAX_BATCH_SIZES:
-            raise SpecError(f"{_RULE}; at most {MAX_BATCH_SIZES:,} of them. Found {len(sizes):,}.")
-        return cls(tuple(sorted(sizes)), full=FULL in items)
-
-    def resolve(self, num_train_examples: int | None) -> tuple[int, ...]:
-        """Return the batch sizes as numbers for a training set of this size (None: sampled data without end)."""
-        if num_train_examples is None:
-            if self.full:
-                raise SpecError('Batch size "full" needs a training set of fixed size. Found sampled data.')
-            return self.sizes
-        largest = max(self.sizes, default=1)
-        if largest > num_train_examples:
-            raise SpecError(
-                f"A batch size must not exceed the training set of {num_train_examples} examples. Found {largest}. "
-                'Write "full" for the whole training set.'
-            )
-        return tuple(sorted({*self.sizes, num_train_examples})) if self.full else self.sizes
-
-    def to_json(self) -> list[int | str]:
-        """Return the batch sizes as a list."""
-        return [*self.sizes, FULL] if self.full else list(self.sizes)
-
-
-def _expand(item: object) -> list[int]:
-    if isinstance(item, str) and (match := _RANGE.fullmatch(item)):
-        low, high, factor = int(match["low"]), int(match["high"]), int(match["factor"] or 2)
-        if not 1 <= low <= high <= MAX_BATCH_SIZE or factor < 2:
-            raise SpecError(f"{_RULE}, with 1 ≤ first ≤ last and a factor of at least 2. Found {one_line(item)}.")
-        sizes = [low]
-        while sizes[-1] * factor <= high:
-            sizes.append(sizes[-1] * factor)
-        return sizes
-    if isinstance(item, bool) or not isinstance(item, int) or not 1 <= item <= MAX_BATCH_SIZE:
-        raise SpecError(f"{_RULE}; each from 1 to {MAX_BATCH_SIZE:,}. Found {one_line(repr(item))}.")
-    return [item]
-
+T = TypeVar("T")
 
 Option = TypeAliasType("Option", "bool | int | float | str | tuple[Option, ...]")
 """A named alias: pydantic cannot check values by a plain alias that contains itself."""
@@ -158,7 +92,7 @@ class SearchPlan:
     paired: bool = False
     space: SearchSpace = field(default_factory=SearchSpace)
     fixed: Mapping[str, float] = field(default_factory=dict)
-    per_batch_size: Mapping[int, SearchSpace] = field(default_factory=dict)
+    per_batch_size: Mapping[int | str, SearchSpace] = field(default_factory=dict)
     edge_margin: float = 0.05
     repeats: int = 2
     max_attempts: int | None = None
@@ -243,7 +177,8 @@ class Experiment:
     ``finishers`` is how many trials must have reached the goal before a race ends; more than one gives the analysis
     the runners-up that it needs for intervals. After its searches a study trains its ``confirm_best`` best trials again
     with ``confirm`` new seeds each. ``trainer`` is the script that trains in place of our engine.
-    ``source`` and ``text`` are the file that it was read from, if any.
+    ``tokens_per_example`` is given where the workload itself does not state it. ``source`` and
+    ``text`` are the file that it was read from, if any.
     """
 
     workload: WorkloadSpec
@@ -263,10 +198,37 @@ class Experiment:
     text: str | None = None
     trainer: TrainerSpec | None = None
     run: RunPlan = field(default_factory=RunPlan)
+    tokens_per_example: int | None = None
 
-    def evaluation_steps(self, train_steps: int) -> tuple[int, ...]:
+    def in_examples(self, tokens_per_example: int | None) -> "Experiment":
+        """Return the experiment with all batch sizes in examples. Budgets stay as they are.
+
+        Raises:
+            SpecError: a size in tokens is not a whole number of examples.
+        """
+        sizes, budget, search = self.batch_sizes, self.budget, self.search
+        keys = [key for key in (*budget.per_batch_size, *search.per_batch_size) if isinstance(key, str)]
+        if not sizes.tokens and not keys:
+            return self
+        if tokens_per_example is None:
+            raise tokens_unknown(f"a batch size of {(*sizes.tokens, *keys)[0]}")
+        converted = to_examples(sizes.tokens, tokens_per_example, keys)
+
+        def rename(values: Mapping[int | str, T]) -> dict[int | str, T]:
+            return {converted[key][0] if isinstance(key, str) else key: value for key, value in values.items()}
+
+        return replace(
+            self,
+            batch_sizes=sizes.in_examples(tokens_per_example, keys),
+            budget=replace(budget, per_batch_size=rename(budget.per_batch_size)),
+            search=replace(search, per_batch_size=rename(search.per_batch_size)),
+        )
+
+    def evaluation_steps(
+        self, train_steps: int, batch_size: int, tokens_per_example: int | None = None
+    ) -> tuple[int, ...]:
         """Return the measured steps of a trial with this budget; a script of the user does not measure step 0."""
-        steps = self.evaluation.steps(train_steps)
+        steps = self.evaluation.in_steps(batch_size, tokens_per_example).steps(train_steps)
         return steps if self.trainer is None else steps[1:]
 
 

@@ -12,12 +12,12 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from batchscale.errors import SpecError, one_line, suggest_names
+from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Spacing, Unit
 from batchscale.spec.experiment import (
     DEFAULT_BATCH_SIZES,
     DEFAULT_BUDGET,
     Algorithm,
-    BatchSizes,
     Experiment,
     Option,
     Options,
@@ -43,6 +43,7 @@ from batchscale.spec.tables import (
     TrainerTable,
     WorkloadTable,
 )
+from batchscale.spec.tokens import check_size_text, names_tokens, parse_duration
 from batchscale.spec.trainer import ReportSource, ReportsSpec, TrainerSpec
 from batchscale.spec.untrusted_text import parse_toml
 from batchscale.spec.workload_name import WorkloadName
@@ -108,7 +109,7 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
         raise SpecError(f"key 'finishers' must not exceed trials = {table.trials}. Found {table.finishers}.")
     if table.trainer is not None:
         _check_beside_trainer(table)
-    return Experiment(
+    experiment = Experiment(
         workload=part("workload", lambda: _to_workload(table.workload, folder)),
         goal=part("goal", lambda: Goal.parse(table.goal)),
         batch_sizes=part("batch_sizes", lambda: _to_batch_sizes(table.batch_sizes)),
@@ -125,7 +126,12 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
         source=source,
         run=part("run", lambda: _to_run(table.run)),
         trainer=part("trainer", lambda: None if table.trainer is None else _to_trainer(table.trainer, folder)),
+        tokens_per_example=table.tokens_per_example,
     )
+    if table.tokens_per_example is None:
+        return experiment  # the workload may state it
+    converted: Experiment = part("batch_sizes", lambda: experiment.in_examples(table.tokens_per_example))
+    return converted
 
 
 def _to_batch_sizes(value: object) -> BatchSizes:
@@ -181,19 +187,24 @@ def _describe(value: float) -> str:
 def _to_budget(table: BudgetTable) -> Budget:
     amounts = {unit: getattr(table, unit.value) for unit in Unit if getattr(table, unit.value) is not None}
     if len(amounts) > 1:
-        raise SpecError(f"give one of steps, examples and epochs. Found {' and '.join(amounts)}.")
+        raise SpecError(f"give one of steps, examples, epochs and tokens. Found {' and '.join(amounts)}.")
     unit, amount = next(iter(amounts.items()), (DEFAULT_BUDGET.unit, DEFAULT_BUDGET.amount))
     at_least = table.at_least_steps or (1 if amounts else DEFAULT_BUDGET.at_least_steps)
     per_batch_size = {_to_batch_size(key): value for key, value in table.per_batch_size.items()}
+    if unit is Unit.TOKENS:
+        for value in (amount, *per_batch_size.values()):
+            if value != int(value):
+                raise SpecError(f"a number of tokens must be whole. Found {value!r}.")
     return Budget(amount, unit, at_least, per_batch_size)
 
 
 def _to_evaluation(table: EvaluationTable) -> EvaluationPlan:
+    every, tokens = (None, parse_duration(table.every)) if isinstance(table.every, str) else (table.every, None)
     if table.every is not None and (table.count is not None or table.spacing is not None):
         raise SpecError("give either 'every', or 'count' with 'spacing'. Found both.")
     examples = {"train": table.examples.train, "val": table.examples.val, "test": table.examples.test}
     spacing = Spacing(table.spacing or Spacing.EVEN)
-    return EvaluationPlan(table.every, table.count or EvaluationPlan.count, spacing, table.start, examples)
+    return EvaluationPlan(every, table.count or EvaluationPlan.count, spacing, table.start, examples, tokens)
 
 
 def _to_run(table: RunTable) -> RunPlan:
@@ -240,9 +251,14 @@ def _to_space(table: SpaceTable) -> SearchSpace:
     return space
 
 
-def _to_batch_size(key: str) -> int:
+def _to_batch_size(key: str) -> int | str:
+    """Return the batch size that a key names, as text if it is in tokens."""
+    if names_tokens(key) and ".." not in key:
+        return check_size_text(key)
     if not (key.isascii() and key.isdigit() and len(key) <= 13 and int(key) >= 1):
-        raise SpecError(f"per_batch_size: each key must be a batch size such as 64. Found {one_line(repr(key))}.")
+        raise SpecError(
+            f'per_batch_size: each key must be a batch size such as 64 or "16k tokens". Found {one_line(repr(key))}.'
+        )
     return int(key)
 
 
@@ -342,6 +358,8 @@ def _explain(error: ValidationError) -> str:
     key, value = one_line(".".join(path), 200), one_line(repr(problem["input"]))
     if key in _REMOVED_KEYS:
         return f"key '{key}' was removed: {_REMOVED_KEYS[key]}"
+    if problem["type"] == "extra_forbidden" and path[-1] in ExperimentTable.model_fields:
+        return f"key '{path[-1]}' must stand at the top of the file, before any [table]. Found '{key}'; move it up."
     if problem["type"] == "extra_forbidden":
         return f"unknown key '{key}'; {suggest_names(path[-1], _valid_keys(path[:-1]))}"
     if problem["type"] == "missing":

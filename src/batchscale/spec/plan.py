@@ -5,7 +5,7 @@ The properties come from the workloads layer; all checks that need them happen h
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from batchscale.errors import SpecError, suggest_names
 from batchscale.spec.durations import MAX_MEASUREMENTS
@@ -25,7 +25,8 @@ class WorkloadInfo:
     ``metrics`` maps the metric names (without split) to whether they are to be maximised. ``defaults`` maps every
     metaparameter that may be searched or fixed to the value it has otherwise (None: it must be searched or fixed).
     ``default_space`` gives the space for a step budget. ``num_train_examples`` is None for sampled data,
-    ``num_outputs`` (classes, labels or sub-words) None if only the data files have it.
+    ``num_outputs`` (classes, labels or sub-words) None if only the data files have it. ``tokens_per_example`` is None
+    for data that is no text, or whose examples have different numbers of tokens.
     """
 
     name: WorkloadName
@@ -35,6 +36,7 @@ class WorkloadInfo:
     default_space: Callable[[int], SearchSpace]
     splits: tuple[str, ...] = SPLITS
     num_outputs: int | None = None
+    tokens_per_example: int | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Study:
     """The metaparameter search of a workload at one batch size, with every duration in steps.
 
     ``num_train_examples`` is the size of the training set; None for sampled data, or where it is not needed.
+    ``tokens_per_example`` is None where it is unknown.
     """
 
     workload: WorkloadName
@@ -56,6 +59,7 @@ class Study:
     stop: StopRule
     seed: int
     num_train_examples: int | None = None
+    tokens_per_example: int | None = None
 
     @property
     def trial_steps(self) -> int:
@@ -88,6 +92,7 @@ def make_plan(experiment: Experiment, info: WorkloadInfo) -> Plan:
         SpecError: the experiment does not fit the workload.
     """
     _check_metrics(experiment, info)
+    experiment, info = _with_tokens(experiment, info)
     attempts = experiment.search.max_attempts
     if attempts is not None and attempts < experiment.trials:
         raise SpecError(
@@ -101,10 +106,24 @@ def make_plan(experiment: Experiment, info: WorkloadInfo) -> Plan:
     return Plan(experiment, tuple(_make_study(experiment, info, size) for size in sizes))
 
 
+def _with_tokens(experiment: Experiment, info: WorkloadInfo) -> tuple[Experiment, WorkloadInfo]:
+    """Return both with the tokens of an example as the file or the workload has it, and batch sizes in examples."""
+    given, stated = experiment.tokens_per_example, info.tokens_per_example
+    if given is not None and stated is not None and given != stated:
+        raise SpecError(
+            f"tokens_per_example must be what the workload has: {stated:,} tokens in an example of {info.name}. Found "
+            f"{given:,}. Remove the key, or change the sequence length of the data set."
+        )
+    tokens = given or stated
+    return experiment.in_examples(tokens), replace(info, tokens_per_example=tokens)
+
+
 def _check_measurements(experiment: Experiment, info: WorkloadInfo, sizes: Sequence[int]) -> None:
     """Reject more measurements than a plan can list, before it is made."""
-    budgets = [experiment.budget.steps(size, info.num_train_examples) for size in sizes]
-    total = sum(experiment.evaluation.count_measurements(steps) for steps in budgets)
+    total = 0
+    for size in sizes:
+        steps = experiment.budget.steps(size, info.num_train_examples, info.tokens_per_example)
+        total += experiment.evaluation.in_steps(size, info.tokens_per_example).count_measurements(steps)
     if total > MAX_PLANNED_MEASUREMENTS:
         raise SpecError(
             f"evaluation: one trial at every batch size must have at most {MAX_PLANNED_MEASUREMENTS:,} measurements. "
@@ -140,7 +159,8 @@ def _make_study(experiment: Experiment, info: WorkloadInfo, batch_size: int) -> 
     for name in search.fixed:
         if name in search.space:
             raise _fixed_and_searched(name)
-    train_steps = experiment.budget.steps(batch_size, info.num_train_examples)
+    tokens = info.tokens_per_example
+    train_steps = experiment.budget.steps(batch_size, info.num_train_examples, tokens)
     space = info.default_space(train_steps).replace(*search.space).without(*search.fixed)
     space = space.replace(*search.per_batch_size.get(batch_size, SearchSpace()))
     _check_space(space, search.fixed, info)
@@ -148,7 +168,7 @@ def _make_study(experiment: Experiment, info: WorkloadInfo, batch_size: int) -> 
         workload=info.name,
         batch_size=batch_size,
         train_steps=train_steps,
-        evaluation_steps=experiment.evaluation_steps(train_steps),
+        evaluation_steps=experiment.evaluation_steps(train_steps, batch_size, tokens),
         space=space,
         fixed=dict(search.fixed),
         trials=experiment.trials,
@@ -157,6 +177,7 @@ def _make_study(experiment: Experiment, info: WorkloadInfo, batch_size: int) -> 
         stop=experiment.stop,
         seed=derive_seed(experiment.seed, str(info.name), 0 if search.paired else batch_size),
         num_train_examples=info.num_train_examples,
+        tokens_per_example=tokens,
     )
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from batchscale.spec.durations import MAX_MEASUREMENTS, MAX_STEPS
 from batchscale.spec.experiment import DEFAULT_FILE_TIMEOUT_S, Algorithm, StopRule
+from batchscale.spec.tokens import MAX_TOKENS, MAX_TOKENS_PER_EXAMPLE
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
 StepCount = Annotated[int, Field(ge=1, le=MAX_STEPS)]
@@ -61,14 +62,16 @@ def _read_workload(value: object) -> object:
 
 
 class BudgetTable(_Table):
-    """The longest training of a trial: one of steps, examples and epochs."""
+    """The longest training of a trial: one of steps, examples, epochs and tokens."""
 
     steps: StepCount | None = None
     """Optimizer steps."""
     examples: StepCount | None = None
     """Training examples; the steps are rounded up."""
     epochs: Annotated[float, Field(gt=0, strict=False)] | None = None
-    """Passes over the training set; the steps are rounded up. Used when none of the three is given."""
+    """Passes over the training set; the steps are rounded up. Used when none of the four is given."""
+    tokens: Annotated[float, Field(ge=1, le=MAX_TOKENS, strict=False)] | None = None
+    """Tokens of training text, `20e6`; the steps are rounded up. See [Think in tokens](tokens.md)."""
     at_least_steps: StepCount | None = None
     """The smallest budget at any batch size, because large batches make few steps per epoch. 1 if a budget is given."""
     per_batch_size: dict[str, Annotated[float, Field(gt=0, strict=False)]] = {}
@@ -89,8 +92,8 @@ class ExamplesTable(_Table):
 class EvaluationTable(_Table):
     """The steps at which trials are measured, the same for all trials of a study, and the examples."""
 
-    every: StepCount | None = None
-    """Steps between measurements; not together with `count` or `spacing`. Default: `count` measurements."""
+    every: StepCount | LongText | None = None
+    """Steps between measurements, or `"1M tokens"`; not together with `count` or `spacing`. Default: `count` ones."""
     count: Annotated[int, Field(ge=1, le=MAX_MEASUREMENTS)] | None = None
     """The number of measurements."""
     spacing: Literal["even", "log"] | None = None
@@ -219,7 +222,9 @@ class ExperimentTable(_Table):
     goal: Annotated[Any, WithJsonSchema({"type": "string"})]
     """The goal to reach: a metric of `train`, `val` or `test`, `<` (or `>` for a metric to maximise), a number."""
     batch_sizes: Annotated[Any, WithJsonSchema({"type": "array", "items": {}})] = None
-    """Whole numbers, ranges (`"1..4096"`: powers of two; `"2..8192 by 4"`), `"full"` for all examples; or one range."""
+    """Numbers, ranges (`"1..4096"`: powers of two; `"2..8192 by 4"`), `"full"` (all examples); or `"16k tokens"`."""
+    tokens_per_example: Annotated[int, Field(ge=1, le=MAX_TOKENS_PER_EXAMPLE)] | None = None
+    """The tokens of an example, for a workload that does not state them. Default: as the workload states, or none."""
     trials: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """The number of non-divergent trials of every search."""
     stop: StopName = StopRule.RACE

@@ -35,6 +35,8 @@ MAX_DIFFERENCES = 12
 
 _NUMBERS = ("trials", "finishers", "search.repeats")
 _LATER_NUMBERS = {"confirm": 0, "confirm_best": 1}  # stored only if they are not these, their defaults
+_LATER_KEYS = ("tokens_per_example", "evaluation.every_tokens")  # stored only if they are given
+_MAY_BE_ADDED = ("tokens_per_example",)  # to records without it: it changes no trial
 _MAY_GROW = ("trials", "finishers", "batch_sizes", "budget", "search.repeats", "search.max_attempts", *_LATER_NUMBERS)
 
 
@@ -53,6 +55,9 @@ def normalise(experiment: Experiment) -> dict[str, Any]:
     for key, default in _LATER_NUMBERS.items():
         if flat[key] == default:
             del flat[key]  # as folders have it that were made before this setting
+    for key in _LATER_KEYS:
+        if flat[key] is None:
+            del flat[key]
     if experiment.workload.file is not None:
         flat["workload.file"] = hashlib.sha256(experiment.workload.file.read_bytes()).hexdigest()[:16]
     if experiment.trainer is not None:
@@ -85,7 +90,10 @@ def _flatten(prefix: str, value: Any, flat: dict[str, Any]) -> None:
 
 def evaluation_settings(experiment: Experiment) -> dict[str, Any]:
     """Return the evaluation plan, as ``study.json`` stores it."""
-    return dict(_to_json(experiment.evaluation))
+    settings = dict(_to_json(experiment.evaluation))
+    if settings["every_tokens"] is None:
+        del settings["every_tokens"]
+    return settings
 
 
 def may_grow(key: str) -> bool:
@@ -95,7 +103,8 @@ def may_grow(key: str) -> bool:
 
 def spec_hash(experiment: Experiment) -> str:
     """Return a hash of everything that must not change while a folder is continued."""
-    fixed = {key: value for key, value in normalise(experiment).items() if not may_grow(key)}
+    flat = normalise(experiment)
+    fixed = {key: flat[key] for key in flat if not may_grow(key) and key not in _MAY_BE_ADDED}
     text = json.dumps(fixed, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -192,6 +201,7 @@ def _hide_secrets(flat: Mapping[str, Any]) -> dict[str, Any]:
 def _require_continuation(root: Path, stored: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
     old, new = _hide_secrets(stored["experiment"]), requested["experiment"]  # older versions stored all values
     keys = sorted(key for key in {*old, *new} if not may_grow(key) and old.get(key) != new.get(key))
+    keys = [key for key in keys if key not in _MAY_BE_ADDED or None not in (old.get(key), new.get(key))]
     lines = [f"  {key}: {one_line(old.get(key))} recorded, {one_line(new.get(key))} requested" for key in keys]
     if not lines and "trainer.env" in new and stored.get("spec_hash") != requested["spec_hash"]:
         lines.append("  trainer.env, or a secret in trainer.command: another value recorded, which is not shown")
@@ -231,7 +241,7 @@ class SavedStudy:
 
     ``budgets`` are the step budgets it has had, growing: the evaluation steps follow from them (see
     `apply_to`). ``population`` is the number of trials trained together, ``framework`` the one that a user's
-    script reports.
+    script reports, ``tokens_per_example`` what it reports or the experiment has.
     """
 
     history: SearchHistory = field(default_factory=SearchHistory)
@@ -239,6 +249,7 @@ class SavedStudy:
     population: int | None = None
     result: StudyResult | None = None
     framework: TrainerMetadata | None = None
+    tokens_per_example: int | None = None
 
     @classmethod
     def from_record(cls, record: StudyRecord, path: str) -> "SavedStudy":
@@ -259,7 +270,14 @@ class SavedStudy:
                 f"{path}: this study was not made by 'batchscale run' and cannot be continued. Give another folder."
             )
         history = SearchHistory.from_metadata(metadata.searches)
-        return cls(history, list(metadata.budgets), metadata.population, metadata.result, metadata.trainer)
+        return cls(
+            history,
+            list(metadata.budgets),
+            metadata.population,
+            metadata.result,
+            metadata.trainer,
+            metadata.tokens_per_example,
+        )
 
     def to_record(self, study: Study, experiment: Experiment) -> StudyRecord:
         """Return the ``study.json`` that stores all this."""
@@ -274,6 +292,7 @@ class SavedStudy:
             fixed=dict(study.fixed),
             evaluation=evaluation_settings(experiment),
             num_train_examples=study.num_train_examples,
+            tokens_per_example=study.tokens_per_example or self.tokens_per_example,
             budgets=tuple(self.budgets),
             population=self.population,
             edge_margin=experiment.search.edge_margin,
@@ -295,9 +314,24 @@ class SavedStudy:
         """Return the study with its first space and the evaluation steps of all its budgets: of each budget in turn.
 
         All trials of the study are measured there, so that a trial that was recorded before can be trained longer.
+
+        Raises:
+            RunError: the study has recorded another number of tokens per example.
         """
+        tokens = study.tokens_per_example, self.tokens_per_example
+        if None not in tokens and tokens[0] != tokens[1]:
+            raise RunError(
+                f"tokens_per_example must be that of the records, {tokens[1]:,}. Found {tokens[0]:,} at batch size "
+                f"{study.batch_size:,}. Restore it, or give another folder with --out."
+            )
         steps: tuple[int, ...] = ()
         for budget in self.budgets:
             last = steps[-1] if steps else -1
-            steps += tuple(step for step in experiment.evaluation_steps(budget) if step > last)
-        return replace(study, evaluation_steps=steps or study.evaluation_steps, space=self.history.searches[0].space)
+            measured = experiment.evaluation_steps(budget, study.batch_size, study.tokens_per_example)
+            steps += tuple(step for step in measured if step > last)
+        return replace(
+            study,
+            evaluation_steps=steps or study.evaluation_steps,
+            space=self.history.searches[0].space,
+            tokens_per_example=tokens[0] or tokens[1],
+        )

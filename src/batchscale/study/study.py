@@ -81,6 +81,24 @@ class StudyRun:
         self._recorder.add(progress, rows, seconds, hardware)
         return self.state.update(progress.trial_id, rows, progress.diverged_at)
 
+    def set_tokens(self, tokens_per_example: int | None) -> None:
+        """Store the tokens of an example that a script has reported.
+
+        Raises:
+            RunError: another trial of the study has reported another number.
+        """
+        saved = self.state.saved
+        stored = self.state.study.tokens_per_example or saved.tokens_per_example
+        if tokens_per_example in (None, stored):
+            return
+        if stored is not None:
+            raise RunError(
+                "A script must report the same tokens_per_example in all trials. Found "
+                f"{tokens_per_example:,} after {stored:,}. Correct the script and run again."
+            )
+        saved.tokens_per_example = tokens_per_example
+        self._write_study()
+
     def set_population(self, population: int, framework: str | None = None) -> None:
         """Store how many trials are trained together, and with which framework; the first job of a study settles it."""
         if self.state.saved.population is None:

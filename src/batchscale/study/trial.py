@@ -56,9 +56,9 @@ class TrialProgress:
 
     ``rows`` are the measurements after the task's ``from_step``, at the study's evaluation steps only. ``diverged_at``
     is the step at which training diverged; a diverged trial stays at that step. ``timing`` splits the time of this
-    call, by the names of `Timing`. ``hardware`` and ``framework`` are set where an engine has better
-    information than its worker. ``failure`` is set if the trial failed before ``until_step``, after measurements that
-    are still worth recording.
+    call, by the names of `Timing`. ``hardware``, ``framework`` and ``tokens_per_example`` are set where an engine has
+    better information than its worker. ``failure`` is set if the trial failed before ``until_step``, after
+    measurements that are still worth recording.
     """
 
     trial_id: int
@@ -68,6 +68,7 @@ class TrialProgress:
     timing: Mapping[str, float] = field(default_factory=dict)
     hardware: Hardware | None = None
     framework: str | None = None
+    tokens_per_example: int | None = None
     failure: Failure | None = None
 
 

@@ -253,6 +253,7 @@ class TrainerEngine:
             timing=trial.times(),
             hardware=Hardware(facts["hardware"], facts.get("platform")) if facts.get("hardware") else None,
             framework=facts.get("framework") or None,
+            tokens_per_example=trial.reports.tokens_per_example,
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from batchscale.errors import one_line, suggest_names
 from batchscale.spec.goal import Goal
+from batchscale.spec.tokens import MAX_TOKENS_PER_EXAMPLE
 
 METRIC = re.compile(r"(?:train|val|test)/[A-Za-z][A-Za-z0-9_]*")
 MAX_METRICS = 1000
@@ -34,9 +35,10 @@ class Stamp:
 
 @dataclass
 class ScriptReports:
-    """The reports of one attempt so far."""
+    """The reports of one attempt so far. ``tokens_per_example`` must be the study's, if that has it."""
 
     goal: Goal
+    tokens_per_example: int | None = None
     rows: dict[int, dict[str, float]] = field(default_factory=dict)
     diverged_at: int | None = None
     last_step: int | None = None
@@ -69,6 +71,7 @@ class ScriptReports:
     def _handle(self, line: Mapping[str, Any], now: float) -> None:
         facts = line.get("facts")
         if isinstance(facts, Mapping):
+            self._handle_tokens(facts.get("tokens_per_example"))
             self.facts |= {str(n)[:50]: one_line(v, MAX_FACT) for n, v in list(facts.items())[:20]}
         if "saved" in line:
             self.saved, self.saves = _whole(line["saved"], "saved"), self.saves + 1
@@ -82,6 +85,21 @@ class ScriptReports:
             self.diverged_at = max(1, _whole(line["diverged"], "diverged"))
         if "last" in line:
             self.last_step = _whole(line["last"], "last")
+
+    def _handle_tokens(self, value: Any) -> None:
+        if value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_TOKENS_PER_EXAMPLE:
+            raise ReportFault(
+                f"'tokens_per_example' must be a whole number from 1 to {MAX_TOKENS_PER_EXAMPLE:,}. Found "
+                f"{one_line(repr(value))}."
+            )
+        if self.tokens_per_example not in (None, value):
+            raise ReportFault(
+                f"A script must report the tokens_per_example of its experiment, {self.tokens_per_example:,}. Found "
+                f"{value:,}. Correct the script, or tokens_per_example in the experiment file."
+            )
+        self.tokens_per_example = value
 
     def _measure(self, line: Mapping[str, Any], now: float) -> None:
         step = _whole(line["step"], "step")

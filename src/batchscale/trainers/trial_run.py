@@ -53,7 +53,7 @@ class TrialRun:
         self._reader: Reader | None = None
         self._marks: list[Mark] = []
         self._num_save_requests = 0
-        self.reports = ScriptReports(context.study.goal)
+        self.reports = self._no_reports()
         self.fault: str | None = None
         history = self._folder.history
         if history.folded < history.attempts:  # the reports of an attempt of another process
@@ -219,8 +219,11 @@ class TrialRun:
         history.rows, history.columns, history.diverged_at = self.rows, self.columns, self.diverged_at
         history.folded, history.failures = history.attempts, history.failures + 1 if failed else 0
         self._folder.write()
-        self.reports, self._reader, self._marks = ScriptReports(self.context.study.goal), None, []
+        self.reports, self._reader, self._marks = self._no_reports(), None, []
         self._process, self.fault = None, None
+
+    def _no_reports(self) -> ScriptReports:
+        return ScriptReports(self.context.study.goal, self.context.study.tokens_per_example)
 
     def remove(self) -> None:
         """Remove the folder; the script must have ended."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_WORKLOAD = "digits/fc_64/nesterov_momentum"  # its data comes with the package
 WORKLOAD_KEYS = ("dataset", "model", "optimizer")
-UNITS = ("epochs", "steps", "examples")
+UNITS = ("epochs", "steps", "examples", "tokens")
 COMMON_FIELDS = ("trials", "stop", "finishers", "seed", "name", "csrf")  # kept when the workload changes
 BUDGETS = (1_000, 1_000_000)  # a range that differs between these step budgets follows from the budget
 
@@ -177,7 +177,11 @@ def form_fields() -> tuple[Field, ...]:
     """Return the fields that every workload has."""
     return (
         Field("goal", "Goal", "metric, < or >, number"),
-        Field("batch_sizes", "Batch sizes", "numbers and ranges, with commas: 4, 16, 64..1024, full"),
+        Field(
+            "batch_sizes",
+            "Batch sizes",
+            "numbers and ranges, with commas: 4, 16, 64..1024, full; or 16k tokens, 64k tokens",
+        ),
         Field("trials", "Trials of each search", "at every batch size; the paper used 100"),
         Field("stop", "A trial ends", "race: as soon as it cannot win any more", tuple(StopRule)),
         Field("finishers", "Finishers of a race", "five give an interval of the curve"),

@@ -62,6 +62,7 @@ def workload_info(spec: WorkloadSpec, data_dir: Path | None = None) -> WorkloadI
         default_space=parts.tunables.space,
         splits=parts.dataset.task.splits,
         num_outputs=parts.dataset.num_outputs,
+        tokens_per_example=parts.dataset.tokens_per_example,
     )
 
 
@@ -112,4 +113,5 @@ def _user_info(user: UserWorkload, spec: WorkloadSpec, data_dir: Path | None) ->
         default_space=workload.space,
         splits=tuple(split for split in SPLITS if split in workload.dataset.splits),
         num_outputs=workload.dataset.num_outputs,
+        tokens_per_example=workload.dataset.tokens_per_example,
     )

@@ -68,7 +68,7 @@ class Dataset:
     """Splits named train, val and test, and ``prepare``, which turns stored arrays into the inputs of the model.
 
     ``input_shape`` and ``input_dtype`` describe one prepared example. ``num_outputs`` is the number of classes, labels
-    or sub-words that a model must give scores for.
+    or sub-words that a model must give scores for. ``tokens_per_example`` is None where examples differ or are no text.
     """
 
     name: str
@@ -77,6 +77,7 @@ class Dataset:
     input_shape: tuple[int, ...]
     input_dtype: Any
     num_outputs: int
+    tokens_per_example: int | None = None
 
     @property
     def num_train_examples(self) -> int | None:

@@ -131,8 +131,9 @@ def _device_names(names: Sequence[str], count: int) -> tuple[str, ...]:
 def experiment_text(command: ScriptCommand, trainer: TrainerSpec) -> str:
     """Return the experiment file of the trial: one batch size, one trial, no search, the script's own budget."""
     experiment = command.experiment
-    steps = experiment.budget.steps(command.batch_size, trainer.num_train_examples)
-    evaluation = experiment.evaluation
+    tokens = experiment.tokens_per_example
+    steps = experiment.budget.steps(command.batch_size, trainer.num_train_examples, tokens)
+    evaluation = experiment.evaluation.in_steps(command.batch_size, tokens)
     measured: dict[str, object] = {"every": evaluation.every} if evaluation.every else {"count": evaluation.count}
     if not evaluation.every:
         measured |= {"spacing": str(evaluation.spacing)}
@@ -148,6 +149,7 @@ def experiment_text(command: ScriptCommand, trainer: TrainerSpec) -> str:
         "trials = 1",
         'stop = "goal"',
         toml_line("seed", experiment.seed),
+        *([] if tokens is None else [toml_line("tokens_per_example", tokens)]),
         *([] if experiment.metrics is None else [toml_line("metrics", experiment.metrics)]),
         "\n[workload]",
         *(toml_line(key, getattr(name, key)) for key in ("dataset", "model", "optimizer")),

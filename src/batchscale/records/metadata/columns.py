@@ -46,6 +46,7 @@ _STUDY: Mapping[str, tuple[pl.DataType, Callable[[StudyMetadata], Any]]] = {
     "fixed": (pl.String(), lambda study: _object_text(study.fixed)),
     "evaluation": (pl.String(), lambda study: _object_text(study.evaluation)),
     "num_train_examples": (pl.Int64(), lambda study: study.num_train_examples),
+    "tokens_per_example": (pl.Int64(), lambda study: study.tokens_per_example),
     "budgets": (pl.List(pl.Int64()), lambda study: list(study.budgets)),
     "population": (pl.Int64(), lambda study: study.population),
     "edge_margin": (pl.Float64(), lambda study: study.edge_margin),

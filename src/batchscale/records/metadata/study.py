@@ -107,6 +107,7 @@ class StudyMetadata:
     fixed: FixedValues = field(default_factory=dict)
     evaluation: JsonObject = field(default_factory=dict)
     num_train_examples: Positive | None = None
+    tokens_per_example: Positive | None = None
     budgets: Budgets = ()
     population: Whole | None = None
     edge_margin: Number | None = None

@@ -28,6 +28,7 @@ class DatasetInfo:
 
     ``num_train_examples`` and ``num_outputs`` are None where only the files can tell, and the former also where data is
     sampled without end. ``input_shape`` and ``input_dtype`` describe one prepared training example.
+    ``tokens_per_example`` is set for text whose examples all have this number of tokens.
     """
 
     name: str
@@ -36,6 +37,7 @@ class DatasetInfo:
     num_outputs: int | None
     input_shape: tuple[int, ...]
     input_dtype: str = "float32"
+    tokens_per_example: int | None = None
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,9 @@ def make_dataset(user: UserWorkload) -> Dataset:
     _check_alike(user.name, shapes)
     train = shapes["train"]
     shape, dtype = train["inputs"].shape[1:], train["inputs"].dtype
-    return Dataset(user.dataset, splits, prepare, shape, dtype, user.num_outputs or _num_outputs(user, splits["train"]))
+    num_outputs = user.num_outputs or _num_outputs(user, splits["train"])
+    is_packed = user.task is Task.LANGUAGE and len(shape) == 1 and "mask" not in train  # no padding
+    return Dataset(user.dataset, splits, prepare, shape, dtype, num_outputs, shape[0] if is_packed else None)
 
 
 def sample_batch(split: Split, count: int = _SAMPLE) -> Mapping[str, Any]:

@@ -47,6 +47,7 @@ def make_text_dataset(
         input_shape=(options.row_length,),
         input_dtype=jnp.int32,
         num_outputs=num_outputs,
+        tokens_per_example=options.sequence_length,
     )
 
 

@@ -54,5 +54,9 @@ class UserTextOptions(SubwordOptions):
 
 
 def sentence_info(name: str, count: int | None, num_outputs: int, options: SequenceOptions) -> DatasetInfo:
-    """Return the description of a text of ``count`` training rows (None: only the files can tell)."""
-    return DatasetInfo(name, Task.LANGUAGE, count, num_outputs, (options.row_length,), "int32")
+    """Return the description of a text of ``count`` training rows (None: only the files can tell).
+
+    Packed rows all have the same number of tokens; sentences do not.
+    """
+    shape = (options.row_length,)
+    return DatasetInfo(name, Task.LANGUAGE, count, num_outputs, shape, "int32", options.sequence_length)
