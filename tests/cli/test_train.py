@@ -84,7 +84,10 @@ def test_mistakes_are_named(tmp_path):
     assert "name=number" in run("--steps", 1, "--set", "momentum", fails=SpecError)
     assert "did you mean" in run("--steps", 1, "--early-stop", "train/cross_entropy < 1", fails=SpecError)
     assert "must not exceed the training set" in run("--steps", 1, "-b", 10**6, fails=SpecError)
-    assert "each from 1 to 1,099,511,627,776" in run("--steps", 1, "-b", 10**14, fails=SpecError)
+    assert "examples from 1 to 1,099,511,627,776" in run("--steps", 1, "-b", 10**14, fails=SpecError)
+    for size, steps in (("16k", 1), ("0", 1), (8, "often"), (8, "1.5 tokens"), (8, 0), ("1k..2k tokens", 1)):
+        assert "Found" in run("--steps", steps, "-b", size, fails=SpecError)
+    assert "Give tokens_per_example" in run("--steps", 1, "-b", "16k tokens", fails=SpecError)
     for value in ("1e308", "5e-324", "nan"):
         assert "in --set" in run("--steps", 1, "--set", f"learning_rate={value}", fails=SpecError)
     assert "--out" in run("--steps", 1, "--resume", fails=RunError)

@@ -68,6 +68,7 @@ def mischief(run, step) -> None:
 def main() -> None:
     time.sleep(float(OPTIONS.get("import_s", 0)))
     run = trial.start(learning_rate=0.1)
+    run.tokens_per_example = int(OPTIONS["tokens"]) if "tokens" in OPTIONS else run.tokens_per_example
     total = [0.0]
 
     def load(folder: Path) -> None:

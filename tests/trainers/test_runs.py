@@ -64,6 +64,27 @@ def test_records_are_the_same_inline_and_in_workers_resumed_or_not(tmp_path):
     assert scripts_alive(tmp_path) == []
 
 
+def test_the_tokens_that_a_script_reports_are_recorded_and_cannot_change(tmp_path):
+    def start(words=("tokens=512",), top="", trials=1, name="records"):
+        text = f"{top}\n{experiment_text(*words, trials=trials, steps=20)}"
+        experiment = parse_experiment(text, folder=tmp_path)
+        plan = make_plan(experiment, describe_trainer(experiment))
+        run_plan(plan, tmp_path / name, RunSettings("inline", retries=1))
+        study = json.loads((tmp_path / name / "fake/script/none/8/study.json").read_text())
+        return study["batchscale"].get("tokens_per_example"), study["batch_size"]
+
+    assert start() == (512, 8)
+    with pytest.raises(RunError, match=r"tokens_per_example must be that of the records, 512. Found 256"):
+        start(top="tokens_per_example = 256", trials=2)
+    assert start(top="tokens_per_example = 512", trials=2) == (512, 8)  # the key may be added
+    with pytest.raises(RunError, match=r"must report the tokens_per_example of its experiment, 256. Found 512"):
+        start(top="tokens_per_example = 256", name="other")
+    assert start(words=(), top="tokens_per_example = 256", name="file") == (256, 8)
+    with pytest.raises(RunError, match=r"tokens_per_example: 256 recorded, 128 requested"):
+        start(words=(), top="tokens_per_example = 128", name="file")
+    assert start(words=(), name="none") == (None, 8)
+
+
 @pytest.mark.parametrize("words", [(), ("save_in_loop=1",)], ids=["saves as it exits", "saves in its loop"])
 def test_two_workers_start_each_script_once_and_resume_it_wherever_it_goes(tmp_path, words):
     starts = tmp_path / "starts"

@@ -89,7 +89,8 @@ def _not_whole(texts: list[str], base: int, tokens_per_example: int) -> list[tup
 def _make_error(text: str, size: Fraction, per_example: int) -> SpecError:
     below = int(size // per_example)
     nearest = [f"{count * per_example:,} tokens ({count:,})" for count in (below, below + 1) if count]
-    found = f"{text} = {_number(size)} tokens" if _number(size) not in text else text
+    is_plain = f"{int(size)}" in text.replace(",", "").replace("_", "")
+    found = text if is_plain else f"{text} = {_number(size)} tokens"
     return SpecError(
         f"A batch size in tokens must be a whole number of examples, and an example has {per_example:,} tokens. "
         f"Found {_quote(found)}, {_number(size / per_example)} examples. Nearest: {' and '.join(nearest)}."
