@@ -122,7 +122,7 @@ def test_a_mistake_with_tokens_names_the_rule(old, new, message):
 
 
 def test_tokens_need_the_tokens_of_an_example():
-    with pytest.raises(SpecError, match="Found a batch size of 16k tokens. Give tokens_per_example at the top"):
+    with pytest.raises(SpecError, match=r"Found a batch size of 16k tokens. Give tokens_per_example at the top"):
         plan(tokens=None)
     given_in_file = FILE.replace("trials = 2", "trials = 2\ntokens_per_example = 512")
     assert plan(given_in_file, tokens=None).studies == plan().studies
