@@ -35,6 +35,7 @@ class Regime(StrEnum):
     PERFECT = "perfect scaling"
     DIMINISHING = "diminishing returns"
     MAXIMAL = "maximal data parallelism"
+    RISING = "steps rise"
     UNDECIDED = "not decided"
 
 
@@ -105,6 +106,8 @@ class Regimes:
         last_doubling_gain: The same by the laws of the confidence set: the best law's, and the range over the set.
         plateau: The evidence that sizes beyond ``useful`` save nothing more.
         overhead_batch_size: The largest size whose examples are close to the fewest.
+        rising_after: The size after which all larger ones need clearly more steps than the fewest; the largest size if
+            steps do not rise.
     """
 
     baseline: Baseline
@@ -121,6 +124,7 @@ class Regimes:
     last_doubling_gain: Estimate
     plateau: PlateauStatus
     overhead_batch_size: int
+    rising_after: int
 
     @property
     def perfect_end(self) -> int:
@@ -158,7 +162,8 @@ class Regimes:
             ),
             RegimeSpan(Regime.UNDECIDED, sure, last),
             RegimeSpan(Regime.DIMINISHING, last, falls_to),
-            RegimeSpan(Regime.MAXIMAL if self.max_useful_reached else Regime.UNDECIDED, falls_to, self.largest),
+            RegimeSpan(Regime.MAXIMAL if self.max_useful_reached else Regime.UNDECIDED, falls_to, self.rising_after),
+            RegimeSpan(Regime.RISING, max(falls_to, self.rising_after), self.largest),
         )
         return tuple(span for span in spans if span.start < span.end)
 
@@ -229,6 +234,7 @@ def find_regimes(
         last_doubling_gain=gain,
         plateau=plateau,
         overhead_batch_size=int(overhead_batch_size(sizes, steps, thresholds.overhead)),
+        rising_after=int(rising_after(curve, thresholds.useful)),
     )
 
 
@@ -275,6 +281,19 @@ def useful_batch_size(sizes: Array, steps: Array, tolerance: float) -> float:
     """Return the smallest measured batch size with steps within the tolerance of the fewest measured."""
     within = steps <= steps.min() * (1 + tolerance) * (1 + 1e-12)
     return float(sizes[int(np.argmax(within))])
+
+
+def rising_after(curve: MeasuredCurve, tolerance: float) -> float:
+    """Return the size after which all larger ones need more steps than the fewest, beyond the tolerance and the noise.
+
+    The largest size if steps do not rise so.
+    """
+    fastest = int(np.flatnonzero(curve.steps <= curve.steps.min())[-1])
+    rise = np.log(curve.steps / curve.steps[fastest])
+    reach = np.zeros(len(rise)) if curve.reach is None else curve.reach
+    is_higher = (rise > math.log1p(tolerance)) & (rise > reach + reach[fastest])
+    low = np.flatnonzero(~is_higher[fastest:])
+    return float(curve.sizes[fastest + int(low[-1])])
 
 
 def last_doubling(sizes: Array, steps: Array) -> float:

@@ -95,7 +95,7 @@ def between_ticks(span: LogRange) -> list[float]:
     return ticks
 
 
-def size_axis(title: str, span: LogRange, sizes: Iterable[float | None], width: int) -> alt.Axis:
+def size_axis(title: str, span: LogRange, sizes: Iterable[float | None], width: int, *, grid: bool = True) -> alt.Axis:
     """Return an axis of batch sizes: the measured ones as ticks where their labels fit into the width, else powers."""
     measured = sorted({int(size) for size in sizes if size is not None and size > 0})
     places = [(math.log(size, span.base) - span.low) / (span.high - span.low) * width for size in measured]
@@ -105,8 +105,10 @@ def size_axis(title: str, span: LogRange, sizes: Iterable[float | None], width: 
         gaps = (b - a - i - j for a, b, i, j in zip(places, places[1:], halves, halves[1:], strict=False))
         if measured and all(labels) and all(gap >= 5 for gap in gaps):
             plain = text is not _power_text
-            return _axis(title, measured, "format(datum.value, ',')" if plain else power_expression(span.base))
-    return log_axis(title, span, max(4, width // 45))
+            return _axis(
+                title, measured, "format(datum.value, ',')" if plain else power_expression(span.base), grid=grid
+            )
+    return log_axis(title, span, max(4, width // 45), grid=grid)
 
 
 def log_axis(title: str | None, span: LogRange, at_most: int = 8, *, grid: bool = True) -> alt.Axis:
@@ -115,6 +117,21 @@ def log_axis(title: str | None, span: LogRange, at_most: int = 8, *, grid: bool 
     if span.base == 10 and len(ticks) < 3:
         return _axis(title, between_ticks(span), "format(datum.value, '~g')", grid=grid, overlap="greedy")
     return _axis(title, ticks, power_expression(span.base), grid=grid)
+
+
+def number_axis(title: str | None, span: LogRange, at_most: int = 7) -> alt.Axis:
+    """Return an axis with ticks at 1, 3, 10, 30 … (or at powers of ten, where these are many), as plain numbers."""
+    tens = LogRange(math.log10(span.domain[0]), math.log10(span.domain[1]), 10)
+    ticks = between_ticks(tens) if tens.high - tens.low < 2 else _threes(tens)
+    ticks = ticks if len(ticks) <= at_most else power_ticks(tens, at_most)
+    label = "datum.value < 1000000 ? format(datum.value, ',~r') : replace(format(datum.value, '~s'), 'G', 'B')"
+    return _axis(title, ticks, label, overlap="greedy")
+
+
+def _threes(span: LogRange) -> list[float]:
+    powers = range(math.floor(span.low), math.ceil(span.high) + 1)
+    ticks = [float(f"{digit}e{power}") for power in powers for digit in (1, 3)]
+    return [tick for tick in ticks if span.domain[0] <= tick <= span.domain[1]]
 
 
 def _power_text(size: int) -> str:

@@ -33,12 +33,16 @@ MOST_REASONS = 12  # lines of a sentence on panels that are not drawn
 
 @dataclass(frozen=True)
 class Look:
-    """The layout of a chart: its colours, a title over all panels, panels in a row, and the size of each."""
+    """The layout of a chart: its colours, a title over all panels, panels in a row, and the size of each.
+
+    A bare chart has no titles and no notes: the page around it has them.
+    """
 
     theme: Theme = LIGHT
     title: str | None = None
     columns: int = 3
     size: PanelSize = NORMAL
+    is_bare: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def draw_panels(
     parts = frame.partition_by("panel", maintain_order=True)
     named = goal_notes(frame) if goals else []
     common = named if named and all(goal_notes(part) in (named, []) for part in parts) else []
-    notes = [*common, *notes]
+    notes = [] if look.is_bare else [*common, *notes]
     for part in parts:
         title, drawn = part["panel"][0], panel(part, look)
         if isinstance(drawn, str):
@@ -106,8 +110,8 @@ def _with_titles(contents: Sequence[tuple[str, Drawn, list[str]]], look: Look) -
         most = max(len(title) + len(subtitle) for title, subtitle in lines)
         for (_, drawn, _), size, (title, subtitle) in zip(row, sizes, lines, strict=True):
             blank = [" "] * (most - len(title) - len(subtitle))
-            heading = _title(title, [*subtitle, *blank])
-            charts.append(alt.LayerChart(layer=list(drawn.layers), width=size.width, height=size.height, title=heading))
+            chart = alt.LayerChart(layer=list(drawn.layers), width=size.width, height=size.height)
+            charts.append(chart if look.is_bare else chart.properties(title=_title(title, [*subtitle, *blank])))
     return charts
 
 

@@ -22,14 +22,17 @@ class Theme:
     Attributes:
         name: ``light`` or ``dark``.
         ground: behind everything.
+        soft: behind what stands out on a page: cards, code.
         text: titles and labels of axes.
         muted: notes, ticks, and lines to compare with.
-        grid: grid lines.
-        frame: the edge of a panel.
+        grid: grid lines, and the edges of cards and tables.
+        frame: lines of axes, and the edges of fields and buttons.
         shade: the regimes of a curve, two grounds laid behind it.
         good: trials that reached the goal.
         poor: trials that did not.
-        bad: trials that diverged, and points to be trusted less.
+        bad: trials that diverged, and errors.
+        solid: results that are well determined.
+        doubt: results to be trusted less.
         star: the best trial.
         series: colours of unordered series.
         ramp: ends and middle of the colours of ordered series.
@@ -37,6 +40,7 @@ class Theme:
 
     name: str
     ground: str
+    soft: str
     text: str
     muted: str
     grid: str
@@ -45,6 +49,8 @@ class Theme:
     good: str
     poor: str
     bad: str
+    solid: str
+    doubt: str
     star: str
     series: tuple[str, ...]
     ramp: tuple[str, ...]
@@ -53,29 +59,35 @@ class Theme:
 LIGHT = Theme(
     name="light",
     ground="#ffffff",
-    text="#1a1a1a",
-    muted="#5f6368",
-    grid="#e9ebee",
-    frame="#c4c8cc",
-    shade=("#e3f0f9", "#f4efe6"),
+    soft="#f6f7f9",
+    text="#14171c",
+    muted="#5a6371",
+    grid="#e3e6eb",
+    frame="#87909d",
+    shade=("#e6f1fa", "#fdf2df"),
     good="#0071b1",
     poor="#a3a8ad",
-    bad="#c8500a",
+    bad="#c4320a",
+    solid="#137a4b",
+    doubt="#a45b00",
     star="#f0c000",
     series=("#0072b2", "#d55e00", "#008b65", "#b8568e", "#b07800", "#3a9bd9", "#4d4d4d", "#7a5195"),
     ramp=("#0b2a66", "#2f7fb8", "#4fae8d", "#d9a400"),
 )
 DARK = Theme(
     name="dark",
-    ground="#16181c",
-    text="#eceef0",
-    muted="#a7adb4",
-    grid="#2b2f35",
-    frame="#4a5058",
-    shade=("#1b2a38", "#302a1f"),
+    ground="#0f1216",
+    soft="#171b21",
+    text="#e9ecf1",
+    muted="#9aa4b4",
+    grid="#262c35",
+    frame="#6b7482",
+    shade=("#16273a", "#2e2416"),
     good="#56b4e8",
     poor="#7b828a",
-    bad="#ff8a4b",
+    bad="#ff7a5c",
+    solid="#4ecb8f",
+    doubt="#f5b14c",
     star="#ffd83d",
     series=("#56b4e9", "#ff8a4c", "#2fcb9c", "#e59cc4", "#f0b93a", "#9fd5ff", "#d0d4d8", "#c3a0e0"),
     ramp=("#8fb4ff", "#5cc0e6", "#5fd6a8", "#ffd75e"),
@@ -145,7 +157,7 @@ def vega_config(theme: Theme) -> dict[str, Any]:
         "background": theme.ground,
         "font": FONT,
         "padding": 12,
-        "view": {"stroke": theme.frame, "continuousWidth": 300, "continuousHeight": 240},
+        "view": {"stroke": None, "continuousWidth": 300, "continuousHeight": 240},
         "axis": axis,
         "axisY": {"labelFlush": 6},  # a label above the panel would push its title up
         "legend": legend,

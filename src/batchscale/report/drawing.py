@@ -59,7 +59,7 @@ def style_variables(theme: Theme) -> str:
 
 def roles() -> list[str]:
     """Return the names of the colours: those of ``Theme``, numbered where a role has several."""
-    single = ["ground", "text", "muted", "grid", "frame", "good", "poor", "bad", "star"]
+    single = ["ground", "soft", "text", "muted", "grid", "frame", "good", "poor", "bad", "solid", "doubt", "star"]
     assert len(LIGHT.series) == len(DARK.series)
     shades, series = (f"shade-{i}" for i in range(2)), (f"series-{i}" for i in range(len(LIGHT.series)))
     return [*single, *shades, *series, *(f"ramp-{i}" for i in range(RAMP_STEPS))]

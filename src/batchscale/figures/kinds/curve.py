@@ -1,9 +1,8 @@
-"""The curve of one workload with its regimes, its intervals, and points to be trusted less."""
+"""The curve of one workload: its regimes, its critical batch size, its intervals, and points to be trusted less."""
 
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -11,14 +10,26 @@ import polars as pl
 
 from batchscale.analysis.curve_analysis import ANALYSIS_SCHEMA, Analysis, AnalysisOptions, analyze
 from batchscale.analysis.regimes import Baseline, Regime, RegimeSpan
+from batchscale.analysis.summary import CurveSummary
 from batchscale.errors import BatchscaleError
-from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, size_axis
+from batchscale.figures.axes import LogRange, log_range, log_scale, number_axis, size_axis
 from batchscale.figures.frames import EDGE, empty_reason, note_frame, panel_notes, workload_values
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, perfect_lines
-from batchscale.figures.layout import WIDE, Chart, Drawn, Look, PanelSize, draw_panels, inline
+from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline
 from batchscale.figures.names import BASELINES, none_reached, workload_label
+from batchscale.figures.size_marks import (
+    LABEL_SIZE,
+    LETTER,
+    LINE_HEIGHT,
+    SizeMark,
+    alone_or_small,
+    draw_marks,
+    interval_bars,
+    with_room,
+)
 from batchscale.figures.theme import Theme
+from batchscale.formatting import rounded_text, span_text
 from batchscale.records.frames import Records
 from batchscale.records.metadata.study import study_note
 from batchscale.spec.goal import Goal
@@ -49,6 +60,10 @@ CURVE_DETAIL_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "perfect_scaling_end": pl.Int64,  # the boundaries are in every row
     "max_useful_batch_size": pl.Int64,
     "max_useful_reached": pl.Boolean,
+    "b_crit": pl.Float64,
+    "b_crit_low": pl.Float64,
+    "b_crit_high": pl.Float64,
+    "b_opt": pl.Float64,
     "note": pl.String,
 }
 
@@ -94,11 +109,24 @@ def analysis_frame(answer: Analysis) -> pl.DataFrame:
         pl.lit(regimes.perfect_end if regimes else None, dtype=pl.Int64).alias("perfect_scaling_end"),
         pl.lit(regimes.max_useful_batch_size if regimes else None, dtype=pl.Int64).alias("max_useful_batch_size"),
         pl.lit(regimes.max_useful_reached if regimes else None, dtype=pl.Boolean).alias("max_useful_reached"),
+        *(pl.lit(value, dtype=pl.Float64).alias(name) for name, value in _marked_sizes(answer.summary).items()),
         pl.lit(None, dtype=pl.String).alias("note"),
     ).select(pl.col(name).cast(kind) for name, kind in CURVE_DETAIL_SCHEMA.items())
     values: dict[str, object] = {"panel": title, "series": title, "goal": goal}
     values |= workload_values(answer.workload) if answer.workload else {}
     return pl.concat([rows, *(note_frame(CURVE_DETAIL_SCHEMA, note, **values) for note in missing_sentences(answer))])
+
+
+def _marked_sizes(summary: CurveSummary | None) -> dict[str, float | None]:
+    if summary is None:
+        return dict.fromkeys(("b_crit", "b_crit_low", "b_crit_high", "b_opt"))
+    critical, optimal = summary.critical, summary.optimal.batch_size.value
+    return {
+        "b_crit": critical.value,
+        "b_crit_low": critical.low,
+        "b_crit_high": critical.high,
+        "b_opt": None if summary.misfit else optimal,
+    }
 
 
 def point_flags(row: Mapping[str, Any]) -> str | None:
@@ -130,9 +158,7 @@ def missing_sentences(answer: Analysis) -> list[str]:
 
 def plot_curve(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """Draw a panel per workload: regimes shaded, perfect scaling dashed, intervals as bars, doubtful points hollow."""
-    if look == replace(LOOK, theme=look.theme):
-        look = replace(look, size=WIDE if frame["panel"].n_unique() == 1 else PanelSize(380, 280))
-    return draw_panels(frame, _panel, look, of="workloads")
+    return draw_panels(frame, _panel, alone_or_small(look, LOOK, frame), of="workloads")
 
 
 def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
@@ -141,20 +167,44 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
         return empty_reason(frame)
     theme, size = look.theme, look.size
     x_span = log_range(points["batch_size"], margin=0.5)
+    labels = {span: _fit_label(span.regime.value, span.start, span.end, x_span, size) for span in shaded_spans(points)}
+    marks = _marks(points.row(0, named=True), theme)
     ends = pl.concat([points["value"], points["steps_low"].drop_nulls(), points["steps_high"].drop_nulls()])
-    y_span = log_range(ends, margin=0.8)
-    axis = size_axis(BATCH_SIZE, x_span, points["batch_size"], size.width)
-    x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=axis)
-    y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis(STEPS, y_span))
-    base = alt.Chart(inline(points))
+    above = 10 + LINE_HEIGHT * max(map(len, labels.values()), default=0)
+    y_span = with_room(log_range(ends, margin=0.3), size.height, above=above, below=8 + LINE_HEIGHT * len(marks))
+    x = alt.X(
+        "batch_size:Q",
+        scale=log_scale(x_span),
+        axis=size_axis(BATCH_SIZE, x_span, points["batch_size"], size.width, grid=False),
+    )
+    y = alt.Y("value:Q", scale=log_scale(y_span), axis=number_axis(STEPS, y_span))
+    line = alt.Chart(inline(points)).mark_line(strokeWidth=2.5, color=theme.series[0], strokeJoin="round")
     layers = [
-        *_regime_shades(points, theme, x_span, size),
+        *_regime_shades(labels, theme, x_span),
         perfect_lines(points, theme, x, y_span),
-        *_intervals(points, theme, x, y_span),
-        base.mark_line(strokeWidth=2, color=theme.series[0]).encode(x=x, y=y),
+        *draw_marks(marks, x_span, size, top=above),
+        *interval_bars(points, ("steps_low", "steps_high"), theme, x, y_span),
+        line.encode(x=x, y=y),
         *_dots(points, theme, x, y),
     ]
     return Drawn(layers, _notes(frame, points))
+
+
+def _marks(row: Mapping[str, Any], theme: Theme) -> list[SizeMark]:
+    """Return the critical batch size with its interval, and the size of fewest examples, as far as there are any."""
+    value, low, high = row["b_crit"], row["b_crit_low"], row["b_crit_high"]
+    marks = []
+    if value is not None or low is not None or high is not None:
+        text = span_text(low, high, _rounded) if value is None else _rounded(value)
+        marks.append(SizeMark(f"critical batch size {text}", theme.series[0], value, low, high))
+    if row["b_opt"] is not None:
+        label = f"fewest examples at {_rounded(row['b_opt'])}"
+        marks.append(SizeMark(label, theme.muted, row["b_opt"], is_dashed=True, row=len(marks)))
+    return marks
+
+
+def _rounded(value: float) -> str:
+    return rounded_text(value, digits=2)
 
 
 def _notes(frame: pl.DataFrame, points: pl.DataFrame) -> list[str]:
@@ -177,29 +227,21 @@ def shaded_spans(points: pl.DataFrame) -> list[RegimeSpan]:
     return spans
 
 
-def _regime_shades(points: pl.DataFrame, theme: Theme, x_span: LogRange, size: PanelSize) -> list[alt.Chart]:
+def _regime_shades(labels: Mapping[RegimeSpan, list[str]], theme: Theme, x_span: LogRange) -> list[alt.Chart]:
+    """Return the grounds of the regimes, with their names in a row at the top."""
     colours = {Regime.PERFECT: theme.shade[0], Regime.MAXIMAL: theme.shade[1]}
     layers: list[alt.Chart] = []
-    for regime, start, end in shaded_spans(points):
+    for (regime, start, end), lines in labels.items():
         data = alt.Chart(alt.InlineData(values=[{"from": start, "to": end, "middle": (start * end) ** 0.5}]))
         if regime in colours:  # a ground of the page's own colour would only hide the grid
             ground = data.mark_rect(color=colours[regime], opacity=SHADE_OPACITY, aria=False)
             layers.append(ground.encode(x=alt.X("from:Q", scale=log_scale(x_span)), x2="to:Q"))
-        lines = _fit_label(regime.value, start, end, x_span, size)
         if lines:
-            # Below the start of the curve and above its end: where a falling curve leaves room.
-            below = regime is Regime.PERFECT
             text = data.mark_text(
-                text=lines,
-                baseline="bottom" if below else "top",
-                dy=-6 - 12 * (len(lines) - 1) if below else 6,
-                fontSize=10.5,
-                lineHeight=12,
-                color=theme.muted,
+                text=lines, baseline="top", dy=7, fontSize=LABEL_SIZE, lineHeight=LINE_HEIGHT, color=theme.muted,
                 aria=False,
-            )
-            at = alt.value(size.height if below else 0)
-            layers.append(text.encode(x=alt.X("middle:Q", scale=log_scale(x_span)), y=at))
+            )  # fmt: skip
+            layers.append(text.encode(x=alt.X("middle:Q", scale=log_scale(x_span)), y=alt.value(0)))
     return layers
 
 
@@ -208,21 +250,9 @@ def _fit_label(label: str, start: float, end: float, span: LogRange, size: Panel
     width = math.log(end / start, span.base) / (span.high - span.low) * size.width
     words = label.split(" ")
     for lines in ([label], [words[0], " ".join(words[1:])], words):
-        if max(len(line) for line in lines) * 5.6 <= width:
-            return lines
+        if max(len(line) for line in lines) * LETTER <= width:
+            return [line for line in lines if line]
     return []
-
-
-def _intervals(points: pl.DataFrame, theme: Theme, x: alt.X, y_span: LogRange) -> list[alt.Chart]:
-    bounded = points.drop_nulls(["steps_low", "steps_high"])
-    if bounded.is_empty():
-        return []
-    bars: alt.Chart = (
-        alt.Chart(inline(bounded))
-        .mark_rule(color=theme.series[0], strokeWidth=5, strokeOpacity=0.3, aria=False)
-        .encode(x=x, y=alt.Y("steps_low:Q", scale=log_scale(y_span)), y2="steps_high:Q")
-    )
-    return [bars]
 
 
 def _dots(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> list[alt.Chart]:
@@ -238,8 +268,8 @@ def _dots(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> list[alt.Ch
         layers.append(
             alt.Chart(inline(rows))
             .mark_point(
-                size=70 if doubtful else 50, filled=True, opacity=1, strokeWidth=2,
-                fill=theme.ground if doubtful else theme.series[0], stroke=theme.bad if doubtful else theme.series[0],
+                size=70 if doubtful else 60, filled=True, opacity=1, strokeWidth=2,
+                fill=theme.ground if doubtful else theme.series[0], stroke=theme.doubt if doubtful else theme.series[0],
             )
             .encode(x=x, y=y, tooltip=_tooltips(doubtful, not rows["steps_low"].is_null().all()))
         )  # fmt: skip

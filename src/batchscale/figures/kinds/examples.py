@@ -1,7 +1,7 @@
 """The price of a batch size: examples (tokens) to result against batch size, over the fewest of the curve."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -12,8 +12,9 @@ from batchscale.figures.axes import LogRange, log_range, log_scale, size_axis
 from batchscale.figures.frames import EDGE, empty_reason, note_frame, panel_notes, workload_values
 from batchscale.figures.kind import FigureKind
 from batchscale.figures.kinds.curves import BATCH_SIZE
-from batchscale.figures.layout import WIDE, Chart, Drawn, Look, PanelSize, draw_panels, inline
+from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import workload_label
+from batchscale.figures.size_marks import LINE_HEIGHT, SizeMark, alone_or_small, draw_marks, interval_bars, with_room
 from batchscale.figures.theme import Theme
 from batchscale.formatting import percent_text, rounded_text, span_text
 from batchscale.records.frames import Records
@@ -102,9 +103,7 @@ def analysis_examples(answer: Analysis) -> pl.DataFrame:
 
 def plot_examples(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
     """Draw a panel per workload: points and their intervals, the band of cheap sizes shaded, B_opt as a line."""
-    if look == replace(LOOK, theme=look.theme):
-        look = replace(look, size=WIDE if frame["panel"].n_unique() == 1 else PanelSize(380, 280))
-    return draw_panels(frame, _panel, look, of="workloads")
+    return draw_panels(frame, _panel, alone_or_small(look, LOOK, frame), of="workloads")
 
 
 def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
@@ -113,7 +112,10 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
         return empty_reason(frame)
     theme, size = look.theme, look.size
     x_span = log_range(points["batch_size"], margin=0.5)
-    y_span = log_range([0.95, *points["value"], *points["value_high"].drop_nulls()], margin=0.12, least=1.0)
+    highest = [0.95, *points["value"], *points["value_high"].drop_nulls()]
+    marks = _marks(points.row(0, named=True), theme)
+    below = LINE_HEIGHT * len(marks)
+    y_span = with_room(log_range(highest, margin=0.12, least=1.0), size.height, below=below)
     x = alt.X(
         "batch_size:Q",
         scale=log_scale(x_span),
@@ -123,9 +125,10 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     base = alt.Chart(inline(points))
     layers = [
         *_cheap_sizes(points, theme, x_span),
-        *_intervals(points, theme, x, y_span),
-        base.mark_line(strokeWidth=2, color=theme.series[0]).encode(x=x, y=y),
-        base.mark_point(filled=True, opacity=1, size=50, color=theme.series[0]).encode(x=x, y=y, tooltip=_tooltips()),
+        *draw_marks(marks, x_span, size),
+        *interval_bars(points, ("value_low", "value_high"), theme, x, y_span),
+        base.mark_line(strokeWidth=2.5, color=theme.series[0], strokeJoin="round").encode(x=x, y=y),
+        base.mark_point(filled=True, opacity=1, size=60, color=theme.series[0]).encode(x=x, y=y, tooltip=_tooltips()),
     ]
     return Drawn(layers, [*_optimal_notes(points), *panel_notes(frame)])
 
@@ -147,27 +150,19 @@ def _optimal_notes(points: pl.DataFrame) -> list[str]:
     return [f"line: fewest examples at {rounded_text(row['b_opt'])}{f' ({span})' if span else ''}", band]
 
 
+def _marks(row: Mapping[str, Any], theme: Theme) -> list[SizeMark]:
+    if row["b_opt"] is None:
+        return []
+    return [SizeMark(f"fewest examples at {rounded_text(row['b_opt'], 2)}", theme.muted, row["b_opt"], is_dashed=True)]
+
+
 def _cheap_sizes(points: pl.DataFrame, theme: Theme, x_span: LogRange) -> list[alt.Chart]:
     row = points.row(0, named=True)
-    x = alt.X("from:Q", scale=log_scale(x_span))
-    band = alt.Chart(alt.InlineData(values=[{"from": row["band_low"], "to": row["band_high"]}]))
-    layers: list[alt.Chart] = []
-    if row["band_low"] < row["band_high"]:
-        layers.append(band.mark_rect(color=theme.shade[0], opacity=BAND_OPACITY, aria=False).encode(x=x, x2="to:Q"))
-    if row["b_opt"] is not None:
-        line = alt.Chart(alt.InlineData(values=[{"from": row["b_opt"]}]))
-        layers.append(line.mark_rule(color=theme.good, strokeWidth=2, strokeDash=[5, 4], aria=False).encode(x=x))
-    return layers
-
-
-def _intervals(points: pl.DataFrame, theme: Theme, x: alt.X, y_span: LogRange) -> list[alt.Chart]:
-    bounded = points.drop_nulls(["value_low", "value_high"])
-    if bounded.is_empty():
+    if row["band_low"] >= row["band_high"]:
         return []
-    bars = alt.Chart(inline(bounded)).mark_rule(
-        color=theme.series[0], strokeWidth=5, strokeOpacity=0.3, aria=False, clip=True
-    )
-    return [bars.encode(x=x, y=alt.Y("value_low:Q", scale=log_scale(y_span)), y2="value_high:Q")]
+    band = alt.Chart(alt.InlineData(values=[{"from": row["band_low"], "to": row["band_high"]}]))
+    ground = band.mark_rect(color=theme.shade[0], opacity=BAND_OPACITY, aria=False)
+    return [ground.encode(x=alt.X("from:Q", scale=log_scale(x_span)), x2="to:Q")]
 
 
 def _tooltips() -> list[alt.Tooltip]:
