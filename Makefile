@@ -17,7 +17,7 @@ FULL_PROGRAMS := BATCHSCALE_FULL_PROGRAMS=1
 DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray and not wheel"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-browser web-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote test-wheel test-ray torture-ray torture pages docs bench quickstart reproduce instrument clean
+.PHONY: help install check test test-browser page-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote test-wheel test-ray torture-ray torture pages docs bench quickstart reproduce instrument clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,8 +66,8 @@ test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed i
 	$(PYTEST) -m browser
 
 # RECORDS has an experiment called digits (`batchscale quickstart --out RECORDS/digits`) and others beside it.
-web-pictures: $(STAMP) ## the pictures of docs/web.md anew from RECORDS=FOLDER, at both widths (needs Chromium)
-	$(BIN)/python scripts/web_pictures.py $(RECORDS)
+page-pictures: $(STAMP) ## the docs' pictures of report and web anew from RECORDS=FOLDER, at both widths (needs Chromium)
+	$(BIN)/python scripts/page_pictures.py $(RECORDS)
 
 test-slurm: $(STAMP) ## job files and runs on a small SLURM, which is installed if it is missing (Debian, root)
 	@command -v slurmctld >/dev/null || (apt-get update -qq && \

@@ -47,7 +47,7 @@ def shades(answer):
     return {
         names[layer["mark"]["color"]]: (row["from"], row["to"])
         for layer in spec["layer"]
-        if layer["mark"]["type"] == "rect"
+        if layer["mark"]["type"] == "rect" and layer["mark"]["color"] in names
         for row in spec["datasets"][layer["data"]["name"]]
     }
 

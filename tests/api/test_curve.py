@@ -66,7 +66,7 @@ def test_a_coarse_spacing_of_evaluations_is_a_doubt():
     assert bs.fit(LAW, spacing=10).doubts == ()
     coarse = bs.fit(LAW, spacing={4096: 400})
     assert "the steps are known only to within their evaluation spacing at batch size 4,096" in coarse.doubts[0]
-    assert "Read with care" in coarse._repr_html_()
+    assert "How sure is it?" in coarse._repr_html_()
     frame = pl.DataFrame({"batch_size": SIZES, "steps": [LAW[s] for s in SIZES], "spacing": [1.0] * 10 + [400.0]})
     assert bs.fit(frame).to_dict() == bs.fit(LAW, spacing={**dict.fromkeys(SIZES, 1), 4096: 400}).to_dict()
     assert bs.fit(frame, spacing={4096: 1}).doubts == ()  # what is passed replaces what is in the frame
@@ -161,7 +161,7 @@ def test_points_that_no_law_describes_are_doubtful_and_have_no_critical_size():
 
 def test_the_html_is_one_element_without_scripts_and_addresses(curve):
     text = curve._repr_html_()
-    assert text.count('class="bs-value"') == 3 and text.count("<svg") == 2
+    assert text.count('class="value"') == 3 and text.count("<svg") == 2
     assert not re.search(r"<script|javascript:|url\((?!#)|https?://(?!www\.w3\.org)", text)
     first, second = (set(re.findall(r'\bid="([^"]+)"', curve._repr_html_())) for _ in range(2))
     assert not first & second  # two outputs of a notebook share a page
@@ -170,12 +170,13 @@ def test_the_html_is_one_element_without_scripts_and_addresses(curve):
 
 
 def test_text_of_records_is_escaped_in_the_html(curve):
-    from batchscale.api.html import Card, render
+    from batchscale.api.html import NotebookTable, render
+    from batchscale.planning.answer import PlanFigure
 
     chart = curve.plot()
     text = render(
-        title="<x-b>", subtitle="<x-i>", cards=[Card("<x-u>", "<x-s>")], charts=[chart, chart], label="<x-q>",
-        sentences=["<x-p>"], doubts=["<x-d>"], columns=["<x-c>"], rows=[["<x-r>"]],
+        title="<x-b>", subtitle="<x-i>", figures=[PlanFigure("<x-u>", "<x-s>", "")], charts=[chart, chart],
+        label="<x-q>", advice=["<x-p>"], notes=["<x-d>"], table=NotebookTable(["<x-c>"], [["<x-r>"]], frozenset()),
     )  # fmt: skip
     assert "<x-" not in text and text.count("&lt;x-") == 10
 

@@ -43,7 +43,7 @@ def test_its_forms(plan):
     assert repr(plan).splitlines()[0] == f"plan of {plan.table.height} configurations"
     assert json.dumps(plan.to_dict()) and plan.to_frame() is plan.table
     text = plan._repr_html_()
-    assert text.count('class="bs-value"') == 4 and "cheapest" in text
+    assert text.count('class="value"') == 4 and "cheapest" in text
     assert not re.search(r"<script|https?://(?!www\.w3\.org)", text)
     assert "cost" in json.dumps(plan.plot("dark").to_dict())
 

@@ -5,14 +5,16 @@ import polars as pl
 import pytest
 from made_records import GOAL, METRIC, SPACE, MadeStudy, MadeTrial, make_records, simulated
 
+from batchscale.analysis.answer import key_figures
 from batchscale.analysis.curve_analysis import AnalysisOptions, analyze, analyze_points
-from batchscale.analysis.regimes import Baseline
+from batchscale.analysis.regimes import Baseline, Regime
 from batchscale.figures.axes import log_range, power_ticks, size_axis
 from batchscale.figures.export import chart_spec, chart_svg
 from batchscale.figures.kind import FigureRequest
 from batchscale.figures.kinds import find_kind
-from batchscale.figures.kinds.curve import SHADE_OPACITY, curve_frame, plot_curve, shaded_spans
+from batchscale.figures.kinds.curve import SHADE_OPACITY, analysis_frame, curve_frame, plot_curve, shaded_spans
 from batchscale.figures.kinds.curves import plot_curves, with_rings
+from batchscale.figures.layout import Look
 from batchscale.figures.names import goal_label
 from batchscale.figures.series import CurvePanel, Series, joint_panel, points_frame, series_frame, workload_panels
 from batchscale.figures.theme import LIGHT
@@ -90,7 +92,7 @@ def test_one_goal_alone_is_named_since_no_legend_does(curve_records):
 def test_the_ground_of_a_regime_never_hides_the_grid():
     spec = chart_spec(plot_curve(curve_frame(three_regimes(), GOAL)))
     grounds = marks_of(spec, "rect")
-    assert grounds and all(mark["opacity"] == SHADE_OPACITY for mark in grounds)
+    assert grounds and all(mark["opacity"] <= SHADE_OPACITY < 1 for mark in grounds)
     assert LIGHT.ground not in {mark["color"] for mark in grounds}
 
 
@@ -110,12 +112,12 @@ def test_normalising_where_the_goal_was_not_reached_says_so():
     assert "normalising batch size 4" in frame["note"][0]
 
 
-def test_ticks_are_the_measured_batch_sizes_and_powers_of_two_of_steps():
+def test_ticks_are_the_measured_batch_sizes_and_round_numbers_of_steps():
     spec = chart_spec(plot_curve(curve_frame(simulated(), GOAL)))
     axes = [layer["encoding"]["x"]["axis"] for layer in spec["layer"] if "axis" in layer["encoding"].get("x", {})]
     assert axes[0]["values"] == [1, 4, 16, 64, 256, 1024]
     svg = chart_svg(plot_curve(curve_frame(simulated(), GOAL)))
-    assert ">1,024<" in svg and "2¹⁰" in svg
+    assert ">1,024<" in svg and ">1,000<" in svg and ">300<" in svg
 
 
 def test_batch_sizes_that_are_no_powers_are_ticks_where_they_fit_and_powers_stand_in_where_they_do_not():
@@ -152,9 +154,45 @@ def test_curve_curves_and_goals_draw_the_same_line_of_perfect_scaling(curve_reco
 
 def test_nothing_is_shaded_beyond_the_batch_sizes_measured():
     spec = chart_spec(plot_curve(curve_frame(three_regimes(), GOAL)))
-    shades = [layer["data"]["name"] for layer in spec["layer"] if layer["mark"]["type"] == "rect"]
+    shades = [
+        layer["data"]["name"]
+        for layer in spec["layer"]
+        if layer["mark"]["type"] == "rect" and layer["mark"]["color"] in LIGHT.shade
+    ]
     ends = [row for name in shades for row in spec["datasets"][name]]
     assert ends and min(row["from"] for row in ends) >= 1 and max(row["to"] for row in ends) <= 64
+
+
+def drawn_rows(spec, kind: str, colour: str):
+    layers = [m for m in spec["layer"] if m["mark"]["type"] == kind and m["mark"]["color"] == colour]
+    return [row for layer in layers for row in spec["datasets"][layer["data"]["name"]]]
+
+
+def test_the_critical_batch_size_is_a_line_in_its_interval_with_the_number_of_the_key_figure():
+    steps = [round(100 * (1 + 60 / size)) for size in (1, 4, 16, 64, 256, 1024)]
+    noisy = [s * f for s, f in zip(steps, (1.02, 0.97, 1.03, 0.98, 1.02, 0.99), strict=True)]
+    points = pl.DataFrame({"batch_size": [1, 4, 16, 64, 256, 1024], "steps": noisy})
+    answer = analyze_points(points)
+    critical, figure = answer.summary.critical, key_figures(answer.summary)[0]
+    spec = chart_spec(plot_curve(analysis_frame(answer)))
+    assert drawn_rows(spec, "rule", LIGHT.series[0])[0]["at"] == critical.value
+    assert drawn_rows(spec, "rect", LIGHT.series[0]) == [{"at": critical.low, "to": critical.high}]
+    assert f"critical batch size {figure.value}" in [mark.get("text") for mark in marks_of(spec, "text")]
+
+
+def test_sizes_where_steps_clearly_rise_are_not_shaded():
+    points = {1: 6400, 4: 1600, 16: 400, 64: 110, 256: 100, 1024: 101, 4096: 300, 16384: 900}
+    answer = analyze_points(pl.DataFrame({"batch_size": list(points), "steps": list(points.values())}))
+    frame = analysis_frame(answer).drop_nulls("value")
+    regimes = dict(frame.select("batch_size", "regime").rows())
+    assert regimes[1024] == Regime.MAXIMAL and regimes[4096] == regimes[16384] == Regime.RISING
+    shaded = drawn_rows(chart_spec(plot_curve(frame)), "rect", LIGHT.shade[1])
+    assert [row["to"] for row in shaded] == [1024]
+
+
+def test_a_bare_chart_has_neither_title_nor_notes(curve_records):
+    chart = plot_curve(curve_frame(curve_records, GOAL), Look(is_bare=True))
+    assert "title" not in chart_spec(chart) and "dashed: perfect" not in chart_svg(chart)
 
 
 def test_bare_points_make_a_curve():

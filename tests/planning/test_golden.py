@@ -65,9 +65,9 @@ def test_over_all_devices_eight_v100_are_fastest(plan):
 
 def test_words_say_the_two_conclusions(runs):
     text = " ".join(plan_sentences(plan_from_runs(runs, PlanRequest(devices=("T4",)))))
-    assert "The fastest is 4 hosts × 2 NVIDIA T4 with a batch of 128, learning_rate 0.001: 4:11 h" in text
+    assert "The fastest is 4 hosts × 2 NVIDIA T4 with a batch of 128, learning rate 0.001: 4:11 h" in text
     assert "43.9 ML units" in text
-    assert "The cheapest is one NVIDIA T4 with a batch of 16, learning_rate 0.0001: 9:48 h" in text
+    assert "The cheapest is one NVIDIA T4 with a batch of 16, learning rate 0.0001: 9:48 h" in text
     assert "Doubling the money from there buys 11 % less time" in text
 
 

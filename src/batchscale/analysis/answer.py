@@ -88,10 +88,14 @@ def key_figures(summary: CurveSummary) -> tuple[KeyFigure, ...]:
     )
 
 
+def critical_digits(low: float | None, high: float | None) -> int:
+    """Return the digits that a critical batch size with this interval is given with."""
+    return 3 if low is not None and high is not None and high < TIGHT * low else 2
+
+
 def _critical(summary: CurveSummary) -> tuple[str, str, Trust]:
     critical = summary.critical
-    is_tight = critical.low is not None and critical.high is not None and critical.high < TIGHT * critical.low
-    digits = 3 if is_tight else 2
+    digits = critical_digits(critical.low, critical.high)
     span = span_text(critical.low, critical.high, lambda value: rounded_text(value, digits))
     if critical.value is None:
         return (span or "–", "", Trust.NONE)

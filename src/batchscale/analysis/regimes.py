@@ -184,12 +184,14 @@ class MeasuredCurve:
         steps: Their steps to result.
         reach: How far each point may lie off the truth, in logarithms; None where that is not known.
         coarse: True for each point whose evaluation spacing leaves its steps open; such points show no plateau.
+        intervals: The measured intervals of the steps, None for an end that is not known.
     """
 
     sizes: Array
     steps: Array
     reach: Array | None
     coarse: NDArray[np.bool_]
+    intervals: tuple[tuple[float | None, float | None], ...] = ()
 
 
 def find_regimes(
@@ -284,16 +286,20 @@ def useful_batch_size(sizes: Array, steps: Array, tolerance: float) -> float:
 
 
 def rising_after(curve: MeasuredCurve, tolerance: float) -> float:
-    """Return the size after which all larger ones need more steps than the fewest, beyond the tolerance and the noise.
+    """Return the size after which all larger ones need more steps than the fewest, beyond the tolerance.
 
-    The largest size if steps do not rise so.
+    A size whose interval overlaps that of the fewest steps does not count. The largest size if steps do not rise so.
     """
     fastest = int(np.flatnonzero(curve.steps <= curve.steps.min())[-1])
-    rise = np.log(curve.steps / curve.steps[fastest])
-    reach = np.zeros(len(rise)) if curve.reach is None else curve.reach
-    is_higher = (rise > math.log1p(tolerance)) & (rise > reach + reach[fastest])
-    low = np.flatnonzero(~is_higher[fastest:])
-    return float(curve.sizes[fastest + int(low[-1])])
+    intervals = curve.intervals or ((None, None),) * len(curve.sizes)
+    highest = intervals[fastest][1]
+    after = fastest
+    for i in range(fastest, len(curve.sizes)):
+        low = intervals[i][0]
+        is_noise = low is not None and highest is not None and low <= highest
+        if is_noise or curve.steps[i] <= (1 + tolerance) * curve.steps[fastest]:
+            after = i
+    return float(curve.sizes[after])
 
 
 def last_doubling(sizes: Array, steps: Array) -> float:

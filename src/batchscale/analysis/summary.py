@@ -185,7 +185,10 @@ def summarize(
     return CurveSummary(
         points=points,
         regimes=find_regimes(
-            MeasuredCurve(sizes, steps, reach, coarse), None if misfit else laws, baseline, thresholds
+            MeasuredCurve(sizes, steps, reach, coarse, tuple(data.intervals)),
+            None if misfit else laws,
+            baseline,
+            thresholds,
         ),
         critical=critical,
         optimal=find_optimal(None if misfit else laws, sizes, steps, thresholds.band),

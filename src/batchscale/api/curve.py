@@ -18,8 +18,6 @@ from batchscale.spec.workload_name import WorkloadName
 if TYPE_CHECKING:
     from batchscale.figures.layout import Chart
 
-MOST_DOUBTS = 5
-
 
 class Curve:
     """Steps to result against batch size, with the critical batch size, the regimes and how sure they are.
@@ -164,31 +162,22 @@ class Curve:
         return "\n".join([*lines, *(f"  {sentence}" for sentence in self.advice)])
 
     def _repr_html_(self) -> str:
-        from batchscale.api.html import NARROW, WIDE, Card, render
+        from batchscale.api.html import NARROW, WIDE, render
         from batchscale.figures.kinds.curve import analysis_frame, plot_curve
         from batchscale.figures.layout import Look
         from batchscale.figures.names import goal_label, workload_label
 
-        answer = make_answer(self.analysis)
-        frame = analysis_frame(self.analysis).with_columns(pl.lit("Steps to result").alias("panel"), goal=None)
+        answer, frame = make_answer(self.analysis), analysis_frame(self.analysis)
         counts = count_text(len(self.batch_sizes), "batch size")
         return render(
             title=self._title or ("Scaling curve" if self.workload is None else workload_label(self.workload)),
             subtitle=counts if self.goal is None else f"{goal_label(self.goal)} · {counts}",
-            cards=[
-                Card(
-                    figure.label,
-                    figure.value,
-                    figure.interval,
-                    f"{figure.trust.mark} {figure.trust}",
-                    figure.trust.name,
-                )
-                for figure in answer.figures
-            ],
-            charts=[plot_curve(frame, Look(columns=1, size=size)) for size in (WIDE, NARROW)],
+            figures=answer.figures,
+            charts=[plot_curve(frame, Look(columns=1, size=size, is_bare=True)) for size in (WIDE, NARROW)],
             label="Steps to result against batch size",
-            sentences=answer.advice,
-            doubts=answer.notes[:MOST_DOUBTS],
+            advice=answer.advice,
+            notes=answer.notes,
+            basis=answer.basis,
         )
 
     # --- inner ------------------------------------------------------------------------------------------------

@@ -5,65 +5,69 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from batchscale.analysis.answer import KeyFigure
 from batchscale.figures.layout import Chart, PanelSize
 from batchscale.figures.theme import DARK, LIGHT
+from batchscale.planning.answer import PlanFigure
 from batchscale.report.drawing import draw, style_variables
+from batchscale.report.style import answer_style
 
 WIDE, NARROW = PanelSize(560, 320), PanelSize(290, 240)
-_DARK_MORE = "--line:#2a3038;--soft:#1c2026;--solid:#4ecb8f;--doubt:#f5b14c"
 
 
 @dataclass(frozen=True)
-class Card:
-    """A key figure with its interval and a mark of how much to trust it."""
+class NotebookTable:
+    """The columns and rows of a table as text; ``numbers`` are the places of columns with numbers."""
 
-    label: str
-    value: str
-    interval: str = ""
-    mark: str = ""
-    level: str = ""
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numbers: frozenset[int]
 
 
 def render(
     *,
     title: str,
     subtitle: str,
-    cards: Sequence[Card],
+    figures: Sequence[KeyFigure | PlanFigure],
     charts: Sequence[Chart],
     label: str,
-    sentences: Sequence[str],
-    doubts: Sequence[str] = (),
-    columns: Sequence[str] = (),
-    rows: Sequence[Sequence[str]] = (),
+    advice: Sequence[str],
+    notes: Sequence[str] = (),
+    basis: str = "",
+    table: NotebookTable | None = None,
 ) -> str:
     """Return the HTML of an answer.
 
     Args:
         title: In words.
         subtitle: What it was measured for.
-        cards: The key figures.
+        figures: The key figures.
         charts: The same chart in the sizes ``WIDE`` and ``NARROW``.
         label: What the chart shows, for readers who do not see it.
-        sentences: The advice.
-        doubts: The reasons to trust the answer less.
-        columns: The heading of the table.
-        rows: The cells of the table; none without a table.
+        advice: At most three sentences.
+        notes: The reasons to trust the answer less.
+        basis: What the answer holds for.
+        table: A table below.
     """
-    drawing, narrow = (draw(chart, f"b{secrets.token_hex(4)}", label) for chart in charts)  # names of a whole notebook
+    wide, narrow = (draw(chart, f"b{secrets.token_hex(4)}", label) for chart in charts)  # names of a whole notebook
     return _template().render(
-        title=title, subtitle=subtitle, cards=cards, drawing=drawing, narrow=narrow, sentences=sentences, doubts=doubts,
-        columns=columns, rows=rows, dark_more=_DARK_MORE,
-        light=Markup(style_variables(LIGHT)), dark=Markup(style_variables(DARK)),  # noqa: S704 - colours of our own
+        title=title, subtitle=subtitle, figures=figures, wide=wide, narrow=narrow, advice=advice, notes=notes,
+        basis=basis, rows=table, light=_style(style_variables(LIGHT)), dark=_style(style_variables(DARK)),
+        style=_style(answer_style()),
     )  # fmt: skip
+
+
+def _style(text: str) -> Markup:
+    return Markup(text)  # noqa: S704 - colours and style sheets of our own
 
 
 @lru_cache
 def _template() -> Template:
     environment = Environment(
-        loader=PackageLoader("batchscale.api"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
+        loader=ChoiceLoader([PackageLoader("batchscale.api"), PackageLoader("batchscale.report")]), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     return environment.get_template("answer.html")

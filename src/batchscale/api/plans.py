@@ -9,13 +9,14 @@ import polars as pl
 
 from batchscale.api.curve import Curve
 from batchscale.errors import PlanningError, one_line
-from batchscale.formatting import count_text, duration
+from batchscale.formatting import count_text
+from batchscale.planning.answer import COLUMNS, NUMBERS, make_plan_answer
 from batchscale.planning.assemble import PlanInputs, assemble_plan, have_own_script, read_inputs
 from batchscale.planning.machines import Machine, read_machines
 from batchscale.planning.plan import MachinePlan, PlanRequest
 from batchscale.planning.read_curve import analysis_curve
 from batchscale.planning.recommend import Choice
-from batchscale.planning.sentences import cost_text, place_text, plan_sentences
+from batchscale.planning.sentences import plan_sentences
 from batchscale.planning.step_times import StepTime, read_step_times, records_step_times
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 MOST_ADVICE = 3
 MOST_ROWS = 8
-COLUMNS = ("configuration", "batch size", "steps", "time", "cost", "")
 
 
 class TrainingPlan:
@@ -90,80 +90,25 @@ class TrainingPlan:
 
         return plan_json(self.machine_plan)
 
-    def _card_texts(self) -> list[tuple[str, str, str]]:
-        """Return label, value and note of the key figures: the fastest, the cheapest, the best within the limits."""
-        unit, request = self.machine_plan.unit, self.machine_plan.request
-        cards = [
-            ("Fastest", duration(self.fastest["expected_time_s"]), self._place(self.fastest, "expected_cost")),
-            (
-                "Cheapest",
-                cost_text(self.cheapest["expected_cost"], unit),
-                self._place(self.cheapest, "expected_time_s"),
-            ),
-        ]
-        if request.budget is not None:
-            label = f"Fastest within {cost_text(request.budget, unit)}"
-            cards.append(self._limit_card(label, self.within_budget, "expected_time_s"))
-        if request.deadline_s is not None:
-            label = f"Cheapest within {duration(request.deadline_s)}"
-            cards.append(self._limit_card(label, self.within_deadline, "expected_cost"))
-        return cards
-
-    def _row_texts(self) -> list[tuple[str, ...]]:
-        """Return the cells of the table of the configurations to consider: those of the front, then the fastest."""
-        table = self.table.with_row_index("place")
-        best = table.sort("on_front", "place", descending=[True, False]).head(MOST_ROWS).sort("place")
-        marks = (
-            (self.fastest, "fastest"),
-            (self.cheapest, "cheapest"),
-            (self.within_budget, "within budget"),
-            (self.within_deadline, "within deadline"),
-        )
-        return [
-            (
-                place_text(row),
-                f"{row['batch_size']:,}",
-                f"{row['steps']:,.0f}",
-                duration(row["expected_time_s"]),
-                cost_text(row["expected_cost"], self.machine_plan.unit),
-                ", ".join(mark for choice, mark in marks if choice is not None and {**row, **choice} == row),
-            )
-            for row in best.to_dicts()
-        ]
-
-    def _place(self, choice: Choice, other: str) -> str:
-        value = choice[other]
-        text = duration(value) if other.endswith("_s") else cost_text(value, self.machine_plan.unit)
-        return f"{text} · batch size {choice['batch_size']:,} · {place_text(choice)}"
-
-    def _limit_card(self, label: str, choice: Choice | None, column: str) -> tuple[str, str, str]:
-        if choice is None:
-            return label, "none", "no configuration meets it"
-        value = choice[column]
-        other = "expected_cost" if column.endswith("_s") else "expected_time_s"
-        text = duration(value) if column.endswith("_s") else cost_text(value, self.machine_plan.unit)
-        return label, text, self._place(choice, other)
-
     def __repr__(self) -> str:
-        lines = [f"plan of {self.table.height:,} configurations"]
-        lines += [f"  {label:<10} {value} ({note})" for label, value, note in self._card_texts()]
-        return "\n".join(lines)
+        figures = make_plan_answer(self.machine_plan).figures
+        lines = [f"  {figure.label:<10} {figure.value} ({figure.interval})" for figure in figures]
+        return "\n".join([f"plan of {self.table.height:,} configurations", *lines])
 
     def _repr_html_(self) -> str:
-        from batchscale.api.html import NARROW, WIDE, Card, render
+        from batchscale.api.html import NARROW, WIDE, NotebookTable, render
         from batchscale.figures.kinds.plan import plan_frame, plot_plan
         from batchscale.figures.layout import Look
 
-        frame = plan_frame(self.machine_plan, "Time against cost")
+        answer, frame = make_plan_answer(self.machine_plan, MOST_ROWS), plan_frame(self.machine_plan)
         return render(
             title="Training plan" if self.machine_plan.workload is None else f"Plan: {self.machine_plan.workload}",
             subtitle=count_text(self.table.height, "configuration"),
-            cards=[Card(*texts) for texts in self._card_texts()],
-            charts=[plot_plan(frame, Look(columns=1, size=size)) for size in (WIDE, NARROW)],
+            figures=answer.figures,
+            charts=[plot_plan(frame, Look(columns=1, size=size, is_bare=True)) for size in (WIDE, NARROW)],
             label="Expected time against expected cost",
-            sentences=self.advice,
-            columns=COLUMNS,
-            rows=self._row_texts(),
+            advice=(answer.recommendation, *self.notices),
+            table=NotebookTable(COLUMNS, [row.cells for row in answer.rows], NUMBERS),
         )
 
 

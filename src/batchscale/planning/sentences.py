@@ -3,7 +3,7 @@
 from typing import Any
 
 from batchscale.analysis.sentences import optimal_sentence
-from batchscale.formatting import duration
+from batchscale.formatting import duration, metaparameter_text
 from batchscale.planning.plan import MachinePlan
 from batchscale.planning.recommend import Choice, NextMeasurement, PriceMargin, Recommendations
 from batchscale.planning.step_model import EXTRAPOLATED, INTERPOLATED, StepModel
@@ -12,12 +12,38 @@ OVERLAPS_SHOWN = 4
 
 
 def cost_text(cost: float, unit: str) -> str:
-    """Return an amount with three digits or one decimal, and its unit.
+    """Return an amount and its unit: to cents, from 10 on with one decimal; a tiny one with two digits.
 
-    >>> cost_text(43.873, "ML units"), cost_text(0.01234, "USD"), cost_text(1234.5, "EUR")
-    ('43.9 ML units', '0.0123 USD', '1,234.5 EUR')
+    >>> cost_text(43.873, "ML units"), cost_text(7.5, "USD"), cost_text(1234.5, "EUR"), cost_text(12345, "EUR")
+    ('43.9 ML units', '7.50 USD', '1,234.5 EUR', '12,345 EUR')
+    >>> cost_text(0.01234, "USD"), cost_text(0.0001234, "USD"), cost_text(1.18e-06, "USD"), cost_text(0.0, "USD")
+    ('0.012 USD', '0.00012 USD', 'under 0.0001 USD', '0 USD')
     """
-    return f"{cost:,.1f} {unit}" if cost >= 10 else f"{cost:.3g} {unit}"
+    if 0 < cost < 0.0001:
+        return f"under 0.0001 {unit}"
+    if cost < 0.0995:
+        return f"{cost:.2g} {unit}"
+    return f"{cost:,.2f} {unit}" if cost < 9.995 else f"{cost:,.{1 if cost < 9999.5 else 0}f} {unit}"
+
+
+def settings_text(choice: Choice) -> str:
+    """Return the metaparameters of a configuration in few digits; empty if there are none.
+
+    >>> settings_text({"metaparameters": "learning_rate 0.472631, momentum 0.838998, optimizer adam"})
+    'learning rate 0.47, momentum 0.84, optimizer adam'
+    """
+    parts = []
+    for part in filter(None, (choice["metaparameters"] or "").split(", ")):
+        name, _, value = part.rpartition(" ")
+        parts.append(f"{name.replace('_', ' ')} {_rounded(value)}".strip())
+    return ", ".join(parts)
+
+
+def _rounded(value: str) -> str:
+    try:
+        return metaparameter_text(float(value), digits=2)
+    except ValueError:
+        return value
 
 
 def share_text(share: float) -> str:
@@ -56,7 +82,7 @@ def place_text(choice: Choice) -> str:
 
 def choice_text(choice: Choice, unit: str) -> str:
     """Return a configuration with its time and cost, and their uncertainty."""
-    settings = f", {choice['metaparameters']}" if choice["metaparameters"] else ""
+    settings = f", {settings_text(choice)}" if choice["metaparameters"] else ""
     time, cost = choice["expected_time_s"], choice["expected_cost"]
     low, high = choice["expected_time_low_s"], choice["expected_time_high_s"]
     span = "" if low is None or high is None else f" ({duration(low)} to {duration(high)})"
@@ -161,7 +187,7 @@ def overlap_sentences(plan: MachinePlan) -> list[str]:
 
 
 def _short(choice: Choice) -> str:
-    settings = f", {choice['metaparameters']}" if choice["metaparameters"] else ""
+    settings = f", {settings_text(choice)}" if choice["metaparameters"] else ""
     return f"{place_text(choice)} with a batch of {choice['batch_size']:,}{settings}"
 
 

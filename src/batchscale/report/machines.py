@@ -10,17 +10,15 @@ from batchscale.errors import BatchscaleError
 from batchscale.figures.kinds.plan import plan_frame, plot_plan
 from batchscale.figures.kinds.step_time import plot_step_time, step_time_frame
 from batchscale.figures.layout import Look, PanelSize
-from batchscale.formatting import duration
+from batchscale.planning.answer import COLUMNS, NUMBERS, PlanAnswer, make_plan_answer
 from batchscale.planning.assemble import plan_records
-from batchscale.planning.plan import MachinePlan
-from batchscale.planning.sentences import left_out_sentences, machine_text, model_sentences, plan_sentences
+from batchscale.planning.sentences import left_out_sentences, model_sentences, plan_sentences
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
 
-MOST_ROWS = 12
-COLUMNS = ("machine", "hosts", "devices per host", "batch size", "time", "cost", "step time")
+MOST_LEFT_OUT = 12
 
 
 @dataclass(frozen=True)
@@ -35,9 +33,10 @@ class PlanningFiles:
 class MachinesPart:
     """The content of the part on machines; ``missing`` is the reason if there is none."""
 
+    answer: PlanAnswer | None = None
     sentences: tuple[str, ...] = ()
     columns: tuple[str, ...] = COLUMNS
-    rows: tuple[tuple[str, ...], ...] = ()
+    numbers: frozenset[int] = NUMBERS
     charts: tuple[Markup, ...] = ()
     small: tuple[str, ...] = ()
     missing: str | None = None
@@ -62,33 +61,21 @@ def _make_part(records: Records, workload: WorkloadName, goal: Goal, files: Plan
     except BatchscaleError as error:
         return MachinesPart(missing=str(error))
     drawn = (
-        draw(plot_plan(plan_frame(plan), Look(size=PanelSize(420, 300))), f"{anchor}-plan", "time against cost"),
         draw(
-            plot_step_time(step_time_frame(plan.models), Look(size=PanelSize(300, 260), columns=1)),
+            plot_plan(plan_frame(plan), Look(size=PanelSize(480, 300), is_bare=True)),
+            f"{anchor}-plan",
+            "time against cost",
+        ),
+        draw(
+            plot_step_time(step_time_frame(plan.models), Look(size=PanelSize(420, 300), columns=1)),
             f"{anchor}-steps",
             "step time against examples per device",
         ),
     )
     small = [text for model in plan.models for text in model_sentences(model)]
     return MachinesPart(
-        tuple(plan_sentences(plan)),
-        COLUMNS,
-        _rows(plan),
-        drawn,
-        (*plan.notices, *small, *left_out_sentences(plan)[:MOST_ROWS]),
-    )
-
-
-def _rows(plan: MachinePlan) -> tuple[tuple[str, ...], ...]:
-    return tuple(
-        (
-            machine_text(choice["machine"], choice["spot"]),
-            f"{choice['hosts']:,}",
-            f"{choice['devices_per_host']:,}",
-            f"{choice['batch_size']:,}",
-            duration(choice["expected_time_s"]),
-            f"{choice['expected_cost']:,.3g} {plan.unit}",
-            str(choice["step_time_from"]),
-        )
-        for choice in plan.recommendations.front[:MOST_ROWS]
+        answer=make_plan_answer(plan),
+        sentences=tuple(plan_sentences(plan)),
+        charts=drawn,
+        small=(*plan.notices, *small, *left_out_sentences(plan)[:MOST_LEFT_OUT]),
     )

@@ -19,13 +19,13 @@ from batchscale.figures.layout import Look
 from batchscale.figures.names import count, workload_label
 from batchscale.figures.selection import find_goal
 from batchscale.figures.series import CurvePanel, Series, series_frame
-from batchscale.figures.theme import DARK, LIGHT
 from batchscale.formatting import whole_text
 from batchscale.records.frames import Records
 from batchscale.records.output_file import write_output
-from batchscale.report.drawing import draw, style_variables
+from batchscale.report.drawing import draw
 from batchscale.report.machines import PlanningFiles, make_machines_parts
 from batchscale.report.section import LARGE, Section, make_section
+from batchscale.report.style import page_style
 from batchscale.report.text import read_metadata, result_sentences
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
@@ -58,7 +58,6 @@ def make_report(
         lstrip_blocks=True,
     )  # fmt: skip
     script = (files("batchscale.report") / "templates" / "report.js").read_text()
-    style = (files("batchscale.report") / "templates" / "report.css").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     overview = _overview(records, goals, sections) if len(sections) > 1 else None
     machines = make_machines_parts(records, goals, [section.anchor for section in sections], planning)
@@ -72,9 +71,7 @@ def make_report(
         name=one_line(name, 80),
         script=_safe(script),
         script_hash=digest,
-        style=_safe(
-            style.replace("LIGHT_COLOURS", style_variables(LIGHT)).replace("DARK_COLOURS", style_variables(DARK))
-        ),
+        style=_safe(page_style()),
         trials=count(sum(sum(section.metadata.statuses.values()) for section in sections), "trial"),
         intervals=MEANING,
     )
@@ -120,7 +117,14 @@ def _overview(
     for section in sections:
         best = section.points.rows if section.points else ()
         reached = [row for row in best if row[1] != "not reached"]
-        rows.append({"section": section, "first": section.sentences[0], "sizes": f"{len(reached)} of {len(best)}"})
+        rows.append(
+            {
+                "section": section,
+                "figures": section.answer.figures,
+                "first": section.sentences[0],
+                "sizes": f"{len(reached)} of {len(best)}",
+            }
+        )
     series = tuple(Series(name, goal, workload_label(name)) for name, goal in goals.items() if goal is not None)[
         :MOST_CURVES
     ]
@@ -132,6 +136,7 @@ def _overview(
         )
     return {
         "rows": rows,
+        "labels": ("critical batch size", "perfect scaling up to", "fewest steps from"),
         "chart": chart,
         "left_out": max(0, len(sections) - MOST_CURVES),
         "count": whole_text(len(sections)),

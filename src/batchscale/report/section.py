@@ -1,12 +1,13 @@
 """One workload's section of the report: sentences, charts as drawings, tables as rows of text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 from markupsafe import Markup
 
+from batchscale.analysis.answer import Answer, make_answer
 from batchscale.analysis.curve_analysis import Analysis, analyze
 from batchscale.analysis.metaparameters import (
     EFFECTIVE,
@@ -27,7 +28,7 @@ from batchscale.figures.kinds.training import TrainingPanel, plot_training, trai
 from batchscale.figures.layout import Chart, Look, PanelSize
 from batchscale.figures.names import goal_label, metaparameter_label, workload_label
 from batchscale.figures.series import workload_panels
-from batchscale.formatting import metaparameter_text, rounded_text, span_text, whole_text
+from batchscale.formatting import count_text, metaparameter_text, rounded_text, span_text, times_text, whole_text
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
 from batchscale.report.text import RunMetadata, experiment_files, read_metadata, result_sentences, status_sentence
@@ -35,8 +36,8 @@ from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
 
 NARROW = PanelSize(290, 250)
-LARGE = PanelSize(780, 420)
-FLAT = PanelSize(780, 240)
+LARGE = PanelSize(770, 400)
+FLAT = PanelSize(900, 240)
 MOST_RANGES = 6
 DRAWN_TRIALS = 120  # of a study in the drawing of its search space
 
@@ -59,6 +60,8 @@ class Section:
     title: str
     goal: Goal | None
     goal_text: str
+    subtitle: str
+    answer: Answer
     sentences: tuple[str, ...]
     curve: Markup | None
     curve_narrow: Markup | None
@@ -83,11 +86,11 @@ def make_section(records: Records, workload: WorkloadName, goal: Goal | None, an
     metadata = read_metadata(selected, workload)
     if goal is None:
         why = "These records name no goal. Make the report again with --goal 'val/classification_error < 0.1'."
-        return _empty(workload, None, anchor, metadata, why)
+        return _empty(selected, None, anchor, metadata, why)
     try:
         answer = analyze(selected, workload, goal)
     except BatchscaleError as error:
-        return _empty(workload, goal, anchor, metadata, str(error))
+        return _empty(selected, goal, anchor, metadata, str(error))
     wide, narrow = _curves(answer, anchor)
     examples, examples_narrow = (None, None) if answer.summary is None else _examples(answer, anchor)
     charts = _Charts(selected, goal, anchor)
@@ -97,10 +100,12 @@ def make_section(records: Records, workload: WorkloadName, goal: Goal | None, an
         title=workload_label(workload),
         goal=goal,
         goal_text=goal_label(goal),
+        subtitle=_subtitle(goal_label(goal), selected),
+        answer=make_answer(answer),
         sentences=result_sentences(answer),
         curve=wide,
         curve_narrow=narrow,
-        points=_points_table(answer),
+        points=points_table(answer),
         metaparameters=_metaparameter_table(answer),
         metaparameter_charts=charts.metaparameters(answer),
         heuristics=_heuristics(selected, answer),
@@ -116,19 +121,25 @@ def make_section(records: Records, workload: WorkloadName, goal: Goal | None, an
     )
 
 
-def _empty(workload: WorkloadName, goal: Goal | None, anchor: str, metadata: RunMetadata, why: str) -> Section:
+def _empty(records: Records, goal: Goal | None, anchor: str, metadata: RunMetadata, why: str) -> Section:
+    workload, goal_text = records.workloads[0], goal_label(goal) if goal else "no goal"
     return Section(
-        anchor, workload, workload_label(workload), goal, goal_label(goal) if goal else "no goal", (why,),
-        None, None, None, None, (), None, "", (), "", (), (why,), metadata,
+        anchor, workload, workload_label(workload), goal, goal_text, _subtitle(goal_text, records),
+        Answer((), (why,), (), ""), (why,), None, None, None, None, (), None, "", (), "", (), (why,), metadata,
     )  # fmt: skip
+
+
+def _subtitle(goal_text: str, records: Records) -> str:
+    sizes = count_text(records.studies["batch_size"].n_unique(), "batch size")
+    return f"{goal_text} · {sizes} · {count_text(records.trials.height, 'trial')}"
 
 
 def _curves(answer: Analysis, anchor: str) -> tuple[Markup, Markup]:
     frame = analysis_frame(answer)
     label = "steps to result against batch size"
     return (
-        draw(plot_curve(frame, Look(size=LARGE)), f"{anchor}-wide", label),
-        draw(plot_curve(frame, Look(size=NARROW)), f"{anchor}-narrow", label),
+        draw(plot_curve(frame, Look(size=LARGE, is_bare=True)), f"{anchor}-wide", label),
+        draw(plot_curve(frame, Look(size=NARROW, is_bare=True)), f"{anchor}-narrow", label),
     )
 
 
@@ -214,22 +225,30 @@ def thin_space(frame: pl.DataFrame, limit: int = DRAWN_TRIALS) -> pl.DataFrame:
     return frame.filter(is_drawn)
 
 
-def _points_table(answer: Analysis) -> ReportTable:
+def points_table(answer: Analysis) -> ReportTable:
+    """Return a row per batch size: its steps, their interval, what it costs, and its best learning rate."""
     curve = answer.curve.sort("batch_size")
-    epochs = not curve["epochs"].is_null().all()
-    columns = ["batch size", "steps to result", "90 % interval", "examples"]
-    columns += ["epochs"] if epochs else []
-    flagged = any(point_flags(row) for row in curve.iter_rows(named=True))
-    columns += ["trials that reached it", "infeasible", *(["trust less, because"] if flagged else [])]
-    rows = []
-    for row in curve.iter_rows(named=True):
-        cells = [f"{row['batch_size']:,}", whole_text(row["steps"]) if row["steps"] is not None else "not reached"]
-        cells += [span_text(row["steps_low"], row["steps_high"], whole_text), whole_text(row["examples"])]
-        cells += [rounded_text(row["epochs"])] if epochs else []
-        cells += [f"{row['reached']:,} of {row['trials']:,}", f"{row['infeasible']:,}"]
-        cells += [point_flags(row) or ""] if flagged else []
-        rows.append(tuple(cells))
-    return ReportTable(tuple(columns), tuple(rows), frozenset(range(len(columns) - flagged)))
+    rows = curve.to_dicts()
+    fewest = min((row["examples"] for row in rows if row["examples"]), default=None)
+    columns: dict[str, Callable[[dict[str, Any]], str]] = {
+        "batch size": lambda row: f"{row['batch_size']:,}",
+        "steps to result": lambda row: "not reached" if row["steps"] is None else whole_text(row["steps"]),
+        "90 % interval": lambda row: span_text(row["steps_low"], row["steps_high"], whole_text),
+        "examples": lambda row: whole_text(row["examples"]),
+        "cost": lambda row: f"{times_text(row['examples'] / fewest)}×" if row["examples"] and fewest else "",
+    }
+    if not curve["epochs"].is_null().all():
+        columns["epochs"] = lambda row: rounded_text(row["epochs"], 2)
+    if "learning_rate" in curve.columns:
+        columns["learning rate"] = lambda row: _value(row, "learning_rate")
+    columns["trials that reached it"] = lambda row: f"{row['reached']:,} of {row['trials']:,}"
+    if curve["infeasible"].sum():
+        columns["infeasible"] = lambda row: f"{row['infeasible']:,}"
+    flagged = any(point_flags(row) for row in rows)
+    if flagged:
+        columns["trust less, because"] = lambda row: point_flags(row) or ""
+    cells = tuple(tuple(text(row) for text in columns.values()) for row in rows)
+    return ReportTable(tuple(columns), cells, frozenset(range(len(columns) - flagged)))
 
 
 def _metaparameter_table(answer: Analysis) -> ReportTable | None:
@@ -250,7 +269,7 @@ def _metaparameter_table(answer: Analysis) -> ReportTable | None:
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:
-    return "" if row[name] is None else metaparameter_text(row[name], 4)
+    return "" if row[name] is None else metaparameter_text(row[name], 2)
 
 
 def _heuristics(records: Records, answer: Analysis) -> str | None:

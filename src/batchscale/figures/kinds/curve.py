@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from batchscale.analysis.answer import critical_digits
 from batchscale.analysis.curve_analysis import ANALYSIS_SCHEMA, Analysis, AnalysisOptions, analyze
 from batchscale.analysis.regimes import Baseline, Regime, RegimeSpan
 from batchscale.analysis.summary import CurveSummary
@@ -195,16 +196,17 @@ def _marks(row: Mapping[str, Any], theme: Theme) -> list[SizeMark]:
     value, low, high = row["b_crit"], row["b_crit_low"], row["b_crit_high"]
     marks = []
     if value is not None or low is not None or high is not None:
-        text = span_text(low, high, _rounded) if value is None else _rounded(value)
+        digits = critical_digits(low, high)
+        text = (
+            span_text(low, high, lambda end: rounded_text(end, digits))
+            if value is None
+            else rounded_text(value, digits)
+        )
         marks.append(SizeMark(f"critical batch size {text}", theme.series[0], value, low, high))
     if row["b_opt"] is not None:
-        label = f"fewest examples at {_rounded(row['b_opt'])}"
+        label = f"fewest examples at {rounded_text(row['b_opt'], digits=2)}"
         marks.append(SizeMark(label, theme.muted, row["b_opt"], is_dashed=True, row=len(marks)))
     return marks
-
-
-def _rounded(value: float) -> str:
-    return rounded_text(value, digits=2)
 
 
 def _notes(frame: pl.DataFrame, points: pl.DataFrame) -> list[str]:

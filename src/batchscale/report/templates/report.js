@@ -1,4 +1,8 @@
 "use strict";
+// What is folded is printed as well.
+addEventListener("beforeprint", function () {
+  for (const part of document.querySelectorAll("details")) { part.open = true; }
+});
 // Shows what a mark says (its aria-label) beside the pointer, the finger or the focus.
 (function () {
   const tip = document.createElement("div");

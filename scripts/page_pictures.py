@@ -1,10 +1,11 @@
-"""Pictures of the web interface at both widths, for docs/web.md: ``make web-pictures RECORDS=FOLDER``.
+"""Pictures of the report and of every web page: ``make page-pictures RECORDS=FOLDER``.
 
-    python scripts/web_pictures.py FOLDER [--out docs/pictures]
+    python scripts/page_pictures.py FOLDER [--out docs/pictures] [--all] [--only NAME ...]
 
-FOLDER has an experiment whose name begins with ``digits`` (``batchscale quickstart --out FOLDER/digits``) and others to
-compare it with; instruments in it are shown as well. Wide pictures are light, narrow ones dark. A page that is wider
-than its window, or a message in the browser's console, is an error.
+FOLDER has an experiment whose name begins with ``digits`` (``batchscale quickstart --out FOLDER/digits``), whose report
+is shown, and others to compare it with; instruments in it are shown as well. For the documentation wide pictures are
+light and narrow ones dark, each of one screen; ``--all`` makes whole pages in both themes at both widths. A page that
+is wider than its window, a message in the browser's console, or a request to elsewhere is an error.
 """
 
 import argparse
@@ -13,12 +14,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from io import BytesIO
 from pathlib import Path
 
+from PIL import Image
+
+WIDTHS = (1400, 400)
+THEMES = ("light", "dark")
 VIEWS = ((1400, "light"), (400, "dark"))
 WAIT_MS = 120_000
+COLOURS = 256
 ROWS = """all => all.map(row => [row.querySelector('td.name a').getAttribute('href'),
-  row.querySelector('td.name').innerText, row.querySelector('td[data-label=B_crit]').innerText.trim()])"""
+  row.querySelector('td.name a').innerText, row.querySelector('td[data-label=B_crit]').innerText.trim()])"""
 DRAWN = """() => [...document.querySelectorAll('figure[data-chart]')].every(
   figure => figure.closest('details:not([open])') || figure.querySelector('.explored canvas, picture'))
   && [...document.images].every(image => image.complete)"""
@@ -37,26 +44,29 @@ def start_server(folder: Path, state: Path) -> tuple[subprocess.Popen, str]:
 def find_pages(page, home: str) -> dict[str, str]:
     """The address of each page that has a picture."""
     page.goto(home)
-    rows = page.eval_on_selector_all("table.cards tbody tr", ROWS)
+    rows = page.eval_on_selector_all("#rows tbody tr", ROWS)
     digits = next(address for address, name, _ in rows if name.startswith("digits"))
     others = [row for row in rows if not row[1].startswith(("digits", "instruments"))]
-    other = max(others, key=lambda row: row[2] != "")[0]  # the first that has a critical batch size
-    page.goto(f"{home}{digits}/plan")
-    device = page.input_value("[name=device0]")
     pages = {
         "overview": "/", "new": "/new", "experiment": digits,
         "linked": f"{digits}?size=16&smooth=0.6&t=16-1&t=16-2#h-trials",
-        "plan": f"{digits}/plan?name0=mine&device0={device}&devices0=1&hosts0=4&price0=2.5&deadline=0.05",
-        "compare": f"/compare?k={digits[3:]}&k={other[3:]}",
     }  # fmt: skip
+    if others:
+        other = max(others, key=lambda row: row[2] != "")[0]  # the first that has a critical batch size
+        pages["compare"] = f"/compare?k={digits[3:]}&k={other[3:]}"
+    page.goto(f"{home}{digits}/plan")
+    device = page.input_value("[name=device0]")
+    pages["plan"] = f"{digits}/plan?name0=mine&device0={device}&devices0=1&hosts0=4&price0=2.5"
+    if found := page.query_selector("nav a[href='/plan']"):
+        pages["runs"] = found.get_attribute("href") or ""
     page.goto(f"{home}/instruments")
     if found := page.query_selector("main li a"):
         pages["instrument"] = found.get_attribute("href") or ""
     return pages
 
 
-def shoot(page, address: str, width: int, file: Path) -> None:
-    """One picture."""
+def shoot(page, address: str, width: int, file: Path, *, whole: bool) -> None:
+    """One picture, in few colours."""
     page.goto(address)
     for _ in range(WAIT_MS // 200):
         if page.evaluate(DRAWN):
@@ -67,7 +77,9 @@ def shoot(page, address: str, width: int, file: Path) -> None:
     found = page.evaluate("document.documentElement.scrollWidth")
     if found > width:
         raise SystemExit(f"{address}: {found} points wide in a window of {width}.")
-    page.screenshot(path=str(file))
+    picture = Image.open(BytesIO(page.screenshot(full_page=whole))).convert("RGB")
+    picture.quantize(COLOURS).save(file, optimize=True)
+    print(file.name)
 
 
 def main() -> None:
@@ -77,10 +89,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs" / "pictures")
+    parser.add_argument("--all", action="store_true", help="whole pages, in both themes at both widths")
+    parser.add_argument("--only", nargs="*", default=[], help="names of pages, such as experiment")
+    parser.add_argument("--page", nargs=2, action="append", default=[], metavar=("NAME", "PATH"), help="a further page")
     arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    views = [(width, theme) for width in WIDTHS for theme in THEMES] if arguments.all else VIEWS
     said: list[str] = []
-    with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright:
-        server, address = start_server(arguments.folder, Path(state) / "state")
+    with tempfile.TemporaryDirectory() as work, sync_playwright() as playwright:
+        server, address = start_server(arguments.folder, Path(work) / "state")
         try:
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             first = browser.new_context()
@@ -91,8 +108,13 @@ def main() -> None:
             while page.query_selector("text=are being read"):
                 page.wait_for_timeout(1000)
             home = address.partition("/sign-in")[0]
-            pages = find_pages(page, home)
-            for width, theme in VIEWS:
+            pages = find_pages(page, home) | dict(arguments.page)
+            digits = next(folder for folder in sorted(arguments.folder.iterdir()) if folder.name.startswith("digits"))
+            report = Path(work) / "report.html"
+            command = [sys.executable, "-m", "batchscale", "report", str(digits), "--out", str(report)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            addresses = {f"web-{name}": home + path for name, path in pages.items()} | {"report": report.as_uri()}
+            for width, theme in views:
                 context = browser.new_context(
                     viewport={"width": width, "height": 1000}, color_scheme=theme, storage_state=first.storage_state()
                 )
@@ -100,9 +122,18 @@ def main() -> None:
                 page.set_default_timeout(WAIT_MS)
                 page.on("console", lambda message: said.append(message.text))
                 page.on("pageerror", lambda error: said.append(str(error)))
-                for name, path in pages.items():
-                    shoot(page, home + path, width, arguments.out / f"web-{name}-{width}.png")
-                    print(f"web-{name}-{width}.png")
+                page.on(
+                    "request",
+                    lambda asked: (
+                        None if asked.url.startswith((home, "file:", "data:", "blob:")) else said.append(asked.url)
+                    ),
+                )
+                for name, place in addresses.items():
+                    if arguments.only and name.removeprefix("web-") not in arguments.only:
+                        continue
+                    suffix = f"-{theme}" if arguments.all else ""
+                    file = arguments.out / f"{name}-{width}{suffix}.png"
+                    shoot(page, place, width, file, whole=arguments.all)
         finally:
             server.terminate()
             server.wait(30)
