@@ -1,4 +1,4 @@
-"""Pictures of the report and of every web page: ``make page-pictures RECORDS=FOLDER``.
+"""Pictures of the report, of every web page and of the curve: ``make page-pictures RECORDS=FOLDER``.
 
     python scripts/page_pictures.py FOLDER [--out docs/pictures] [--all] [--only NAME ...]
 
@@ -82,6 +82,12 @@ def shoot(page, address: str, width: int, file: Path, *, whole: bool) -> None:
     print(file.name)
 
 
+def batchscale(*words: object) -> None:
+    """Run one command."""
+    command = [sys.executable, "-m", "batchscale", *map(str, words)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
 def main() -> None:
     """Make all of them."""
     from playwright.sync_api import sync_playwright
@@ -111,8 +117,9 @@ def main() -> None:
             pages = find_pages(page, home) | dict(arguments.page)
             digits = next(folder for folder in sorted(arguments.folder.iterdir()) if folder.name.startswith("digits"))
             report = Path(work) / "report.html"
-            command = [sys.executable, "-m", "batchscale", "report", str(digits), "--out", str(report)]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            batchscale("report", digits, "--out", report)
+            if not arguments.all:
+                batchscale("figure", "curve", digits, "--out", arguments.out / "quickstart.png")
             addresses = {f"web-{name}": home + path for name, path in pages.items()} | {"report": report.as_uri()}
             for width, theme in views:
                 context = browser.new_context(
