@@ -16,40 +16,22 @@ import numpy as np
 import polars as pl
 
 from batchscale.analysis.curve_analysis import analyze_points
+from batchscale.analysis.grid import iso_loss_curves
 from batchscale.analysis.noise import residual_noise
 from batchscale.analysis.scaling import fit_families
+from batchscale.atlas.public_files import SEQUENCE, step_law_grid
 
-SEQUENCE = 2048  # tokens
-SHARES = (0.3, 0.5, 0.7)
 FEWEST = 6
 
 
-def read_curves(path: Path, shares: tuple[float, ...] = SHARES) -> dict[tuple[int, float], pl.DataFrame]:
-    """Return the curves by model size and share: columns ``batch_size`` (sequences) and ``steps``."""
-    runs = pl.read_csv(path)
-    best = runs.group_by("params", "tokens", "batch_sequences").agg(pl.col("loss").min()).sort("tokens")
-    curves = {}
-    for (params,), model in best.group_by("params", maintain_order=True):
-        ends = model.group_by("tokens").agg(pl.col("loss").min()).sort("tokens")["loss"]
-        for share in shares:
-            goal = ends[0] + share * (ends[-1] - ends[0])
-            points = [
-                (int(size[0]), tokens / (size[0] * SEQUENCE))
-                for size, budgets in model.group_by("batch_sequences", maintain_order=True)
-                if (tokens := tokens_to(goal, budgets["tokens"].to_numpy(), budgets["loss"].to_numpy())) is not None
-            ]
-            frame = pl.DataFrame(points, schema={"batch_size": pl.Int64, "steps": pl.Float64}, orient="row")
-            curves[int(params), share] = frame.sort("batch_size")
-    return dict(sorted(curves.items()))
-
-
-def tokens_to(goal: float, tokens: np.ndarray, losses: np.ndarray) -> float | None:
-    """Return the tokens at which the loss first passes the goal; None if it never does between two budgets."""
-    for i in range(len(losses) - 1):
-        if losses[i] >= goal >= losses[i + 1] and losses[i] > losses[i + 1]:
-            part = (losses[i] - goal) / (losses[i] - losses[i + 1])
-            return float(np.exp(np.log(tokens[i]) + part * np.log(tokens[i + 1] / tokens[i])))
-    return None
+def read_curves(path: Path) -> dict[tuple[int, float], pl.DataFrame]:
+    """Return the curves by model size and loss: columns ``batch_size`` (sequences) and ``steps``."""
+    return {
+        (round(curve.parameters), curve.loss): curve.points.with_columns(
+            (pl.col("batch_size") / SEQUENCE).round().cast(pl.Int64)
+        )
+        for curve in iso_loss_curves(step_law_grid(path))
+    }
 
 
 def main() -> None:
@@ -59,7 +41,7 @@ def main() -> None:
     distances = []
     print("| parameters | goal | points | chosen | rms | hyperbola | left_branch | iso_loss | B_opt | B_crit |")
     print("|---|---|---|---|---|---|---|---|---|---|")
-    for (params, share), curve in read_curves(parser.parse_args().runs).items():
+    for (params, loss), curve in read_curves(parser.parse_args().runs).items():
         if len(curve) < FEWEST:
             continue
         summary = analyze_points(curve).summary
@@ -70,7 +52,7 @@ def main() -> None:
         distances.append(fit.rms_log)
         ends = [_text(each) for each in (summary.optimal.batch_size, summary.critical)]
         print(
-            f"| {params / 1e6:.0f} M | {share:.0%} | {len(curve)} | {fit.best.family.value} | {fit.rms_log:.3f} | "
+            f"| {params / 1e6:.0f} M | {loss:.3f} | {len(curve)} | {fit.best.family.value} | {fit.rms_log:.3f} | "
             + " | ".join(f"{rms.get(name, math.nan):.3f}" for name in ("hyperbola", "left_branch", "iso_loss"))
             + f" | {' | '.join(ends)} |"
         )

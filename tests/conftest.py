@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["XLA_FLAGS"] = _with_defaults(os.environ.get("XLA_FLAGS", ""))
     cache = getattr(config, "cache", None)
     os.environ["BATCHSCALE_CACHE"] = str(session)
+    os.environ["BATCHSCALE_ATLAS"] = str(session / "atlas")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_program_folder(cache.mkdir("programs") if cache else session))
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"

@@ -16,7 +16,6 @@ from batchscale.analysis.quantiles import f_tail
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from law_coverage import Cell, measure
-from step_law import tokens_to
 
 SIZES = 2.0 ** np.arange(3, 12)
 
@@ -117,9 +116,3 @@ def test_steps_counted_in_evaluations_are_no_more_exact_than_their_spacing():
         critical = summarize(SIZES, steps).critical
         inside += (critical.low or 0) <= 60 <= (critical.high or math.inf)
     assert inside / 40 > 0.85 - 3 * math.sqrt(0.09 / 40)
-
-
-def test_tokens_to_a_loss_are_interpolated_between_budgets():
-    tokens, losses = np.array([1e9, 4e9, 16e9]), np.array([3.0, 2.5, 2.0])
-    assert tokens_to(2.75, tokens, losses) == pytest.approx(2e9)
-    assert tokens_to(1.9, tokens, losses) is None

@@ -97,11 +97,19 @@ def curve(tmp_path) -> Path:
     return path
 
 
+def test_the_atlas_prints_its_objects(tmp_path, curve, monkeypatch):
+    monkeypatch.setenv("BATCHSCALE_ATLAS", str(tmp_path / "atlas"))
+    check(json.loads(printed("atlas", "--all")), "atlas", "atlas")
+    check(json.loads(printed("atlas", "show", "ddsp-autoencoder")), "atlas show", "atlas show")
+    check(json.loads(printed("atlas", "like", curve)), "atlas like", "atlas like")
+    check(json.loads(printed("atlas", "add", curve)), "atlas add", "atlas add")
+
+
 def test_every_command_with_an_answer_has_the_option_and_a_heading():
     def walk(command, words: tuple[str, ...] = ()):
         for name, sub in getattr(command, "commands", {}).items():
             yield from walk(sub, (*words, name))
-        if not hasattr(command, "commands"):
+        if not hasattr(command, "commands") or command.invoke_without_command:
             yield " ".join(words), command
 
     for name, command in walk(typer.main.get_command(make_app())):
