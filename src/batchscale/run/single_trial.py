@@ -17,7 +17,7 @@ from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.experiment import StopRule
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
-from batchscale.spec.space import ParameterConfig, ParameterType, SearchSpace
+from batchscale.spec.space import ParameterConfig, ParameterType, SearchSpace, replaced_names
 from batchscale.study.search import SearchState
 from batchscale.study.stop_rules.rule import SearchRules, find_rule
 from batchscale.study.trial import Row, TrialProgress, TrialSummary, TrialTask
@@ -155,13 +155,15 @@ def _describe_start(trial_id: int, records: SingleStudy | None, summary: TrialSu
 
 def _require_known(workload: Workload, parameters: Mapping[str, float]) -> None:
     """Refuse metaparameters that the workload lacks before anything is written."""
+    replaced = replaced_names(parameters, workload.defaults)
     for name in parameters:
-        if name not in workload.defaults:
+        if name not in workload.defaults and name not in replaced:
             raise SpecError(
                 f"Workload {workload.name} has no metaparameter '{one_line(name)}'; "
                 f"{suggest_names(name, workload.defaults)}"
             )
-    missing = sorted(name for name, value in workload.defaults.items() if value is None and name not in parameters)
+    given = {*parameters, *replaced.values()}
+    missing = sorted(name for name, value in workload.defaults.items() if value is None and name not in given)
     if missing:
         raise SpecError(f"Workload {workload.name}: metaparameter '{missing[0]}' has no default; give it a value.")
 

@@ -11,7 +11,7 @@ from batchscale.errors import SpecError, suggest_names
 from batchscale.spec.durations import MAX_MEASUREMENTS
 from batchscale.spec.experiment import Experiment, StopRule
 from batchscale.spec.goal import SPLITS, Goal
-from batchscale.spec.space import SearchSpace, check_bounds, check_value
+from batchscale.spec.space import SearchSpace, check_bounds, check_value, replaced_names
 from batchscale.spec.workload_name import WorkloadName
 
 MAX_PLANNED_MEASUREMENTS = 20 * MAX_MEASUREMENTS
@@ -161,9 +161,11 @@ def _make_study(experiment: Experiment, info: WorkloadInfo, batch_size: int) -> 
             raise _fixed_and_searched(name)
     tokens = info.tokens_per_example
     train_steps = experiment.budget.steps(batch_size, info.num_train_examples, tokens)
-    space = info.default_space(train_steps).replace(*search.space).without(*search.fixed)
-    space = space.replace(*search.per_batch_size.get(batch_size, SearchSpace()))
-    _check_space(space, search.fixed, info)
+    here = search.per_batch_size.get(batch_size, SearchSpace())
+    replaced = replaced_names([*search.space.names, *search.fixed, *here.names], info.defaults)
+    space = info.default_space(train_steps).without(*replaced.values()).replace(*search.space).without(*search.fixed)
+    space = space.replace(*here)
+    _check_space(space, search.fixed, replaced, info)
     return Study(
         workload=info.name,
         batch_size=batch_size,
@@ -181,9 +183,11 @@ def _make_study(experiment: Experiment, info: WorkloadInfo, batch_size: int) -> 
     )
 
 
-def _check_space(space: SearchSpace, fixed: Mapping[str, float], info: WorkloadInfo) -> None:
+def _check_space(
+    space: SearchSpace, fixed: Mapping[str, float], replaced: Mapping[str, str], info: WorkloadInfo
+) -> None:
     for name in (*space.names, *fixed):
-        if name not in info.defaults:
+        if name not in info.defaults and name not in replaced:
             raise SpecError(
                 f"search: workload {info.name} has no metaparameter '{name}'; {suggest_names(name, info.defaults)}"
             )
@@ -194,7 +198,7 @@ def _check_space(space: SearchSpace, fixed: Mapping[str, float], info: WorkloadI
     for config in space:
         check_bounds(config)
     for name, default in info.defaults.items():
-        if default is None and name not in space and name not in fixed:
+        if default is None and name not in (*space.names, *fixed, *replaced.values()):
             raise SpecError(f"search: metaparameter '{name}' has no default; give it a range or a fixed value.")
 
 

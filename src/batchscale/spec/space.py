@@ -6,7 +6,7 @@ values is in ``search``.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -239,11 +239,56 @@ _BOUNDS = {
     "beta1": _BELOW_ONE,
     "beta2": _BELOW_ONE,
     "epsilon": _POSITIVE,
+    "momentum_half_life": _POSITIVE,
+    "beta1_half_life": _POSITIVE,
+    "beta2_half_life": _POSITIVE,
     "weight_decay": _NOT_NEGATIVE,
     "l2_penalty": _NOT_NEGATIVE,
     "label_smoothing": _BELOW_ONE,
     "gradient_clip_norm": _POSITIVE,
 }
+
+
+_HALF_LIVES = {"momentum_half_life": "momentum", "beta1_half_life": "beta1", "beta2_half_life": "beta2"}
+_ALMOST_ONE = 1 - 2.0**-24  # in 32 bits: at 1 an average would stay at 0
+
+
+def convert_half_lives(parameters: Mapping[str, float], tokens_per_step: float) -> dict[str, float]:
+    """Return metaparameters with half-lives in tokens replaced by the decay factor of one step of so many tokens.
+
+    An average with the factor β keeps half of what it holds after ``tokens_per_step·log(½)/log(β)`` tokens. Where the
+    tokens of an example are unknown, half-lives count examples instead.
+
+    >>> convert_half_lives({"learning_rate": 0.01, "beta2_half_life": 4096.0}, tokens_per_step=4096)
+    {'learning_rate': 0.01, 'beta2': 0.5}
+    """
+    return {
+        _HALF_LIVES.get(name, name): min(_ALMOST_ONE, 0.5 ** (tokens_per_step / value))
+        if name in _HALF_LIVES
+        else value
+        for name, value in parameters.items()
+    }
+
+
+def replaced_names(names: Iterable[str], defaults: Mapping[str, float | None]) -> dict[str, str]:
+    """Return the names that are half-lives of a workload's decay factors, each with the factor it replaces.
+
+    Raises:
+        SpecError: a factor and its half-life are both among the names.
+    """
+    given = set(names)
+    replaced = {
+        name: factor
+        for name, factor in _HALF_LIVES.items()
+        if name in given and name not in defaults and factor in defaults
+    }
+    for name, factor in replaced.items():
+        if factor in given:
+            raise SpecError(
+                f"search: '{factor}' and '{name}' are the same metaparameter in two units; give a range or a value to "
+                "one of them."
+            )
+    return replaced
 
 
 def declare_bounds(name: str, bounds: Bounds) -> None:

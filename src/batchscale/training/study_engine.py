@@ -16,6 +16,7 @@ from batchscale.records.metadata.trial import Hardware
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
+from batchscale.spec.space import convert_half_lives
 from batchscale.study.trial import Activity, Row, TrialProgress, TrialTask
 from batchscale.training.compilation import Stopwatch, use_compilation_cache
 from batchscale.training.devices import describe_hardware
@@ -163,6 +164,8 @@ class StudyEngine:
 
     def _metaparameters(self, parameters: Mapping[str, float]) -> dict[str, float]:
         defaults = self._workload.defaults
+        tokens_per_step = self._study.batch_size * (self._workload.dataset.tokens_per_example or 1)
+        parameters = convert_half_lives(parameters, tokens_per_step)
         for name in parameters:
             if name not in defaults:
                 raise SpecError(

@@ -22,8 +22,8 @@ class Task:
     sets have.
 
     ``CLASSIFICATION``: one of several classes. ``MULTILABEL``: any number of classes at once. ``LANGUAGE``: the next
-    token at every position of a sentence. ``REGRESSION``: one number or several. ``QUADRATIC``: a loss of the
-    parameters themselves, without a model.
+    token at every position of a sentence. ``TEXT``: the same, of tokens that stand for known numbers of bytes.
+    ``REGRESSION``: one number or several. ``QUADRATIC``: a loss of the parameters themselves, without a model.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Task:
     CLASSIFICATION: ClassVar[Task]
     MULTILABEL: ClassVar[Task]
     LANGUAGE: ClassVar[Task]
+    TEXT: ClassVar[Task]
     REGRESSION: ClassVar[Task]
     QUADRATIC: ClassVar[Task]
 
@@ -62,5 +63,6 @@ def _make_quadratic_loss(dataset_options: Options) -> Loss:
 Task.CLASSIFICATION = Task("classification", _named_loss("classification_loss"))
 Task.MULTILABEL = Task("multilabel", _named_loss("multilabel_loss"))
 Task.LANGUAGE = Task("language", _named_loss("language_loss"))
+Task.TEXT = Task("text", _named_loss("language_loss"))
 Task.REGRESSION = Task("regression", _named_loss("regression_loss"), has_classes=False)
 Task.QUADRATIC = Task("quadratic", _make_quadratic_loss, has_classes=False, splits=SPLITS[:2])

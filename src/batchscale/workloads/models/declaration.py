@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from batchscale.workloads.workload import Model
 
 LABELS = (Task.CLASSIFICATION, Task.MULTILABEL, Task.REGRESSION)
-TOKENS = (Task.LANGUAGE,)
+TOKENS = (Task.LANGUAGE, Task.TEXT)
 PRECISIONS = ("float32", "bfloat16")
 MAX_SIZE = 999_999  # of one layer, as in the names fc_WIDTH
 MAX_LAYERS = 1_000
@@ -154,6 +154,10 @@ def _checked(model: str, key: str, value: Option, like: Option) -> Option:
                 f"Found {one_line(repr(value))}."
             )
         return tuple(value)
+    if isinstance(like, bool):
+        if not isinstance(value, bool):
+            raise SpecError(f"{where} must be true or false. Found {one_line(repr(value))}.")
+        return value
     if isinstance(like, int):
         if not _is_size(value):
             raise SpecError(f"{where} must be a whole number from 1 to {MAX_SIZE:,}. Found {one_line(repr(value))}.")

@@ -15,8 +15,7 @@ from batchscale.workloads.datasets.files.locations import named_folder, named_or
 from batchscale.workloads.datasets.files.official import DatasetFiles, Origin
 from batchscale.workloads.datasets.text.files import find_text_files, has_text_files
 from batchscale.workloads.datasets.text.options import CommonCrawlOptions, sentence_info
-from batchscale.workloads.datasets.text.splits import read_held_out
-from batchscale.workloads.datasets.text.tokens import TokenRows
+from batchscale.workloads.datasets.text.splits import EncodedText, read_held_out
 from batchscale.workloads.datasets.text.vocabulary import PAD
 
 if TYPE_CHECKING:
@@ -25,22 +24,22 @@ if TYPE_CHECKING:
 NUM_VALIDATION = 6_075
 
 
-def _read(folder: Path, options: CommonCrawlOptions) -> dict[str, TokenRows]:
+def _read(folder: Path, options: CommonCrawlOptions) -> EncodedText:
     return read_held_out(find_text_files(folder), options.holdout, NUM_VALIDATION, options)
 
 
 def _info(name: str, options: CommonCrawlOptions) -> DatasetInfo:
     """Describe Common Crawl; only the files can tell its size (the paper's had about 25.8 billion sentences)."""
     folder = named_folder(name, options.path)
-    count = None if folder is None else len(_read(folder, options)["train"])
-    return sentence_info(name, count, options.vocabulary_size, options)
+    count = None if folder is None else len(_read(folder, options).splits["train"])
+    return sentence_info(name, count, options.num_outputs, options)
 
 
 def _load(name: str, options: CommonCrawlOptions, data_dir: Path | None) -> Dataset:
     from batchscale.workloads.datasets.text.dataset import make_text_dataset
 
-    splits = _read(named_or_required(COMMON_CRAWL_FILES, options.path, data_dir), options)
-    return make_text_dataset(name, splits, PAD, options.vocabulary_size, options)
+    splits = _read(named_or_required(COMMON_CRAWL_FILES, options.path, data_dir), options).splits
+    return make_text_dataset(name, splits, PAD, options.num_outputs, options)
 
 
 COMMON_CRAWL_FILES = DatasetFiles(

@@ -13,7 +13,7 @@ from batchscale.errors import DataError
 from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo, parse_options
 from batchscale.workloads.datasets.files.locations import named_folder, named_or_required
 from batchscale.workloads.datasets.files.official import DatasetFiles, Download, Origin
-from batchscale.workloads.datasets.text.options import SubwordOptions, sentence_info
+from batchscale.workloads.datasets.text.options import TokenOptions, sentence_info
 from batchscale.workloads.datasets.text.splits import read_split_files
 from batchscale.workloads.datasets.text.vocabulary import PAD
 
@@ -48,21 +48,21 @@ def _files(folder: Path) -> dict[str, list[Path]]:
     }
 
 
-def _info(name: str, options: SubwordOptions) -> DatasetInfo:
+def _info(name: str, options: TokenOptions) -> DatasetInfo:
     """Describe LM1B; only the files can tell the number of packed rows."""
     folder = named_folder(name, options.path)
     if folder is not None:
-        count = len(read_split_files(find_lm1b_files(folder), options)["train"])
-        return sentence_info(name, count, options.vocabulary_size, options)
-    return sentence_info(name, None if options.sequence_length else NUM_TRAIN, options.vocabulary_size, options)
+        count = len(read_split_files(find_lm1b_files(folder), options).splits["train"])
+        return sentence_info(name, count, options.num_outputs, options)
+    return sentence_info(name, None if options.sequence_length else NUM_TRAIN, options.num_outputs, options)
 
 
-def _load(name: str, options: SubwordOptions, data_dir: Path | None) -> Dataset:
+def _load(name: str, options: TokenOptions, data_dir: Path | None) -> Dataset:
     from batchscale.workloads.datasets.text.dataset import make_text_dataset
 
     folder = named_or_required(LM1B_FILES, options.path, data_dir)
-    splits = read_split_files(find_lm1b_files(folder), options)
-    return make_text_dataset(name, splits, PAD, options.vocabulary_size, options)
+    splits = read_split_files(find_lm1b_files(folder), options).splits
+    return make_text_dataset(name, splits, PAD, options.num_outputs, options)
 
 
 _DOWNLOAD = Download(
@@ -75,4 +75,4 @@ _DOWNLOAD = Download(
 LM1B_FILES = DatasetFiles(
     Origin("lm1b", (_DOWNLOAD,), "C. Chelba et al. (2014); news articles of the WMT 2011 shared task"), has_lm1b_files
 )
-LM1B = DatasetDeclaration("lm1b", partial(parse_options, SubwordOptions), _info, _load, LM1B_FILES, label="LM1B")
+LM1B = DatasetDeclaration("lm1b", partial(parse_options, TokenOptions), _info, _load, LM1B_FILES, label="LM1B")

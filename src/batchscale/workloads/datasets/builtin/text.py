@@ -1,4 +1,4 @@
-"""A user's own text files, one sentence a line, named by the options ``path``, ``val_path`` and ``test_path``."""
+"""A user's own text files, a sentence a line, or Parquet files, a text a row; options name them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from batchscale.workloads.datasets.declaration import DatasetDeclaration, Datase
 from batchscale.workloads.datasets.text.options import UserTextOptions, sentence_info
 from batchscale.workloads.datasets.text.splits import read_user_text
 from batchscale.workloads.datasets.text.vocabulary import PAD
+from batchscale.workloads.tasks import Task
 
 if TYPE_CHECKING:
     from batchscale.workloads.workload import Dataset
@@ -17,14 +18,17 @@ if TYPE_CHECKING:
 
 def _info(name: str, options: UserTextOptions) -> DatasetInfo:
     """Describe the text that the options name, which is encoded at the first call."""
-    return sentence_info(name, len(read_user_text(options)["train"]), options.vocabulary_size, options)
+    count = len(read_user_text(options).splits["train"])
+    return sentence_info(name, count, options.num_outputs, options, Task.TEXT)
 
 
 def _load(name: str, options: UserTextOptions, data_dir: Path | None) -> Dataset:
     from batchscale.workloads.datasets.text.dataset import make_text_dataset
 
     del data_dir
-    return make_text_dataset(name, read_user_text(options), PAD, options.vocabulary_size, options)
+    text = read_user_text(options)
+    token_bytes = text.vocabulary.token_bytes()
+    return make_text_dataset(name, text.splits, PAD, options.num_outputs, options, token_bytes)
 
 
 TEXT = DatasetDeclaration(

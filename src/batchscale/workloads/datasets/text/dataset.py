@@ -34,16 +34,22 @@ class TokenSplit(IndexedSplit):
 
 
 def make_text_dataset(
-    name: str, splits: Mapping[str, TokenRows], first: int, num_outputs: int, options: SequenceOptions
+    name: str,
+    splits: Mapping[str, TokenRows],
+    first: int,
+    num_outputs: int,
+    options: SequenceOptions,
+    token_bytes: NDArray[np.float32] | None = None,
 ) -> Dataset:
     """Return a data set whose stored rows become inputs, labels and mask on the device.
 
     ``first`` is the token that stands before the first of a row. Evaluation rows may be longer than training rows.
+    With ``token_bytes``, the bytes that each token stands for, batches also have those of the labels.
     """
     return Dataset(
         name=name,
         splits={split: _make_split(rows, options.memory_limit_mb) for split, rows in splits.items()},
-        prepare=shift_right(first),
+        prepare=shift_right(first, token_bytes),
         input_shape=(options.row_length,),
         input_dtype=jnp.int32,
         num_outputs=num_outputs,
@@ -51,17 +57,19 @@ def make_text_dataset(
     )
 
 
-def shift_right(first: int) -> Callable[[Batch], Batch]:
+def shift_right(first: int, token_bytes: NDArray[np.float32] | None = None) -> Callable[[Batch], Batch]:
     """Return a ``prepare``: every token is predicted from those before it; the mask is 1 for real tokens."""
 
     def prepare(batch: Batch) -> Batch:
         labels = batch["labels"].astype(jnp.int32)
         before = jnp.full((labels.shape[0], 1), first, jnp.int32)
         mask = jnp.arange(labels.shape[1]) < batch["lengths"][:, None]
+        sizes = {} if token_bytes is None else {"bytes": jnp.asarray(token_bytes)[labels]}
         return {
             "inputs": jnp.concatenate([before, labels[:, :-1]], axis=1),
             "labels": labels,
             "mask": mask.astype(jnp.float32),
+            **sizes,
         }
 
     return prepare

@@ -1,7 +1,11 @@
-"""Sentences of text files, one a line, plain or gzipped, and the share of them that is held out. Imports no jax."""
+"""Sentences of text files, one a line, plain or gzipped, or one a row of Parquet; the share of them that is held out.
+
+Imports no jax.
+"""
 
 import gzip
 import hashlib
+import itertools
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +16,10 @@ from numpy.typing import NDArray
 
 from batchscale.errors import DataError, one_line
 
-_SUFFIXES = (".txt", ".txt.gz", ".text", ".tokens")
+_PARQUET = ".parquet"
+_SUFFIXES = (".txt", ".txt.gz", ".text", ".tokens", _PARQUET)
+_LONGEST_LINE = 64 * 2**20
+_ROWS = 4096
 _WHOLE_HASH_LIMIT = 256 * 2**20
 _SAMPLE = 2**20
 
@@ -33,25 +40,53 @@ def require_text_files(option: str, path: str) -> list[Path]:
     """Return the files that an option names, or raise DataError."""
     files = find_text_files(Path(path).expanduser())
     if not files:
-        raise DataError(f"The option `{option}` must name a text file, or a folder of *.txt files. Found {path!r}.")
+        raise DataError(
+            f"The option `{option}` must name a text file, or a folder of *.txt or *.parquet files. Found {path!r}."
+        )
     return files
 
 
-def iter_sentences(files: Sequence[Path]) -> Iterator[str]:
-    """Yield every line that is not empty, without the space around it.
+def iter_sentences(files: Sequence[Path], column: str = "text") -> Iterator[str]:
+    """Yield every line, or every row of a Parquet file's column, that is not empty, without the space around it.
 
     Raises:
-        DataError: A file cannot be read or is not UTF-8; the message names file and line.
+        DataError: A file cannot be read, is not UTF-8 or has too long a line; the message names file and line.
     """
     for file in files:
+        if file.suffix == _PARQUET:
+            yield from _iter_rows(file, column)
+            continue
         try:
             with _open(file) as lines:
-                for number, line in enumerate(lines, 1):
+                for number, line in enumerate(iter(lambda: lines.readline(_LONGEST_LINE + 1), b""), 1):
                     sentence = _decode(file, number, line)
                     if sentence:
                         yield sentence
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{file} cannot be read: {one_line(error)}.") from error
+
+
+def _iter_rows(file: Path, column: str) -> Iterator[str]:
+    """Yield the texts of a Parquet file, some thousand rows in memory at a time."""
+    import polars as pl
+
+    try:
+        schema = pl.read_parquet_schema(file)
+        if column not in schema:
+            raise DataError(
+                f"{file} must have a column {column!r}; set the option text_column to one of its columns: "
+                f"{one_line(', '.join(schema))}."
+            )
+        if schema[column] != pl.String:
+            raise DataError(f"{file}: column {column!r} must be text. Found the type {schema[column]}.")
+        frame = pl.scan_parquet(file).select(column)
+        for start in itertools.count(step=_ROWS):
+            texts = frame.slice(start, _ROWS).collect()[column].to_list()
+            yield from (text.strip() for text in texts if text and text.strip())
+            if len(texts) < _ROWS:
+                return
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{file} cannot be read as Parquet: {one_line(error)}.") from error
 
 
 def hash_files(files: Sequence[Path]) -> str:
@@ -62,18 +97,25 @@ def hash_files(files: Sequence[Path]) -> str:
     """
     digest = hashlib.blake2b(digest_size=16)
     for file in files:
-        info = file.stat()
-        digest.update(f"{info.st_size}\n".encode())
-        with file.open("rb") as content:
-            if info.st_size <= _WHOLE_HASH_LIMIT:
-                while chunk := content.read(_SAMPLE):
-                    digest.update(chunk)
-                continue
-            digest.update(f"{info.st_mtime_ns}\n".encode())
-            for start in (0, info.st_size // 2, info.st_size - _SAMPLE):
-                content.seek(start)
-                digest.update(content.read(_SAMPLE))
+        try:
+            _hash_file(file, digest)
+        except OSError as error:
+            raise DataError(f"{file} cannot be read: {one_line(error.strerror)}.") from error
     return digest.hexdigest()
+
+
+def _hash_file(file: Path, digest: "hashlib.blake2b") -> None:
+    info = file.stat()
+    digest.update(f"{info.st_size}\n".encode())
+    with file.open("rb") as content:
+        if info.st_size <= _WHOLE_HASH_LIMIT:
+            while chunk := content.read(_SAMPLE):
+                digest.update(chunk)
+            return
+        digest.update(f"{info.st_mtime_ns}\n".encode())
+        for start in (0, info.st_size // 2, info.st_size - _SAMPLE):
+            content.seek(start)
+            digest.update(content.read(_SAMPLE))
 
 
 def _open(file: Path) -> IO[bytes]:
@@ -81,6 +123,11 @@ def _open(file: Path) -> IO[bytes]:
 
 
 def _decode(file: Path, number: int, line: bytes) -> str:
+    if len(line) > _LONGEST_LINE:
+        raise DataError(
+            f"{file}, line {number}: a line must have at most {_LONGEST_LINE // 2**20} MiB, for it is encoded as one "
+            "sentence. Break the text into lines."
+        )
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
     except UnicodeDecodeError as error:

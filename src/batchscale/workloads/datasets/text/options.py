@@ -1,11 +1,14 @@
 """The options of text data sets, and the description that these sets have in common. Imports no jax."""
 
-from pydantic import Field
+from typing import Literal
+
+from pydantic import Field, model_validator
 
 from batchscale.workloads.datasets.declaration import DatasetInfo, NoOptions
 from batchscale.workloads.tasks import Task
 
-_SMALLEST_VOCABULARY = 258  # every byte, padding and the end of a sentence
+NUM_BYTE_TOKENS = 258
+"""Every byte, padding and the end of a sentence: the smallest vocabulary."""
 
 
 class SequenceOptions(NoOptions):
@@ -27,21 +30,37 @@ class SequenceOptions(NoOptions):
         return self.sequence_length or self.train_length
 
 
-class SubwordOptions(SequenceOptions):
-    """``vocabulary_size``: the number of sub-words, including the two special ones."""
+class TokenOptions(SequenceOptions):
+    """``tokenizer``: sub-words trained on the text, or every byte. ``text_column`` names the column of Parquet files.
 
-    vocabulary_size: int = Field(default=32_000, ge=_SMALLEST_VOCABULARY, le=2**24)
+    ``vocabulary_size`` is the number of sub-words, including the two special ones.
+    """
+
+    tokenizer: Literal["subwords", "bytes"] = "subwords"
+    vocabulary_size: int = Field(default=32_000, ge=NUM_BYTE_TOKENS, le=2**24)
+    text_column: str = "text"
+
+    @model_validator(mode="after")
+    def _check_tokenizer(self) -> "TokenOptions":
+        if self.tokenizer == "bytes" and "vocabulary_size" in self.model_fields_set:
+            raise ValueError(f'the tokenizer "bytes" always has {NUM_BYTE_TOKENS} tokens; remove vocabulary_size')
+        return self
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of tokens, special ones included."""
+        return NUM_BYTE_TOKENS if self.tokenizer == "bytes" else self.vocabulary_size
 
 
-class CommonCrawlOptions(SubwordOptions):
+class CommonCrawlOptions(TokenOptions):
     """``holdout``: the share of sentences that is not trained on; the paper's 0.02 % unless given."""
 
-    vocabulary_size: int = Field(default=24_006, ge=_SMALLEST_VOCABULARY, le=2**24)
+    vocabulary_size: int = Field(default=24_006, ge=NUM_BYTE_TOKENS, le=2**24)
     eval_length: int | None = Field(default=476, ge=1, le=65536)
     holdout: float = Field(default=0.0002, gt=0, lt=1)
 
 
-class UserTextOptions(SubwordOptions):
+class UserTextOptions(TokenOptions):
     """A user's text: ``path`` is a file or a folder; without ``val_path`` and ``test_path`` a share is held out.
 
     ``holdout`` is that share, half of it for validation and half for test.
@@ -53,10 +72,12 @@ class UserTextOptions(SubwordOptions):
     holdout: float = Field(default=0.1, gt=0, lt=1)
 
 
-def sentence_info(name: str, count: int | None, num_outputs: int, options: SequenceOptions) -> DatasetInfo:
+def sentence_info(
+    name: str, count: int | None, num_outputs: int, options: SequenceOptions, task: Task = Task.LANGUAGE
+) -> DatasetInfo:
     """Return the description of a text of ``count`` training rows (None: only the files can tell).
 
     Packed rows all have the same number of tokens; sentences do not.
     """
     shape = (options.row_length,)
-    return DatasetInfo(name, Task.LANGUAGE, count, num_outputs, shape, "int32", options.sequence_length)
+    return DatasetInfo(name, task, count, num_outputs, shape, "int32", options.sequence_length)

@@ -1,7 +1,9 @@
 """Turn text files into rows of tokens by split: LM1B, Common Crawl and a user's text (paper, A.1). Imports no jax."""
 
+import hashlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from batchscale.workloads.datasets.text.files import (
     require_text_files,
     split_held_out,
 )
-from batchscale.workloads.datasets.text.options import SubwordOptions, UserTextOptions
+from batchscale.workloads.datasets.text.options import TokenOptions, UserTextOptions
 from batchscale.workloads.datasets.text.tokens import (
     TokenArray,
     TokenRows,
@@ -24,28 +26,36 @@ from batchscale.workloads.datasets.text.tokens import (
     packed_rows,
     sentence_rows,
 )
-from batchscale.workloads.datasets.text.vocabulary import Vocabulary, open_vocabulary
+from batchscale.workloads.datasets.text.vocabulary import ByteVocabulary, Vocabulary, open_vocabulary
 
 Files = Sequence[Path]
 
 
-def read_split_files(files: Mapping[str, Files], options: SubwordOptions) -> dict[str, TokenRows]:
+@dataclass(frozen=True)
+class EncodedText:
+    """The rows of tokens of each split, and the vocabulary they are encoded with."""
+
+    splits: dict[str, TokenRows]
+    vocabulary: Vocabulary
+
+
+def read_split_files(files: Mapping[str, Files], options: TokenOptions) -> EncodedText:
     """Return the splits of a text that comes with files for each; the vocabulary is that of the training files."""
-    content = {split: hash_files(paths) for split, paths in files.items()}
-    vocabulary = open_vocabulary(content["train"], options.vocabulary_size, iter_sentences(files["train"]))
+    content = {split: _hash(paths, options) for split, paths in files.items()}
+    vocabulary = _vocabulary(content["train"], iter_sentences(files["train"], options.text_column), options)
     stores = {split: _encode(content[split], vocabulary, paths, options) for split, paths in files.items()}
-    return {split: make_rows(store, split, None, options) for split, store in stores.items()}
+    return EncodedText({split: make_rows(store, split, None, options) for split, store in stores.items()}, vocabulary)
 
 
-def read_held_out(files: Files, share: float, num_val: int | None, options: SubwordOptions) -> dict[str, TokenRows]:
+def read_held_out(files: Files, share: float, num_val: int | None, options: TokenOptions) -> EncodedText:
     """Return the splits of a text in one piece: a random share of the sentences is held out.
 
     The first ``num_val`` of these are the validation set and the others the test set; half each if there are fewer
     than twice as many, or no number is given.
     """
-    content = hash_files(files)
-    training = _training_sentences(files, share)
-    vocabulary = open_vocabulary(f"{content}-{share!r}", options.vocabulary_size, training)
+    content = _hash(files, options)
+    training = _training_sentences(files, share, options)
+    vocabulary = _vocabulary(f"{content}-{share!r}", training, options)
     store = _encode(content, vocabulary, files, options)
     num_sentences = len(store.offsets) - 1
     train, held_out = split_held_out(num_sentences, share)
@@ -57,10 +67,11 @@ def read_held_out(files: Files, share: float, num_val: int | None, options: Subw
     half = (len(held_out) + 1) // 2
     border = half if num_val is None else min(num_val, half)
     parts = {"train": train, "val": held_out[:border], "test": held_out[border:]}
-    return {split: make_rows(store, split, numbers, options) for split, numbers in parts.items()}
+    rows = {split: make_rows(store, split, numbers, options) for split, numbers in parts.items()}
+    return EncodedText(rows, vocabulary)
 
 
-def read_user_text(options: UserTextOptions) -> dict[str, TokenRows]:
+def read_user_text(options: UserTextOptions) -> EncodedText:
     """Return the splits of a user's text: the files that the options name, or a share held out.
 
     Raises:
@@ -77,7 +88,7 @@ def read_user_text(options: UserTextOptions) -> dict[str, TokenRows]:
     )
 
 
-def make_rows(store: TokenStore, split: str, numbers: NDArray[np.int64] | None, options: SubwordOptions) -> TokenRows:
+def make_rows(store: TokenStore, split: str, numbers: NDArray[np.int64] | None, options: TokenOptions) -> TokenRows:
     """Return the rows of one split: packed, or one sentence each, clipped for training or evaluation."""
     if len(store.offsets) < 2:
         raise DataError(f"The text of the split {split!r} has no sentences.")
@@ -93,21 +104,36 @@ def _select(store: TokenStore, numbers: NDArray[np.int64] | None) -> tuple[Token
     """Return the tokens of some sentences end to end."""
     if numbers is None:
         return store.tokens, store.offsets
-    rows = sentence_rows(store.tokens, store.offsets, numbers, None)
-    lengths = rows.ends - rows.starts
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.repeat(rows.starts - offsets[:-1], lengths) + np.arange(offsets[-1])
-    return store.tokens[places], offsets
+    lengths = np.diff(store.offsets)
+    chosen = np.zeros(len(lengths), bool)
+    chosen[numbers] = True
+    return store.tokens[np.repeat(chosen, lengths)], np.concatenate([[0], np.cumsum(lengths[chosen])])
 
 
-def _encode(content: str, vocabulary: Vocabulary, files: Files, options: SubwordOptions) -> TokenStore:
+def _hash(files: Files, options: TokenOptions) -> str:
+    """Return the digest of the text: the files and, if it is not the usual one, the column that is read."""
+    usual = TokenOptions.model_fields["text_column"].default
+    return hash_files(files) + ("" if options.text_column == usual else f"-{_column_digest(options.text_column)}")
+
+
+def _column_digest(column: str) -> str:
+    return hashlib.blake2b(column.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+
+
+def _vocabulary(content: str, sentences: Iterable[str], options: TokenOptions) -> Vocabulary:
+    if options.tokenizer == "bytes":
+        return ByteVocabulary()
+    return open_vocabulary(content, options.vocabulary_size, sentences)
+
+
+def _encode(content: str, vocabulary: Vocabulary, files: Files, options: TokenOptions) -> TokenStore:
     key = f"{content}-{vocabulary.key}"
-    return open_token_store(key, options.vocabulary_size, vocabulary.encode(iter_sentences(files)))
+    return open_token_store(key, options.num_outputs, vocabulary.encode(iter_sentences(files, options.text_column)))
 
 
-def _training_sentences(files: Files, share: float) -> Iterator[str]:
+def _training_sentences(files: Files, share: float, options: TokenOptions) -> Iterator[str]:
     """Yield the sentences that are not held out, for a vocabulary that has not seen the others."""
-    sentences = iter_sentences(files)
+    sentences = iter_sentences(files, options.text_column)
     for start in itertools.count(step=1 << 16):
         chunk = list(itertools.islice(sentences, 1 << 16))
         if not chunk:

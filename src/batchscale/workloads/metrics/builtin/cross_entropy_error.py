@@ -18,14 +18,14 @@ def _make(task: Task, dataset_options: Options) -> tuple[Measure, Value]:
 
     del dataset_options
     entropy = sigmoid_cross_entropy if task is Task.MULTILABEL else softmax_cross_entropy
-    per_token = task is Task.LANGUAGE
+    per_token = task in (Task.LANGUAGE, Task.TEXT)
     return mean_of(lambda outputs, batch: entropy(outputs, batch["labels"]), per_token=per_token), ratio
 
 
 CROSS_ENTROPY_ERROR = MetricDeclaration(
     "cross_entropy_error",
     maximize=False,
-    tasks=(Task.CLASSIFICATION, Task.MULTILABEL, Task.LANGUAGE),
+    tasks=(Task.CLASSIFICATION, Task.MULTILABEL, Task.LANGUAGE, Task.TEXT),
     make=_make,
     trained_on=True,
     unit="nats",

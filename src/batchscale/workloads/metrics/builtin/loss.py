@@ -1,10 +1,11 @@
-"""The exact loss of the noisy quadratic model, ``½ Σ h θ²``, without noise."""
+"""The loss that is minimised: nats per token of a text; of the noisy quadratic model ``½ Σ h θ²``, without noise."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from batchscale.spec.experiment import Options
+from batchscale.workloads.metrics.builtin.cross_entropy_error import CROSS_ENTROPY_ERROR
 from batchscale.workloads.metrics.declaration import MetricDeclaration
 from batchscale.workloads.noisy_quadratic import parse_problem
 from batchscale.workloads.tasks import Task
@@ -20,7 +21,8 @@ def _make(task: Task, dataset_options: Options) -> tuple[Measure, Value]:
     from batchscale.workloads.losses import exact_quadratic
     from batchscale.workloads.metrics.sums import ratio
 
-    del task
+    if task is Task.TEXT:
+        return CROSS_ENTROPY_ERROR.make(task, dataset_options)
     problem = parse_problem(dataset_options)
 
     def measure(outputs: jax.Array, batch: Batch, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -30,4 +32,4 @@ def _make(task: Task, dataset_options: Options) -> tuple[Measure, Value]:
     return measure, ratio
 
 
-LOSS = MetricDeclaration("loss", False, (Task.QUADRATIC,), _make, trained_on=True)
+LOSS = MetricDeclaration("loss", False, (Task.QUADRATIC, Task.TEXT), _make, trained_on=True)
