@@ -17,7 +17,7 @@ FULL_PROGRAMS := BATCHSCALE_FULL_PROGRAMS=1
 DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray and not wheel"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-browser page-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote test-wheel test-ray torture-ray torture pages docs bench quickstart reproduce instrument clean
+.PHONY: help install check test test-browser page-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote test-wheel test-ray torture-ray torture pages docs bench quickstart reproduce text-kjv instrument clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -167,6 +167,15 @@ reproduce: $(STAMP) ## measure two curves of the paper's Figure 3d again on MNIS
 	    $(BIN)/batchscale run examples/mnist_$$name.toml --out build/reproduce/$$name; done
 	$(BIN)/python examples/figure_3d.py $(REPRODUCED:%=build/reproduce/%) --out build/reproduce/figure_3d.png
 	@echo "Open build/reproduce/figure_3d.png; docs/reproduction.md has ours"
+
+# A text to train on that is in the public domain: verses without their numbers, one a line.
+KJV := build/kjv/kjv.txt
+$(KJV):
+	@command -v bible >/dev/null || (apt-get update -qq && apt-get install -y -qq bible-kjv)
+	@mkdir -p $(@D)
+	bible -f gen1:1-rev22:21 | sed 's/^[^ ]* //' > $@.part && mv $@.part $@
+
+text-kjv: $(KJV) ## the King James Bible as build/kjv/kjv.txt, 4 MB of text (Debian, root)
 
 # A violin that nobody has to record, learned and played: fluidsynth and its sound font are installed if they are missing.
 INSTRUMENT := build/ddsp

@@ -21,6 +21,11 @@ class Case:
     num_examples: int = 10_000
     heads: int = 4
 
+    @property
+    def words(self) -> bool:
+        """True for language models."""
+        return self.kind in ("transformer", "gpt")
+
 
 CASES = {
     case.name: case
@@ -30,6 +35,9 @@ CASES = {
         Case("simple_cnn_base", "cnn", (28, 28, 1), 10, (32, 64, 1024), 0.4),
         # two layers of width 64 with a network of 256, sentences of 32 words of 256
         Case("small_transformer", "transformer", (32,), 256, (64, 256, 2), 0.1),
+        # the built-in models of these names on bytes: width, network and layers; sequences of 64
+        Case("gpt_100k", "gpt", (64,), 258, (64, 256, 2), 0.0, heads=2),
+        Case("gpt_1m", "gpt", (64,), 258, (128, 512, 5), 0.0),
         Case("digits_fc", "fc", (8, 8, 1), 10, (64,), 0.4, num_examples=1437),
     )
 }

@@ -18,7 +18,7 @@ def make_workload(case: Case) -> Any:
     from batchscale.workloads.workload import ArraySplit, Dataset
 
     rng = np.random.default_rng(0)
-    words = case.kind == "transformer"
+    words = case.words
     shape = (case.num_examples, *case.shape)
     inputs = rng.integers(0, 256, shape).astype(np.int32 if words else np.uint8)
     labels = np.roll(inputs, -1, axis=1) if words else rng.integers(0, 10, case.num_examples).astype(np.int32)
@@ -29,7 +29,8 @@ def make_workload(case: Case) -> Any:
         case.num_outputs,
     )  # fmt: skip
     options: dict[str, Any] = {"dropout": case.dropout}
-    model = {"fc": "fc_" + "_".join(map(str, case.widths)), "cnn": "simple_cnn_base"}.get(case.kind, "transformer_base")
+    names = {"fc": "fc_" + "_".join(map(str, case.widths)), "cnn": "simple_cnn_base", "transformer": "transformer_base"}
+    model = names.get(case.kind, case.name)
     if words:
         width, filter_width, layers = case.widths
         options |= {"width": width, "filter_width": filter_width, "layers": layers, "heads": case.heads}

@@ -71,8 +71,60 @@ class Transformer(nn.Module):
         return values @ self.embed.weight.T
 
 
+class Block(nn.Module):
+    """A block of the GPT: normalized values into attention with rotary positions, and into a GELU network."""
+
+    def __init__(self, width: int, heads: int, filter_width: int) -> None:
+        super().__init__()
+        self.query, self.key, self.value, self.join = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.widen, self.narrow = nn.Linear(width, filter_width, bias=False), nn.Linear(filter_width, width, bias=False)
+        self.attention_norm, self.network_norm = nn.RMSNorm(width, 1e-6), nn.RMSNorm(width, 1e-6)
+        self.heads = heads
+
+    def forward(self, values: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        count, length, width = values.shape
+        normed = self.attention_norm(values)
+        query, key, value = (
+            layer(normed).view(count, length, self.heads, -1).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        seen = F.scaled_dot_product_attention(rotate(query, cos, sin), rotate(key, cos, sin), value, is_causal=True)
+        values = values + self.join(seen.transpose(1, 2).reshape(count, length, width))
+        return values + self.narrow(F.gelu(self.widen(self.network_norm(values)), approximate="tanh"))
+
+
+def rotate(values: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Channel pairs (c, c + half) turned by their position."""
+    first, second = values.chunk(2, -1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+
+class Gpt(nn.Module):
+    """The decoder-only model with outputs by the transposed embeddings."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__()
+        width, filter_width, layers = case.widths
+        self.embed = nn.Embedding(case.num_outputs, width)
+        nn.init.uniform_(self.embed.weight, -0.02 * math.sqrt(3), 0.02 * math.sqrt(3))
+        self.blocks = nn.ModuleList(Block(width, case.heads, filter_width) for _ in range(layers))
+        self.norm = nn.RMSNorm(width, 1e-6)
+        half = width // case.heads // 2
+        angles = torch.arange(case.shape[0])[:, None] * 10_000.0 ** (-torch.arange(half) / half)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        values = self.embed(words)
+        for block in self.blocks:
+            values = block(values, self.cos, self.sin)
+        return self.norm(values) @ self.embed.weight.T
+
+
 def make_model(case: Case) -> nn.Module:
     """The model of a case."""
+    if case.kind == "gpt":
+        return Gpt(case)
     if case.kind == "cnn":
         return Cnn(case)
     if case.kind == "transformer":
@@ -91,7 +143,7 @@ class Contestant:
 
     def __init__(self, case: Case, batch_size: int, compiled: bool = False) -> None:
         torch.manual_seed(0)
-        words = case.kind == "transformer"
+        words = case.words
         shape = (case.num_examples, *case.shape)
         self.inputs = torch.randint(0, 256, shape, dtype=torch.int32 if words else torch.uint8)
         labels = torch.randint(0, 10, (case.num_examples,))

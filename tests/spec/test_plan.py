@@ -125,3 +125,19 @@ def test_measurements_that_no_plan_can_hold_are_refused_at_once(budget, evaluati
     )
     with pytest.raises(SpecError, match=message):
         make_plan(experiment, facts)
+
+
+def test_a_half_life_takes_the_place_of_its_factor():
+    half_life = "momentum_half_life = { scale = 'LOG_SCALE', min_value = 10, max_value = 1000 }"
+    studies = plan(rest=f"[search.space]\n{half_life}").studies
+    assert all(
+        study.space.names == ("learning_rate", "learning_rate_decay_steps", "momentum_half_life") for study in studies
+    )
+    fixed = plan(rest="[search.fixed]\nmomentum_half_life = 64.0").studies[0]
+    assert fixed.space.names == ("learning_rate", "learning_rate_decay_steps")
+    with pytest.raises(SpecError, match="same metaparameter in two units"):
+        plan(rest=f"[search.fixed]\nmomentum = 0.9\n[search.space]\n{half_life}")
+    with pytest.raises(SpecError, match="no metaparameter 'beta2_half_life'"):
+        plan(rest="[search.fixed]\nbeta2_half_life = 64.0")
+    with pytest.raises(SpecError, match="must stay within"):
+        plan(rest="[search.fixed]\nmomentum_half_life = 0.0")

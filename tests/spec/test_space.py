@@ -1,12 +1,21 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from batchscale.errors import SpecError
-from batchscale.spec.space import ParameterConfig, ParameterType, Scale, SearchSpace, check_bounds, check_value
+from batchscale.spec.space import (
+    ParameterConfig,
+    ParameterType,
+    Scale,
+    SearchSpace,
+    check_bounds,
+    check_value,
+    convert_half_lives,
+)
 
 PUBLISHED = json.loads(
     """{
@@ -92,3 +101,16 @@ def test_a_learning_rate_that_32_bit_numbers_cannot_hold_is_refused(value):
 def test_values_of_any_use_are_accepted():
     for name, value in [("learning_rate", 1e-30), ("weight_decay", 0.0), ("epsilon", 1e-20), ("unknown", -1e30)]:
         check_value(name, value)
+
+
+@given(st.floats(1e-30, 1e30), st.integers(1, 2**40))
+def test_a_half_life_becomes_a_factor_below_one_that_32_bits_keep_apart_from_it(half_life, tokens):
+    converted = convert_half_lives({"beta2_half_life": half_life, "epsilon": 1e-8}, tokens)
+    assert converted.keys() == {"beta2", "epsilon"}
+    assert 0 <= np.float32(converted["beta2"]) < 1
+
+
+@pytest.mark.parametrize("steps", [1, 3, 17])
+def test_a_half_life_is_what_an_average_keeps_half_of(steps):
+    factor = convert_half_lives({"momentum_half_life": 64.0 * steps}, tokens_per_step=64)["momentum"]
+    assert factor**steps == pytest.approx(0.5, rel=1e-12)

@@ -13,7 +13,7 @@ from batchscale.workloads.registry import get_workload
 from batchscale.workloads.workload import ArraySplit, Dataset
 
 NAMES = ("fc_8", "ghost_fc")
-SLOW_NAMES = ("simple_cnn_base", "resnet_50", "transformer_base")
+SLOW_NAMES = ("simple_cnn_base", "resnet_50", "transformer_base", "gpt_100k")
 GHOST_BATCH_SIZE = 4
 
 
@@ -45,7 +45,7 @@ def _sentences(rng, count):
 def make_tiny(model: str):
     """The workload of a model at its tiny size, with Nesterov momentum."""
     rng = np.random.default_rng(0)
-    language = model.startswith(("transformer", "lstm"))
+    language = model.startswith(("transformer", "lstm", "gpt"))
     make = _sentences if language else _images
     dataset = Dataset(
         "random",

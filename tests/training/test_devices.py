@@ -20,7 +20,7 @@ from batchscale.training.devices import LOGICAL_SHARDS, split_batch
 HERE = Path(__file__).parent
 NUMBERS = (1, 2, 4, 8)
 EXACT_NUMBERS = (1, 2, 3, 8)
-SLOW_NAMES = ("fc_8", "ghost_fc", "simple_cnn_base", "resnet_8", "resnet_50", "transformer_base", "lstm")
+SLOW_NAMES = ("fc_8", "ghost_fc", "simple_cnn_base", "resnet_8", "resnet_50", "transformer_base", "gpt_100k", "lstm")
 GHOSTS = ("ghost_fc", "resnet_50")
 ROUNDING = 2e-6
 """float32 rounds to 6e-8. Sums of some hundred products in another order, over four steps at a small learning rate."""

@@ -12,7 +12,7 @@ import pytest
 from sharded_states import Case
 
 HERE = Path(__file__).parent
-NAMES = ("fc_8", "ghost_fc", "simple_cnn_base", "resnet_8", "transformer_base", "lstm")
+NAMES = ("fc_8", "ghost_fc", "simple_cnn_base", "resnet_8", "transformer_base", "gpt_100k", "lstm")
 COUNTS = (2, 4)
 ROUNDING = 2e-6
 """float32 rounds to 6e-8. Sums of some hundred products in another order, over four steps at a small learning rate."""

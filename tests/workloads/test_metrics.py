@@ -232,3 +232,16 @@ def test_counts_stay_exact_beyond_what_float32_and_int32_hold():
     high, low = (np.asarray(leaf, np.int64) for leaf in total)
     assert (high * 2**16 + low)[0, 0] == 70_000 * 60_000
     assert float(cheap_jit(value_average_precision)(total)) == pytest.approx(1.0)
+
+
+def test_bits_per_byte_is_the_total_over_the_bytes_that_tokens_stand_for():
+    logits, labels = RANDOM.normal(size=(2, 3, 4)), RANDOM.integers(0, 4, size=(2, 3))
+    mask, sizes = np.array([[1, 1, 1], [1, 0, 0]]), np.array([[2, 5, 1], [3, 7, 7]])
+    batch = {"labels": labels, "mask": mask, "bytes": sizes}
+    errors = -np.take_along_axis(log_softmax(logits), labels[..., None], -1)[..., 0]
+    total = (errors * mask).sum()
+    assert measured(Task.TEXT, "bits_per_byte", logits, batch, np.ones(2)) == pytest.approx(
+        total / np.log(2) / (2 + 5 + 1 + 3), rel=1e-5
+    )
+    for name in ("loss", "cross_entropy_error"):
+        assert measured(Task.TEXT, name, logits, batch, np.ones(2)) == pytest.approx(total / 4, rel=1e-5)

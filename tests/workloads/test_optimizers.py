@@ -126,6 +126,7 @@ REFERENCES = {
         weight_decay=v["weight_decay"],
         adam_b1=v["beta1"],
         adam_b2=v["beta2"],
+        adam_learning_rate=v["adam_rate_factor"] * v["learning_rate"],
     ),
 }
 
@@ -228,3 +229,17 @@ def test_the_penalty_is_part_of_the_gradient_that_is_clipped(problem):
     both = optax.chain(*regularize(arrays(gradient_clip_norm=0.5, l2_penalty=3.0)))
     found = first_update(both, gradient, params)
     assert float(cheap_jit(optax.tree.norm)(found)) == pytest.approx(0.5, rel=1e-5)
+
+
+def test_muon_orthogonalises_matrices_and_leaves_embeddings_to_adam():
+    random = np.random.default_rng(1)
+    params = {"layer": {"kernel": np.eye(6, 4, dtype=np.float32)}, "embed": {"table": np.ones((6, 4), np.float32)}}
+    gradient = jax.tree.map(lambda leaf: random.normal(size=leaf.shape).astype(np.float32), params)
+    values = arrays(**{**OPTIMIZERS.find("muon").defaults, "learning_rate": 1.0})
+    change = first_update(make("muon", values), gradient, params)
+    singular = np.linalg.svd(change["layer"]["kernel"], compute_uv=False)
+    assert singular.min() > 0.6 * singular.max()  # Newton's iteration takes them near to one
+    # Adam with Nesterov's look-ahead divides its first step by the size of the gradient: only signs are left
+    sizes = np.abs(change["embed"]["table"])
+    np.testing.assert_array_equal(np.sign(change["embed"]["table"]), -np.sign(gradient["embed"]["table"]))
+    np.testing.assert_allclose(sizes, sizes.mean(), rtol=1e-3)

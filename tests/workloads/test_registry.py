@@ -156,6 +156,9 @@ def test_info_and_workload_agree():
         ("digits/mlp/sgd", {"tiny": 1}, SpecError, "true or false"),
         ("digits/mlp/sgd", {"precision": "float16"}, SpecError, "bfloat16"),
         ("digits/resnet_8/sgd", {"width": True}, SpecError, "whole number"),
+        ("lm1b/gpt_1m/adamw", {"width": 12}, SpecError, "twice its 4 heads"),
+        ("lm1b/gpt_1m/adamw", {"swiglu": 1}, SpecError, "true or false"),
+        ("digits/gpt_1m/adamw", {}, SpecError, "'language' and 'text'"),
     ],
 )
 def test_what_does_not_exist_or_fit_is_refused_with_what_does(name, options, error, words):

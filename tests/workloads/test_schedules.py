@@ -42,7 +42,17 @@ def test_a_constant_schedule_never_changes():
 
 
 def test_every_named_schedule_is_tested_here():
-    assert set(SCHEDULES.all()) == {*FORMULAS, "constant", "piecewise_linear"}
+    assert set(SCHEDULES.all()) == {*FORMULAS, "constant", "piecewise_linear", "warmup"}
+
+
+def test_a_warm_up_rises_in_equal_steps_and_stays():
+    schedule = find_schedule("warmup", {})
+    values = {"learning_rate": jnp.float32(RATE), "warmup_steps": jnp.float32(4)}
+    found = [float(schedule.rate(jnp.int32(t), values)) for t in (0, 1, 3, 4, 900)]
+    np.testing.assert_allclose(found, [RATE * factor for factor in (0.25, 0.5, 1, 1, 1)], rtol=2e-6)
+    (config,) = schedule.ranges(500)
+    assert (config.name, config.min_value, config.max_value) == ("warmup_steps", 1, 100)
+    assert schedule.ranges(3)[0].max_value == 1
 
 
 @pytest.mark.parametrize("times", [{"schedule_steps": (0, 10, 60)}, {"schedule_fractions": (0, 0.125, 0.75)}])

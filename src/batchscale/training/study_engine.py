@@ -164,7 +164,9 @@ class StudyEngine:
 
     def _metaparameters(self, parameters: Mapping[str, float]) -> dict[str, float]:
         defaults = self._workload.defaults
-        tokens_per_step = self._study.batch_size * (self._workload.dataset.tokens_per_example or 1)
+        tokens_per_step = self._study.batch_size * (
+            self._study.tokens_per_example or self._workload.dataset.tokens_per_example or 1
+        )
         parameters = convert_half_lives(parameters, tokens_per_step)
         for name in parameters:
             if name not in defaults:

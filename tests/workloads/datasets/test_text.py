@@ -2,13 +2,15 @@ import gzip
 import sys
 
 import numpy as np
+import polars as pl
 import pytest
 
 from batchscale.errors import DataError, SpecError
 from batchscale.workloads.datasets.declaration import dataset_info, load_dataset
+from batchscale.workloads.datasets.text import files as files_module
 from batchscale.workloads.datasets.text.dataset import TokenSplit
 from batchscale.workloads.datasets.text.files import hash_files, held_out_draw, iter_sentences, split_held_out
-from batchscale.workloads.datasets.text.vocabulary import EOS, PAD, open_vocabulary
+from batchscale.workloads.datasets.text.vocabulary import EOS, PAD, ByteVocabulary, open_vocabulary
 from batchscale.workloads.workload import ArraySplit
 
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "and", "naïve", "猫", "sits…", "😀"]
@@ -78,6 +80,7 @@ def test_prepare_shifts_right_and_masks_padding(corpus):
         "inputs": "int32",
         "labels": "int32",
         "mask": "float32",
+        "bytes": "float32",
     }
 
 
@@ -210,7 +213,7 @@ def test_a_store_that_fails_half_way_leaves_nothing(tmp_path, corpus, monkeypatc
         yield [3, 4]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("batchscale.workloads.datasets.text.vocabulary.Vocabulary.encode", break_off)
+    monkeypatch.setattr("batchscale.workloads.datasets.text.vocabulary.SubwordVocabulary.encode", break_off)
     with pytest.raises(KeyboardInterrupt):
         load_dataset("text", corpus, None)
     assert not list((tmp_path / "cache" / "batchscale" / "tokens").iterdir())
@@ -259,3 +262,80 @@ def test_without_the_library_the_message_says_what_to_install(corpus, monkeypatc
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(DataError, match=r"pip install 'batchscale\[text\]'"):
         load_dataset("text", corpus, None)
+
+
+BYTES = {"tokenizer": "bytes", "sequence_length": 16}
+
+
+def test_bytes_need_no_library_and_come_back_unchanged(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    lines = sentences(60)
+    path = write(tmp_path / "x.txt", lines)
+    dataset = load_dataset("text", {**BYTES, "path": str(path), "holdout": 0.2}, None)
+    assert dataset.num_outputs == 258
+    assert dataset.tokens_per_example == 16
+    train, held_out = split_held_out(len(lines), 0.2)
+    expected = b"".join(lines[number].encode() + b"\n" for number in train)
+    stream = [token for row in rows(dataset.splits["train"]) for token in row]
+    assert bytes(10 if token == EOS else token - 2 for token in stream) == expected
+    assert sum(len(row) for split in ("val", "test") for row in rows(dataset.splits[split])) == sum(
+        len(lines[number].encode()) + 1 for number in held_out
+    )
+    vocabulary = ByteVocabulary()
+    assert vocabulary.decode(next(vocabulary.encode(["naïve 😀"]))) == "naïve 😀"
+
+
+@pytest.mark.parametrize("tokenizer", ["bytes", "subwords"])
+def test_the_bytes_of_all_tokens_are_those_of_the_text(tmp_path, tokenizer):
+    lines = sentences(80)
+    path = write(tmp_path / "x.txt", lines)
+    sizes = {} if tokenizer == "bytes" else SMALL
+    dataset = load_dataset("text", {"path": str(path), "tokenizer": tokenizer, "sequence_length": 7, **sizes}, None)
+    total = 0.0
+    for split in dataset.splits.values():
+        batch = dataset.prepare(split.arrays)
+        total += float((batch["bytes"] * batch["mask"]).sum())
+    assert total == sum(len(line.encode()) + 1 for line in lines)  # the end of a sentence stands for its line break
+
+
+def test_parquet_files_give_the_texts_of_their_column(tmp_path):
+    texts = ["one\ntwo ", None, "", "  ", *sentences(9000)]
+    table = pl.DataFrame({"id": range(len(texts)), "body": texts})
+    (tmp_path / "data").mkdir()
+    table.head(5000).write_parquet(tmp_path / "data/a.parquet", row_group_size=700)
+    table.tail(-5000).write_parquet(tmp_path / "data/b.parquet")
+    files = [tmp_path / "data/a.parquet", tmp_path / "data/b.parquet"]
+    assert list(iter_sentences(files, "body")) == ["one\ntwo", *texts[4:]]
+    options = {**BYTES, "path": str(tmp_path / "data"), "text_column": "body"}
+    dataset = load_dataset("text", options, None)
+    assert dataset.num_train_examples == dataset_info("text", options).num_train_examples > 1000
+    for column, message in (("text", "set the option text_column to one of its columns: id, body"), ("id", "Int64")):
+        with pytest.raises(DataError, match=message):
+            load_dataset("text", {**options, "text_column": column}, None)
+    files[1].write_bytes(files[1].read_bytes()[:-20])
+    with pytest.raises(DataError, match=r"b\.parquet cannot be read as Parquet"):
+        load_dataset("text", options, None)
+
+
+def test_another_column_of_the_same_files_is_another_text(tmp_path):
+    frame = pl.DataFrame({"text": ["a first text"] * 50, "other": ["one of quite another length"] * 50})
+    frame.write_parquet(tmp_path / "x.parquet")
+    options = {**BYTES, "path": str(tmp_path)}
+    first, second = (dataset_info("text", {**options, "text_column": name}) for name in ("text", "other"))
+    assert first.num_train_examples < second.num_train_examples
+
+
+def test_a_line_that_no_memory_should_hold_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files_module, "_LONGEST_LINE", 1000)
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"short\n" + b"a" * 1000 + b"\n")  # the line break is the byte too many
+    with pytest.raises(DataError, match=r"x\.txt, line 2: a line must have at most .* MiB"):
+        list(iter_sentences([path]))
+
+
+def test_bytes_have_a_vocabulary_of_their_own(tmp_path):
+    path = write(tmp_path / "x.txt", sentences(5))
+    with pytest.raises(SpecError, match="always has 258 tokens"):
+        load_dataset("text", {**BYTES, "path": str(path), "vocabulary_size": 300}, None)
+    with pytest.raises(SpecError, match="'tokenizer' of data set 'text'"):
+        load_dataset("text", {"path": str(path), "tokenizer": "words"}, None)

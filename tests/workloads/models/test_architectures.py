@@ -25,6 +25,7 @@ MODELS = {
     "vgg_11": IMAGES,
     "lstm": WORDS,
     "transformer_base": WORDS,
+    "gpt_100k": WORDS,
     "ddsp": SOUND,
 }
 COUNT = 5

@@ -9,6 +9,7 @@ from batchscale.workloads.models.declaration import Shape, find_model, model_nam
 
 MNIST, CIFAR, IMAGENET, WORDS = (28, 28, 1), (32, 32, 3), (224, 224, 3), (64,)
 LM1B = 32_000
+BYTES = 258
 FRAMES, SAMPLES = (250, 2), 16_000  # a second of sound
 
 
@@ -42,6 +43,11 @@ def bottlenecks(inputs, width, blocks):
 def transformer(width, filters, layers):
     attention, norms = 4 * width * width, 2 * 2 * width
     return LM1B * width + layers * (attention + dense(width, filters) + dense(filters, width) + norms)
+
+
+def gpt(width, layers):
+    """Tied embeddings, blocks of four square matrices, a network of four times the width and two norms, a last norm."""
+    return BYTES * width + layers * (4 * width**2 + 8 * width**2 + 2 * width) + width
 
 
 def ddsp(width, layers, harmonics, bands, reverb):
@@ -82,6 +88,11 @@ COUNTS = {
     "transformer_shallow": (WORDS, LM1B, transformer(512, 2048, 2)),
     "transformer_narrow_and_shallow": (WORDS, LM1B, transformer(256, 1024, 2)),
     "transformer_wide": (WORDS, LM1B, transformer(1024, 4096, 6)),
+    "gpt_100k": (WORDS, BYTES, 115_136),
+    "gpt_300k": (WORDS, BYTES, gpt(96, 3)),
+    "gpt_1m": (WORDS, BYTES, gpt(128, 5)),
+    "gpt_3m": (WORDS, BYTES, gpt(192, 7)),
+    "gpt_10m": (WORDS, BYTES, gpt(320, 8)),
     "ddsp": (FRAMES, SAMPLES, ddsp(512, 3, 60, 65, 48_000)),
     "ddsp_small": (FRAMES, SAMPLES, ddsp(128, 2, 60, 65, 16_000)),
     "ddsp_tiny": (FRAMES, SAMPLES, ddsp(64, 2, 24, 17, 4_000)),
@@ -101,6 +112,13 @@ def test_every_named_model_is_counted():
 def test_the_hand_formulas_agree_with_the_published_totals():
     assert cnn(32, 64, 1024) == 3_274_634
     assert transformer(512, 2048, 6) == 35_286_016
+    assert gpt(64, 2) == 115_136
+
+
+def test_options_of_the_gpt_add_what_they_say():
+    plain = count("gpt_100k", WORDS, BYTES)
+    assert count("gpt_100k", WORDS, BYTES, tied=False) - plain == BYTES * 64
+    assert count("gpt_100k", WORDS, BYTES, swiglu=True) - plain == 2 * 64 * 256
 
 
 def test_tiny_models_have_few_parameters():
