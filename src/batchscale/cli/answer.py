@@ -1,5 +1,6 @@
 """The answer of a curve for the terminal: title, key figures, drawing, advice, doubts, then the table."""
 
+import re
 import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 ALWAYS = ("batch size", "steps", "90 % interval", "examples", "trial", "reached")  # columns, also if empty
 WIDEST = 100  # characters of a line of text
 NARROWEST = 30
-_COLOURS = {"SOLID": "green", "DOUBTFUL": "yellow", "NONE": "bright_black"}
+_COLOURS = {"●": "green", "◐": "yellow", "○": "bright_black"}
 
 
 def print_answer(analysis: "Analysis", expected: Mapping[int, int] | None = None) -> None:
@@ -105,10 +106,11 @@ def _print_figures(answer: "Answer") -> None:
         typer.echo(styled(line, dim=True))
     typer.echo(styled(lines[0], bold=True))
     typer.echo(lines[1])
-    last = lines[2]
-    for figure, mark in zip(figures, marks, strict=True):
-        last = last.replace(mark, styled(mark, fg=_COLOURS[figure.trust.name]), 1) if mark in last else last
-    typer.echo(last)
+    typer.echo(re.sub("|".join(map(re.escape, set(marks))), lambda mark: _coloured(mark[0]), lines[2]))
+
+
+def _coloured(mark: str) -> str:
+    return styled(mark, fg=_COLOURS[mark[0]])
 
 
 def _print_drawing(analysis: "Analysis", points: list[tuple[int, float]], expected: Mapping[int, int]) -> None:
