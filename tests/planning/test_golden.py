@@ -68,7 +68,7 @@ def test_words_say_the_two_conclusions(runs):
     assert "The fastest is 4 hosts × 2 NVIDIA T4 with a batch of 128, learning rate 0.001: 4:11 h" in text
     assert "43.9 ML units" in text
     assert "The cheapest is one NVIDIA T4 with a batch of 16, learning rate 0.0001: 9:48 h" in text
-    assert "Doubling the money from there buys 11 % less time" in text
+    assert "Twice the money of the cheapest buys 11 % less time" in text
 
 
 def test_what_never_reached_the_goal_is_said(plan):

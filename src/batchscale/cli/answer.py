@@ -34,14 +34,14 @@ def print_answer(analysis: "Analysis", expected: Mapping[int, int] | None = None
         _print_drawing(analysis, points, expected or {})
     typer.echo()
     for sentence in answer.advice:
-        _print_text(sentence)
+        print_text(sentence)
     if answer.notes:
         typer.echo()
         for note in answer.notes:
-            _print_text(note, "• ")
+            print_text(note, "• ")
     if answer.basis:
         typer.echo()
-        _print_text(answer.basis, dim=True)
+        print_text(answer.basis, dim=True)
 
 
 def print_points(analysis: "Analysis", expected: Mapping[int, int] | None = None) -> None:
@@ -130,10 +130,10 @@ def _print_drawing(analysis: "Analysis", points: list[tuple[int, float]], expect
     legend = ["● steps to result", "⠒ perfect scaling"]
     legend += ["┊ critical batch size"] if critical is not None else []
     legend += ["○ closed form"] if expected else []
-    _print_text("   ".join(legend), dim=True)
+    print_text("   ".join(legend), dim=True)
 
 
-def _print_text(text: str, mark: str = "", *, dim: bool = False) -> None:
+def print_text(text: str, mark: str = "", *, dim: bool = False) -> None:
     """Print a sentence, in a terminal wrapped at words."""
     width = available_width()
     lines = [mark + text]

@@ -7,23 +7,12 @@ import typer
 
 from batchscale.cli.selection import GOAL_HELP, JSON_HELP, WORKLOAD_HELP
 from batchscale.errors import PlanningError, one_line
+from batchscale.formatting import count_text
 
 if TYPE_CHECKING:
     from batchscale.planning.plan import MachinePlan
 
-COLUMNS = (
-    "machine",
-    "hosts",
-    "devices",
-    "batch",
-    "metaparameters",
-    "steps",
-    "time",
-    "90 % interval",
-    "cost",
-    "efficiency",
-    "notes",
-)
+MOST_LEFT_OUT = 3
 
 
 def plan(
@@ -197,25 +186,33 @@ def _check_job(job: str | None, out: Path | None, pick: str) -> None:
 
 
 def _print_plan(machine_plan: "MachinePlan", top: int) -> None:
-    import polars as pl
-
-    from batchscale.cli.output import print_table
-    from batchscale.planning.sentences import left_out_sentences, model_sentences, plan_sentences, table_row
+    from batchscale.cli.answer import print_text
+    from batchscale.cli.output import print_table, styled
+    from batchscale.planning.answer import COLUMNS, NUMBERS, make_plan_answer
+    from batchscale.planning.sentences import left_out_sentences, model_sentences, plan_notes
 
     heading = [text for text in (machine_plan.workload, machine_plan.goal and f"goal {machine_plan.goal}") if text]
     if heading:
-        typer.echo(", ".join(heading))
-    table = machine_plan.table
-    rows = table.with_row_index("place").filter((pl.col("place") < top) | pl.col("on_front")).drop("place")
-    print_table(COLUMNS, [table_row(row) for row in rows.to_dicts()], right=(1, 2, 3, 5, 6, 8, 9))
-    if rows.height < table.height:
-        typer.echo(f"… and {table.height - rows.height:,} more configurations; --csv writes all of them.")
+        typer.echo(f"{styled(', '.join(heading), bold=True)}\n")
+    answer = make_plan_answer(machine_plan, top)
+    print_text(answer.recommendation)
     typer.echo()
-    for sentence in plan_sentences(machine_plan):
-        typer.echo(sentence)
+    unit = machine_plan.unit
+    cells = [
+        (*row.cells[:-2], row.cells[-2].removesuffix(f" {unit}"), "; ".join((*row.tags, *row.notes)))
+        for row in answer.rows
+    ]
+    print_table([*COLUMNS[:-2], f"cost ({unit})", "notes"], cells, right=NUMBERS)
+    others = machine_plan.table.height - len(answer.rows)
+    if others > 0:
+        typer.echo(f"… and {count_text(others, 'more configuration')}; --csv writes all of them.")
     typer.echo()
-    for model in machine_plan.models:
-        for sentence in model_sentences(model):
-            typer.echo(sentence)
-    for sentence in left_out_sentences(machine_plan):
-        typer.echo(sentence)
+    for sentence in plan_notes(machine_plan):
+        print_text(sentence, "• ")
+    typer.echo()
+    left_out = left_out_sentences(machine_plan)
+    hidden = len(left_out) - MOST_LEFT_OUT
+    more = [f"{count_text(hidden, 'more was', 'more were')} left out; --json lists all."] if hidden > 0 else []
+    models = [sentence for model in machine_plan.models for sentence in model_sentences(model)]
+    for sentence in (*models, *left_out[:MOST_LEFT_OUT], *more):
+        print_text(sentence, dim=True)

@@ -34,6 +34,14 @@ class PlanRow:
     tags: tuple[str, ...]
     details: tuple[tuple[str, str], ...]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The details that distinguish it from other rows, short."""
+        texts = dict(self.details)
+        reached = texts.get("runs that reached the goal", "").partition(";")[0]
+        notes = (texts.get("metaparameters"), reached and f"{reached} runs reached it", texts.get("step time"))
+        return tuple(note for note in notes if note)
+
 
 @dataclass(frozen=True)
 class PlanAnswer:

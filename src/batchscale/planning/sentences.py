@@ -1,7 +1,5 @@
 """A plan as sentences, each a pure function of the plan."""
 
-from typing import Any
-
 from batchscale.analysis.sentences import optimal_sentence
 from batchscale.formatting import duration, metaparameter_text
 from batchscale.planning.plan import MachinePlan
@@ -100,16 +98,17 @@ def choice_text(choice: Choice, unit: str) -> str:
 
 def plan_sentences(plan: MachinePlan) -> list[str]:
     """Return all sentences of a plan, the most important first."""
-    sentences = []
+    return [_capital(text) for text in _two(plan.recommendations, plan.unit)] + plan_notes(plan)
+
+
+def plan_notes(plan: MachinePlan) -> list[str]:
+    """Return what a plan says beyond the fastest and the cheapest of all configurations."""
+    best = plan.recommendations
+    sentences = [twice_sentence(best, plan.unit)]
     for device, device_best in plan.by_device.items():
         fastest, cheapest = _two(device_best, plan.unit)
-        sentences += [f"On {device} {fastest}", cheapest]
-    best = plan.recommendations
-    opening = _two(best, plan.unit)
-    over_all = "Over all devices " if plan.by_device else ""
-    sentences += [_capital(over_all + opening[0]), opening[1], twice_sentence(best, plan.unit)]
-    sentences += limit_sentences(plan)
-    sentences += overlap_sentences(plan)
+        sentences.append(f"On {device} {fastest} {cheapest}")
+    sentences += [*limit_sentences(plan), *overlap_sentences(plan)]
     if best.next_measurement is not None:
         sentences.append(measurement_sentence(best.next_measurement))
     if best.price_margin is not None:
@@ -141,8 +140,8 @@ def twice_sentence(best: Recommendations, unit: str) -> str:
     cheapest, twice = best.cheapest, best.twice_the_money
     saved = 1 - twice["expected_time_s"] / cheapest["expected_time_s"]
     if saved <= 0:
-        return "Doubling the money from there buys no time."
-    return f"Doubling the money from there buys {share_text(saved)} less time: {choice_text(twice, unit)}."
+        return "Twice the money of the cheapest buys no time."
+    return f"Twice the money of the cheapest buys {share_text(saved)} less time: {choice_text(twice, unit)}."
 
 
 def limit_sentences(plan: MachinePlan) -> list[str]:
@@ -246,28 +245,3 @@ def model_sentences(model: StepModel) -> list[str]:
 def left_out_sentences(plan: MachinePlan) -> list[str]:
     """Return the configurations that were not considered, with the reasons."""
     return [f"Left out: {text}." for text in plan.left_out]
-
-
-def table_row(choice: dict[str, Any]) -> tuple[object, ...]:
-    """Return a configuration as the cells of a table: machine, hosts, devices, batch size, …, cost, notes."""
-    low, high = choice["expected_time_low_s"], choice["expected_time_high_s"]
-    span = None if low is None or high is None else f"{duration(low)} to {duration(high)}"
-    notes = [
-        "front" if choice["on_front"] else "",
-        f"{choice['successes']} of {choice['attempts']} reached" if choice["success_rate"] < 1 else "",
-        choice["step_time_from"] if choice["step_time_from"] != "measured" else "",
-    ]
-    efficiency = choice["efficiency"]
-    return (
-        machine_text(choice["machine"], choice["spot"]),
-        choice["hosts"],
-        choice["devices_per_host"],
-        choice["batch_size"],
-        choice["metaparameters"] or None,
-        round(choice["steps"]),
-        duration(choice["expected_time_s"]),
-        span,
-        f"{choice['expected_cost']:,.4g}",
-        None if efficiency is None else share_text(efficiency),
-        "; ".join(note for note in notes if note),
-    )
