@@ -23,7 +23,8 @@ Every key that an experiment file may have. `batchscale init` writes a commented
 file and shows what it would run. An unknown key is an error, and so is a value of another type. `make pages` writes
 this page from the code that checks the file.
 
-Only `goal` and the three names of `[workload]` are required, and the `command` of a `[trainer]` table.
+Only `goal` and the three names of `[workload]` are required; of a `[trainer]` table its `command`, and of an
+`[averaging]` table its `half_life`.
 """
 RANGES = """
 ## A range: `[search.space]`, `[search.per_batch_size.B]`

@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,6 +73,7 @@ class Run:
         self.metaparameters: dict[str, float] = dict(document["metaparameters"])
         self.device: str | None = document.get("device")
         self.tokens_per_example: int | None = document.get("tokens_per_example")  # set it if your script knows it
+        self.half_lives: tuple[float, ...] = tuple(document.get("averaging", {}).get("half_lives", ()))
         self.measure_at: frozenset[int] = frozenset(document["measure_at"])
         self.rank, self.step = rank, 0
         self._dry = path is None
@@ -136,10 +137,14 @@ class Run:
             self._train_s += self._lap()
         return is_due
 
-    def report(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Report a measurement: numbers by ``split/metric``, such as ``val/error``."""
+    def report(self, step: int, metrics: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """Report a measurement: numbers by ``split/metric``, such as ``val/error``.
+
+        A script that averages its weights passes a list, with the metrics of the average of each of ``half_lives``.
+        """
         self.step = max(self.step, step)
-        values = {name: _to_number(value) for name, value in metrics.items()}
+        each = [metrics] if isinstance(metrics, Mapping) else metrics
+        values = self._select([{name: _to_number(value) for name, value in metrics.items()} for metrics in each])
         self._evaluation_s += self._lap()
         goal = self.document.get("goal")
         value = values.get(goal["metric"]) if goal else None
@@ -148,6 +153,22 @@ class Run:
         line = {"step": step, "metrics": values, "train_s": self._train_s, "evaluation_s": self._evaluation_s}
         self._report(line if self._has_reported else {**line, "facts": _describe_machine(self.tokens_per_example)})
         self._has_reported = True
+
+    def _select(self, averages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the metrics of the best average, or of the one to confirm, and under other names those of each."""
+        if len(averages) != max(1, len(self.half_lives)):
+            rule = f"A measurement must be a list with the metrics of each of the {len(self.half_lives)} averages"
+            raise ValueError(f"{rule} of run.half_lives. Found those of {len(averages)}.")
+        if len(averages) == 1:
+            return averages[0]
+        metric, sign = self.document["averaging"]["metric"], -1 if self.document["averaging"]["maximize"] else 1
+        ranks = [math.inf if (value := values.get(metric)) is None else sign * value for values in averages]
+        half_life = self.metaparameters.get("averaging_half_life")
+        selected = dict(averages[ranks.index(min(ranks)) if half_life is None else self.half_lives.index(half_life)])
+        for number, values in enumerate(averages, 1):
+            of_split = {name: value for name, value in values.items() if name.split("/")[0] == metric.split("/")[0]}
+            selected.update({f"{name}_average_{number}": value for name, value in of_split.items()})
+        return selected
 
     def diverged(self, step: int) -> None:
         """Report that training diverged at this step, which ends the trial."""

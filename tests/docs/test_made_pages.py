@@ -71,7 +71,7 @@ def test_only_keys_that_the_page_calls_required_are_required():
         "model": 'workload.model = "m"',
         "optimizer": 'workload.optimizer = "o"',
     }
-    assert set(required) == set(lines)
+    assert set(required) == {*lines, "half_life"}  # the last one of a table that itself may be left out
     parse_experiment("\n".join(lines.values()))
     for left_out in lines:
         with pytest.raises(SpecError, match=f"{left_out}' is required"):

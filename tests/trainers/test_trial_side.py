@@ -270,3 +270,34 @@ def test_other_ranks_follow_what_rank_0_decides_and_report_nothing(tmp_path, mon
     follower = start(tmp_path, monkeypatch, rank=1)
     assert train(follower) == 20
     assert len(reports(tmp_path)) == lines
+
+
+AVERAGING = {"half_lives": [5.0, 50.0], "metric": "val/error", "maximize": False}
+
+
+def test_a_script_reports_each_of_its_averages_and_the_best_one_counts(tmp_path, monkeypatch):
+    run = start(tmp_path, monkeypatch, averaging=AVERAGING)
+    assert run.half_lives == (5.0, 50.0)
+    run.report(10, [{"val/error": 0.3, "train/error": 1.0}, {"val/error": 0.2, "train/error": 2.0}])
+    run.report(20, [{"val/error": float("nan"), "train/error": 1.0}, {"val/error": 0.2, "train/error": 2.0}])
+    averages = {"val/error_average_1": 0.3, "val/error_average_2": 0.2}
+    assert reports(tmp_path)[0]["metrics"] == {"val/error": 0.2, "train/error": 2.0, **averages}
+    assert reports(tmp_path)[1]["metrics"]["val/error"] == 0.2
+    for wrong in ({"val/error": 0.3}, [{"val/error": 0.3}]):
+        with pytest.raises(ValueError, match="list with the metrics of each of the 2 averages"):
+            run.report(30, wrong)
+
+
+def test_a_confirmation_reports_the_average_of_its_half_life(tmp_path, monkeypatch):
+    values = {"learning_rate": 0.1, "averaging_half_life": 5.0}
+    run = start(tmp_path, monkeypatch, averaging=AVERAGING, metaparameters=values)
+    run.report(10, [{"val/error": 0.3}, {"val/error": 0.2}])
+    assert reports(tmp_path)[0]["metrics"]["val/error"] == 0.3
+
+
+def test_a_dry_run_has_no_averages(monkeypatch, capsys):
+    monkeypatch.delenv(trial.VARIABLE, raising=False)
+    run = trial.start(learning_rate=0.1)
+    assert run.half_lives == ()
+    run.report(10, [{"val/error": 0.5}])
+    assert capsys.readouterr().out == "step 10 val/error=0.5\n"

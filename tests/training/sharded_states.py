@@ -1,6 +1,6 @@
 """States of a trial on several virtual devices of one process: a program, since their number is fixed at its start.
 
-``python sharded_states.py OUT MODEL:DEVICES:EXACT:MICROBATCH:FED ...`` writes, for each case, the leaves of the trial's
+``python sharded_states.py OUT MODEL:DEVICES:EXACT:MICROBATCH:… ...`` writes, for each case, the leaves of the trial's
 state and its measurements to ``OUT/CASE.npz``. With ``PLACE/COUNT/PORT`` in SHARDED_PROCESS this is one of so many
 processes that train every case together, each with the devices of the case; the first one writes.
 """
@@ -26,19 +26,20 @@ class Case:
     fed: bool = False
     batch_size: int = BATCH_SIZE
     population: int = 1
+    averaged: bool = False
 
     @property
     def name(self) -> str:
         """The case as one word."""
-        values = (self.exact, self.microbatch or 0, self.fed, self.batch_size, self.population)
+        values = (self.exact, self.microbatch or 0, self.fed, self.batch_size, self.population, self.averaged)
         return ":".join([self.model, str(self.devices), *(str(int(value)) for value in values)])
 
     @classmethod
     def parse(cls, text: str) -> "Case":
         """The case of a name."""
         model, *numbers = text.split(":")
-        devices, exact, microbatch, fed, batch_size, population = map(int, numbers)
-        return cls(model, devices, bool(exact), microbatch or None, bool(fed), batch_size, population)
+        devices, exact, microbatch, fed, batch_size, population, averaged = map(int, numbers)
+        return cls(model, devices, bool(exact), microbatch or None, bool(fed), batch_size, population, bool(averaged))
 
 
 def make_engine(case: Case, checkpoint_dir: Path | None = None):
@@ -66,6 +67,7 @@ def make_engine(case: Case, checkpoint_dir: Path | None = None):
         goal=Goal.parse(f"val/{workload.metrics[0].name} < 0.0"),
         stop=StopRule.BUDGET,
         seed=0,
+        half_lives=(1.5, 64.0) if case.averaged else (),
     )
     study_engine.CHUNK_S = 1e6  # processes that ask nobody take as many steps at a time
     settings = EngineSettings(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from batchscale.spec.durations import EvaluationPlan
     from batchscale.spec.experiment import WorkloadSpec
     from batchscale.spec.goal import Goal
+    from batchscale.spec.horizon_free import Averaging
     from batchscale.study.trial import Row, TrialProgress
     from batchscale.workers.multihost.hosts import Hosts
     from batchscale.workloads.workload import Workload
@@ -122,6 +123,7 @@ def train(
         "--devices": num_devices,
         "--exact": exact,
         "--microbatch": microbatch,
+        "averaging": target.averaging,
     }
     with clusters.together(hosts_described, facts) as hosts:
         loaded, trial = request.load(data_dir)
@@ -210,6 +212,8 @@ class Target:
     evaluation: "EvaluationPlan"
     fixed: dict[str, float]
     tokens_per_example: int | None = None
+    goal: "Goal | None" = None
+    averaging: "Averaging | None" = None
 
 
 @dataclass(frozen=True)
@@ -234,7 +238,10 @@ class TrainRequest:
         tokens = self.target.tokens_per_example or workload.dataset.tokens_per_example
         (batch_size,) = self.batch_size.resolve(workload.dataset.num_train_examples, tokens)
         evaluation = self.target.evaluation.in_steps(batch_size, tokens)
-        options = (spec.dataset_options, spec.model_options, spec.optimizer_options, spec.schedule)
+        averaging, examples = self.target.averaging, workload.dataset.num_train_examples
+        half_lives = averaging.steps(batch_size, examples, tokens) if averaging else ()
+        options: list[object] = [spec.dataset_options, spec.model_options, spec.optimizer_options, spec.schedule]
+        options += [half_lives] if half_lives else []
         return workload, SingleTrial(
             batch_size=batch_size,
             steps=self.steps.steps(batch_size, tokens),
@@ -244,6 +251,8 @@ class TrainRequest:
             early_stop=_parse_early_stop(self.early_stop, workload),
             workload_options=json.dumps([str(spec.name), *options], sort_keys=True, default=str),
             tokens_per_example=tokens,
+            goal=self.target.goal if half_lives else None,
+            half_lives=half_lives,
         )
 
 
@@ -275,7 +284,10 @@ def _read_target(text: str, data_dir: Path | None, precision: str | None) -> Tar
         if experiment.workload.file is not None:
             find_facts(experiment, data_dir)  # loads the user's file in another process first
         fixed, tokens = dict(experiment.search.fixed), experiment.tokens_per_example
-        target = Target(experiment.workload, experiment.evaluation, fixed, tokens)
+        fixed = dict(experiment.search.fixed)
+        target = Target(
+            experiment.workload, experiment.evaluation, fixed, tokens, experiment.goal, experiment.averaging
+        )
     else:
         target = Target(WorkloadSpec(WorkloadName.parse(text)), EvaluationPlan(count=20), {})
     if precision is not None:

@@ -16,6 +16,7 @@ from batchscale.run.single_study import Resume, SingleStudy, TrialValues
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.experiment import StopRule
 from batchscale.spec.goal import Goal
+from batchscale.spec.horizon_free import HALF_LIFE
 from batchscale.spec.plan import Study
 from batchscale.spec.space import ParameterConfig, ParameterType, SearchSpace, replaced_names
 from batchscale.study.search import SearchState
@@ -33,6 +34,8 @@ class SingleTrial:
 
     ``early_stop`` ends the trial at its first measurement that reaches it. ``out`` is the records tree, if any, whose
     trial with the same values is continued as ``resume`` says; ``workload_options`` are one of these values.
+    ``half_lives`` are those of the averages of the weights, of which the best by ``goal`` is measured; a metaparameter
+    ``averaging_half_life`` is used instead of them.
     """
 
     batch_size: int
@@ -44,6 +47,8 @@ class SingleTrial:
     out: Path | None = None
     resume: Resume = Resume.IF_THERE
     workload_options: str | None = None
+    goal: Goal | None = None
+    half_lives: tuple[float, ...] = ()
     settings: EngineSettings = field(default_factory=EngineSettings)
     tokens_per_example: int | None = None
 
@@ -157,7 +162,7 @@ def _require_known(workload: Workload, parameters: Mapping[str, float]) -> None:
     """Refuse metaparameters that the workload lacks before anything is written."""
     replaced = replaced_names(parameters, workload.defaults)
     for name in parameters:
-        if name not in workload.defaults and name not in replaced:
+        if name not in workload.defaults and name not in (HALF_LIFE, *replaced):
             raise SpecError(
                 f"Workload {workload.name} has no metaparameter '{one_line(name)}'; "
                 f"{suggest_names(name, workload.defaults)}"
@@ -191,7 +196,9 @@ def _make_study(workload: Workload, trial: SingleTrial) -> Study:
         ParameterConfig(name, ParameterType.DISCRETE, feasible_points=(value,))
         for name, value in trial.parameters.items()
     ]
-    goal = trial.early_stop or Goal(f"train/{workload.metrics[0].name}", 0.0, workload.metrics[0].maximize)
+    metric = workload.metrics[0]
+    goal = trial.early_stop or trial.goal or Goal(f"train/{metric.name}", 0.0, metric.maximize)
+    half_life = trial.parameters.get(HALF_LIFE)
     return Study(
         workload=workload.name,
         batch_size=trial.batch_size,
@@ -206,6 +213,7 @@ def _make_study(workload: Workload, trial: SingleTrial) -> Study:
         seed=trial.seed,
         num_train_examples=workload.dataset.num_train_examples,
         tokens_per_example=trial.tokens_per_example,
+        half_lives=trial.half_lives if half_life is None else (half_life,),
     )
 
 

@@ -29,9 +29,11 @@ from batchscale.spec.experiment import (
     WorkloadSpec,
 )
 from batchscale.spec.goal import Goal
+from batchscale.spec.horizon_free import Averaging
 from batchscale.spec.redaction import redact_toml
 from batchscale.spec.space import SearchSpace, check_bounds
 from batchscale.spec.tables import (
+    AveragingTable,
     BudgetTable,
     EvaluationTable,
     ExperimentTable,
@@ -120,6 +122,7 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
         finishers=table.finishers,
         confirm=table.confirm,
         confirm_best=table.confirm_best,
+        averaging=part("averaging", lambda: _to_averaging(table.averaging)),
         search=part("search", lambda: _to_search(table.search)),
         seed=table.seed,
         metrics=None if table.metrics is None else tuple(table.metrics),
@@ -205,6 +208,10 @@ def _to_evaluation(table: EvaluationTable) -> EvaluationPlan:
     examples = {"train": table.examples.train, "val": table.examples.val, "test": table.examples.test}
     spacing = Spacing(table.spacing or Spacing.EVEN)
     return EvaluationPlan(every, table.count or EvaluationPlan.count, spacing, table.start, examples, tokens)
+
+
+def _to_averaging(table: AveragingTable | None) -> Averaging | None:
+    return None if table is None else Averaging(tuple(table.half_life), table.unit)
 
 
 def _to_run(table: RunTable) -> RunPlan:
@@ -321,6 +328,11 @@ def _check_beside_trainer(table: ExperimentTable) -> None:
     if "examples" in table.evaluation.model_fields_set:
         raise SpecError(
             "key 'evaluation.examples' is for our own engine; with [trainer] the script decides. Remove it."
+        )
+    if table.averaging is not None and table.trainer is not None and table.trainer.reports is not None:
+        raise SpecError(
+            "key 'averaging' needs a script that reports with batchscale.trial, which gives it the half-lives. Found "
+            "'trainer.reports', for a script that does not. Remove one of the two."
         )
     if not table.search.space and not table.search.fixed:
         raise SpecError(

@@ -45,6 +45,7 @@ class Study:
 
     ``num_train_examples`` is the size of the training set; None for sampled data, or where it is not needed.
     ``tokens_per_example`` is None where it is unknown.
+    ``half_lives`` are those of the averages of the weights that are measured; empty: the weights are.
     """
 
     workload: WorkloadName
@@ -60,6 +61,7 @@ class Study:
     seed: int
     num_train_examples: int | None = None
     tokens_per_example: int | None = None
+    half_lives: tuple[float, ...] = ()
 
     @property
     def trial_steps(self) -> int:
@@ -155,7 +157,7 @@ def _check_metrics(experiment: Experiment, info: WorkloadInfo) -> None:
 
 
 def _make_study(experiment: Experiment, info: WorkloadInfo, batch_size: int) -> Study:
-    search = experiment.search
+    search, averaging = experiment.search, experiment.averaging
     for name in search.fixed:
         if name in search.space:
             raise _fixed_and_searched(name)
@@ -180,6 +182,7 @@ def _make_study(experiment: Experiment, info: WorkloadInfo, batch_size: int) -> 
         seed=derive_seed(experiment.seed, str(info.name), 0 if search.paired else batch_size),
         num_train_examples=info.num_train_examples,
         tokens_per_example=tokens,
+        half_lives=averaging.steps(batch_size, info.num_train_examples, tokens) if averaging else (),
     )
 
 

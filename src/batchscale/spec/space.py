@@ -246,6 +246,7 @@ _BOUNDS = {
     "l2_penalty": _NOT_NEGATIVE,
     "label_smoothing": _BELOW_ONE,
     "gradient_clip_norm": _POSITIVE,
+    "averaging_half_life": _POSITIVE,
 }
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from batchscale.spec.durations import MAX_MEASUREMENTS, MAX_STEPS
+from batchscale.spec.durations import MAX_MEASUREMENTS, MAX_STEPS, Unit
 from batchscale.spec.experiment import DEFAULT_FILE_TIMEOUT_S, Algorithm, StopRule
 from batchscale.spec.tokens import MAX_TOKENS, MAX_TOKENS_PER_EXAMPLE
 
@@ -102,6 +102,17 @@ class EvaluationTable(_Table):
     """The share of the step budget before which only step 0 is measured."""
     examples: ExamplesTable = ExamplesTable()
     """The number of examples of each split to measure."""
+
+
+class AveragingTable(_Table):
+    """Measure exponential averages of the weights, see [its guide](horizon.md). Default: the weights themselves."""
+
+    half_life: Annotated[
+        list[Annotated[float, Field(strict=False)]], BeforeValidator(lambda v: v if isinstance(v, list) else [v])
+    ]
+    """The half-life of each average, growing: `[50, 200, 800]`; the best one counts. Or one number."""
+    unit: Annotated[Unit, Field(strict=False), WithJsonSchema({"type": "string", "enum": list(Unit)})] = Unit.STEPS
+    """The unit of the half-lives: steps, examples, epochs or tokens."""
 
 
 class SearchTable(_Table):
@@ -243,6 +254,8 @@ class ExperimentTable(_Table):
     """The longest training of a trial."""
     evaluation: EvaluationTable = EvaluationTable()
     """The steps at which trials are measured, and the examples."""
+    averaging: AveragingTable | None = None
+    """Measure averages of the weights."""
     search: SearchTable = SearchTable()
     """The metaparameter search."""
     trainer: TrainerTable | None = None

@@ -35,7 +35,7 @@ MAX_DIFFERENCES = 12
 
 _NUMBERS = ("trials", "finishers", "search.repeats")
 _LATER_NUMBERS = {"confirm": 0, "confirm_best": 1}  # stored only if they are not these, their defaults
-_LATER_KEYS = ("tokens_per_example", "evaluation.every_tokens")  # stored only if they are given
+_LATER_KEYS = ("tokens_per_example", "evaluation.every_tokens", "averaging")  # stored only if they are given
 _MAY_BE_ADDED = ("tokens_per_example",)  # to records without it: it changes no trial
 _MAY_GROW = ("trials", "finishers", "batch_sizes", "budget", "search.repeats", "search.max_attempts", *_LATER_NUMBERS)
 
@@ -56,7 +56,7 @@ def normalise(experiment: Experiment) -> dict[str, Any]:
         if flat[key] == default:
             del flat[key]  # as folders have it that were made before this setting
     for key in _LATER_KEYS:
-        if flat[key] is None:
+        if flat.get(key, ...) is None:
             del flat[key]
     if experiment.workload.file is not None:
         flat["workload.file"] = hashlib.sha256(experiment.workload.file.read_bytes()).hexdigest()[:16]
@@ -293,6 +293,7 @@ class SavedStudy:
             evaluation=evaluation_settings(experiment),
             num_train_examples=study.num_train_examples,
             tokens_per_example=study.tokens_per_example or self.tokens_per_example,
+            half_lives=study.half_lives,
             budgets=tuple(self.budgets),
             population=self.population,
             edge_margin=experiment.search.edge_margin,

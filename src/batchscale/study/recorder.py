@@ -18,6 +18,7 @@ from batchscale.records.tree.committed import CommittedTrials
 from batchscale.records.tree.measurements import Measurement, MeasurementTable
 from batchscale.records.tree.writer import StudyWriter
 from batchscale.spec.goal import Goal
+from batchscale.spec.horizon_free import HALF_LIFE, half_life_of
 from batchscale.study.failure import Failure
 from batchscale.study.identity import DamagedStudyError
 from batchscale.study.next_search import TrialResult
@@ -57,9 +58,19 @@ class _Pending:
 class Recorder:
     """Journals, commits and ``study.json`` of one study."""
 
-    def __init__(self, writer: StudyWriter, goal: Goal, evaluation_steps: Sequence[int] | None) -> None:
-        """Take an opened study; recorded trials that train longer must have all ``evaluation_steps``."""
+    def __init__(
+        self,
+        writer: StudyWriter,
+        goal: Goal,
+        evaluation_steps: Sequence[int] | None,
+        half_lives: Sequence[float] = (),
+    ) -> None:
+        """Take an opened study; recorded trials that train longer must have all ``evaluation_steps``.
+
+        ``half_lives`` are those of the averages that its measurements show.
+        """
         self._writer = writer
+        self._half_lives = half_lives
         self._goal = goal
         self._evaluation_steps = evaluation_steps
         self._pending: dict[int, _Pending] = {}
@@ -215,10 +226,23 @@ class Recorder:
             timing=timing,
             hardware=hardware,
         )
-        record = TrialRecord(trial.trial_id, outcome.status, outcome.step, trial.parameters, metadata)
+        parameters = {**self._half_life(rows, summary), **trial.parameters}
+        record = TrialRecord(trial.trial_id, outcome.status, outcome.step, parameters, metadata)
         self._writer.commit(record, [Measurement(*row) for row in rows])
         self._remove(trial.trial_id)
         return summary
+
+    def _half_life(self, rows: Sequence[Row], summary: TrialSummary) -> dict[str, float]:
+        """Return the half-life of the average that reached the goal first, or else had the best value."""
+        metric, sign = self._goal.metric, -1 if self._goal.maximize else 1
+        if not self._half_lives or not rows or not math.isfinite(summary.best):
+            return {}
+        if summary.reached_at is None:
+            shown = next(row for _, row in rows if sign * row.get(metric, math.nan) == summary.best)
+        else:
+            shown = next(row for step, row in rows if step == summary.reached_at)
+        half_life = half_life_of(shown, metric, self._half_lives)
+        return {} if half_life is None else {HALF_LIFE: half_life}
 
     def _cost(self, trial_id: int) -> tuple[Timing, Hardware | None]:
         """Return the timing of a trial's last job with the seconds of all its jobs, and the hardware."""

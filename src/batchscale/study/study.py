@@ -6,7 +6,7 @@ and the same call is made again later. `open_study_run` opens a new study, or on
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from batchscale.errors import RecordsError, RunError
@@ -18,6 +18,7 @@ from batchscale.records.tree.folders import read_file
 from batchscale.records.tree.layout import StudyPaths, folder_number
 from batchscale.records.tree.open_study import open_study
 from batchscale.spec.experiment import Experiment
+from batchscale.spec.horizon_free import HALF_LIFE
 from batchscale.spec.plan import Study
 from batchscale.spec.space import ParameterType
 from batchscale.study.identity import DamagedStudyError, SavedStudy
@@ -70,7 +71,8 @@ class StudyRun:
         """Return the task of a requested trial, which is running from now on."""
         self._recorder.repeat_refused()
         self._assign_id(request.point)
-        return self.state.start(request)
+        task = self.state.start(request)
+        return replace(task, parameters={**task.parameters, **self._confirmed_half_life(request.point)})
 
     def handle_progress(self, progress: TrialProgress, seconds: float, hardware: Hardware | None) -> bool:
         """Add the results of a trial; False if it made no progress though the study needed some."""
@@ -113,6 +115,12 @@ class StudyRun:
         """Return the states that engines need not hold any more since the last call."""
         released, self._released = self._released, Released()
         return released
+
+    def _confirmed_half_life(self, point: int) -> dict[str, float]:
+        """Return the half-life of the average that a confirmation measures: that of the trial that it confirms."""
+        confirmed = self.state.sampled.confirmed_trial(point)
+        parameters = {} if confirmed is None else self.records.trial(confirmed).parameters
+        return {HALF_LIFE: parameters[HALF_LIFE]} if HALF_LIFE in parameters else {}
 
     def _assign_id(self, point: int) -> int:
         """Return the id of a point; a new range of ids is in ``study.json`` before any trial uses it."""
@@ -173,7 +181,7 @@ class StudyRun:
         parameters = {  # whole numbers where they are INTEGER
             name: int(value) if space[name].type is ParameterType.INTEGER else float(value)
             for name, value in state.sampled.values(point).items()
-        }
+        } | self._confirmed_half_life(point)
         failed = state.current.points[point].failed
         seed, confirms = state.sampled.seed(point), state.sampled.confirmed_trial(point)
         trial = EndedTrial(trial_id, outcome, parameters, seed, state.search, point, failed, confirms)
@@ -260,7 +268,7 @@ def open_study_run(root: Path, study: Study, experiment: Experiment, retry: bool
         if study.train_steps > saved.budgets[-1]:
             saved.budgets.append(study.train_steps)
         study = saved.apply_to(study, experiment)
-        recorder = Recorder(writer, study.goal, study.evaluation_steps)
+        recorder = Recorder(writer, study.goal, study.evaluation_steps, study.half_lives)
         run = StudyRun(StudyState(study, experiment, saved, recorder.read_summaries(retry)), recorder)
         record = saved.to_record(study, experiment)
         if record.to_json() != writer.record.to_json():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from batchscale.spec.experiment import Experiment, StopRule
+from batchscale.spec.horizon_free import is_recorded
 from batchscale.spec.plan import Study
 from batchscale.study.failure import Failure
 from batchscale.study.identity import SavedStudy
@@ -133,7 +134,7 @@ class StudyState:
         """Return the measurements that are new, with the metrics that are recorded."""
         last, metrics = self._trial(progress.trial_id).step, self.experiment.metrics
         return [
-            (step, {n: float(v) for n, v in values.items() if metrics is None or n.partition("/")[2] in metrics})
+            (step, {name: float(value) for name, value in values.items() if is_recorded(name, metrics)})
             for step, values in progress.rows
             if step > last
         ]

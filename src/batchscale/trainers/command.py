@@ -61,6 +61,9 @@ def make_document(
     study: Study, task: TrialTask, goal: Goal | None, files: AttemptFiles, **facts: Any
 ) -> dict[str, Any]:
     """Return the trial's document, which holds everything a script needs (docs/trainers.md)."""
+    if study.half_lives:
+        chosen_by = {"metric": study.goal.metric, "maximize": study.goal.maximize}
+        facts["averaging"] = {"half_lives": list(study.half_lives), **chosen_by}
     return {
         "protocol": PROTOCOL,
         "workload": str(study.workload),

@@ -7,6 +7,7 @@ population, and costs nothing for members that are not due.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.spec.durations import EvaluationPlan
+from batchscale.training.averages import over_averages
 from batchscale.training.devices import ALONG_BATCHES, EVERYWHERE, LOGICAL_SHARDS, Devices, gather, hide
 from batchscale.training.loop import take_member
 from batchscale.training.state import TrialState
@@ -25,7 +27,9 @@ MAX_DEVICE_BYTES = 512 * 2**20
 """The limit for a split on a device; a larger one is streamed."""
 
 Evaluate = Callable[[TrialState, NDArray[np.int32], np.int32, Any], dict[str, jax.Array]]
-"""(population, slots that are due first, how many are due, evaluation data) → values by split/metric and place."""
+"""(population, slots that are due first, how many are due, evaluation data) → values by split/metric.
+
+Values have axes place and average; a trial without averages has one value."""
 
 ReadRows = Callable[[NDArray[np.int64]], HostBatch]
 """Returns the examples with these numbers (host)."""
@@ -141,17 +145,20 @@ def make_evaluate(workload: Workload, slots: int, devices: Devices) -> Evaluate:
     def evaluate_member(
         population: TrialState, slot: jax.Array, data: Mapping[str, EvaluationData]
     ) -> dict[str, jax.Array]:
-        state = take_member(population, slot)
-        values: dict[str, jax.Array] = {}
-        for split, packed in data.items():
-            values |= values_of(workload, split, measure_split(workload, state, packed, devices))
-        return values
+        def measure(state: TrialState) -> dict[str, jax.Array]:
+            values: dict[str, jax.Array] = {}
+            for split, packed in data.items():
+                values |= values_of(workload, split, measure_split(workload, state, packed, devices))
+            return values
+
+        measured: dict[str, jax.Array] = over_averages(measure, take_member(population, slot))
+        return measured
 
     def evaluate(
         population: TrialState, due: jax.Array, count: jax.Array, data: Mapping[str, EvaluationData]
     ) -> dict[str, jax.Array]:
         names = jax.eval_shape(evaluate_member, population, due[0], data)
-        values = {name: jnp.full(slots, jnp.nan, jnp.float32) for name in names}
+        values = {name: jnp.full((slots, *value.shape), jnp.nan, jnp.float32) for name, value in names.items()}
 
         def body(i: jax.Array, values: dict[str, jax.Array]) -> dict[str, jax.Array]:
             new = evaluate_member(population, due[i], data)
@@ -184,7 +191,9 @@ class EvaluationSets:
                 self.on_device[split] = self._read(split, indices, plan_packing(count, largest_batch, devices))
 
         def measure(population: TrialState, slot: jax.Array, data: EvaluationData) -> dict[str, Any]:
-            return measure_split(workload, take_member(population, slot), data, devices)
+            member = take_member(population, slot)
+            sums: dict[str, Any] = over_averages(lambda state: measure_split(workload, state, data, devices), member)
+            return sums
 
         self._measure = jax.jit(devices.on_each(measure, (EVERYWHERE, EVERYWHERE, ALONG_BATCHES)))
 
@@ -201,7 +210,7 @@ class EvaluationSets:
                     new = self._measure(population, np.int32(slot), data)
                     old = sums[place]
                     sums[place] = new if old is None else jax.tree.map(jnp.add, old, new)
-            values = [values_of(self._workload, split, slot_sums) for slot_sums in sums]
+            values = [jax.vmap(partial(values_of, self._workload, split))(slot_sums) for slot_sums in sums]
             metrics |= {name: np.array([np.asarray(value[name]) for value in values]) for name in values[0]}
         return metrics
 

@@ -15,6 +15,7 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
+from batchscale.training.averages import make_average
 from batchscale.training.devices import ALONG_EXAMPLES, AXIS, EVERYWHERE, Devices, Shards
 from batchscale.training.gradients import Fetch, make_gradients
 from batchscale.training.order import batch_indices
@@ -30,7 +31,7 @@ class StepConfig:
     """The constants of a compiled step. ``num_examples`` is None for sampled data.
 
     ``shards`` are the parts of the batch on several devices, of which each takes ``microbatch`` examples at a time;
-    ``fed`` is True if batches are read on the host.
+    ``fed`` is True if batches are read on the host. ``half_lives`` are those of the averages of the weights, in steps.
     """
 
     batch_size: int
@@ -38,6 +39,7 @@ class StepConfig:
     num_examples: int | None
     shards: Shards | None = None
     fed: bool = False
+    half_lives: tuple[float, ...] = ()
 
 
 def make_advance(workload: Workload, config: StepConfig, slots: int, devices: Devices) -> Advance:
@@ -47,6 +49,7 @@ def make_advance(workload: Workload, config: StepConfig, slots: int, devices: De
     a set that is read on the host the fed batches with leading axes slot and step, of which each device has its rows.
     """
     step = make_step(workload, config, alone=slots == 1)
+    average = make_average(config.half_lives, alone=slots == 1)
     train = workload.dataset.splits["train"]
     fed = config.fed
 
@@ -59,14 +62,14 @@ def make_advance(workload: Workload, config: StepConfig, slots: int, devices: De
 
         def together(i: jax.Array, population: TrialState) -> TrialState:
             moved: TrialState = jax.vmap(advance_trial, in_axes=(0, 0, 0 if fed else None))(population, until, at(i))
-            return moved
+            return average(population, moved)
 
         def continues(carry: tuple[jax.Array, TrialState]) -> jax.Array:
             return (carry[0] < num_steps) & is_alive(carry[1], until[0])
 
         def alone(carry: tuple[jax.Array, TrialState]) -> tuple[jax.Array, TrialState]:
             i, state = carry
-            return i + 1, advance_trial(state, until[0], _squeeze(at(i)) if fed else data)
+            return i + 1, average(state, advance_trial(state, until[0], _squeeze(at(i)) if fed else data))
 
         later: TrialState
         if slots == 1:  # a population of one compiles to exactly the program of a trial alone

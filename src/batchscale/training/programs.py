@@ -41,7 +41,7 @@ class Programs:
     """The programs of a study, compiled once for all metaparameters, seeds and step budgets of its trials."""
 
     def __init__(self, workload: Workload, study: Study, plan: EvaluationPlan, settings: EngineSettings) -> None:
-        self._workload, self._settings = workload, settings
+        self._workload, self._half_lives, self._settings = workload, study.half_lives, settings
         self.devices = choose_devices(settings.devices, settings.exact)
         dataset = workload.dataset
         self._require_examples(dataset)
@@ -49,7 +49,9 @@ class Programs:
         self._fed = find_fed_split(dataset, self.devices, memory_bytes())
         self._data = {} if self._fed else place_training_data(dataset, self.devices)
         self._init = jax.jit(
-            lambda seed, metaparameters, probe: init_trial(workload, seed, metaparameters, probe, DIVERGENCE_FACTOR)
+            lambda seed, metaparameters, probe: init_trial(
+                workload, seed, metaparameters, probe, DIVERGENCE_FACTOR, len(study.half_lives)
+            )
         )
         self.names = _used_names(workload, study)
         self.template = self.init(0, {name: workload.defaults[name] or 0.5 for name in self.names})
@@ -105,7 +107,7 @@ class Programs:
         return population
 
     def evaluate(self, population: TrialState, slots: Sequence[int]) -> dict[str, NDArray[np.float32]]:
-        """Return the metrics of the trials in these slots, in this order."""
+        """Return the metrics of the trials in these slots, in this order, and along a second axis of their averages."""
         due = np.zeros(self.slots, np.int32)
         due[: len(slots)] = slots
         metrics: dict[str, NDArray[np.float32]] = {}
@@ -141,7 +143,7 @@ class Programs:
         else:
             microbatch = min(fixed, batch_size)
         num_examples = self._workload.dataset.num_train_examples
-        return StepConfig(batch_size, microbatch, num_examples, shards, fed=self._fed is not None)
+        return StepConfig(batch_size, microbatch, num_examples, shards, self._fed is not None, self._half_lives)
 
     def _choose_slots(self, study: Study) -> int:
         """Return the measured population size, which may be stored; sets that are fed are trained one by one."""

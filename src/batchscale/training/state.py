@@ -22,7 +22,7 @@ class TrialState(NamedTuple):
 
     ``epoch`` and ``offset`` are the position of the next example. ``loss_limit`` is the training loss above which the
     trial counts as diverged; ``diverged_at`` is the step at which it did, or -1. ``last_loss`` is the training loss of
-    the last step's batch.
+    the last step's batch. ``averages`` are exponential averages of parameters and model state, with a leading axis.
     """
 
     params: Params
@@ -37,6 +37,7 @@ class TrialState(NamedTuple):
     loss_limit: jax.Array
     last_loss: jax.Array
     diverged_at: jax.Array
+    averages: Any = ()
 
 
 def stream_keys(seed: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -52,9 +53,14 @@ def noise_key(state: TrialState) -> jax.Array:
 
 
 def init_trial(
-    workload: Workload, seed: jax.Array, metaparameters: Metaparameters, probe: Batch, divergence_factor: float
+    workload: Workload,
+    seed: jax.Array,
+    metaparameters: Metaparameters,
+    probe: Batch,
+    divergence_factor: float,
+    averages: int = 0,
 ) -> TrialState:
-    """Return the state before the first step.
+    """Return the state before the first step, with so many averages of its weights.
 
     The loss at the start is computed on ``probe``, a fixed sample of stored training examples, and not on the first
     batch: with a batch of one example it would vary too much. A model that normalises by running statistics has none
@@ -82,4 +88,5 @@ def init_trial(
         loss_limit=limit.astype(jnp.float32),
         last_loss=start.astype(jnp.float32),
         diverged_at=jnp.int32(NOT_DIVERGED),
+        averages=jax.tree.map(lambda leaf: jnp.stack([leaf] * averages), (params, model_state)) if averages else (),
     )

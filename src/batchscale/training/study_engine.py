@@ -15,9 +15,11 @@ from batchscale.errors import SpecError, suggest_names
 from batchscale.records.metadata.trial import Hardware
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.goal import Goal
+from batchscale.spec.horizon_free import HALF_LIFE
 from batchscale.spec.plan import Study
 from batchscale.spec.space import convert_half_lives
 from batchscale.study.trial import Activity, Row, TrialProgress, TrialTask
+from batchscale.training.averages import select_average
 from batchscale.training.compilation import Stopwatch, use_compilation_cache
 from batchscale.training.devices import describe_hardware
 from batchscale.training.hosts import HostGroup, SingleHost
@@ -164,6 +166,10 @@ class StudyEngine:
 
     def _metaparameters(self, parameters: Mapping[str, float]) -> dict[str, float]:
         defaults = self._workload.defaults
+        averages = self._study.half_lives
+        if parameters.get(HALF_LIFE, None) not in (None, *averages):
+            raise SpecError(f"{HALF_LIFE} must be one of {list(averages)}. Found {parameters[HALF_LIFE]:g}.")
+        parameters = {name: value for name, value in parameters.items() if name != HALF_LIFE}
         tokens_per_step = self._study.batch_size * (
             self._study.tokens_per_example or self._workload.dataset.tokens_per_example or 1
         )
@@ -190,7 +196,8 @@ class StudyEngine:
 
     def _identity(self, task: TrialTask) -> str:
         values = ",".join(f"{name}={value!r}" for name, value in self._metaparameters(task.parameters).items())
-        return f"{self._workload.name}|{self._study.batch_size}|{task.seed}|{values}"
+        averages = f"|{self._study.half_lives},{task.parameters.get(HALF_LIFE)}" if self._study.half_lives else ""
+        return f"{self._workload.name}|{self._study.batch_size}|{task.seed}|{values}{averages}"
 
     def _fill(self, waiting: deque[TrialTask], running: dict[int, _Running]) -> None:
         """Move tasks into slots while there are any."""
@@ -229,7 +236,10 @@ class StudyEngine:
                 slots = [self._population.slot_of(trial.trial_id) for trial in due]
                 values = self._programs.evaluate(self._population.state, slots)
             for place, trial in enumerate(due):
-                trial.rows[trial.step] = {name: float(array[place]) for name, array in values.items()}
+                of_trial = {name: array[place] for name, array in values.items()}
+                half_life = running[trial.trial_id].task.parameters.get(HALF_LIFE)
+                number = None if half_life is None else self._study.half_lives.index(half_life)
+                trial.rows[trial.step] = select_average(of_trial, self._study.goal, number)
         for entry in running.values():
             entry.done = _is_done(entry, goal)
 
