@@ -146,6 +146,10 @@ def test_analyses_print_what_the_page_says(tree, curve, tmp_path):
 def test_records_commands_print_what_the_page_says(tree, tmp_path):
     check_object(json.loads(printed("check", tree)), PAGE["check"], "check")
     check_object(json.loads(printed("import", tree, "--out", tmp_path / "t")), PAGE["import"], "import")
+    rows = [f"{b},{b},{step},{1 / (b * step)}" for b in (8, 16) for step in (10, 20)]
+    (tmp_path / "runs.csv").write_text("\n".join(["run,batch_size,step,val_loss", *rows]) + "\n")
+    words = ("import", tmp_path / "runs.csv", "--out", tmp_path / "imported")
+    check_object(json.loads(printed(*words)), PAGE["import-runs"], "import-runs")
     check_object(json.loads(printed("export", tmp_path / "t", "--out", tmp_path / "x")), PAGE["export"], "export")
 
 
