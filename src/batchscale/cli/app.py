@@ -21,7 +21,7 @@ from batchscale.plugins import find_plugins
 
 PANELS = {
     "Measure": ("quickstart", "init", "validate", "run", "status", "train", "trainer"),
-    "Understand": ("analyze", "report", "figure", "compare", "fit", "suggest", "atlas"),
+    "Understand": ("analyze", "report", "figure", "compare", "fit", "suggest", "atlas", "law"),
     "Decide": ("calibrate", "machines", "plan"),
     "Data": ("workloads", "data", "import", "export", "check", "summary"),
     "Serve": ("web",),
@@ -31,7 +31,18 @@ PANELS = {
 PLUGIN_PANEL = "Plug-ins"
 COMMANDS = tuple(itertools.chain(*PANELS.values()))
 GROUPS = ("data", "trainer", "atlas")  # commands with sub-commands: the module has a function that makes them
-READING = ("check", "summary", "analyze", "fit", "compare", "suggest", "atlas", "import", "export")  # start no training
+READING = (
+    "check",
+    "summary",
+    "analyze",
+    "fit",
+    "compare",
+    "suggest",
+    "atlas",
+    "law",
+    "import",
+    "export",
+)  # start no training
 OBJECTS_BEFORE_COLLECTION = 50_000  # loading libraries creates that many; Python's default of 700 collects 300 times
 
 

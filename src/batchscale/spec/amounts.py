@@ -7,7 +7,9 @@ from batchscale.errors import SpecError, one_line
 
 FACTORS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 LARGEST = 1e18
-_AMOUNT = re.compile(r"\s*([0-9][0-9_,]*\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?\s*([kmbgt]?)\s*", re.IGNORECASE | re.ASCII)
+_AMOUNT = re.compile(
+    r"\s*([0-9][0-9_,]*\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?\s*([kmbgt]?)(\s*tokens?)?\s*", re.IGNORECASE | re.ASCII
+)
 
 
 def parse_amount(text: str, name: str) -> float:
@@ -17,7 +19,7 @@ def parse_amount(text: str, name: str) -> float:
         text: The amount.
         name: The option or key, for the message.
 
-    >>> parse_amount("20B", "--tokens"), parse_amount("1e9", "--tokens"), parse_amount("16k", "--batch-size")
+    >>> parse_amount("20B", "--tokens"), parse_amount("1e9", "--tokens"), parse_amount("16k tokens", "--batch-size")
     (20000000000.0, 1000000000.0, 16000.0)
     """
     match = _AMOUNT.fullmatch(text)

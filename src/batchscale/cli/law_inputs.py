@@ -1,0 +1,86 @@
+"""The inputs of ``batchscale law``: a grid of runs, several curves, or the carried grid."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchscale.errors import AnalysisError, SpecError, one_line
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from batchscale.analysis.laws import Laws, MeasuredCurve
+
+CARRIED = "the public runs of Step Law (Li et al. 2025, by ScaleBench, CC-BY-4.0)"
+
+
+def read_laws(
+    inputs: Sequence[Path],
+    sequence: int | None = None,
+    parameters: Sequence[float] | None = None,
+    workload: str | None = None,
+    goal: str | None = None,
+) -> "tuple[str, Laws, pl.DataFrame | None]":
+    """Return the source in words, the laws, and the grid of runs (None for curves).
+
+    Args:
+        inputs: One grid of runs, several curves, or nothing for the carried grid.
+        sequence: Tokens of a sequence, where batch sizes count sequences.
+        parameters: Of the models of several curves, in their order.
+        workload: Selects workloads of records.
+        goal: Their goal.
+    """
+    from batchscale.analysis.grid import is_grid_file, read_grid
+    from batchscale.analysis.laws import curve_laws, grid_laws
+
+    if not inputs:
+        from batchscale.atlas.table import read_step_law
+
+        grid = read_step_law()
+        return CARRIED, grid_laws(grid), grid
+    if any(is_grid_file(path) for path in inputs):
+        import polars as pl
+
+        grid = pl.concat([read_grid(path, sequence) for path in inputs])
+        return ", ".join(one_line(path.name, 100) for path in inputs), grid_laws(grid), grid
+    curves = [curve for path in inputs for curve in _read_curves(path, sequence, workload, goal)]
+    if parameters is not None:
+        curves = _with_parameters(curves, parameters)
+    laws = curve_laws(curves, "tokens" if sequence else "examples")
+    if not laws.laws:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in laws.refusals.items())
+        raise AnalysisError(f"Several curves must show a law of one quantity at least. Found {len(curves)}: {reasons}")
+    return f"{len(curves)} curves", laws, None
+
+
+def _read_curves(path: Path, sequence: int | None, workload: str | None, goal: str | None) -> "list[MeasuredCurve]":
+    from batchscale.analysis.curve_analysis import analyze, analyze_points
+    from batchscale.analysis.laws import MeasuredCurve
+    from batchscale.cli.atlas_inputs import choose_goal, read_runs
+    from batchscale.cli.selection import open_records, select_workloads
+
+    scale = float(sequence or 1)
+    if path.suffix.lower() == ".csv" and not path.is_dir():
+        answer = analyze_points(read_runs(path))
+        if answer.summary is None:
+            raise AnalysisError(f"{one_line(path, 300)}: {answer.refusal}")
+        return [MeasuredCurve(path.stem, answer, per_example=scale)]
+    records = open_records(path)
+    names = select_workloads(records, workload)
+    return [
+        MeasuredCurve(
+            f"{path.name}:{name}", analyze(records, name, choose_goal(records, name, goal)), per_example=scale
+        )
+        for name in names
+    ]
+
+
+def _with_parameters(curves: "list[MeasuredCurve]", parameters: Sequence[float]) -> "list[MeasuredCurve]":
+    from dataclasses import replace
+
+    if len(parameters) != len(curves):
+        raise SpecError(
+            f"--model-parameters must have one number for each curve. Found {len(parameters)} for {len(curves)} curves "
+            f"({', '.join(one_line(curve.name, 60) for curve in curves[:6])})."
+        )
+    return [replace(curve, parameters=size) for curve, size in zip(curves, parameters, strict=True)]
