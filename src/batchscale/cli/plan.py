@@ -17,15 +17,28 @@ MOST_LEFT_OUT = 3
 
 def plan(
     path: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="CURVE",
-            help="Records, the JSON of 'analyze --json', or a CSV file of a curve or of runs.",
+            help="Records, the JSON of 'analyze --json', or a CSV file of a curve or of runs. Not needed with --model.",
         ),
-    ],
+    ] = None,
     step_times: Annotated[
         list[Path] | None,
         typer.Option(help="A CSV file of 'batchscale calibrate'. Default: times in the curve. May be repeated."),
+    ] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(help="A CSV file of 'calibrate --work': estimate step times of devices that were not measured."),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="A TOML file with the shape of a language model: estimate its step times.")
+    ] = None,
+    devices: Annotated[
+        Path | None, typer.Option(help="A CSV file of further devices, with the columns of 'batchscale devices'.")
+    ] = None,
+    overlap: Annotated[
+        float | None, typer.Option(help="The share of exchanging gradients hidden behind computing. Default: 0.7.")
     ] = None,
     machines: Annotated[
         Path | None,
@@ -134,6 +147,10 @@ def plan(
         give_up,
         include_search,
         search_machine,
+        work,
+        model,
+        devices,
+        overlap,
     )
     machine_plan = build_plan(request, PlanRequest(budget, limit, costs))
     if csv is not None:
@@ -189,6 +206,7 @@ def _print_plan(machine_plan: "MachinePlan", top: int) -> None:
     from batchscale.cli.answer import print_text
     from batchscale.cli.output import print_table, styled
     from batchscale.planning.answer import COLUMNS, NUMBERS, make_plan_answer
+    from batchscale.planning.estimate_text import estimate_sentences
     from batchscale.planning.sentences import left_out_sentences, model_sentences, plan_notes
 
     heading = [text for text in (machine_plan.workload, machine_plan.goal and f"goal {machine_plan.goal}") if text]
@@ -214,5 +232,6 @@ def _print_plan(machine_plan: "MachinePlan", top: int) -> None:
     hidden = len(left_out) - MOST_LEFT_OUT
     more = [f"{count_text(hidden, 'more was', 'more were')} left out; --json lists all."] if hidden > 0 else []
     models = [sentence for model in machine_plan.models for sentence in model_sentences(model)]
-    for sentence in (*models, *left_out[:MOST_LEFT_OUT], *more):
+    estimates = estimate_sentences(machine_plan.estimates)
+    for sentence in (*models, *estimates, *left_out[:MOST_LEFT_OUT], *more):
         print_text(sentence, dim=True)

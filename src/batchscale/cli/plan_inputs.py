@@ -10,6 +10,8 @@ from batchscale.errors import PlanningError, one_line
 
 if TYPE_CHECKING:
     from batchscale.planning.assemble import PlanInputs
+    from batchscale.planning.estimate import EstimateInputs
+    from batchscale.planning.language_model import LanguageModel
     from batchscale.planning.plan import MachinePlan, PlanRequest, SearchCost
     from batchscale.records.frames import Records
     from batchscale.spec.workload_name import WorkloadName
@@ -21,7 +23,7 @@ SECONDS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 class PlanOptions:
     """The options of the command."""
 
-    path: Path
+    path: Path | None
     goal: str | None = None
     workload: str | None = None
     step_times: tuple[Path, ...] = ()
@@ -35,16 +37,28 @@ class PlanOptions:
     give_up: float | None = None
     include_search: bool = False
     search_machine: str | None = None
+    work: Path | None = None
+    model: Path | None = None
+    devices: Path | None = None
+    overlap: float | None = None
 
 
 def build_plan(request: PlanOptions, limits: "PlanRequest") -> "MachinePlan":
     """Return the plan of a request; a notice of old prices is printed."""
-    from batchscale.planning.assemble import assemble_plan, read_inputs
+    from batchscale.planning.assemble import PlanInputs, assemble_plan, read_inputs
+    from batchscale.planning.language_model import read_language_model
     from batchscale.planning.machines import read_machines
     from batchscale.planning.step_times import read_step_times
 
     records, workload = None, None
-    if request.path.suffix.lower() in (".csv", ".json") and request.path.is_file():
+    model = None if request.model is None else read_language_model(request.model)
+    if request.path is None:
+        if model is None:
+            raise PlanningError(
+                "plan needs a CURVE (records, JSON or CSV), or --model FILE with tokens. Found neither."
+            )
+        inputs = PlanInputs(model.curve())
+    elif request.path.suffix.lower() in (".csv", ".json") and request.path.is_file():
         inputs = read_inputs(request.path, request.by, request.give_up)
     else:
         inputs, records, workload = _read_records(request)
@@ -56,6 +70,7 @@ def build_plan(request: PlanOptions, limits: "PlanRequest") -> "MachinePlan":
         max_hosts=request.max_hosts,
         batch_sizes=request.batch_sizes,
         pool=request.pool,
+        estimate=_read_estimate(request, model, inputs.curve.workload),
     )
     plan = assemble_plan(inputs, replace(limits, devices=request.device))
     for notice in plan.notices:
@@ -65,10 +80,29 @@ def build_plan(request: PlanOptions, limits: "PlanRequest") -> "MachinePlan":
     return replace(plan, search=_search_cost(request, inputs, records, workload))
 
 
+def _read_estimate(
+    request: PlanOptions, model: "LanguageModel | None", workload: str | None
+) -> "EstimateInputs | None":
+    from batchscale.planning.estimate import EstimateInputs
+    from batchscale.planning.roofline import OVERLAP
+    from batchscale.planning.work import read_work
+
+    if model is not None and request.work is not None:
+        raise PlanningError("--model and --work exclude each other: both give the work of a step. Found both.")
+    if request.overlap is not None and not 0 <= request.overlap <= 1:
+        raise PlanningError(f"--overlap must be a share from 0 to 1. Found {request.overlap:g}.")
+    if model is None and request.work is None:
+        if request.devices is not None or request.overlap is not None:
+            raise PlanningError("--devices and --overlap are for estimates, which need --work FILE or --model FILE.")
+        return None
+    work = model.work() if model is not None else read_work(request.work or Path(), workload)
+    return EstimateInputs(work, request.devices, OVERLAP if request.overlap is None else request.overlap)
+
+
 def _read_records(request: PlanOptions) -> "tuple[PlanInputs, Records, WorkloadName]":
     from batchscale.planning.assemble import records_inputs
 
-    records = open_records(request.path)
+    records = open_records(request.path or Path())
     names = select_workloads(records, request.workload)
     if len(names) != 1:
         listed = ", ".join(str(name) for name in names[:5])

@@ -6,6 +6,7 @@ Report, web pages and notebooks show the same ``PlanAnswer``.
 from dataclasses import dataclass
 
 from batchscale.formatting import duration, times_text, whole_text
+from batchscale.planning.estimate_text import memory_text
 from batchscale.planning.plan import MachinePlan
 from batchscale.planning.recommend import Choice
 from batchscale.planning.sentences import cost_text, place_text, settings_text, share_text
@@ -39,7 +40,12 @@ class PlanRow:
         """The details that distinguish it from other rows, short."""
         texts = dict(self.details)
         reached = texts.get("runs that reached the goal", "").partition(";")[0]
-        notes = (texts.get("metaparameters"), reached and f"{reached} runs reached it", texts.get("step time"))
+        notes = (
+            texts.get("metaparameters"),
+            reached and f"{reached} runs reached it",
+            texts.get("step time"),
+            texts.get("memory"),
+        )
         return tuple(note for note in notes if note)
 
 
@@ -151,6 +157,7 @@ def _row(choice: Choice, unit: str, picks: dict[str, Choice | None]) -> PlanRow:
     details = {
         "metaparameters": settings_text(choice),
         "step time": "" if choice["step_time_from"] == MEASURED else str(choice["step_time_from"]),
+        "memory": memory_text(choice),
         "runs that reached the goal": ""
         if choice["success_rate"] >= 1
         else f"{choice['successes']:,} of {choice['attempts']:,}; the others are counted in time and cost",

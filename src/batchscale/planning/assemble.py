@@ -7,6 +7,7 @@ The command line, the report, figures and the web interface read their inputs di
 - Step times that are passed win over those recorded with the curve. Rows of other workloads are not used; if no others
   remain, the plan is refused.
 - Machines that are passed win over what the runs paid; without both, the shipped prices of the timed devices are used.
+- If the work of a step is known, step times that were neither measured nor can be modelled are estimated.
 - A machine without step times is left out and counted. Prices older than 90 days are reported in the plan's notices.
 """
 
@@ -18,9 +19,11 @@ from pathlib import Path
 
 from batchscale.analysis.curve_analysis import analyze
 from batchscale.errors import PlanningError, one_line
+from batchscale.planning.accelerators import read_accelerators
 from batchscale.planning.csv_rows import read_csv_rows
 from batchscale.planning.curve import PlanCurve, add_batch_sizes
 from batchscale.planning.devices import parse_device
+from batchscale.planning.estimate import EstimateInputs, StepEstimate, make_estimates
 from batchscale.planning.machines import (
     Machine,
     check_names,
@@ -70,6 +73,7 @@ class PlanInputs:
         give_up: The step at which runs are given up; the curve already counts it.
         pool: Make one curve of all runs, instead of planning each configuration by its runs.
         has_own_script: True if records were measured with a training script of the user.
+        estimate: The work of a step, for estimates of step times that were not measured.
     """
 
     curve: PlanCurve
@@ -83,11 +87,12 @@ class PlanInputs:
     give_up: float | None = None
     pool: bool = False
     has_own_script: bool = False
+    estimate: EstimateInputs | None = None
 
     @property
     def are_runs_alone(self) -> bool:
         """True if each configuration is planned by its runs, without a curve."""
-        beside = self.machines is not None or self.step_times or self.pool or self.machine_names
+        beside = self.machines is not None or self.step_times or self.pool or self.machine_names or self.estimate
         return self.runs is not None and self.runs.have_machines and not beside
 
 
@@ -111,23 +116,42 @@ def assemble_plan(
     if inputs.batch_sizes:
         curve = add_batch_sizes(curve, inputs.batch_sizes)
     times = usable_step_times(inputs.step_times, inputs.recorded_times, curve.workload)
-    if not times:
+    if not times and inputs.estimate is None:
         raise PlanningError(
-            "A plan needs step times. Found none with the curve; give --step-times FILE, as 'batchscale calibrate' "
-            "writes it."
+            "A plan needs step times, or the work of a step to estimate them. Found neither with the curve; give "
+            "--step-times FILE, as 'batchscale calibrate' writes it, or --work FILE, or --model FILE."
         )
     machines = usable_machines(inputs, times, limits.devices)
+    estimates, reasons = _estimates(inputs.estimate, curve, machines, times)
     if limits.devices:
         requested = [parse_device(device) for device in limits.devices]
         times = (
             tuple(time for time in times if any(parse_device(time.device).matches(device) for device in requested))
             or times
         )
-    plan = make_plan(curve, times, machines, replace(limits, devices=()))
+    plan = make_plan(curve, times, machines, replace(limits, devices=()), estimates=estimates)
+    plan = replace(plan, left_out=(*plan.left_out, *reasons))
     paid_by_runs = inputs.machines is None and inputs.runs is not None and inputs.runs.have_machines
     stale = None if paid_by_runs else stale_sentence(machines, today or datetime.datetime.now(datetime.UTC).date())
     notices = plan.notices if stale is None else (*plan.notices, stale)
     return replace(plan, notices=notices, has_own_script=inputs.has_own_script)
+
+
+def _estimates(
+    inputs: EstimateInputs | None, curve: PlanCurve, machines: Sequence[Machine], times: Sequence[StepTime]
+) -> tuple[dict[str, StepEstimate], tuple[str, ...]]:
+    """Return the estimates of machines, and why some have none.
+
+    Raises:
+        PlanningError: nothing was timed, and no machine can be estimated.
+    """
+    if inputs is None:
+        return {}, ()
+    largest = max(point.batch_size for point in curve.points)
+    estimates, reasons = make_estimates(inputs, machines, times, largest)
+    if not estimates and not times:
+        raise PlanningError(f"No step time can be estimated: {'; '.join(reasons[:5])}.")
+    return estimates, reasons
 
 
 def usable_step_times(
@@ -154,20 +178,22 @@ def usable_machines(inputs: PlanInputs, times: Sequence[StepTime], devices: Sequ
     elif inputs.runs is not None and inputs.runs.have_machines:
         machines = runs_machines(inputs.runs)
     else:
-        machines = shipped_machines(times)
+        machines = shipped_machines(times, inputs.estimate)
     selected = choose_machines(machines, inputs.machine_names, devices)
     if inputs.max_hosts is None:
         return selected
     return tuple(replace(machine, max_hosts=inputs.max_hosts) for machine in selected)
 
 
-def shipped_machines(times: Sequence[StepTime]) -> tuple[Machine, ...]:
-    """Return the machines of the shipped price list whose devices were timed.
+def shipped_machines(times: Sequence[StepTime], estimate: EstimateInputs | None = None) -> tuple[Machine, ...]:
+    """Return the machines of the shipped price list whose devices were timed or can be estimated.
 
     Raises:
         PlanningError: the list has none of these devices.
     """
     timed = sorted({time.device for time in times})
+    if estimate is not None:
+        timed += [row.device for row in read_accelerators(estimate.devices) if row.peak(estimate.work.precision)]
     machines = tuple(
         machine
         for machine in read_price_list()

@@ -1,7 +1,7 @@
 """Every configuration that can be used: a machine, a number of hosts and a batch size, with the inputs of its cost.
 
-They come from runs (each configuration by its own runs), or from a curve, step times and machines. Configurations that
-cannot be used are left out and counted with the reason.
+They come from runs (each configuration by its own runs), or from a curve, machines, and step times or their estimates.
+Configurations that cannot be used are left out and counted with the reason.
 """
 
 import math
@@ -12,13 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from batchscale.errors import PlanningError, one_line
+from batchscale.errors import PlanningError
 from batchscale.planning.curve import CurvePoint, PlanCurve
 from batchscale.planning.devices import device_key
+from batchscale.planning.estimate import StepEstimate
 from batchscale.planning.machines import Machine
 from batchscale.planning.runs import FinishedRun, Runs, grouped, pooled_step_time, recipe_point, unreached_text
 from batchscale.planning.step_form import FloatArray, Layout
 from batchscale.planning.step_model import MEASURED, StepModel
+from batchscale.planning.step_source import MEMORY_COLUMNS, StepSource
 from batchscale.planning.step_times import StepTime
 
 CANDIDATE_SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -32,14 +34,15 @@ CANDIDATE_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "steps": pl.Float64,
     "steps_low": pl.Float64,
     "steps_high": pl.Float64,
-    "steps_from": pl.String,  # measured or interpolated
+    "steps_from": pl.String,  # measured, interpolated or predicted
     "attempts": pl.Int64,  # null: not known, every run is expected to succeed
     "successes": pl.Int64,
     "give_up": pl.Float64,
     "step_time_s": pl.Float64,
     "step_time_low_s": pl.Float64,
     "step_time_high_s": pl.Float64,
-    "step_time_from": pl.String,  # measured, interpolated or extrapolated
+    "step_time_from": pl.String,  # measured, interpolated, extrapolated or estimated
+    **MEMORY_COLUMNS,
     "efficiency": pl.Float64,  # step time of one device with the same share of a batch, by this step time
     "price_per_hour": pl.Float64,  # of all hosts together
     "fixed_price": pl.Float64,
@@ -127,6 +130,7 @@ def _measured_row(
         "step_time_low_s": low,
         "step_time_high_s": high,
         "step_time_from": MEASURED,
+        **dict.fromkeys(MEMORY_COLUMNS),
         "efficiency": None if single is None else single / step_time,
         "price_per_hour": sum(run.cost or 0.0 for run in group) / hours,
         "fixed_price": 0.0,
@@ -143,6 +147,7 @@ def make_candidates(
     models: Mapping[str, StepModel],
     machines: Sequence[Machine],
     device_keys: Mapping[str, str],
+    estimates: Mapping[str, StepEstimate] | None = None,
 ) -> Candidates:
     """Return every machine with every number of its hosts, at every point of the curve, as far as it can be used.
 
@@ -151,7 +156,9 @@ def make_candidates(
         times: Measured step times, one per configuration.
         models: By ``device_key``, for configurations that were not timed.
         machines: All with prices in one unit.
-        device_keys: The key in ``models`` of each machine's device; machines of others are left out.
+        device_keys: The key in ``models`` of each machine's device.
+        estimates: By the name of a machine, for what neither was timed nor can be modelled. Machines with neither a
+            model nor an estimate are left out.
     """
     count = sum(machine.max_hosts for machine in machines) * len(curve.points)
     if count > MAX_CANDIDATES:
@@ -165,12 +172,14 @@ def make_candidates(
     for machine in machines:
         key = device_keys.get(machine.device)
         model = None if key is None else models.get(key)
-        if key is None or model is None:
+        estimate = (estimates or {}).get(machine.name)
+        if model is None and estimate is None:
             _count(left_out, f"no step time of {machine.device} was measured", machine.max_hosts * len(curve.points))
             continue
-        limit = _least(machine.max_batch_per_device, limits.get(key))
-        frame = _combinations(machine, curve.points)
-        frames.append(_with_step_times(_feasible(frame, limit, left_out), times, model, left_out))
+        limit = _least(machine.max_batch_per_device, limits.get(key or ""))
+        frame = _feasible(_combinations(machine, curve.points), limit, left_out)
+        device_times = [time for time in times if device_key(time.device) == key]
+        frames.append(_with_step_times(frame, device_times, StepSource(machine.device, model, estimate), left_out))
     return Candidates(pl.concat(frames), tuple(f"{number:,} configurations: {why}" for why, number in left_out.items()))
 
 
@@ -184,7 +193,7 @@ def _combinations(machine: Machine, points: Sequence[CurvePoint]) -> pl.DataFram
             "steps": [float(point.steps) for point in points],
             "steps_low": pl.Series([point.low for point in points], dtype=pl.Float64),
             "steps_high": pl.Series([point.high for point in points], dtype=pl.Float64),
-            "steps_from": ["interpolated" if point.interpolated else MEASURED for point in points],
+            "steps_from": [point.source for point in points],
             "attempts": pl.Series([point.attempts for point in points], dtype=pl.Int64),
             "successes": pl.Series([point.successes for point in points], dtype=pl.Int64),
             "give_up": pl.Series([point.give_up for point in points], dtype=pl.Float64),
@@ -220,11 +229,9 @@ def _feasible(frame: pl.DataFrame, limit: int | None, left_out: Counter[str]) ->
 
 
 def _with_step_times(
-    frame: pl.DataFrame, times: Sequence[StepTime], model: StepModel, left_out: Counter[str]
+    frame: pl.DataFrame, device_times: Sequence[StepTime], source: StepSource, left_out: Counter[str]
 ) -> pl.DataFrame:
-    """Add measured step times, else those of the model; configurations that it cannot predict are left out."""
-    key = device_key(model.device)
-    device_times = [time for time in times if device_key(time.device) == key]
+    """Add measured step times, else those of the model or the estimate; what none of them has is left out."""
     table = pl.DataFrame(
         {
             "hosts": pl.Series([time.hosts for time in device_times], dtype=pl.Int64),
@@ -240,8 +247,8 @@ def _with_step_times(
         joined[name].to_numpy().astype(np.float64) for name in ("hosts", "devices_per_host", "per_device_batch")
     )
     layout = Layout(hosts, hosts * per_host, share)
-    predicted, width = model.predict(layout)
-    alone, _ = model.predict(Layout(np.ones(len(share)), np.ones(len(share)), share))
+    predicted, width, kinds = source.predict(layout)
+    alone, _, _ = source.predict(Layout(np.ones(len(share)), np.ones(len(share)), share))
     alone = _measured_alone(device_times, share, alone)
     is_measured = joined["measured"].is_not_null()
     filled = joined.with_columns(
@@ -256,15 +263,13 @@ def _with_step_times(
         .alias("step_time_high_s"),
         pl.when(is_measured)
         .then(pl.lit(MEASURED))
-        .otherwise(pl.Series(model.kinds(layout), dtype=pl.String))
+        .otherwise(pl.Series(kinds, dtype=pl.String))
         .alias("step_time_from"),
+        *source.memory_columns(layout),
     ).with_columns((pl.Series(alone) / pl.col("step_time_s")).alias("efficiency"))
-    predicted_rows = filled.filter(pl.col("step_time_s").is_not_nan())
-    tier = "several hosts" if (filled["hosts"] > 1).any() else "this share of a batch"
-    _count(
-        left_out, f"nothing was timed on {one_line(model.device)} with {tier}", filled.height - predicted_rows.height
-    )
-    return predicted_rows.select(_cast(name, kind) for name, kind in CANDIDATE_SCHEMA.items())
+    usable = filled.filter(pl.col("step_time_s").is_not_nan())
+    _count(left_out, source.why_missing(layout), filled.height - usable.height)
+    return usable.select(_cast(name, kind) for name, kind in CANDIDATE_SCHEMA.items())
 
 
 def _cast(name: str, kind: type[pl.DataType]) -> pl.Expr:

@@ -28,6 +28,7 @@ class CurvePoint:
         give_up: The step at which a run that has not reached the goal is given up.
         metaparameters: As text, such as ``learning_rate 0.001``; empty if not known.
         interpolated: True if it lies between measured batch sizes.
+        predicted: True if it follows from a law, not from runs of this workload.
     """
 
     batch_size: int
@@ -39,6 +40,12 @@ class CurvePoint:
     give_up: float | None = None
     metaparameters: str = ""
     interpolated: bool = False
+    predicted: bool = False
+
+    @property
+    def source(self) -> str:
+        """Return the origin of the steps: measured, interpolated or predicted."""
+        return "predicted" if self.predicted else "interpolated" if self.interpolated else "measured"
 
     def __post_init__(self) -> None:
         if not (self.batch_size >= 1 and math.isfinite(self.steps) and self.steps > 0):
@@ -156,4 +163,5 @@ def _between(points: dict[int, CurvePoint], sizes: Sequence[int], size: int) -> 
 
     steps = mix(below.steps, above.steps)
     assert steps is not None
-    return CurvePoint(size, steps, mix(below.low, above.low), mix(below.high, above.high), interpolated=True)
+    ends = mix(below.low, above.low), mix(below.high, above.high)
+    return CurvePoint(size, steps, *ends, interpolated=True, predicted=below.predicted or above.predicted)

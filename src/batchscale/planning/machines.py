@@ -51,6 +51,7 @@ class Machine:
         interruptions_per_hour: Of each host, if they may.
         source: The page of the price.
         date: Its day.
+        network_gbit_per_s: Of a host to others, for estimated step times; None: that of the table of devices.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Machine:
     interruptions_per_hour: float = 0.0
     source: str | None = None
     date: datetime.date | None = None
+    network_gbit_per_s: float | None = None
 
     def is_stale(self, today: datetime.date) -> bool:
         """True if the price is older than 90 days, or has no date."""
@@ -88,6 +90,7 @@ class MachineTable(BaseModel):
     unit: _Name
     startup_s: Annotated[float, Field(ge=0, lt=1e7, allow_inf_nan=False)] = 0.0
     max_batch_per_device: Annotated[int, Field(ge=1)] | None = None
+    network_gbit_per_s: Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)] | None = None
     region: _Name | None = None
     spot: bool = False
     interruptions_per_hour: Annotated[float, Field(ge=0, lt=1e3, allow_inf_nan=False)] = 0.0

@@ -15,11 +15,12 @@ from batchscale.errors import PlanningError, UnknownNameError, one_line, suggest
 from batchscale.planning.candidates import Candidates, check_give_up, make_candidates, measured_candidates
 from batchscale.planning.curve import PlanCurve
 from batchscale.planning.devices import device_key, match_devices, nearest_devices
+from batchscale.planning.estimate import StepEstimate
 from batchscale.planning.evaluation import RunCosts, evaluate
 from batchscale.planning.machines import Machine, one_unit
 from batchscale.planning.recommend import Recommendations, recommend
 from batchscale.planning.runs import Runs, give_up_at, runs_step_times
-from batchscale.planning.step_model import StepModel, fit_step_model
+from batchscale.planning.step_model import MEASURED, StepModel, fit_step_model
 from batchscale.planning.step_times import StepTime, check_workload, merge_step_times
 
 
@@ -48,7 +49,7 @@ class MachinePlan:
     ``by_device`` has the recommendations among the machines of each kind of device, if there are several kinds.
     ``notices`` are warnings about the inputs, such as old prices. ``has_own_script`` is True if the curve was measured
     with a training script of the user. ``summary`` is that of the measured curve; None for runs and for fewer than
-    three sizes.
+    three sizes. ``estimates`` are those of machines by name.
     """
 
     table: pl.DataFrame
@@ -56,6 +57,7 @@ class MachinePlan:
     by_device: dict[str, Recommendations]
     unit: str
     models: tuple[StepModel, ...] = ()
+    estimates: Mapping[str, StepEstimate] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     workload: str | None = None
     goal: str | None = None
@@ -84,6 +86,7 @@ def make_plan(
     machines: Sequence[Machine],
     request: PlanRequest | None = None,
     models: Mapping[str, StepModel] | None = None,
+    estimates: Mapping[str, StepEstimate] | None = None,
 ) -> MachinePlan:
     """Return the plan of a curve on machines whose step times were measured or can be modelled.
 
@@ -93,6 +96,7 @@ def make_plan(
         machines: Machines with prices; those without a measured device are left out and counted.
         request: Limits of the plan.
         models: The models of ``fit_models`` for these step times, if a caller plans with them more than once.
+        estimates: Estimates by the name of a machine, for what was not measured and cannot be modelled.
 
     Raises:
         PlanningError: units are mixed, step times are of another workload, or no configuration can be used.
@@ -104,19 +108,27 @@ def make_plan(
     merged = merge_step_times(times)
     fitted = models or fit_models(merged)
     matches = match_devices((machine.device for machine in machines), (model.device for model in fitted.values()))
-    if matches.ambiguous and not matches.keys:
+    if matches.ambiguous and not matches.keys and not estimates:
         raise PlanningError(f"Each machine must have one device of the step times. {matches.ambiguous[0]}")
-    one_unit([machine for machine in machines if machine.device in matches.keys] or machines)
-    candidates = make_candidates(curve, merged, fitted, machines, matches.keys)
+    estimated = estimates or {}
+    one_unit([m for m in machines if m.device in matches.keys or m.name in estimated] or machines)
+    candidates = make_candidates(curve, merged, fitted, machines, matches.keys, estimated)
     left_out = (*curve.unreached, *candidates.left_out)
     limits = request or PlanRequest()
     plan = _evaluate_plan(replace(candidates, left_out=left_out), limits, tuple(fitted.values()))
     summary = _summarize(curve)
-    return replace(plan, workload=curve.workload, goal=curve.goal, notices=matches.ambiguous, summary=summary)
+    return replace(
+        plan,
+        workload=curve.workload,
+        goal=curve.goal,
+        notices=matches.ambiguous,
+        summary=summary,
+        estimates=dict(estimated),
+    )
 
 
 def _summarize(curve: PlanCurve) -> CurveSummary | None:
-    points = [(point.batch_size, point.steps) for point in curve.points if not point.interpolated]
+    points = [(point.batch_size, point.steps) for point in curve.points if point.source == MEASURED]
     if len({size for size, _ in points}) < max(FEWEST_POINTS, len(points)):
         return None  # too few sizes, or several choices of metaparameters at one
     return analyze_points(pl.DataFrame(points, schema=["batch_size", "steps"], orient="row")).summary

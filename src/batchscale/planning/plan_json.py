@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from batchscale.analysis.as_json import optimal_json
+from batchscale.planning.estimate_text import estimate_json
 from batchscale.planning.plan import MachinePlan
 from batchscale.planning.recommend import Choice, Recommendations
 from batchscale.planning.sentences import left_out_sentences, plan_sentences
@@ -25,6 +26,7 @@ def plan_json(plan: MachinePlan) -> dict[str, Any]:
         "search": None if search is None else {"time_s": search.time_s, "cost": search.cost},
         **optimal_json(plan.summary),
         "step_time_models": [model_json(model) for model in plan.models],
+        "estimates": [estimate_json(name, estimate) for name, estimate in plan.estimates.items()],
         "sentences": plan_sentences(plan),
         "left_out": left_out_sentences(plan),
         "configurations": [choice_json(row) for row in plan.table.to_dicts()],

@@ -4,7 +4,7 @@ from batchscale.analysis.sentences import optimal_sentence
 from batchscale.formatting import duration, metaparameter_text
 from batchscale.planning.plan import MachinePlan
 from batchscale.planning.recommend import Choice, NextMeasurement, PriceMargin, Recommendations
-from batchscale.planning.step_model import EXTRAPOLATED, INTERPOLATED, StepModel
+from batchscale.planning.step_model import ESTIMATED, EXTRAPOLATED, INTERPOLATED, StepModel
 
 OVERLAPS_SHOWN = 4
 
@@ -87,6 +87,7 @@ def choice_text(choice: Choice, unit: str) -> str:
     doubt = {
         INTERPOLATED: ", step time interpolated",
         EXTRAPOLATED: ", STEP TIME EXTRAPOLATED beyond what was timed",
+        ESTIMATED: ", step time estimated",
     }.get(choice["step_time_from"], "")
     failed = choice["success_rate"]
     paid = "" if failed >= 1 else f", counting that {share_text(1 - failed)} of the runs fail"

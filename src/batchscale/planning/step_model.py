@@ -19,7 +19,7 @@ from batchscale.planning.step_times import StepTime, merge_step_times
 FEWEST_SPARE = 3  # points beyond the parameters, for an AICc
 UNSURE = 0.5  # a parameter whose standard error is half of it or more is not determined by these points
 NEGLIGIBLE = 1e-4  # of the step time: a term that never takes more of it is not determined
-MEASURED, INTERPOLATED, EXTRAPOLATED = "measured", "interpolated", "extrapolated"
+MEASURED, INTERPOLATED, EXTRAPOLATED, ESTIMATED = "measured", "interpolated", "extrapolated", "estimated"
 
 
 @dataclass(frozen=True)

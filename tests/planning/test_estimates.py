@@ -1,0 +1,299 @@
+"""Estimated step times: the least time by hand, memory by hand, and intervals that measurements narrow."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from batchscale.errors import PlanningError, UnknownNameError
+from batchscale.planning.accelerators import (
+    COLUMNS,
+    Accelerator,
+    find_accelerator,
+    read_accelerators,
+    require_accelerator,
+)
+from batchscale.planning.assemble import PlanInputs, assemble_plan
+from batchscale.planning.curve import CurvePoint, PlanCurve
+from batchscale.planning.efficiency import (
+    LEAST_VARIANCE,
+    Slowdown,
+    Variances,
+    precise_device,
+    predict_efficiency,
+    public_results,
+)
+from batchscale.planning.estimate import OWN, EstimateInputs, make_estimates
+from batchscale.planning.language_model import LanguageModel, read_language_model
+from batchscale.planning.machines import Machine
+from batchscale.planning.memory import USABLE, MemoryNeed, Sharding, smallest_number
+from batchscale.planning.roofline import least_times
+from batchscale.planning.step_form import Layout
+from batchscale.planning.step_times import StepTime
+from batchscale.planning.work import Work, read_work
+
+DEVICE = Accelerator("X", {"bfloat16": 1e14}, 80e9, 1e12, "ring", 1e11, False, 1e10)
+WORK = Work("other", "bfloat16", 1e12, 1e9, 5e8)
+GPT2 = {"layers": 12, "width": 768, "heads": 12, "sequence_length": 1024, "vocabulary": 50257}
+
+
+def at(hosts, devices, share):
+    return Layout(*(np.array([float(value)]) for value in (hosts, devices, share)))
+
+
+def least(work, device=DEVICE, layout=None, overlap=0.0):
+    return float(least_times(work, device, layout or at(1, 1, 8), overlap).seconds[0])
+
+
+def test_a_step_takes_the_longer_of_arithmetic_and_memory():
+    assert least(WORK) == pytest.approx(8e12 / 1e14)
+    assert least(replace(WORK, bytes_per_example=2e10)) == pytest.approx(16e10 / 1e12)
+    assert least(replace(WORK, bytes_per_update=1e11)) == pytest.approx(8e12 / 1e14 + 0.1)
+
+
+def test_rings_exchange_gradients_within_and_between_hosts():
+    gradients = 2 * 5e8
+    within = 2 * 3 / 4 * gradients / 1e11
+    between = 2 * 1 / 2 * gradients / 1e10
+    alone = least(WORK)
+    assert least(WORK, layout=at(1, 4, 8)) == pytest.approx(alone + within)
+    assert least(WORK, layout=at(2, 8, 8)) == pytest.approx(alone + within + between)
+    slice_ = replace(DEVICE, link_joins_hosts=True)
+    assert least(WORK, slice_, at(2, 8, 8)) == pytest.approx(alone + 2 * 7 / 8 * gradients / 1e11)
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.3, 1.0])
+def test_overlap_runs_from_the_sum_to_the_maximum(overlap):
+    alone, exchange = least(WORK), 2 * 1 / 2 * 2 * 5e8 / 1e10
+    expected = alone + exchange - overlap * min(alone, exchange)
+    no_link = replace(DEVICE, link_bytes_per_s=math.inf)
+    assert least(WORK, no_link, at(2, 2, 8), overlap) == pytest.approx(expected)
+
+
+def test_unknown_links_leave_one_device_and_one_host():
+    bare = replace(DEVICE, link_bytes_per_s=None, network_bytes_per_s=None)
+    assert math.isfinite(least(WORK, bare))
+    assert math.isnan(least(WORK, bare, at(1, 2, 8)))
+
+
+def test_sharding_divides_what_it_names():
+    need = MemoryNeed(weights=2.0, gradients=3.0, optimizer=12.0, activations=1.0)
+    bytes_of = {level: float(need.state(level, np.array([4.0]))[0]) for level in Sharding}
+    assert bytes_of == {"none": 17.0, "optimizer": 8.0, "gradients": 5.75, "parameters": 4.25}
+
+
+def test_the_smallest_number_is_the_first_that_holds_the_state_and_one_example():
+    need = MemoryNeed(20e9, 20e9, 120e9, 5e9, recomputed=1e9)
+    number = smallest_number(need, 80e9)
+    assert number == math.ceil(160e9 / (USABLE * 80e9 - 1e9))
+    assert smallest_number(replace(need, recomputed=90e9, activations=90e9), 80e9) is None
+
+
+def test_accumulation_and_recomputation_follow_from_memory():
+    need = MemoryNeed(1e9, 1e9, 6e9, activations=16e9, recomputed=1e9)
+    roomy = least_times(replace(WORK, memory=need), DEVICE, at(1, 1, 8), 0.0)
+    assert (roomy.passes[0], roomy.recompute[0], roomy.sharding[0]) == (2, False, "none")  # (72 - 8) / 16 = 4 at once
+    tight = least_times(replace(WORK, memory=need), replace(DEVICE, memory_bytes=20e9), at(1, 1, 8), 0.0)
+    assert (tight.passes[0], tight.recompute[0]) == (1, True)
+    assert tight.seconds[0] == pytest.approx(4 / 3 * roomy.seconds[0])
+
+
+def test_the_shape_of_gpt_2_gives_its_parameters_and_operations():
+    model = LanguageModel.model_validate(GPT2)
+    assert model.count == pytest.approx(124.4e6, rel=0.01)  # 124,439,808 with positions, biases and norms
+    attention = 12 * 12 * 768 * 1024
+    assert model.work().flops_per_example == pytest.approx(1024 * (6 * model.count + attention))
+    assert model.memory().state(Sharding.NONE, np.ones(1))[0] == pytest.approx(16 * model.count)
+
+
+def test_the_curve_of_tokens_follows_the_critical_batch_size():
+    model = LanguageModel.model_validate({**GPT2, "tokens": 1e9, "critical_batch_tokens": 2.0**20})
+    for point in model.curve().points:
+        tokens = point.batch_size * 1024
+        assert point.steps * tokens == pytest.approx(1e9 * (1 + tokens / 2**20))
+        assert point.source == "predicted"
+
+
+def conditional(variances, results, target):
+    """The mean and variance of a joint normal with a very wide common mean: a second way to the kriging formulas."""
+    everyone = [*results, target]
+    joint = variances.covariance(everyone, everyone) + 1e6
+    joint += (variances.single + LEAST_VARIANCE) * np.eye(len(everyone))
+    inner, cross = joint[:-1, :-1], joint[-1, :-1]
+    solved = np.linalg.solve(inner, cross)
+    return solved @ np.array([r.value for r in results]), joint[-1, -1] - solved @ cross
+
+
+def test_an_efficiency_is_the_conditional_mean_of_a_joint_normal():
+    from scipy.special import stdtrit
+
+    variances = Variances(0.1, 0.03, 0.02, 0.01)
+    names = (("a", "x", 0.5), ("a", "y", 0.9), ("b", "x", 0.7), ("c", "y", 1.4))
+    public = [Slowdown("other", workload, device, value) for workload, device, value in names]
+    measured = [Slowdown("other", "mine", "x", 1.1)]
+    mean, variance = conditional(variances, [*public, *measured], Slowdown("other", "mine", "y", 0.0))
+    efficiency = predict_efficiency("other", "mine", "y", measured, public, variances)
+    assert math.log(efficiency.factor) == pytest.approx(mean, abs=1e-4)
+    assert efficiency.half_width == pytest.approx(stdtrit(3, 0.95) * math.sqrt(variance), rel=1e-4)
+
+
+def test_a_measurement_moves_and_narrows_the_estimate_most_on_its_own_device():
+    h100, a100 = precise_device("H100 SXM", "bfloat16"), precise_device("A100 40GB", "bfloat16")
+    slow = Slowdown("language", OWN, a100, math.log(5.0))
+    before = predict_efficiency("language", OWN, h100)
+    elsewhere = predict_efficiency("language", OWN, h100, [slow])
+    same = predict_efficiency("language", OWN, a100, [slow])
+    assert before.factor < elsewhere.factor < 8.0
+    assert same.factor == pytest.approx(5.0, rel=0.1)
+    assert before.half_width > elsewhere.half_width > same.half_width
+
+
+def test_the_interval_of_language_models_covers_public_results_left_out():
+    """Each workload is predicted by the others: 90 % intervals that cover between 75 and 100 % of 21 results."""
+    results = [result.slowdown for result in public_results() if result.slowdown.kind == "language"]
+    inside = 0
+    for result in results:
+        rest = [other for other in results if other.workload != result.workload]
+        efficiency = predict_efficiency(result.kind, result.workload, result.device, public=rest)
+        inside += abs(result.value - math.log(efficiency.factor)) <= efficiency.half_width
+    assert len(results) >= 10
+    assert inside / len(results) >= 0.75
+
+
+CURVE = PlanCurve(tuple(CurvePoint(size, 64_000 / size + 50) for size in (64, 256, 1024)))
+MACHINES = (
+    Machine("small", "NVIDIA A100 40GB", 8, 2, 20.0, "USD"),
+    Machine("large", "NVIDIA H100 SXM", 8, 2, 60.0, "USD"),
+)
+
+
+def inputs_of(**changes):
+    work = LanguageModel.model_validate({**GPT2, "sequence_length": 2048}).work()
+    return PlanInputs(CURVE, machines=MACHINES, estimate=EstimateInputs(work), **changes)
+
+
+def test_a_plan_without_any_measurement_says_estimated():
+    plan = assemble_plan(inputs_of())
+    assert set(plan.table["step_time_from"]) == {"estimated"}
+    assert plan.table["step_time_high_s"].is_not_null().all()
+    assert set(plan.table["machine"]) == {"small", "large"}
+
+
+def test_measured_step_times_win_and_narrow_the_rest():
+    before = assemble_plan(inputs_of())
+    measured = StepTime("NVIDIA A100-SXM4-40GB", 1, 8, 256, 0.9, 0.89, 0.91)
+    after = assemble_plan(inputs_of(step_times=(measured,)))
+    kinds = {(row["machine"], row["hosts"], row["batch_size"]): row["step_time_from"] for row in after.table.to_dicts()}
+    assert kinds["small", 1, 256] == "measured"
+    assert kinds["large", 1, 256] == kinds["small", 2, 1024] == "estimated"
+    for name in ("small", "large"):
+        assert after.estimates[name].efficiency.half_width < before.estimates[name].efficiency.half_width
+    assert after.estimates["small"].efficiency.half_width < after.estimates["large"].efficiency.half_width
+
+
+def test_a_measurement_below_the_least_time_is_refused():
+    too_fast = StepTime("H100 SXM", 1, 8, 1024, 1e-4)
+    with pytest.raises(PlanningError, match="cannot take less"):
+        assemble_plan(inputs_of(step_times=(too_fast,)))
+
+
+def test_short_steps_are_estimated_like_small_programs():
+    tiny = Work("language", "bfloat16", 1e9, 1e6, 1e6)
+    estimates, _ = make_estimates(EstimateInputs(tiny), MACHINES, largest_batch=64)
+    assert estimates["small"].work.kind == "other"
+
+
+def test_a_machine_without_a_row_or_a_precision_is_left_out_with_the_reason():
+    machines = (*MACHINES, Machine("odd", "Cerebras", 1, 1, 9.0, "USD"), Machine("tpu", "TPU v5e", 8, 1, 9.0, "USD"))
+    in_float32 = replace(WORK, precision="float32")
+    estimates, reasons = make_estimates(EstimateInputs(in_float32), machines)
+    assert set(estimates) == {"small", "large"}
+    assert any("Cerebras" in reason for reason in reasons) and any("float32" in reason for reason in reasons)
+
+
+def test_names_that_several_rows_match_promise_the_least():
+    table = read_accelerators()
+    assert find_accelerator("A100", table).memory_bytes == 40e9
+    assert find_accelerator("H100", table).device == "NVIDIA H100 PCIe"
+    assert find_accelerator("H100", table, devices_per_host=8).device == "NVIDIA H100 SXM"
+    with pytest.raises(UnknownNameError, match="No device is called 'H1000'"):
+        require_accelerator("H1000", table)
+
+
+def test_the_table_has_source_and_date_of_every_row():
+    for row in read_accelerators():
+        assert row.source and row.date is not None
+    assert len({row.device for row in read_accelerators()}) >= 14
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"bfloat16_tflops": "9.9e14"}, "TFLOP/s.*another unit"),
+        ({"memory_gb": "80000000000"}, "GB .1e9 bytes.*another unit"),
+        ({"memory_gb": "0"}, "memory_gb must be a positive number"),
+        ({"memory_gb": "-80"}, "memory_gb must be a positive number"),
+        ({"memory_gb_per_s": "0"}, "memory_gb_per_s must be a positive number"),
+        ({"memory_gb_per_s": "nan"}, "memory_gb_per_s must be a positive number"),
+        ({"link_gb_per_s": "inf"}, "link_gb_per_s must be a positive number"),
+        ({"network_gbit_per_s": "4e11"}, "Gbit/s.*another unit"),
+        ({"bfloat16_tflops": ""}, "at least one precision"),
+        ({"date": "yesterday"}, "date must be a day"),
+    ],
+)
+def test_devices_in_other_units_are_refused_with_their_line(tmp_path, row, message):
+    good = {"device": "Mine", "bfloat16_tflops": "100", "memory_gb": "24", "memory_gb_per_s": "900"}
+    cells = [(good | row).get(name, "") for name in COLUMNS]
+    path = tmp_path / "devices.csv"
+    path.write_text(f"{','.join(COLUMNS)}\n{','.join(cells)}\n")
+    with pytest.raises(PlanningError, match=f"line 2.*{message}"):
+        read_accelerators(path)
+
+
+def test_a_device_of_the_user_comes_before_the_table(tmp_path):
+    path = tmp_path / "devices.csv"
+    path.write_text("device,bfloat16_tflops,memory_gb,memory_gb_per_s\nNVIDIA T4,70,16,320\n")
+    assert require_accelerator("T4", read_accelerators(path)).peak("float16") == 70e12
+    path.write_text("device,bfloat16_tflop,memory_gb,memory_gb_per_s\nNVIDIA T4,70,16,320\n")
+    with pytest.raises(PlanningError, match="unknown column 'bfloat16_tflop'; did you mean"):
+        read_accelerators(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"heads": 7}, "multiple of heads"),
+        ({"parameters": 1.3}, "a count, such as 1_300_000_000"),
+        ({"parameters": math.nan}, "parameters"),
+        ({"tokens": -1.0}, "tokens"),
+        ({"width": 0}, "width"),
+        ({"widht": 768}, "unknown key 'widht'; did you mean 'width'"),
+        ({"precision": "int4"}, "precision"),
+        ({"batch_tokens": [10.0]}, "at least one sequence"),
+        ({"critical_batch_tokens_low": 9e5}, "critical_batch_tokens must lie between"),
+    ],
+)
+def test_impossible_models_are_refused_by_key(tmp_path, changes, message):
+    def value(item):
+        return str(item) if not isinstance(item, str) else f'"{item}"'
+
+    path = tmp_path / "llm.toml"
+    path.write_text("".join(f"{key} = {value(item)}\n" for key, item in (GPT2 | changes).items()))
+    with pytest.raises(PlanningError, match=message):
+        read_language_model(path)
+
+
+def test_two_rows_tell_the_work_of_an_example_from_that_of_a_step(tmp_path):
+    path = tmp_path / "work.csv"
+    header = "workload,kind,precision,batch_size,flops,bytes,parameters,memory_bytes\n"
+    path.write_text(f"{header}w,convolution,float32,8,1000,90,50,1800\nw,convolution,float32,32,3400,210,50,4200\n")
+    work = read_work(path)
+    assert (work.flops_per_example, work.flops_per_pass) == (100.0, 200.0)
+    assert (work.bytes_per_example, work.bytes_per_pass) == (5.0, 50.0)
+    assert work.memory == MemoryNeed.measured(1000.0, 100.0)
+    with pytest.raises(PlanningError, match="one workload"):
+        read_work(path, "other/workload/sgd")
+    path.write_text(f"{header}w,dense,float32,8,1000,90,50,\n")
+    with pytest.raises(PlanningError, match="kind must be one of language"):
+        read_work(path)
