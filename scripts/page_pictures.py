@@ -57,7 +57,8 @@ def find_pages(page, home: str) -> dict[str, str]:
     page.goto(f"{home}{digits}/plan")
     device = page.input_value("[name=device0]")
     pages["plan"] = f"{digits}/plan?name0=mine&device0={device}&devices0=1&hosts0=4&price0=2.5"
-    if found := page.query_selector("nav a[href='/plan']"):
+    page.goto(f"{home}/runs")
+    if found := page.query_selector("td.name a"):
         pages["runs"] = found.get_attribute("href") or ""
     page.goto(f"{home}/instruments")
     if found := page.query_selector("main li a"):

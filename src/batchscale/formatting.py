@@ -10,8 +10,12 @@ def duration(seconds: float) -> str:
 
     >>> duration(4.26), duration(42.4), duration(125), duration(7300), duration(1e7)
     ('4.3 s', '42 s', '2 min 05 s', '2:01 h', '2,777:46 h')
+    >>> duration(0.0271), duration(0.00271), duration(1.2e-5), duration(0)
+    ('27 ms', '2.7 ms', '0.012 ms', '0 s')
     """
     whole = round(seconds)
+    if 0 < seconds < 0.0995:
+        return f"{1000 * seconds:.2g} ms"
     if seconds < 9.95:
         return f"{seconds:.2g} s"
     if whole < 60:

@@ -60,7 +60,7 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
     page.goto(address)
     page.wait_for_selector("text=Experiments")
     assert "#" not in page.url
-    page.click("nav >> text=New experiment")
+    page.click("nav >> text=New")
     page.fill("#f-goal", "val/cross_entropy_error < 0.2")
     page.fill("#f-workload", "cifar_10/resnet_8/nesterov_momentum")  # fields and file follow, and the focus stays
     until(page, "document.getElementById('f-goal').value === 'val/classification_error < 0.3'")
@@ -91,15 +91,15 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
     page.wait_for_selector("#chart .explored canvas")
     fits(page)
     with page.expect_download() as report:
-        page.click("text=Report (HTML)")
+        page.click(".actions >> text=Report")
     report.value.save_as(tmp_path / "report.html")
-    assert "How far does training" in (tmp_path / "report.html").read_text()
-    page.click("text=Plan: machines")
+    assert "How to reproduce and cite it" in (tmp_path / "report.html").read_text()
+    page.click("text=Plan machines")
     page.fill("[name=price0]", "2.5")
     page.fill("[name=price0]", "2.75")
     page.wait_for_selector("#plan-chart .explored canvas")
     fits(page)
-    page.click("nav >> text=Overview")
+    page.click("nav >> text=Experiments")
     fits(page)
     for box in page.query_selector_all("input[name=k]"):
         box.check()

@@ -87,6 +87,7 @@ def test_a_frame_around_trials_leaves_their_curves(server):
     with browse(server.home) as page:
         page.goto(server.address)
         page.click("td.name a:has-text('finished')")
+        page.click("#h-trials")
         page.click("summary:has-text('linked')")
         page.wait_for_selector("#linked .explored canvas")
         canvas = page.query_selector("#linked .explored canvas")
@@ -126,6 +127,7 @@ def test_everything_can_be_read_without_scripts(server):
         page.click("td.name a:has-text('finished')")
         page.wait_for_selector("#chart img")
         assert page.query_selector("#chart img").bounding_box()["height"] > 100
+        page.click("#h-trials")
         page.click("summary:has-text('linked')")
         page.click("text=Report and data")
         page.goto(f"{server.home}/instruments")

@@ -7,8 +7,13 @@ import zipfile
 
 import polars as pl
 import pytest
+from markupsafe import escape
 
+from batchscale.analysis.answer import make_answer
+from batchscale.analysis.curve_analysis import analyze
 from batchscale.figures.kinds import kind_names
+from batchscale.figures.selection import find_goal
+from batchscale.records.read import read_records
 from batchscale.web.charts import chart_kinds
 
 
@@ -23,15 +28,21 @@ def test_the_overview_shows_every_tree_with_state_goal_and_curve(site):
 def test_the_overview_filters_and_sorts(site):
     client = site.visitor()
     assert "interrupted" not in client.get("/?q=finished").text
-    assert "finished</bdi></a></td>" not in client.get("/?state=stopped").text
+    assert "<bdi>finished</bdi></a>" not in client.get("/?state=stopped").text
     down = client.get("/?order=name&down=true").text
     assert down.index("<bdi>interrupted") < down.index("<bdi>finished")
 
 
 def test_an_experiment_shows_its_curve_studies_and_trials(site):
     page = site.visitor().get(f"/x/{site.key()}").text
-    for part in ("Status", "The curve", "Trials", "Report and data", "learning_rate", "COMPLETE"):
+    for part in ("Batch sizes", "Studies of the run", "Trials", "Report and data", "learning_rate", "COMPLETE"):
         assert part in page
+    records = read_records(site.folder / "finished")
+    name = records.workloads[0]
+    answer = make_answer(analyze(records, name, find_goal(records, name)))
+    assert answer.figures or answer.advice
+    for text in (*(figure.value for figure in answer.figures), *answer.advice, *answer.notes):
+        assert str(escape(text)) in page
     assert "<img" in page and "alt=" in page
 
 
@@ -73,7 +84,7 @@ def test_learning_curves_of_chosen_trials(site):
 def test_report_zip_and_tables_can_be_taken_away(site):
     client, key = site.visitor(), site.key()
     report = client.get(f"/x/{key}/report.html")
-    assert "attachment" in report.headers["content-disposition"] and "How far does training" in report.text
+    assert "attachment" in report.headers["content-disposition"] and "How to reproduce and cite it" in report.text
     with zipfile.ZipFile(io.BytesIO(client.get(f"/x/{key}/records.zip").content)) as archive:
         names = archive.namelist()
         assert any(name.endswith("study.json") for name in names) and not any(".batchscale" in name for name in names)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import polars as pl
 import pytest
@@ -80,4 +81,4 @@ def test_smoothing_is_the_weighted_mean_of_what_came_before():
 def test_the_free_disk_is_shown(site):
     client = site.visitor()
     for path in ("/", f"/x/{site.key()}"):
-        assert "free of" in client.get(path).text
+        assert re.search(r"\d [kMGT]?B free", client.get(path).text)

@@ -125,26 +125,34 @@ def _figures(plan: MachinePlan) -> tuple[PlanFigure, ...]:
     return tuple(figures)
 
 
-def _rows(plan: MachinePlan, most: int) -> tuple[PlanRow, ...]:
+def plan_tags(plan: MachinePlan, choice: Choice) -> tuple[str, ...]:
+    """Return what a configuration is the best at: fastest, cheapest, within the budget, within the deadline."""
+    picks = _picks(plan).items()
+    return tuple(name for name, pick in picks if pick is not None and _is_same(pick, choice))
+
+
+def _picks(plan: MachinePlan) -> dict[str, Choice | None]:
     best = plan.recommendations
-    picks = {
-        "fastest": best.fastest,
-        "cheapest": best.cheapest,
-        "best in budget": best.within_budget,
-        "best by deadline": best.within_deadline,
-    }
+    picks: dict[str, Choice | None] = {"fastest": best.fastest, "cheapest": best.cheapest}
+    for device, own in plan.by_device.items():
+        for name, choice in (("fastest", own.fastest), ("cheapest", own.cheapest)):
+            if not _is_same(picks[name] or {}, choice):
+                picks[f"{name} on {device}"] = choice
+    return picks | {"best within budget": best.within_budget, "best within deadline": best.within_deadline}
+
+
+def _rows(plan: MachinePlan, most: int) -> tuple[PlanRow, ...]:
     table = plan.table.with_row_index("place")
     chosen = table.sort("on_front", "place", descending=[True, False]).head(most).sort("place").drop("place")
     rows = chosen.to_dicts()
-    for choice in picks.values():  # a pick is always shown, however many configurations there are
+    for choice in _picks(plan).values():  # a pick is always shown, however many configurations there are
         if choice is not None and not any(_is_same(row, choice) for row in rows):
             rows.append(choice)
-    return tuple(_row(choice, plan.unit, picks) for choice in rows)
+    return tuple(_row(choice, plan.unit, plan_tags(plan, choice)) for choice in rows)
 
 
-def _row(choice: Choice, unit: str, picks: dict[str, Choice | None]) -> PlanRow:
+def _row(choice: Choice, unit: str, tags: tuple[str, ...]) -> PlanRow:
     low, high = choice["expected_time_low_s"], choice["expected_time_high_s"]
-    tags = tuple(name for name, pick in picks.items() if pick is not None and _is_same(pick, choice))
     cells = (
         place_text(choice),
         f"{choice['batch_size']:,}",
@@ -167,7 +175,7 @@ def _row(choice: Choice, unit: str, picks: dict[str, Choice | None]) -> PlanRow:
 
 
 def _is_same(first: Choice, second: Choice) -> bool:
-    return all(first[name] == value for name, value in second.items() if name in first)
+    return all(first.get(name) == value for name, value in second.items())
 
 
 def _short(choice: Choice) -> str:

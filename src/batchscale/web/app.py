@@ -19,6 +19,7 @@ from batchscale.web.pages import (
     new,
     overview,
     plan,
+    runs,
     session,
 )
 from batchscale.web.plugin_pages import load_plugin_pages
@@ -28,7 +29,7 @@ from batchscale.web.server_parts import ServerParts
 from batchscale.web.settings import WebSettings
 
 PAGES = (
-    session, assets, overview, experiment, charts, compare, new, plan, data,
+    session, assets, overview, experiment, charts, compare, new, plan, runs, data,
 )  # fmt: skip
 
 

@@ -31,9 +31,10 @@ from batchscale.web.refusals import RefusedError
 
 CURVE_SIZE = PanelSize(560, 360)
 MARGIN = 105  # axis, title and padding of a panel
+CURVE_MARGIN = 84  # axis and padding of the curve
 NEEDS_MACHINES = ("plan",)
 RENDERING = threading.Lock()
-WIDTHS = (300, 340, 380, 460, 600, 760, 920, 1100, 1300)
+WIDTHS = (*range(300, 920, 20), *range(920, 1320, 40))
 _ACCEPTED: dict[tuple[str, int], bool] = {}
 
 
@@ -150,7 +151,7 @@ def nearest_width(width: int | None) -> int | None:
     """Return the next of a few widths below, so that a cached chart serves many visitors.
 
     >>> nearest_width(1250), nearest_width(10), nearest_width(None)
-    (1100, 300, None)
+    (1240, 300, None)
     """
     return None if width is None else max((candidate for candidate in WIDTHS if candidate <= width), default=WIDTHS[0])
 
@@ -192,6 +193,14 @@ def _frame(records: Records, query: ChartQuery) -> pl.DataFrame:
     return find_kind(query.kind).data(FigureRequest(selected, (goal,), budgets=budgets))
 
 
+def _curve_size(width: int | None) -> PanelSize:
+    """Return the size of the curve in a page of that width, which it fills."""
+    if width is None:
+        return CURVE_SIZE
+    panel = max(200, min(900, width - CURVE_MARGIN))
+    return PanelSize(panel, max(230, min(400, panel * 10 // 18)))
+
+
 def _panels(name: WorkloadName, goal: Goal, trials: tuple[tuple[int, int], ...]) -> list[TrainingPanel]:
     sizes = sorted({size for size, _ in trials})
     return [
@@ -206,9 +215,10 @@ def _panels(name: WorkloadName, goal: Goal, trials: tuple[tuple[int, int], ...])
 def _plot(frame: pl.DataFrame, query: ChartQuery) -> Chart:
     kind = find_kind(query.kind)
     look = replace(kind.look, theme=find_theme(query.theme))
-    if query.kind == "curve" and query.width is not None and query.width < CURVE_SIZE.width + MARGIN:
-        look = replace(look, size=CURVE_SIZE)  # its size if there is room
-    look = fitting(look, query.width)
+    if query.kind == "curve":  # the page around it has its title and its notes
+        look = replace(look, is_bare=query.width is not None, size=_curve_size(query.width))
+    else:
+        look = fitting(look, query.width)
     if query.trials:
         return plot_training(beside_raw(frame, query.smooth), look)
     return kind.chart(frame, look)

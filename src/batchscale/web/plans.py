@@ -28,10 +28,11 @@ from batchscale.planning.plan import MachinePlan, PlanRequest
 from batchscale.planning.read_curve import analysis_curve
 from batchscale.planning.sentences import plan_sentences
 from batchscale.planning.step_times import StepTime
-from batchscale.web.charts import RENDERING, explorable, fitting
+from batchscale.web.charts import RENDERING, explorable
 
 MAX_MACHINES = 12
 SLIDER_END = 91
+CHART_MARGIN = 90  # axis and padding
 COLUMNS = ("name", "device", "devices", "hosts", "price")
 
 
@@ -115,7 +116,12 @@ def plan_data(plan: MachinePlan) -> pl.DataFrame:
 
 
 def _plot(plan: MachinePlan, theme: Theme, width: int | None) -> Chart:
-    return plot_plan(plan_data(plan), fitting(Look(theme=theme, size=PanelSize(620, 400)), width))
+    if width is None:
+        return plot_plan(plan_data(plan), Look(theme=theme, size=PanelSize(620, 400)))
+    panel = max(200, min(1040, width - CHART_MARGIN))
+    return plot_plan(
+        plan_data(plan), Look(theme=theme, size=PanelSize(panel, 400 if panel > 500 else 280), is_bare=True)
+    )
 
 
 def sentences(plan: MachinePlan) -> list[str]:

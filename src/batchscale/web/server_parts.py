@@ -45,7 +45,7 @@ class Pages:
 
     def __init__(self, settings: WebSettings, plugins: Sequence[PluginPages] = ()) -> None:
         self._settings = settings
-        packages = ["batchscale.web", *(plugin.package for plugin in plugins if plugin.package is not None)]
+        packages = ["batchscale.web", "batchscale.report", *(p.package for p in plugins if p.package is not None)]
         self._environment = Environment(
             loader=ChoiceLoader([PackageLoader(name) for name in packages]),
             autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, auto_reload=False,

@@ -56,6 +56,17 @@ class FolderStatus:
         pairs = ((study.batch_size, study.best_steps) for study in self.snapshot.studies)
         return tuple(sorted((b, s) for b, s in pairs if s is not None and 0 < s < MAX_SIZE and 0 < b < MAX_SIZE))
 
+    @property
+    def known(self) -> dict[str, object]:
+        """The values whose changes a returning visitor is told: state, progress, trials, fewest steps by batch size."""
+        studies = () if self.snapshot is None else self.snapshot.studies
+        return {
+            "state": self.state,
+            "progress": self.progress,
+            "trials": sum(study.complete + study.infeasible + study.incomplete for study in studies),
+            "best": {str(size): steps for size, steps in self.points},
+        }
+
 
 class StatusReader:
     """Reads the status of folders, each status file once per change.

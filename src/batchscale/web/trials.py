@@ -13,6 +13,7 @@ from batchscale.figures.export import chart_spec, chart_svg
 from batchscale.figures.layout import Chart, Look, PanelSize
 from batchscale.figures.linked import LinkedSelection, linked_frame, plot_linked
 from batchscale.figures.theme import find_theme
+from batchscale.formatting import metaparameter_text
 from batchscale.records.frames import Records
 from batchscale.records.metadata.columns import METADATA
 from batchscale.records.model import Status
@@ -179,7 +180,7 @@ def _row(row: dict[str, Any], names: list[str]) -> TrialRow:
     reason = facts.get("failure") or facts.get("stop_reason") or ""
     if facts.get("diverged_at") is not None:
         reason = f"diverged at step {facts['diverged_at']:,}"
-    values = tuple("" if row[name] is None else f"{row[name]:.4g}" for name in names)
+    values = tuple("" if row[name] is None else metaparameter_text(row[name]) for name in names)
     lines = tuple(visible(line, 400) for line in (facts.get("log_lines") or [])[-LOG_LINES:])
     return TrialRow(
         row["batch_size"], row["trial_id"], visible(row["status"], 20), row["steps"], row["_reached_at"],

@@ -1,19 +1,24 @@
 """Time against cost of every configuration of a plan: the front drawn, intervals as bars, batch sizes as labels."""
 
+import math
 from collections.abc import Mapping
+from typing import Literal
 
 import altair as alt
 import polars as pl
 
 from batchscale.errors import PlanningError
-from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale
+from batchscale.figures.axes import LogRange, log_range, log_scale, number_axis
 from batchscale.figures.frames import empty_reason, panel_notes, rows_or_note
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.layout import WIDE, Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import workload_label
 from batchscale.figures.theme import Theme, series_colours
+from batchscale.formatting import duration
+from batchscale.planning.answer import plan_tags
 from batchscale.planning.assemble import plan_records
 from batchscale.planning.plan import MachinePlan
+from batchscale.planning.sentences import cost_text, place_text
 
 LOOK = Look(columns=1, size=WIDE)
 MOST_POINTS = 1500
@@ -34,6 +39,8 @@ PLAN_CHART_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "unit": pl.String,
     "step_time_from": pl.String,
     "on_front": pl.Boolean,
+    "configuration": pl.String,
+    "pick": pl.String,  # fastest, cheapest, within budget, within deadline
     "note": pl.String,
 }
 
@@ -44,7 +51,13 @@ def plan_frame(plan: MachinePlan, panel: str = "plan") -> pl.DataFrame:
     drawn = table.filter((pl.col("place") < MOST_POINTS) | pl.col("on_front"))
     hours = {f"hours{end}": pl.col(f"expected_time{end}_s") / 3600 for end in ("", "_low", "_high")}
     costs = {f"cost{end}": pl.col(f"expected_cost{end}") for end in ("", "_low", "_high")}
-    rows = drawn.with_columns(**hours, **costs, panel=pl.lit(panel), note=pl.lit(None, dtype=pl.String))
+    choices = drawn.drop("place").to_dicts()
+    texts: dict[str, list[str | None]] = {
+        "configuration": [place_text(choice) for choice in choices],
+        "pick": [", ".join(plan_tags(plan, choice)) or None for choice in choices],
+    }
+    named = [pl.Series(name, values, dtype=pl.String) for name, values in texts.items()]
+    rows = drawn.with_columns(*named, **hours, **costs, panel=pl.lit(panel), note=pl.lit(None, dtype=pl.String))
     return rows.select(pl.col(name).cast(kind) for name, kind in PLAN_CHART_SCHEMA.items())
 
 
@@ -57,20 +70,22 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     points = frame.drop_nulls("hours")
     if points.is_empty():
         return empty_reason(frame)
-    x_span = _span(points, "cost")
-    y_span = _span(points, "hours")
-    unit = points["unit"][0]
-    x = alt.X("cost:Q", scale=log_scale(x_span), axis=log_axis(f"expected cost ({unit})", x_span))
-    y = alt.Y("hours:Q", scale=log_scale(y_span), axis=log_axis("expected hours to the goal", y_span))
+    theme, unit = look.theme, points["unit"][0]
+    time_unit, per_hour = _time_unit(float(points["hours"].median() or 1))  # type: ignore[arg-type] # hours are floats
+    points = points.with_columns(
+        pl.col("hours", "hours_low", "hours_high") * per_hour,
+        time=pl.col("hours").map_elements(lambda hours: duration(3600 * hours), return_dtype=pl.String),
+        price=pl.col("cost").map_elements(lambda cost: cost_text(cost, unit), return_dtype=pl.String),
+    )
+    x_span, y_span = _span(points, "cost", 0.14), _span(points, "hours", 0.08)
+    x = alt.X("cost:Q", scale=log_scale(x_span), axis=number_axis(f"expected cost ({unit})", x_span))
+    y = alt.Y("hours:Q", scale=log_scale(y_span), axis=number_axis(f"expected {time_unit} to the goal", y_span))
     front = points.filter("on_front").sort("cost")
-    theme = look.theme
     layers = [
         *_bars(points if points.height <= 60 else front, x_span, y_span, theme),
         alt.Chart(inline(front)).mark_line(color=theme.muted, strokeDash=[4, 3], strokeWidth=1.4).encode(x=x, y=y),
         *_dots(points, theme, x, y),
-        alt.Chart(inline(front.with_columns(label=pl.format("{}", "batch_size"))))
-        .mark_text(dx=8, dy=-8, align="left", fontSize=10.5, color=theme.text)
-        .encode(x=x, y=y, text="label:N"),
+        *_labels(points, theme, x, y),
     ]
     notes = ["labels are batch sizes; the dashed line is the front: nothing is both faster and cheaper"]
     if (points["step_time_from"] != "measured").any():
@@ -78,9 +93,48 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     return Drawn(layers, [*notes, *panel_notes(frame)])
 
 
-def _span(points: pl.DataFrame, name: str) -> LogRange:
+def _time_unit(hours: float) -> tuple[str, float]:
+    """Return the unit that a person would give such times in, and how many of it an hour has.
+
+    >>> _time_unit(9.8), _time_unit(0.2), _time_unit(1e-3)
+    (('hours', 1.0), ('minutes', 60.0), ('seconds', 3600.0))
+    """
+    units = (("hours", 1.0, 0.75), ("minutes", 60.0, 1 / 60), ("seconds", 3600.0, 1 / 3600))
+    return next(((name, per_hour) for name, per_hour, least in units if hours >= least), ("milliseconds", 3.6e6))
+
+
+def _labels(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """Return the names of the picks with a ring around them, and the batch sizes of the rest of the front."""
+    is_pick = pl.col("pick").is_not_null()
+    picks = points.filter(is_pick).with_columns(label=pl.format("{}: batch size {}", "pick", "batch_size"))
+    others = points.filter("on_front", ~is_pick).with_columns(label=pl.col("batch_size").cast(pl.String))
+    layers: list[alt.Chart] = []
+    weights: tuple[tuple[pl.DataFrame, Literal["normal", "bold"]], ...] = ((others, "normal"), (picks, "bold"))
+    for rows, weight in weights:
+        # Towards the middle of the panel, so that no label leaves it: the fast are dear, and lie on the right.
+        middle = math.sqrt(float(points["cost"].min()) * float(points["cost"].max()))  # type: ignore[arg-type]
+        is_left = pl.col("cost") <= middle
+        sides: tuple[tuple[Literal["left", "right"], pl.Expr], ...] = (("left", is_left), ("right", ~is_left))
+        for align, condition in sides:
+            part = rows.filter(condition)
+            if part.is_empty():
+                continue
+            text = alt.Chart(inline(part)).mark_text(
+                align=align, dx=11 if align == "left" else -11, dy=-14 if weight == "bold" else -9, fontSize=11,
+                fontWeight=weight, color=theme.text, aria=False,
+            )  # fmt: skip
+            layers.append(text.encode(x=x, y=y, text="label:N"))
+    if not picks.is_empty():
+        ring = alt.Chart(inline(picks)).mark_point(
+            size=190, filled=False, stroke=theme.text, strokeWidth=1.6, aria=False
+        )
+        layers.append(ring.encode(x=x, y=y))
+    return layers
+
+
+def _span(points: pl.DataFrame, name: str, margin: float) -> LogRange:
     ends = [points[name], *(points[f"{name}_{end}"].drop_nulls() for end in ("low", "high"))]
-    return log_range(pl.concat(ends), base=10, margin=0.08, least=0.5)
+    return log_range(pl.concat(ends), base=10, margin=margin, least=0.5)
 
 
 def _bars(points: pl.DataFrame, x_span: LogRange, y_span: LogRange, theme: Theme) -> list[alt.Chart]:
@@ -106,13 +160,11 @@ def _dots(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> list[alt.Ch
     legend = alt.Legend(title=None, orient="bottom") if len(devices) > 1 else None
     colour = alt.Color("device:N", scale=scale, legend=legend)
     tooltips = [
-        alt.Tooltip("machine:N"),
-        alt.Tooltip("hosts:Q"),
-        alt.Tooltip("devices_per_host:Q", title="devices per host"),
+        alt.Tooltip("configuration:N"),
         alt.Tooltip("batch_size:Q", title="batch size", format=","),
         alt.Tooltip("metaparameters:N"),
-        alt.Tooltip("hours:Q", format=".3g"),
-        alt.Tooltip("cost:Q", format=",.4g"),
+        alt.Tooltip("time:N"),
+        alt.Tooltip("price:N", title="cost"),
         alt.Tooltip("step_time_from:N", title="step time"),
     ]
     layers: list[alt.Chart] = []

@@ -11,9 +11,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from batchscale.figures.theme import DARK, LIGHT
 from batchscale.records.durable import replace_durably
-from batchscale.report.drawing import style_variables
+from batchscale.report.style import page_style
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
 
@@ -23,10 +22,10 @@ HTMX_SHA256 = "71ea67185bfa8c98c39d31717c6fce5d852370fcdfd129db4543774d3145c0de"
 
 KINDS = {
     "charts.js": "text/javascript",
-    "colours.css": "text/css",
     "web.js": "text/javascript",
     "htmx.min.js": "text/javascript",
     "web.css": "text/css",
+    "page.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
 
@@ -44,8 +43,8 @@ def make_routes(parts: ServerParts) -> APIRouter:
         if name not in made:
             if name == "charts.js":
                 made[name] = _with_tag(charts.read())
-            elif name == "colours.css":
-                made[name] = _with_tag(colours().encode())
+            elif name == "page.css":
+                made[name] = _with_tag(page_style().encode())
             elif name in packages:
                 made[name] = _with_tag(packaged_file(name, packages[name]))
             else:
@@ -88,10 +87,3 @@ class ChartScripts:
 def packaged_file(name: str, package: str = "batchscale.web") -> bytes:
     """Return a static file of a package."""
     return (files(package) / "static" / name).read_bytes()
-
-
-@cache
-def colours() -> str:
-    """Return the colours of charts and pages, light and dark."""
-    light, dark = style_variables(LIGHT), style_variables(DARK)
-    return f":root{{{light};color-scheme:light dark}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"

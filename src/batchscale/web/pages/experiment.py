@@ -7,9 +7,12 @@ from fastapi import APIRouter, Depends, Header, Query
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
+from batchscale.analysis.answer import make_answer
 from batchscale.analysis.sentences import answer_sentences
 from batchscale.errors import BatchscaleError, RecordsError
+from batchscale.figures.names import goal_label, workload_label
 from batchscale.records.frames import Records
+from batchscale.report.section import points_table
 from batchscale.web.charts import chart_kinds, workload_at
 from batchscale.web.comparison import analysis_of
 from batchscale.web.experiment_check import check_text
@@ -22,7 +25,10 @@ from batchscale.web.server_parts import ServerParts
 from batchscale.web.status import FolderStatus, disk_space
 from batchscale.web.trials import TrialQuery, trial_page
 
-NO_ANSWER: dict[str, Any] = {"problem": "", "waiting": False, "goal": "", "analysis": None, "sentences": ()}
+NO_ANSWER: dict[str, Any] = {
+    "problem": "", "waiting": False, "goal": "", "analysis": None, "answer": None, "points": None, "sentences": (),
+    "has_points": False,
+}  # fmt: skip
 
 
 def make_routes(parts: ServerParts) -> APIRouter:
@@ -48,6 +54,7 @@ def _add_pages(routes: APIRouter, parts: ServerParts) -> None:
             "key": key, "folder": folder, "status": status, "query": query,
             "control": _control_values(parts, folder, status), "kinds": chart_kinds(), "disk": disk_space(folder.path),
             "kind": kind if kind in chart_kinds() else "curve", "selected": parse_trials(t),
+            "is_filtered": bool(request.query_params.keys() - {"kind"}),
         }  # fmt: skip
         return parts.pages.page(request, "experiment.html", **values, **_read_values(parts, folder, number, query))
 
@@ -56,12 +63,14 @@ def _add_pages(routes: APIRouter, parts: ServerParts) -> None:
         folder, number = find_records_folder(parts, key)
 
         def work(_records: Records) -> str:
-            return parts.pages.part("answer.html", **_answer_values(parts, folder, number))
+            values = _answer_values(parts, folder, number)
+            return parts.pages.part("answer.html", key=key, workload="", **values)
 
         try:
             return HTMLResponse(parts.cache.result(folder.path, f"answer {number}", work))
         except RecordsError as error:
-            return HTMLResponse(parts.pages.part("answer.html", **_no_answer(parts, folder, error)))
+            values = _no_answer(parts, folder, error)
+            return HTMLResponse(parts.pages.part("answer.html", key=key, workload="", **values))
 
     @routes.get("/x/{key}/control")
     def control(request: Request, key: KEY) -> Response:
@@ -128,7 +137,7 @@ def _read_values(parts: ServerParts, folder: RecordsFolder, number: int, query: 
     )
     answer = _answer_values(parts, folder, number)  # first: it reads the measurements, which may be damaged
     notices = [visible(text, 400) for text in parts.cache.notices(folder.path)[:20]]
-    return {"workload": visible(name), "trials": trials, "notices": notices} | answer
+    return {"workload": visible(workload_label(name)), "trials": trials, "notices": notices} | answer
 
 
 def _no_answer(parts: ServerParts, folder: RecordsFolder, error: RecordsError) -> dict[str, Any]:
@@ -143,8 +152,14 @@ def _answer_values(parts: ServerParts, folder: RecordsFolder, number: int) -> di
         analysis = analysis_of(parts.cache, folder, number)
     except BatchscaleError as error:
         return NO_ANSWER | {"problem": visible(error, 400)}
-    sentences = answer_sentences(analysis)
-    return NO_ANSWER | {"goal": visible(analysis.goal), "analysis": analysis, "sentences": sentences}
+    return NO_ANSWER | {
+        "goal": visible(goal_label(analysis.goal)) if analysis.goal else "",
+        "analysis": analysis,
+        "answer": make_answer(analysis),
+        "points": points_table(analysis),
+        "sentences": answer_sentences(analysis),
+        "has_points": analysis.curve["steps"].drop_nulls().len() > 0,
+    }
 
 
 def _control_values(parts: ServerParts, folder: RecordsFolder, status: FolderStatus) -> dict[str, Any]:

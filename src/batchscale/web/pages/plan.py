@@ -11,8 +11,10 @@ from starlette.responses import Response
 from batchscale.analysis.curve_analysis import Analysis
 from batchscale.errors import BatchscaleError
 from batchscale.figures.theme import find_theme
+from batchscale.planning.answer import COLUMNS, NUMBERS, make_plan_answer
 from batchscale.planning.assemble import have_own_script
 from batchscale.planning.jobs.formats import FORMATS, check_format
+from batchscale.planning.plan import MachinePlan
 from batchscale.planning.recommend import PICKS
 from batchscale.planning.step_times import StepTime, records_step_times
 from batchscale.web.charts import nearest_width, picture_of, workload_at
@@ -22,6 +24,7 @@ from batchscale.web.pages.params import KEY, find_records_folder
 from batchscale.web.plans import (
     MAX_MACHINES,
     SLIDER_END,
+    PlanQuery,
     job_zip,
     plan_data,
     plan_drawing,
@@ -35,6 +38,21 @@ from batchscale.web.records_folders import RecordsFolder, visible
 from batchscale.web.server_parts import ServerParts
 
 
+def plan_values(make: Callable[[], MachinePlan], query: PlanQuery) -> dict[str, Any]:
+    """Return the values of a page with a plan, or with the reason why there is none."""
+    values: dict[str, Any] = {
+        "answer": None, "sentences": [], "problem": "", "unit": query.unit, "query": query, "columns": COLUMNS,
+        "numbers": NUMBERS, "slider_end": SLIDER_END, "position": slider_position,
+    }  # fmt: skip
+    try:
+        plan = make()
+        answer = make_plan_answer(plan)
+        values |= {"answer": answer, "sentences": sentences(plan), "unit": visible(plan.unit, 20)}
+    except BatchscaleError as error:
+        values["problem"] = visible(error, 500)
+    return values
+
+
 def make_routes(parts: ServerParts) -> APIRouter:
     """``/x/KEY/plan``, its chart and its job files. Planning changes nothing, so all requests are GET."""
     routes = APIRouter()
@@ -42,22 +60,13 @@ def make_routes(parts: ServerParts) -> APIRouter:
     @routes.get("/x/{key}/plan")
     def page(request: Request, key: KEY) -> Response:
         folder, number = find_records_folder(parts, key)
-        values: dict[str, Any] = {"sentences": [], "front": [], "problem": "", "unit": ""}
         times = _times(parts, folder, number)
         query = read_query(request.query_params, times)
-        try:
-            plan = plan_of(analysis_of(parts.cache, folder, number), times, query)
-            values |= {
-                "sentences": sentences(plan),
-                "front": list(plan.recommendations.front[:12]),
-                "unit": visible(plan.unit, 20),
-            }
-        except BatchscaleError as error:
-            values["problem"] = visible(error, 500)
+        values = plan_values(lambda: plan_of(analysis_of(parts.cache, folder, number), times, query), query)
         return parts.pages.page(
-            request, "plan.html", key=key, folder=folder, query=query, url_query=str(request.url.query),
-            formats=list(FORMATS), picks=PICKS, slider_end=SLIDER_END, position=slider_position,
-            empty=max(0, min(2, MAX_MACHINES - len(query.rows))), **values,
+            request, "plan.html", title=folder.name, back=f"/x/{key}", subtitle="", source=f"/x/{key}/plan",
+            job=f"/x/{key}/job.zip", fixed=(), has_machines=True, url_query=str(request.url.query),
+            formats=list(FORMATS), picks=PICKS, empty_rows=max(0, min(2, MAX_MACHINES - len(query.rows))), **values,
         )  # fmt: skip
 
     @routes.get("/x/{key}/plan.{suffix}")

@@ -91,13 +91,19 @@
     resized = setTimeout(function () { if (innerWidth !== wide) { wide = innerWidth; exploreAll(); } }, 400);
   });
 
-  // Replace content; scroll positions and focus stay.
+  // Replace content; scroll positions, focus, and what the reader folded or unfolded stay.
   function replaceContent(place, html) {
     const label = function (part) { return part.getAttribute("aria-label"); };
     const scrolled = new Map();
     for (const part of place.querySelectorAll(".scroll")) { scrolled.set(label(part), part.scrollLeft); }
     const focused = place.contains(document.activeElement) ? label(document.activeElement) : null;
+    const title = function (part) { return part.querySelector("summary").textContent; };
+    const folded = new Map();
+    for (const part of place.querySelectorAll("details")) { folded.set(title(part), part.open); }
     place.innerHTML = html; // made and escaped by our own templates
+    for (const part of place.querySelectorAll("details")) {
+      if (folded.has(title(part))) { part.open = folded.get(title(part)); }
+    }
     for (const part of place.querySelectorAll(".scroll")) {
       part.scrollLeft = scrolled.get(label(part)) || 0;
       if (focused !== null && label(part) === focused) { part.focus({ preventScroll: true }); }
@@ -159,11 +165,91 @@
     connect();
     window.addEventListener("pagehide", function () { stream.close(); });
   }
+  // The chart stays where it is and is drawn again; the parts around it are exchanged.
   async function refresh() {
-    const answer = await fetch(runStatus.dataset.answer);
-    if (answer.ok) { replaceContent(document.getElementById("answer"), await answer.text()); }
     const figure = document.getElementById("chart");
-    if (figure) { explore(figure); } else { location.reload(); }
+    if (!figure) { location.reload(); return; }
+    const answer = await fetch(runStatus.dataset.answer);
+    if (!answer.ok) { return; }
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const id of ["figures", "meaning", "points", "words"]) {
+      const part = fresh.getElementById(id);
+      const place = document.getElementById(id);
+      if (part && place) { replaceContent(place, part.innerHTML); }
+    }
+    explore(figure);
+  }
+
+  // What changed since the reader last looked at this experiment: compared with what this browser stored then.
+  const since = document.getElementById("since");
+  const place = "seen " + location.pathname;
+  const AWAY_S = 60;
+  function known() {
+    const part = document.getElementById("known");
+    if (!part) { return null; }
+    const card = document.querySelector("#figures .card");
+    const text = function (name) { const found = card.querySelector(name); return found ? found.textContent : ""; };
+    const critical = card ? text(".value") + (text(".interval") ? " (" + text(".interval") + ")" : "") : "";
+    return Object.assign(JSON.parse(part.dataset.known), { critical: critical, at: Date.now() });
+  }
+  function remember() {
+    const now = known();
+    if (!now || !since.hidden) { return; } // what is shown was not read yet
+    try { localStorage.setItem(place, JSON.stringify(now)); } catch (error) { /* no storage: nothing to compare */ }
+  }
+  function changes(old, now) {
+    const texts = [];
+    const number = function (value) { return value.toLocaleString("en"); };
+    const percent = function (value) { return Math.round(100 * value) + " %"; };
+    if (now.trials > old.trials) {
+      texts.push(number(now.trials - old.trials) + " more trials ended, " + number(now.trials) + " in all.");
+    }
+    for (const [size, steps] of Object.entries(now.best)) {
+      const before = old.best[size];
+      const at = "Batch size " + number(Number(size));
+      if (before === undefined) { texts.push(at + " reached the goal, after " + number(steps) + " steps."); }
+      else if (steps < before) { texts.push(at + " needs " + number(steps) + " steps, before " + number(before) + "."); }
+    }
+    if (now.critical && now.critical !== old.critical) {
+      texts.push("Critical batch size: " + now.critical + (old.critical ? ", before " + old.critical : "") + ".");
+    }
+    if (now.progress !== null && old.progress !== null && percent(now.progress) !== percent(old.progress)) {
+      texts.push(percent(now.progress) + " done, before " + percent(old.progress) + ".");
+    }
+    if (now.state !== old.state) { texts.push("The run is " + now.state + ", before " + old.state + "."); }
+    return texts;
+  }
+  function ago(seconds) {
+    const units = [[86400, "day"], [3600, "hour"], [60, "minute"], [0, "second"]];
+    const [size, name] = units.find(function (unit) { return seconds >= unit[0]; });
+    const count = Math.floor(seconds / (size || 1));
+    return count + " " + name + (count === 1 ? "" : "s") + " ago";
+  }
+  function showChanges() {
+    let old = null;
+    try { old = JSON.parse(localStorage.getItem(place)); } catch (error) { return; }
+    const now = known();
+    if (!old || !now || !old.best || now.at - old.at < 1000 * AWAY_S) { return; }
+    const texts = changes(old, now);
+    if (texts.length === 0) { return; }
+    since.querySelector("h2").textContent = "Since you last looked, " + ago((now.at - old.at) / 1000);
+    const list = since.querySelector("ul");
+    list.replaceChildren();
+    for (const text of texts.slice(0, 8)) {
+      const item = document.createElement("li");
+      item.textContent = text;
+      list.appendChild(item);
+    }
+    since.hidden = false;
+  }
+  if (since) {
+    showChanges();
+    since.querySelector("button").addEventListener("click", function () { since.hidden = true; remember(); });
+    document.addEventListener("visibilitychange", function () {
+      if (document.hidden) { remember(); } else { setTimeout(showChanges, 2500); } // the stream is up to date by then
+    });
+    addEventListener("pagehide", remember);
+    setInterval(function () { if (!document.hidden) { remember(); } }, 30000);
   }
 
   // Rows of live runs are requested again, unless the reader is selecting some.
