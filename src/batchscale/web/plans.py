@@ -6,19 +6,22 @@ import json
 import math
 import re
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import polars as pl
 from pydantic import ValidationError
 
 from batchscale import __version__
 from batchscale.analysis.curve_analysis import Analysis
-from batchscale.errors import PlanningError, one_line
+from batchscale.errors import BatchscaleError, PlanningError, one_line
 from batchscale.figures.export import chart_spec, chart_svg
 from batchscale.figures.kinds.plan import plan_frame, plot_plan
 from batchscale.figures.layout import Chart, Look, PanelSize
 from batchscale.figures.theme import Theme
+from batchscale.planning.answer import COLUMNS as PLAN_COLUMNS
+from batchscale.planning.answer import NUMBERS, make_plan_answer
 from batchscale.planning.assemble import PlanInputs, assemble_plan
 from batchscale.planning.devices import nearest_devices
 from batchscale.planning.jobs.formats import job_files
@@ -29,6 +32,7 @@ from batchscale.planning.read_curve import analysis_curve
 from batchscale.planning.sentences import plan_sentences
 from batchscale.planning.step_times import StepTime
 from batchscale.web.charts import RENDERING, explorable
+from batchscale.web.records_folders import visible
 
 MAX_MACHINES = 12
 SLIDER_END = 91
@@ -127,6 +131,21 @@ def _plot(plan: MachinePlan, theme: Theme, width: int | None) -> Chart:
 def sentences(plan: MachinePlan) -> list[str]:
     """Return the plan as sentences, a notice of old prices last."""
     return [*plan_sentences(plan), *(f"Notice: {notice}" for notice in plan.notices)]
+
+
+def plan_values(make: Callable[[], MachinePlan], query: PlanQuery) -> dict[str, Any]:
+    """Return the values of a page with a plan, or with the reason why there is none."""
+    values: dict[str, Any] = {
+        "answer": None, "sentences": [], "problem": "", "unit": query.unit, "query": query, "columns": PLAN_COLUMNS,
+        "numbers": NUMBERS, "slider_end": SLIDER_END, "position": slider_position,
+    }  # fmt: skip
+    try:
+        plan = make()
+        answer = make_plan_answer(plan)
+        values |= {"answer": answer, "sentences": sentences(plan), "unit": visible(plan.unit, 20)}
+    except BatchscaleError as error:
+        values["problem"] = visible(error, 500)
+    return values
 
 
 def job_zip(plan: MachinePlan, pick: str, format_: str, train_options: Collection[str]) -> bytes:

@@ -9,12 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from batchscale.analysis.curve_analysis import Analysis
-from batchscale.errors import BatchscaleError
 from batchscale.figures.theme import find_theme
-from batchscale.planning.answer import COLUMNS, NUMBERS, make_plan_answer
 from batchscale.planning.assemble import have_own_script
 from batchscale.planning.jobs.formats import FORMATS, check_format
-from batchscale.planning.plan import MachinePlan
 from batchscale.planning.recommend import PICKS
 from batchscale.planning.step_times import StepTime, records_step_times
 from batchscale.web.charts import nearest_width, picture_of, workload_at
@@ -23,34 +20,16 @@ from batchscale.web.pages.charts import WIDTH, ChartContent, chart_response
 from batchscale.web.pages.params import KEY, find_records_folder
 from batchscale.web.plans import (
     MAX_MACHINES,
-    SLIDER_END,
-    PlanQuery,
     job_zip,
     plan_data,
     plan_drawing,
     plan_of,
     plan_specification,
+    plan_values,
     read_query,
-    sentences,
-    slider_position,
 )
-from batchscale.web.records_folders import RecordsFolder, visible
+from batchscale.web.records_folders import RecordsFolder
 from batchscale.web.server_parts import ServerParts
-
-
-def plan_values(make: Callable[[], MachinePlan], query: PlanQuery) -> dict[str, Any]:
-    """Return the values of a page with a plan, or with the reason why there is none."""
-    values: dict[str, Any] = {
-        "answer": None, "sentences": [], "problem": "", "unit": query.unit, "query": query, "columns": COLUMNS,
-        "numbers": NUMBERS, "slider_end": SLIDER_END, "position": slider_position,
-    }  # fmt: skip
-    try:
-        plan = make()
-        answer = make_plan_answer(plan)
-        values |= {"answer": answer, "sentences": sentences(plan), "unit": visible(plan.unit, 20)}
-    except BatchscaleError as error:
-        values["problem"] = visible(error, 500)
-    return values
 
 
 def make_routes(parts: ServerParts) -> APIRouter:

@@ -16,8 +16,7 @@ from batchscale.planning.plan import MachinePlan, PlanRequest
 from batchscale.web.charts import nearest_width, picture_of
 from batchscale.web.pages.charts import WIDTH, ChartContent, chart_response
 from batchscale.web.pages.params import ID
-from batchscale.web.pages.plan import plan_values
-from batchscale.web.plans import PlanQuery, plan_data, plan_drawing, plan_specification, read_query
+from batchscale.web.plans import PlanQuery, plan_data, plan_drawing, plan_specification, plan_values, read_query
 from batchscale.web.records_folders import folder_id, visible
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
