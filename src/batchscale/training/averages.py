@@ -66,7 +66,7 @@ def select_average(values: Mapping[str, NDArray[np.float32]], goal: Goal, number
     It is the average of this number, from 0, or the one that is best by the goal's metric. The values of each average
     on the goal's split follow under names of their own.
     """
-    if len(next(iter(values.values()))) == 1:
+    if all(len(array) == 1 for array in values.values()):
         return {name: float(array[0]) for name, array in values.items()}
     if number is None:
         ranked = np.nan_to_num(values[goal.metric] * (-1 if goal.maximize else 1), nan=np.inf)
