@@ -23,10 +23,10 @@ RULES = (StopRule.BUDGET, StopRule.GOAL, StopRule.RACE)
 
 
 def quickstart_experiment(trials: int, finishers: int, batch_sizes: list[int]) -> Experiment:
-    """The quickstart's experiment with fewer trials and batch sizes."""
+    """The quickstart's experiment with fewer trials and batch sizes, without confirmation."""
     text = (resources.files("batchscale.cli") / "quickstart_files" / "digits.toml").read_text()
     whole = parse_experiment(text)
-    return replace(whole, trials=trials, finishers=finishers, batch_sizes=BatchSizes(tuple(batch_sizes)))
+    return replace(whole, trials=trials, finishers=finishers, confirm=0, batch_sizes=BatchSizes(tuple(batch_sizes)))
 
 
 def measure(experiment: Experiment, rule: StopRule) -> tuple[StudyStatus, ...]:
@@ -41,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=12)
     parser.add_argument("--finishers", type=int, default=1)
-    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[4, 64, 512])
+    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[8, 64, 512])
     given = parser.parse_args()
     experiment = quickstart_experiment(given.trials, given.finishers, given.batch_sizes)
     found = {rule: measure(experiment, rule) for rule in RULES}
