@@ -24,9 +24,9 @@ help: ## say what each target does
 
 # The package with the libraries it needs, and no tools. It takes minutes, so pip shows what it downloads.
 $(PACKAGE): pyproject.toml constraints.txt
-	@echo "Installing batchscale and its libraries into $(VENV): about 200 MB to download, 900 MB on disk."
+	@echo "Installing batchscale and its engine into $(VENV): about 200 MB to download, 900 MB on disk."
 	$(PYTHON) -m venv $(VENV)
-	$(LOUD_PIP) --editable .
+	$(LOUD_PIP) --editable '.[jax]'
 	@touch $@
 
 $(STAMP): $(PACKAGE)
@@ -95,16 +95,19 @@ test-remote: $(VENV)/remote/.installed ## mirrors on an S3 server and on Google'
 # the lowest versions that pyproject.toml allows. uv can resolve to the lowest.
 WHEEL := build/wheel
 UV := $(WHEEL)/tools/bin/uv
-EXTRAS := $(addprefix --extra ,text hf web audio remote gcs ray)
+KIND_base :=
+KIND_jax := --extra jax
+KIND_extras := $(addprefix --extra ,jax text hf web audio remote gcs ray)
 $(UV):
 	$(PYTHON) -m venv $(WHEEL)/tools
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(WHEEL)/tools/bin/python -m pip install --quiet uv
 
-test-wheel: $(STAMP) $(UV) ## the built package in clean environments, at its newest and lowest versions (6 GB of disk)
+test-wheel: $(STAMP) $(UV) ## the built package in clean environments, at its newest and lowest versions (8 GB of disk)
 	rm -rf $(WHEEL)/dist
 	$(UV) build --quiet --wheel --out-dir $(WHEEL)/dist
-	set -e; for versions in highest lowest-direct; do for extras in "" "$(EXTRAS)"; do \
-	    name=$(WHEEL)/$$versions$${extras:+-extras}; echo "Installing into $$name"; \
+	set -e; for versions in highest lowest-direct; do for kind in base jax extras; do \
+	    name=$(WHEEL)/$$versions-$$kind; echo "Installing into $$name"; \
+	    case $$kind in base) extras="$(KIND_base)";; jax) extras="$(KIND_jax)";; *) extras="$(KIND_extras)";; esac; \
 	    $(UV) pip compile --quiet --no-header --only-binary :all: --python $(PYTHON) --resolution $$versions $$extras \
 	        pyproject.toml --output-file $$name.txt --upgrade; \
 	    $(UV) venv --quiet --clear --python $(PYTHON) $$name; \

@@ -13,7 +13,10 @@ SOURCE = ROOT / "src"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Users get these extras for the rooms named here; elsewhere their libraries are imported in functions that handle their
 # absence.
-ROOMS_OF_EXTRAS = {"web": ("batchscale/web/", "batchscale/instruments/web/")}
+ROOMS_OF_EXTRAS = {
+    "web": ("batchscale/web/", "batchscale/instruments/web/"),
+    "jax": ("batchscale/training/", "batchscale/workloads/", "batchscale/instruments/"),
+}
 # Libraries that are in no environment of developers.
 DISTRIBUTIONS = {"ray": "ray", "datasets": "datasets", "fsspec": "s3fs"}
 

@@ -51,6 +51,9 @@ steps = 400
 """
 
 
+USERS_OF_THE_ENGINE = ("batchscale.workers.training_engine", "batchscale.run.single_trial")
+
+
 class Installed:
     """One environment, used in a folder of its own with an empty cache."""
 
@@ -91,9 +94,15 @@ class Installed:
 
 
 @pytest.fixture(params=VERSIONS)
-def plain(request, tmp_path) -> Installed:
+def base(request, tmp_path) -> Installed:
     """The package without extras."""
-    return Installed(request.param, tmp_path)
+    return Installed(f"{request.param}-base", tmp_path)
+
+
+@pytest.fixture(params=VERSIONS)
+def plain(request, tmp_path) -> Installed:
+    """The package with its engine alone."""
+    return Installed(f"{request.param}-jax", tmp_path)
 
 
 @pytest.fixture(params=VERSIONS)
@@ -145,10 +154,29 @@ def test_every_command_starts_and_what_needs_no_extra_works(plain):
         plain.run(*words)
 
 
-def test_every_module_can_be_imported_without_extras(plain):
+def test_without_the_engine_everything_but_built_in_workloads_works(base):
+    script = "import json, os, sys\n"
+    script += "for step in (10, 20): print(json.dumps({'step': step, 'val/loss': 1 / step}), flush=True)\n"
+    (base.folder / "train.py").write_text(script)
+    (base.folder / "runs.csv").write_text("batch_size,steps\n8,1000\n16,520\n32,300\n64,200\n")
+    (base.folder / "small.toml").write_text(SMALL)
+    base.run("fit", "runs.csv")
+    base.run("atlas")
+    base.run("init", "mine", "--trainer", "train.py")
+    base.run("validate", "small.toml")
+    for words in (("quickstart",), ("run", "small.toml", "--out", "r"), ("validate", "small.toml", "--time")):
+        done = base.call("batchscale", *words)
+        assert done.returncode == 2 and "batchscale[jax]" in done.stderr, (words, done.stderr)
+        assert "Traceback" not in done.stderr and not (base.folder / "r").exists()
+    site = Path(base.python("import numpy; print(numpy.__path__[0])").strip()).parent
+    size = sum(file.stat().st_size for file in site.rglob("*") if file.is_file())
+    report(f"{base.bin}: {size / 1e6:,.0f} MB")
+
+
+def test_every_module_can_be_imported_without_extras(base):
     """Modules of an extra may fail to import with one of its libraries missing, and with nothing else."""
     failed = json.loads(
-        plain.python(
+        base.python(
             "import importlib, json, pkgutil, batchscale\n"
             "failed = {}\n"
             "for module in pkgutil.walk_packages(batchscale.__path__, 'batchscale.', onerror=lambda name: None):\n"
@@ -158,8 +186,12 @@ def test_every_module_can_be_imported_without_extras(plain):
             "print(json.dumps(failed))"
         )
     )
-    assert set(failed.values()) <= {"fastapi", "starlette", "uvicorn"}
-    assert all(name.startswith(("batchscale.web", "batchscale.instruments.web")) for name in failed)
+    engine, web = {"jax", "flax", "optax", "filelock", "PIL"}, {"fastapi", "starlette", "uvicorn"}
+    assert set(failed.values()) <= engine | web
+    rooms = ("batchscale.web", "batchscale.instruments.web")
+    assert all(name.startswith(rooms) for name, library in failed.items() if library in web)
+    rooms = ("batchscale.training", "batchscale.workloads", "batchscale.instruments", *USERS_OF_THE_ENGINE)
+    assert all(name.startswith(rooms) for name, library in failed.items() if library in engine), failed
 
 
 def test_without_an_extra_one_sentence_says_what_to_install(plain):

@@ -10,6 +10,13 @@ from collections.abc import Iterable
 REQUEUE = 75
 """The exit code of a command that was stopped before its end without an error: the same command continues."""
 
+ENGINE_LIBRARIES = ("jax", "jaxlib", "flax", "optax", "PIL", "filelock")
+"""The libraries of the extra ``jax``."""
+NO_ENGINE = (
+    "Built-in workloads are trained by JAX, which is not installed. Run: pip install 'batchscale[jax]'. Your own "
+    "training script, analyses, reports and plans need no JAX."
+)
+
 
 class BatchscaleError(Exception):
     """The root of every error that batchscale raises on purpose."""

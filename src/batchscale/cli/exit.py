@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import typer
 
-from batchscale.errors import BatchscaleError, one_line
+from batchscale.errors import ENGINE_LIBRARIES, NO_ENGINE, BatchscaleError, one_line
 
 USER_MISTAKE = 2
 INTERRUPTED = 130
@@ -34,6 +34,10 @@ def run_and_exit(command: Callable[[], object]) -> NoReturn:
         exit_process(_flush_output(end))
     except (BatchscaleError, OSError) as error:
         exit_with_error(describe_error(error))
+    except ModuleNotFoundError as error:
+        if error.name not in ENGINE_LIBRARIES:
+            raise
+        exit_with_error(NO_ENGINE)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

@@ -1,9 +1,10 @@
 """Check an experiment completely before anything runs or is written."""
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
-from batchscale.errors import DataError, SpecError, UnknownNameError, one_line
+from batchscale.errors import NO_ENGINE, DataError, RunError, SpecError, UnknownNameError, one_line
 from batchscale.run.user_file import load_user_file
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.plan import Plan, WorkloadInfo, make_plan
@@ -21,12 +22,15 @@ def make_checked_plan(
         UnknownNameError: a part of the workload, or an option, does not exist.
         SpecError: goal, batch sizes or search space do not fit the workload.
         DataError: the data is not on this machine.
+        RunError: the built-in engine is not installed.
         KeyboardInterrupt: ``should_stop`` returned True while the user's Python file was being checked.
     """
     if data_dir is not None and not data_dir.is_dir():
         raise DataError(
             f"--data-dir must be an existing folder: {one_line(data_dir, 300)} is none. Create it, or give another."
         )
+    if experiment.trainer is None and find_spec("jax") is None:
+        raise RunError(NO_ENGINE)
     try:
         plan = make_plan(experiment, find_facts(experiment, data_dir, should_stop))
     except (SpecError, UnknownNameError) as error:

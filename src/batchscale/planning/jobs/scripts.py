@@ -38,7 +38,7 @@ _DOCKERFILE = """\
 ARG BASE=python:3.12-slim
 FROM ${{BASE}}
 # EXTRAS are packages beside batchscale, such as "jax[cuda12]" or "torch"; PACKAGE is what pip installs, with the extras
-# of its own that are wanted: "batchscale[audio,web]" prepares recordings and serves as well. If no index of yours has
+# of its own that are wanted: "batchscale[jax,audio,web]" prepares recordings and serves too. If no index of yours has
 # batchscale, put its wheel into this folder: PACKAGE=./batchscale-VERSION-py3-none-any.whl
 # Without arguments a container trains; with arguments it is that command of batchscale, such as
 #   docker run -v "$PWD/line:/line" -v "$PWD/records:/records" {image} data audio /line --out /records/prepared
@@ -70,6 +70,8 @@ def dockerfile(job: JobLaunch, package: str) -> str:
     """Return the Dockerfile of the image; its base is a build argument."""
     has_list = isinstance(job.command, ScriptCommand) and "requirements.txt" in job.command.files
     requirements = f" -r {FOLDER}/requirements.txt" if has_list else ""
+    if not isinstance(job.command, ScriptCommand):
+        package = package.replace("batchscale", "batchscale[jax]", 1)  # a built-in workload needs the engine
     return _DOCKERFILE.format(image=job.image, package=package, launcher=LAUNCHER, requirements=requirements)
 
 
