@@ -105,11 +105,13 @@ def test_the_atlas_prints_its_objects(tmp_path, curve, monkeypatch):
     check(json.loads(printed("atlas", "add", curve)), "atlas add", "atlas add")
 
 
-def test_laws_print_their_objects(tmp_path):
+def test_laws_and_launches_print_their_objects():
     answer = json.loads(printed("law", "--tokens", "20B", "--parameters", "1B"))
     for law in answer["laws"].values():
         law["exponent_ranges"] = {name: {"ends": ends} for name, ends in law["exponent_ranges"].items()}
     check(answer, "law", "law")
+    launch = json.loads(printed("suggest", "--tokens", "20B", "--parameters", "1B", "--export", "nanochat"))
+    check(launch, "suggest --tokens", "suggest")
 
 
 def test_every_command_with_an_answer_has_the_option_and_a_heading():

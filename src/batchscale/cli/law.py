@@ -41,7 +41,7 @@ def law(
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Fit laws of batch size and learning rate over data and model size.
+    """Fit laws of batch size and learning rate over data and models.
 
     Each law is checked on models (or curves) that were left out, and compared with published ones.
     """

@@ -43,7 +43,7 @@ def read_laws(
 
         grid = pl.concat([read_grid(path, sequence) for path in inputs])
         return ", ".join(one_line(path.name, 100) for path in inputs), grid_laws(grid), grid
-    curves = [curve for path in inputs for curve in _read_curves(path, sequence, workload, goal)]
+    curves = [curve for path in inputs for curve in read_curves(path, sequence, workload, goal)]
     if parameters is not None:
         curves = _with_parameters(curves, parameters)
     laws = curve_laws(curves, "tokens" if sequence else "examples")
@@ -53,7 +53,8 @@ def read_laws(
     return f"{len(curves)} curves", laws, None
 
 
-def _read_curves(path: Path, sequence: int | None, workload: str | None, goal: str | None) -> "list[MeasuredCurve]":
+def read_curves(path: Path, sequence: int | None, workload: str | None, goal: str | None) -> "list[MeasuredCurve]":
+    """Return the curve of a CSV file, or of each selected workload; ``sequence`` turns examples into tokens."""
     from batchscale.analysis.curve_analysis import analyze, analyze_points
     from batchscale.analysis.laws import MeasuredCurve
     from batchscale.cli.atlas_inputs import choose_goal, read_runs

@@ -1,4 +1,4 @@
-"""``batchscale suggest``: metaparameters for a batch size."""
+"""``batchscale suggest``: metaparameters for a batch size, or for a planned launch."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,32 +6,80 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchscale.cli.selection import GOAL_HELP, JSON_HELP, RECORDS_HELP, WORKLOAD_HELP
+from batchscale.errors import one_line
 
 if TYPE_CHECKING:
     from batchscale.analysis.suggestion import Suggestion
 
 
 def suggest(
-    path: Annotated[Path, typer.Argument(metavar="DIR", help=RECORDS_HELP)],
-    batch_size: Annotated[int, typer.Option(help="The batch size to train at.", min=1)],
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", help=f"{RECORDS_HELP} With --tokens also a CSV file of runs, or nothing."),
+    ] = None,
+    batch_size: Annotated[
+        str | None,
+        typer.Option(
+            help="The batch size to train at, in examples; with --tokens in tokens, where it may be left out."
+        ),
+    ] = None,
     goal: Annotated[str | None, typer.Option(help=GOAL_HELP)] = None,
     workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP)] = None,
+    tokens: Annotated[
+        str | None, typer.Option(help="Suggest values to launch a language model on so many tokens, such as 20B.")
+    ] = None,
+    parameters: Annotated[str | None, typer.Option(help="The parameters of that model, such as 1.5B.")] = None,
+    sequence: Annotated[int, typer.Option(min=1, help="The tokens of its sequences.")] = 2048,
+    schedule: Annotated[
+        str, typer.Option(help="Its batch-size schedule: constant, warmup, late, or steps with --stages.")
+    ] = "constant",
+    stages: Annotated[
+        str | None, typer.Option(help="Own stages, tokens and batch size in tokens: '0:256k 10B:1M'.")
+    ] = None,
+    multiple_of: Annotated[int, typer.Option(min=1, help="Batches are whole multiples of so many sequences.")] = 8,
+    export: Annotated[
+        str | None, typer.Option(help="Write a launch file for megatron-lm, olmo-core, nanochat or huggingface.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The launch file. Default: print it.")] = None,
+    devices: Annotated[int, typer.Option(min=1, help="The data-parallel devices, for --export.")] = 1,
+    micro_batch_size: Annotated[
+        int, typer.Option(min=1, help="The sequences that a device takes at once, for --export.")
+    ] = 1,
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Suggest metaparameters for a batch size, with expected steps.
+    """Suggest metaparameters for a batch size, or for a planned launch.
 
-    Uses the measured optimum, smoothed over neighbouring sizes; outside the measured sizes, the trend of the rate.
+    For a batch size: the measured optimum, smoothed over neighbouring sizes; outside the measured sizes, the trend of
+    the rate. With --tokens and --parameters: batch size, learning rate, β2, weight decay and a schedule, by a fitted
+    law, your own measurement or a published rule.
     """
+    from batchscale.errors import AnalysisError, SpecError
+
+    if tokens is not None:
+        from batchscale.cli.suggest_launch import LaunchOptions, suggest_launch
+
+        options = LaunchOptions(
+            path, tokens, parameters, batch_size, sequence, schedule, stages, multiple_of, goal, workload, export, out,
+            devices, micro_batch_size,
+        )  # fmt: skip
+        suggest_launch(options, as_json=json_)
+        return
+    for name, value in (("--parameters", parameters), ("--stages", stages), ("--export", export), ("--out", out)):
+        if value is not None:
+            raise SpecError(f"{name} needs --tokens, the tokens of a planned training. Found {name} alone.")
+    if path is None or batch_size is None:
+        raise SpecError("suggest needs records and --batch-size, or --tokens and --parameters. Found neither pair.")
+    if not batch_size.isdecimal() or not 0 < int(batch_size) < 2**53:
+        raise SpecError(f"--batch-size must be a whole number of at least 1. Found '{one_line(batch_size, 60)}'.")
     from batchscale.analysis.suggestion import suggest as suggest_values
     from batchscale.cli.selection import open_records, select_goal, select_workloads
-    from batchscale.errors import AnalysisError
 
     records = open_records(path)
     names = select_workloads(records, workload)
     if len(names) > 1:
         listed = ", ".join(str(name) for name in names[:6])
         raise AnalysisError(f"--workload must select one workload. Found {len(names)} ({listed}).")
-    result = suggest_values(records, names[0], select_goal(records, names[0], goal), batch_size)
+    result = suggest_values(records, names[0], select_goal(records, names[0], goal), int(batch_size))
     if json_:
         _print_json(result)
     else:
