@@ -14,10 +14,10 @@ IN_FOUR := -n 4 --dist worksteal
 FOUR_PROCESSES := $(ONE_THREAD) $(PYTEST) $(IN_FOUR)
 # Tests compile their programs in a hurry, except where they are to be those that users have.
 FULL_PROGRAMS := BATCHSCALE_FULL_PROGRAMS=1
-DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray and not wheel"
+DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray and not wheel and not importers"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-browser page-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-remote test-wheel test-ray torture-ray torture pages docs bench quickstart reproduce text-kjv instrument clean
+.PHONY: help install check test test-browser page-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-importers test-remote test-wheel test-ray torture-ray torture pages docs bench quickstart reproduce text-kjv instrument clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,7 +46,7 @@ test: $(STAMP) ## the default tests: eight minutes on two cores
 	$(FOUR_PROCESSES) $(DEFAULT_TESTS)
 
 test-slow: $(STAMP) ## the long tests as well, all with programs as users have them
-	$(FULL_PROGRAMS) $(FOUR_PROCESSES) -m "not torture and not browser and not slurm and not parsers and not torch and not remote and not ray and not wheel"
+	$(FULL_PROGRAMS) $(FOUR_PROCESSES) -m "not torture and not browser and not slurm and not parsers and not torch and not remote and not ray and not wheel and not importers"
 
 test-instruction-sets: $(STAMP) ## the default tests once for every set of vector instructions that this machine has
 	$(FULL_PROGRAMS) $(ONE_THREAD) $(BIN)/python tests/instruction_sets.py $(IN_FOUR) $(DEFAULT_TESTS)
@@ -60,6 +60,17 @@ $(TRAINERS)/.installed: examples/requirements.txt
 
 test-torch: $(STAMP) $(TRAINERS)/.installed ## the examples of trainers: PyTorch, transformers, Lightning, Keras
 	BATCHSCALE_TRAINERS=$(CURDIR)/$(TRAINERS)/bin $(PYTEST) -m torch --timeout 1800
+
+# The tools whose runs are imported, and that runs are mirrored to: what they write is what we read, number for number.
+IMPORTERS := build/importers
+$(IMPORTERS)/.installed:
+	$(PYTHON) -m venv $(IMPORTERS)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(IMPORTERS)/bin/python -m pip install --quiet \
+	    'optuna>=5' 'mlflow>=3.7' 'tensorboard>=2.20' 'tensorboardX>=2.6' 'trackio>=0.40' 'wandb>=0.28'
+	@touch $@
+
+test-importers: $(STAMP) $(IMPORTERS)/.installed ## files of Optuna, MLflow, TensorBoard, trackio and W&B as they write them
+	BATCHSCALE_IMPORTERS=$(CURDIR)/$(IMPORTERS)/bin $(PYTEST) -m importers --timeout 600
 
 test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed if it is missing (Debian, root)
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)

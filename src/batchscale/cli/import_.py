@@ -98,8 +98,8 @@ def import_(
     """Import an archive or a records tree into a fast table, or runs of other tools into a records tree.
 
     The archive is read once and never unpacked. The result appears when it is complete; an interrupted import starts
-    again. Other tools: Optuna, W&B exports, CSV, Parquet and JSON lines. All options from --from to --dry-run are for
-    their runs.
+    again. Other tools: Optuna, MLflow, TensorBoard, trackio, W&B, and tables (CSV, Parquet, JSON lines). All options
+    from --from to --dry-run are for their runs.
     """
     from batchscale.records.importers.detect import find_importer, load_importer
 

@@ -1,6 +1,8 @@
 """Plain tables and W&B exports: what they mean, what is refused, and the curve that comes out."""
 
 import json
+import struct
+import zlib
 
 import polars as pl
 import pytest
@@ -185,3 +187,49 @@ def test_values_in_names_of_runs(tmp_path):
     arguments = (tmp_path / "runs", "--out", tmp_path / "out", "--goal", GOAL, "--name-pattern", pattern)
     assert run_import(*arguments).exit_code == 0
     assert imported_curve(tmp_path / "out") == {8: 20, 16: 20}
+
+
+def log_piece(kind, data):
+    return struct.pack("<IHB", zlib.crc32(bytes([kind]) + data), len(data), kind) + data
+
+
+def varint(value):
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+
+
+def message(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def write_log(path, size, rows):
+    """A W&B log with all its records cut into pieces of at most 100 bytes, as at the ends of blocks."""
+    config = message(1, message(1, b"batch_size") + message(16, str(size).encode()))
+    records = [message(17, message(1, b"abc") + message(3, b"mnist") + message(4, config) + message(8, b"first"))]
+    for step, value in rows:
+        items = message(1, message(2, b"val/error") + message(16, value))
+        items += message(1, message(1, b"trainer/global_step") + b"\x28" + varint(step))
+        records.append(message(2, items + message(2, b"\x08" + varint(step // 10))))
+    records.append(message(18, b""))
+    data = b":W&B\xe1\xbe\x00"
+    for record in records:
+        pieces = [record[i : i + 100] for i in range(0, len(record), 100)]
+        kinds = [1] if len(pieces) == 1 else [2, *[3] * (len(pieces) - 2), 4]
+        data += b"".join(map(log_piece, kinds, pieces))
+    path.write_bytes(data)
+
+
+def test_the_log_of_an_offline_run_is_its_whole_history(tmp_path):
+    folder = tmp_path / "wandb" / "offline-run-1"
+    folder.mkdir(parents=True)
+    write_log(folder / "run-abc.wandb", 64, [(10, b"0.9"), (20, b"0.4"), (300, b"0.3")])
+    (tmp_path / "wandb" / "latest-run").symlink_to(folder)
+    result = run_import(tmp_path / "wandb", "--out", tmp_path / "out", "--goal", GOAL)
+    assert result.exit_code == 0, result.exception
+    assert imported_curve(tmp_path / "out") == {64: 20}
+    assert read(tmp_path / "out").trials.select("status", "steps").rows() == [("COMPLETE", 300)]
+    write_log(folder / "run-abc.wandb", 64, [(10, b"0.9"), (20, b"NaN")])
+    data = (folder / "run-abc.wandb").read_bytes()
+    (folder / "run-abc.wandb").write_bytes(data[:-3])
+    result = run_import(tmp_path / "wandb", "--out", tmp_path / "cut", "--goal", GOAL)
+    assert result.exit_code == 0 and "1 log cut off" in flat(result)
+    assert read(tmp_path / "cut").trials.select("status", "steps").rows() == [("INFEASIBLE", 20)]

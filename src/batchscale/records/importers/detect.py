@@ -8,10 +8,10 @@ from batchscale.records.importers.source import Importer
 from batchscale.records.importers.sqlite import is_sqlite
 from batchscale.records.tree.folders import iter_studies
 
-IMPORTERS = ("optuna", "table")
+IMPORTERS = ("optuna", "mlflow", "trackio", "tensorboard", "wandb", "table")
 """The modules of importers, in the order in which they are asked."""
 
-_MODULES = {"table": "tables", "wandb": "tables"}
+_MODULES = {"table": "tables", "wandb": "wandb_log"}
 _PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 
 
@@ -21,8 +21,8 @@ def load_importer(kind: str) -> Importer:
     Raises:
         RecordsError: there is none.
     """
-    if kind not in (*IMPORTERS, *_MODULES):
-        raise RecordsError(f"--from must be one of {', '.join((*IMPORTERS, 'wandb'))}. Found '{one_line(kind)}'.")
+    if kind not in IMPORTERS:
+        raise RecordsError(f"--from must be one of {', '.join(IMPORTERS)}. Found '{one_line(kind)}'.")
     module = importlib.import_module(f"batchscale.records.importers.{_MODULES.get(kind, kind)}")
     importer = module.IMPORTER
     assert isinstance(importer, Importer)
@@ -35,7 +35,7 @@ def find_importer(path: Path) -> Importer | None:
     Raises:
         RecordsError: the path holds something that must not or cannot be read, such as a pickle.
     """
-    if path.is_dir() and next(iter(iter_studies(path)), None) is not None:
+    if path.is_dir() and _has_studies(path):
         return None
     if path.is_file():
         _refuse_unreadable(path)
@@ -50,6 +50,13 @@ def find_importer(path: Path) -> Importer | None:
             f"Known: {titles}."
         )
     return importer
+
+
+def _has_studies(folder: Path) -> bool:
+    try:
+        return next(iter(iter_studies(folder)), None) is not None
+    except RecordsError:  # such as a link that leads out of a folder: other tools' folders may have them
+        return False
 
 
 def _refuse_unreadable(path: Path) -> None:

@@ -107,6 +107,11 @@ def find_split(name: str) -> str | None:
     return _SPLITS.get(parts[0]) or _SPLITS.get(parts[-1])
 
 
+def split_of_folder(name: str) -> str | None:
+    """Return the split that a folder is named by, as in ``run/train`` and ``run/validation``; None for other names."""
+    return _SPLITS.get(name.lower())
+
+
 def record_name(name: str, default_split: str) -> str | None:
     """Return a metric's name in records, ``split/metric``; None if nothing is left of it.
 

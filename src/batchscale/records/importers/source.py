@@ -5,10 +5,12 @@ loads pickles, starts no process, and bounds what it reads. `mapping` decides wh
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from batchscale.errors import RecordsError, one_line
@@ -121,25 +123,45 @@ def flatten(values: object, prefix: str = "") -> dict[str, Value]:
     return flat
 
 
-def join_series(points: Iterable[tuple[str, int | float, float]]) -> pl.DataFrame:
-    """Return rows of ``step`` and one column per metric from single points of (metric, step, value).
+class RunSeries:
+    """The metrics of one run that were recorded point by point, 16 bytes a point."""
 
-    The points of a step become one row. Where a metric was recorded twice at a step, the later value counts.
-    """
-    series: dict[str, dict[int | float, float]] = {}
-    for count, (name, step, value) in enumerate(points):
-        series.setdefault(name, {})[step] = value
-        if count >= MAX_ROWS:
+    def __init__(self) -> None:
+        self._series: dict[str, tuple[array[float], array[float]]] = {}
+        self.count = 0
+
+    def add(self, metric: str, step: float, value: float) -> None:
+        """Add a point, in the order of recording."""
+        steps, values = self._series.setdefault(metric, (array("d"), array("d")))
+        steps.append(step)
+        values.append(value)
+        self.count += 1
+        if self.count > MAX_ROWS:
             raise RecordsError(
                 f"A run must have at most {MAX_ROWS:,} values. Found more; it is damaged or no training."
             )
-    steps = sorted({step for values in series.values() for step in values})
-    columns = {STEP: pl.Series([float(step) for step in steps], dtype=pl.Float64)}
-    for name, values in series.items():
-        columns[name if name != STEP else f"{STEP}_"] = pl.Series(
-            [values.get(step) for step in steps], dtype=pl.Float64
-        )
-    return pl.DataFrame(columns)
+
+    def frame(self) -> pl.DataFrame:
+        """Return a row per step, and a column per metric; of two values at one step the later counts."""
+        arrays = {name: (np.array(steps), np.array(values)) for name, (steps, values) in self._series.items()}
+        steps = np.unique(np.concatenate([steps for steps, _ in arrays.values()] or [np.empty(0)]))
+        columns = [pl.Series(STEP, steps, dtype=pl.Float64)]
+        for name, (own_steps, values) in arrays.items():
+            rows = np.searchsorted(steps, own_steps)
+            cells, present = np.zeros(len(steps)), np.zeros(len(steps), dtype=bool)
+            cells[rows], present[rows] = values, True
+            column = pl.Series(name if name != STEP else f"{STEP}_", cells)
+            columns.append(column.set(pl.Series(~present), None))
+        return pl.DataFrame(columns)
+
+
+def to_number(value: object) -> float | None:
+    """Return a measured value, which may be NaN or infinite and may be written as text; None for anything else.
+
+    >>> to_number("NaN"), to_number("-Infinity"), to_number(True), to_number("high")
+    (nan, -inf, 1.0, None)
+    """
+    return _float(value) if isinstance(value, bool | int | float | str) else None
 
 
 def _float(value: object) -> float | None:
