@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from importer_runs import RUNS, STEPS, error, expected_curve, flat, imported_curve, run_import
 
@@ -95,6 +95,7 @@ def test_a_cut_off_file_gives_what_came_before(tmp_path):
     assert read(tmp_path / "out").trials.filter(batch_size=16)["steps"].to_list() == [1000, 900]
 
 
+@settings(deadline=None)  # a busy machine
 @given(st.integers(0, 400), st.integers(1, 255))
 def test_no_damage_of_a_byte_passes_as_a_value(tmp_path_factory, place, change):
     """Every scalar of a damaged file is one that was written: the checksums see each changed byte."""
@@ -108,6 +109,7 @@ def test_no_damage_of_a_byte_passes_as_a_value(tmp_path_factory, place, change):
     assert file.damaged or file.cut_off
 
 
+@settings(deadline=None)  # a busy machine
 @given(st.binary(max_size=300))
 def test_any_content_behind_a_right_checksum_is_survived(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("tb") / "events.out.tfevents.1.h"
