@@ -3,12 +3,15 @@
 import json
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from build_records import METRIC, curve_studies, write_tree
+from test_confirmation import write_study
 
 from batchscale.records.table.import_records import import_records
+from batchscale.run.status import RunStatus, StudyStatus, write_status
 from batchscale.web.overview import CachedWorkload, Overview, OverviewCache, OverviewQuery, find_b_crit
 from batchscale.web.records_folders import RecordsFolders
 from batchscale.web.status import StatusReader
@@ -116,3 +119,35 @@ def test_a_damaged_store_is_as_good_as_none(tmp_path):
 
 def test_a_curve_too_short_has_no_critical_batch_size():
     assert find_b_crit(()) is None and find_b_crit(((4, 10),)) is None
+
+
+@pytest.mark.parametrize("is_run", [False, True])
+def test_the_overview_shows_the_confirmed_curve(tmp_path, is_run):
+    """As the experiment's page does: three new seeds of the only trial at each size, all slower than it was."""
+    root = tmp_path / "records" / "mine"
+    sizes = (4, 16, 64)
+    for size in sizes:
+        write_study(root, size, [60 - size // 4], {1: [70, 72, 74]})
+        (root / "data/model/sgd" / str(size) / "study.json").write_text(
+            json.dumps(
+                json.loads((root / "data/model/sgd" / str(size) / "study.json").read_text())
+                | {"batchscale": {"format_version": 2, "goal": "val/error < 0.5"}}
+            )
+        )
+    if is_run:
+        study = StudyStatus(
+            batch_size=4, search=1, done=True, wanted=1, complete=4, infeasible=0, incomplete=0, running=0, reached=1,
+            best_steps=59, front=74, train_steps=90, share=1.0, trial_steps=300, seconds=1.0, confirmations=3,
+        )  # fmt: skip
+        (root / ".batchscale").mkdir()
+        studies = tuple(replace(study, batch_size=size, best_steps=60 - size // 4) for size in sizes)
+        run = RunStatus(
+            workload="data/model/sgd", goal="val/error < 0.5", source="e.toml", written_at=time.time(), elapsed_s=1.0,
+            workers=1, steps_per_s=1.0, time_left_s=None, finished=True, failures={}, studies=studies,
+        )  # fmt: skip
+        write_status(root, run)
+    overview = Overview(RecordsFolders((tmp_path / "records",)), StatusReader(), None)
+    end = time.monotonic() + 60
+    while (rows := overview.page(OverviewQuery()).rows)[0].points != ((4, 72), (16, 72), (64, 72)):
+        assert time.monotonic() < end, rows
+        time.sleep(0.02)

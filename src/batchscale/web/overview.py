@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from batchscale.analysis.confirmation import find_confirmations
 from batchscale.analysis.curve_analysis import analyze_points
 from batchscale.analysis.outcomes import trial_outcomes
 from batchscale.analysis.results import results_of
@@ -185,24 +186,33 @@ class Overview:
         status = self._statuses.read(folder.path)
         if status.snapshot is not None:
             return self._rows_of_run(folder, status)
-        if time.monotonic() - self._read_at.get(folder.path, float("-inf")) > READ_AGAIN_S:
-            with self._lock:
-                self._queue[folder.path] = folder
-                self._start_reader()
-        cached = self._cache.folders.get(str(folder.path))
+        cached = self._read_later(folder)
         if cached is None:
             return [OverviewRow(folder, 0, "", "", status.state, None, (), None, None, "reading")]
         return [
             OverviewRow(
                 folder, number, row.workload, row.goal, "records", None, row.points, None, row.trials, row.problem
             )
-            for number, row in enumerate(cached[1])
+            for number, row in enumerate(cached)
         ]  # fmt: skip
+
+    def _read_later(self, folder: RecordsFolder) -> list[CachedWorkload] | None:
+        """Return the workloads of a folder as they were read last; None before. They are read again now and then."""
+        if time.monotonic() - self._read_at.get(folder.path, float("-inf")) > READ_AGAIN_S:
+            with self._lock:
+                self._queue[folder.path] = folder
+                self._start_reader()
+        cached = self._cache.folders.get(str(folder.path))
+        return None if cached is None else cached[1]
 
     def _rows_of_run(self, folder: RecordsFolder, status: FolderStatus) -> list[OverviewRow]:
         cached = self._run_rows.get(folder.path)
         if cached is None or cached[0] != status.stamp:
             cached = self._run_rows[folder.path] = (status.stamp, [_row_of_run(folder, status)])
+        if status.has_confirmations:  # a status has the steps of searches alone
+            read = self._read_later(folder)
+            if read is not None and len(read) == 1 and read[0].points:
+                return [replace(row, points=read[0].points) for row in cached[1]]
         return cached[1]
 
     def _fitted(self, row: OverviewRow) -> OverviewRow:
@@ -290,6 +300,9 @@ def _read_workload(records: Records, name: WorkloadName) -> CachedWorkload:
         try:
             results = results_of(trial_outcomes(selected, goal)).drop_nulls("steps").filter(pl.col("steps") > 0)
             points = tuple(sorted(results.select("batch_size", "steps").rows()))
+            confirmed = find_confirmations(selected, goal)
+            if all(size in confirmed for size, _ in points):
+                points = tuple((size, confirmed[size].steps) for size, _ in points)
         except BatchscaleError as error:
             problem = visible(error, 300)
     return CachedWorkload(visible(name), visible(goal or ""), points, selected.trials.height, problem)

@@ -49,6 +49,12 @@ class FolderStatus:
         return float(sum(shares) / len(shares))
 
     @property
+    def has_confirmations(self) -> bool:
+        """True if the run is finished and trained its best trials again."""
+        snapshot = self.snapshot
+        return snapshot is not None and snapshot.finished and any(study.confirmations for study in snapshot.studies)
+
+    @property
     def points(self) -> tuple[tuple[int, int], ...]:
         """(batch size, fewest steps so far), where the goal was reached."""
         if self.snapshot is None:

@@ -137,7 +137,9 @@ def _read_values(parts: ServerParts, folder: RecordsFolder, number: int, query: 
     )
     answer = _answer_values(parts, folder, number)  # first: it reads the measurements, which may be damaged
     notices = [visible(text, 400) for text in parts.cache.notices(folder.path)[:20]]
-    return {"workload": visible(workload_label(name)), "trials": trials, "notices": notices} | answer
+    num_trials = records.workload(name).trials.height
+    head = {"workload": visible(workload_label(name)), "num_trials": num_trials}
+    return head | {"trials": trials, "notices": notices} | answer
 
 
 def _no_answer(parts: ServerParts, folder: RecordsFolder, error: RecordsError) -> dict[str, Any]:
