@@ -17,7 +17,7 @@ FULL_PROGRAMS := BATCHSCALE_FULL_PROGRAMS=1
 DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray and not wheel and not importers"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-browser page-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-importers test-remote test-wheel test-ray torture-ray torture pages docs bench quickstart reproduce text-kjv instrument clean
+.PHONY: help install check test test-browser page-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-importers test-remote test-wheel test-ray torture-ray torture pages docs bench quickstart reproduce text-kjv study-gpt instrument clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -190,6 +190,14 @@ $(KJV):
 	bible -f gen1:1-rev22:21 | sed 's/^[^ ]* //' > $@.part && mv $@.part $@
 
 text-kjv: $(KJV) ## the King James Bible as build/kjv/kjv.txt, 4 MB of text (Debian, root)
+
+# Four ways to tune a small GPT at eight batch sizes; every arm continues where it was stopped.
+ARMS := adamw_rate adamw_rate_beta2 adamw_all muon_all
+study-gpt: $(STAMP) $(KJV) ## measure whether a small GPT has an optimal batch size: about an hour on two cores
+	set -e; for arm in $(ARMS); do \
+	    $(BIN)/batchscale run examples/gpt_study/$$arm.toml --out build/gpt_study/$$arm; done
+	$(BIN)/python examples/gpt_study/page.py build/gpt_study
+	@echo "docs/studies/optimal-batch-size.md and its figure have the new numbers; git diff shows what changed"
 
 # A violin that nobody has to record, learned and played: fluidsynth and its sound font are installed if they are missing.
 INSTRUMENT := build/ddsp

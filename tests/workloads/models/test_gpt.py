@@ -129,7 +129,6 @@ def test_products_of_turned_vectors_depend_on_their_distance_alone():
 
 def test_it_learns_what_comes_next():
     losses = train(build(), np.broadcast_to(COUNTING, (150, *COUNTING.shape)))
-    print(losses[::15])
     assert losses[0] == pytest.approx(math.log(VOCABULARY), abs=0.1)
     assert losses[-1] < 0.1
 
