@@ -151,13 +151,26 @@ def span_text(low: float | None, high: float | None, text: Callable[[float], str
     return f"at least {text(low)}" if high is None else f"{text(low)} to {text(high)}"
 
 
-def list_sizes(sizes: list[int]) -> str:
+def tokens_text(tokens: float) -> str:
+    """Format a number of tokens as people write it: two or three digits with k, M, B or T.
+
+    >>> [tokens_text(tokens) for tokens in (512, 1024, 4096, 16_384, 524_288, 999_700, 1_048_576, 20e6, 1.5e13)]
+    ['512', '1k', '4.1k', '16k', '524k', '1M', '1M', '20M', '15T']
+    """
+    for unit, power in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if tokens >= 0.9995 * power:  # also numbers that round up to it
+            amount = tokens / power
+            return f"{amount:.1f}".removesuffix(".0") + unit if amount < 9.95 else f"{amount:.0f}{unit}"
+    return rounded_text(tokens)
+
+
+def list_sizes(sizes: list[int], text: Callable[[float], str] = whole_text) -> str:
     """Return batch sizes as a list in a sentence; after six of them the number of the others.
 
     >>> list_sizes([1, 2, 1024]), list_sizes([8]), list_sizes(list(range(1, 10)))
     ('1, 2 and 1,024', '8', '1, 2, 3, 4, 5, 6 and 3 more')
     """
-    texts = [f"{size:,}" for size in sizes[:6]] + ([f"{len(sizes) - 6} more"] if len(sizes) > 6 else [])
+    texts = [text(size) for size in sizes[:6]] + ([f"{len(sizes) - 6} more"] if len(sizes) > 6 else [])
     return texts[0] if len(texts) == 1 else ", ".join(texts[:-1]) + " and " + texts[-1]
 
 

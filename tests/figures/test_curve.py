@@ -122,9 +122,9 @@ def test_ticks_are_the_measured_batch_sizes_and_round_numbers_of_steps():
 
 def test_batch_sizes_that_are_no_powers_are_ticks_where_they_fit_and_powers_stand_in_where_they_do_not():
     span = log_range([1, 1347])
-    assert size_axis("", span, [1, 8, 64, 512, 1347], 400).to_dict()["values"] == [1, 8, 64, 512, 1347]
+    assert size_axis(span, [1, 8, 64, 512, 1347], 400).to_dict()["values"] == [1, 8, 64, 512, 1347]
     many = [2**k for k in range(17)]
-    assert size_axis("", log_range(many), many, 300).to_dict()["values"] == power_ticks(log_range(many), 6)
+    assert size_axis(log_range(many), many, 300).to_dict()["values"] == power_ticks(log_range(many), 6)
 
 
 def test_identical_curves_are_both_seen_and_named():

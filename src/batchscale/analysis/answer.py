@@ -3,6 +3,7 @@
 Terminal, report, web pages and notebooks show the same ``Answer``, each in its own form.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -96,41 +97,44 @@ def critical_digits(low: float | None, high: float | None) -> int:
 def _critical(summary: CurveSummary) -> tuple[str, str, Trust]:
     critical = summary.critical
     digits = critical_digits(critical.low, critical.high)
-    span = span_text(critical.low, critical.high, lambda value: rounded_text(value, digits))
+
+    def text(value: float) -> str:
+        return rounded_text(value, digits)
+
     if critical.value is None:
-        return (span or "–", "", Trust.NONE)
-    value = rounded_text(critical.value, digits)
-    return value, _different(span, value), _trust(summary, critical)
+        return (summary.unit.bounds(critical.low, critical.high, text) or "–", "", Trust.NONE)
+    return summary.unit.size(critical.value, text), _interval(summary, critical, text), _trust(summary, critical)
 
 
 def _perfect(summary: CurveSummary) -> tuple[str, str, Trust]:
     regimes = summary.regimes
-    end = regimes.perfect_scaling_end
-    span = _different(span_text(end.low, end.high, whole_text), whole_text(end.value))
+    end, unit = regimes.perfect_scaling_end, summary.unit
+    span = _interval(summary, end)
     if regimes.is_end_open or regimes.is_too_short:
-        return (span or "–", "", Trust.NONE)
+        return (span and unit.bounds(end.low, end.high)) or "–", "", Trust.NONE
     trust = _trust(summary, end)
     if regimes.perfect_scaling_start == summary.largest:
         return "–", "none measured", trust
     if regimes.perfect_end == summary.largest:
-        return f"≥ {whole_text(summary.largest)}", "the largest measured", trust
-    return whole_text(regimes.perfect_end), span, trust
+        return f"≥ {unit.size(summary.largest)}", "the largest measured", trust
+    return unit.size(regimes.perfect_end), span, trust
 
 
 def _fewest(summary: CurveSummary) -> tuple[str, str, Trust]:
     regimes = summary.regimes
     if regimes.plateau is PlateauStatus.FALLING:
-        return f"> {whole_text(summary.largest)}", "steps still fall", Trust.NONE
-    value = whole_text(regimes.useful.value)
+        return f"> {summary.unit.size(summary.largest)}", "steps still fall", Trust.NONE
+    value = summary.unit.size(regimes.useful.value or summary.largest)
     if regimes.plateau is PlateauStatus.OPEN:
         return value, "steps may still fall", Trust.NONE
-    span = span_text(regimes.useful.low, regimes.useful.high, whole_text)
-    return value, _different(span, value), _trust(summary, regimes.useful)
+    return value, _interval(summary, regimes.useful), _trust(summary, regimes.useful)
 
 
-def _different(span: str, value: str) -> str:
+def _interval(summary: CurveSummary, estimate: Estimate, text: Callable[[float], str] = whole_text) -> str:
     """Return the text of an interval; empty if both ends are the value."""
-    return "" if span == f"{value} to {value}" else span
+    value = "" if estimate.value is None else text(estimate.value)
+    is_same = span_text(estimate.low, estimate.high, text) == f"{value} to {value}"
+    return "" if is_same else span_text(estimate.low, estimate.high, lambda end: summary.unit.short(end, text))
 
 
 def _trust(summary: CurveSummary, estimate: Estimate) -> Trust:

@@ -11,6 +11,7 @@ from batchscale.analysis.least_squares import FamilyFit
 from batchscale.analysis.regimes import Regimes
 from batchscale.analysis.sentences import answer_sentences, curve_sentences
 from batchscale.analysis.summary import CurveSummary
+from batchscale.analysis.units import SizeUnit
 
 VERSION = 2  # of the objects that analyze, fit, suggest and compare print; 1 had no such key
 
@@ -40,6 +41,27 @@ CURVE_KEYS = (
     "seeds",
 )
 
+SIZE_KEYS = (
+    "b_crit",
+    "b_crit_low",
+    "b_crit_high",
+    "b_opt",
+    "b_opt_low",
+    "b_opt_high",
+    "b_opt_band_low",
+    "b_opt_band_high",
+    "perfect_scaling_end",
+    "perfect_scaling_end_low",
+    "perfect_scaling_end_high",
+    "max_useful_batch_size",
+    "max_useful_batch_size_low",
+    "max_useful_batch_size_high",
+    "cheapest_batch_size",
+    "overhead_batch_size",
+    "e_min",
+)
+"""The keys of the ``scaling`` object that count examples."""
+
 
 def analysis_json(answer: Analysis) -> dict[str, Any]:
     """Return the object that ``batchscale analyze --json`` prints for a workload."""
@@ -49,11 +71,14 @@ def analysis_json(answer: Analysis) -> dict[str, Any]:
         "version": VERSION,
         "workload": str(answer.workload),
         "goal": str(answer.goal),
+        "tokens_per_example": answer.unit.tokens_per_example,
         "curve": [
             {key: finite(row[key]) for key in CURVE_KEYS}
+            | point_tokens(answer.unit, row["batch_size"], row["examples"])
             | {"verdict": row["stability"]}
             | _ratio_json(ratios.get(row["batch_size"]))
             | {"metaparameters": {name: finite(row[name]) for name in metaparameters if row[name] is not None}}
+            | {"derived": dict(answer.derived.get(row["batch_size"], {}))}
             for row in answer.curve.iter_rows(named=True)
         ],
         "scaling": scaling_json(answer),
@@ -63,10 +88,12 @@ def analysis_json(answer: Analysis) -> dict[str, Any]:
 def scaling_json(answer: Analysis) -> dict[str, Any]:
     """Return the ``scaling`` object: the fit, the regimes and their intervals; ``refusal`` explains nulls."""
     summary = answer.summary
+    regimes = None if summary is None else summary.regimes
     return {
         **_fit_json(summary),
-        **_regimes_json(None if summary is None else summary.regimes),
+        **_regimes_json(regimes),
         **optimal_json(summary),
+        "in_tokens": _in_tokens({**_fit_json(summary), **_regimes_json(regimes), **optimal_json(summary)}, answer.unit),
         "refusal": answer.refusal if summary is None else summary.fit_refusal,
         "drift": [] if summary is None else [{"trials": n, "b_crit": b} for n, b in summary.drift],
         "doubts": list(answer.doubts),
@@ -86,9 +113,23 @@ def fit_json(answer: Analysis) -> dict[str, Any]:
         {"batch_size": point.batch_size, "runs": runs[point.batch_size]}
         | {"steps": point.steps.value, "steps_low": point.steps.low, "steps_high": point.steps.high}
         | _ratio_json(point.examples_ratio)
+        | point_tokens(answer.unit, point.batch_size, point.batch_size * (point.steps.value or 0))
         for point in points
     ]
-    return {"version": VERSION, **scaling_json(answer), "curve": curve}
+    tokens = {"tokens_per_example": answer.unit.tokens_per_example}
+    return {"version": VERSION, **tokens, **scaling_json(answer), "curve": curve}
+
+
+def point_tokens(unit: SizeUnit, batch_size: int, examples: float | None) -> dict[str, Any]:
+    """Return the tokens of a batch and the tokens to result; null where the tokens of an example are unknown."""
+    return {"batch_size_tokens": unit.tokens(batch_size), "tokens": unit.tokens(examples)}
+
+
+def _in_tokens(values: dict[str, Any], unit: SizeUnit) -> dict[str, int | None] | None:
+    """Return the batch sizes of the ``scaling`` object in tokens; None where the tokens of an example are unknown."""
+    if unit.tokens_per_example is None:
+        return None
+    return {key: unit.tokens(values[key]) for key in SIZE_KEYS}
 
 
 def finite(value: Any) -> Any:

@@ -1,15 +1,16 @@
 """Several curves side by side: normalised overlay, ratios of critical batch sizes with intervals, and sentences."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from batchscale.analysis.curve_analysis import Analysis
 from batchscale.analysis.intervals import Estimate
+from batchscale.analysis.units import EXAMPLES, SizeUnit
 from batchscale.errors import AnalysisError
-from batchscale.formatting import list_sizes, percent_text, rounded_text, span_text
+from batchscale.formatting import percent_text, rounded_text, span_text
 from batchscale.records.metadata.study import curve_note
 
 COMPARISON_SCHEMA: Mapping[str, type[pl.DataType] | pl.DataType] = {
@@ -65,7 +66,7 @@ def compare(answers: Mapping[str, Analysis], *, level: float = 0.9, normalise_at
         raise AnalysisError(f"A comparison needs two curves or more. Found {len(answers)}.")
     first = next(iter(answers.values()))
     rows = [
-        (*_row(name, answer, first), _notes(answer.curve), list(answer.doubts), list(answer.unfinished))
+        (*_row(name, answer, first), _notes(answer.curve, answer.unit), list(answer.doubts), list(answer.unfinished))
         for name, answer in answers.items()
     ]
     table = pl.DataFrame(rows, schema=COMPARISON_SCHEMA, orient="row")
@@ -160,12 +161,12 @@ def _row(name: str, answer: Analysis, first: Analysis) -> tuple[object, ...]:
     )
 
 
-def _notes(curve: pl.DataFrame) -> str | None:
+def _notes(curve: pl.DataFrame, unit: SizeUnit) -> str | None:
     if "at_edge" not in curve.columns:
         return None  # bare points
     flags = ("at_edge", "extra_searches")
     sizes = [curve.filter(pl.col(flag).fill_null(False))["batch_size"].to_list() for flag in flags]
-    return curve_note(*(list_sizes(some) if some else "" for some in sizes))
+    return curve_note(*(unit.sizes(some) if some else "" for some in sizes))
 
 
 def _sentences(answers: Mapping[str, Analysis], table: pl.DataFrame, level: float) -> tuple[str, ...]:
@@ -179,8 +180,25 @@ def _sentences(answers: Mapping[str, Analysis], table: pl.DataFrame, level: floa
         for name, answer in answers.items()
         if _differs(answer, first)
     ]
+    tokens = {name: answer.unit.tokens_per_example for name, answer in answers.items()}
+    units = [
+        f"An example of {name} has {_tokens(count)}, one of {first_name} {_tokens(tokens[first_name])}: batch sizes "
+        "are compared in examples."
+        for name, count in tokens.items()
+        if count != tokens[first_name]
+    ]
     doubts = [f"Doubt about {name}: {doubt}." for name, answer in answers.items() for doubt in answer.doubts]
-    return (*verdicts, *goals, *doubts)
+    return (*verdicts, *goals, *units, *doubts)
+
+
+def _tokens(count: int | None) -> str:
+    return "no stated tokens" if count is None else f"{count:,} tokens"
+
+
+def common_unit(answers: Iterable[Analysis]) -> SizeUnit:
+    """Return the unit that all curves have in common; examples if they differ."""
+    units = {answer.unit for answer in answers}
+    return units.pop() if len(units) == 1 else EXAMPLES
 
 
 def _differs(answer: Analysis, first: Analysis) -> bool:

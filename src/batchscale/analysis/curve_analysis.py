@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -17,6 +17,7 @@ from batchscale.analysis.intervals import (
     StudyPoint,
     point_intervals,
 )
+from batchscale.analysis.metaparameters import derive_values
 from batchscale.analysis.noise import Noise, coarse_noise, run_intervals, run_noise, trial_noise
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.regimes import DEFAULT_THRESHOLDS, Baseline, Thresholds
@@ -31,9 +32,9 @@ from batchscale.analysis.summary import (
     study_doubts,
     summarize,
 )
+from batchscale.analysis.units import EXAMPLES, SizeUnit, unit_of
 from batchscale.errors import AnalysisError, SpecError, UnknownNameError, one_line, suggest_names
-from batchscale.formatting import list_sizes
-from batchscale.records.frames import Records
+from batchscale.records.frames import Records, fixed_values
 from batchscale.records.metadata.columns import METADATA
 from batchscale.records.model import Status
 from batchscale.spec.goal import Goal
@@ -60,13 +61,18 @@ UNMOVED = "more trials may move this point, but hardly the answer"
 
 @dataclass(frozen=True)
 class AnalysisOptions:
-    """Options of an analysis. ``confirmed``: use confirmations in place of the searches, where all sizes have one."""
+    """Options of an analysis.
+
+    ``confirmed``: use confirmations in place of the searches, where all sizes have one. ``tokens_per_example`` is what
+    texts are written with; None: as the records state it.
+    """
 
     baseline: Baseline = Baseline.ROBUST
     thresholds: Thresholds = DEFAULT_THRESHOLDS
     resampling: Resampling = DEFAULT_RESAMPLING
     num_train_examples: int | None = None
     confirmed: bool = True
+    tokens_per_example: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,9 @@ class Analysis:
     """The analysis of one workload and goal (both None for bare points).
 
     ``summary`` is None where there are too few points, and ``refusal`` gives the reason. ``doubts`` are reasons to
-    trust the curve less. ``unfinished`` are the batch sizes whose search has not ended.
+    trust the curve less. ``unfinished`` are the batch sizes whose search has not ended. ``unit`` is what texts are
+    written in; all numbers are in examples. ``derived`` has, for each batch size, what the winning trial's
+    metaparameters mean there (`derive_values`).
     """
 
     workload: WorkloadName | None
@@ -85,6 +93,8 @@ class Analysis:
     refusal: str | None
     doubts: tuple[str, ...]
     unfinished: tuple[int, ...] = ()
+    unit: SizeUnit = EXAMPLES
+    derived: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
 
 def analyze(records: Records, workload: WorkloadName, goal: Goal, options: AnalysisOptions | None = None) -> Analysis:
@@ -97,6 +107,7 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Analy
     options = options or AnalysisOptions()
     selected = select_workload(records, workload)
     check_complete(selected, workload)
+    unit = SizeUnit(options.tokens_per_example) if options.tokens_per_example else unit_of(selected)
     outcomes = trial_outcomes(selected, goal)
     results = results_of(outcomes, num_train_examples=examples_by_dataset(selected, options.num_train_examples))
     flagged = winner_spacing(selected, winner_edges(selected, outcomes, results))
@@ -119,18 +130,30 @@ def analyze(records: Records, workload: WorkloadName, goal: Goal, options: Analy
     drift = () if confirmed else critical_drift(points)
     curve = _flag_moves(curve, noise, options)
     ordered = curve.select(*ANALYSIS_SCHEMA, *extra)
+    derived = _derive(ordered, selected, unit)
     unfinished = _unfinished_sizes(selected)
     general = _damage_doubts(records)
     if unfinished:
-        general += (f"the search is not finished at batch size {list_sizes(list(unfinished))}",)
+        general += (f"the search is not finished at batch size {unit.sizes(unfinished)}",)
     if unconfirmed:
-        general += (f"training the best trials again did not confirm batch size {list_sizes(unconfirmed)}",)
-    doubts = (*general, *study_doubts(ordered))
-    data = replace(_study_data(ordered, noise), drift=drift, doubts=doubts)
+        general += (f"training the best trials again did not confirm batch size {unit.sizes(unconfirmed)}",)
+    doubts = (*general, *study_doubts(ordered, unit))
+    data = replace(_study_data(ordered, noise), drift=drift, doubts=doubts, unit=unit)
     if general:
         data = replace(data, doubted=tuple(reached))
     summary, refusal = _try_summary(data, options)
-    return Analysis(workload, goal, ordered, tuple(points), summary, refusal, doubts, unfinished)
+    return Analysis(workload, goal, ordered, tuple(points), summary, refusal, doubts, unfinished, unit, derived)
+
+
+def _derive(curve: pl.DataFrame, records: Records, unit: SizeUnit) -> dict[int, dict[str, float]]:
+    """Return the derived quantities of each batch size that reached the goal, with the values that were held fixed."""
+    derived = {}
+    for (*_, size), fixed in fixed_values(records).items():
+        (row,) = curve.filter(pl.col("batch_size") == size).to_dicts() or [{"steps": None}]
+        values = {name: value for name, value in row.items() if name not in ANALYSIS_SCHEMA and value is not None}
+        if row["steps"]:
+            derived[int(size)] = derive_values({**fixed, **values}, int(size), row["steps"], unit)
+    return derived
 
 
 def _flag_moves(curve: pl.DataFrame, noise: Noise, options: AnalysisOptions) -> pl.DataFrame:
@@ -216,14 +239,23 @@ def analyze_points(rows: pl.DataFrame, options: AnalysisOptions | None = None) -
         },
         orient="row",
     )
-    doubts = run_doubts(rows, curve)
+    unit = SizeUnit(options.tokens_per_example)
+    doubts = run_doubts(rows, curve, unit)
     sizes, steps = _arrays(curve)
     noise = coarse_noise(run_noise(logs), *(gap / mean for gap, mean in zip(spacings, means, strict=True)))
     data = CurveData(
-        sizes, steps, ends, spacings, noise, doubts=doubts, failed=failed_sizes(rows), doubted=doubted_sizes(curve)
+        sizes,
+        steps,
+        ends,
+        spacings,
+        noise,
+        doubts=doubts,
+        failed=failed_sizes(rows),
+        doubted=doubted_sizes(curve),
+        unit=unit,
     )
     summary, refusal = _try_summary(data, options)
-    return Analysis(None, None, curve, (), summary, refusal, doubts)
+    return Analysis(None, None, curve, (), summary, refusal, doubts, unit=unit)
 
 
 def _run_spacings(reached: pl.DataFrame, groups: list[tuple[int, Array]]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The errors of the heuristics for the learning rate against batch size (Figures 8, 21 and 22).
+"""Quantities derived from metaparameters, and the errors of heuristics for the learning rate (Figures 8, 21 and 22).
 
 ``optima`` has the trend that suggestions follow instead.
 The effective learning rate is η/(1-γ), with γ = 0 where there is no momentum (section 2.2).
@@ -13,7 +13,9 @@ import numpy as np
 import polars as pl
 
 from batchscale.analysis.outcomes import Outcome
+from batchscale.analysis.units import SizeUnit
 from batchscale.errors import AnalysisError
+from batchscale.formatting import metaparameter_text, tokens_text
 
 EFFECTIVE = "effective_learning_rate"
 NEAR = 1.5  # trials within this factor of a heuristic's rate represent it
@@ -30,6 +32,54 @@ class Heuristic(StrEnum):
     def power(self) -> float:
         """The power of the batch size."""
         return 1.0 if self is Heuristic.LINEAR else 0.5
+
+
+BETA2_HALF_LIFE = "beta2_half_life"  # as a searched metaparameter is named that is given in this unit
+DECAY_TIME_SCALE = "decay_time_scale"
+
+
+def derive_values(
+    values: Mapping[str, float | None], batch_size: int, steps: float, unit: SizeUnit
+) -> dict[str, float]:
+    """Return what the values of an Adam-like optimizer mean at a batch size, as far as they determine it.
+
+    ``beta2_half_life`` is the data after which a squared gradient counts half, ln 2 / -ln β2 times the batch size, in
+    tokens (in examples, if the tokens of an example are unknown). ``decay_time_scale`` is B/(ηλD), the part of the
+    training over which decoupled weight decay averages the updates of the weights: B is the batch size and D = steps
+    times B the training data, both in the same unit, so that it is 1/(ηλ steps).
+
+    >>> values = {"learning_rate": 0.01, "weight_decay": 0.1, "beta2": 0.5}
+    >>> derive_values(values, batch_size=32, steps=5000, unit=SizeUnit(512))
+    {'beta2_half_life': 16384.0, 'decay_time_scale': 0.2}
+    """
+    derived = {}
+    beta2, rate, decay = (values.get(name) for name in ("beta2", "learning_rate", "weight_decay"))
+    if beta2 is not None and 0 < beta2 < 1:
+        derived[BETA2_HALF_LIFE] = math.log(2) / -math.log(beta2) * batch_size * (unit.tokens_per_example or 1)
+    is_adam_like = any(values.get(name) is not None for name in ("beta1", "beta2", "beta1_half_life", BETA2_HALF_LIFE))
+    if is_adam_like and rate and decay and steps > 0:
+        derived[DECAY_TIME_SCALE] = 1 / (rate * decay * steps)
+    return derived
+
+
+def derived_label(name: str, unit: SizeUnit) -> str:
+    """Return the heading of a derived quantity.
+
+    >>> derived_label("beta2_half_life", SizeUnit(512)), derived_label("decay_time_scale", SizeUnit())
+    ('half-life of β2 (tokens)', 'time scale B/(ηλD)')
+    """
+    return {BETA2_HALF_LIFE: f"half-life of β2 ({unit.noun})", DECAY_TIME_SCALE: "time scale B/(ηλD)"}[name]
+
+
+def derived_text(name: str, value: float | None) -> str:
+    """Write a derived quantity.
+
+    >>> derived_text("beta2_half_life", 443_000.0), derived_text("decay_time_scale", 0.2134), derived_text("x", None)
+    ('443k', '0.21', '')
+    """
+    if value is None:
+        return ""
+    return tokens_text(value) if name == BETA2_HALF_LIFE else metaparameter_text(value, 2)
 
 
 HEURISTIC_SCHEMA: Mapping[str, type[pl.DataType]] = {

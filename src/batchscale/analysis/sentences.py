@@ -7,7 +7,6 @@ tense. What only the fitted curves give is named as such, and nothing is stated 
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from batchscale.analysis.curve_analysis import Analysis
@@ -27,11 +26,13 @@ from batchscale.analysis.measured import (
 from batchscale.analysis.noise import ASSUMED, NoiseSource
 from batchscale.analysis.regimes import PlateauStatus
 from batchscale.analysis.summary import CurveSummary
-from batchscale.formatting import count_text, list_sizes, percent_text, rounded_text, span_text, times_text, whole_text
+from batchscale.formatting import count_text, percent_text, rounded_text, times_text, whole_text
 
 CLEAR_DRIFT = 1.15  # critical batch sizes at fewer trials that differ by less are not mentioned
 CLEAR_RISE = 1.05  # steps at the largest size over the fewest, from which on a rise is given as a number
-_BRACKETS = re.compile(r"\((?:at (?:least|most) )?\d[\d.,]*(?: to |\)| M| billion)")  # an interval in a text
+_BRACKETS = re.compile(  # an interval in a text, in examples or in tokens
+    r"\((?:at (?:least|most) )?\d[\d.,]*(?: to |\)| M| billion)(?![^()]*sequences?\))|\([^()]*; [\d.,]+ sequences?\)"
+)
 WIDE = 1.5  # a value whose interval spans more than this factor is given with two digits
 
 
@@ -89,45 +90,47 @@ def cost_sentence(summary: CurveSummary) -> str:
 
     Empty if the largest size is the only cheap one: the sentence on small sizes says it then.
     """
-    regimes = summary.regimes
+    regimes, unit = summary.regimes, summary.unit
     reference, end = regimes.perfect_scaling_start, regimes.perfect_end
     low = regimes.cheap_from
     role = f"the {'cheapest' if reference == regimes.cheapest else 'smallest'} size"
     if regimes.is_too_short:
-        return f"Batch sizes {low:,} to {end:,} lie too close together to tell how steps scale between them."
+        return f"Batch sizes {unit.span(low, end)} lie too close together to tell how steps scale between them."
     largest = summary.largest
     at_largest = times_text(examples_ratio(summary, largest, reference))
     if regimes.is_end_open:
         tolerance = percent_text(regimes.thresholds.perfect)
-        first, last = whole_text(regimes.perfect_scaling_end.low), whole_text(regimes.perfect_scaling_end.high)
+        ends = regimes.perfect_scaling_end.low or summary.smallest, regimes.perfect_scaling_end.high or largest
         return (
             f"Perfect scaling (twice the batch, half the steps, within {tolerance}) ends somewhere between batch size "
-            f"{first} and {last}; the noise is too large to say where. As measured, {largest:,} needed {at_largest} "
-            f"times the examples of {reference:,}, {role}."
+            f"{unit.span(*ends, word='and')}; the noise is too large to say where. As measured, "
+            f"{unit.size(largest)} needed {at_largest} times the {unit.noun} of {unit.size(reference)}, {role}."
         )
     if low == end:
         if end == largest:
             return ""
         following = next(size for size in steps_by_size(summary) if size > end)
-        text = f"Already {following:,} needed {times_text(examples_ratio(summary, following, reference))} times the "
-        text += f"examples of {reference:,}, {role}"
-        return f"{text}." if following == largest else f"{text}, and {largest:,} {at_largest} times."
+        ratio = times_text(examples_ratio(summary, following, reference))
+        text = f"Already {unit.size(following)} needed {ratio} times the {unit.noun} of {unit.size(reference)}, {role}"
+        return f"{text}." if following == largest else f"{text}, and {unit.size(largest)} {at_largest} times."
     cheap = [size for size in steps_by_size(summary) if low <= size <= end]
     extra = max(examples_ratio(summary, size, reference) for size in cheap) - 1
-    sizes = f"up to batch size {end:,}" if low == summary.smallest else f"batch sizes {low:,} to {end:,}"
+    last = unit.estimate(end, regimes.perfect_scaling_end.low, regimes.perfect_scaling_end.high)
+    sizes = f"up to batch size {last}" if low == summary.smallest else f"batch sizes {unit.size(low)} to {last}"
     failed = [size for size in summary.failed if size < end and (size > low or low == summary.smallest)]
-    text = f"Use {sizes}{_span(regimes.perfect_scaling_end, whole_text)}"
-    text += f", except {list_sizes(failed)}, where the goal was not reached," if failed else ""
+    text = f"Use {sizes}"
+    text += f", except {unit.sizes(failed)}, where the goal was not reached," if failed else ""
     if extra > 1e-9:
-        text += f" at little extra cost: at most {_percent_above(extra)} more examples than {reference:,}, {role}"
+        text += f" at little extra cost: at most {_percent_above(extra)} more {unit.noun} than "
+        text += f"{unit.size(reference)}, {role}"
     else:
-        text += f" at no extra cost over {reference:,}, {role}"
-    return f"{text}." if end == largest else f"{text}; {largest:,} needed {at_largest} times as many."
+        text += f" at no extra cost over {unit.size(reference)}, {role}"
+    return f"{text}." if end == largest else f"{text}; {unit.size(largest)} needed {at_largest} times as many."
 
 
 def small_sizes_sentence(summary: CurveSummary) -> str:
     """State what sizes below the cheap ones cost; empty if there are none."""
-    cheapest = summary.regimes.cheapest
+    cheapest, unit = summary.regimes.cheapest, summary.unit
     low = cheap_from(summary, cheapest)
     ratios = {size: examples_ratio(summary, size, cheapest) for size in steps_by_size(summary) if size < low}
     if not ratios:
@@ -135,42 +138,45 @@ def small_sizes_sentence(summary: CurveSummary) -> str:
     worst = max(ratios, key=lambda size: ratios[size])
     if cheapest == summary.largest:
         return (
-            f"The largest size, {cheapest:,}, needed the fewest examples; {worst:,} needed {times_text(ratios[worst])} "
-            "times as many: the small sizes were probably tuned less well."
+            f"The largest size, {unit.size(cheapest)}, needed the fewest {unit.noun}; {unit.size(worst)} needed "
+            f"{times_text(ratios[worst])} times as many: the small sizes were probably tuned less well."
         )
     return (
-        f"Batch sizes below {low:,} cost more: {worst:,} needed {times_text(ratios[worst])} times the examples of "
-        f"{cheapest:,}. Something was probably not tuned there, for example the learning rate or Adam's β2."
+        f"Batch sizes below {unit.size(low)} cost more: {unit.size(worst)} needed {times_text(ratios[worst])} times "
+        f"the {unit.noun} of {unit.size(cheapest)}. Something was probably not tuned there, for example the learning "
+        "rate or Adam's β2."
     )
 
 
 def steps_sentence(summary: CurveSummary) -> str:
     """State how many steps a larger batch saves, or that steps rise."""
-    regimes, steps, rise = summary.regimes, steps_by_size(summary), final_rise(summary)
+    regimes, steps, rise, unit = summary.regimes, steps_by_size(summary), final_rise(summary), summary.unit
     useful = int(regimes.useful.value or summary.largest)
     saved = 1 - min(value for size, value in steps.items() if size >= useful) / steps[useful]
     plateau = ""
     if regimes.max_useful_reached and useful < summary.largest:
-        size = f"{useful:,}{_span(regimes.useful, whole_text)}"
+        size = unit.estimate(useful, regimes.useful.low, regimes.useful.high)
         plateau = f"Above {size} a larger batch saves at most {_percent_above(saved)} of the steps"
         if saved <= 0:
             plateau = f"Above {size} no larger batch saved steps"
     if rise is not None and rise.ratio >= CLEAR_RISE:
-        text = f"bove {rise.smaller:,} steps rise: {rise.larger:,} needed {times_text(rise.ratio)} times as many"
+        text = f"bove {unit.size(rise.smaller)} steps rise: {unit.size(rise.larger)} needed "
+        text += f"{times_text(rise.ratio)} times as many"
         text = f"{plateau}; a{text}" if plateau and saved > 0 else f"A{text}"
         if may_be_noise(summary, rise):
             return f"{text}, which may be noise."
         return f"{text}. Do not go there." if rise.ratio > 1 + regimes.thresholds.useful else f"{text}."
     if plateau:
-        return f"{plateau} (measured up to {summary.largest:,})."
+        return f"{plateau} (measured up to {unit.short(summary.largest)})."
     if rise is not None:
-        return f"Above {rise.smaller:,} no larger batch saved steps (measured up to {summary.largest:,})."
+        measured = f"measured up to {unit.short(summary.largest)}"
+        return f"Above {unit.size(rise.smaller)} no larger batch saved steps ({measured})."
     return _last_change_text(summary)
 
 
 def critical_sentence(summary: CurveSummary) -> str:
     """State the critical batch size, where the curve bends from saving steps to wasting examples."""
-    critical, name = summary.critical, "Critical batch size, where the curve bends:"
+    critical, unit, name = summary.critical, summary.unit, "Critical batch size, where the curve bends:"
     if summary.misfit is not None:
         return summary.misfit.reason
     if summary.confidence_set is None:
@@ -184,31 +190,36 @@ def critical_sentence(summary: CurveSummary) -> str:
     if not critical.has_interval:
         return f"These points do not bound the critical batch size{_next_measurement(summary, True, True)}."
     wanted = _next_measurement(summary, smaller=critical.low is None, larger=critical.high is None)
-    low, value, high = (_digits(end, critical) for end in (critical.low, critical.value, critical.high))
+
+    def digits(end: float) -> str:
+        return _digits(end, critical)
+
+    bounds = unit.bounds(critical.low, critical.high, digits)
     if critical.value is None:
-        bound = f"at least {low}" if critical.low is not None else f"at most {high}"
-        bound = f"{low} to {high}" if critical.low is not None and critical.high is not None else bound
-        return f"{name} {bound}{wanted}."
+        return f"{name} {bounds}{wanted}."
     if critical.low is None or critical.high is None:
-        bound = f"at least {low}" if critical.low is not None else f"at most {high}"
-        return f"{name} about {value}, {bound}{wanted}."
-    return f"{name} about {value} ({low} to {high})."
+        return f"{name} about {unit.size(critical.value, digits)}, {bounds}{wanted}."
+    return f"{name} about {unit.estimate(critical.value, critical.low, critical.high, digits, always=True)}."
 
 
 def optimal_sentence(summary: CurveSummary) -> str:
     """State the batch size of fewest examples by the fitted curve, and the sizes that cost little more."""
-    optimal = summary.optimal
-    if optimal.batch_size.value is None or summary.misfit is not None:
+    optimal, size, unit = summary.optimal, summary.optimal.batch_size, summary.unit
+    if size.value is None or summary.misfit is not None:
         return ""
-    value = _digits(optimal.batch_size.value, optimal.batch_size)
-    span = _span(optimal.batch_size, lambda end: _digits(end, optimal.batch_size))
-    low, high = (_digits(end, optimal.batch_size) for end in optimal.band)
-    low = f"{summary.smallest:,}" if optimal.band[0] <= summary.smallest else low
-    high = f"{summary.largest:,}" if optimal.band[1] >= summary.largest else high
+
+    def digits(end: float) -> str:
+        return _digits(end, size)
+
+    def band_digits(end: float) -> str:
+        return whole_text(end) if end in (summary.smallest, summary.largest) else digits(end)
+
+    low, high = max(optimal.band[0], summary.smallest), min(optimal.band[1], summary.largest)
     extra = percent_text(summary.regimes.thresholds.band)
     return (
-        f"Fewest examples by the fitted curve: at batch size {value}{span}; from {low} to {high} it needs at most "
-        f"{extra} more."
+        f"Fewest {unit.noun} by the fitted curve: at batch size "
+        f"{unit.estimate(size.value, size.low, size.high, digits)}; from {unit.span(low, high, band_digits)} "
+        f"it needs at most {extra} more."
     )
 
 
@@ -247,16 +258,17 @@ def _bump_doubts(summary: CurveSummary) -> tuple[str, ...]:
     bump = worst_bump(summary)
     if bump is None:
         return ()
-    times = f"{times_text(bump.ratio)} times the steps of {bump.smaller:,}"
-    return (f"batch size {bump.larger:,} needed {times}: by chance, or it was tuned less well",)
+    unit = summary.unit
+    times = f"{times_text(bump.ratio)} times the steps of {unit.size(bump.smaller)}"
+    return (f"batch size {unit.size(bump.larger)} needed {times}: by chance, or it was tuned less well",)
 
 
 def _last_change_text(summary: CurveSummary) -> str:
     """State the change of steps up to the largest size as measured, the fall that laws allow, and what to measure."""
-    change, largest = last_change(summary), summary.largest
+    change, largest, unit = last_change(summary), summary.largest, summary.unit
     fall = 1 - change.ratio
     moved = f"{'fell' if fall > 0 else 'rose'} by {percent_text(abs(fall))}" if round(100 * fall) else "did not change"
-    text = f"From {change.smaller:,} to {largest:,}, the largest size measured, steps {moved}"
+    text = f"From {unit.size(change.smaller)} to {unit.size(largest)}, the largest size measured, steps {moved}"
     allowed = allowed_fall(summary, change)
     if allowed.has_interval and summary.misfit is None:
         ends = [percent_text(allowed.low), percent_text(allowed.high)]
@@ -267,10 +279,10 @@ def _last_change_text(summary: CurveSummary) -> str:
         return f"{text}. Evaluate more often to see if steps still fall."
     failed = [size for size in summary.failed if size > largest]
     if failed and failed[0] <= 2 * largest:
-        return f"{text}. The goal was not reached at {list_sizes(failed)}."
+        return f"{text}. The goal was not reached at {unit.sizes(failed)}."
     if summary.regimes.plateau is PlateauStatus.FALLING:
-        return f"{text}. Larger sizes may be faster still: measure {2 * largest:,}."
-    return f"{text}. Measure {2 * largest:,} to see if steps fall further."
+        return f"{text}. Larger sizes may be faster still: measure {unit.size(2 * largest)}."
+    return f"{text}. Measure {unit.size(2 * largest)} to see if steps fall further."
 
 
 def _next_measurement(summary: CurveSummary, smaller: bool, larger: bool) -> str:
@@ -286,7 +298,7 @@ def _drift(summary: CurveSummary) -> str:
     steady = values in (sorted(values), sorted(values, reverse=True))
     if len(values) < 2 or not steady or max(values) / min(values) < CLEAR_DRIFT:
         return ""
-    trend = ", ".join(f"{rounded_text(value)} at {trials:,}" for trials, value in summary.drift)
+    trend = ", ".join(f"{summary.unit.brief(value, rounded_text)} at {trials:,}" for trials, value in summary.drift)
     moves = "grows" if values[-1] > values[0] else "shrinks"
     return f"The critical batch size {moves} with the number of trials ({trend}); more trials may move it further."
 
@@ -300,9 +312,3 @@ def _digits(value: float | None, estimate: Estimate) -> str:
 def _percent_above(share: float) -> str:
     """Format a share in whole percent, rounded up, for "at most"."""
     return f"{math.ceil(100 * share - 1e-6)} %"
-
-
-def _span(estimate: Estimate, text: Callable[[float], str]) -> str:
-    span = span_text(estimate.low, estimate.high, text)
-    same = estimate.low is not None and estimate.high is not None and text(estimate.low) == text(estimate.high)
-    return f" ({span})" if span and not same else ""

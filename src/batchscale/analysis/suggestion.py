@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -11,13 +11,15 @@ import polars as pl
 from batchscale.analysis.budgets import examples_by_dataset, train_examples
 from batchscale.analysis.curve_analysis import AnalysisOptions, analyze, check_complete, select_workload
 from batchscale.analysis.intervals import Estimate
+from batchscale.analysis.metaparameters import derive_values
 from batchscale.analysis.optima import DECAY_STEPS, MOMENTUM, round_value
 from batchscale.analysis.outcomes import Outcome, trial_outcomes
 from batchscale.analysis.results import results_of, winner_edges
 from batchscale.analysis.single_training import DRAWS, Question, expected_steps, fit_bowl, reach_chance
 from batchscale.analysis.tuned_sizes import Place, TunedSizes, read_tuned_sizes
+from batchscale.analysis.units import EXAMPLES, SizeUnit
 from batchscale.errors import AnalysisError
-from batchscale.records.frames import Records
+from batchscale.records.frames import Records, fixed_values
 from batchscale.records.metadata.study import study_note
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
@@ -57,7 +59,8 @@ class Suggestion:
     ``chance`` is its chance to reach the goal within ``budget`` steps, counted over ``trials_near`` trials near it.
     ``search_steps`` are the steps to result: the best of a whole search. ``distance`` is the factor by which the batch
     size is outside the measured ones, 1 inside. ``notes`` has by batch size the reasons to trust a study behind the
-    values less: a winner at an edge, more than one search, no trial that reached the goal.
+    values less: a winner at an edge, more than one search, no trial that reached the goal. ``derived`` is what the
+    values mean at this batch size (`derive_values`), for the steps of one training.
     """
 
     workload: WorkloadName
@@ -73,6 +76,8 @@ class Suggestion:
     trials_near: float | None = None
     search_steps: Estimate = NO_ESTIMATE
     distance: float = 1.0
+    unit: SizeUnit = EXAMPLES
+    derived: Mapping[str, float] = field(default_factory=dict)
 
 
 def suggest(records: Records, workload: WorkloadName, goal: Goal, batch_size: int) -> Suggestion:
@@ -112,7 +117,11 @@ def suggest(records: Records, workload: WorkloadName, goal: Goal, batch_size: in
     if source is not SuggestionSource.NEAREST:
         spacing = analysis.curve.filter(pl.col("batch_size").is_in(behind))["spacing"].fill_null(0).to_list()
         training = _one_training(tuned, batch_size, places, search_steps, min(spacing, default=0))
+    values = dict(frame.select("metaparameter", "value").rows())
+    fixed: Mapping[str, float] = next(iter(fixed_values(selected).values()), {})
     return Suggestion(
+        unit=analysis.unit,
+        derived=derive_values({**fixed, **values}, batch_size, training.steps.value or 0.0, analysis.unit),
         workload=workload,
         goal=goal,
         batch_size=batch_size,

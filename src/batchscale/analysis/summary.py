@@ -29,8 +29,8 @@ from batchscale.analysis.regimes import (
 )
 from batchscale.analysis.regimes import FEWEST_SIZES as FEWEST_FOR_REGIMES
 from batchscale.analysis.scaling import ScalingFit, check_bend, fit_families
+from batchscale.analysis.units import EXAMPLES, SizeUnit
 from batchscale.errors import AnalysisError
-from batchscale.formatting import list_sizes
 from batchscale.records.metadata.study import EDGE_WORDS
 
 RESOLVED = 20  # evaluations up to the goal that leave the steps open by a twentieth
@@ -77,6 +77,7 @@ class CurveSummary:
         doubts: Reasons to trust the curve less, as text.
         failed: Sizes that were tried and never reached the goal, growing.
         doubted: Sizes that the doubts are about, growing.
+        unit: The unit that texts about the curve are written in.
         confidence_set: The laws that agree with the points; None with fewer than three sizes.
     """
 
@@ -95,6 +96,7 @@ class CurveSummary:
     doubts: tuple[str, ...] = ()
     failed: tuple[int, ...] = ()
     doubted: tuple[int, ...] = ()
+    unit: SizeUnit = EXAMPLES
     confidence_set: ConfidenceSet | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -149,6 +151,7 @@ class CurveData:
     doubts: tuple[str, ...] = ()
     failed: tuple[int, ...] = ()
     doubted: tuple[int, ...] = ()
+    unit: SizeUnit = EXAMPLES
 
 
 def summarize(
@@ -203,29 +206,30 @@ def summarize(
         doubts=data.doubts,
         failed=data.failed,
         doubted=data.doubted,
+        unit=data.unit,
         confidence_set=laws,
     )
 
 
-def study_doubts(curve: pl.DataFrame) -> tuple[str, ...]:
+def study_doubts(curve: pl.DataFrame, unit: SizeUnit = EXAMPLES) -> tuple[str, ...]:
     """Return the doubts about a curve with the columns of ``ANALYSIS_SCHEMA``."""
     reached = pl.col("steps").is_not_null()
     doubts = []
     missing = _sizes(curve, ~reached)
     if missing:
-        doubts.append(f"no trial reached the goal at batch size {list_sizes(missing)}")
+        doubts.append(f"no trial reached the goal at batch size {unit.sizes(missing)}")
     edge = _sizes(curve, pl.col("at_edge").fill_null(False))
     if edge:
         doubts.append(
-            f"the best trial lies {EDGE_WORDS} at batch size {list_sizes(edge)}, so a wider search may find fewer steps"
+            f"the best trial lies {EDGE_WORDS} at batch size {unit.sizes(edge)}, so a wider search may find fewer steps"
         )
     moving = curve.filter(pl.col("still_moves").fill_null(False) & reached).sort("batch_size")
     if len(moving):
         counts = moving.select(pl.format("{} of {}", "reached", "trials")).to_series().unique(maintain_order=True)
         few = f"reached by {' or '.join(counts)}" if len(counts) < 3 else "reached by few"
-        sizes = list_sizes(moving["batch_size"].to_list())
+        sizes = unit.sizes(moving["batch_size"].to_list())
         doubts.append(f"more trials at batch size {sizes} would likely move the answer (goal {few})")
-    return (*doubts, *_resolution_doubts(curve, "measure with [evaluation] every = {every} there"))
+    return (*doubts, *_resolution_doubts(curve, "measure with [evaluation] every = {every} there", unit))
 
 
 def doubted_sizes(curve: pl.DataFrame) -> tuple[int, ...]:
@@ -235,7 +239,7 @@ def doubted_sizes(curve: pl.DataFrame) -> tuple[int, ...]:
     return tuple(_sizes(curve, pl.any_horizontal(coarse, *marked)))
 
 
-def _resolution_doubts(curve: pl.DataFrame, plan: str) -> tuple[str, ...]:
+def _resolution_doubts(curve: pl.DataFrame, plan: str, unit: SizeUnit) -> tuple[str, ...]:
     """Return the doubt about points whose steps the evaluation plan leaves open, and the plan that resolves them."""
     coarse = curve.filter((pl.col("steps") > 0) & (pl.col("spacing") > COARSE * pl.col("steps"))).sort("batch_size")
     if coarse.is_empty():
@@ -244,9 +248,9 @@ def _resolution_doubts(curve: pl.DataFrame, plan: str) -> tuple[str, ...]:
     first = coarse.filter(pl.col("spacing") >= pl.col("steps"))["batch_size"].to_list()
     fewest = int(coarse["steps"].min() or 1)  # type: ignore[arg-type] # whole numbers
     every = max(math.ceil(fewest / RESOLVED), 1)
-    text = "the steps are known only to within their evaluation spacing at batch size " + list_sizes(sizes)
+    text = "the steps are known only to within their evaluation spacing at batch size " + unit.sizes(sizes)
     if first:
-        text += f" (at {list_sizes(first)} the first measurement had reached the goal already)"
+        text += f" (at {unit.sizes(first)} the first measurement had reached the goal already)"
     return (f"{text}: {plan.format(every=every)}",)
 
 
@@ -256,21 +260,22 @@ def failed_sizes(curve: pl.DataFrame) -> tuple[int, ...]:
     return tuple(_sizes(curve.group_by("batch_size").agg(reached), ~pl.col("reached")))
 
 
-def run_doubts(rows: pl.DataFrame, curve: pl.DataFrame) -> tuple[str, ...]:
+def run_doubts(rows: pl.DataFrame, curve: pl.DataFrame, unit: SizeUnit = EXAMPLES) -> tuple[str, ...]:
     """Return the doubts about repeated runs and their curve.
 
     Args:
         rows: The runs (columns ``batch_size``, ``steps``; null for a goal not reached).
         curve: The points (columns ``batch_size``, ``steps``, ``spacing``).
+        unit: The unit to write batch sizes in.
     """
     never = list(failed_sizes(rows))
     some = sorted(set(_sizes(rows, pl.col("steps").is_null())) - set(never))
     doubts = []
     if never:
-        doubts.append(f"the goal was not reached at batch size {list_sizes(never)}")
+        doubts.append(f"the goal was not reached at batch size {unit.sizes(never)}")
     if some:
-        doubts.append(f"runs that did not reach the goal are left out at batch size {list_sizes(some)}")
-    return (*doubts, *_resolution_doubts(curve, "evaluate every {every:,} steps there"))
+        doubts.append(f"runs that did not reach the goal are left out at batch size {unit.sizes(some)}")
+    return (*doubts, *_resolution_doubts(curve, "evaluate every {every:,} steps there", unit))
 
 
 def _sizes(curve: pl.DataFrame, condition: pl.Expr) -> list[int]:

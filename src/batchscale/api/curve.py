@@ -100,6 +100,11 @@ class Curve:
         """The batch size of fewest examples, where it lies between the measured sizes; else None."""
         return None if self._summary is None else self._summary.optimal.batch_size.value
 
+    @property
+    def tokens_per_example(self) -> int | None:
+        """The tokens of an example, where they are known; texts and charts are then in tokens, numbers in examples."""
+        return self.analysis.unit.tokens_per_example
+
     def steps_at(self, batch_size: int) -> float | None:
         """Return the steps to result at a batch size: as measured, or by the scaling law; None without a law."""
         return None if self._summary is None else self._summary.steps_at(batch_size).value
@@ -142,9 +147,13 @@ class Curve:
     def to_frame(self) -> pl.DataFrame:
         """Return a row per batch size: steps and their interval, and what is known of the trials or runs behind them.
 
-        It is a Polars frame; ``pandas.DataFrame(curve.to_frame().to_dicts())`` is the same for pandas.
+        Where the tokens of an example are known, ``batch_size_tokens`` has the tokens of a batch. It is a Polars frame;
+        ``pandas.DataFrame(curve.to_frame().to_dicts())`` is the same for pandas.
         """
-        return self.analysis.curve
+        tokens = self.tokens_per_example
+        if tokens is None:
+            return self.analysis.curve
+        return self.analysis.curve.with_columns((pl.col("batch_size") * tokens).alias("batch_size_tokens"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as ``batchscale analyze --json`` (of bare points ``fit --json``) prints them."""

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from batchscale.analysis.confidence_set import FEWEST_SIZES
+from batchscale.analysis.curve_analysis import AnalysisOptions, analyze_points, stored_goal
 from batchscale.analysis.curve_analysis import analyze as analyze_workload
-from batchscale.analysis.curve_analysis import analyze_points, stored_goal
 from batchscale.analysis.curves import MAX_SIZES, MAX_VALUE, read_curve
 from batchscale.api.curve import Curve
 from batchscale.errors import AnalysisError, RecordsError, SpecError, UnknownNameError, one_line
@@ -26,7 +26,7 @@ RECORDS = "records"
 """The folder of the records in a folder of ``measure`` or of the quickstart."""
 
 
-def fit(points: Any, *, spacing: int | Mapping[int, int] | None = None) -> Curve:
+def fit(points: Any, *, spacing: int | Mapping[int, int] | None = None, tokens_per_example: int | None = None) -> Curve:
     """Fit the scaling law to steps per batch size, measured anywhere.
 
     Args:
@@ -36,6 +36,8 @@ def fit(points: Any, *, spacing: int | Mapping[int, int] | None = None) -> Curve
         spacing: The steps between two evaluations, or those by batch size. By default a column ``spacing`` of a frame
             or a file, or else an interval that divides all steps. A point that it leaves open by more than a fifth
             decides nothing.
+        tokens_per_example: The tokens of an example (sequence); texts and charts are then in tokens, numbers stay in
+            examples.
 
     Raises:
         AnalysisError: the points are not positive numbers, or there are fewer than three batch sizes.
@@ -51,7 +53,11 @@ def fit(points: Any, *, spacing: int | Mapping[int, int] | None = None) -> Curve
         raise AnalysisError(
             f"A scaling fit needs the steps to result at {FEWEST_SIZES} batch sizes or more. Found {sizes}."
         )
-    return Curve(analyze_points(rows if spacing is None else _with_spacing(rows, spacing)))
+    tokens = tokens_per_example
+    if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1):
+        raise AnalysisError(f"tokens_per_example must be a whole number of at least 1. Found {one_line(repr(tokens))}.")
+    options = AnalysisOptions(tokens_per_example=tokens)
+    return Curve(analyze_points(rows if spacing is None else _with_spacing(rows, spacing), options))
 
 
 def read(path: str | Path) -> Records:

@@ -13,8 +13,9 @@ from batchscale.cli.output import available_width, lay_out, print_table, styled
 if TYPE_CHECKING:
     from batchscale.analysis.answer import Answer
     from batchscale.analysis.curve_analysis import Analysis
+    from batchscale.analysis.units import SizeUnit
 
-ALWAYS = ("batch size", "steps", "90 % interval", "examples", "trial", "reached")  # columns, also if empty
+ALWAYS = ("steps", "90 % interval", "trial", "reached")  # columns, also if empty
 WIDEST = 100  # characters of a line of text
 NARROWEST = 30
 _COLOURS = {"●": "green", "◐": "yellow", "○": "bright_black"}
@@ -46,14 +47,15 @@ def print_answer(analysis: "Analysis", expected: Mapping[int, int] | None = None
 
 def print_points(analysis: "Analysis", expected: Mapping[int, int] | None = None) -> None:
     """Print the table of the batch sizes of an analysed study; ``expected`` as in ``print_answer``."""
-    rows = [_point_cells(row, expected) for row in analysis.curve.iter_rows(named=True)]
-    columns = [name for name in rows[0] if name in ALWAYS or any(row[name] for row in rows)]
+    rows = [_point_cells(row, analysis.unit, expected) for row in analysis.curve.iter_rows(named=True)]
+    always = (*analysis.unit.size_columns, *ALWAYS, analysis.unit.noun)
+    columns = [name for name in rows[0] if name in always or any(row[name] for row in rows)]
     typer.echo()
     cells = [[row[name] for name in columns] for row in rows]
     print_table(columns, cells, right=range(len(columns) - ("notes" in columns)))
 
 
-def _point_cells(row: dict[str, Any], expected: Mapping[int, int] | None) -> dict[str, object]:
+def _point_cells(row: dict[str, Any], unit: "SizeUnit", expected: Mapping[int, int] | None) -> dict[str, object]:
     """Return the cells of a batch size by the heading of their column."""
     from batchscale.formatting import span_text, whole_text
     from batchscale.records.metadata.study import study_note
@@ -65,13 +67,13 @@ def _point_cells(row: dict[str, Any], expected: Mapping[int, int] | None) -> dic
         "one finisher: no interval" if row["interval_note"] and low is None else "",
     ]
     return {
-        "batch size": row["batch_size"],
+        **dict(zip(unit.size_columns, unit.size_cells(row["batch_size"]), strict=True)),
         "steps": row["steps"],
         "90 % interval": span_text(low, high, whole_text) or None,
         "closed form": (expected or {}).get(row["batch_size"]),
         "search alone": row["search_steps"] if row["seeds"] else None,
         "new seeds": row["seeds"],
-        "examples": row["examples"],
+        unit.noun: unit.amount(row["examples"]),
         "trial": row["trial_id"],
         "reached": f"{row['reached']} of {row['trials']}",
         "stopped early": row["stopped"],
@@ -124,12 +126,14 @@ def _print_drawing(analysis: "Analysis", points: list[tuple[int, float]], expect
         others=[(size, float(steps)) for size, steps in expected.items()],
         critical=critical,
         spans=() if summary is None or regimes is None or summary.misfit is not None else regimes.spans(),
+        label=analysis.unit.short,
     )
     width = max(NARROWEST, min(64, (available_width() or WIDEST) - 14))
     typer.echo(f"\n{draw_curve(drawing, width)}")
     legend = ["● steps to result", "⠒ perfect scaling"]
     legend += ["┊ critical batch size"] if critical is not None else []
     legend += ["○ closed form"] if expected else []
+    legend += ["batch size in tokens"] if analysis.unit.tokens_per_example else []
     print_text("   ".join(legend), dim=True)
 
 

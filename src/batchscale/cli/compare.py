@@ -1,7 +1,7 @@
 """``batchscale compare``: several curves compared with the first."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,6 +9,7 @@ from batchscale.cli.selection import BASELINE_HELP, JSON_HELP, WORKLOAD_HELP
 
 if TYPE_CHECKING:
     from batchscale.analysis.curve_analysis import Analysis, AnalysisOptions
+    from batchscale.analysis.units import SizeUnit
 
 
 def compare(
@@ -30,6 +31,7 @@ def compare(
     Prints the ratios of critical batch sizes with intervals, and a sentence for each curve.
     """
     from batchscale.analysis.as_json import VERSION
+    from batchscale.analysis.comparison import common_unit
     from batchscale.analysis.comparison import compare as compare_curves
     from batchscale.analysis.curve_analysis import AnalysisOptions
     from batchscale.cli.output import print_json
@@ -48,10 +50,11 @@ def compare(
                 "curves": result.table.to_dicts(),
                 "normalised": result.overlay.to_dicts(),
                 "sentences": list(result.sentences),
+                "tokens_per_example": {name: analysis.unit.tokens_per_example for name, analysis in analyses.items()},
             }
         )
         return
-    _print_comparison(result.table.to_dicts())
+    _print_comparison(result.table.to_dicts(), common_unit(analyses.values()))
     typer.echo()
     for sentence in result.sentences:
         typer.echo(sentence)
@@ -73,23 +76,21 @@ def _analyze_path(
     ]
 
 
-def _print_comparison(rows: list[dict[str, object]]) -> None:
+def _print_comparison(rows: list[dict[str, Any]], unit: "SizeUnit") -> None:
     from batchscale.cli.output import print_table
     from batchscale.formatting import rounded_text, span_text
 
-    def number(value: object) -> str | None:
-        return rounded_text(value) if isinstance(value, float) else None
+    def size(value: float | None) -> str | None:
+        return None if value is None else unit.short(value, rounded_text)
 
-    def ends(low: object, high: object) -> str | None:
-        return span_text(low if isinstance(low, float) else None, high if isinstance(high, float) else None) or None
-
+    tokens = " (tokens)" if unit.tokens_per_example else ""
     print_table(
         (
             "curve",
-            "perfect scaling to",
-            "useful to",
-            "B_opt",
-            "B_crit",
+            f"perfect scaling to{tokens}",
+            f"useful to{tokens}",
+            f"B_opt{tokens}",
+            f"B_crit{tokens}",
             "90 % interval",
             "ratio",
             "90 % interval",
@@ -98,15 +99,15 @@ def _print_comparison(rows: list[dict[str, object]]) -> None:
         [
             (
                 row["name"],
-                row["perfect_scaling_end"],
-                f"{'' if row['max_useful_reached'] else '≥ '}{row['max_useful_batch_size']:,}"
+                None if row["perfect_scaling_end"] is None else unit.short(row["perfect_scaling_end"]),
+                f"{'' if row['max_useful_reached'] else '≥ '}{unit.short(row['max_useful_batch_size'])}"
                 if row["max_useful_batch_size"] is not None
                 else None,
-                number(row["b_opt"]),
-                number(row["b_crit"]),
-                ends(row["b_crit_low"], row["b_crit_high"]),
-                number(row["ratio"]),
-                ends(row["ratio_low"], row["ratio_high"]),
+                size(row["b_opt"]),
+                size(row["b_crit"]),
+                span_text(row["b_crit_low"], row["b_crit_high"], lambda end: unit.short(end, rounded_text)) or None,
+                None if row["ratio"] is None else rounded_text(row["ratio"]),
+                span_text(row["ratio_low"], row["ratio_high"]) or None,
                 row["notes"] or "",
             )
             for row in rows

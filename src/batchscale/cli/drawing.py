@@ -2,9 +2,11 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from batchscale.formatting import whole_text
 
 if TYPE_CHECKING:
     from batchscale.analysis.regimes import RegimeSpan
@@ -28,6 +30,7 @@ class Drawing:
         others: Further points, marked ○.
         critical: The critical batch size, a dotted line down; None without.
         spans: The regimes, named below the axis.
+        label: Writes a batch size below the axis.
     """
 
     points: Points
@@ -35,6 +38,7 @@ class Drawing:
     others: Points = ()
     critical: float | None = None
     spans: "Sequence[RegimeSpan]" = ()
+    label: Callable[[float], str] = whole_text
 
 
 def draw_curve(drawing: Drawing, width: int = 56, height: int = 14) -> str:
@@ -60,7 +64,7 @@ def draw_curve(drawing: Drawing, width: int = 56, height: int = 14) -> str:
         for x, y in marked:
             if y > 0:
                 cells[frame.cell(math.log(x), math.log(y))] = mark
-    axis = _draw_axis(frame, sorted({x for x, _ in drawn}))
+    axis = _draw_axis(frame, {x: drawing.label(x) for x, _ in sorted(drawn)})
     regimes = _draw_regimes(frame, drawing.spans)
     return "\n".join([*_draw_rows(frame, cells, bend), axis, *([regimes] if regimes else [])])
 
@@ -122,12 +126,12 @@ def _draw_rows(frame: _Frame, cells: Mapping[tuple[int, int], str], bend: int | 
     return [*lines, f"{'':>{frame.margin}} └{axis}"]
 
 
-def _draw_axis(frame: _Frame, batch_sizes: Sequence[int]) -> str:
+def _draw_axis(frame: _Frame, labels: Mapping[int, str]) -> str:
     start = frame.margin + 2
     text = [" "] * (start + frame.width + 8)
     end = -1
-    for size in batch_sizes:
-        label, column = f"{size:,}", start + frame.cell(math.log(size), frame.top)[0]
+    for size, label in labels.items():
+        column = start + frame.cell(math.log(size), frame.top)[0]
         if column > end:
             text[column : column + len(label)] = label
             end = column + len(label)

@@ -72,6 +72,12 @@ def figure(
         int | None,
         typer.Option(help="Use only so many COMPLETE trials of each study, the first ones."),
     ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="The unit of batch sizes on axes: tokens or examples. Default: tokens, where they are known."
+        ),
+    ] = None,
     machines: Annotated[Path | None, typer.Option(help="A machines.toml with prices, for plan.")] = None,
     step_times: Annotated[
         list[Path] | None,
@@ -118,6 +124,7 @@ def figure(
             request = replace(request, machines=machines, step_times=tuple(step_times or ()))
             frame = figure_kind.data(request)
             draw, title = figure_kind.plot, figure_kind.shows
+            frame = _in_unit(frame, unit)
         if csv is not None:
             write_frame(frame, csv)
         if target is not None:
@@ -129,6 +136,17 @@ def figure(
         print_json(_figure_json(name, title, target, frame))
         return
     _print_notes(frame["note"].drop_nulls().unique(maintain_order=True).to_list())
+
+
+def _in_unit(frame: "pl.DataFrame", unit: str | None) -> "pl.DataFrame":
+    """Return the frame of a figure whose axes are in this unit."""
+    from batchscale.analysis.units import TOKENS
+
+    if unit not in (None, "tokens", "examples"):
+        raise SpecError(f"--unit must be tokens or examples. Found {unit!r}.")
+    if unit == "tokens" and TOKENS not in frame.columns:
+        raise SpecError("--unit tokens needs records that state the tokens of an example. Found none here.")
+    return frame.drop(TOKENS) if unit == "examples" and TOKENS in frame.columns else frame
 
 
 def _draw_all(records: "Records", folder: Path, suffix: str, theme: "Theme") -> None:

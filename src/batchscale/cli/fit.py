@@ -32,6 +32,10 @@ def fit(
     useful: Annotated[float, typer.Option(help=USEFUL_HELP)] = 0.2,
     band: Annotated[float, typer.Option(help=BAND_HELP)] = 0.05,
     evaluate_every: Annotated[int | None, typer.Option(min=1, metavar="STEPS", help=EVERY_HELP)] = None,
+    tokens_per_example: Annotated[
+        int | None,
+        typer.Option(min=1, max=2**31 - 1, help="The tokens of an example: write tokens. Default: write examples."),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Fit the scaling law to a CSV file of batch sizes and steps.
@@ -49,7 +53,11 @@ def fit(
     from batchscale.cli.selection import parse_baseline
     from batchscale.errors import AnalysisError
 
-    options = AnalysisOptions(parse_baseline(baseline), Thresholds(perfect=tau, useful=useful, band=band))
+    options = AnalysisOptions(
+        parse_baseline(baseline),
+        Thresholds(perfect=tau, useful=useful, band=band),
+        tokens_per_example=tokens_per_example,
+    )
     rows = read_curve(path)
     if evaluate_every is not None:
         given = pl.col("spacing") if "spacing" in rows.columns else pl.lit(None, dtype=pl.Float64)
@@ -74,10 +82,10 @@ def _print_fit(answer: "Analysis") -> None:
     assert summary is not None  # too few points were refused before
     print_answer(answer)
     typer.echo()
-    columns = ["batch size", "runs", "steps", "90 % interval", "examples"]
+    columns = [*answer.unit.size_columns, "runs", "steps", "90 % interval", answer.unit.noun]
     columns += [] if summary.fit is None else ["fit", "off by"]
     print_table(columns, _rows(answer), right=range(len(columns)))
-    typer.echo("Examples: times the fewest.")
+    typer.echo(f"{answer.unit.noun.capitalize()}: times the fewest.")
     if summary.fit is not None:
         typer.echo()
         print_table(
@@ -85,10 +93,10 @@ def _print_fit(answer: "Analysis") -> None:
             [
                 (
                     family.family.value,
-                    _digits(family.s_min),
-                    _digits(family.b_crit),
-                    _digits(family.b_opt),
-                    _digits(family.sharpness, 3),
+                    None if family.s_min is None else _digits(family.s_min),
+                    None if family.b_crit is None else answer.unit.short(family.b_crit, _digits),
+                    None if family.b_opt is None else answer.unit.short(family.b_opt, _digits),
+                    None if family.sharpness is None else _digits(family.sharpness, 3),
                     f"{family.rms_log:.3f}",
                     None if family.aicc is None else f"{family.aicc:.1f}",
                     family is summary.fit.best,
@@ -110,7 +118,7 @@ def _rows(answer: "Analysis") -> list[tuple[object, ...]]:
     for size, steps, low, high, runs in answer.curve.select(columns).rows():
         span = None if low is None else f"{_steps_text(low)} to {_steps_text(high)}"
         examples = times_text(examples_ratio(summary, size, summary.regimes.cheapest))
-        row: tuple[object, ...] = (size, runs, _steps_text(steps), span, examples)
+        row: tuple[object, ...] = (*answer.unit.size_cells(size), runs, _steps_text(steps), span, examples)
         if summary.fit is not None:
             law = float(summary.fit.best.steps(size)[0])
             row += (_steps_text(law), f"{steps / law - 1:+.1%}")
@@ -123,7 +131,5 @@ def _steps_text(steps: float) -> str:
     return f"{steps:,.0f}" if steps >= 1000 else f"{steps:,.4g}"
 
 
-def _digits(value: float | None, digits: int = 4) -> str | None:
-    if value is None:
-        return None
+def _digits(value: float, digits: int = 4) -> str:
     return f"{value:,.0f}" if value >= 10**digits else f"{value:,.{digits}g}"

@@ -112,6 +112,7 @@ def result_json(root: Path, plan: "Plan", run_status: "RunStatus") -> dict[str, 
         "elapsed_s": run_status.elapsed_s,
         "trial_steps": sum(study.trial_steps for study in run_status.studies),
         "given_up": run_status.given_up,
+        "tokens_per_example": next((s.tokens_per_example for s in run_status.studies if s.tokens_per_example), None),
         "curve": [asdict(row) for row in read_curve(root, plan)],
         "sentences": describe_regimes(root, name, goal).splitlines(),
     }

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from batchscale.errors import AnalysisError, BatchscaleError, SpecError
+from batchscale.errors import AnalysisError, BatchscaleError, SpecError, one_line
 
 RECORDS_HELP = "A records tree, a table or an archive."
 GOAL_HELP = "The goal, such as 'val/classification_error < 0.1'. Default: the goal of the studies."
@@ -20,6 +20,7 @@ JSON_HELP = "Print a JSON object instead of text."
 if TYPE_CHECKING:
     from batchscale.analysis.regimes import Baseline
     from batchscale.records.frames import Records
+    from batchscale.spec.batch_sizes import BatchSizes
     from batchscale.spec.goal import Goal
     from batchscale.spec.workload_name import WorkloadName
 
@@ -42,7 +43,6 @@ def open_records(path: Path) -> "Records":
 def parse_baseline(text: str) -> "Baseline":
     """Parse the option ``--baseline``."""
     from batchscale.analysis.regimes import Baseline
-    from batchscale.errors import one_line
 
     if text not in list(Baseline):
         raise SpecError(f"--baseline must be robust or first. Found '{one_line(text)}'.")
@@ -85,3 +85,18 @@ def _suggest(records: "Records", workload: "WorkloadName") -> str:
             f'If smaller values are better: at every batch size five trials or more reach --goal "{suggestion.goal}".'
         )
     return f"Its metrics are {', '.join(metrics)}."
+
+
+def parse_batch_size(text: str) -> "BatchSizes":
+    """Parse the one batch size of ``--batch-size``; `resolve` gives it in examples."""
+    from batchscale.errors import SpecError
+    from batchscale.spec.batch_sizes import MAX_BATCH_SIZE, BatchSizes
+    from batchscale.spec.tokens import names_tokens
+
+    is_number = text.isascii() and text.isdigit() and len(text) <= 13 and 1 <= int(text) <= MAX_BATCH_SIZE
+    if not is_number and (not names_tokens(text) or ".." in text):
+        raise SpecError(
+            f"--batch-size must be one whole number of examples from 1 to {MAX_BATCH_SIZE:,}, or of tokens such as "
+            f'"16k tokens". Found {one_line(repr(text))}.'
+        )
+    return BatchSizes.parse(int(text) if is_number else text)

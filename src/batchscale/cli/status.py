@@ -93,8 +93,12 @@ def _print(run_status: "RunStatus", state: str) -> None:
             typer.echo(text)
     for line in describe_workers(run_status):
         typer.echo(line)
+    from batchscale.analysis.units import EXAMPLES, SizeUnit
+
+    stated = {study.tokens_per_example for study in run_status.studies}
+    unit = SizeUnit(stated.pop()) if len(stated) == 1 else EXAMPLES
     columns = (
-        "batch size",
+        *unit.size_columns,
         "search",
         "complete",
         "wanted",
@@ -108,7 +112,7 @@ def _print(run_status: "RunStatus", state: str) -> None:
     )
     rows = [
         (
-            s.batch_size,
+            *unit.size_cells(s.batch_size),
             s.search,
             s.complete,
             s.all_wanted,
@@ -122,7 +126,7 @@ def _print(run_status: "RunStatus", state: str) -> None:
         )
         for s in run_status.studies
     ]
-    print_table(columns, rows, right=range(10))
+    print_table(columns, rows, right=range(len(columns) - 1))
 
 
 def _watch(folder: Path, *, as_json: bool) -> None:

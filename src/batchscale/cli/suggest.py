@@ -20,7 +20,7 @@ def suggest(
     batch_size: Annotated[
         str | None,
         typer.Option(
-            help="The batch size to train at, in examples; with --tokens in tokens, where it may be left out."
+            help='The batch size to train at, or "16k tokens"; with --tokens in tokens, where it may be left out.'
         ),
     ] = None,
     goal: Annotated[str | None, typer.Option(help=GOAL_HELP)] = None,
@@ -69,17 +69,18 @@ def suggest(
             raise SpecError(f"{name} needs --tokens, the tokens of a planned training. Found {name} alone.")
     if path is None or batch_size is None:
         raise SpecError("suggest needs records and --batch-size, or --tokens and --parameters. Found neither pair.")
-    if not batch_size.isdecimal() or not 0 < int(batch_size) < 2**53:
-        raise SpecError(f"--batch-size must be a whole number of at least 1. Found '{one_line(batch_size, 60)}'.")
     from batchscale.analysis.suggestion import suggest as suggest_values
-    from batchscale.cli.selection import open_records, select_goal, select_workloads
+    from batchscale.analysis.units import unit_of
+    from batchscale.cli.selection import open_records, parse_batch_size, select_goal, select_workloads
 
     records = open_records(path)
     names = select_workloads(records, workload)
     if len(names) > 1:
         listed = ", ".join(str(name) for name in names[:6])
         raise AnalysisError(f"--workload must select one workload. Found {len(names)} ({listed}).")
-    result = suggest_values(records, names[0], select_goal(records, names[0], goal), int(batch_size))
+    unit = unit_of(records.workload(names[0]))
+    (size,) = parse_batch_size(batch_size).resolve(None, unit.tokens_per_example)
+    result = suggest_values(records, names[0], select_goal(records, names[0], goal), size)
     if json_:
         _print_json(result)
     else:
@@ -96,6 +97,8 @@ def _print_json(result: "Suggestion") -> None:
             "workload": str(result.workload),
             "goal": str(result.goal),
             "batch_size": result.batch_size,
+            "tokens_per_example": result.unit.tokens_per_example,
+            "batch_size_tokens": result.unit.tokens(result.batch_size),
             "source": result.source,
             "batch_sizes": list(result.batch_sizes),
             "steps": result.steps.value,
@@ -109,12 +112,14 @@ def _print_json(result: "Suggestion") -> None:
             "search_steps_high": result.search_steps.high,
             "distance": result.distance,
             "notes": {str(size): note for size, note in result.notes.items()},
+            "derived": dict(result.derived),
             "metaparameters": {row.pop("metaparameter"): row for row in result.values.to_dicts()},
         }
     )
 
 
 def _print_text(result: "Suggestion") -> None:
+    from batchscale.analysis.metaparameters import derived_label, derived_text
     from batchscale.cli.output import print_table
     from batchscale.formatting import metaparameter_text
 
@@ -123,7 +128,7 @@ def _print_text(result: "Suggestion") -> None:
 
     measured = result.source == "measured"
     columns = ["metaparameter", "value", "90 % range of the best", *(["best trial"] if measured else [])]
-    typer.echo(f"{result.workload} at batch size {result.batch_size:,}, goal {result.goal}")
+    typer.echo(f"{result.workload} at batch size {result.unit.size(result.batch_size)}, goal {result.goal}")
     print_table(
         columns,
         [
@@ -137,11 +142,14 @@ def _print_text(result: "Suggestion") -> None:
         ],
         right=range(1, len(columns)),
     )
+    for name, value in result.derived.items():
+        label = derived_label(name, result.unit)
+        typer.echo(f"{label[:1].upper()}{label[1:]}: {derived_text(name, value)}")
     typer.echo()
     typer.echo(_training_text(result))
     typer.echo(_source_text(result))
     for size, note in result.notes.items():
-        typer.echo(f"Notes on batch size {size:,}: {note}.")
+        typer.echo(f"Notes on batch size {result.unit.size(size)}: {note}.")
 
 
 def _training_text(result: "Suggestion") -> str:
@@ -166,9 +174,9 @@ def _training_text(result: "Suggestion") -> str:
 
 def _source_text(result: "Suggestion") -> str:
     """Return the sentence on what the values rest on."""
-    from batchscale.formatting import list_sizes, rounded_text
+    from batchscale.formatting import rounded_text
 
-    sizes = list_sizes(list(result.batch_sizes))
+    sizes = result.unit.sizes(result.batch_sizes)
     above = result.batch_size > max(result.batch_sizes)
     nearest = max(result.batch_sizes) if above else min(result.batch_sizes)
     outside = (
@@ -180,9 +188,10 @@ def _source_text(result: "Suggestion") -> str:
         "interpolated": f"Interpolated between batch sizes {sizes}.",
         "extrapolated": (
             f"{outside}the learning rate follows the trend of the best values at {sizes}, with caution; all else is as "
-            f"at {nearest:,}. Tune again within the range if you can."
+            f"at {result.unit.size(nearest)}. Tune again within the range if you can."
         ),
         "nearest": (
-            f"{outside}two sizes or fewer show no trend, so these are the values of {nearest:,}. Tune again if you can."
+            f"{outside}two sizes or fewer show no trend, so these are the values of {result.unit.size(nearest)}. Tune "
+            "again if you can."
         ),
     }[result.source]

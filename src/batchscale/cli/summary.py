@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchscale.cli.selection import JSON_HELP
-from batchscale.formatting import count_text
+from batchscale.formatting import count_text, tokens_text
 
 if TYPE_CHECKING:
     from batchscale.records.summary import Summary
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 LEFT_SOMETHING_OUT = 2
 VERSION = 1
 NUMBERS = range(3, 8)
+TOKENS = "Tokens a Batch"
 
 
 def summary(
@@ -59,7 +60,7 @@ def _print_table(result: "Summary") -> None:
     names, cells = _cells(result)
     table = Table(box=MARKDOWN)
     for i, name in enumerate(names):
-        table.add_column(name, justify="right" if i in NUMBERS else "left", no_wrap=name != "Notes")
+        table.add_column(name, justify="right" if i in NUMBERS or name == TOKENS else "left", no_wrap=name != "Notes")
     for row in cells:
         table.add_row(*row)
     console = Console(markup=False, highlight=False, width=10_000)
@@ -80,11 +81,13 @@ def _cells(result: "Summary") -> tuple[list[str], list[list[str]]]:
 
     names = ["Dataset", "Model", "Optimizer", "Batch Size", "Complete", "Incomplete", "Infeasible", "Measurements"]
     has_notes = result.table["notes"].null_count() < result.num_studies
+    has_tokens = result.table["batch_size_tokens"].null_count() < result.num_studies
     cells = []
     previous = None
-    for *workload, batch_size, complete, incomplete, infeasible, measurements, notes in result.table.rows():
+    for *workload, batch_size, complete, incomplete, infeasible, measurements, notes, tokens in result.table.rows():
         names_cells = ["", "", ""] if workload == previous else [one_line(name) for name in workload]
         counts = [str(count) for count in (batch_size, complete, incomplete, infeasible, measurements)]
+        counts += ["" if tokens is None else tokens_text(tokens)] if has_tokens else []
         cells.append([*names_cells, *counts, *([notes or ""] if has_notes else [])])
         previous = workload
-    return names + (["Notes"] if has_notes else []), cells
+    return names + ([TOKENS] if has_tokens else []) + (["Notes"] if has_notes else []), cells

@@ -9,7 +9,7 @@ import typer
 
 from batchscale.cli import clusters
 from batchscale.cli.run import MIRROR_HELP, print_cache_problem
-from batchscale.cli.selection import DATA_DIR_HELP
+from batchscale.cli.selection import DATA_DIR_HELP, parse_batch_size
 from batchscale.cli.train_output import MeasurementPrinter
 from batchscale.errors import REQUEUE, RunError, SpecError, one_line, suggest_names
 
@@ -99,7 +99,7 @@ def train(
         spec, parameters = target.spec, target.fixed | _parse_settings(set_ or [])
         request = TrainRequest(
             target,
-            _parse_size(batch_size),
+            parse_batch_size(batch_size),
             Duration.parse(steps, "--steps"),
             parameters,
             seed,
@@ -319,19 +319,6 @@ def _parse_devices(text: str) -> int | None:
     if not (text.isascii() and text.isdigit() and 1 <= len(text) <= 6 and int(text) >= 1):
         raise SpecError(f"--devices must be a whole number of at least 1, or 'all'. Found {one_line(repr(text))}.")
     return int(text)
-
-
-def _parse_size(text: str) -> "BatchSizes":
-    from batchscale.spec.batch_sizes import MAX_BATCH_SIZE, BatchSizes
-    from batchscale.spec.tokens import names_tokens
-
-    is_number = text.isascii() and text.isdigit() and len(text) <= 13 and 1 <= int(text) <= MAX_BATCH_SIZE
-    if not is_number and (not names_tokens(text) or ".." in text):
-        raise SpecError(
-            f"--batch-size must be one whole number of examples from 1 to {MAX_BATCH_SIZE:,}, or of tokens such as "
-            f'"16k tokens". Found {one_line(repr(text))}.'
-        )
-    return BatchSizes.parse(int(text) if is_number else text)
 
 
 def _with_every(plan: "EvaluationPlan", workload: "Workload", every: int | None) -> "EvaluationPlan":

@@ -221,7 +221,7 @@ def _describe_training_set(preview: _Preview) -> str:
     info, tokens_per_example = preview.info, preview.plan.studies[0].tokens_per_example
     examples = info.num_train_examples
     count = "unknown size, or sampled without end" if examples is None else f"{examples:,} examples"
-    tokens = "" if tokens_per_example is None else f" of {tokens_per_example:,} tokens"
+    tokens = "" if tokens_per_example is None else f", {tokens_per_example:,} tokens an example"
     return count + tokens + (f", {info.num_outputs:,} outputs of the model (classes)" if info.num_outputs else "")
 
 

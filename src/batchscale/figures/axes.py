@@ -5,12 +5,13 @@ chart looks alike in every output and panels can share a range.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import altair as alt
 
+from batchscale.analysis.units import EXAMPLES, SizeUnit
 from batchscale.figures.theme import FONT, POWER_FONT
 
 _DIGITS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
@@ -95,20 +96,37 @@ def between_ticks(span: LogRange) -> list[float]:
     return ticks
 
 
-def size_axis(title: str, span: LogRange, sizes: Iterable[float | None], width: int, *, grid: bool = True) -> alt.Axis:
+def size_axis(
+    span: LogRange,
+    sizes: Iterable[float | None],
+    width: int,
+    *,
+    unit: SizeUnit = EXAMPLES,
+    grid: bool = True,
+) -> alt.Axis:
     """Return an axis of batch sizes: the measured ones as ticks where their labels fit into the width, else powers."""
+    title = f"batch size ({unit.noun})"
     measured = sorted({int(size) for size in sizes if size is not None and size > 0})
     places = [(math.log(size, span.base) - span.low) / (span.high - span.low) * width for size in measured]
-    for text, letter in ((lambda size: f"{size:,}", 6.0), (_power_text, 5.0)):
+    plain = "format(datum.value, ',')" if unit == EXAMPLES else _lookup({size: unit.short(size) for size in measured})
+    texts: list[tuple[Callable[[float], str], float, str]] = [(unit.short, 6.0, plain)]
+    texts += [(_power_text, 5.0, power_expression(span.base))] if unit == EXAMPLES else []
+    for text, letter, expression in texts:
         labels = [text(size) for size in measured]
         halves = [len(label) * letter / 2 for label in labels]
         gaps = (b - a - i - j for a, b, i, j in zip(places, places[1:], halves, halves[1:], strict=False))
         if measured and all(labels) and all(gap >= 5 for gap in gaps):
-            plain = text is not _power_text
-            return _axis(
-                title, measured, "format(datum.value, ',')" if plain else power_expression(span.base), grid=grid
-            )
-    return log_axis(title, span, max(4, width // 45), grid=grid)
+            return _axis(title, measured, expression, grid=grid)
+    if unit == EXAMPLES:
+        return log_axis(title, span, max(4, width // 45), grid=grid)
+    ticks = power_ticks(span, max(4, width // 45))
+    return _axis(title, ticks, _lookup({tick: unit.short(tick) for tick in ticks}), grid=grid)
+
+
+def _lookup(labels: Mapping[float, str]) -> str:
+    """Return the Vega expression that writes each tick as its label."""
+    pairs = ", ".join(f"'{tick}': '{label}'" for tick, label in labels.items())
+    return f"{{{pairs}}}[datum.value]"
 
 
 def log_axis(title: str | None, span: LogRange, at_most: int = 8, *, grid: bool = True) -> alt.Axis:
@@ -134,8 +152,9 @@ def _threes(span: LogRange) -> list[float]:
     return [tick for tick in ticks if span.domain[0] <= tick <= span.domain[1]]
 
 
-def _power_text(size: int) -> str:
+def _power_text(batch_size: float) -> str:
     """Return a batch size as a power of two; empty if it is none."""
+    size = int(batch_size)
     return "" if size & (size - 1) else f"2{superscript(size.bit_length() - 1)}"
 
 

@@ -12,6 +12,7 @@ import polars as pl
 from batchscale.analysis.curve_analysis import stored_goal
 from batchscale.analysis.outcomes import trial_outcomes
 from batchscale.analysis.results import results_of, winner_edges
+from batchscale.analysis.units import EXAMPLES, TOKENS, SizeUnit, unit_of
 from batchscale.errors import AnalysisError, BatchscaleError
 from batchscale.figures.names import goal_label
 from batchscale.records.frames import STUDY_COLUMNS, TRIAL_SCHEMA, WORKLOAD_COLUMNS, Records, fixed_values
@@ -111,21 +112,40 @@ def _lack_notes(frame: pl.DataFrame) -> list[str]:
     )
     notes: list[str] = []
     for (series, note), rows in named.group_by("series", "note", maintain_order=True):
-        sizes = ", ".join(f"{size:,}" for size in rows["batch_size"].drop_nulls().unique().sort())
+        sizes = _list(rows)
         words = f"{note} at batch size {sizes}" if sizes and note == NOT_REACHED else str(note)
         notes.append(f"{series}: {words}" if several and series else words)
     return list(dict.fromkeys(notes))
 
 
+def _list(rows: pl.DataFrame) -> str:
+    """Return the batch sizes of rows as a list."""
+    unit = panel_unit(rows)
+    sizes = ", ".join(unit.short(size) for size in rows["batch_size"].drop_nulls().unique().sort())
+    return f"{sizes} tokens" if sizes and unit != EXAMPLES else sizes
+
+
 def join_frames(frames: Sequence[pl.DataFrame], schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
     """Return the rows of all panels, made by ``with_edges``, as one frame of this schema and the column ``edge``."""
-    return pl.concat(frames) if frames else pl.DataFrame(schema={**schema, EDGE: pl.String})
+    return pl.concat(frames, how="diagonal") if frames else pl.DataFrame(schema={**schema, EDGE: pl.String})
+
+
+def with_unit(frame: pl.DataFrame, unit: SizeUnit) -> pl.DataFrame:
+    """Return a frame with the column ``tokens_per_example`` if the tokens of an example are known."""
+    tokens = unit.tokens_per_example
+    return frame if tokens is None else frame.with_columns(pl.lit(tokens, dtype=pl.Int64).alias(TOKENS))
+
+
+def panel_unit(points: pl.DataFrame) -> SizeUnit:
+    """Return the unit of a panel's batch sizes: tokens if all its points have the same tokens of an example."""
+    stated = points[TOKENS].unique() if TOKENS in points.columns else pl.Series([None])
+    return EXAMPLES if len(stated) != 1 or stated[0] is None else SizeUnit(int(stated[0]))
 
 
 def with_edges(
     frame: pl.DataFrame, records: Records, goal: Goal | None, first_trials: int | None = None
 ) -> pl.DataFrame:
-    """Return a frame that names its studies, with the column ``edge``.
+    """Return a frame that names its studies, with the column ``edge``, and ``tokens_per_example`` where it is known.
 
     Args:
         frame: The rows of a panel.
@@ -135,12 +155,18 @@ def with_edges(
     """
     schema = {name: kind for name, kind in records.studies.schema.items() if name in STUDY_COLUMNS}
     rows: list[tuple[object, ...]] = []
+    tokens: list[tuple[object, ...]] = []
     for workload in frame.drop_nulls("batch_size").select(WORKLOAD_COLUMNS).unique().iter_rows():
         selected = records.workload(WorkloadName(*workload))
+        tokens += [(*workload, stated)] if (stated := unit_of(selected).tokens_per_example) else []
         counted = selected if first_trials is None else selected.first_trials(first_trials)
         rows += counted.cache.get(("edges", goal), functools.partial(_ends, counted, goal))
     edges = pl.DataFrame(rows, schema=schema | {EDGE: pl.String()}, orient="row")
-    return frame.join(edges, on=STUDY_COLUMNS, how="left", maintain_order="left")
+    marked = frame.join(edges, on=STUDY_COLUMNS, how="left", maintain_order="left")
+    if not tokens:
+        return marked
+    units = pl.DataFrame(tokens, schema={**dict.fromkeys(WORKLOAD_COLUMNS, pl.String), TOKENS: pl.Int64}, orient="row")
+    return marked.join(units, on=WORKLOAD_COLUMNS, how="left", maintain_order="left")
 
 
 def _ends(records: Records, goal: Goal | None) -> list[tuple[object, ...]]:
@@ -176,8 +202,7 @@ def edge_notes(frame: pl.DataFrame) -> list[str]:
     series = pl.col("series") if several else pl.lit("")
     notes = []
     for (label,), rows in flagged.group_by(series.alias("label"), maintain_order=True):
-        sizes = ", ".join(f"{size:,}" for size in rows["batch_size"].unique().sort())
-        note = f"{AT_EDGE} at batch size {sizes}"
+        note = f"{AT_EDGE} at batch size {_list(rows)}"
         notes.append(f"{label}: {note}" if label else note)
     return notes
 

@@ -9,7 +9,7 @@ from batchscale.formatting import duration, times_text, whole_text
 from batchscale.planning.estimate_text import memory_text
 from batchscale.planning.plan import MachinePlan
 from batchscale.planning.recommend import Choice
-from batchscale.planning.sentences import cost_text, place_text, settings_text, share_text
+from batchscale.planning.sentences import cost_text, place_text, settings_text, share_text, size_text
 from batchscale.planning.step_model import MEASURED
 
 MOST_ROWS = 12
@@ -155,7 +155,7 @@ def _row(choice: Choice, unit: str, tags: tuple[str, ...]) -> PlanRow:
     low, high = choice["expected_time_low_s"], choice["expected_time_high_s"]
     cells = (
         place_text(choice),
-        f"{choice['batch_size']:,}",
+        size_text(choice),
         whole_text(choice["steps"]),
         duration(choice["expected_time_s"]),
         "" if low is None or high is None else f"{duration(low)} to {duration(high)}",
@@ -179,7 +179,7 @@ def _is_same(first: Choice, second: Choice) -> bool:
 
 
 def _short(choice: Choice) -> str:
-    return f"{place_text(choice)} with a batch of {choice['batch_size']:,}"
+    return f"{place_text(choice)} with a batch of {size_text(choice)}"
 
 
 def _both(choice: Choice, unit: str) -> str:
@@ -187,8 +187,8 @@ def _both(choice: Choice, unit: str) -> str:
 
 
 def _cost_and_place(choice: Choice, unit: str) -> str:
-    return f"{cost_text(choice['expected_cost'], unit)} · batch size {choice['batch_size']:,} · {place_text(choice)}"
+    return f"{cost_text(choice['expected_cost'], unit)} · batch size {size_text(choice)} · {place_text(choice)}"
 
 
 def _time_and_place(choice: Choice) -> str:
-    return f"{duration(choice['expected_time_s'])} · batch size {choice['batch_size']:,} · {place_text(choice)}"
+    return f"{duration(choice['expected_time_s'])} · batch size {size_text(choice)} · {place_text(choice)}"

@@ -5,7 +5,7 @@ Holds the values and the interval of a few runs. ``read_curve`` reads curves fro
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -70,12 +70,16 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class PlanCurve:
-    """The points of a workload; ``unreached`` has a sentence for each batch size that never reached the goal."""
+    """The points of a workload; ``unreached`` has a sentence for each batch size that never reached the goal.
+
+    ``tokens_per_example`` is what texts are written with; None where it is unknown.
+    """
 
     points: tuple[CurvePoint, ...]
     workload: str | None = None
     goal: str | None = None
     unreached: tuple[str, ...] = ()
+    tokens_per_example: int | None = None
 
     def __post_init__(self) -> None:
         if not self.points:
@@ -150,7 +154,7 @@ def add_batch_sizes(curve: PlanCurve, batch_sizes: Sequence[int]) -> PlanCurve:
         )
     between = [_between(points_by_size, sizes, size) for size in new_sizes]
     points = sorted((*curve.points, *between), key=lambda point: point.batch_size)
-    return PlanCurve(tuple(points), curve.workload, curve.goal, curve.unreached)
+    return replace(curve, points=tuple(points))
 
 
 def _between(points: dict[int, CurvePoint], sizes: Sequence[int], size: int) -> CurvePoint:

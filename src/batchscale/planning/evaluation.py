@@ -38,6 +38,7 @@ PLAN_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "expected_cost_low": pl.Float64,
     "expected_cost_high": pl.Float64,
     "on_front": pl.Boolean,  # true: no other is both faster and cheaper
+    "tokens_per_example": pl.Int64,  # null where it is unknown
 }
 
 CHECKPOINT_S = 60.0

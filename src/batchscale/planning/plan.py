@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from batchscale.analysis.curve_analysis import analyze_points
+from batchscale.analysis.curve_analysis import AnalysisOptions, analyze_points
 from batchscale.analysis.scaling import FEWEST_POINTS
 from batchscale.analysis.summary import CurveSummary
 from batchscale.errors import PlanningError, UnknownNameError, one_line, suggest_names
@@ -115,7 +115,8 @@ def make_plan(
     candidates = make_candidates(curve, merged, fitted, machines, matches.keys, estimated)
     left_out = (*curve.unreached, *candidates.left_out)
     limits = request or PlanRequest()
-    plan = _evaluate_plan(replace(candidates, left_out=left_out), limits, tuple(fitted.values()))
+    candidates, models_used = replace(candidates, left_out=left_out), tuple(fitted.values())
+    plan = _evaluate_plan(candidates, limits, models_used, curve.tokens_per_example)
     summary = _summarize(curve)
     return replace(
         plan,
@@ -131,7 +132,8 @@ def _summarize(curve: PlanCurve) -> CurveSummary | None:
     points = [(point.batch_size, point.steps) for point in curve.points if point.source == MEASURED]
     if len({size for size, _ in points}) < max(FEWEST_POINTS, len(points)):
         return None  # too few sizes, or several choices of metaparameters at one
-    return analyze_points(pl.DataFrame(points, schema=["batch_size", "steps"], orient="row")).summary
+    frame = pl.DataFrame(points, schema=["batch_size", "steps"], orient="row")
+    return analyze_points(frame, AnalysisOptions(tokens_per_example=curve.tokens_per_example)).summary
 
 
 def fit_models(times: Iterable[StepTime]) -> dict[str, StepModel]:
@@ -142,7 +144,12 @@ def fit_models(times: Iterable[StepTime]) -> dict[str, StepModel]:
     return {key: fit_step_model(group) for key, group in groups.items()}
 
 
-def _evaluate_plan(candidates: Candidates, request: PlanRequest, models: tuple[StepModel, ...]) -> MachinePlan:
+def _evaluate_plan(
+    candidates: Candidates,
+    request: PlanRequest,
+    models: tuple[StepModel, ...],
+    tokens_per_example: int | None = None,
+) -> MachinePlan:
     left_out = list(candidates.left_out)
     usable = _with_devices(candidates.frame, request.devices)
     if usable.is_empty():
@@ -150,7 +157,8 @@ def _evaluate_plan(candidates: Candidates, request: PlanRequest, models: tuple[S
             f"No configuration can be used: {'; '.join(left_out[:5]) or 'there are none'}. Measure step times with "
             "'batchscale calibrate', or name other machines."
         )
-    table, endless = evaluate(usable, request.costs)
+    tokens_column = pl.lit(tokens_per_example, dtype=pl.Int64).alias("tokens_per_example")
+    table, endless = evaluate(usable.with_columns(tokens_column), request.costs)
     if endless:
         left_out.append(f"{endless:,} configurations: interrupted faster than they can start again")
     if table.is_empty():

@@ -21,6 +21,7 @@ def plan_json(plan: MachinePlan) -> dict[str, Any]:
         "workload": plan.workload,
         "goal": plan.goal,
         "unit": plan.unit,
+        "tokens_per_example": plan.table["tokens_per_example"][0],
         **recommendations_json(plan.recommendations),
         "by_device": {device: recommendations_json(best) for device, best in plan.by_device.items()},
         "search": None if search is None else {"time_s": search.time_s, "cost": search.cost},

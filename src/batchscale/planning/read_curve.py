@@ -24,7 +24,8 @@ def analysis_curve(analysis: Analysis) -> PlanCurve:
     curve_rows = analysis.curve.sort("batch_size").to_dicts()
     rows = [{key: row[key] for key in columns} | {"values": {name: row[name] for name in names}} for row in curve_rows]
     workload = None if analysis.workload is None else str(analysis.workload)
-    return _curve(rows, workload, None if analysis.goal is None else str(analysis.goal))
+    curve = _curve(rows, workload, None if analysis.goal is None else str(analysis.goal))
+    return replace(curve, tokens_per_example=analysis.unit.tokens_per_example)
 
 
 def read_analysis_json(path: Path) -> PlanCurve:
@@ -48,7 +49,11 @@ def read_analysis_json(path: Path) -> PlanCurve:
             f"{where}: an analysis must have a list 'curve' of objects. Found none; see 'analyze --json'."
         )
     curve_rows = [_json_row(row, where) for row in rows]
-    return _curve(curve_rows, _text(data.get("workload")), _text(data.get("goal")))
+    tokens = data.get("tokens_per_example")
+    if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or not tokens >= 1):
+        raise PlanningError(f"{where}: tokens_per_example must be a whole number. Found {one_line(repr(tokens))}.")
+    curve = _curve(curve_rows, _text(data.get("workload")), _text(data.get("goal")))
+    return replace(curve, tokens_per_example=tokens)
 
 
 def read_curve_csv(path: Path) -> PlanCurve:
@@ -89,7 +94,7 @@ def with_give_up(curve: PlanCurve, steps: float) -> PlanCurve:
             )
         else:
             points.append(replace(point, give_up=steps))
-    return PlanCurve(tuple(points), curve.workload, curve.goal, tuple(unreached))
+    return replace(curve, points=tuple(points), unreached=tuple(unreached))
 
 
 def _csv_point(row: CsvRow) -> CurvePoint:

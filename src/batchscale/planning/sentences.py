@@ -1,6 +1,7 @@
 """A plan as sentences, each a pure function of the plan."""
 
 from batchscale.analysis.sentences import optimal_sentence
+from batchscale.analysis.units import SizeUnit
 from batchscale.formatting import duration, metaparameter_text
 from batchscale.planning.plan import MachinePlan
 from batchscale.planning.recommend import Choice, NextMeasurement, PriceMargin, Recommendations
@@ -78,6 +79,15 @@ def place_text(choice: Choice) -> str:
     return f"{hosts} host{'s' if hosts > 1 else ''} × {per_host} {device}{machine}"
 
 
+def size_text(choice: Choice) -> str:
+    """Return the batch size of a configuration, in tokens if the tokens of an example are known.
+
+    >>> size_text({"batch_size": 1024}), size_text({"batch_size": 1024, "tokens_per_example": 512})
+    ('1,024', '524k tokens (1,024 sequences)')
+    """
+    return SizeUnit(choice.get("tokens_per_example")).size(choice["batch_size"])
+
+
 def choice_text(choice: Choice, unit: str) -> str:
     """Return a configuration with its time and cost, and their uncertainty."""
     settings = f", {settings_text(choice)}" if choice["metaparameters"] else ""
@@ -92,7 +102,7 @@ def choice_text(choice: Choice, unit: str) -> str:
     failed = choice["success_rate"]
     paid = "" if failed >= 1 else f", counting that {share_text(1 - failed)} of the runs fail"
     return (
-        f"{place_text(choice)} with a batch of {choice['batch_size']:,}{settings}: {duration(time)}{span}, "
+        f"{place_text(choice)} with a batch of {size_text(choice)}{settings}: {duration(time)}{span}, "
         f"{cost_text(cost, unit)}{paid}{doubt}"
     )
 
@@ -188,7 +198,7 @@ def overlap_sentences(plan: MachinePlan) -> list[str]:
 
 def _short(choice: Choice) -> str:
     settings = f", {settings_text(choice)}" if choice["metaparameters"] else ""
-    return f"{place_text(choice)} with a batch of {choice['batch_size']:,}{settings}"
+    return f"{place_text(choice)} with a batch of {size_text(choice)}{settings}"
 
 
 def measurement_sentence(measurement: NextMeasurement) -> str:
@@ -197,7 +207,7 @@ def measurement_sentence(measurement: NextMeasurement) -> str:
     if measurement.kind == "step time":
         what = f"timing the step of {_short(choice)} ('batchscale calibrate')"
     else:
-        what = f"another run with a batch of {choice['batch_size']:,}"
+        what = f"another run with a batch of {size_text(choice)}"
     if measurement.after is None:
         return f"What is least sure: {what} would show how far such runs differ."
     ends = "would tell the two fastest apart" if measurement.settles else "would not yet tell the two fastest apart"

@@ -23,7 +23,8 @@ STATUS_COLUMNS = {
 class Summary:
     """One row per study, sorted by workload and batch size: trials by status, number of measurements, and notes.
 
-    ``notes`` is null for a study without a note (`study_note`).
+    ``notes`` is null for a study without a note (`study_note`), ``batch_size_tokens`` where the tokens of an example
+    are unknown.
     """
 
     table: pl.DataFrame
@@ -51,7 +52,10 @@ def summarize(records: Records) -> Summary:
     counted = records.studies.select(STUDY_COLUMNS).join(trials, on=STUDY_COLUMNS, how="left")
     table = counted.join(_count_measurements(records), on=STUDY_COLUMNS, how="left")
     counts = pl.col(*STATUS_COLUMNS.values(), "measurements").fill_null(0).cast(pl.Int64)
-    notes = records.studies.select(*STUDY_COLUMNS, pl.Series("notes", _notes(records), dtype=pl.String))
+    tokens = pl.col("batch_size") * pl.col(METADATA).struct.field("tokens_per_example")
+    notes = records.studies.select(
+        *STUDY_COLUMNS, pl.Series("notes", _notes(records), dtype=pl.String), tokens.alias("batch_size_tokens")
+    )
     noted = table.with_columns(counts).join(notes, on=STUDY_COLUMNS, how="left")
     return Summary(noted.sort(STUDY_COLUMNS))
 

@@ -10,8 +10,12 @@ from markupsafe import Markup
 from batchscale.analysis.answer import Answer, make_answer
 from batchscale.analysis.curve_analysis import Analysis, analyze
 from batchscale.analysis.metaparameters import (
+    BETA2_HALF_LIFE,
+    DECAY_TIME_SCALE,
     EFFECTIVE,
     add_effective_learning_rate,
+    derived_label,
+    derived_text,
     heuristic_errors,
     heuristic_sentence,
     judge_heuristics,
@@ -28,7 +32,14 @@ from batchscale.figures.kinds.training import TrainingPanel, plot_training, trai
 from batchscale.figures.layout import Chart, Look, PanelSize
 from batchscale.figures.names import goal_label, metaparameter_label, workload_label
 from batchscale.figures.series import workload_panels
-from batchscale.formatting import count_text, metaparameter_text, rounded_text, span_text, times_text, whole_text
+from batchscale.formatting import (
+    count_text,
+    metaparameter_text,
+    rounded_text,
+    span_text,
+    times_text,
+    whole_text,
+)
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
 from batchscale.report.text import RunMetadata, experiment_files, read_metadata, result_sentences, status_sentence
@@ -145,7 +156,7 @@ def _curves(answer: Analysis, anchor: str) -> tuple[Markup, Markup]:
 
 def _examples(answer: Analysis, anchor: str) -> tuple[Markup, Markup]:
     frame = analysis_examples(answer)
-    label = "examples to result over the fewest, against batch size"
+    label = f"{answer.unit.noun} to result over the fewest, against batch size"
     return (
         draw(plot_examples(frame, Look(size=FLAT)), f"{anchor}-examples-wide", label),
         draw(plot_examples(frame, Look(size=NARROW)), f"{anchor}-examples-narrow", label),
@@ -231,10 +242,10 @@ def points_table(answer: Analysis) -> ReportTable:
     rows = curve.to_dicts()
     fewest = min((row["examples"] for row in rows if row["examples"]), default=None)
     columns: dict[str, Callable[[dict[str, Any]], str]] = {
-        "batch size": lambda row: f"{row['batch_size']:,}",
+        **_size_columns(answer),
         "steps to result": lambda row: "not reached" if row["steps"] is None else whole_text(row["steps"]),
         "90 % interval": lambda row: span_text(row["steps_low"], row["steps_high"], whole_text),
-        "examples": lambda row: whole_text(row["examples"]),
+        answer.unit.noun: lambda row: _cell(answer.unit.amount(row["examples"])),
         "cost": lambda row: f"{times_text(row['examples'] / fewest)}×" if row["examples"] and fewest else "",
     }
     if not curve["epochs"].is_null().all():
@@ -251,6 +262,19 @@ def points_table(answer: Analysis) -> ReportTable:
     return ReportTable(tuple(columns), cells, frozenset(range(len(columns) - flagged)))
 
 
+def _size_columns(answer: Analysis) -> dict[str, Callable[[dict[str, Any]], str]]:
+    """Return the columns of a batch size: examples, or tokens and sequences."""
+
+    def column(place: int) -> Callable[[dict[str, Any]], str]:
+        return lambda row: _cell(answer.unit.size_cells(row["batch_size"])[place])
+
+    return {name: column(place) for place, name in enumerate(answer.unit.size_columns)}
+
+
+def _cell(value: int | str | None) -> str:
+    return value if isinstance(value, str) else whole_text(value)
+
+
 def _metaparameter_table(answer: Analysis) -> ReportTable | None:
     from batchscale.analysis.curve_analysis import ANALYSIS_SCHEMA
 
@@ -260,11 +284,19 @@ def _metaparameter_table(answer: Analysis) -> ReportTable | None:
         names.remove(EFFECTIVE)  # it would repeat the learning rate
     if curve.is_empty() or not names:
         return None
+    derived = [name for name in (BETA2_HALF_LIFE, DECAY_TIME_SCALE) if any(name in v for v in answer.derived.values())]
+    sizes = _size_columns(answer)
     rows = [
-        (f"{row['batch_size']:,}", f"{row['trial_id']}", *(_value(row, name) for name in names))
+        (
+            *(text(row) for text in sizes.values()),
+            f"{row['trial_id']}",
+            *(_value(row, name) for name in names),
+            *(derived_text(name, answer.derived[row["batch_size"]].get(name)) for name in derived),
+        )
         for row in curve.iter_rows(named=True)
     ]
-    columns = ("batch size", "trial", *(metaparameter_label(name) for name in names))
+    labels = [*map(metaparameter_label, names), *(derived_label(name, answer.unit) for name in derived)]
+    columns = (*sizes, "trial", *labels)
     return ReportTable(columns, tuple(rows), frozenset(range(len(columns))))
 
 
@@ -288,5 +320,5 @@ def _trust(answer: Analysis) -> Sequence[str]:
     doubts = [f"{doubt[:1].upper()}{doubt[1:]}." for doubt in answer.doubts]
     notes = answer.curve["interval_note"].drop_nulls().unique(maintain_order=True)
     without = answer.curve.filter(pl.col("interval_note").is_not_null())["batch_size"]
-    sizes = ", ".join(f"{size:,}" for size in without)
+    sizes = ", ".join(answer.unit.short(size) for size in without)
     return [*doubts, *(f"No interval at batch size {sizes}: {note}." for note in notes[:1])]

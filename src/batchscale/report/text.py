@@ -8,6 +8,7 @@ import polars as pl
 
 from batchscale.analysis.curve_analysis import Analysis
 from batchscale.analysis.sentences import answer_sentences
+from batchscale.analysis.units import SizeUnit
 from batchscale.errors import one_line
 from batchscale.figures.kinds.space import range_text
 from batchscale.figures.names import count, metaparameter_label, none_reached
@@ -33,10 +34,10 @@ def result_sentences(answer: Analysis) -> tuple[str, ...]:
     if answer.summary is None:
         size, steps = reached["batch_size"][0], reached["steps"][0]
         return (
-            f"At batch size {size:,} the goal takes {steps:,} steps.",
+            f"At batch size {answer.unit.size(size)} the goal takes {steps:,} steps.",
             "One point does not show how training scales: measure more batch sizes.",
         )
-    return (*answer_sentences(answer), _gain_sentence(reached))
+    return (*answer_sentences(answer), _gain_sentence(reached, answer.unit))
 
 
 def status_sentence(records: Records) -> str:
@@ -69,15 +70,16 @@ def about(value: float) -> str:
     return rounded_text(float(f"{value:.2g}"))
 
 
-def _gain_sentence(reached: pl.DataFrame) -> str:
+def _gain_sentence(reached: pl.DataFrame, unit: SizeUnit) -> str:
     first, best = reached.row(0, named=True), reached.sort("steps", "batch_size").row(0, named=True)
     if best["batch_size"] == first["batch_size"]:
-        return f"The fewest steps, {best['steps']:,}, were measured at the smallest batch, {first['batch_size']:,}."
+        smallest = unit.size(first["batch_size"])
+        return f"The fewest steps, {best['steps']:,}, were measured at the smallest batch, {smallest}."
     fewer = about(first["steps"] / max(best["steps"], 1))
     examples = about(best["batch_size"] * best["steps"] / max(first["batch_size"] * first["steps"], 1))
     return (
-        f"From batch size {first['batch_size']:,} to {best['batch_size']:,} the steps fall from {first['steps']:,} to "
-        f"{best['steps']:,}, {fewer} times fewer, at {examples} times the examples."
+        f"From batch size {unit.size(first['batch_size'])} to {unit.size(best['batch_size'])} the steps fall from "
+        f"{first['steps']:,} to {best['steps']:,}, {fewer} times fewer, at {examples} times the {unit.noun}."
     )
 
 

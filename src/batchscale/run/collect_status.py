@@ -103,6 +103,7 @@ def _study_status(run: StudyRun, loop: RunLoop, steps_in_progress: int) -> Study
         note=_study_note(run) if run.done else None,
         diverged=infeasible + sum(count.diverging for count in counts),
         new_searches=_new_searches(run),
+        tokens_per_example=state.study.tokens_per_example or state.saved.tokens_per_example,
     )
 
 

@@ -80,6 +80,7 @@ class StudyStatus:
     diverged: int = 0
     new_searches: tuple[NewSearch, ...] = ()
     confirmations: int = 0
+    tokens_per_example: int | None = None
 
     @property
     def all_wanted(self) -> int:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from batchscale import __version__
+from batchscale.analysis.units import SizeUnit
 from batchscale.formatting import (
     count_text,
     duration,
@@ -58,6 +59,7 @@ class Pages:
         menu = [entry for plugin in plugins for entry in plugin.menu.items()]
         self._environment.globals |= {
             "span_text": span_text, "whole_text": whole_text, "count_text": count_text, "plugin_menu": menu,
+            "SizeUnit": SizeUnit,
         }  # fmt: skip
 
     def page(self, request: Request, template: str, status_code: int = 200, **values: Any) -> HTMLResponse:

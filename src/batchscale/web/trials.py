@@ -8,13 +8,21 @@ from urllib.parse import urlencode
 
 import polars as pl
 
+from batchscale.analysis.metaparameters import (
+    BETA2_HALF_LIFE,
+    DECAY_TIME_SCALE,
+    derive_values,
+    derived_label,
+    derived_text,
+)
+from batchscale.analysis.units import unit_of
 from batchscale.errors import BatchscaleError
 from batchscale.figures.export import chart_spec, chart_svg
 from batchscale.figures.layout import Chart, Look, PanelSize
 from batchscale.figures.linked import LinkedSelection, linked_frame, plot_linked
 from batchscale.figures.theme import find_theme
 from batchscale.formatting import metaparameter_text
-from batchscale.records.frames import Records
+from batchscale.records.frames import Records, fixed_values
 from batchscale.records.metadata.columns import METADATA
 from batchscale.records.model import Status
 from batchscale.web.charts import RENDERING, fitting, require_goal, workload_at
@@ -118,7 +126,10 @@ class TrialRow:
 
 @dataclass(frozen=True)
 class TrialPage:
-    """Some trials of many. ``orders`` are the columns to sort by, ``names`` the metaparameters as recorded."""
+    """Some trials of many. ``orders`` are the columns to sort by, ``names`` the metaparameters as recorded.
+
+    ``derived`` are the headings of what these mean at each batch size, whose values stand behind those of ``names``.
+    """
 
     rows: list[TrialRow]
     metaparameters: list[str]
@@ -129,6 +140,7 @@ class TrialPage:
     total: int
     number: int
     pages: int
+    derived: list[str]
 
 
 def used_metaparameters(records: Records) -> list[str]:
@@ -161,9 +173,14 @@ def trial_page(records: Records, query: TrialQuery) -> TrialPage:
     frame = frame.sort(by, "batch_size", "trial_id", descending=[query.down, False, False], nulls_last=True)
     pages = max(1, -(-frame.height // PER_PAGE))
     number = min(max(1, query.page), pages)
-    page_rows = frame.slice((number - 1) * PER_PAGE, PER_PAGE)
+    page_rows = list(frame.slice((number - 1) * PER_PAGE, PER_PAGE).iter_rows(named=True))
+    unit, derived = unit_of(records), _derive(records, page_rows, names)
+    shown = [name for name in (BETA2_HALF_LIFE, DECAY_TIME_SCALE) if any(name in values for values in derived)]
     return TrialPage(
-        [_row(row, names) for row in page_rows.iter_rows(named=True)],
+        [
+            _row(row, names, [derived_text(name, values.get(name)) for name in shown])
+            for row, values in zip(page_rows, derived, strict=True)
+        ],
         [visible(name, 60) for name in names],
         names,
         sorted(records.studies["batch_size"].to_list()),
@@ -172,15 +189,30 @@ def trial_page(records: Records, query: TrialQuery) -> TrialPage:
         frame.height,
         number,
         pages,
+        [derived_label(name, unit) for name in shown],
     )
 
 
-def _row(row: dict[str, Any], names: list[str]) -> TrialRow:
+def _derive(records: Records, rows: list[dict[str, Any]], names: list[str]) -> list[dict[str, float]]:
+    """Return what the metaparameters of each trial mean, for its steps to the goal or so far."""
+    unit, fixed = unit_of(records), {key[-1]: values for key, values in fixed_values(records).items()}
+    return [
+        derive_values(
+            {**fixed.get(row["batch_size"], {}), **{name: row[name] for name in names}},
+            row["batch_size"],
+            row["_reached_at"] or row["steps"],
+            unit,
+        )
+        for row in rows
+    ]
+
+
+def _row(row: dict[str, Any], names: list[str], derived: list[str]) -> TrialRow:
     facts: dict[str, Any] = row[METADATA] or {}
     reason = facts.get("failure") or facts.get("stop_reason") or ""
     if facts.get("diverged_at") is not None:
         reason = f"diverged at step {facts['diverged_at']:,}"
-    values = tuple("" if row[name] is None else metaparameter_text(row[name]) for name in names)
+    values = (*("" if row[name] is None else metaparameter_text(row[name]) for name in names), *derived)
     lines = tuple(visible(line, 400) for line in (facts.get("log_lines") or [])[-LOG_LINES:])
     return TrialRow(
         row["batch_size"], row["trial_id"], visible(row["status"], 20), row["steps"], row["_reached_at"],

@@ -21,12 +21,13 @@ from batchscale.figures.frames import (
     literals,
     note_frame,
     panel_notes,
+    panel_unit,
     rows_or_note,
     with_edges,
     workload_values,
 )
 from batchscale.figures.kind import FigureKind, FigureRequest
-from batchscale.figures.kinds.curves import BATCH_SIZE, series_scales
+from batchscale.figures.kinds.curves import series_scales
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import metric_label, workload_label
 from batchscale.records.frames import Records
@@ -181,7 +182,7 @@ def _panel(frame: pl.DataFrame, look: Look, limits: tuple[float, float] | None) 
     legend = alt.Legend(title=f"{unit[0]}" if unit else None, orient="right", symbolSize=40)
     colour, shape = series_scales(labels, theme, True, legend)
     x_span = log_range(points["batch_size"])
-    axis = size_axis(BATCH_SIZE, x_span, points["batch_size"], look.size.width)
+    axis = size_axis(x_span, points["batch_size"], look.size.width, unit=panel_unit(points))
     x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=axis)
     domain = alt.Scale(domain=list(limits), nice=False) if limits else alt.Scale(zero=False, nice=False, padding=8)
     y = alt.Y("value:Q", scale=domain, axis=alt.Axis(title=metric_label(metric), tickCount=6))

@@ -12,11 +12,20 @@ from batchscale.analysis.answer import critical_digits
 from batchscale.analysis.curve_analysis import ANALYSIS_SCHEMA, Analysis, AnalysisOptions, analyze
 from batchscale.analysis.regimes import Baseline, Regime, RegimeSpan
 from batchscale.analysis.summary import CurveSummary
+from batchscale.analysis.units import SizeUnit
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_range, log_scale, number_axis, size_axis
-from batchscale.figures.frames import EDGE, empty_reason, note_frame, panel_notes, workload_values
+from batchscale.figures.frames import (
+    EDGE,
+    empty_reason,
+    note_frame,
+    panel_notes,
+    panel_unit,
+    with_unit,
+    workload_values,
+)
 from batchscale.figures.kind import FigureKind
-from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, perfect_lines
+from batchscale.figures.kinds.curves import STEPS, perfect_lines
 from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline
 from batchscale.figures.names import BASELINES, none_reached, workload_label
 from batchscale.figures.size_marks import (
@@ -78,7 +87,7 @@ def curve_frame(records: Records, goal: Goal, *, baseline: Baseline = Baseline.R
         except BatchscaleError as error:
             panel_values = {"panel": workload_label(name), "goal": str(goal), **workload_values(name)}
             frames.append(note_frame(CURVE_DETAIL_SCHEMA, str(error), **panel_values))
-    return pl.concat(frames) if frames else pl.DataFrame(schema=CURVE_DETAIL_SCHEMA)
+    return pl.concat(frames, how="diagonal") if frames else pl.DataFrame(schema=CURVE_DETAIL_SCHEMA)
 
 
 def analysis_frame(answer: Analysis) -> pl.DataFrame:
@@ -115,7 +124,8 @@ def analysis_frame(answer: Analysis) -> pl.DataFrame:
     ).select(pl.col(name).cast(kind) for name, kind in CURVE_DETAIL_SCHEMA.items())
     values: dict[str, object] = {"panel": title, "series": title, "goal": goal}
     values |= workload_values(answer.workload) if answer.workload else {}
-    return pl.concat([rows, *(note_frame(CURVE_DETAIL_SCHEMA, note, **values) for note in missing_sentences(answer))])
+    notes = (note_frame(CURVE_DETAIL_SCHEMA, note, **values) for note in missing_sentences(answer))
+    return with_unit(pl.concat([rows, *notes]), answer.unit)
 
 
 def _marked_sizes(summary: CurveSummary | None) -> dict[str, float | None]:
@@ -169,14 +179,14 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     theme, size = look.theme, look.size
     x_span = log_range(points["batch_size"], margin=0.5)
     labels = {span: _fit_label(span.regime.value, span.start, span.end, x_span, size) for span in shaded_spans(points)}
-    marks = _marks(points.row(0, named=True), theme)
+    marks = _marks(points, theme)
     ends = pl.concat([points["value"], points["steps_low"].drop_nulls(), points["steps_high"].drop_nulls()])
     above = 10 + LINE_HEIGHT * max(map(len, labels.values()), default=0)
     y_span = with_room(log_range(ends, margin=0.3), size.height, above=above, below=8 + LINE_HEIGHT * len(marks))
     x = alt.X(
         "batch_size:Q",
         scale=log_scale(x_span),
-        axis=size_axis(BATCH_SIZE, x_span, points["batch_size"], size.width, grid=False),
+        axis=size_axis(x_span, points["batch_size"], size.width, unit=panel_unit(points), grid=False),
     )
     y = alt.Y("value:Q", scale=log_scale(y_span), axis=number_axis(STEPS, y_span))
     line = alt.Chart(inline(points)).mark_line(strokeWidth=2.5, color=theme.series[0], strokeJoin="round")
@@ -191,20 +201,22 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     return Drawn(layers, _notes(frame, points))
 
 
-def _marks(row: Mapping[str, Any], theme: Theme) -> list[SizeMark]:
+def _marks(points: pl.DataFrame, theme: Theme) -> list[SizeMark]:
     """Return the critical batch size with its interval, and the size of fewest examples, as far as there are any."""
+    row, unit = points.row(0, named=True), panel_unit(points)
     value, low, high = row["b_crit"], row["b_crit_low"], row["b_crit_high"]
     marks = []
     if value is not None or low is not None or high is not None:
         digits = critical_digits(low, high)
         text = (
-            span_text(low, high, lambda end: rounded_text(end, digits))
+            span_text(low, high, lambda end: unit.brief(end, lambda size: rounded_text(size, digits)))
             if value is None
-            else rounded_text(value, digits)
+            else unit.brief(value, lambda size: rounded_text(size, digits))
         )
         marks.append(SizeMark(f"critical batch size {text}", theme.series[0], value, low, high))
     if row["b_opt"] is not None:
-        label = f"fewest examples at {rounded_text(row['b_opt'], digits=2)}"
+        size = unit.brief(row["b_opt"], lambda value: rounded_text(value, digits=2))
+        label = f"fewest {unit.noun} at {size}"
         marks.append(SizeMark(label, theme.muted, row["b_opt"], is_dashed=True, row=len(marks)))
     return marks
 
@@ -273,14 +285,14 @@ def _dots(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> list[alt.Ch
                 size=70 if doubtful else 60, filled=True, opacity=1, strokeWidth=2,
                 fill=theme.ground if doubtful else theme.series[0], stroke=theme.doubt if doubtful else theme.series[0],
             )
-            .encode(x=x, y=y, tooltip=_tooltips(doubtful, not rows["steps_low"].is_null().all()))
+            .encode(x=x, y=y, tooltip=_tooltips(panel_unit(rows), doubtful, not rows["steps_low"].is_null().all()))
         )  # fmt: skip
     return layers
 
 
-def _tooltips(doubtful: bool, intervals: bool) -> list[alt.Tooltip]:
+def _tooltips(unit: SizeUnit, doubtful: bool, intervals: bool) -> list[alt.Tooltip]:
     tooltips = [
-        alt.Tooltip("batch_size:Q", title="batch size", format=","),
+        alt.Tooltip("batch_size:Q", title=unit.size_columns[-1], format=","),
         alt.Tooltip("steps:Q", title=STEPS, format=",.0f"),
         alt.Tooltip("trial_id:Q", title="trial"),
         alt.Tooltip("reached:Q", title="trials that reached the goal"),

@@ -7,7 +7,7 @@ import altair as alt
 import polars as pl
 
 from batchscale.figures.axes import LogRange, log_axis, log_range, log_scale, size_axis
-from batchscale.figures.frames import at_edge, empty_reason, panel_notes
+from batchscale.figures.frames import at_edge, empty_reason, panel_notes, panel_unit
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline
 from batchscale.figures.names import BASELINES
@@ -15,7 +15,6 @@ from batchscale.figures.series import joint_panel, series_frame
 from batchscale.figures.theme import Theme, series_colours
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
-BATCH_SIZE = "batch size (examples)"
 STEPS = "steps to result"
 LOOK = Look(columns=3)
 
@@ -39,7 +38,11 @@ def _panel(frame: pl.DataFrame, look: Look, ordered: bool) -> Drawn | str:
     labels = points["series"].unique(maintain_order=True).to_list()
     normalised = bool((points["value"] != points["steps"]).any())
     x_span, y_span = log_range(points["batch_size"]), log_range(points["value"], margin=0.6)
-    x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=size_axis(BATCH_SIZE, x_span, points["batch_size"], width))
+    x = alt.X(
+        "batch_size:Q",
+        scale=log_scale(x_span),
+        axis=size_axis(x_span, points["batch_size"], width, unit=panel_unit(points)),
+    )
     y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis(_steps_title(points), y_span))
     legend = legend_under(labels, width) if len(labels) > 1 else None
     colour, shape = series_scales(labels, theme, ordered, legend)

@@ -7,21 +7,29 @@ import altair as alt
 import polars as pl
 
 from batchscale.analysis.curve_analysis import Analysis, analyze
+from batchscale.analysis.units import SizeUnit
 from batchscale.errors import BatchscaleError
 from batchscale.figures.axes import LogRange, log_range, log_scale, size_axis
-from batchscale.figures.frames import EDGE, empty_reason, note_frame, panel_notes, workload_values
+from batchscale.figures.frames import (
+    EDGE,
+    empty_reason,
+    note_frame,
+    panel_notes,
+    panel_unit,
+    with_unit,
+    workload_values,
+)
 from batchscale.figures.kind import FigureKind
-from batchscale.figures.kinds.curves import BATCH_SIZE
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import workload_label
 from batchscale.figures.size_marks import LINE_HEIGHT, SizeMark, alone_or_small, draw_marks, interval_bars, with_room
 from batchscale.figures.theme import Theme
-from batchscale.formatting import percent_text, rounded_text, span_text
+from batchscale.formatting import percent_text, rounded_text
 from batchscale.records.frames import Records
 from batchscale.spec.goal import Goal
 
 LOOK = Look(columns=2)
-EXAMPLES = "examples to result over the fewest"
+EXAMPLES = "{} to result over the fewest"
 TICKS = (1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000)
 BAND_OPACITY = 0.75
 EXAMPLES_SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -58,7 +66,7 @@ def examples_frame(records: Records, goal: Goal) -> pl.DataFrame:
         except BatchscaleError as error:
             values = {"panel": workload_label(name), "goal": str(goal), **workload_values(name)}
             frames.append(note_frame(EXAMPLES_SCHEMA, str(error), **values))
-    return pl.concat(frames) if frames else pl.DataFrame(schema=EXAMPLES_SCHEMA)
+    return pl.concat(frames, how="diagonal") if frames else pl.DataFrame(schema=EXAMPLES_SCHEMA)
 
 
 def analysis_examples(answer: Analysis) -> pl.DataFrame:
@@ -96,9 +104,10 @@ def analysis_examples(answer: Analysis) -> pl.DataFrame:
         for point in summary.points
     ]
     frame = pl.DataFrame(rows, schema=EXAMPLES_SCHEMA)
-    failed = ", ".join(f"{size:,}" for size in summary.failed)
+    failed = answer.unit.sizes(summary.failed) if summary.failed else ""
     notes = [f"The goal was not reached at batch size {failed}."] if failed else []
-    return pl.concat([frame, *(note_frame(EXAMPLES_SCHEMA, note, **values) for note in notes)])
+    parts = [frame, *(note_frame(EXAMPLES_SCHEMA, note, **values) for note in notes)]
+    return with_unit(pl.concat(parts), answer.unit)
 
 
 def plot_examples(frame: pl.DataFrame, look: Look = LOOK) -> Chart:
@@ -119,35 +128,37 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     x = alt.X(
         "batch_size:Q",
         scale=log_scale(x_span),
-        axis=size_axis(BATCH_SIZE, x_span, points["batch_size"], size.width),
+        axis=size_axis(x_span, points["batch_size"], size.width, unit=panel_unit(points)),
     )
-    y = alt.Y("value:Q", scale=log_scale(y_span), axis=_times_axis(y_span))
+    y = alt.Y("value:Q", scale=log_scale(y_span), axis=_times_axis(y_span, panel_unit(points)))
     base = alt.Chart(inline(points))
     layers = [
         *_cheap_sizes(points, theme, x_span),
         *draw_marks(marks, x_span, size),
         *interval_bars(points, ("value_low", "value_high"), theme, x, y_span),
         base.mark_line(strokeWidth=2.5, color=theme.series[0], strokeJoin="round").encode(x=x, y=y),
-        base.mark_point(filled=True, opacity=1, size=60, color=theme.series[0]).encode(x=x, y=y, tooltip=_tooltips()),
+        base.mark_point(filled=True, opacity=1, size=60, color=theme.series[0]).encode(
+            x=x, y=y, tooltip=_tooltips(panel_unit(points))
+        ),
     ]
     return Drawn(layers, [*_optimal_notes(points), *panel_notes(frame)])
 
 
-def _times_axis(span: LogRange) -> alt.Axis:
+def _times_axis(span: LogRange, unit: SizeUnit) -> alt.Axis:
     ticks = [tick for tick in TICKS if span.domain[0] <= tick <= span.domain[1]]
     if len(ticks) > 8:
         ticks = [tick for tick in ticks if tick in (1, 2, 5) or tick % 10 == 0]
-    return alt.Axis(title=EXAMPLES, values=ticks, format="~g", tickSize=4)
+    return alt.Axis(title=EXAMPLES.format(unit.noun), values=ticks, format="~g", tickSize=4)
 
 
 def _optimal_notes(points: pl.DataFrame) -> list[str]:
-    row = points.row(0, named=True)
-    share, span = percent_text(row["band"]), span_text(row["band_low"], row["band_high"])
-    band = f"shaded, {span}: at most {share} more examples {row['band_from']}"
+    row, unit = points.row(0, named=True), panel_unit(points)
+    share, span = percent_text(row["band"]), unit.bounds(row["band_low"], row["band_high"], rounded_text)
+    band = f"shaded, {span}: at most {share} more {unit.noun} {row['band_from']}"
     if row["b_opt"] is None:
         return [band]
-    span = span_text(row["b_opt_low"], row["b_opt_high"])
-    return [f"line: fewest examples at {rounded_text(row['b_opt'])}{f' ({span})' if span else ''}", band]
+    size = unit.estimate(row["b_opt"], row["b_opt_low"], row["b_opt_high"], rounded_text, always=True)
+    return [f"line: fewest {unit.noun} at {size}", band]
 
 
 def _marks(row: Mapping[str, Any], theme: Theme) -> list[SizeMark]:
@@ -165,10 +176,10 @@ def _cheap_sizes(points: pl.DataFrame, theme: Theme, x_span: LogRange) -> list[a
     return [ground.encode(x=alt.X("from:Q", scale=log_scale(x_span)), x2="to:Q")]
 
 
-def _tooltips() -> list[alt.Tooltip]:
+def _tooltips(unit: SizeUnit) -> list[alt.Tooltip]:
     return [
-        alt.Tooltip("batch_size:Q", title="batch size", format=","),
-        alt.Tooltip("value:Q", title=EXAMPLES, format=".3g"),
+        alt.Tooltip("batch_size:Q", title=unit.size_columns[-1], format=","),
+        alt.Tooltip("value:Q", title=EXAMPLES.format("examples"), format=".3g"),
         alt.Tooltip("examples:Q", title="examples to result", format=",.0f"),
         alt.Tooltip("steps:Q", title="steps to result", format=",.0f"),
     ]

@@ -24,13 +24,14 @@ from batchscale.figures.frames import (
     join_frames,
     literals,
     panel_notes,
+    panel_unit,
     rows_or_note,
     with_edges,
     workload_values,
 )
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.kinds.budget import bound_points
-from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS, legend_under, series_scales
+from batchscale.figures.kinds.curves import STEPS, legend_under, series_scales
 from batchscale.figures.kinds.metaparameter import check_metaparameter
 from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import goal_label, metaparameter_label, metric_label, workload_label
@@ -135,7 +136,11 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     labels = points.sort("split_value")["series"].unique(maintain_order=True).to_list()
     colour, shape = series_scales(labels, theme, False, legend_under(labels, width))
     x_span = log_range(points["batch_size"])
-    x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=size_axis(BATCH_SIZE, x_span, points["batch_size"], width))
+    x = alt.X(
+        "batch_size:Q",
+        scale=log_scale(x_span),
+        axis=size_axis(x_span, points["batch_size"], width, unit=panel_unit(points)),
+    )
     if quantity == "steps":
         y_span = log_range(points["value"], margin=0.6)
         y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis(STEPS, y_span))

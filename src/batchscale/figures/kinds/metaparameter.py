@@ -18,13 +18,14 @@ from batchscale.figures.frames import (
     join_frames,
     literals,
     panel_notes,
+    panel_unit,
     rows_or_note,
     with_edges,
     with_fixed,
     workload_values,
 )
 from batchscale.figures.kind import FigureKind, FigureRequest
-from batchscale.figures.kinds.curves import BATCH_SIZE, hollow_points, legend_under, series_scales, with_rings
+from batchscale.figures.kinds.curves import hollow_points, legend_under, series_scales, with_rings
 from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline
 from batchscale.figures.names import metaparameter_label
 from batchscale.figures.series import CurvePanel, Series, workload_panels
@@ -136,7 +137,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
         return empty_reason(frame)
     points = points.with_columns(pl.col("value").alias("drawn"))
     x_span = log_range(points["batch_size"])
-    axis = size_axis(BATCH_SIZE, x_span, points["batch_size"], look.size.width)
+    axis = size_axis(x_span, points["batch_size"], look.size.width, unit=panel_unit(points))
     x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=axis)
     label = metaparameter_label(metaparameter)
     if metaparameter == "momentum" and points["value"].is_between(0, 1, closed="left").all():
@@ -220,7 +221,11 @@ def _rates_panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
     theme, width = look.theme, look.size.width
     labels = points["series"].unique(maintain_order=True).to_list()
     x_span, y_span = log_range(points["batch_size"]), log_range(points["value"], 10, 0.15, 1)
-    x = alt.X("batch_size:Q", scale=log_scale(x_span), axis=size_axis(BATCH_SIZE, x_span, points["batch_size"], width))
+    x = alt.X(
+        "batch_size:Q",
+        scale=log_scale(x_span),
+        axis=size_axis(x_span, points["batch_size"], width, unit=panel_unit(points)),
+    )
     label = metaparameter_label(frame["metaparameter"][0])
     y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis(label, y_span))
     colour, shape = series_scales(labels, theme, False, legend_under(labels, width) if len(labels) > 1 else None)
