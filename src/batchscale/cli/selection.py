@@ -96,7 +96,7 @@ def parse_batch_size(text: str) -> "BatchSizes":
     is_number = text.isascii() and text.isdigit() and len(text) <= 13 and 1 <= int(text) <= MAX_BATCH_SIZE
     if not is_number and (not names_tokens(text) or ".." in text):
         raise SpecError(
-            f"--batch-size must be one whole number of examples from 1 to {MAX_BATCH_SIZE:,}, or of tokens such as "
+            f"--batch-size must be a whole number of examples from 1 to {MAX_BATCH_SIZE:,}, or of tokens such as "
             f'"16k tokens". Found {one_line(repr(text))}.'
         )
     return BatchSizes.parse(int(text) if is_number else text)

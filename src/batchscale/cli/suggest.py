@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchscale.cli.selection import GOAL_HELP, JSON_HELP, RECORDS_HELP, WORKLOAD_HELP
-from batchscale.errors import one_line
 
 if TYPE_CHECKING:
     from batchscale.analysis.suggestion import Suggestion
