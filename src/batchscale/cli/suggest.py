@@ -72,13 +72,14 @@ def suggest(
     from batchscale.analysis.units import unit_of
     from batchscale.cli.selection import open_records, parse_batch_size, select_goal, select_workloads
 
+    parsed = parse_batch_size(batch_size)
     records = open_records(path)
     names = select_workloads(records, workload)
     if len(names) > 1:
         listed = ", ".join(str(name) for name in names[:6])
         raise AnalysisError(f"--workload must select one workload. Found {len(names)} ({listed}).")
     unit = unit_of(records.workload(names[0]))
-    (size,) = parse_batch_size(batch_size).resolve(None, unit.tokens_per_example)
+    (size,) = parsed.resolve(None, unit.tokens_per_example)
     result = suggest_values(records, names[0], select_goal(records, names[0], goal), size)
     if json_:
         _print_json(result)
