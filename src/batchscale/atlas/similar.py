@@ -21,7 +21,9 @@ OTHER_KIND = 2.0
 OTHER_MODEL = 0.5
 OTHER_DATASET = 0.75
 OTHER_OPTIMIZER = 0.5
-UNKNOWN = 1.0  # for a critical batch size, or a shared range of sizes, that one of the two lacks
+UNKNOWN_CRITICAL = 2.5  # for a curve without a critical batch size, beside one that has it: about a usual distance
+UNKNOWN_SHAPE = 1.5  # for curves that share fewer than three sizes, likewise
+UNKNOWN_KIND = "other"  # models whose name does not tell their kind have nothing in common
 MOST_APART = 4.0  # doublings: critical batch sizes farther apart are just far apart
 SHAPE_WEIGHT = 2.0
 FEWEST_SHARED = 3  # sizes of one curve inside the other's range
@@ -69,7 +71,7 @@ def find_similar(atlas: Atlas, own: OwnCurve, count: int = 6) -> list[Neighbour]
     Raises:
         AnalysisError: Neither a curve nor any name of the workload is known.
     """
-    if own.summary is None and not (own.kind or own.model or own.dataset):
+    if own.summary is None and not (own.kind.replace(UNKNOWN_KIND, "") or own.model or own.dataset):
         raise AnalysisError("To find similar curves, a curve of two sizes or more, a model or a kind must be given.")
     points = {str(key[0]): rows for key, rows in atlas.points().group_by("curve")}
     neighbours = [_compare(row, points.get(row["curve"]), own) for row in atlas.curves.iter_rows(named=True)]
@@ -98,6 +100,23 @@ def make_prior(neighbours: Sequence[Neighbour]) -> Prior:
     return Prior(mean, low, high, sizes, highest, units)
 
 
+def prior_sentences(prior: Prior) -> list[str]:
+    """Return what neighbours suggest, as sentences."""
+    if prior.b_crit is None:
+        return ["None of them has a critical batch size, so they suggest no sizes."]
+    sizes = ", ".join(f"{size:,}" for size in prior.batch_sizes)
+    low, high = rounded_text(prior.b_crit_low), rounded_text(prior.b_crit_high)
+    sentences = [
+        f"Their critical batch sizes: about {rounded_text(prior.b_crit)} (from {low} to {high}).",
+        f"Batch sizes that would show yours, if it is like them: {sizes}.",
+    ]
+    if prior.useful_high is not None:
+        sentences.append(f"Beyond a batch size of {prior.useful_high:,} none of them saved another 20 % of the steps.")
+    if len(prior.batch_units) > 1:
+        sentences.append(f"They count batches in different things: {', '.join(prior.batch_units)}.")
+    return sentences
+
+
 def _compare(row: dict[str, Any], points: pl.DataFrame | None, own: OwnCurve) -> Neighbour:
     distance, reasons = 0.0, []
     for name, label, cost in (
@@ -110,9 +129,10 @@ def _compare(row: dict[str, Any], points: pl.DataFrame | None, own: OwnCurve) ->
             reasons.append(f"same {label}")
         elif mine:
             distance += cost
-    if own.kind and own.kind == row["kind"]:
-        reasons += [] if "same model" in reasons else [f"{own.kind} too"]
-    elif own.kind:
+    kind = "" if own.kind == UNKNOWN_KIND else own.kind
+    if kind and kind == row["kind"]:
+        reasons += [] if "same model" in reasons else [f"{kind} too"]
+    elif kind:
         distance += OTHER_KIND
     if own.summary is not None:
         for part, reason in (_critical_distance(row, own.summary), _shape_distance(points, own.summary)):
@@ -125,7 +145,7 @@ def _critical_distance(row: dict[str, Any], summary: CurveSummary) -> tuple[floa
     """Return how many doublings two critical batch sizes are apart, less where their intervals overlap."""
     mine, other = summary.critical.value, row["b_crit"]
     if mine is None or other is None:
-        return UNKNOWN, ""
+        return UNKNOWN_CRITICAL if mine is not None else 0.0, ""
     apart = abs(math.log2(other / mine))
     low, high = summary.critical.low, summary.critical.high
     overlap = low is not None and high is not None and (row["b_crit_low"] or other) <= high
@@ -141,14 +161,14 @@ def _shape_distance(points: pl.DataFrame | None, summary: CurveSummary) -> tuple
     """Return the root mean square, in doublings, of the difference in the growth of examples over shared sizes."""
     mine = np.array([(math.log2(p.batch_size), math.log2(p.batch_size * (p.steps.value or 1))) for p in summary.points])
     if points is None or len(mine) < FEWEST_SHARED:
-        return UNKNOWN, ""
+        return UNKNOWN_SHAPE, ""
     sizes = np.log2(points["batch_size"].to_numpy().astype(np.float64))
     examples = sizes + np.log2(points["steps"].to_numpy())
     shared = mine[(mine[:, 0] >= sizes[0]) & (mine[:, 0] <= sizes[-1])]
     if len(shared) < FEWEST_SHARED:
-        return UNKNOWN, ""
+        return UNKNOWN_SHAPE, ""
     difference = shared[:, 1] - np.interp(shared[:, 0], sizes, examples)
     rms = float(np.sqrt(np.mean((difference - difference.mean()) ** 2)))
     text = f"same shape within {percent_text(2**rms - 1)}" if rms < 0.5 else ""
     uncovered = 1 - len(shared) / len(mine)
-    return SHAPE_WEIGHT * min(rms, 2.0) + UNKNOWN * uncovered, text
+    return SHAPE_WEIGHT * min(rms, 2.0) + UNKNOWN_SHAPE * uncovered, text

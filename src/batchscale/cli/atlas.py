@@ -274,6 +274,7 @@ def _print_list(selected: "Atlas") -> None:
 
 
 def _print_similar(name: str, neighbours: "list[Neighbour]", prior: "Prior") -> None:
+    from batchscale.atlas.similar import prior_sentences
     from batchscale.cli.output import print_table
     from batchscale.formatting import rounded_text
 
@@ -288,26 +289,9 @@ def _print_similar(name: str, neighbours: "list[Neighbour]", prior: "Prior") -> 
         typer.echo(sentence)
 
 
-def prior_sentences(prior: "Prior") -> list[str]:
-    """Return what neighbours suggest, as sentences."""
-    from batchscale.formatting import rounded_text
-
-    if prior.b_crit is None:
-        return ["None of them has a critical batch size, so they suggest no sizes."]
-    sizes = ", ".join(f"{size:,}" for size in prior.batch_sizes)
-    low, high = rounded_text(prior.b_crit_low), rounded_text(prior.b_crit_high)
-    sentences = [
-        f"Their critical batch sizes: about {rounded_text(prior.b_crit)} (from {low} to {high}).",
-        f"Batch sizes that would show yours, if it is like them: {sizes}.",
-    ]
-    if prior.useful_high is not None:
-        sentences.append(f"Beyond a batch size of {prior.useful_high:,} none of them saved another 20 % of the steps.")
-    if len(prior.batch_units) > 1:
-        sentences.append(f"They count batches in different things: {', '.join(prior.batch_units)}.")
-    return sentences
-
-
 def _prior_json(prior: "Prior") -> dict[str, Any]:
+    from batchscale.atlas.similar import prior_sentences
+
     return {
         "b_crit": prior.b_crit,
         "b_crit_low": prior.b_crit_low,

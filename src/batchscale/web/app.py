@@ -12,6 +12,7 @@ from batchscale.errors import BatchscaleError
 from batchscale.web.auth import AuditLog, Auth
 from batchscale.web.pages import (
     assets,
+    atlas,
     charts,
     compare,
     data,
@@ -29,7 +30,7 @@ from batchscale.web.server_parts import ServerParts
 from batchscale.web.settings import WebSettings
 
 PAGES = (
-    session, assets, overview, experiment, charts, compare, new, plan, runs, data,
+    session, assets, overview, experiment, charts, compare, atlas, new, plan, runs, data,
 )  # fmt: skip
 
 
