@@ -22,7 +22,7 @@ from batchscale.plugins import find_plugins
 PANELS = {
     "Measure": ("quickstart", "init", "validate", "run", "status", "train", "trainer"),
     "Understand": ("analyze", "report", "figure", "compare", "fit", "suggest", "atlas", "law"),
-    "Decide": ("calibrate", "machines", "plan"),
+    "Decide": ("calibrate", "machines", "devices", "plan"),
     "Data": ("workloads", "data", "import", "export", "check", "summary"),
     "Serve": ("web",),
 }

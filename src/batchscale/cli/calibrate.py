@@ -13,6 +13,7 @@ from batchscale.errors import RunError, SpecError
 if TYPE_CHECKING:
     from batchscale.spec.experiment import Experiment
     from batchscale.trainers.probing import TrainerTiming
+    from batchscale.workloads.workload import Workload
 
 VERSION = 1
 FEWEST_REPETITIONS = 3
@@ -33,6 +34,10 @@ def calibrate(
     repetitions: Annotated[int, typer.Option(min=3, help="The number of measurements of each step time.")] = 10,
     seconds: Annotated[float, typer.Option(help="The time of each measurement, about.")] = 0.5,
     precision: Annotated[str, typer.Option(help="The precision: float32 or bfloat16.")] = "float32",
+    work: Annotated[
+        Path | None,
+        typer.Option(help="Write operations, bytes and memory of a step to this CSV file instead of timing it."),
+    ] = None,
     data_dir: Annotated[Path | None, typer.Option(help=DATA_DIR_HELP)] = None,
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
@@ -46,6 +51,15 @@ def calibrate(
     from batchscale.workloads.models.declaration import check_precision
 
     experiment = _read_trainer(workload)
+    if work is not None:
+        if experiment is not None:
+            raise SpecError(
+                "--work counts workloads of batchscale. Found a training script; count its work in the script, as in "
+                "docs/estimates.md, 'Count the work of your own script'."
+            )
+        precision = check_precision("--precision", precision)
+        _write_work(work, _load(workload, batch_sizes, precision, data_dir), precision, json_)
+        return
     if experiment is not None:
         measured = _measure_trainer(experiment, batch_sizes, TimingOptions(repetitions, seconds, "", devices))
     else:
@@ -123,28 +137,66 @@ def _trainer_row(workload: str, timing: "TrainerTiming", options: TimingOptions)
     return _row(workload, measured, options, None)
 
 
-def _measure(target: str, sizes: str | None, options: TimingOptions, data_dir: Path | None) -> Iterator[dict[str, Any]]:
-    """Yield a row per batch size; if the next one does not fit into memory, the last again with that limit."""
+def _load(
+    target: str, sizes: str | None, precision: str, data_dir: Path | None
+) -> "tuple[str, Workload, tuple[int, ...]]":
+    """Return the name, the workload and the batch sizes of a workload by name or of an experiment file."""
     from batchscale.cli.plan_inputs import parse_sizes
     from batchscale.spec.batch_sizes import BatchSizes
     from batchscale.spec.experiment import WorkloadSpec
     from batchscale.spec.file import read_experiment
     from batchscale.spec.workload_name import WorkloadName
-    from batchscale.training.calibration import Effort, OutOfMemoryError, time_steps
-    from batchscale.training.devices import describe_hardware
-    from batchscale.training.settings import EngineSettings
     from batchscale.workloads.registry import get_workload
 
     experiment = read_experiment(Path(target)) if target.endswith(".toml") else None
     spec = WorkloadSpec(WorkloadName.parse(target)) if experiment is None else experiment.workload
-    spec = replace(spec, model_options={**spec.model_options, "precision": options.precision})
+    spec = replace(spec, model_options={**spec.model_options, "precision": precision})
     loaded = get_workload(spec, data_dir)
     batch_sizes = parse_sizes(sizes)
     if not batch_sizes and experiment is None:
         raise SpecError("calibrate needs --batch-sizes such as 8,64,512, or an experiment file. Found neither.")
     planned = BatchSizes.parse(batch_sizes) if experiment is None or batch_sizes else experiment.batch_sizes
     tokens = (experiment.tokens_per_example if experiment else None) or loaded.dataset.tokens_per_example
-    batch_sizes = planned.resolve(loaded.dataset.num_train_examples, tokens)
+    return str(spec.name), loaded, tuple(planned.resolve(loaded.dataset.num_train_examples, tokens))
+
+
+def _write_work(path: Path, loaded: "tuple[str, Workload, tuple[int, ...]]", precision: str, as_json: bool) -> None:
+    """Count the work of a step at the smallest and the largest batch size, and write both rows."""
+    import polars as pl
+
+    from batchscale.cli.output import print_json, print_table
+    from batchscale.formatting import size as size_text
+    from batchscale.planning.work import WORK_COLUMNS
+    from batchscale.records.output_file import write_output
+    from batchscale.training.step_work import workload_work
+
+    name, workload, batch_sizes = loaded
+    rows: list[dict[str, Any]] = []
+    for size in sorted({min(batch_sizes), max(batch_sizes)}):
+        _show(f"Counting the work of batch size {size:,} …")
+        counted, parameters, kind = workload_work(workload, size)
+        values = (name, kind, precision, size, counted.flops, counted.bytes_moved, parameters, counted.memory_bytes)
+        rows.append(dict(zip(WORK_COLUMNS, values, strict=True)))
+    write_output(path, pl.DataFrame(rows).write_csv())
+    if as_json:
+        print_json({"version": VERSION, "work": rows})
+        return
+    cells = [
+        (*list(row.values())[:4], f"{row['flops']:.4g}", size_text(row["bytes"]), row["parameters"],
+         size_text(row["memory_bytes"]))
+        for row in rows
+    ]  # fmt: skip
+    print_table(WORK_COLUMNS, cells, right=(3, 4, 5, 6, 7))
+    typer.echo(str(path))
+
+
+def _measure(target: str, sizes: str | None, options: TimingOptions, data_dir: Path | None) -> Iterator[dict[str, Any]]:
+    """Yield a row per batch size; if the next one does not fit into memory, the last again with that limit."""
+    from batchscale.training.calibration import Effort, OutOfMemoryError, time_steps
+    from batchscale.training.devices import describe_hardware
+    from batchscale.training.settings import EngineSettings
+
+    name, loaded, batch_sizes = _load(target, sizes, options.precision, data_dir)
     settings = EngineSettings(devices=options.devices)
     effort = Effort(options.repetitions, options.seconds)
     device = describe_hardware().device_kind
@@ -157,10 +209,10 @@ def _measure(target: str, sizes: str | None, options: TimingOptions, data_dir: P
             if measured is None:
                 raise
             print_notice(str(error))
-            yield _row(str(spec.name), measured, options, measured.batch_size)
+            yield _row(name, measured, options, measured.batch_size)
             return
         measured = Measured(size, timing.step_times_s, timing.steps_per_repetition, timing.compile_s, device)
-        yield _row(str(spec.name), measured, options, None)
+        yield _row(name, measured, options, None)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+
 from batchscale.errors import PlanningError, UnknownNameError, one_line, suggest_names
 from batchscale.planning.csv_rows import CsvRow, read_csv_rows
 from batchscale.planning.devices import is_processor, nearest_devices
@@ -169,3 +171,24 @@ def require_accelerator(device: str, accelerators: Sequence[Accelerator]) -> Acc
             f"{measure}"
         )
     return accelerator
+
+
+def accelerators_csv(accelerators: Sequence[Accelerator]) -> str:
+    """Return the text of a table of devices, as ``read_accelerators`` reads it."""
+    rows = []
+    for row in accelerators:
+        peaks = {f"{name}_tflops": flops / 1e12 for name, flops in row.peak_flops.items()}
+        network = row.network_bytes_per_s
+        values = peaks | {
+            "device": row.device,
+            "memory_gb": row.memory_bytes / 1e9,
+            "memory_gb_per_s": row.memory_bytes_per_s / 1e9,
+            "link": row.link or None,
+            "link_gb_per_s": None if row.link_bytes_per_s is None else row.link_bytes_per_s / 1e9,
+            "link_joins_hosts": row.link_joins_hosts,
+            "network_gbit_per_s": None if network is None else network * 8 / 1e9,
+            "source": row.source or None,
+            "date": row.date,
+        }
+        rows.append({name: values.get(name) for name in COLUMNS})
+    return pl.DataFrame(rows, infer_schema_length=None).write_csv(float_precision=6)
