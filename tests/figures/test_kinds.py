@@ -24,6 +24,7 @@ SHOWN = {
     "expected-steps": "median",
     "plan": "hours",
     "step-time": "step_time_s",
+    "more-devices": "hours",
 }
 STEP_TIMES = "device,hosts,devices_per_host,batch_size,step_time_s\nD,1,1,16,0.01\nD,1,1,64,0.02\n"
 MACHINES = '[[machine]]\nname = "m"\ndevice = "D"\ndevices_per_host = 1\nprice_per_host_hour = 1.0\nunit = "USD"\n'

@@ -297,3 +297,67 @@ def test_two_rows_tell_the_work_of_an_example_from_that_of_a_step(tmp_path):
     path.write_text(f"{header}w,dense,float32,8,1000,90,50,\n")
     with pytest.raises(PlanningError, match="kind must be one of language"):
         read_work(path)
+
+
+def two_devices(near=1.0, far=1.02):
+    """A plan on two kinds of devices whose costs differ by a little."""
+    machines = (
+        Machine("small", "NVIDIA A100 40GB", 8, 1, 20.0, "USD"),
+        Machine("large", "NVIDIA H100 SXM", 8, 1, 20.0 * near, "USD"),
+    )
+    base = assemble_plan(replace(inputs_of(), machines=machines))
+    costs = {name: base.by_device[device].cheapest["expected_cost"] for name, device in DEVICES.items()}
+    even = replace(machines[1], price_per_host_hour=20.0 * far * costs["small"] / costs["large"])
+    return assemble_plan(replace(inputs_of(), machines=(machines[0], even)))
+
+
+DEVICES = {"small": "NVIDIA A100 40GB", "large": "NVIDIA H100 SXM"}
+
+
+def test_the_first_measurement_is_worth_most_when_devices_are_close():
+    close, apart = two_devices(far=1.02).first_measurement, two_devices(far=20.0).first_measurement
+    assert close.saves > 0
+    assert apart.saves < close.saves / 10
+    assert close.before > close.elsewhere > close.after > 1
+    assert close.cost == pytest.approx(close.time_s / 3600 * close.choice["price_per_hour"])
+
+
+def test_the_worth_of_a_measurement_agrees_with_a_direct_simulation():
+    """Two devices of equal cost with independent slowdowns: knowing one saves E[X] - E[min(X, 1)], X log-normal."""
+    from batchscale.planning.first_measurement import _worth
+
+    spread = 0.4
+    worth = _worth(np.array([100.0, 100.0]), np.diag([spread**2, spread**2]))
+    draws = np.exp(np.random.default_rng(1).normal(0, spread, 400_000))
+    mean = math.exp(spread**2 / 2)  # of either, before anything is known
+    after = np.where(draws < 1, draws, mean).mean()
+    assert worth == pytest.approx(100 * (mean - after), rel=0.1)
+
+
+def test_devices_stop_paying_where_doubling_costs_more_than_it_saves():
+    from batchscale.planning.more_devices import last_that_pays, more_devices, stop_sentences
+
+    flat = PlanCurve(tuple(CurvePoint(size, 64_000 / size + 500) for size in (64, 256, 1024)))
+    machines = (Machine("m", "NVIDIA H100 SXM", 8, 64, 60.0, "USD"),)
+    plan = assemble_plan(replace(inputs_of(), curve=flat, machines=machines))
+    frame = more_devices(plan.table)
+    times = {row["hosts"]: row["hours"] for row in frame.to_dicts()}
+    limit = last_that_pays(times)
+    doublings = [2**i for i in range(7) if 2 ** (i + 1) in times]
+    worse = [hosts for hosts in doublings if times[hosts] / times[2 * hosts] < math.sqrt(2)]
+    assert limit == min(worse)
+    assert frame.filter("stop")["hosts"].to_list() == [limit]
+    costs = {row["hosts"]: row["cost"] for row in frame.to_dicts()}
+    assert costs[2 * limit] / costs[limit] > times[limit] / times[2 * limit]  # it costs more than it saves
+    assert f"pay up to {8 * limit:,}" in stop_sentences(frame)[0]
+
+
+def test_the_picture_has_one_machine_of_each_device_and_doublings_only():
+    from batchscale.figures.kinds.more_devices import more_devices_frame, plot_more_devices
+
+    machines = (*MACHINES, replace(MACHINES[1], name="slow", devices_per_host=1), replace(MACHINES[0], max_hosts=6))
+    plan = assemble_plan(replace(inputs_of(), machines=(*machines[1:3], machines[3])))
+    frame = more_devices_frame(plan)
+    assert set(frame["machine"]) == {"small", "large"}
+    assert set(frame["hosts"]) == {1, 2, 4}
+    assert plot_more_devices(frame).to_dict()["$schema"]

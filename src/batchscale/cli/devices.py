@@ -27,7 +27,7 @@ def devices(
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """List the peak numbers of devices, or measure those of this machine.
+    """List or measure the peak numbers of devices.
 
     Arithmetic per precision, memory, links and network, each with source and date.
     """

@@ -87,6 +87,9 @@ def plan(
     chart: Annotated[
         Path | None, typer.Option(help="Draw time against cost into this file: .png, .svg, .pdf, .html or .json.")
     ] = None,
+    devices_chart: Annotated[
+        Path | None, typer.Option(help="Draw time against the number of devices, and where more stop paying.")
+    ] = None,
     step_time_chart: Annotated[
         Path | None, typer.Option(help="Draw measured and modelled step times into this file.")
     ] = None,
@@ -157,7 +160,7 @@ def plan(
         from batchscale.records.output_file import write_output
 
         write_output(csv, machine_plan.table.write_csv())
-    _draw(machine_plan, chart, step_time_chart)
+    _draw(machine_plan, chart, devices_chart, step_time_chart)
     if job is not None and out is not None:
         from batchscale.cli.plan_job import JobRequest, write_plan_job
         from batchscale.planning.jobs.fill_in import HEADING
@@ -177,15 +180,21 @@ def plan(
         _print_plan(machine_plan, top)
 
 
-def _draw(machine_plan: "MachinePlan", chart: Path | None, step_time_chart: Path | None) -> None:
-    if chart is None and step_time_chart is None:
+def _draw(
+    machine_plan: "MachinePlan", chart: Path | None, devices_chart: Path | None, step_time_chart: Path | None
+) -> None:
+    if chart is None and devices_chart is None and step_time_chart is None:
         return
     from batchscale.figures.export import write_chart
+    from batchscale.figures.kinds.more_devices import more_devices_frame, plot_more_devices
     from batchscale.figures.kinds.plan import plan_frame, plot_plan
     from batchscale.figures.kinds.step_time import plot_step_time, step_time_frame
 
     if chart is not None:
         write_chart(plot_plan(plan_frame(machine_plan, machine_plan.workload or "plan")), chart, "time against cost")
+    if devices_chart is not None:
+        drawn = plot_more_devices(more_devices_frame(machine_plan, machine_plan.workload or "plan"))
+        write_chart(drawn, devices_chart, "time by number of devices")
     if step_time_chart is not None:
         write_chart(plot_step_time(step_time_frame(machine_plan.models)), step_time_chart, "step times")
 

@@ -178,6 +178,21 @@ class Efficiency:
         return tuple(1 / self.factor * math.exp(end * self.half_width) for end in (-1, 0, 1))  # type: ignore[return-value]
 
 
+@dataclass(frozen=True)
+class Outlook:
+    """The slowdowns of one workload on several devices before they are measured: means, covariances, freedom."""
+
+    means: FloatArray
+    covariance: FloatArray
+    freedom: int
+
+    def half_width(self, variance: float) -> float:
+        """Return the half width of a 90 % interval."""
+        from scipy.special import stdtrit  # only a plan needs SciPy
+
+        return float(stdtrit(self.freedom, (1 + LEVEL) / 2)) * math.sqrt(max(variance, 0.0))
+
+
 def predict_efficiency(
     kind: str,
     workload: str,
@@ -186,33 +201,42 @@ def predict_efficiency(
     public: Sequence[Slowdown] | None = None,
     variances: Variances | None = None,
 ) -> Efficiency:
-    """Return the efficiency of a workload on a device.
+    """Return the efficiency of a workload on a device, by its ``precise_device``; see ``predict_slowdowns``."""
+    outlook = predict_slowdowns(kind, workload, [device], measured, public, variances)
+    return Efficiency(math.exp(outlook.means[0]), outlook.half_width(float(outlook.covariance[0, 0])))
+
+
+def predict_slowdowns(
+    kind: str,
+    workload: str,
+    devices: Sequence[str],
+    measured: Sequence[Slowdown] = (),
+    public: Sequence[Slowdown] | None = None,
+    variances: Variances | None = None,
+) -> Outlook:
+    """Return the slowdowns of a workload on devices, each in one configuration that was not measured.
 
     Args:
         kind: Its kind of work.
         workload: Its name; measurements of the same name inform it most.
-        device: Its ``precise_device``.
+        devices: By their ``precise_device``.
         measured: Measurements of this workload, on any device.
         public: Results of others; None: the shipped ones.
         variances: None: those of the shipped results.
     """
-    from scipy.special import stdtrit  # only a plan needs SciPy
-
     used = variances or public_variances(kind)
     others = [result.slowdown for result in public_results()] if public is None else list(public)
-    results = [*(result for result in others if result.kind == kind), *measured]
-    if not results:
-        results = list(others)
-    target = Slowdown(kind, workload, device, 0.0)
+    results = [*(result for result in others if result.kind == kind), *measured] or others
+    targets = [Slowdown(kind, workload, device, 0.0) for device in devices]
     values = np.array([result.value for result in results])
-    noise = (used.single + LEAST_VARIANCE) * np.eye(len(results))
-    inverse = np.linalg.inv(used.covariance(results, results) + noise)
-    towards = used.covariance([target], results)[0]
+    single = used.single + LEAST_VARIANCE
+    inverse = np.linalg.inv(used.covariance(results, results) + single * np.eye(len(results)))
+    towards = used.covariance(targets, results)
     ones = np.ones(len(values))
     spread_of_mean = 1 / float(ones @ inverse @ ones)
     mean = spread_of_mean * float(ones @ inverse @ values)
-    middle = mean + float(towards @ inverse @ (values - mean))
-    left = 1 - float(towards @ inverse @ ones)
-    variance = used.total + LEAST_VARIANCE - float(towards @ inverse @ towards) + left**2 * spread_of_mean
+    left = 1 - towards @ inverse @ ones  # the part of the common mean in each prediction
+    covariance = used.covariance(targets, targets) + single * np.eye(len(targets)) - towards @ inverse @ towards.T
+    covariance += spread_of_mean * np.outer(left, left)
     freedom = max(len({result.workload for result in results}) - 1, 1)
-    return Efficiency(math.exp(middle), float(stdtrit(freedom, (1 + LEVEL) / 2)) * math.sqrt(max(variance, 0.0)))
+    return Outlook(mean + towards @ inverse @ (values - mean), np.asarray(covariance), freedom)

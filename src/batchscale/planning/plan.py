@@ -17,6 +17,7 @@ from batchscale.planning.curve import PlanCurve
 from batchscale.planning.devices import device_key, match_devices, nearest_devices
 from batchscale.planning.estimate import StepEstimate
 from batchscale.planning.evaluation import RunCosts, evaluate
+from batchscale.planning.first_measurement import FirstMeasurement, find_first_measurement
 from batchscale.planning.machines import Machine, one_unit
 from batchscale.planning.recommend import Recommendations, recommend
 from batchscale.planning.runs import Runs, give_up_at, runs_step_times
@@ -49,7 +50,7 @@ class MachinePlan:
     ``by_device`` has the recommendations among the machines of each kind of device, if there are several kinds.
     ``notices`` are warnings about the inputs, such as old prices. ``has_own_script`` is True if the curve was measured
     with a training script of the user. ``summary`` is that of the measured curve; None for runs and for fewer than
-    three sizes. ``estimates`` are those of machines by name.
+    three sizes. ``estimates`` are those of machines by name, ``first_measurement`` what would sharpen them most.
     """
 
     table: pl.DataFrame
@@ -58,6 +59,7 @@ class MachinePlan:
     unit: str
     models: tuple[StepModel, ...] = ()
     estimates: Mapping[str, StepEstimate] = field(default_factory=dict)
+    first_measurement: FirstMeasurement | None = None
     left_out: tuple[str, ...] = ()
     workload: str | None = None
     goal: str | None = None
@@ -125,6 +127,7 @@ def make_plan(
         notices=matches.ambiguous,
         summary=summary,
         estimates=dict(estimated),
+        first_measurement=find_first_measurement(plan.table, estimated, for_time=limits.budget is not None),
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from batchscale.analysis.as_json import optimal_json
 from batchscale.planning.estimate_text import estimate_json
+from batchscale.planning.first_measurement import STEPS
 from batchscale.planning.plan import MachinePlan
 from batchscale.planning.recommend import Choice, Recommendations
 from batchscale.planning.sentences import left_out_sentences, plan_sentences
@@ -27,6 +28,7 @@ def plan_json(plan: MachinePlan) -> dict[str, Any]:
         "search": None if search is None else {"time_s": search.time_s, "cost": search.cost},
         **optimal_json(plan.summary),
         "step_time_models": [model_json(model) for model in plan.models],
+        "first_measurement": first_json(plan),
         "estimates": [estimate_json(name, estimate) for name, estimate in plan.estimates.items()],
         "sentences": plan_sentences(plan),
         "left_out": left_out_sentences(plan),
@@ -64,6 +66,12 @@ def recommendations_json(best: Recommendations) -> dict[str, Any]:
 def choice_json(choice: Choice) -> dict[str, Any]:
     """Return a configuration as an object."""
     return {name: _finite(value) for name, value in choice.items()}
+
+
+def first_json(plan: MachinePlan) -> dict[str, Any] | None:
+    """Return the measurement to make before deciding by estimates, as an object."""
+    first = plan.first_measurement
+    return None if first is None else vars(first) | {"choice": choice_json(first.choice), "steps": STEPS}
 
 
 def model_json(model: StepModel) -> dict[str, Any]:

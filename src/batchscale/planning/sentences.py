@@ -1,8 +1,12 @@
 """A plan as sentences, each a pure function of the plan."""
 
+import polars as pl
+
 from batchscale.analysis.sentences import optimal_sentence
 from batchscale.analysis.units import SizeUnit
 from batchscale.formatting import duration, metaparameter_text
+from batchscale.planning.first_measurement import STEPS, FirstMeasurement
+from batchscale.planning.more_devices import more_devices, stop_sentences
 from batchscale.planning.plan import MachinePlan
 from batchscale.planning.recommend import Choice, NextMeasurement, PriceMargin, Recommendations
 from batchscale.planning.step_model import ESTIMATED, EXTRAPOLATED, INTERPOLATED, StepModel
@@ -120,8 +124,12 @@ def plan_notes(plan: MachinePlan) -> list[str]:
         fastest, cheapest = _two(device_best, plan.unit)
         sentences.append(f"On {device} {fastest} {cheapest}")
     sentences += [*limit_sentences(plan), *overlap_sentences(plan)]
-    if best.next_measurement is not None:
+    if plan.first_measurement is not None:
+        sentences.append(first_sentence(plan.first_measurement, plan))
+    elif best.next_measurement is not None:
         sentences.append(measurement_sentence(best.next_measurement))
+    picked = {best.fastest["machine"], best.cheapest["machine"]}
+    sentences += stop_sentences(more_devices(plan.table.filter(pl.col("machine").is_in(picked))))
     if best.price_margin is not None:
         sentences.append(price_sentence(best.cheapest, best.price_margin))
     if plan.summary is not None:
@@ -216,6 +224,19 @@ def measurement_sentence(measurement: NextMeasurement) -> str:
     return (
         f"What is least sure: {what} would narrow its interval from a factor of {measurement.before:.2f} to about "
         f"{measurement.after:.2f}, and {ends}."
+    )
+
+
+def first_sentence(first: FirstMeasurement, plan: MachinePlan) -> str:
+    """Return the measurement to make before deciding by estimates: its price, and what it is worth."""
+    by_time = plan.request.budget is not None
+    saved = duration(first.saves) if by_time else cost_text(first.saves, plan.unit)
+    worth = f" A better choice is expected to save {saved}." if first.saves > 0 else ""
+    others = "" if first.elsewhere is None else f" and of others to at most {first.elsewhere:.2f}"
+    return (
+        f"Before you decide, time {STEPS} steps on {_short(first.choice)}: {duration(first.time_s)}, "
+        f"{cost_text(first.cost, plan.unit)}. It narrows its step times from a factor of {first.before:.2f} to "
+        f"{first.after:.2f}{others}.{worth}"
     )
 
 
