@@ -361,3 +361,14 @@ def test_the_picture_has_one_machine_of_each_device_and_doublings_only():
     assert set(frame["machine"]) == {"small", "large"}
     assert set(frame["hosts"]) == {1, 2, 4}
     assert plot_more_devices(frame).to_dict()["$schema"]
+
+
+def test_without_a_critical_batch_size_a_published_law_is_used_and_named():
+    model = LanguageModel.model_validate({**GPT2, "tokens": 20e9})
+    critical = 0.0471 * 2048 * 20e9**0.462  # Power Lines
+    curve = model.curve()
+    assert "Power Lines" in curve.goal
+    for point in curve.points:
+        tokens = point.batch_size * 1024
+        assert point.steps == pytest.approx(20e9 / tokens + 20e9 / critical)
+        assert point.low == pytest.approx(20e9 / tokens + 20e9 / (2 * critical))

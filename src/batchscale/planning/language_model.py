@@ -6,11 +6,13 @@ at 16 bits (Korthikanti et al. 2022, table 2, without stored attention scores), 
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from batchscale.atlas.published_laws import find_published
 from batchscale.errors import PlanningError, one_line, suggest_names
 from batchscale.planning.curve import CurvePoint, PlanCurve
 from batchscale.planning.memory import MemoryNeed
@@ -21,6 +23,7 @@ MAX_FILE_BYTES = 1_000_000
 ACTIVATION_BYTES = 17  # per layer, token, channel and byte of the precision
 LOGIT_BYTES = 8  # per token and word: the logits and their gradient in float32
 PASSES_OVER_ACTIVATIONS = 3  # written once, read by the backward pass, and their gradients written
+LAW_FACTOR = 2.0  # published laws of the critical batch size state no interval
 LARGEST_BATCH = 2**22  # tokens of the largest batch of a curve without batch sizes
 
 _Count = Annotated[int, Field(ge=1, le=10**7)]
@@ -122,15 +125,26 @@ class LanguageModel(BaseModel):
         A run that needs D tokens with small batches needs D (1 + B / B_crit) with batches of B tokens (McCandlish et
         al. 2018), so D / B + D / B_crit steps.
         """
-        if self.tokens is None or self.critical_batch_tokens is None:
+        if self.tokens is None:
             raise PlanningError(
-                "A plan without a curve needs tokens and critical_batch_tokens in the file of the model. Found "
-                f"{'no tokens' if self.tokens is None else 'no critical_batch_tokens'}; add it, or pass a CURVE whose "
-                "batch sizes count sequences."
+                "A plan without a curve needs tokens in the file of the model. Found none; add them, or pass a CURVE "
+                "whose batch sizes count sequences."
             )
+        source, *critical = self._critical(self.tokens)
         sequences = sorted({max(round(tokens / self.sequence_length), 1) for tokens in self._batches()})
-        points = tuple(self._point(batch_size) for batch_size in sequences)
-        return PlanCurve(points, goal=f"the loss of {_short(self.tokens)} tokens with small batches")
+        points = tuple(self._point(self.tokens, batch_size, critical) for batch_size in sequences)
+        goal = f"the loss of {_short(self.tokens)} tokens with small batches"
+        return PlanCurve(points, goal=f"{goal} (critical batch size {_short(critical[1] or 0)} tokens, {source})")
+
+    def _critical(self, tokens: float) -> tuple[str, float | None, float | None, float | None]:
+        """Return the critical batch size in tokens with its ends, and where it comes from."""
+        if self.critical_batch_tokens is not None:
+            ends = self.critical_batch_tokens_low, self.critical_batch_tokens_high
+            return "given", ends[0], self.critical_batch_tokens, ends[1]
+        law = next(law for law in find_published("b_crit") if law.value(tokens, self.count) is not None)
+        middle = law.value(tokens, self.count) or 0.0
+        source = f"predicted by {law.source}, within a factor of {LAW_FACTOR:g} assumed"
+        return source, middle / LAW_FACTOR, middle, middle * LAW_FACTOR
 
     def _batches(self) -> list[float]:
         if self.batch_tokens:
@@ -138,15 +152,14 @@ class LanguageModel(BaseModel):
         first = max(2**15, self.sequence_length)
         return [first * 2.0**i for i in range(max(round(math.log2(LARGEST_BATCH / first)), 0) + 1)]
 
-    def _point(self, batch_size: int) -> CurvePoint:
-        tokens, batch = self.tokens or 0.0, float(batch_size * self.sequence_length)
+    def _point(self, tokens: float, batch_size: int, critical: Sequence[float | None]) -> CurvePoint:
+        batch = float(batch_size * self.sequence_length)
 
-        def steps(critical: float | None) -> float | None:
-            return None if critical is None else tokens / batch + tokens / critical
+        def steps(at: float | None) -> float | None:
+            return None if at is None else tokens / batch + tokens / at
 
-        middle = steps(self.critical_batch_tokens)
+        high, middle, low = (steps(end) for end in critical)
         assert middle is not None
-        low, high = steps(self.critical_batch_tokens_high), steps(self.critical_batch_tokens_low)
         return CurvePoint(batch_size, middle, low, high, predicted=True)
 
 
