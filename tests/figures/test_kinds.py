@@ -26,8 +26,15 @@ SHOWN = {
     "step-time": "step_time_s",
     "more-devices": "hours",
 }
-STEP_TIMES = "device,hosts,devices_per_host,batch_size,step_time_s\nD,1,1,16,0.01\nD,1,1,64,0.02\n"
-MACHINES = '[[machine]]\nname = "m"\ndevice = "D"\ndevices_per_host = 1\nprice_per_host_hour = 1.0\nunit = "USD"\n'
+STEP_TIMES = "device,hosts,devices_per_host,batch_size,step_time_s\nD,1,1,16,0.01\nD,1,1,64,0.02\nD,2,1,64,0.015\n"
+MACHINES = """[[machine]]
+name = "m"
+device = "D"
+devices_per_host = 1
+max_hosts = 2
+price_per_host_hour = 1.0
+unit = "USD"
+"""
 
 
 @pytest.mark.parametrize("name", kind_names())
