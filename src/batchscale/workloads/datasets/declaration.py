@@ -85,7 +85,11 @@ def parse_options(kind: type[T], dataset: str, options: Options) -> T:
     if first["type"] == "extra_forbidden":
         hint = suggest_names(key, kind.model_fields)
         raise SpecError(f"Data set {dataset!r} has no option {one_line(repr(key))}: {hint}")
-    value = "" if first["type"] in ("missing", "value_error") else f" Found {one_line(repr(first['input']))}."
+    if first["type"] == "missing":
+        raise SpecError(
+            f"Option {key!r} of data set {dataset!r} must be given, in dataset_options of the experiment file."
+        )
+    value = "" if first["type"] == "value_error" else f" Found {one_line(repr(first['input']))}."
     raise SpecError(f"Option {key!r} of data set {dataset!r}: {first['msg']}.{value}")
 
 
