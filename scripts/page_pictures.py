@@ -28,7 +28,7 @@ ROWS = """all => all.map(row => [row.querySelector('td.name a').getAttribute('hr
   row.querySelector('td.name a').innerText, row.querySelector('td[data-label=B_crit]').innerText.trim()])"""
 DRAWN = """() => [...document.querySelectorAll('figure[data-chart]')].every(
   figure => figure.closest('details:not([open])') || figure.querySelector('.explored canvas, picture'))
-  && [...document.images].every(image => image.complete)"""
+  && [...document.images].every(image => image.complete || image.loading === 'lazy')"""
 
 
 def start_server(folder: Path, state: Path) -> tuple[subprocess.Popen, str]:

@@ -20,7 +20,7 @@ def test_the_page_says_which_machines(records, tmp_path):
     path = tmp_path / "machines.toml"
     path.write_text(MACHINE.format("x86_64"))
     page = make_report(records, planning=PlanningFiles(path))
-    assert "<h3>Machines</h3>" in page and "The fastest is one x86_64 (a&lt;b&gt;)" in page
+    assert ">Machines</h2>" in page and "The fastest is one x86_64 (a&lt;b&gt;)" in page
     assert "a<b>" not in page and "time against cost" in page
 
 

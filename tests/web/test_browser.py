@@ -84,9 +84,11 @@ def test_from_signing_in_to_the_report(server, page, tmp_path):
     page.click("#stop")  # the button came by itself
     until(page, "!document.querySelector('#run-status .state.running')")
     page.click("#continue")
-    page.wait_for_selector("#run-status .state.finished", timeout=240_000)
+    page.wait_for_selector("#run-status .state.finished", timeout=240_000, state="attached")
     snapshot = read_status(folder / "mine")
     assert snapshot is not None and snapshot.finished
+    page.reload()
+    page.click("#h-status")  # folded once the run is over
     page.wait_for_selector("#extend")
     page.wait_for_selector("#chart .explored canvas")
     fits(page)

@@ -1,5 +1,6 @@
 """In a real browser: a server that is killed under a live page, linked charts, keyboard, no scripts, instruments."""
 
+import json
 import shutil
 import sys
 import time
@@ -198,4 +199,42 @@ def test_a_recording_selected_before_the_script_is_loaded_is_uploaded_once(serve
         page.wait_for_timeout(2000)
         recordings = server.folder / "instruments" / "synthetic" / "recordings"
         assert [file.name for file in recordings.iterdir()] == ["001-line.wav"]
+        assert page.said == [] and page.foreign == []
+
+
+def test_a_reader_who_comes_back_sees_what_changed(server):
+    """The browser stored what it showed an hour ago: fewer trials, fewer sizes, more steps."""
+    with browse(server.home) as page:
+        page.goto(server.address)
+        page.click("td.name a:has-text('finished')")
+        page.wait_for_selector("#known", state="attached")
+        known = json.loads(page.get_attribute("#known", "data-known"))
+        assert page.query_selector("#since").is_hidden()  # never looked before: nothing to compare
+        sizes = list(known["best"])
+        steps = known["best"][sizes[0]]
+        old = known | {
+            "state": "running", "progress": 0.25, "trials": known["trials"] - 3, "critical": "",
+            "best": {sizes[0]: steps + 7},
+        }  # fmt: skip
+        page.add_init_script(
+            f"""if (!sessionStorage.getItem('told')) {{
+              sessionStorage.setItem('told', 'yes');
+              const old = Object.assign({json.dumps(old)}, {{ at: Date.now() - 3700000 }});
+              localStorage.setItem('seen ' + location.pathname, JSON.stringify(old));
+            }}"""
+        )  # what the browser would have stored then, there before the page's own script runs
+        page.reload()
+        page.wait_for_selector("#since", state="visible")
+        text = page.inner_text("#since")
+        assert "Since you last looked, 1 hour ago" in text
+        assert f"3 more trials ended, {known['trials']} in all." in text
+        assert f"Batch size {int(sizes[0]):,} needs {steps:,} steps, before {steps + 7:,}." in text
+        for size in sizes[1:]:
+            assert f"Batch size {int(size):,} reached the goal, after {known['best'][size]:,} steps." in text
+        assert "100 % done, before 25 %." in text and "The run is finished, before running." in text
+        page.click("#since button")
+        assert page.query_selector("#since").is_hidden()
+        page.reload()
+        page.wait_for_selector("#known", state="attached")
+        assert page.query_selector("#since").is_hidden()  # read
         assert page.said == [] and page.foreign == []

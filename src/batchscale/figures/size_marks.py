@@ -88,10 +88,17 @@ def draw_marks(marks: list[SizeMark], x_span: LogRange, size: PanelSize, top: fl
 
 
 def _label(data: alt.Chart, mark: SizeMark, place: float, size: PanelSize) -> alt.Chart:
-    """Return the label at the foot of a line: on its left, where a falling curve leaves room, or else on its right."""
-    is_left = place * size.width >= LETTER * len(mark.label) + 8
+    """Return the label at the foot of a line: on its left, where a falling curve leaves room, or else on its right.
+
+    In two lines where it fits neither side in one.
+    """
+    head, _, tail = mark.label.rpartition(" ")
+    room, needed = place * size.width, LETTER * len(mark.label) + 8
+    lines = [mark.label] if max(room, size.width - room) >= needed else [head, tail]
+    is_left = room >= LETTER * max(map(len, lines)) + 8
     text: alt.Chart = data.mark_text(
-        text=mark.label, align="right" if is_left else "left", dx=-6 if is_left else 6, baseline="bottom",
-        fontSize=LABEL_SIZE, color=mark.colour, aria=False,
+        text=lines if len(lines) > 1 else mark.label, lineHeight=LINE_HEIGHT, dy=-LINE_HEIGHT * (len(lines) - 1),
+        align="right" if is_left else "left", dx=-6 if is_left else 6, baseline="bottom", fontSize=LABEL_SIZE,
+        color=mark.colour, aria=False,
     ).encode(y=alt.value(size.height - 6 - mark.row * LINE_HEIGHT))  # fmt: skip
     return text

@@ -45,6 +45,7 @@ from batchscale.records.metadata.study import study_note
 from batchscale.spec.goal import Goal
 
 LOOK = Look(columns=2)
+MOST_LARGE = 40  # points; more get smaller marks
 SHADE_OPACITY = 0.75  # the grid shows through
 CURVE_DETAIL_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
@@ -282,7 +283,8 @@ def _dots(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> list[alt.Ch
         layers.append(
             alt.Chart(inline(rows))
             .mark_point(
-                size=70 if doubtful else 60, filled=True, opacity=1, strokeWidth=2,
+                size=20 if points.height > MOST_LARGE else 70 if doubtful else 60, filled=True, opacity=1,
+                strokeWidth=2,
                 fill=theme.ground if doubtful else theme.series[0], stroke=theme.doubt if doubtful else theme.series[0],
             )
             .encode(x=x, y=y, tooltip=_tooltips(panel_unit(rows), doubtful, not rows["steps_low"].is_null().all()))

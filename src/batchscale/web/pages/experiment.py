@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from batchscale.analysis.answer import make_answer
-from batchscale.analysis.sentences import answer_sentences
 from batchscale.errors import BatchscaleError, RecordsError
 from batchscale.figures.names import goal_label, workload_label
 from batchscale.records.frames import Records
 from batchscale.report.section import points_table
+from batchscale.report.text import result_sentences
 from batchscale.web.charts import chart_kinds, workload_at
 from batchscale.web.comparison import analysis_of
 from batchscale.web.experiment_check import check_text
@@ -159,7 +159,7 @@ def _answer_values(parts: ServerParts, folder: RecordsFolder, number: int) -> di
         "analysis": analysis,
         "answer": make_answer(analysis),
         "points": points_table(analysis),
-        "sentences": answer_sentences(analysis),
+        "sentences": result_sentences(analysis),
         "has_points": analysis.curve["steps"].drop_nulls().len() > 0,
     }
 
