@@ -53,7 +53,7 @@ def test_old_prices_are_in_the_notices_and_what_runs_paid_is_not():
     old = replace(BOX, date=date(2026, 1, 1))
     assert assemble_plan(PlanInputs(CURVE, RECORDED, machines=(BOX,)), today=TODAY).notices == ()
     (notice,) = assemble_plan(PlanInputs(CURVE, RECORDED, machines=(old,)), today=TODAY).notices
-    assert "1 of 1 prices are older than 90 days" in notice
+    assert "older than 90 days 1 of 1" in notice
     shipped = assemble_plan(PlanInputs(CURVE, RECORDED), today=date(2030, 1, 1))
     assert shipped.notices and set(shipped.table["machine"]) <= {machine.name for machine in read_price_list()}
     runs = Runs(tuple(FinishedRun(16, 1000.0, True, device="T4", seconds=500.0, cost=1.0) for _ in range(2)), "USD")

@@ -142,9 +142,9 @@ def test_the_shipped_prices_say_where_they_are_from_and_are_flagged_when_old():
     newest = max(machine.date for machine in machines)
     assert stale_sentence(machines, newest + timedelta(days=90)) is None
     count = len(machines)
-    assert f"{count} of {count} prices are older than 90 days" in stale_sentence(machines, newest + timedelta(days=91))
+    assert f"older than 90 days {count} of {count}" in stale_sentence(machines, newest + timedelta(days=91))
     undated = (Machine("a", "D", 1, 1, 1.0, "USD"), machines[0])
-    assert stale_sentence(undated, newest).startswith("1 of 2 prices have no date: check")  # not said to be old
+    assert "them: without a date 1 of 2." in stale_sentence(undated, newest)  # not said to be old
 
 
 def test_units_are_not_mixed():

@@ -36,8 +36,6 @@ _BETWEEN = np.linspace(0.0, 1.0, 11)[:-1]
 ONE_FINISHER = "only one trial reached the goal, so nothing says how far a fresh search would land from it"
 FEW_FINISHERS = "too few trials reached the goal to bound a fresh search from above"
 FAR = 100  # an upper end beyond this many times the steps counts as none
-# The text for every page, table and chart.
-MEANING = "intervals for the median of what fresh searches of the same size would find"
 
 
 @dataclass(frozen=True)

@@ -214,10 +214,10 @@ def stale_sentence(machines: Sequence[Machine], today: datetime.date) -> str | N
         return None
     dates = sorted(machine.date for machine in stale if machine.date is not None)
     undated = len(stale) - len(dates)
-    old = f"{len(dates)} of {len(machines)} prices are older than 90 days, the oldest of {dates[0]}" if dates else ""
-    without = f"{undated} of {len(machines)} prices have no date" if undated else ""
-    problems = " and ".join(part for part in (old, without) if part)
-    return f"{problems}: check them with the provider before you decide by them."
+    old = f"older than 90 days {len(dates)} of {len(machines)}, the oldest of {dates[0]}" if dates else ""
+    without = f"without a date {undated} of {len(machines)}" if undated else ""
+    problems = "; ".join(part for part in (old, without) if part)
+    return f"Check the prices with the provider before you decide by them: {problems}."
 
 
 def _explain(error: ValidationError, data: object) -> str:

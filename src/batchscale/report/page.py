@@ -12,7 +12,6 @@ from markupsafe import Markup
 from batchscale import __version__
 from batchscale.analysis.as_json import analysis_json
 from batchscale.analysis.curve_analysis import analyze
-from batchscale.analysis.intervals import MEANING
 from batchscale.errors import BatchscaleError, SpecError, one_line
 from batchscale.figures.kinds.curves import plot_curves
 from batchscale.figures.layout import Look
@@ -73,7 +72,6 @@ def make_report(
         script_hash=digest,
         style=_safe(page_style()),
         trials=count(sum(sum(section.metadata.statuses.values()) for section in sections), "trial"),
-        intervals=MEANING,
     )
 
 
