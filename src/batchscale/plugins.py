@@ -6,6 +6,7 @@ A plug-in is a module or package named by an entry point of the group ``batchsca
   the modules in its folder (those are imported when workloads are listed, so they must import quickly);
 - ``COMMANDS``: commands by name, each as ``"module:function"``; ``"data audio"`` is ``audio`` in the group ``data``;
 - ``COMMAND_GROUPS``: groups of commands by name, each as the ``"module:function"`` that makes a ``typer.Typer``;
+- ``TRACKERS``: trackers by name, each as the ``"module:Class"`` of a ``batchscale.run.trackers.tracker.Tracker``;
 - ``PAGES``: web pages, as the ``"module:object"`` of a ``batchscale.web.plugin_pages.PluginPages``.
 
 References are text, so that a command or a page is imported only when it is used.

@@ -80,9 +80,9 @@ def read_studies(root: Path) -> dict[int, dict[str, object]]:
 def run_fake(root: Path, runner: str = "inline", space: SearchSpace | None = None, stop=None, **changes):
     """An experiment on the fake engine; options of the engine are given as ``options``."""
     options = {key: str(value) for key, value in changes.pop("options", {}).items()}
-    more = changes.pop("settings", {})
+    more, show = dict(changes.pop("settings", {})), changes.pop("show", lambda _status: None)
     if "rule" in changes:
         changes["stop"] = changes.pop("rule")
     plan = make_plan(fake_experiment(**changes), fake_facts(space))
     settings = RunSettings(runner, workers=more.pop("workers", 2), engine=FAKE_ENGINE, engine_options=options, **more)
-    return run_plan(plan, root, settings, stop=stop)
+    return run_plan(plan, root, settings, show, stop)

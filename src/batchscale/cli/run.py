@@ -70,6 +70,13 @@ def run(
         bool,
         typer.Option("--keep-going", help="Continue although the first trials of your script all hang or diverge."),
     ] = False,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:TARGET",
+            help="Mirror trials to mlflow:URI, tensorboard:FOLDER, trackio:PROJECT, wandb:PROJECT or module:Class.",
+        ),
+    ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print no progress, and the curve as CSV for 'batchscale fit'.")
     ] = False,
@@ -96,7 +103,16 @@ def run(
         with clusters.together_for(hosts_described, experiment) as hosts:
             plan = _make_plan(experiment, data_dir, stop)
             settings = RunSettings(
-                runner, workers, data_dir, retries, retry_incomplete, keep_states, hosts, address, keep_going
+                runner,
+                workers,
+                data_dir,
+                retries,
+                retry_incomplete,
+                keep_states,
+                hosts,
+                address,
+                keep_going,
+                tuple(track or ()),
             )
             if hosts is not None and not hosts.is_chief:
                 outcome = None
@@ -115,6 +131,7 @@ def run(
     again += f" --runner {runner}" if runner != "local" else ""
     again += f" --workers {workers}" if runner == "slurm" else ""
     again += f" --ray-address {ray_address}" if ray_address else ""
+    again += "".join(f" --track {text}" for text in track or ())
     print_outcome(outcome, out, again, quiet=quiet or json_)
     _check_trainable(outcome, plan)
     from batchscale.cli.run_result import print_csv, print_result, result_json

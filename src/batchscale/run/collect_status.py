@@ -30,7 +30,7 @@ def collect_status(loop: RunLoop, elapsed_s: float) -> RunStatus:
     open_runs = [run for run in loop.runs if not run.done]
     time_left = _time_left(loop, workers)
     problems = [run.problem for run in loop.runs if run.problem is not None]
-    notices = [*loop.runner.notices, *_script_notices(loop), *problems]
+    notices = [*loop.runner.notices, *loop.tracking_notices, *_script_notices(loop), *problems]
     return RunStatus(
         workload=str(experiment.workload.name),
         goal=str(experiment.goal),

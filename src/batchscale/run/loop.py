@@ -19,6 +19,7 @@ from batchscale.run.activity import ActivityMonitor
 from batchscale.run.disk import OF_ONE_STUDY, DiskGuard
 from batchscale.run.scheduler import MAX_DIVERGED, MAX_TIME_OUTS, STRETCH_S, Assignment, RetryPolicy, Scheduler
 from batchscale.run.signals import StopFlag
+from batchscale.run.tracking import Tracking
 from batchscale.study.failure import Failure
 from batchscale.study.identity import DamagedStudyError
 from batchscale.study.study import StudyRun
@@ -79,6 +80,7 @@ class RunLoop:
         disk: DiskGuard,
         settings: LoopSettings | None = None,
         report: Callable[["RunLoop"], None] = lambda _loop: None,
+        tracking: Tracking | None = None,
     ) -> None:
         self.runs = runs
         self.runner = runner
@@ -95,10 +97,16 @@ class RunLoop:
         self._stop = stop
         self._disk = disk
         self._report = report
+        self._tracking = tracking
         self._jobs: dict[int, tuple[Job, StudyRun]] = {}
         self._next_job = 0
         self._report_at = 0.0
         self._full_until = 0.0
+
+    @property
+    def tracking_notices(self) -> list[str]:
+        """A sentence for each tracker that has failed."""
+        return [] if self._tracking is None else self._tracking.notices
 
     def run(self) -> RunResult:
         """Run until every study is done or the stop flag is set; then all results are on disk."""
@@ -189,6 +197,8 @@ class RunLoop:
         steps = 0
         for task, progress in zip(job.tasks, done.progress, strict=True):
             steps += max(0, progress.step - max(0, task.from_step))
+            if self._tracking is not None:
+                self._tracking.on_progress(run.batch_size, task, progress)
             self.failures.set_step(run.batch_size, task.trial_id, progress.step)
             if progress.failure is not None:
                 self.failures.count_failure(LossReason.ERROR, progress.failure)
@@ -281,6 +291,8 @@ class RunLoop:
         """Send workers the trials whose states they need not hold any more."""
         released = run.take_released()
         ended = (*released.discard, *released.finish)
+        if self._tracking is not None:
+            self._tracking.on_recorded(run.batch_size, ended)
         self.scheduler.release(run.batch_size, ended)
         self.failures.release(run.batch_size, ended)
         if released.discard:

@@ -25,6 +25,8 @@ from batchscale.run.scheduler import STRETCH_S
 from batchscale.run.settings import RUNNERS, RunSettings
 from batchscale.run.signals import StopFlag
 from batchscale.run.status import RunStatus, mark_unfinished, write_status
+from batchscale.run.trackers.tracker import TrackerName, parse_tracker
+from batchscale.run.tracking import Tracking, open_tracking
 from batchscale.spec.plan import Plan, Study
 from batchscale.study.identity import DamagedStudyError, check_folder, is_stored_plan, read_plan, write_plan
 from batchscale.study.study import StudyRun, open_study_run
@@ -69,6 +71,7 @@ def run_plan(
     """
     settings = settings or RunSettings()
     _check_settings(settings)
+    trackers = [parse_tracker(text) for text in dict.fromkeys((*settings.track, *plan.experiment.run.track))]
     num_devices(plan, settings)
     check_folder(root, plan)
     _allow_many_files()
@@ -79,7 +82,7 @@ def run_plan(
         if not is_stored_plan(root, plan):
             mark_unfinished(root)
         write_plan(root, plan)
-        outcome = _run_loop(runs, plan, root, settings, _with_notice(show, damaged), flag)
+        outcome = _run_tracked(runs, plan, root, settings, trackers, _with_notice(show, damaged), flag)
         damaged += [run.problem for run in runs if run.problem is not None]
     if damaged and outcome.result is RunResult.FINISHED:
         raise RunError("\n".join(damaged) + "\nAll other studies are finished.")
@@ -97,6 +100,25 @@ def _check_settings(settings: RunSettings) -> None:
         )
 
 
+def _run_tracked(
+    runs: list[StudyRun],
+    plan: Plan,
+    root: Path,
+    settings: RunSettings,
+    trackers: list[TrackerName],
+    show: Callable[[RunStatus], None],
+    flag: StopFlag,
+) -> RunOutcome:
+    """Run the loop with its trackers; the last status shows the notices of those that failed."""
+    if not trackers:
+        return _run_loop(runs, plan, root, settings, show, flag, None)
+    with open_tracking(plan, root, trackers, lambda: flag.is_set) as tracking:
+        outcome = _run_loop(runs, plan, root, settings, show, flag, tracking)
+    if tracking.notices:
+        show(replace(outcome.status, notice="\n".join(tracking.notices)))
+    return outcome
+
+
 def _run_loop(
     runs: list[StudyRun],
     plan: Plan,
@@ -104,6 +126,7 @@ def _run_loop(
     settings: RunSettings,
     show: Callable[[RunStatus], None],
     flag: StopFlag,
+    tracking: Tracking | None,
 ) -> RunOutcome:
     started = time.monotonic()
     latest: list[RunStatus] = []
@@ -119,7 +142,7 @@ def _run_loop(
         # a script stores its measurements on disk by itself, and is costly to pause
         stretch_s = STRETCH_S if plan.experiment.trainer is None else math.inf
         loop_settings = LoopSettings(settings.retries, stretch_s=stretch_s, keep_going=settings.keep_going)
-        loop = RunLoop(runs, runner, flag, DiskGuard(root), loop_settings, report)
+        loop = RunLoop(runs, runner, flag, DiskGuard(root), loop_settings, report, tracking)
         result = loop.run()
     return RunOutcome(result, latest[0], loop.busy_s)
 

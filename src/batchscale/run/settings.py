@@ -16,8 +16,8 @@ class RunSettings:
 
     ``keep_states_gb`` limits the space of the last states of ended trials, shared evenly by the studies. ``hosts`` are
     the other hosts of a cluster. ``ray_address`` is the cluster of the runner 'ray'. ``keep_going`` trains on although
-    the first trials of a script all hang or diverge. ``make_runner`` makes a
-    runner that replaces the named one.
+    the first trials of a script all hang or diverge. ``track`` names the tools that trials are mirrored to, as
+    ``NAME:TARGET``. ``make_runner`` makes a runner that replaces the named one.
     """
 
     runner: str = "local"
@@ -29,6 +29,7 @@ class RunSettings:
     hosts: Hosts | None = None
     ray_address: str | None = None
     keep_going: bool = False
+    track: tuple[str, ...] = ()
     engine: str = TRAINING_ENGINE
     engine_options: dict[str, str] = field(default_factory=dict)
     make_runner: Callable[[Setup], Runner] | None = None

@@ -158,11 +158,12 @@ class RunPlan:
     """The devices that train each trial (None: all of a host). Changes no result, up to rounding.
 
     ``exact`` adds gradients in an order that does not depend on the devices. ``slurm`` and ``ray`` are the resources of
-    workers on these clusters.
+    workers on these clusters. ``track`` names the tools that trials are mirrored to, as ``NAME:TARGET``.
     """
 
     devices_per_trial: int | None = 1
     exact: bool = False
+    track: tuple[str, ...] = ()
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
     ray: RayPlan = field(default_factory=RayPlan)
 

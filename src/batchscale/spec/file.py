@@ -54,8 +54,8 @@ MAX_FILE_BYTES = 1_000_000
 MAX_WHOLE = 2**53  # whole numbers below are exact as floats
 
 _ENGINE_KEYS = ("schedule", "file", "dataset_options", "model_options", "optimizer_options")
-_PLACE_KEYS = {"ray", "slurm"}
-"""Tables of [run] that place workers, whatever they train with."""
+_PLACE_KEYS = {"ray", "slurm", "track"}
+"""Keys of [run] that hold whatever workers train with."""
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -222,7 +222,8 @@ def _to_run(table: RunTable) -> RunPlan:
             "folder that all nodes see needs no key: have the records there."
         )
     ray = RayPlan(table.ray.num_cpus, table.ray.num_gpus, dict(table.ray.resources), table.ray.checkpoints)
-    return RunPlan(devices, table.exact, _to_slurm(table.slurm), ray)
+    track = (table.track,) if isinstance(table.track, str) else tuple(table.track)
+    return RunPlan(devices, table.exact, track, _to_slurm(table.slurm), ray)
 
 
 def _to_slurm(table: SlurmTable) -> SlurmOptions:

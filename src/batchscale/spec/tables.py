@@ -219,6 +219,8 @@ class RunTable(_Table):
     """The number of devices of one host that train a trial together. One trial per device is the cheapest."""
     exact: bool = False
     """Add gradients in a fixed order, for the same bits on any number of devices; costs time."""
+    track: str | list[str] = []
+    """The tools that trials are mirrored to, each as `"NAME:TARGET"`, see [the guide](trackers.md)."""
     slurm: SlurmTable = SlurmTable()
     """The resources that each worker requests with `--runner slurm`."""
     ray: RayTable = RayTable()

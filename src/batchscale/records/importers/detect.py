@@ -7,6 +7,7 @@ from batchscale.errors import RecordsError, one_line
 from batchscale.records.importers.source import Importer
 from batchscale.records.importers.sqlite import is_sqlite
 from batchscale.records.tree.folders import iter_studies
+from batchscale.records.tree.layout import STUDY_FILE
 
 IMPORTERS = ("optuna", "mlflow", "trackio", "tensorboard", "wandb", "table")
 """The modules of importers, in the order in which they are asked."""
@@ -54,7 +55,7 @@ def find_importer(path: Path) -> Importer | None:
 
 def _has_studies(folder: Path) -> bool:
     try:
-        return next(iter(iter_studies(folder)), None) is not None
+        return any((study.path / STUDY_FILE).exists() for study in iter_studies(folder))
     except RecordsError:  # such as a link that leads out of a folder: other tools' folders may have them
         return False
 

@@ -17,6 +17,7 @@ BATCH_SIZE_NAMES = (
 )
 PER_DEVICE = ("per_device", "per_gpu", "per_replica", "per_worker", "local_batch", "micro_batch", "microbatch")
 SEED_NAMES = ("seed", "random_seed", "rng_seed", "manual_seed", "random_state")
+COUNTER_NAMES = ("trial_id", "trial", "run_id", "run", "id", "index", "number", "rank")
 _STEP_UNITS = {
     **dict.fromkeys(
         ("global_step", "step", "steps", "num_steps", "train_step", "training_step", "iteration", "iterations", "iter"),

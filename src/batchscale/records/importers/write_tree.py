@@ -16,7 +16,7 @@ from batchscale.errors import RecordsError, one_line
 from batchscale.formatting import count_text
 from batchscale.records.durable import FileSystem, storing, sync_path, sync_tree
 from batchscale.records.importers.mapping import NameMapping
-from batchscale.records.importers.names import is_step_name
+from batchscale.records.importers.names import COUNTER_NAMES, is_step_name, plain_name
 from batchscale.records.importers.source import Source, SourceRun
 from batchscale.records.metadata.study import StudyMetadata, TrainerMetadata
 from batchscale.records.metadata.trial import TrialMetadata
@@ -144,9 +144,9 @@ class _Converter:
             for name, value in run.values.items():
                 if isinstance(value, float):
                     numbers.setdefault(name, set()).add(value)
-        names = (
-            searched or {name for name, values in numbers.items() if len(values) > 1 and not is_step_name(name)} - taken
-        )
+        varied = {name for name, values in numbers.items() if len(values) > 1 and not is_step_name(name)}
+        varied = {name for name in varied if plain_name(name) not in COUNTER_NAMES}
+        names = searched or varied - taken
         names = {name for name in names if is_parameter_name(str(name))}
         if len(names) > MAX_METAPARAMETERS:
             raise RecordsError(

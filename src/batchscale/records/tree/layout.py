@@ -62,6 +62,11 @@ class RunPaths:
         return self.working / "exchange"
 
     @property
+    def tracking(self) -> Path:
+        """The folder of what was mirrored to other tools so far."""
+        return self.working / "tracking"
+
+    @property
     def logs(self) -> Path:
         """The output of worker processes."""
         return self.working / "logs"
