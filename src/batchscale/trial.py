@@ -14,7 +14,6 @@ The protocol is described in docs/trainers.md. Outside ``batchscale run`` it is 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
 import os
@@ -24,6 +23,7 @@ import sys
 import threading
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,6 +74,9 @@ class Run:
         self.device: str | None = document.get("device")
         self.tokens_per_example: int | None = document.get("tokens_per_example")  # set it if your script knows it
         self.half_lives: tuple[float, ...] = tuple(document.get("averaging", {}).get("half_lives", ()))
+        branches = document.get("branches", {"pairs": [], "measured": 0})
+        self._pairs: list[list[int]] = [pair for pair in branches["pairs"] if pair[1] > branches["measured"]]
+        self._branch: list[int] | None = None  # the steps of the trunk and of the end of the branch
         self.measure_at: frozenset[int] = frozenset(document["measure_at"])
         self.rank, self.step = rank, 0
         self._dry = path is None
@@ -102,6 +105,7 @@ class Run:
         start: int = 0,
         save: Callable[[Path], object] | None = None,
         skip: bool | None = None,
+        load: Callable[[Path], object] | None = None,
     ) -> Iterator[tuple[int, Any]]:
         """Yield the steps to train, each with its number (the first is 1) and its batch, to the budget or a stop.
 
@@ -112,25 +116,41 @@ class Run:
             skip: for a resumed trial: True to read and drop the batches of the finished steps, because the source
                 begins anew; False if your script restores the order of its data. By default, they are dropped if the
                 first batch of the source is that of the trial's first start.
+            load: for branches: reads what ``save`` wrote, to go back to the trunk. It leaves the data alone: the trunk
+                gets the batches of the branch again.
         """
         self.step, self._saver = start, save
         batches = self._read_batches(source, start, skip)
+        taken, again = deque[Any](), deque[Any]()  # the batches of a branch, for the trunk
         self._mark = time.monotonic()
         while self.goes_on():
+            if self._turn(save, load):
+                again.extendleft(reversed(taken))
+                taken.clear()
             try:
-                batch = next(batches)
+                batch = source(self.step + 1) if callable(source) else again.popleft() if again else next(batches)
             except StopIteration:
                 self._report({"last": self.step})
                 break
+            taken.extend([] if self._branch is None or callable(source) else [batch])
             step = self.step + 1
             yield step, batch
             self.step = step
         if save is not None:
             self.save(save)
 
+    def annealing(self, step: int) -> float:
+        """Return the factor of the learning rate at this step: 1 on the trunk, falling on a branch."""
+        if self._branch is None:
+            return 1.0
+        plan, (start, end) = self.document["branches"], self._branch
+        part = (step - 1 - start) / (end - start)
+        fallen = {"linear": part, "cosine": (1 - math.cos(math.pi * part)) / 2, "sqrt": math.sqrt(part)}[plan["shape"]]
+        return float(1 - (1 - plan["end_factor"]) * fallen)
+
     def due(self, step: int) -> bool:
         """Return True if a measurement must be reported at this step."""
-        is_due = step in self.measure_at
+        is_due = step == self._branch[1] if self._branch else step in self.measure_at and not self._pairs
         if is_due:
             if (cuda := _cuda()) is not None:
                 cuda.synchronize()  # steps that a device has yet to finish count as training
@@ -154,21 +174,35 @@ class Run:
         self._report(line if self._has_reported else {**line, "facts": _describe_machine(self.tokens_per_example)})
         self._has_reported = True
 
+    def _turn(self, save: Any, load: Any) -> bool:
+        """Leave the trunk where the next branch begins; at the end of a branch go back first, and return True."""
+        if self._pairs and (save is None or load is None):
+            raise ValueError("A trial with branches must save and load: run.steps(…, save=save, load=load).")
+        joins = self._branch is not None and self.step == self._branch[1]
+        if joins:
+            (self.step, _), self._branch = self._pairs.pop(0), None
+            load(self._saves()[self.step])
+        if self._pairs and self._branch is None and self.step == self._pairs[0][0]:
+            if self.rank == 0 and self._saved_step != self.step:
+                self._write_save(save)
+            self._branch = self._pairs[0]
+        return joins
+
     def _select(self, averages: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return the metrics of the best average, or of the one to confirm, and under other names those of each."""
-        if len(averages) != max(1, len(self.half_lives)):
-            rule = f"A measurement must be a list with the metrics of each of the {len(self.half_lives)} averages"
-            raise ValueError(f"{rule} of run.half_lives. Found those of {len(averages)}.")
-        if len(averages) == 1:
+        count = max(1, len(self.half_lives))
+        if len(averages) != count:
+            rule = f"A measurement must be a list with the metrics of each of the {count} averages of run.half_lives"
+            raise ValueError(f"{rule}. Found those of {len(averages)}.")
+        if count == 1:
             return averages[0]
         metric, sign = self.document["averaging"]["metric"], -1 if self.document["averaging"]["maximize"] else 1
-        ranks = [math.inf if (value := values.get(metric)) is None else sign * value for values in averages]
+        ranks = [math.inf if values.get(metric) is None else sign * values[metric] for values in averages]
         half_life = self.metaparameters.get("averaging_half_life")
-        selected = dict(averages[ranks.index(min(ranks)) if half_life is None else self.half_lives.index(half_life)])
-        for number, values in enumerate(averages, 1):
-            of_split = {name: value for name, value in values.items() if name.split("/")[0] == metric.split("/")[0]}
-            selected.update({f"{name}_average_{number}": value for name, value in of_split.items()})
-        return selected
+        best = ranks.index(min(ranks)) if half_life is None else self.half_lives.index(half_life)
+        split = metric.split("/")[0] + "/"
+        each = [(n, name, value) for n, of in enumerate(averages, 1) for name, value in of.items() if split in name]
+        return {**averages[best], **{f"{name}_average_{n}": value for n, name, value in each}}
 
     def diverged(self, step: int) -> None:
         """Report that training diverged at this step, which ends the trial."""
@@ -202,8 +236,6 @@ class Run:
         return MicroBatches(size, -(-share // size), share * count / self.batch_size)
 
     def _read_batches(self, source: Any, start: int, skip: bool | None) -> Iterator[Any]:
-        if callable(source):
-            yield from (source(step) for step in itertools.count(start + 1))
         for position, batch in enumerate(_repeat(source)):
             if position == 0 and skip is None:
                 skip = self._begins_anew(batch, start)
@@ -243,6 +275,10 @@ class Run:
         """Call ``save`` with an empty folder; the save is used only if ``save`` returns."""
         if self._dry or self.rank > 0 or not self._keep or self._saved_step == self.step or self.step == 0:
             return
+        if self._branch is None:  # on a branch the save of its trunk is kept
+            self._write_save(save)
+
+    def _write_save(self, save: Callable[[Path], object]) -> None:
         folder = Path(self.document["checkpoint"])
         writing, whole = folder / f"step-{self.step}.writing", folder / f"step-{self.step}"
         shutil.rmtree(writing, ignore_errors=True)
@@ -308,7 +344,7 @@ class Run:
         if int(control.get("save", 0)) > self._saves_handled and self._saver is not None:
             self._saves_handled = int(control["save"])
             self.save(self._saver)
-            self._report({"saved": self.step})  # also if the state of this step was saved before
+            self._report({"saved": max(0, self._saved_step)})  # also if the state of this step was saved before
 
     def _decide_for_all(self, decision: Mapping[str, Any]) -> None:
         if self._size > 1 and not self._dry:

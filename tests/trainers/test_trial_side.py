@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from trial_side import reports, start
 
 import batchscale
 from batchscale import trial
@@ -59,31 +60,6 @@ def test_importing_it_loads_the_standard_library_only():
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     loaded = set(json.loads(output.stdout))
     assert not loaded & {"numpy", "pydantic", "jax", "polars", "typer", "scipy"}
-
-
-def start(tmp_path, monkeypatch, rank=None, **changes) -> trial.Run:
-    document = {
-        "protocol": 1,
-        "batch_size": 8,
-        "seed": 1,
-        "trial_id": 3,
-        "max_steps": 40,
-        "until_step": 40,
-        "measure_at": [10, 20, 30, 40],
-        "metaparameters": {"learning_rate": 0.1},
-        "reports": str(tmp_path / "reports.jsonl"),
-        "control": str(tmp_path / "control.json"),
-        "checkpoint": str(tmp_path / "state"),
-        "resume": True,
-        **changes,
-    }
-    (tmp_path / "trial.json").write_text(json.dumps(document))
-    monkeypatch.setenv(trial.VARIABLE, str(tmp_path / "trial.json"))
-    return trial.start(rank)
-
-
-def reports(tmp_path) -> list[dict]:
-    return [json.loads(line) for line in (tmp_path / "reports.jsonl").read_text().splitlines()]
 
 
 def test_a_trial_trains_to_its_budget_and_reports_where_it_is_due(tmp_path, monkeypatch):

@@ -26,20 +26,20 @@ class Case:
     fed: bool = False
     batch_size: int = BATCH_SIZE
     population: int = 1
-    averaged: bool = False
+    branched: bool = False
 
     @property
     def name(self) -> str:
         """The case as one word."""
-        values = (self.exact, self.microbatch or 0, self.fed, self.batch_size, self.population, self.averaged)
+        values = (self.exact, self.microbatch or 0, self.fed, self.batch_size, self.population, self.branched)
         return ":".join([self.model, str(self.devices), *(str(int(value)) for value in values)])
 
     @classmethod
     def parse(cls, text: str) -> "Case":
         """The case of a name."""
         model, *numbers = text.split(":")
-        devices, exact, microbatch, fed, batch_size, population, averaged = map(int, numbers)
-        return cls(model, devices, bool(exact), microbatch or None, bool(fed), batch_size, population, bool(averaged))
+        devices, exact, microbatch, fed, batch_size, population, branched = map(int, numbers)
+        return cls(model, devices, bool(exact), microbatch or None, bool(fed), batch_size, population, bool(branched))
 
 
 def make_engine(case: Case, checkpoint_dir: Path | None = None):
@@ -49,6 +49,7 @@ def make_engine(case: Case, checkpoint_dir: Path | None = None):
     from batchscale.spec.durations import EvaluationPlan
     from batchscale.spec.experiment import StopRule
     from batchscale.spec.goal import Goal
+    from batchscale.spec.horizon_free import Branches
     from batchscale.spec.plan import Study
     from batchscale.spec.space import SearchSpace
     from batchscale.training import study_engine
@@ -67,7 +68,8 @@ def make_engine(case: Case, checkpoint_dir: Path | None = None):
         goal=Goal.parse(f"val/{workload.metrics[0].name} < 0.0"),
         stop=StopRule.BUDGET,
         seed=0,
-        half_lives=(1.5, 64.0) if case.averaged else (),
+        half_lives=(1.5, 64.0) if case.branched else (),
+        branches=Branches(decay=0.5) if case.branched else None,
     )
     study_engine.CHUNK_S = 1e6  # processes that ask nobody take as many steps at a time
     settings = EngineSettings(

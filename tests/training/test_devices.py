@@ -47,9 +47,9 @@ def cases_of(model):
 def few_cases_of(model):
     """The same laws in few programs: eight devices have whole, smaller and empty slices; the last case has it all.
 
-    Averages of the weights are part of the states, and are what is measured.
+    Averages of the weights and branches are part of the states; averages at the ends of branches are measured.
     """
-    plain = Case(model, averaged=True)
+    plain = Case(model, branched=True)
     return [
         plain,
         replace(plain, devices=8),
@@ -83,7 +83,7 @@ def is_special(case):
 
 def assert_close(found, cases):
     """Each array of these cases within rounding of one device's, or within what reordering does there."""
-    expected = next(values for case, values in found.items() if case == Case(case.model, averaged=case.averaged))
+    expected = next(values for case, values in found.items() if case == Case(case.model, branched=case.branched))
     reordered = next((values for case, values in found.items() if case.microbatch and case.devices == 1), expected)
     assert cases
     for case in cases:

@@ -1,7 +1,7 @@
 """``batchscale train``: one trial with given metaparameters."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchscale.spec.durations import EvaluationPlan
     from batchscale.spec.experiment import WorkloadSpec
     from batchscale.spec.goal import Goal
-    from batchscale.spec.horizon_free import Averaging
+    from batchscale.spec.horizon_free import Averaging, Branches
     from batchscale.study.trial import Row, TrialProgress
     from batchscale.workers.multihost.hosts import Hosts
     from batchscale.workloads.workload import Workload
@@ -124,6 +124,7 @@ def train(
         "--exact": exact,
         "--microbatch": microbatch,
         "averaging": target.averaging,
+        "branches": target.branches,
     }
     with clusters.together(hosts_described, facts) as hosts:
         loaded, trial = request.load(data_dir)
@@ -214,6 +215,7 @@ class Target:
     tokens_per_example: int | None = None
     goal: "Goal | None" = None
     averaging: "Averaging | None" = None
+    branches: "Branches | None" = None
 
 
 @dataclass(frozen=True)
@@ -242,6 +244,7 @@ class TrainRequest:
         half_lives = averaging.steps(batch_size, examples, tokens) if averaging else ()
         options: list[object] = [spec.dataset_options, spec.model_options, spec.optimizer_options, spec.schedule]
         options += [half_lives] if half_lives else []
+        options += [asdict(self.target.branches)] if self.target.branches else []
         return workload, SingleTrial(
             batch_size=batch_size,
             steps=self.steps.steps(batch_size, tokens),
@@ -253,6 +256,7 @@ class TrainRequest:
             tokens_per_example=tokens,
             goal=self.target.goal if half_lives else None,
             half_lives=half_lives,
+            branches=self.target.branches,
         )
 
 
@@ -284,10 +288,8 @@ def _read_target(text: str, data_dir: Path | None, precision: str | None) -> Tar
         if experiment.workload.file is not None:
             find_facts(experiment, data_dir)  # loads the user's file in another process first
         fixed, tokens = dict(experiment.search.fixed), experiment.tokens_per_example
-        fixed = dict(experiment.search.fixed)
-        target = Target(
-            experiment.workload, experiment.evaluation, fixed, tokens, experiment.goal, experiment.averaging
-        )
+        target = Target(experiment.workload, experiment.evaluation, fixed, tokens, experiment.goal)
+        target = replace(target, averaging=experiment.averaging, branches=experiment.branches)
     else:
         target = Target(WorkloadSpec(WorkloadName.parse(text)), EvaluationPlan(count=20), {})
     if precision is not None:

@@ -135,7 +135,7 @@ def time_run(plan: "Plan", data_dir: Path | None, workers: int | None = None) ->
         seconds = step_s[study.batch_size]
         if seconds is None:
             return RunTime(step_s, evaluation_s, workers, None)
-        total += study.trials * (study.train_steps * seconds + len(study.evaluation_steps) * evaluation_s)
+        total += study.trial_steps * seconds + study.trials * len(study.evaluation_steps) * evaluation_s
     return RunTime(step_s, evaluation_s, workers, total / workers)
 
 

@@ -16,7 +16,7 @@ from batchscale.run.single_study import Resume, SingleStudy, TrialValues
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.experiment import StopRule
 from batchscale.spec.goal import Goal
-from batchscale.spec.horizon_free import HALF_LIFE
+from batchscale.spec.horizon_free import HALF_LIFE, Branches
 from batchscale.spec.plan import Study
 from batchscale.spec.space import ParameterConfig, ParameterType, SearchSpace, replaced_names
 from batchscale.study.search import SearchState
@@ -35,7 +35,7 @@ class SingleTrial:
     ``early_stop`` ends the trial at its first measurement that reaches it. ``out`` is the records tree, if any, whose
     trial with the same values is continued as ``resume`` says; ``workload_options`` are one of these values.
     ``half_lives`` are those of the averages of the weights, of which the best by ``goal`` is measured; a metaparameter
-    ``averaging_half_life`` is used instead of them.
+    ``averaging_half_life`` is used instead of them. With ``branches`` each measurement is the end of a branch.
     """
 
     batch_size: int
@@ -49,6 +49,7 @@ class SingleTrial:
     workload_options: str | None = None
     goal: Goal | None = None
     half_lives: tuple[float, ...] = ()
+    branches: Branches | None = None
     settings: EngineSettings = field(default_factory=EngineSettings)
     tokens_per_example: int | None = None
 
@@ -199,11 +200,14 @@ def _make_study(workload: Workload, trial: SingleTrial) -> Study:
     metric = workload.metrics[0]
     goal = trial.early_stop or trial.goal or Goal(f"train/{metric.name}", 0.0, metric.maximize)
     half_life = trial.parameters.get(HALF_LIFE)
+    evaluation_steps = trial.evaluation.in_steps(trial.batch_size, trial.tokens_per_example).steps(trial.steps)
+    if trial.branches is not None:
+        trial.branches.check(evaluation_steps, workload.defaults)
     return Study(
         workload=workload.name,
         batch_size=trial.batch_size,
         train_steps=trial.steps,
-        evaluation_steps=trial.evaluation.in_steps(trial.batch_size, trial.tokens_per_example).steps(trial.steps),
+        evaluation_steps=evaluation_steps,
         space=SearchSpace(tuple(configs)),
         fixed={},
         trials=1,
@@ -214,6 +218,7 @@ def _make_study(workload: Workload, trial: SingleTrial) -> Study:
         num_train_examples=workload.dataset.num_train_examples,
         tokens_per_example=trial.tokens_per_example,
         half_lives=trial.half_lives if half_life is None else (half_life,),
+        branches=trial.branches,
     )
 
 

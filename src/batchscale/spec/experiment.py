@@ -17,7 +17,7 @@ from batchscale.errors import SpecError, one_line
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit, tokens_unknown
 from batchscale.spec.goal import Goal
-from batchscale.spec.horizon_free import Averaging
+from batchscale.spec.horizon_free import Averaging, Branches
 from batchscale.spec.space import SearchSpace
 from batchscale.spec.tokens import to_examples
 from batchscale.spec.trainer import TrainerSpec
@@ -179,8 +179,8 @@ class Experiment:
     ``finishers`` is how many trials must have reached the goal before a race ends; more than one gives the analysis
     the runners-up that it needs for intervals. After its searches a study trains its ``confirm_best`` best trials again
     with ``confirm`` new seeds each. ``trainer`` is the script that trains in place of our engine. With ``averaging``
-    averages of the weights are measured. ``tokens_per_example`` is given where the workload itself does not state it.
-    ``source`` and ``text`` are the file that it was read from, if any.
+    averages of the weights are measured, with ``branches`` the ends of branches. ``tokens_per_example`` is given where
+    the workload itself does not state it. ``source`` and ``text`` are the file that it was read from, if any.
     """
 
     workload: WorkloadSpec
@@ -202,6 +202,7 @@ class Experiment:
     run: RunPlan = field(default_factory=RunPlan)
     tokens_per_example: int | None = None
     averaging: Averaging | None = None
+    branches: Branches | None = None
 
     def in_examples(self, tokens_per_example: int | None) -> "Experiment":
         """Return the experiment with all batch sizes in examples. Budgets stay as they are.

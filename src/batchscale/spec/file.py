@@ -7,11 +7,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 
-from batchscale.errors import SpecError, one_line, suggest_names
+from batchscale.errors import SpecError, one_line
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Spacing, Unit
 from batchscale.spec.experiment import (
@@ -29,11 +29,12 @@ from batchscale.spec.experiment import (
     WorkloadSpec,
 )
 from batchscale.spec.goal import Goal
-from batchscale.spec.horizon_free import Averaging
+from batchscale.spec.horizon_free import BRANCH_EVALUATION, Averaging, Branches, Decay
 from batchscale.spec.redaction import redact_toml
 from batchscale.spec.space import SearchSpace, check_bounds
 from batchscale.spec.tables import (
     AveragingTable,
+    BranchesTable,
     BudgetTable,
     EvaluationTable,
     ExperimentTable,
@@ -44,6 +45,7 @@ from batchscale.spec.tables import (
     SpaceTable,
     TrainerTable,
     WorkloadTable,
+    explain,
 )
 from batchscale.spec.tokens import check_size_text, names_tokens, parse_duration
 from batchscale.spec.trainer import ReportSource, ReportsSpec, TrainerSpec
@@ -79,7 +81,7 @@ def parse_experiment(text: str, source: str = "experiment.toml", folder: Path | 
     try:
         table = ExperimentTable.model_validate(data)
     except ValidationError as error:
-        raise SpecError(_explain(error)) from None
+        raise SpecError(explain(error)) from None
     experiment = _to_experiment(table, source, folder or Path())
     if experiment.trainer is not None:  # the text is stored and shown
         text = redact_toml(text, experiment.trainer.command, experiment.trainer.env)
@@ -117,12 +119,13 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
         batch_sizes=part("batch_sizes", lambda: _to_batch_sizes(table.batch_sizes)),
         trials=table.trials,
         budget=part("budget", lambda: _to_budget(table.budget)),
-        evaluation=part("evaluation", lambda: _to_evaluation(table.evaluation)),
+        evaluation=part("evaluation", lambda: _to_evaluation(table.evaluation, table.branches)),
         stop=StopRule(table.stop),
         finishers=table.finishers,
         confirm=table.confirm,
         confirm_best=table.confirm_best,
         averaging=part("averaging", lambda: _to_averaging(table.averaging)),
+        branches=part("branches", lambda: _to_branches(table.branches)),
         search=part("search", lambda: _to_search(table.search)),
         seed=table.seed,
         metrics=None if table.metrics is None else tuple(table.metrics),
@@ -201,17 +204,27 @@ def _to_budget(table: BudgetTable) -> Budget:
     return Budget(amount, unit, at_least, per_batch_size)
 
 
-def _to_evaluation(table: EvaluationTable) -> EvaluationPlan:
+def _to_evaluation(table: EvaluationTable, branches: BranchesTable | None) -> EvaluationPlan:
     every, tokens = (None, parse_duration(table.every)) if isinstance(table.every, str) else (table.every, None)
     if table.every is not None and (table.count is not None or table.spacing is not None):
         raise SpecError("give either 'every', or 'count' with 'spacing'. Found both.")
     examples = {"train": table.examples.train, "val": table.examples.val, "test": table.examples.test}
+    if branches is not None and not table.model_fields_set - {"examples"}:
+        return replace(BRANCH_EVALUATION, examples=examples)
     spacing = Spacing(table.spacing or Spacing.EVEN)
     return EvaluationPlan(every, table.count or EvaluationPlan.count, spacing, table.start, examples, tokens)
 
 
 def _to_averaging(table: AveragingTable | None) -> Averaging | None:
     return None if table is None else Averaging(tuple(table.half_life), table.unit)
+
+
+def _to_branches(table: BranchesTable | None) -> Branches | None:
+    if table is None:
+        return None
+    if table.decay is not None and table.decay_steps is not None:
+        raise SpecError("give one of decay and decay_steps. Found both.")
+    return Branches(table.decay or Branches.decay, table.decay_steps, Decay(table.shape), table.end_factor)
 
 
 def _to_run(table: RunTable) -> RunPlan:
@@ -330,10 +343,16 @@ def _check_beside_trainer(table: ExperimentTable) -> None:
         raise SpecError(
             "key 'evaluation.examples' is for our own engine; with [trainer] the script decides. Remove it."
         )
-    if table.averaging is not None and table.trainer is not None and table.trainer.reports is not None:
+    for key in ("averaging", "branches"):
+        if getattr(table, key) is not None and table.trainer is not None and table.trainer.reports is not None:
+            raise SpecError(
+                f"key '{key}' needs a script that reports with batchscale.trial, which gives it the plan. Found "
+                "'trainer.reports', for a script that does not. Remove one of the two."
+            )
+    if table.branches is not None and table.trainer is not None and not table.trainer.resume:
         raise SpecError(
-            "key 'averaging' needs a script that reports with batchscale.trial, which gives it the half-lives. Found "
-            "'trainer.reports', for a script that does not. Remove one of the two."
+            "key 'branches' needs a script that can save and load its state: it goes back to its trunk after each "
+            "branch. Found trainer.resume = false; let the script save and load, and set it to true."
         )
     if not table.search.space and not table.search.fixed:
         raise SpecError(
@@ -347,48 +366,3 @@ def _check_beside_trainer(table: ExperimentTable) -> None:
             f"key 'trainer.workers' must not exceed the devices, one each. Found {workers} workers, {len(devices)} "
             "devices; name a device twice to share it."
         )
-
-
-_REMOVED_KEYS = {
-    "run.hosts_per_trial": (
-        "with --cluster every trial is trained by all hosts, one trial after the other. To train several trials at "
-        "once on many hosts, use --runner ray or --runner slurm: they place one trial per worker, with "
-        "run.devices_per_trial devices each. Remove the key."
-    ),
-    "run.ray.data_from": (
-        "workers do not copy data sets. Put the data in a folder that all nodes see and give it as --data-dir, or run "
-        "'batchscale data get NAME' on each node once. Remove the key."
-    ),
-}
-"""Keys of earlier versions, and what to do instead."""
-
-
-def _explain(error: ValidationError) -> str:
-    """Describe one problem of the file: key, rule and value. Unknown keys come first: they cause others."""
-    problems = error.errors(include_url=False)
-    problem = next((item for item in problems if item["type"] == "extra_forbidden"), problems[0])
-    path = _key_path(problem["loc"])
-    key, value = one_line(".".join(path), 200), one_line(repr(problem["input"]))
-    if key in _REMOVED_KEYS:
-        return f"key '{key}' was removed: {_REMOVED_KEYS[key]}"
-    if problem["type"] == "extra_forbidden" and path[-1] in ExperimentTable.model_fields:
-        return f"key '{path[-1]}' must stand at the top of the file, before any [table]. Found '{key}'; move it up."
-    if problem["type"] == "extra_forbidden":
-        return f"unknown key '{key}'; {suggest_names(path[-1], _valid_keys(path[:-1]))}"
-    if problem["type"] == "missing":
-        return f"key '{key}' is required but missing. 'batchscale init' writes a commented example."
-    rule = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    return f"key '{key}' {rule}. Found {value}."
-
-
-def _key_path(location: tuple[int | str, ...]) -> list[str]:
-    """Return the keys of a problem, without the alternatives of a value that pydantic lists among them."""
-    return [str(part) for part in location if not str(part).startswith(("constrained-", "literal[", "int", "float"))]
-
-
-def _valid_keys(path: list[str]) -> list[str]:
-    table: Any = ExperimentTable
-    for part in path:
-        annotation = table.model_fields[part].annotation
-        table = next((kind for kind in get_args(annotation) if hasattr(kind, "model_fields")), annotation)
-    return list(table.model_fields)

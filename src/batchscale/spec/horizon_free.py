@@ -1,15 +1,17 @@
 """Protocols without a horizon: what is measured at a step does not depend on the step budget.
 
 ``[averaging]``: the learning rate stays constant, and averages of the weights are measured instead of a decay.
+``[branches]``: the learning rate stays constant on a trunk; each measurement is the end of a branch that anneals.
 """
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from batchscale.errors import SpecError, one_line
-from batchscale.spec.durations import Unit, tokens_unknown
+from batchscale.spec.durations import EvaluationPlan, Spacing, Unit, tokens_unknown
 
 HALF_LIFE = "averaging_half_life"
 """The metaparameter of a recorded trial: the half-life, in steps, of the average that its result comes from."""
@@ -55,6 +57,63 @@ class Averaging:
                 raise tokens_unknown(f"averaging.half_life = {self.half_lives[0]:g} tokens")
             examples = 1 / tokens_per_example
         return tuple(half_life * examples / batch_size for half_life in self.half_lives)
+
+
+class Decay(StrEnum):
+    """The fall of the learning rate on a branch: straight, by half a cosine, or with the root of the steps."""
+
+    LINEAR = "linear"
+    COSINE = "cosine"
+    SQRT = "sqrt"
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Branches that anneal the learning rate to ``end_factor`` times itself.
+
+    The branch that ends at step T leaves the trunk ``decay_steps`` before it, or else the share ``decay`` of T.
+    """
+
+    decay: float = 0.2
+    decay_steps: int | None = None
+    shape: Decay = Decay.LINEAR
+    end_factor: float = 0.0
+
+    def start(self, end: int) -> int:
+        """Return the step of the trunk from which the branch that ends at this step leaves.
+
+        >>> Branches(decay=0.2).start(100), Branches(decay_steps=30).start(100)
+        (80, 70)
+        """
+        return max(0, end - (self.decay_steps or max(1, round(self.decay * end))))
+
+    def pairs(self, evaluation_steps: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        """Return where each measured branch leaves the trunk and where it ends."""
+        return tuple((self.start(end), end) for end in evaluation_steps if end)
+
+    def check(self, evaluation_steps: Sequence[int], metaparameters: Iterable[str]) -> None:
+        """Raise SpecError if a branch is shorter than its decay, or the trunk decays by itself."""
+        first = next(end for end in evaluation_steps if end)
+        if self.decay_steps is not None and self.decay_steps > first:
+            raise SpecError(
+                f"branches.decay_steps must not exceed the steps of the first branch. Found {self.decay_steps:,} steps "
+                f"for a branch that ends at step {first:,}. Lower it, give 'decay' as a share, or measure later with "
+                "evaluation.start."
+            )
+        if "learning_rate_decay_steps" in metaparameters:
+            raise SpecError(
+                "branches: the learning rate of the trunk must not decay by itself. Found a schedule with "
+                'learning_rate_decay_steps; set workload.schedule = "constant" or "warmup".'
+            )
+
+    def trained_steps(self, evaluation_steps: Sequence[int]) -> int:
+        """Return the steps of a trial with all its branches: those of the trunk, and of each branch its own."""
+        pairs = self.pairs(evaluation_steps)
+        return pairs[-1][0] + sum(end - start for start, end in pairs)
+
+
+BRANCH_EVALUATION = EvaluationPlan(count=10, spacing=Spacing.LOG, start=0.1)
+"""The branches of an experiment that does not say how many: eleven from a tenth of the budget on, each 26 % longer."""
 
 
 def average_interval(half_lives: Sequence[float]) -> int:

@@ -11,6 +11,7 @@ from batchscale.errors import SpecError, suggest_names
 from batchscale.spec.durations import MAX_MEASUREMENTS
 from batchscale.spec.experiment import Experiment, StopRule
 from batchscale.spec.goal import SPLITS, Goal
+from batchscale.spec.horizon_free import Branches
 from batchscale.spec.space import SearchSpace, check_bounds, check_value, replaced_names
 from batchscale.spec.workload_name import WorkloadName
 
@@ -46,6 +47,7 @@ class Study:
     ``num_train_examples`` is the size of the training set; None for sampled data, or where it is not needed.
     ``tokens_per_example`` is None where it is unknown.
     ``half_lives`` are those of the averages of the weights that are measured; empty: the weights are.
+    With ``branches`` each measurement is the end of a branch.
     """
 
     workload: WorkloadName
@@ -62,11 +64,13 @@ class Study:
     num_train_examples: int | None = None
     tokens_per_example: int | None = None
     half_lives: tuple[float, ...] = ()
+    branches: Branches | None = None
 
     @property
     def trial_steps(self) -> int:
         """The most optimizer steps its non-divergent trials can take together."""
-        return self.trials * self.train_steps
+        steps = self.branches.trained_steps(self.evaluation_steps) if self.branches else self.train_steps
+        return self.trials * steps
 
 
 @dataclass(frozen=True)
@@ -168,11 +172,14 @@ def _make_study(experiment: Experiment, info: WorkloadInfo, batch_size: int) -> 
     space = info.default_space(train_steps).without(*replaced.values()).replace(*search.space).without(*search.fixed)
     space = space.replace(*here)
     _check_space(space, search.fixed, replaced, info)
+    evaluation_steps = experiment.evaluation_steps(train_steps, batch_size, tokens)
+    if experiment.branches is not None:
+        experiment.branches.check(evaluation_steps, info.defaults)
     return Study(
         workload=info.name,
         batch_size=batch_size,
         train_steps=train_steps,
-        evaluation_steps=experiment.evaluation_steps(train_steps, batch_size, tokens),
+        evaluation_steps=evaluation_steps,
         space=space,
         fixed=dict(search.fixed),
         trials=experiment.trials,
@@ -183,6 +190,7 @@ def _make_study(experiment: Experiment, info: WorkloadInfo, batch_size: int) -> 
         num_train_examples=info.num_train_examples,
         tokens_per_example=tokens,
         half_lives=averaging.steps(batch_size, info.num_train_examples, tokens) if averaging else (),
+        branches=experiment.branches,
     )
 
 

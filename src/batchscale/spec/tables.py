@@ -1,14 +1,15 @@
 """The tables and keys of an experiment file with their types and defaults.
 
-Owns the shape of the file only. Goals, batch sizes and search spaces are parsed by their own classes; ``file`` turns
-these tables into an Experiment. The text under each key is its description in
-docs/experiment-file.md, which ``make pages`` writes.
+Owns the shape of the file only, and `explain`, the sentence about a file of another shape. Goals, batch sizes and
+search spaces are parsed by their own classes; ``file`` turns these tables into an Experiment. The text under each key
+is its description in docs/experiment-file.md, which ``make pages`` writes.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
+from batchscale.errors import one_line, suggest_names
 from batchscale.spec.durations import MAX_MEASUREMENTS, MAX_STEPS, Unit
 from batchscale.spec.experiment import DEFAULT_FILE_TIMEOUT_S, Algorithm, StopRule
 from batchscale.spec.tokens import MAX_TOKENS, MAX_TOKENS_PER_EXAMPLE
@@ -113,6 +114,19 @@ class AveragingTable(_Table):
     """The half-life of each average, growing: `[50, 200, 800]`; the best one counts. Or one number."""
     unit: Annotated[Unit, Field(strict=False), WithJsonSchema({"type": "string", "enum": list(Unit)})] = Unit.STEPS
     """The unit of the half-lives: steps, examples, epochs or tokens."""
+
+
+class BranchesTable(_Table):
+    """Measure the ends of branches that anneal from a trunk, see [its guide](horizon.md#measure-annealed-branches)."""
+
+    decay: Annotated[float, Field(gt=0, le=1, strict=False)] | None = None
+    """The share of a branch's steps, from the first step of the trunk to its end, that anneal. Default: 0.2."""
+    decay_steps: StepCount | None = None
+    """The steps that anneal, instead of a share; at most those of the first branch. Default: none."""
+    shape: Literal["linear", "cosine", "sqrt"] = "linear"
+    """The fall of the learning rate: a line, half a cosine, or 1 - √ of the annealed share."""
+    end_factor: Annotated[float, Field(ge=0, lt=1, strict=False)] = 0.0
+    """The learning rate at the end of a branch, as a factor of the trunk's."""
 
 
 class SearchTable(_Table):
@@ -258,9 +272,56 @@ class ExperimentTable(_Table):
     """The steps at which trials are measured, and the examples."""
     averaging: AveragingTable | None = None
     """Measure averages of the weights."""
+    branches: BranchesTable | None = None
+    """Measure branches that anneal."""
     search: SearchTable = SearchTable()
     """The metaparameter search."""
     trainer: TrainerTable | None = None
     """Your own training script instead of our engine."""
     run: RunTable = RunTable()
     """The devices that train each trial."""
+
+
+_REMOVED_KEYS = {
+    "run.hosts_per_trial": (
+        "with --cluster every trial is trained by all hosts, one trial after the other. To train several trials at "
+        "once on many hosts, use --runner ray or --runner slurm: they place one trial per worker, with "
+        "run.devices_per_trial devices each. Remove the key."
+    ),
+    "run.ray.data_from": (
+        "workers do not copy data sets. Put the data in a folder that all nodes see and give it as --data-dir, or run "
+        "'batchscale data get NAME' on each node once. Remove the key."
+    ),
+}
+"""Keys of earlier versions, and what to do instead."""
+
+
+def explain(error: ValidationError) -> str:
+    """Describe one problem of the file: key, rule and value. Unknown keys come first: they cause others."""
+    problems = error.errors(include_url=False)
+    problem = next((item for item in problems if item["type"] == "extra_forbidden"), problems[0])
+    path = _key_path(problem["loc"])
+    key, value = one_line(".".join(path), 200), one_line(repr(problem["input"]))
+    if key in _REMOVED_KEYS:
+        return f"key '{key}' was removed: {_REMOVED_KEYS[key]}"
+    if problem["type"] == "extra_forbidden" and path[-1] in ExperimentTable.model_fields:
+        return f"key '{path[-1]}' must stand at the top of the file, before any [table]. Found '{key}'; move it up."
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key '{key}'; {suggest_names(path[-1], _valid_keys(path[:-1]))}"
+    if problem["type"] == "missing":
+        return f"key '{key}' is required but missing. 'batchscale init' writes a commented example."
+    rule = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    return f"key '{key}' {rule}. Found {value}."
+
+
+def _key_path(location: tuple[int | str, ...]) -> list[str]:
+    """Return the keys of a problem, without the alternatives of a value that pydantic lists among them."""
+    return [str(part) for part in location if not str(part).startswith(("constrained-", "literal[", "int", "float"))]
+
+
+def _valid_keys(path: list[str]) -> list[str]:
+    table: Any = ExperimentTable
+    for part in path:
+        annotation = table.model_fields[part].annotation
+        table = next((kind for kind in get_args(annotation) if hasattr(kind, "model_fields")), annotation)
+    return list(table.model_fields)

@@ -35,7 +35,12 @@ MAX_DIFFERENCES = 12
 
 _NUMBERS = ("trials", "finishers", "search.repeats")
 _LATER_NUMBERS = {"confirm": 0, "confirm_best": 1}  # stored only if they are not these, their defaults
-_LATER_KEYS = ("tokens_per_example", "evaluation.every_tokens", "averaging")  # stored only if they are given
+_LATER_KEYS = (
+    "tokens_per_example",
+    "evaluation.every_tokens",
+    "averaging",
+    "branches",
+)  # stored only if they are given
 _MAY_BE_ADDED = ("tokens_per_example",)  # to records without it: it changes no trial
 _MAY_GROW = ("trials", "finishers", "batch_sizes", "budget", "search.repeats", "search.max_attempts", *_LATER_NUMBERS)
 
@@ -294,6 +299,7 @@ class SavedStudy:
             num_train_examples=study.num_train_examples,
             tokens_per_example=study.tokens_per_example or self.tokens_per_example,
             half_lives=study.half_lives,
+            branches=study.branches.pairs(study.evaluation_steps) if study.branches else (),
             budgets=tuple(self.budgets),
             population=self.population,
             edge_margin=experiment.search.edge_margin,

@@ -64,6 +64,10 @@ def make_document(
     if study.half_lives:
         chosen_by = {"metric": study.goal.metric, "maximize": study.goal.maximize}
         facts["averaging"] = {"half_lives": list(study.half_lives), **chosen_by}
+    if study.branches:
+        plan = {"shape": study.branches.shape.value, "end_factor": study.branches.end_factor}
+        pairs = study.branches.pairs(study.evaluation_steps)
+        facts["branches"] = {"pairs": pairs, "measured": max(0, task.from_step), **plan}
     return {
         "protocol": PROTOCOL,
         "workload": str(study.workload),

@@ -12,6 +12,7 @@ from typing import Any
 
 from batchscale.errors import one_line, suggest_names
 from batchscale.spec.goal import Goal
+from batchscale.spec.horizon_free import Branches
 from batchscale.spec.tokens import MAX_TOKENS_PER_EXAMPLE
 
 METRIC = re.compile(r"(?:train|val|test)/[A-Za-z][A-Za-z0-9_]*")
@@ -172,7 +173,9 @@ class Mark:
     at: float
 
 
-def describe_times(stamps: Sequence[Stamp], marks: Sequence[Mark], batch_size: int) -> dict[str, float]:
+def describe_times(
+    stamps: Sequence[Stamp], marks: Sequence[Mark], batch_size: int, branches: Branches | None = None
+) -> dict[str, float]:
     """Return the times of an attempt, as our own engine measures them: steady steps apart from the start.
 
     Everything up to the first measurement of the attempt is warm-up: starting Python, loading data, the first steps.
@@ -182,6 +185,7 @@ def describe_times(stamps: Sequence[Stamp], marks: Sequence[Mark], batch_size: i
         stamps: the attempt's measurements so far.
         marks: the start and the ends of pauses, growing.
         batch_size: for examples per second.
+        branches: with branches, a measurement has trained the trunk from where the one before left it.
     """
     if not stamps:
         return {}
@@ -192,7 +196,7 @@ def describe_times(stamps: Sequence[Stamp], marks: Sequence[Mark], batch_size: i
     has_own_times = all(stamp.train_s is not None for stamp in stamps)
     seconds, steps = 0.0, 0
     for before, stamp in pairwise(stamps):
-        steps += stamp.step - before.step
+        steps += stamp.step - (branches.start(before.step) if branches else before.step)
         since = max([before.received_at, *(mark.at for mark in marks if mark.at <= stamp.received_at)])
         seconds += (stamp.train_s or 0) - (before.train_s or 0) if has_own_times else stamp.received_at - since
     if not steps and has_own_times and stamps[0].step > marks[0].step:  # a single measurement: take all its steps

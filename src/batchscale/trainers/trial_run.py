@@ -89,9 +89,12 @@ class TrialRun:
 
     @property
     def diverged_at(self) -> int | None:
-        """The step at which training diverged, if it did."""
+        """The step at which training diverged, if it did; a trunk is behind the branches that were measured."""
         earlier = self._folder.history.diverged_at
-        return self.reports.diverged_at if earlier is None else earlier
+        diverged_at = self.reports.diverged_at if earlier is None else earlier
+        if diverged_at is None or self.context.study.branches is None:
+            return diverged_at
+        return max(diverged_at, 1 + max(self.rows, default=0))
 
     @property
     def running(self) -> bool:
@@ -144,7 +147,8 @@ class TrialRun:
 
     def times(self) -> dict[str, float]:
         """Return the times of the newest attempt."""
-        return describe_times(self.reports.stamps, self._marks, self.context.study.batch_size) if self._marks else {}
+        study = self.context.study
+        return describe_times(self.reports.stamps, self._marks, study.batch_size, study.branches) if self._marks else {}
 
     def memory_bytes(self) -> int:
         """Return the memory of the script."""

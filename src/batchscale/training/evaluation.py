@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.training.averages import over_averages
 from batchscale.training.devices import ALONG_BATCHES, EVERYWHERE, LOGICAL_SHARDS, Devices, gather, hide
-from batchscale.training.loop import take_member
-from batchscale.training.state import TrialState
+from batchscale.training.state import TrialState, take_member
 from batchscale.training.training_data import evaluated_counts, read_sample, sample_indices, split_seed
 from batchscale.workloads.workload import Batch, HostBatch, IndexedSplit, Workload
 

@@ -15,11 +15,14 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
+from batchscale.spec.horizon_free import Branches
 from batchscale.training.averages import make_average
+from batchscale.training.branches import annealing_factor
 from batchscale.training.devices import ALONG_EXAMPLES, AXIS, EVERYWHERE, Devices, Shards
 from batchscale.training.gradients import Fetch, make_gradients
 from batchscale.training.order import batch_indices
-from batchscale.training.state import NOT_DIVERGED, TrialState, noise_key
+from batchscale.training.state import NOT_DIVERGED, TrialState, noise_key, put_member
+from batchscale.workloads.update import ANNEALING
 from batchscale.workloads.workload import ArraySplit, Batch, Params, SampledSplit, Split, Workload
 
 Advance = Callable[[TrialState, NDArray[np.int32], Any, np.int32], TrialState]
@@ -32,6 +35,7 @@ class StepConfig:
 
     ``shards`` are the parts of the batch on several devices, of which each takes ``microbatch`` examples at a time;
     ``fed`` is True if batches are read on the host. ``half_lives`` are those of the averages of the weights, in steps.
+    ``branches`` is set if the learning rate is annealed on branches.
     """
 
     batch_size: int
@@ -40,6 +44,7 @@ class StepConfig:
     shards: Shards | None = None
     fed: bool = False
     half_lives: tuple[float, ...] = ()
+    branches: Branches | None = None
 
 
 def make_advance(workload: Workload, config: StepConfig, slots: int, devices: Devices) -> Advance:
@@ -99,7 +104,10 @@ def make_step(
         # that waits for the new parameters makes it keep both versions of everything and doubled the time of a step.
         moved = alive & (loss <= state.loss_limit)  # a NaN loss compares false
         keep = _chooser(moved)
-        update = workload.make_update(state.metaparameters)
+        values = dict(state.metaparameters)
+        if config.branches is not None:
+            values[ANNEALING] = annealing_factor(config.branches, state)
+        update = workload.make_update(values)
         updates, opt_state = update.update(grads, state.opt_state, state.params)
         params = keep(optax.apply_updates(state.params, updates), state.params)
         sound = moved & _all_finite(params, loss)
@@ -127,21 +135,9 @@ def make_enter(devices: Devices) -> Callable[[TrialState, TrialState, np.int32],
     """Return the compiled program that puts a trial's state into a slot; the population is consumed."""
 
     def enter(population: TrialState, member: TrialState, slot: jax.Array) -> TrialState:
-        def put(leaf: jax.Array, new: jax.Array) -> Any:
-            return jax.lax.dynamic_update_index_in_dim(leaf, new, slot, 0)
-
-        filled: TrialState = jax.tree.map(put, population, member)
-        return filled
+        return put_member(population, member, slot)
 
     return jax.jit(devices.on_each(enter, (EVERYWHERE, EVERYWHERE, EVERYWHERE)), donate_argnums=0)
-
-
-def take_member(population: TrialState, slot: jax.Array | np.int32) -> TrialState:
-    """Return the state of the trial in a slot."""
-    member: TrialState = jax.tree.map(
-        lambda leaf: jax.lax.dynamic_index_in_dim(leaf, slot, 0, keepdims=False), population
-    )
-    return member
 
 
 def _make_fetch(train: Split, config: StepConfig, state: TrialState, data: Any) -> Fetch:

@@ -12,22 +12,27 @@ from typing import cast
 import jax
 import numpy as np
 
+from batchscale.training.branches import branch_end, make_fork, make_join
 from batchscale.training.devices import Devices
-from batchscale.training.loop import make_enter, take_member
-from batchscale.training.state import TrialState
+from batchscale.training.loop import make_enter
+from batchscale.training.state import TrialState, take_member
 from batchscale.training.state_archive import SavedTrial
 from batchscale.training.state_store import StateStore
 
 
 @dataclass
 class Trial:
-    """The engine's record of a trial besides its state: measurements so far, and step and divergence last read."""
+    """The engine's record of a trial besides its state: measurements so far, and step and divergence last read.
+
+    ``branch_end`` is the last step of the branch that it is on; None on the trunk, and for a study without branches.
+    """
 
     trial_id: int
     identity: str
     rows: dict[int, Mapping[str, float]] = field(default_factory=dict)
     step: int = 0
     diverged_at: int | None = None
+    branch_end: int | None = None
 
     def update(self, step: int, diverged_at: int) -> None:
         """Set the step and the divergence that were read from the trial's state."""
@@ -51,7 +56,7 @@ class Population:
         member_bytes = max(1, sum(leaf.nbytes for leaf in jax.tree.leaves(self._template)))
         self._max_parked = max(1, max_parked_bytes // member_bytes)
         self._trials: dict[int, Trial] = {}
-        self._enter = make_enter(devices)
+        self._enter, self._fork, self._join = make_enter(devices), make_fork(devices), make_join(devices)
         self._take = jax.jit(take_member)
 
     def slot_of(self, trial_id: int) -> int:
@@ -79,6 +84,7 @@ class Population:
             return None
         trial = Trial(trial_id, identity, dict(saved.rows))
         trial.update(int(saved.state.step), int(saved.state.diverged_at))
+        trial.branch_end = branch_end(saved.state)
         self.start(trial, saved.state)
         return trial
 
@@ -99,6 +105,18 @@ class Population:
             self._slot_of[trial_id] = slot
         self._slot_of.move_to_end(trial_id)
         return self._slot_of[trial_id]
+
+    def fork(self, trial: Trial, start: int, end: int) -> None:
+        """Let a trial in a slot leave its trunk for a branch between these steps."""
+        slot = self._slot_of[trial.trial_id]
+        self.state = self._fork(self.state, np.int32(slot), np.int32(start), np.int32(end))
+        trial.branch_end = end
+
+    def join(self, trial: Trial) -> None:
+        """Take a trial in a slot back to its trunk."""
+        slot = self._slot_of[trial.trial_id]
+        self.state = self._join(self.state, np.int32(slot))
+        trial.branch_end, trial.step = None, int(np.asarray(self.state.step)[slot])
 
     def save(self, trial_id: int) -> None:
         """Store the state of a trial in memory."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from batchscale.errors import SpecError
 from batchscale.spec.durations import MAX_STEPS, EvaluationPlan
 from batchscale.spec.plan import Study
+from batchscale.training.branches import on_trunk
 from batchscale.training.devices import choose_devices, split_batch
 from batchscale.training.evaluation import EvaluationSets, make_evaluate
 from batchscale.training.loop import StepConfig, make_advance
@@ -41,16 +42,17 @@ class Programs:
     """The programs of a study, compiled once for all metaparameters, seeds and step budgets of its trials."""
 
     def __init__(self, workload: Workload, study: Study, plan: EvaluationPlan, settings: EngineSettings) -> None:
-        self._workload, self._half_lives, self._settings = workload, study.half_lives, settings
+        self._workload, self._study, self._settings = workload, study, settings
         self.devices = choose_devices(settings.devices, settings.exact)
         dataset = workload.dataset
         self._require_examples(dataset)
         self._probe = make_probe(dataset)
         self._fed = find_fed_split(dataset, self.devices, memory_bytes())
         self._data = {} if self._fed else place_training_data(dataset, self.devices)
+        start = on_trunk if study.branches else lambda state: state
         self._init = jax.jit(
-            lambda seed, metaparameters, probe: init_trial(
-                workload, seed, metaparameters, probe, DIVERGENCE_FACTOR, len(study.half_lives)
+            lambda seed, metaparameters, probe: start(
+                init_trial(workload, seed, metaparameters, probe, DIVERGENCE_FACTOR, len(study.half_lives))
             )
         )
         self.names = _used_names(workload, study)
@@ -143,7 +145,8 @@ class Programs:
         else:
             microbatch = min(fixed, batch_size)
         num_examples = self._workload.dataset.num_train_examples
-        return StepConfig(batch_size, microbatch, num_examples, shards, self._fed is not None, self._half_lives)
+        fed, study = self._fed is not None, self._study
+        return StepConfig(batch_size, microbatch, num_examples, shards, fed, study.half_lives, study.branches)
 
     def _choose_slots(self, study: Study) -> int:
         """Return the measured population size, which may be stored; sets that are fed are trained one by one."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from batchscale.workloads.workload import Batch, Metaparameters, ModelState, Params, Workload
 
@@ -23,6 +24,7 @@ class TrialState(NamedTuple):
     ``epoch`` and ``offset`` are the position of the next example. ``loss_limit`` is the training loss above which the
     trial counts as diverged; ``diverged_at`` is the step at which it did, or -1. ``last_loss`` is the training loss of
     the last step's batch. ``averages`` are exponential averages of parameters and model state, with a leading axis.
+    ``branch`` is a `Branch` with the trunk that it left, in a study with branches.
     """
 
     params: Params
@@ -38,6 +40,25 @@ class TrialState(NamedTuple):
     last_loss: jax.Array
     diverged_at: jax.Array
     averages: Any = ()
+    branch: Any = ()
+
+
+def take_member(population: TrialState, slot: jax.Array | np.int32) -> TrialState:
+    """Return the state of the trial in a slot."""
+    member: TrialState = jax.tree.map(
+        lambda leaf: jax.lax.dynamic_index_in_dim(leaf, slot, 0, keepdims=False), population
+    )
+    return member
+
+
+def put_member(population: TrialState, member: TrialState, slot: jax.Array) -> TrialState:
+    """Return the population with a trial's state in a slot."""
+
+    def put(leaf: jax.Array, new: jax.Array) -> Any:
+        return jax.lax.dynamic_update_index_in_dim(leaf, new, slot, 0)
+
+    filled: TrialState = jax.tree.map(put, population, member)
+    return filled
 
 
 def stream_keys(seed: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -59,7 +59,8 @@ def read_archive(file: IO[bytes], template: TrialState, identity: str) -> SavedT
     if [(leaf.shape, leaf.dtype) for leaf in leaves] != [(np.shape(leaf), _dtype(leaf)) for leaf in expected]:
         return None
     state: TrialState = jax.tree.unflatten(structure, leaves)
-    return SavedTrial(state, rows, identity) if max(rows, default=0) <= int(state.step) else None
+    is_sound = bool(state.branch) or max(rows, default=0) <= int(state.step)  # a trunk is behind its last branch
+    return SavedTrial(state, rows, identity) if is_sound else None
 
 
 def read_parameters(file: IO[bytes]) -> tuple[int, dict[str, Any]] | None:

@@ -196,8 +196,10 @@ class StudyEngine:
 
     def _identity(self, task: TrialTask) -> str:
         values = ",".join(f"{name}={value!r}" for name, value in self._metaparameters(task.parameters).items())
-        averages = f"|{self._study.half_lives},{task.parameters.get(HALF_LIFE)}" if self._study.half_lives else ""
-        return f"{self._workload.name}|{self._study.batch_size}|{task.seed}|{values}{averages}"
+        study = self._study
+        averages = f"|{study.half_lives},{task.parameters.get(HALF_LIFE)}" if study.half_lives else ""
+        branches = f"|{study.branches}" if study.branches else ""
+        return f"{self._workload.name}|{study.batch_size}|{task.seed}|{values}{averages}{branches}"
 
     def _fill(self, waiting: deque[TrialTask], running: dict[int, _Running]) -> None:
         """Move tasks into slots while there are any."""
@@ -220,16 +222,19 @@ class StudyEngine:
 
     def _can_answer(self, trial: Trial, task: TrialTask) -> bool:
         """Return True if a trial has every measurement of the task from the steps it has trained."""
-        end = trial.step if trial.diverged_at is None else trial.diverged_at  # measured on the way, if at all
-        return all(step in trial.rows for step in self._evaluation_steps if task.from_step < step < end)
+        position = trial.step if trial.diverged_at is None else trial.diverged_at  # measured on the way, if at all
+        branches = self._study.branches
+
+        def is_past(step: int) -> bool:
+            if branches is None or trial.branch_end is not None:
+                return step < (trial.branch_end or position)
+            return branches.start(step) < position
+
+        return all(step in trial.rows for step in self._evaluation_steps if task.from_step < step and is_past(step))
 
     def _evaluate_due(self, running: dict[int, _Running], goal: Goal | None) -> None:
         trials = [entry.trial for entry in running.values()]
-        due = [
-            trial
-            for trial in trials
-            if trial.diverged_at is None and self._is_evaluated(trial.step) and trial.step not in trial.rows
-        ]
+        due = [trial for trial in trials if trial.diverged_at is None and self._is_due(trial)]
         if due:
             self._report(Activity.EVALUATING, running)
             with self._stopwatch.evaluating(len(due)):
@@ -243,13 +248,33 @@ class StudyEngine:
         for entry in running.values():
             entry.done = _is_done(entry, goal)
 
+    def _is_due(self, trial: Trial) -> bool:
+        """Return True if a trial must be measured now; with branches, at the start and at the end of each."""
+        at_end = self._study.branches is None or trial.step == 0 or trial.step == trial.branch_end
+        return at_end and self._is_evaluated(trial.step) and trial.step not in trial.rows
+
+    def _next_stop(self, entry: _Running) -> int:
+        """Return the step to train a trial to; one that stands where a branch begins or has ended leaves or joins."""
+        trial, task, branches = entry.trial, entry.task, self._study.branches
+        if trial.branch_end is not None and trial.step < trial.branch_end:
+            return min(trial.branch_end, task.until_step)
+        measured = trial.step if branches is None else max([task.from_step, *trial.rows])
+        stop = next((step for step in self._evaluation_steps if step > measured), task.until_step)
+        if branches is not None:
+            start, end = branches.start(stop), stop
+            if trial.branch_end is not None:
+                self._population.join(trial)
+            if trial.step == start:
+                self._population.fork(trial, start, end)
+            stop = end if trial.step == start else start
+        return min(stop, task.until_step)
+
     def _run_chunk(self, running: dict[int, _Running]) -> None:
         """Advance all running trials by the same number of steps: to the nearest stop of any of them, or less."""
         until = np.zeros(self.population_size, np.int32)
         steps_left = []
         for entry in running.values():
-            stop = next((s for s in self._evaluation_steps if s > entry.trial.step), entry.task.until_step)
-            stop = min(stop, entry.task.until_step)
+            stop = self._next_stop(entry)
             until[self._population.slot_of(entry.trial.trial_id)] = stop
             steps_left.append(stop - entry.trial.step)
         self._report(Activity.TRAINING, running)
@@ -281,12 +306,15 @@ class StudyEngine:
             for step, values in sorted(trial.rows.items())
             if step > task.from_step and self._is_evaluated(step)
         ]
-        return TrialProgress(task.trial_id, tuple(rows), trial.step, trial.diverged_at, self._stopwatch.report())
+        # a trunk that diverges is behind the branches that were measured
+        diverged_at = trial.diverged_at and max(trial.diverged_at, 1 + max([task.from_step, *trial.rows]))
+        return TrialProgress(task.trial_id, tuple(rows), trial.step, diverged_at, self._stopwatch.report())
 
 
 def _is_done(entry: _Running, goal: Goal | None) -> bool:
     trial = entry.trial
-    if trial.diverged_at is not None or trial.step >= entry.task.until_step:
+    until = entry.task.until_step
+    if trial.diverged_at is not None or trial.step >= until or until in trial.rows:
         return True
     return goal is not None and any(
         goal.is_reached_by(values.get(goal.metric, float("nan"))) for values in trial.rows.values()

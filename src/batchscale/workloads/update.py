@@ -9,13 +9,19 @@ import optax
 from batchscale.workloads.tunables import Tunables
 from batchscale.workloads.workload import Metaparameters, Params
 
+ANNEALING = "annealing"
+"""The factor of the learning rate on a branch, which the training adds to the metaparameters."""
+
 
 def make_update(tunables: Tunables) -> Callable[[Metaparameters], optax.GradientTransformation]:
     """Return the function from metaparameters to the update, to be called inside the compiled program."""
-    rule, rate = tunables.optimizer.rule, tunables.schedule.rate
+    rule, schedule = tunables.optimizer.rule, tunables.schedule.rate
 
     def update(values: Metaparameters) -> optax.GradientTransformation:
-        return optax.chain(*regularize(values), rule(values, lambda step: rate(step, values)))
+        def rate(step: jax.Array) -> jax.Array:
+            return schedule(step, values) * values[ANNEALING] if ANNEALING in values else schedule(step, values)
+
+        return optax.chain(*regularize(values), rule(values, rate))
 
     return update
 

@@ -40,6 +40,9 @@ FixedValues = Annotated[
     Mapping[str, Any], AfterValidator(_require_finite), Field(description="has a finite number for each name")
 ]
 HalfLives = Annotated[tuple[Number, ...], Field(description="is a list of numbers")]
+BranchSteps = Annotated[
+    tuple[tuple[Whole, Positive], ...], Field(description="is a list of pairs: step of the trunk, last step")
+]
 ParameterName = Annotated[str, Field(strict=True, min_length=1, description="is the name of a metaparameter")]
 TrainerName = Annotated[str, Field(strict=True, min_length=1, description="is the name of a framework or script")]
 
@@ -93,6 +96,8 @@ class StudyMetadata:
     """All our metadata of a study; None and empty stand for unknown values.
 
     ``half_lives`` are those of the averages of the weights that were measured, in steps; empty: the weights were.
+    ``branches`` has, for each measured branch, the step of the trial's trunk that it left and its last step, which is
+    the step of its measurement; empty: the trial itself was measured.
     ``budgets`` are the step budgets it has had, growing. ``population`` is the number of trials that train together.
     ``edge_margin`` is the distance from an end of its range within which a value counts as at it, as a share of the
     range. ``evaluation`` is the evaluation plan, ``experiment`` the whole normalised experiment file as text.
@@ -111,6 +116,7 @@ class StudyMetadata:
     num_train_examples: Positive | None = None
     tokens_per_example: Positive | None = None
     half_lives: HalfLives = ()
+    branches: BranchSteps = ()
     budgets: Budgets = ()
     population: Whole | None = None
     edge_margin: Number | None = None
