@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 
 import kubernetes_validate
 import pytest
@@ -15,8 +16,9 @@ from batchscale.errors import PlanningError
 from batchscale.planning.jobs.fill_in import HEADING, fill_in
 from batchscale.planning.jobs.formats import FORMATS, job_files, write_job
 from batchscale.planning.jobs.job import JobLaunch
-from batchscale.planning.jobs.own_script import ScriptCommand, script_files
+from batchscale.planning.jobs.own_script import ScriptCommand, metaparameter_names, script_files
 from batchscale.spec.file import parse_experiment, read_experiment
+from batchscale.spec.horizon_free import Averaging, Branches, Decay
 from batchscale.spec.redaction import is_secret
 
 SECRET = "s3cr3t-value"
@@ -154,6 +156,21 @@ def test_the_experiment_of_the_job_is_one_trial_with_the_scripts_own_budget(fold
     assert dict(experiment.search.fixed) == {"learning_rate": 0.1, "weight decay": 0.1}
     assert experiment.search.space["layers"].min_value == experiment.search.space["layers"].max_value == 3
     assert experiment.trainer.env == {"MODE": "fast"} and experiment.trainer.resume
+
+
+def test_the_experiment_of_the_job_keeps_its_average_and_its_branches(folder):
+    path = folder / "experiment.toml"
+    path.write_text(
+        path.read_text() + "[averaging]\nhalf_life = [20, 80]\n[branches]\ndecay_steps = 3\nshape = 'sqrt'\n"
+    )
+    job = make_job(folder)
+    command = replace(job.command, values={**job.command.values, "averaging_half_life": "80.0"})
+    made = files_of(replace(job, command=command), "commands")["script/experiment.toml"]
+    experiment = parse_experiment(made)
+    assert experiment.averaging == Averaging((80.0,))
+    assert experiment.branches == Branches(decay_steps=3, shape=Decay.SQRT)
+    assert "averaging_half_life" not in experiment.search.fixed
+    assert "averaging_half_life" in metaparameter_names(read_experiment(path))
 
 
 def test_a_written_job_runs_the_script_to_the_goal(folder, tmp_path):

@@ -79,6 +79,11 @@ class Branches:
     shape: Decay = Decay.LINEAR
     end_factor: float = 0.0
 
+    def keys(self) -> dict[str, float | str]:
+        """Return the keys of the table that describes them."""
+        decay = {"decay": self.decay} if self.decay_steps is None else {"decay_steps": self.decay_steps}
+        return {**decay, "shape": self.shape.value, "end_factor": self.end_factor}
+
     def start(self, end: int) -> int:
         """Return the step of the trunk from which the branch that ends at this step leaves.
 

@@ -15,6 +15,7 @@ from batchscale.errors import PlanningError, one_line
 from batchscale.formatting import toml_line
 from batchscale.planning.devices import is_processor
 from batchscale.spec.experiment import Experiment
+from batchscale.spec.horizon_free import HALF_LIFE
 from batchscale.spec.redaction import is_secret
 from batchscale.spec.space import ParameterType
 from batchscale.spec.trainer import ReportSource, TrainerSpec
@@ -140,7 +141,7 @@ def experiment_text(command: ScriptCommand, trainer: TrainerSpec) -> str:
     if evaluation.start:
         measured |= {"start": evaluation.start}
     whole = _whole_names(experiment)
-    fixed = {name: float(value) for name, value in command.values.items() if name not in whole}
+    fixed = {name: float(value) for name, value in command.values.items() if name not in {*whole, HALF_LIFE}}
     name = experiment.workload.name
     lines = [
         "# One training run with the metaparameters of the curve, written by 'batchscale plan'.",
@@ -157,6 +158,7 @@ def experiment_text(command: ScriptCommand, trainer: TrainerSpec) -> str:
         toml_line("steps", steps),
         "\n[evaluation]",
         *(toml_line(key, value) for key, value in measured.items()),
+        *_protocol_lines(experiment, command.values),
         "\n[search]",
         "repeats = 0",
         "max_attempts = 1",
@@ -202,10 +204,20 @@ def _whole_names(experiment: Experiment) -> set[str]:
     return {config.name for space in spaces for config in space if config.type is ParameterType.INTEGER}
 
 
+def _protocol_lines(experiment: Experiment, values: Mapping[str, str]) -> Iterator[str]:
+    """Yield the average of the curve's half-life, and the branches, as they were measured."""
+    if HALF_LIFE in values:
+        yield f"\n[averaging]\nhalf_life = {float(values[HALF_LIFE])}"
+    if experiment.branches is not None:
+        yield "\n[branches]"
+        yield from (toml_line(key, value) for key, value in experiment.branches.keys().items())
+
+
 def metaparameter_names(experiment: Experiment) -> set[str]:
     """Return the metaparameters that every trial of an experiment has."""
     spaces = (experiment.search.space, *experiment.search.per_batch_size.values())
-    return {*experiment.search.fixed, *(name for space in spaces for name in space.names)}
+    averaged = [HALF_LIFE] if experiment.averaging else []
+    return {*experiment.search.fixed, *averaged, *(name for space in spaces for name in space.names)}
 
 
 def script_files(trainer: TrainerSpec) -> tuple[dict[str, str], tuple[str, ...]]:
