@@ -117,18 +117,12 @@ def _sizes(parts: "Parts", curve: "PublishedCurve | None") -> list[_Line]:
     sizes = [f"{low}..{2 ** (most.bit_length() - 1)}"]
     if examples is not None and (curve is None or examples <= curve.largest) and examples <= 100_000:
         sizes.append("full")
-    tokens = parts.dataset.tokens_per_example
-    if tokens is not None:
-        sizes = [f"{tokens * low:_}..{tokens * 2 ** (most.bit_length() - 1):_} tokens"]
     return [_Line('batch_sizes = ["1..1024", "full"]', toml_line("batch_sizes", sizes))]
 
 
 def _budget(parts: "Parts", curve: "PublishedCurve | None") -> list[_Line]:
     steps = 1000
-    tokens = parts.dataset.tokens_per_example
     text = "epochs = 40" if parts.dataset.num_train_examples is not None else "examples = 100_000"
-    if tokens is not None:
-        text = f"tokens = {100_000 * tokens:_}"
     if curve is not None:
         steps = GENEROUS * curve.steps
         text = (

@@ -11,6 +11,7 @@ from batchscale.cli.selection import DATA_DIR_HELP, JSON_HELP, print_notice
 from batchscale.errors import RunError, SpecError
 
 if TYPE_CHECKING:
+    from batchscale.spec.batch_sizes import BatchSizes
     from batchscale.spec.experiment import Experiment
     from batchscale.trainers.probing import TrainerTiming
     from batchscale.workloads.workload import Workload
@@ -25,7 +26,7 @@ def calibrate(
         str, typer.Argument(metavar="EXPERIMENT", help="An experiment file, or a workload, dataset/model/optimizer.")
     ],
     batch_sizes: Annotated[
-        str | None, typer.Option(help="The batch sizes, such as 8,64,512. Default: as in the experiment.")
+        str | None, typer.Option(help="The batch sizes, such as 8,64,512, or in tokens. Default: as in the experiment.")
     ] = None,
     devices: Annotated[int, typer.Option(min=1, help="The number of devices of this host that share the batch.")] = 1,
     out: Annotated[
@@ -103,10 +104,17 @@ def _show(line: str) -> None:
     typer.echo(line, err=True)
 
 
-def _measure_trainer(experiment: "Experiment", sizes: str | None, options: TimingOptions) -> Iterator[dict[str, Any]]:
+def _parse_sizes(text: str) -> "BatchSizes":
+    """Parse the batch sizes of the option: examples, or all in tokens."""
     from batchscale.cli.plan_inputs import parse_sizes
-    from batchscale.run.preflight import make_checked_plan
     from batchscale.spec.batch_sizes import BatchSizes
+    from batchscale.spec.tokens import names_tokens
+
+    return BatchSizes.parse([part.strip() for part in text.split(",")] if names_tokens(text) else parse_sizes(text))
+
+
+def _measure_trainer(experiment: "Experiment", sizes: str | None, options: TimingOptions) -> Iterator[dict[str, Any]]:
+    from batchscale.run.preflight import make_checked_plan
     from batchscale.trainers.probing import time_trainer
 
     trainer = experiment.trainer
@@ -116,9 +124,8 @@ def _measure_trainer(experiment: "Experiment", sizes: str | None, options: Timin
             f"--repetitions must be at least {FEWEST_REPETITIONS}, and --seconds between 0 and 3600. Found "
             f"{options.repetitions} and {options.seconds:g}."
         )
-    batch_sizes = parse_sizes(sizes)
-    if batch_sizes:
-        experiment = replace(experiment, batch_sizes=BatchSizes(tuple(sorted(set(batch_sizes)))))
+    if sizes is not None:
+        experiment = replace(experiment, batch_sizes=_parse_sizes(sizes))
     plan = make_checked_plan(experiment, None)
     with_evaluation = False
     for study in plan.studies:
@@ -141,8 +148,6 @@ def _load(
     target: str, sizes: str | None, precision: str, data_dir: Path | None
 ) -> "tuple[str, Workload, tuple[int, ...]]":
     """Return the name, the workload and the batch sizes of a workload by name or of an experiment file."""
-    from batchscale.cli.plan_inputs import parse_sizes
-    from batchscale.spec.batch_sizes import BatchSizes
     from batchscale.spec.experiment import WorkloadSpec
     from batchscale.spec.file import read_experiment
     from batchscale.spec.workload_name import WorkloadName
@@ -152,10 +157,9 @@ def _load(
     spec = WorkloadSpec(WorkloadName.parse(target)) if experiment is None else experiment.workload
     spec = replace(spec, model_options={**spec.model_options, "precision": precision})
     loaded = get_workload(spec, data_dir)
-    batch_sizes = parse_sizes(sizes)
-    if not batch_sizes and experiment is None:
+    if sizes is None and experiment is None:
         raise SpecError("calibrate needs --batch-sizes such as 8,64,512, or an experiment file. Found neither.")
-    planned = BatchSizes.parse(batch_sizes) if experiment is None or batch_sizes else experiment.batch_sizes
+    planned = experiment.batch_sizes if experiment is not None and sizes is None else _parse_sizes(sizes or "")
     tokens = (experiment.tokens_per_example if experiment else None) or loaded.dataset.tokens_per_example
     return str(spec.name), loaded, tuple(planned.resolve(loaded.dataset.num_train_examples, tokens))
 
