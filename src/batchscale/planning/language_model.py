@@ -134,7 +134,8 @@ class LanguageModel(BaseModel):
         sequences = sorted({max(round(tokens / self.sequence_length), 1) for tokens in self._batches()})
         points = tuple(self._point(self.tokens, batch_size, critical) for batch_size in sequences)
         goal = f"the loss of {_short(self.tokens)} tokens with small batches"
-        return PlanCurve(points, goal=f"{goal} (critical batch size {_short(critical[1] or 0)} tokens, {source})")
+        goal += f" (critical batch size {_short(critical[1] or 0)} tokens, {source})"
+        return PlanCurve(points, goal=goal, tokens_per_example=self.sequence_length)
 
     def _critical(self, tokens: float) -> tuple[str, float | None, float | None, float | None]:
         """Return the critical batch size in tokens with its ends, and where it comes from."""
