@@ -53,6 +53,10 @@ MOST_RANGES = 6
 DRAWN_TRIALS = 120  # of a study in the drawing of its search space
 
 
+SEARCHED_BARS = "for the median of what fresh searches of the same size would find"
+CONFIRMED_BARS = "for the median over new seeds of the best trial"
+
+
 @dataclass(frozen=True)
 class ReportTable:
     """A heading per column, cells as text, and the indices of columns with numbers."""
@@ -89,6 +93,7 @@ class Section:
     experiments: tuple[str, ...] = ()
     examples: Markup | None = None
     examples_narrow: Markup | None = None
+    bars: str = ""
 
 
 def make_section(records: Records, workload: WorkloadName, goal: Goal | None, anchor: str) -> Section:
@@ -129,6 +134,7 @@ def make_section(records: Records, workload: WorkloadName, goal: Goal | None, an
         experiments=experiment_files(selected),
         examples=examples,
         examples_narrow=examples_narrow,
+        bars=CONFIRMED_BARS if answer.curve["seeds"].drop_nulls().len() else SEARCHED_BARS,
     )
 
 
