@@ -1,6 +1,7 @@
 """``batchscale atlas``: list, show, add and like, and what they say of bad input."""
 
 import json
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -8,7 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 from batchscale.cli.app import make_app
+from batchscale.cli.atlas_inputs import choose_goal
 from batchscale.errors import BatchscaleError
+from batchscale.records.read import read_records
+from batchscale.spec.goal import Goal
+from batchscale.spec.workload_name import WorkloadName
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
+from build_records import curve_studies, write_tree
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "examples" / "mnist_fc_records"
@@ -119,3 +127,11 @@ def test_the_design_documents_runs_are_like_other_small_curves():
     answer = json.loads(run("like", ROOT / "examples" / "ddsp_training_runs.csv", "--json"))
     assert answer["neighbours"][0]["curve"]["source"] == "ddsp" and answer["b_crit"] is None
     assert all(any("same shape" in reason for reason in row["reasons"]) for row in answer["neighbours"])
+
+
+def test_workloads_of_the_papers_archive_get_the_goals_of_its_figures(tmp_path):
+    name = WorkloadName("mnist", "simple_cnn_base", "nesterov_momentum")
+    law = {size: 1000 * (1 + 64 / size) for size in (1, 4, 16, 64, 256)}
+    records = read_records(write_tree(tmp_path / "tree", {name: curve_studies(law)}))
+    assert choose_goal(records, name, None) == Goal("val/classification_error", 0.01)
+    assert choose_goal(records, name, "val/error < 0.1") == Goal("val/error", 0.1)

@@ -1,6 +1,7 @@
 """``batchscale suggest --tokens``: values, files, and what it says of bad input."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 from batchscale.cli.app import make_app
 from batchscale.errors import BatchscaleError
 
+SIZES = [2**power for power in range(13, 22)]
 RECORDS = Path(__file__).parents[2] / "examples" / "mnist_fc_records"
 
 
@@ -43,6 +45,19 @@ def test_own_stages_and_own_measurements_count():
     assert values["batch_size"]["basis"] == "measured" == values["learning_rate"]["basis"]
 
 
+def test_batch_sizes_of_a_file_of_runs_are_tokens_unless_they_are_sequences(tmp_path):
+    budgets = [(tokens, size) for tokens in (1e9, 4e9, 16e9) for size in SIZES]
+    rows = [(t, b, 5 - 0.1 * math.log(t) + 0.02 * math.log(b / (0.5 * t**0.57)) ** 2) for t, b in budgets]
+    (tmp_path / "tokens.csv").write_text("N,D,B,loss\n" + "".join(f"1e8,{t},{b},{loss}\n" for t, b, loss in rows))
+    lines = "".join(f"1e8,{t},{b / 512},{loss}\n" for t, b, loss in rows)
+    (tmp_path / "sequences.csv").write_text("N,D,batch_sequences,loss\n" + lines)
+    plan = ("--tokens", "8B", "--parameters", "100M", "--json")
+    tokens = json.loads(run(tmp_path / "tokens.csv", *plan))["values"]["batch_size"]
+    sequences = json.loads(run(tmp_path / "sequences.csv", "--sequence", 512, *plan))["values"]["batch_size"]
+    assert tokens["value"] == pytest.approx(0.5 * 8e9**0.57, rel=0.05)
+    assert sequences["value"] == pytest.approx(tokens["value"]) and tokens["basis"] == "law"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -54,6 +69,11 @@ def test_own_stages_and_own_measurements_count():
         (["--tokens", "20B", "--parameters", "1B", "--stages", "256k"], "pairs such as"),
         (["--tokens", "20B", "--parameters", "1B", "--export", "torchtitan"], "No launch file"),
         ([str(RECORDS), "--tokens", "20B", "--parameters", "1B"], "--workload must select one"),
+        (["--tokens", "20B", "--parameters", "1B", "--multiple-of", "100000"], "--multiple-of must fit"),
+        (
+            [str(RECORDS), "--workload", "mnist/fc_1024/sgd", "--tokens", "1B", "--parameters", "1B"],
+            "tokens by --sequence",
+        ),
         ([str(RECORDS)], "needs records and --batch-size"),
         ([str(RECORDS), "--batch-size", "many"], "--batch-size must be a whole number"),
     ],

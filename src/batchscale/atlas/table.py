@@ -161,7 +161,9 @@ def _read_file(path: Path) -> tuple[dict[str, Any], list[tuple[str, int, float |
     content = parse_json(path.read_bytes())
     if content["version"] != VERSION:
         raise ValueError(f"its version must be {VERSION}")
-    row = {name: content["curve"].get(name) for name in CURVES_SCHEMA} | {"source": "own", "curve": path.stem}
+    values = {name: content["curve"].get(name) for name in CURVES_SCHEMA}
+    row = {name: one_line(value, 200) if isinstance(value, str) else value for name, value in values.items()}
+    row |= {"source": "own", "curve": one_line(path.stem, 200)}
     runs = [(path.stem, _size(size), None if amount is None else _amount(amount)) for size, amount in content["runs"]]
     if row["unit"] not in UNITS:
         raise ValueError(f"its unit must be one of {', '.join(UNITS)}")

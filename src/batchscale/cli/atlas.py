@@ -78,13 +78,14 @@ def show(
     from batchscale.analysis.sentences import answer_sentences
     from batchscale.atlas.sources import SOURCES
     from batchscale.cli.output import print_table
+    from batchscale.formatting import rounded_text, span_text
 
     table = _read()
     curve = table.find(name)
     answer, source = curve.analyze(), SOURCES[curve.source]
     points = table.select(table.curves.filter(table.curves["curve"] == name)).points()
+    row = table.curves.filter(table.curves["curve"] == name).to_dicts()[0]
     if json_:
-        row = table.curves.filter(table.curves["curve"] == name).to_dicts()[0]
         sizes = points.select("batch_size", "steps", "runs").to_dicts()
         sentences = list(answer_sentences(answer))
         print_json(
@@ -99,7 +100,13 @@ def show(
     typer.echo()
     for sentence in answer_sentences(answer):
         typer.echo(sentence)
-    notes = [f"Tuned: {source.tuning}.", f"It can tell: {source.shows}.", f"It cannot tell: {source.limits}."]
+    low = None if answer.summary is None else answer.summary.critical.low
+    if row["b_crit"] is not None and (low is None or abs(low / (row["b_crit_low"] or low) - 1) > 0.01):
+        span = span_text(row["b_crit_low"], row["b_crit_high"])
+        typer.echo(
+            f"The list has B_crit {rounded_text(row['b_crit'])} ({span}): it counts all trials, not the best alone."
+        )
+    notes = [f"Tuned: {source.tuning}.", f"It can tell: {source.shows}.", f"Limits: {source.limits}."]
     notes += [f"Note: {curve.note}."] if curve.note else []
     cite = f"Source: {source.title}, {source.address} ({source.licence}, {source.date}). {source.credit}"
     typer.echo("\n" + "\n".join([*notes, cite.rstrip(". ") + "."]))
@@ -270,7 +277,7 @@ def _print_list(selected: "Atlas") -> None:
     typer.echo(f"\n{count_text(len(rows), 'curve')}. Sources:")
     for name in selected.curves["source"].unique(maintain_order=True):
         source = SOURCES[name]
-        typer.echo(f"  {source.title} ({source.licence}). Not shown by it: {source.limits}.")
+        typer.echo(f"  {source.title} ({source.licence}). Limits: {source.limits}.")
 
 
 def _print_similar(name: str, neighbours: "list[Neighbour]", prior: "Prior") -> None:

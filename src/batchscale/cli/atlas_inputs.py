@@ -105,6 +105,8 @@ def read_curves(
                 AtlasCurve(
                     identifier, "own", f"{name.model} on {name.dataset}", names.kind or model_kind(name.model),
                     name.dataset, name.model, name.optimizer, str(answer.goal), runs, parameters=names.parameters,
+                    batch_unit="examples" if answer.unit.tokens_per_example is None else "sequences",
+                    sequence=answer.unit.tokens_per_example,
                 ),
                 answer,
             )

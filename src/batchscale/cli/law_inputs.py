@@ -46,34 +46,39 @@ def read_laws(
     curves = [curve for path in inputs for curve in read_curves(path, sequence, workload, goal)]
     if parameters is not None:
         curves = _with_parameters(curves, parameters)
-    laws = curve_laws(curves, "tokens" if sequence else "examples")
+    in_tokens = all(sequence or curve.answer.unit.tokens_per_example for curve in curves)
+    laws = curve_laws(curves, "tokens" if in_tokens else "examples")
     if not laws.laws:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in laws.refusals.items())
-        raise AnalysisError(f"Several curves must show a law of one quantity at least. Found {len(curves)}: {reasons}")
+        raise AnalysisError(
+            f"Several curves must show a law of one quantity at least. Found {len(curves)}. "
+            + " ".join(laws.refusals.values())
+        )
     return f"{len(curves)} curves", laws, None
 
 
 def read_curves(path: Path, sequence: int | None, workload: str | None, goal: str | None) -> "list[MeasuredCurve]":
-    """Return the curve of a CSV file, or of each selected workload; ``sequence`` turns examples into tokens."""
+    """Return the curve of a CSV file, or of each selected workload of records.
+
+    Examples become tokens by ``sequence``, else by what the records say, else they count as they are.
+    """
     from batchscale.analysis.curve_analysis import analyze, analyze_points
     from batchscale.analysis.laws import MeasuredCurve
     from batchscale.cli.atlas_inputs import choose_goal, read_runs
     from batchscale.cli.selection import open_records, select_workloads
 
-    scale = float(sequence or 1)
     if path.suffix.lower() == ".csv" and not path.is_dir():
         answer = analyze_points(read_runs(path))
         if answer.summary is None:
             raise AnalysisError(f"{one_line(path, 300)}: {answer.refusal}")
-        return [MeasuredCurve(path.stem, answer, per_example=scale)]
+        return [MeasuredCurve(path.stem, answer, per_example=float(sequence or 1))]
     records = open_records(path)
     names = select_workloads(records, workload)
-    return [
-        MeasuredCurve(
-            f"{path.name}:{name}", analyze(records, name, choose_goal(records, name, goal)), per_example=scale
-        )
-        for name in names
-    ]
+    curves = []
+    for name in names:
+        answer = analyze(records, name, choose_goal(records, name, goal))
+        scale = float(sequence or answer.unit.tokens_per_example or 1)
+        curves.append(MeasuredCurve(f"{path.name}:{name}", answer, per_example=scale))
+    return curves
 
 
 def _with_parameters(curves: "list[MeasuredCurve]", parameters: Sequence[float]) -> "list[MeasuredCurve]":

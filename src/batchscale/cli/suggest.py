@@ -28,7 +28,10 @@ def suggest(
         str | None, typer.Option(help="Suggest values to launch a language model on so many tokens, such as 20B.")
     ] = None,
     parameters: Annotated[str | None, typer.Option(help="The parameters of that model, such as 1.5B.")] = None,
-    sequence: Annotated[int, typer.Option(min=1, help="The tokens of its sequences.")] = 2048,
+    sequence: Annotated[
+        int | None,
+        typer.Option(min=1, help="The tokens of its sequences, and of those of a file of runs. Default: 2048."),
+    ] = None,
     schedule: Annotated[
         str, typer.Option(help="Its batch-size schedule: constant, warmup, late, or steps with --stages.")
     ] = "constant",

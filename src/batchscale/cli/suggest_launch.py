@@ -1,6 +1,6 @@
 """``batchscale suggest --tokens``: the values to launch a language model with, and files for its trainer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from batchscale.planning.launch import Launch, LaunchRequest
 
 VERSION = 1
+SEQUENCE = 2048  # tokens, unless a user or the records say otherwise
 NAMES = {
     "batch_size": "batch size (tokens)",
     "learning_rate": "learning rate",
@@ -28,7 +29,7 @@ class LaunchOptions:
     tokens: str
     parameters: str | None
     batch_size: str | None
-    sequence: int
+    sequence: int | None
     schedule: str
     stages: str | None
     multiple_of: int
@@ -79,7 +80,13 @@ def _plan(options: LaunchOptions) -> "Launch":
     if len(curves) != 1:
         listed = ", ".join(one_line(curve.name, 80) for curve in curves[:6])
         raise AnalysisError(f"--workload must select one workload. Found {len(curves)} ({listed}).")
-    return plan_measured(request, curves[0])
+    tokens = curves[0].answer.unit.tokens_per_example
+    if options.sequence is None and tokens is None:
+        raise SpecError(
+            "Examples become tokens by --sequence, the tokens of an example. Found none, and none in the records; pass "
+            "--sequence 1024, say."
+        )
+    return plan_measured(replace(request, sequence=options.sequence or tokens or SEQUENCE), curves[0])
 
 
 def _request(options: LaunchOptions) -> "LaunchRequest":
@@ -98,7 +105,7 @@ def _request(options: LaunchOptions) -> "LaunchRequest":
     return LaunchRequest(
         parse_amount(options.tokens, "--tokens"),
         parse_amount(options.parameters, "--parameters"),
-        options.sequence,
+        options.sequence or SEQUENCE,
         batch,
         ScheduleKind(kind),
         _parse_stages(options.stages or ""),

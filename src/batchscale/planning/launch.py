@@ -232,21 +232,28 @@ def _rate_factor(size: float, best_size: float) -> tuple[float, str]:
 def _assemble(
     request: LaunchRequest, size: Suggested, rate: Suggested, growth: _Growth, notes: Sequence[str]
 ) -> Launch:
-    sequences = _whole(size.value / request.sequence, request.multiple_of)
+    wanted = size.value / request.sequence
+    least = request.sequence * _whole(wanted, request.multiple_of)
+    if request.tokens < least:
+        raise PlanningError(
+            f"A training must have one step or more. Found {request.tokens:,.0f} tokens in batches of {least:,}; give "
+            "more tokens, a smaller --batch-size or a smaller --multiple-of."
+        )
+    if request.multiple_of > 2 * wanted:
+        raise PlanningError(
+            f"--multiple-of must fit the batch size. Found {request.multiple_of:,} for {wanted:,.1f} sequences of "
+            f"{request.sequence:,} tokens; pass a smaller one."
+        )
+    sequences = _whole(wanted, request.multiple_of)
     if request.schedule is ScheduleKind.WARMUP:
         halvings = min(int(math.log2(sequences / request.multiple_of)), HALVINGS)
-        sequences = _whole(size.value / request.sequence, request.multiple_of * 2**halvings)
+        sequences = _whole(wanted, request.multiple_of * 2**halvings)
     stages = _stages(request, sequences, growth)
     ends = [*(stage.start for stage in stages[1:]), request.tokens]
     steps = sum(
         math.ceil((end - stage.start) / (stage.batch_size * request.sequence))
         for stage, end in zip(stages, ends, strict=True)
     )
-    if request.tokens < sequences * request.sequence:
-        raise PlanningError(
-            f"A training must have one step or more. Found {request.tokens:,.0f} tokens in batches of "
-            f"{sequences * request.sequence:,}; give more tokens, or a smaller --batch-size."
-        )
     batch = float(sequences * request.sequence)
     value, low, high = (max(0.5 ** (batch / life), LEAST_BETA2) for life in (HALF_LIFE, *HALF_LIVES))
     reason = (
