@@ -13,14 +13,19 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from batchscale.analysis.as_json import analysis_json
+from batchscale.analysis.budgets import budget_steps
 from batchscale.analysis.curve_analysis import AnalysisOptions, analyze, analyze_points
 from batchscale.analysis.metaparameters import derive_values
 from batchscale.analysis.sentences import answer_sentences
 from batchscale.analysis.units import EXAMPLES, SizeUnit, unit_of
 from batchscale.cli.app import make_app
+from batchscale.errors import AnalysisError
 from batchscale.figures.kinds.curve import analysis_frame, plot_curve
+from batchscale.records.read import read_records
+from batchscale.spec.durations import Budget, Unit
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
+from batchscale.web.trials import TrialQuery, trial_page
 
 GOAL = Goal.parse("val/error < 0.1")
 SIZES = [2**i for i in range(0, 16, 2)]
@@ -90,6 +95,14 @@ def test_an_analysis_takes_the_tokens_from_the_records_and_keeps_every_number():
         assert (row["batch_size_tokens"], row["tokens"]) == (512 * row["batch_size"], 512 * row["examples"])
 
 
+def test_a_budget_in_tokens_limits_the_same_steps_as_in_examples():
+    records = make_records(curve_studies(LAW, own=own()))
+    limits = [budget_steps(records, Budget(*b))["limit"] for b in ((512e6, Unit.TOKENS), (1e6, Unit.EXAMPLES))]
+    assert limits[0].to_list() == limits[1].to_list()
+    with pytest.raises(AnalysisError, match="A budget in tokens needs records that state"):
+        budget_steps(make_records(curve_studies(LAW)), Budget(512e6, Unit.TOKENS))
+
+
 def test_studies_that_disagree_are_read_in_examples():
     mixed = [*curve_studies({4: 500, 8: 260}, own=own()), *curve_studies({16: 140}, own=own(tokens_per_example=256))]
     assert unit_of(make_records(mixed)) == EXAMPLES
@@ -137,7 +150,7 @@ def tree(tmp_path_factory):
 def run(*words):
     answer = CliRunner().invoke(make_app(), [str(word) for word in words])
     assert answer.exit_code == 0, answer.output + str(answer.exception)
-    return answer.output
+    return answer.stdout
 
 
 def test_commands_write_tokens_with_sequences_beside_them(tree, tmp_path):
@@ -167,6 +180,25 @@ def test_derived_columns_stand_in_the_report_and_in_json(tree, tmp_path):
     run("report", tree, "--out", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "half-life of β2 (tokens)" in page and "time scale B/(ηλD)" in page and ">443k<" in page
+
+
+def test_plans_and_the_table_of_trials_are_in_tokens(tree, tmp_path):
+    machines = tmp_path / "machines.toml"
+    machines.write_text(
+        '[[machine]]\nname = "box"\ndevice = "cpu"\ndevices_per_host = 1\nprice_per_host_hour = 1\nunit = "USD"\n'
+    )
+    times = tmp_path / "times.csv"
+    times.write_text(
+        "device,hosts,devices_per_host,batch_size,step_time_s\n"
+        + "".join(f"cpu,1,1,{b},{0.01 + b / 1e4}\n" for b in SIZES)
+    )
+    shown = run("plan", tree, "--step-times", times, "--machines", machines)
+    assert re.search(r"\d+k tokens \(\d+ sequences\)", shown)
+    data = json.loads(run("plan", tree, "--step-times", times, "--machines", machines, "--json"))
+    assert data["tokens_per_example"] == data["cheapest"]["tokens_per_example"] == 512
+    page = trial_page(read_records(tree), TrialQuery(batch_size=64))
+    assert page.derived == ["half-life of β2 (tokens)", "time scale B/(ηλD)"]
+    assert page.rows[0].values[-2] == "443k"
 
 
 def test_axes_are_in_tokens_unless_examples_are_asked_for(tree, tmp_path):

@@ -87,9 +87,10 @@ def budget_steps(
     COMPLETE trials instead: half of the search was trained at least that far.
     """
     examples = examples_by_dataset(records, num_train_examples)
+    tokens = pl.col(METADATA).struct.field("tokens_per_example")
     rows = [
-        _limit(budget, size, train_examples(dataset, examples), dataset)
-        for dataset, size in records.studies.select("dataset", "batch_size").rows()
+        _limit(budget, size, train_examples(dataset, examples), tokens_per_example, dataset)
+        for dataset, size, tokens_per_example in records.studies.select("dataset", "batch_size", tokens).rows()
     ]
     median = (
         records.trials.filter(pl.col("status") == Status.COMPLETE.value)
@@ -167,7 +168,9 @@ def best_per_trial(
     return complete.select("batch_size", "trial_id").join(per_trial, on=["batch_size", "trial_id"])
 
 
-def _limit(budget: Budget, batch_size: int, num_examples: int | None, dataset: str) -> float:
+def _limit(
+    budget: Budget, batch_size: int, num_examples: int | None, tokens_per_example: int | None, dataset: str
+) -> float:
     amount = budget.per_batch_size.get(batch_size, budget.amount)
     if budget.unit is Unit.STEPS:
         return max(float(amount), float(budget.at_least_steps))
@@ -178,6 +181,13 @@ def _limit(budget: Budget, batch_size: int, num_examples: int | None, dataset: s
                 f"'{one_line(dataset)}'; pass num_train_examples, or a budget in steps or examples."
             )
         amount *= num_examples
+    if budget.unit is Unit.TOKENS:
+        if tokens_per_example is None:
+            raise AnalysisError(
+                f"A budget in tokens needs records that state the tokens of an example. Found none for data set "
+                f"'{one_line(dataset)}'; pass a budget in steps or examples."
+            )
+        amount /= tokens_per_example
     return max(amount / batch_size, float(budget.at_least_steps))
 
 
