@@ -61,6 +61,20 @@ def test_the_best_learning_rate_is_taken_and_diverged_runs_are_left_out(tmp_path
     assert best.select("learning_rate", "loss").rows() == [(5e-4, 3.1)]
 
 
+def test_steps_stand_for_tokens_and_uneven_budgets_are_one(tmp_path):
+    """Whole steps of 1,536 sequences make 119,808 of them, of 24 sequences 120,000."""
+    rows = [
+        (1e7, round(budget / size), size, 3 + size / budget)
+        for budget in (120_000, 480_000)
+        for size in (24, 384, 1536)
+    ]
+    path = write(tmp_path / "steps.csv", rows, "N,K,B,loss")
+    grid = read_grid(path)
+    assert is_grid_file(path) and grid["tokens"].n_unique() == 2
+    assert grid["tokens"].min() == pytest.approx(120_000, rel=0.002)
+    assert len(iso_loss_curves(grid, [3.004])[0].points) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

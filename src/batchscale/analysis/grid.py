@@ -32,7 +32,9 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
     "batch_size": ("batch_tokens", "batch_sequences", "batch_size", "B"),
     "learning_rate": ("learning_rate", "lr"),
     "loss": ("loss", "final_loss", "val_loss"),
+    "steps": ("steps", "num_steps", "K"),
 }
+SAME_BUDGET = 0.015  # budgets closer than this share are one: whole steps make tokens of a batch size uneven
 SHARES = (0.3, 0.5, 0.7)  # of the way from the best loss of the smallest budget to that of the largest
 
 
@@ -51,13 +53,14 @@ class IsoLossCurve:
 
 
 def is_grid_file(path: Path) -> bool:
-    """True if the first line of a CSV file names a loss and tokens, as a grid of runs does."""
+    """True if the first line of a CSV file names parameters, tokens or steps, and a loss, as a grid of runs does."""
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             header = [name.strip() for name in file.readline(10_000).split(",")]
     except OSError:
         return False
-    return all(_find_column(header, _ALIASES[name]) is not None for name in ("tokens", "loss"))
+    has = {name: _find_column(header, aliases) is not None for name, aliases in _ALIASES.items()}
+    return has["loss"] and has["parameters"] and (has["tokens"] or has["steps"])
 
 
 def read_grid(path: Path, sequence: int | None = None) -> pl.DataFrame:
@@ -65,8 +68,8 @@ def read_grid(path: Path, sequence: int | None = None) -> pl.DataFrame:
 
     Args:
         path: Columns parameters, tokens, batch_size and loss, and learning_rate if it was varied. ``params``, ``N``,
-            ``D``, ``lr``, ``batch_tokens`` and ``batch_sequences`` are understood too. A run that diverged has an empty
-            cell, ``nan`` or ``inf`` as its loss, and is left out.
+            ``D``, ``lr``, ``batch_tokens`` and ``batch_sequences`` are understood too, and ``steps`` instead of tokens.
+            A run that diverged has an empty cell, ``nan`` or ``inf`` as its loss, and is left out.
         sequence: The tokens of a sequence, where batch sizes are given in sequences.
 
     Raises:
@@ -76,7 +79,11 @@ def read_grid(path: Path, sequence: int | None = None) -> pl.DataFrame:
     lines = read_csv_lines(path, "a grid of runs", MAX_BYTES, AnalysisError)
     header = [name.strip() for name in next(lines, (0, []))[1]]
     places = {name: _find_column(header, aliases) for name, aliases in _ALIASES.items()}
-    missing = [name for name, place in places.items() if place is None and name != "learning_rate"]
+    if places["steps"] is not None and places["tokens"] is None:
+        places["tokens"] = places["steps"]
+    else:
+        places["steps"] = None
+    missing = [name for name, place in places.items() if place is None and name not in ("learning_rate", "steps")]
     if missing:
         raise AnalysisError(
             f"{where}: the first line of a grid of runs must name parameters, tokens, batch_size and loss, and "
@@ -95,14 +102,27 @@ def read_grid(path: Path, sequence: int | None = None) -> pl.DataFrame:
         values = [
             None if place is None else _number(cells[place], name, where, line)
             for name, place in places.items()
-            if name != "loss"
+            if name not in ("loss", "steps")
         ]
         if loss is not None:
-            values[2] = (values[2] or 0) * factor
+            batch = (values[2] or 0) * factor
+            values[2] = batch
+            if places["steps"] is not None:
+                values[1] = (values[1] or 0) * batch
             rows.append((*values, loss))
     if not rows:
         raise AnalysisError(f"{where}: a grid must have at least one run with a loss. Found none.")
-    return pl.DataFrame(rows, schema=GRID_SCHEMA, orient="row")
+    return merge_budgets(pl.DataFrame(rows, schema=GRID_SCHEMA, orient="row"))
+
+
+def merge_budgets(grid: pl.DataFrame) -> pl.DataFrame:
+    """Return a grid in which nearly equal numbers of tokens of a model are one budget, their geometric mean."""
+    is_new = pl.col("tokens").log().diff().fill_null(1.0) > SAME_BUDGET
+    ordered = grid.with_row_index("row").sort("parameters", "tokens")
+    budget = (is_new | (pl.col("parameters") != pl.col("parameters").shift())).fill_null(True).cum_sum()
+    low, high = pl.col("tokens").min().over(budget), pl.col("tokens").max().over(budget)
+    tokens = pl.when(low == high).then("tokens").otherwise(pl.col("tokens").log().mean().over(budget).exp())
+    return ordered.with_columns(tokens.alias("tokens")).sort("row").drop("row")
 
 
 def best_losses(grid: pl.DataFrame) -> pl.DataFrame:
