@@ -112,5 +112,6 @@ def test_every_page_is_in_the_contents_of_the_site():
     listed = set(
         re.findall(r"- ([\w/-]+\.md)$", (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     )
-    pages = {page.name for page in DOCS.glob("*.md")} | {"decisions/index.md"}
+    pages = {str(page.relative_to(DOCS)) for page in (*DOCS.glob("*.md"), *DOCS.glob("studies/*.md"))}
+    pages |= {"decisions/index.md"}
     assert listed == pages, "mkdocs.yml lists the pages under 'nav'"
