@@ -129,6 +129,14 @@ def test_a_run_that_is_killed_again_and_again_gives_the_same_records(tmp_path):
     assert read_values(tmp_path / "killed") == run(tmp_path / "whole", slow), f"after {kills} kills"
 
 
+def test_validate_says_what_is_measured(tmp_path):
+    (tmp_path / "both.toml").write_text(EXPERIMENT + '[averaging]\nhalf_life = [8, 64.5]\nunit = "examples"\n')
+    answer = CliRunner().invoke(make_app(), ["validate", str(tmp_path / "both.toml")])
+    assert answer.exit_code == 0, answer.output
+    assert "measured  averages of the weights, with half-lives of 8, 64.5 examples" in answer.stdout
+    assert "measured  branches, of which each anneals over the last 0.3 of its steps (linear)" in answer.stdout
+
+
 def test_the_plan_counts_the_steps_of_all_branches():
     study = make_plan().studies[0]
     pairs = study.branches.pairs(study.evaluation_steps)

@@ -165,6 +165,9 @@ def _print(preview: _Preview) -> None:
     typer.echo(f"stop      {experiment.stop.value}")
     typer.echo(f"searched  {_describe_search(plan)}")
     typer.echo(f"training  {_describe_training_set(preview)}")
+    for protocol in (experiment.averaging, experiment.branches):
+        if protocol is not None:
+            typer.echo(f"measured  {protocol}")
     if preview.data is not None:
         typer.echo(f"data      {preview.data if preview.data_present else f'missing: {preview.data}'}")
     typer.echo(f"records   about {size(preview.records_bytes)} on disk, and up to --keep-states for trials' states")

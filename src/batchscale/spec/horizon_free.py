@@ -37,6 +37,10 @@ class Averaging:
         if any(later <= earlier for earlier, later in itertools.pairwise(half_lives)):
             raise SpecError(f"half_life must grow from one average to the next. Found {one_line(list(half_lives))}.")
 
+    def __str__(self) -> str:
+        half_lives = ", ".join(f"{half_life:g}" for half_life in self.half_lives)
+        return f"averages of the weights, with half-lives of {half_lives} {self.unit}"
+
     def steps(
         self, batch_size: int, num_train_examples: int | None = None, tokens_per_example: int | None = None
     ) -> tuple[float, ...]:
@@ -78,6 +82,10 @@ class Branches:
     decay_steps: int | None = None
     shape: Decay = Decay.LINEAR
     end_factor: float = 0.0
+
+    def __str__(self) -> str:
+        part = f"{self.decay:.4g} of its steps" if self.decay_steps is None else f"{self.decay_steps:,} steps"
+        return f"branches, of which each anneals over the last {part} ({self.shape})"
 
     def keys(self) -> dict[str, float | str]:
         """Return the keys of the table that describes them."""

@@ -198,7 +198,7 @@ class StudyEngine:
         values = ",".join(f"{name}={value!r}" for name, value in self._metaparameters(task.parameters).items())
         study = self._study
         averages = f"|{study.half_lives},{task.parameters.get(HALF_LIFE)}" if study.half_lives else ""
-        branches = f"|{study.branches}" if study.branches else ""
+        branches = f"|{study.branches!r}" if study.branches else ""
         return f"{self._workload.name}|{study.batch_size}|{task.seed}|{values}{averages}{branches}"
 
     def _fill(self, waiting: deque[TrialTask], running: dict[int, _Running]) -> None:
