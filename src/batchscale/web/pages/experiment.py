@@ -153,7 +153,7 @@ def _answer_values(parts: ServerParts, folder: RecordsFolder, number: int) -> di
     try:
         analysis = analysis_of(parts.cache, folder, number)
     except BatchscaleError as error:
-        return NO_ANSWER | {"problem": visible(error, 400)}
+        return NO_ANSWER | ({"waiting": True} if _is_early(parts, folder) else {"problem": visible(error, 400)})
     return NO_ANSWER | {
         "goal": visible(goal_label(analysis.goal)) if analysis.goal else "",
         "analysis": analysis,
@@ -162,6 +162,16 @@ def _answer_values(parts: ServerParts, folder: RecordsFolder, number: int) -> di
         "sentences": result_sentences(analysis),
         "has_points": analysis.curve["steps"].drop_nulls().len() > 0,
     }
+
+
+def _is_early(parts: ServerParts, folder: RecordsFolder) -> bool:
+    """True if a run has begun here and none of its trials has ended."""
+    if parts.statuses.read(folder.path).snapshot is None:
+        return False
+    try:
+        return parts.cache.records(folder.path).trials.is_empty()
+    except RecordsError:
+        return False
 
 
 def _control_values(parts: ServerParts, folder: RecordsFolder, status: FolderStatus) -> dict[str, Any]:

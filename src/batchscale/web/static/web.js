@@ -168,16 +168,16 @@
   // The chart stays where it is and is drawn again; the parts around it are exchanged.
   async function refresh() {
     const figure = document.getElementById("chart");
-    if (!figure) { location.reload(); return; }
     const answer = await fetch(runStatus.dataset.answer);
     if (!answer.ok) { return; }
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (!figure && fresh.getElementById("chart")) { location.reload(); return; } // the first point: all parts appear
     for (const id of ["figures", "meaning", "points", "words"]) {
       const part = fresh.getElementById(id);
       const place = document.getElementById(id);
       if (part && place) { replaceContent(place, part.innerHTML); }
     }
-    explore(figure);
+    if (figure) { explore(figure); }
   }
 
   // What changed since the reader last looked at this experiment: compared with what this browser stored then.
@@ -210,7 +210,7 @@
       if (before === undefined) { texts.push(at + " reached the goal, after " + number(steps) + " steps."); }
       else if (steps < before) { texts.push(at + " needs " + number(steps) + " steps, before " + number(before) + "."); }
     }
-    if (now.critical && now.critical !== old.critical) {
+    if (now.critical && !now.critical.startsWith("–") && now.critical !== old.critical) {
       texts.push("Critical batch size: " + now.critical + (old.critical ? ", before " + old.critical : "") + ".");
     }
     if (now.progress !== null && old.progress !== null && percent(now.progress) !== percent(old.progress)) {
