@@ -10,13 +10,14 @@ from real_workloads import make_tiny
 from batchscale.errors import SpecError
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.goal import Goal
+from batchscale.training import averages
 from batchscale.training.averages import select_average
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import StudyEngine, TrialTask
 
 STEPS, BATCH_SIZE = 9, 14
 HALF_LIVES = (1.5, 70.0)
-RARE_HALF_LIVES = (64.0, 640.0)  # updated every second step
+RARE_HALF_LIVES = (64.0, 640.0)  # in the end updated every second step
 GOAL = Goal.parse("val/cross_entropy_error < 0.0")
 VALUES = {"learning_rate": 0.02, "momentum": 0.9}
 
@@ -52,13 +53,28 @@ def weights_by_step(engine):
     return weights
 
 
-def average(weights, half_life, last, every=1):
-    """The mean of the weights after every ``every`` steps, each counted by half per half-life of its age."""
-    steps = range(every, last + 1, every)
-    shares = [0.5 ** ((last - step) / half_life) for step in steps]
+def updates(half_lives, last):
+    """The steps after which weights are read, and for how many steps each of them counts."""
+    if half_lives is HALF_LIVES:
+        return dict.fromkeys(range(1, last + 1), 1)
+    return {step: 1 if step <= 4 else 2 for step in (1, 2, 3, 4, 6, 8) if step <= last}
+
+
+def average(weights, half_life, steps):
+    """The mean of these weights, each counted for its steps, and by half per half-life of its age."""
+    last, decay = max(steps), 0.5 ** (1 / half_life)
+    shares = [sum(decay ** (last - step + k) for k in range(count)) for step, count in steps.items()]
     return jax.tree.map(
         lambda *leaves: np.average(np.stack(leaves), axis=0, weights=shares), *(weights[step] for step in steps)
     )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_updates():
+    """Averages of long half-lives are updated rarely from the fifth step on, not from the 65th."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(averages, "UPDATES_PER_HALF_LIFE", 2)
+        yield
 
 
 @pytest.fixture(scope="module", params=[HALF_LIVES, RARE_HALF_LIVES], ids=["every step", "every second step"])
@@ -69,29 +85,26 @@ def trained(request, engine_of):
 
 def test_averages_are_those_that_numpy_makes_of_the_weights_of_every_step(trained):
     half_lives, weights, engine = trained
-    averages = engine._population.member(1).averages
-    every = 1 if half_lives is HALF_LIVES else 2
-    last = STEPS - STEPS % every
+    stored = engine._population.member(1).averages
     for number, half_life in enumerate(half_lives):
-        expected = average(weights, half_life, last, every)
-        made = jax.tree.map(lambda leaf, number=number: leaf[number], averages)
+        expected = average(weights, half_life, updates(half_lives, STEPS))
+        made = jax.tree.map(lambda leaf, number=number: leaf[number], stored)
         for found, value in zip(jax.tree.leaves(made), jax.tree.leaves(expected), strict=True):
             # nine means of float32, each rounded to 6e-8 of the largest value
             np.testing.assert_allclose(found, value, rtol=0, atol=2e-6 * np.abs(value).max())
-    assert jax.tree.leaves(averages[1]), "the statistics of batch normalization are averaged"
-    assert not np.allclose(jax.tree.leaves(averages)[0][0], jax.tree.leaves(averages)[0][1])
+    assert jax.tree.leaves(stored[1]), "the statistics of batch normalization are averaged"
+    assert not np.allclose(jax.tree.leaves(stored)[0][0], jax.tree.leaves(stored)[0][1])
 
 
 def test_a_measurement_is_that_of_the_best_average_beside_those_of_all(trained, workload):
     half_lives, weights, engine = trained
     (progress,) = engine.advance([task(1)])
     val = workload.dataset.splits["val"].arrays
-    every = 1 if half_lives is HALF_LIVES else 2
-    for step in (2, 5, 8, STEPS):
+    for step in (1, 2, 5, 8, STEPS):
         row = dict(progress.rows)[step]
         errors = []
         for half_life in half_lives:
-            params, model_state = average(weights, half_life, step - step % every, every)
+            params, model_state = average(weights, half_life, updates(half_lives, step))
             outputs, _ = workload.model.apply(params, model_state, val["inputs"], train=False, key=jax.random.key(0))
             scores = np.asarray(outputs, np.float64)
             logs = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
@@ -135,6 +148,15 @@ def test_a_trial_of_one_half_life_is_measured_by_that_average_alone(engine_of):
         assert fixed["val/cross_entropy_error"] == row["val/cross_entropy_error_average_2"]
     with pytest.raises(SpecError, match=r"averaging_half_life must be one of \[1.5, 70.0\]. Found 3"):
         engine.advance([task(3, averaging_half_life=3.0)])
+
+
+def test_updates_are_a_32nd_of_the_steps_so_far_apart_and_leave_no_step_out(monkeypatch):
+    monkeypatch.setattr(averages, "UPDATES_PER_HALF_LIFE", 32)
+    apart = {step: int(averages._steps_since_update(np.int32(step), 64)) for step in range(1, 6000)}
+    read = [step for step, every in apart.items() if step % every == 0]
+    for before, step in zip([0, *read], read, strict=False):
+        assert step - before == apart[step] <= max(1, min(64, step / 32))
+    assert read[:64] == list(range(1, 65)) and read[-1] - read[-2] == 64
 
 
 def test_the_best_average_follows_the_direction_of_the_goal_and_skips_what_is_no_number():

@@ -16,7 +16,7 @@ from batchscale.run.single_study import Resume, SingleStudy, TrialValues
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.experiment import StopRule
 from batchscale.spec.goal import Goal
-from batchscale.spec.horizon_free import HALF_LIFE, Branches
+from batchscale.spec.horizon_free import HALF_LIFE, Averaging, Branches
 from batchscale.spec.plan import Study
 from batchscale.spec.space import ParameterConfig, ParameterType, SearchSpace, replaced_names
 from batchscale.study.search import SearchState
@@ -217,7 +217,7 @@ def _make_study(workload: Workload, trial: SingleTrial) -> Study:
         seed=trial.seed,
         num_train_examples=workload.dataset.num_train_examples,
         tokens_per_example=trial.tokens_per_example,
-        half_lives=trial.half_lives if half_life is None else (half_life,),
+        half_lives=trial.half_lives if half_life is None else Averaging((half_life,)).steps(trial.batch_size),
         branches=trial.branches,
     )
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from batchscale.errors import SpecError, one_line
-from batchscale.spec.durations import EvaluationPlan, Spacing, Unit, tokens_unknown
+from batchscale.spec.durations import MAX_STEPS, EvaluationPlan, Spacing, Unit, tokens_unknown
 
 HALF_LIFE = "averaging_half_life"
 """The metaparameter of a recorded trial: the half-life, in steps, of the average that its result comes from."""
 
 MAX_AVERAGES = 16
-_SAMPLES_PER_HALF_LIFE = 32
+UPDATES_PER_HALF_LIFE = 32
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,10 @@ class Averaging:
             if tokens_per_example is None:
                 raise tokens_unknown(f"averaging.half_life = {self.half_lives[0]:g} tokens")
             examples = 1 / tokens_per_example
-        return tuple(half_life * examples / batch_size for half_life in self.half_lives)
+        steps = tuple(half_life * examples / batch_size for half_life in self.half_lives)
+        if steps[-1] > MAX_STEPS:
+            raise SpecError(f"averaging: a half-life must be at most {MAX_STEPS:,} steps. Found {steps[-1]:g}.")
+        return steps
 
 
 class Decay(StrEnum):
@@ -130,14 +133,14 @@ BRANCH_EVALUATION = EvaluationPlan(count=10, spacing=Spacing.LOG, start=0.1)
 
 
 def average_interval(half_lives: Sequence[float]) -> int:
-    """Return the steps from one update of the averages to the next: a 32nd of the shortest half-life, at least 1.
+    """Return the most steps between two updates of the averages: a power of two, a 32nd of the shortest half-life.
 
     An update reads and writes every average once. Weights so close to each other make no difference to a mean.
 
     >>> average_interval([10.0, 100.0]), average_interval([320.0, 1000.0])
-    (1, 10)
+    (1, 8)
     """
-    return max(1, int(min(half_lives) / _SAMPLES_PER_HALF_LIFE))
+    return 1 << max(0, int(min(half_lives) / UPDATES_PER_HALF_LIFE).bit_length() - 1)
 
 
 def half_life_of(row: Mapping[str, float], metric: str, half_lives: Sequence[float]) -> float | None:
