@@ -74,6 +74,7 @@ def test_several_curves_give_a_law_of_their_critical_sizes(tmp_path):
     plan = answer["predictions"]["b_crit"]
     assert plan["low"] < 0.05 * 32e6**0.5 < plan["high"]
     assert "three points" in answer["refusals"]["b_opt"]
+    assert "For 32 M examples:" in run(*paths, "--tokens", "32M")
     in_tokens = json.loads(run(*paths, "--json", "--sequence", 512, "--model-parameters", "1M,2M,3M,4M"))
     assert in_tokens["unit"] == "tokens" and in_tokens["laws"]["b_crit"]["points"][1]["parameters"] == 2e6
 

@@ -134,7 +134,7 @@ def _print(source: str, laws: "Laws", predictions: "dict[str, Prediction]") -> N
     from batchscale.cli.output import print_table
     from batchscale.formatting import percent_text
 
-    typer.echo(f"Laws over tokens D and parameters N, from {source}. Batch sizes are in {laws.unit}.")
+    typer.echo(f"Laws over {laws.unit} D and parameters N, from {source}. Batch sizes are in {laws.unit}.")
     rows = [
         (
             NAMES[quantity],
@@ -152,18 +152,18 @@ def _print(source: str, laws: "Laws", predictions: "dict[str, Prediction]") -> N
         typer.echo(f"No law of {NAMES[quantity]}: {reason}")
     if predictions:
         typer.echo()
-        _print_predictions(predictions)
+        _print_predictions(predictions, laws.unit)
     typer.echo()
     _print_published(laws, predictions)
 
 
-def _print_predictions(predictions: "dict[str, Prediction]") -> None:
+def _print_predictions(predictions: "dict[str, Prediction]", unit: str) -> None:
     from batchscale.cli.output import print_table
     from batchscale.formatting import rounded_text, times_text
 
     first = next(iter(predictions.values()))
     model = "" if first.parameters is None else f" and {rounded_text(first.parameters)} parameters"
-    typer.echo(f"For {rounded_text(first.tokens)} tokens{model}:")
+    typer.echo(f"For {rounded_text(first.tokens)} {unit}{model}:")
     rows = [
         (
             NAMES[quantity],
