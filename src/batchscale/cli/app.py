@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from batchscale import __version__
+from batchscale.cli.completion import COMPLETING, completed_command
 from batchscale.cli.exit import run_and_exit
 from batchscale.plugins import find_plugins
 
@@ -25,6 +26,7 @@ PANELS = {
     "Decide": ("calibrate", "machines", "devices", "plan"),
     "Data": ("workloads", "data", "import", "export", "check", "summary"),
     "Serve": ("web",),
+    "Help": ("doctor",),
 }
 """The commands by their heading in ``--help``. Module and function have the command's name; a keyword gets a "_"."""
 
@@ -69,7 +71,7 @@ def make_app(only: str | None = None) -> typer.Typer:
         cls=PanelGroup,
         help="Measure how neural-network training scales with batch size, and decide with the result.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -123,7 +125,7 @@ def _print_version(requested: bool) -> None:
 def main() -> None:
     """Run the command line and end the process."""
     gc.set_threshold(OBJECTS_BEFORE_COLLECTION, 10, 10)
-    command = sys.argv[1] if len(sys.argv) > 1 else None
+    command = completed_command() if COMPLETING in os.environ else sys.argv[1] if len(sys.argv) > 1 else None
     if command in READING:
         # NumPy's linear algebra would start a thread per core, which such small matrices never use.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

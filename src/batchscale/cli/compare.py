@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from batchscale.cli.completion import complete_workloads
 from batchscale.cli.selection import BASELINE_HELP, JSON_HELP, WORKLOAD_HELP
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ def compare(
         typer.Argument(metavar="CURVES", help="Records (each workload is a curve) or CSV files of curves."),
     ],
     goal: Annotated[str | None, typer.Option(help="One goal for all curves. Default: the goal of each study.")] = None,
-    workload: Annotated[str | None, typer.Option(help=f"{WORKLOAD_HELP} Default: all.")] = None,
+    workload: Annotated[
+        str | None, typer.Option(help=f"{WORKLOAD_HELP} Default: all.", autocompletion=complete_workloads)
+    ] = None,
     baseline: Annotated[str, typer.Option(help=BASELINE_HELP)] = "robust",
     normalise_at: Annotated[
         int | None,

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from batchscale.cli.completion import complete_with, dataset_names
 from batchscale.cli.output import print_json
 from batchscale.cli.selection import DATA_DIR_HELP, JSON_HELP
 
@@ -52,7 +53,12 @@ def data_list(
 
 
 def data_get(
-    name: Annotated[str, typer.Argument(help="The name of the data set, as in `batchscale data list`.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="The name of the data set, as in `batchscale data list`.", autocompletion=complete_with(dataset_names)
+        ),
+    ],
     data_dir: Annotated[
         Path | None, typer.Option(help="The folder to write to. Default: BATCHSCALE_DATA, else the cache folder.")
     ] = None,

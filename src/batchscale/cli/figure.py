@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from batchscale.cli.completion import complete_with, complete_workloads, figure_names
 from batchscale.cli.output import Stages
 from batchscale.cli.selection import GOAL_HELP, RECORDS_HELP, WORKLOAD_HELP, print_notice
 from batchscale.errors import SpecError
@@ -26,7 +27,12 @@ _KINDS = f"{', '.join(kind_names())}, or paper-1 to paper-24"
 
 
 def figure(
-    kind: Annotated[str | None, typer.Argument(metavar="KIND", help=f"The kind of figure: {_KINDS}.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="KIND", help=f"The kind of figure: {_KINDS}.", autocompletion=complete_with(figure_names)
+        ),
+    ] = None,
     path: Annotated[Path | None, typer.Argument(metavar="PATH", help=RECORDS_HELP)] = None,
     out: Annotated[
         Path | None,
@@ -48,7 +54,7 @@ def figure(
     ] = None,
     workload: Annotated[
         list[str] | None,
-        typer.Option(help=f"{WORKLOAD_HELP} Default: all. May be repeated."),
+        typer.Option(help=f"{WORKLOAD_HELP} Default: all. May be repeated.", autocompletion=complete_workloads),
     ] = None,
     batch_size: Annotated[
         list[int] | None,

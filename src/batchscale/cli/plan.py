@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from batchscale.cli.completion import complete_workloads
 from batchscale.cli.selection import GOAL_HELP, JSON_HELP, WORKLOAD_HELP
 from batchscale.errors import PlanningError, one_line
 from batchscale.formatting import count_text
@@ -58,7 +59,7 @@ def plan(
         str | None, typer.Option(help="Find the cheapest configuration within this time, such as 4h or 4:30.")
     ] = None,
     goal: Annotated[str | None, typer.Option(help=GOAL_HELP)] = None,
-    workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP)] = None,
+    workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP, autocompletion=complete_workloads)] = None,
     batch_sizes: Annotated[
         str | None, typer.Option(help="Further batch sizes between the measured ones, such as 48,96.")
     ] = None,

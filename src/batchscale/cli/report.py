@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from batchscale.cli.completion import complete_workloads
 from batchscale.cli.selection import GOAL_HELP, RECORDS_HELP, WORKLOAD_HELP, print_notice
 
 
@@ -17,7 +18,7 @@ def report(
     ] = None,
     workload: Annotated[
         list[str] | None,
-        typer.Option(help=f"{WORKLOAD_HELP} Default: all. May be repeated."),
+        typer.Option(help=f"{WORKLOAD_HELP} Default: all. May be repeated.", autocompletion=complete_workloads),
     ] = None,
     machines: Annotated[
         Path | None,

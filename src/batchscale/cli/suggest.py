@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from batchscale.cli.completion import complete_workloads
 from batchscale.cli.selection import GOAL_HELP, JSON_HELP, RECORDS_HELP, WORKLOAD_HELP
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def suggest(
         ),
     ] = None,
     goal: Annotated[str | None, typer.Option(help=GOAL_HELP)] = None,
-    workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP)] = None,
+    workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP, autocompletion=complete_workloads)] = None,
     tokens: Annotated[
         str | None, typer.Option(help="Suggest values to launch a language model on so many tokens, such as 20B.")
     ] = None,
