@@ -69,7 +69,7 @@ def doctor(
     ] = JAX_TIMEOUT_S,
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Check the installation: versions, devices, caches, data sets, extras.
+    """Check versions, devices, caches, data sets and extras.
 
     Exit code 1 means that something is wrong; each problem comes with its remedy.
     """

@@ -45,9 +45,7 @@ def import_(
     ] = None,
     workload: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="dataset/model/optimizer of the runs; {name} stands for a value of each run."
-        ),
+        typer.Option(metavar="NAME", help="The runs' dataset/model/optimizer; {name} stands for a value of each run."),
     ] = None,
     batch_size: Annotated[
         str | None, typer.Option(metavar="NAME", help="The value that is the batch size, or a number for all runs.")
@@ -95,11 +93,11 @@ def import_(
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print the summary as a JSON object instead of text.")] = False,
 ) -> None:
-    """Import an archive or a records tree into a fast table, or runs of other tools into a records tree.
+    """Import runs of other tools, an archive or a records tree.
 
-    The archive is read once and never unpacked. The result appears when it is complete; an interrupted import starts
-    again. Other tools: Optuna, MLflow, TensorBoard, trackio, W&B, and tables (CSV, Parquet, JSON lines). All options
-    from --from to --dry-run are for their runs.
+    An archive or a records tree becomes a fast table; an archive is read once and never unpacked. Runs of other tools
+    become a records tree: Optuna, MLflow, TensorBoard, trackio, W&B, and tables (CSV, Parquet, JSON lines). All options
+    from --from to --dry-run are for them. The result appears when it is complete; an interrupted import starts again.
     """
     from batchscale.records.importers.detect import find_importer, load_importer
 

@@ -50,7 +50,7 @@ def suggest(
     ] = 1,
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Suggest metaparameters for a batch size, or for a planned launch.
+    """Suggest metaparameters for a batch size or a planned launch.
 
     For a batch size: the measured optimum, smoothed over neighbouring sizes; outside the measured sizes, the trend of
     the rate. With --tokens and --parameters: batch size, learning rate, β2, weight decay and a schedule, by a fitted
