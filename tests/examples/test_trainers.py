@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import batchscale
+from batchscale.planning.work import read_work
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SOURCE = str(Path(batchscale.__file__).parents[1])
@@ -89,3 +90,15 @@ def _points(found) -> list[dict]:
             return [found]
         return [point for part in found.values() for point in _points(part)]
     return [point for part in found for point in _points(part)] if isinstance(found, list) else []
+
+
+@pytest.mark.torch
+def test_a_pytorch_step_writes_the_work_of_its_products(tmp_path):
+    """Two layers, forward and backward: 2 operations a weight for each, none for the gradient of the inputs."""
+    path = tmp_path / "work.csv"
+    script = EXAMPLES / "torch_mnist/count_work.py"
+    subprocess.run([Path(libraries()) / "python", script, path], check=True, timeout=300)
+    work = read_work(path)
+    weights = 64 * 64, 64 * 10
+    assert work.flops_per_example == 2 * (3 * sum(weights) - weights[0])
+    assert work.parameters == sum(weights) + 64 + 10

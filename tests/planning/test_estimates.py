@@ -372,3 +372,18 @@ def test_without_a_critical_batch_size_a_published_law_is_used_and_named():
         tokens = point.batch_size * 1024
         assert point.steps == pytest.approx(20e9 / tokens + 20e9 / critical)
         assert point.low == pytest.approx(20e9 / tokens + 20e9 / (2 * critical))
+
+
+def test_a_job_gets_the_micro_batch_and_an_own_script_its_memory():
+    from batchscale.planning.jobs.fill_in import fill_in
+    from batchscale.planning.jobs.job import TrainCommand, make_job
+
+    need = MemoryNeed(1e9, 1e9, 6e9, activations=4e9, recomputed=1e9)
+    work = replace(inputs_of().estimate.work, memory=need)
+    plan = assemble_plan(replace(inputs_of(), estimate=EstimateInputs(work)))
+    row = next(row for row in plan.table.to_dicts() if row["accumulation"] > 1)
+    assert row["micro_batch"] * row["accumulation"] >= row["per_device_batch"]
+    job = make_job(row, TrainCommand("d/m/o", row["batch_size"], 10, microbatch=row["micro_batch"]))
+    assert f"--microbatch {row['micro_batch']}" in job.command_line
+    assert f"{row['accumulation']} passes of {row['micro_batch']}" in job.memory
+    assert fill_in(job, "slurm")

@@ -53,7 +53,8 @@ def write_plan_job(plan: "MachinePlan", request: JobRequest) -> tuple[tuple[Path
         command = _script_command(experiment, choice["batch_size"], values, goal or str(experiment.goal))
     else:
         target, beside = _target(plan, request.experiment, experiment)
-        command = TrainCommand(target, choice["batch_size"], give_up_steps(choice), values, goal)
+        micro = choice["micro_batch"] if (choice["accumulation"] or 1) > 1 else None
+        command = TrainCommand(target, choice["batch_size"], give_up_steps(choice), values, goal, micro)
         _check_learning_rate(values, experiment)
     settings = {"records": request.records} if request.records else {}
     job = make_job(choice, command, image=request.image, addresses=request.addresses, **settings)

@@ -50,6 +50,10 @@ CANDIDATE_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "spot": pl.Boolean,  # true: hosts may be taken away
     "interruptions_per_hour": pl.Float64,  # of all hosts together
     "unit": pl.String,
+    "price_low": pl.Float64,  # of all hosts together and an hour; null: the price is fixed
+    "price_high": pl.Float64,
+    "interruptions_low": pl.Float64,  # of all hosts together; null: the rate is taken as exact
+    "interruptions_high": pl.Float64,
 }
 
 MAX_CANDIDATES = 2_000_000
@@ -138,6 +142,7 @@ def _measured_row(
         "spot": False,
         "interruptions_per_hour": 0.0,
         "unit": unit,
+        **dict.fromkeys(("price_low", "price_high", "interruptions_low", "interruptions_high")),
     }
 
 
@@ -214,6 +219,10 @@ def _combinations(machine: Machine, points: Sequence[CurvePoint]) -> pl.DataFram
             pl.lit(machine.spot, dtype=pl.Boolean).alias("spot"),
             (pl.col("hosts") * float(machine.interruptions_per_hour)).alias("interruptions_per_hour"),
             pl.lit(machine.unit).alias("unit"),
+            *(
+                (pl.col("hosts") * pl.lit(getattr(machine, name), dtype=pl.Float64)).alias(name)
+                for name in ("price_low", "price_high", "interruptions_low", "interruptions_high")
+            ),
         )
     )
 

@@ -1,21 +1,24 @@
-"""Machines from the CSV files of SkyPilot's price catalogue, read by column name.
+"""Machines from the CSV files of SkyPilot's price catalogue, or of any other list of prices, read by column name.
 
 The columns of its files are in different orders, and some clouds price accelerator and host in separate rows; a
 machine is then the sum of both, and the host must be named. Nothing of the catalogue comes with this package.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from batchscale.csv_lines import read_csv_lines
 from batchscale.errors import PlanningError, one_line, suggest_names
-from batchscale.planning.csv_rows import CsvRow, read_csv_rows
+from batchscale.planning.csv_rows import MAX_BYTES, CsvRow, read_csv_rows
 from batchscale.planning.devices import nearest_devices
-from batchscale.planning.machines import Machine
+from batchscale.planning.machines import Machine, choose_machines, read_price_csv
 
 COLUMNS = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region")
 MAX_FILES = 200
+MOST_INTERRUPTIONS = 1000
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class CatalogueFilter:
     """The rows that become machines.
 
     ``host`` is the instance type to which accelerators are attached where they are priced apart. ``spot`` takes the
-    spot price. ``max_hosts`` is written to every machine.
+    spot price. ``max_hosts`` is written to every machine. ``interruptions`` is the range of a spot host and hour.
     """
 
     accelerators: tuple[str, ...] = ()
@@ -31,6 +34,48 @@ class CatalogueFilter:
     host: str | None = None
     spot: bool = False
     max_hosts: int = 1
+    interruptions: tuple[float, float] | None = None
+
+
+def parse_range(text: str, option: str) -> tuple[float, float]:
+    """Parse two numbers from a text such as 0.02:0.2.
+
+    >>> parse_range("0.02:0.2", "--interruptions")
+    (0.02, 0.2)
+    """
+    low, separator, high = text.partition(":")
+    try:
+        ends = float(low), float(high)
+    except ValueError:
+        ends = math.nan, math.nan
+    if not (separator and 0 <= ends[0] <= ends[1] < MOST_INTERRUPTIONS):
+        raise PlanningError(
+            f"{option} must be LOW:HIGH, two numbers from 0 to {MOST_INTERRUPTIONS:,}, the smaller first, such as "
+            f"0.02:0.2. Found {one_line(repr(text))}."
+        )
+    return ends
+
+
+def import_prices(
+    path: Path, selection: CatalogueFilter, columns: Mapping[str, str] | None = None
+) -> tuple[tuple[Machine, ...], tuple[str, ...]]:
+    """Return the machines of SkyPilot's catalogue, or of any other CSV file of prices, and notes on rows left out.
+
+    A file is the catalogue's if it has the catalogue's columns and no others are named.
+    """
+    if path.is_dir() or (not columns and set(COLUMNS) <= set(_header(path))):
+        return import_catalogue(path, selection)
+    machines = read_price_csv(path, columns, selection.max_hosts)
+    if selection.host is not None:
+        raise PlanningError("--host is for SkyPilot's catalogue. Found another file of prices; leave it out.")
+    regions = [m for m in machines if selection.region in (None, m.region)]
+    chosen = [m for m in regions if m.spot or not selection.spot]
+    return choose_machines(chosen, (), selection.accelerators), ()
+
+
+def _header(path: Path) -> list[str]:
+    lines = read_csv_lines(path, "a list of prices", MAX_BYTES, PlanningError)
+    return [name.strip() for name in next(lines, (0, []))[1]]
 
 
 def import_catalogue(path: Path, selection: CatalogueFilter) -> tuple[tuple[Machine, ...], tuple[str, ...]]:
@@ -49,7 +94,20 @@ def import_catalogue(path: Path, selection: CatalogueFilter) -> tuple[tuple[Mach
             f"{one_line(path, 300)}: no row of the catalogue matches{_why(notes)}. Give other --accelerator, "
             "--region or --host."
         )
-    return tuple(_cheapest_per_name(machines)), tuple(notes)
+    return tuple(_with_ranges(machine, machines, selection) for machine in _cheapest_per_name(machines)), tuple(notes)
+
+
+def _with_ranges(machine: Machine, machines: Sequence[Machine], selection: CatalogueFilter) -> Machine:
+    """Return a spot machine with the range of its prices over regions, and that of interruptions."""
+    if not selection.spot:
+        return machine
+    prices = [other.price_per_host_hour for other in machines if other.name == machine.name]
+    ranged = replace(machine, price_low=min(prices), price_high=max(prices)) if len(set(prices)) > 1 else machine
+    if selection.interruptions is None:
+        return ranged
+    low, high = selection.interruptions
+    middle = math.sqrt(low * high)
+    return replace(ranged, interruptions_per_hour=middle, interruptions_low=low, interruptions_high=high)
 
 
 def _files(path: Path) -> list[Path]:

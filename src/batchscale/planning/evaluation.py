@@ -5,7 +5,8 @@ that is given up after g steps F = u + g t + e_g. At a success rate of p there a
 that succeeds, so that R + F (1 - p)/p is expected. Hosts that may be taken away l times an hour, each time losing r
 seconds (start-up again, and half the time between checkpoints), stretch everything by 1 / (1 - l r / 3600).
 
-Intervals are multiplied in logarithms: those of steps and step time add up in squares, for they are independent.
+Intervals are multiplied in logarithms: those of steps and step time add up in squares, for they are independent. Ranges
+of prices and of interruptions are no intervals of a mean: their ends multiply those of time and cost.
 """
 
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from batchscale.errors import PlanningError
 from batchscale.planning.candidates import CANDIDATE_SCHEMA
@@ -91,16 +93,14 @@ def evaluate(candidates: pl.DataFrame, costs: RunCosts | None = None) -> tuple[p
     frame = candidates.with_columns((pl.col("hosts") * pl.col("devices_per_host")).alias("devices"))
     column = {name: frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in _NUMBERS}
     column["is_measured"] = (frame["step_time_from"] == MEASURED).cast(pl.Float64).to_numpy()
-    lost = column["interruptions_per_hour"] * (column["startup_s"] + CHECKPOINT_S / 2) / 3600
-    endless = lost >= 1
-    stretch = 1 / np.where(endless, np.nan, 1 - lost)
-    run = _successful(column, run_costs).map(stretch)
-    failed = _failed(column, run_costs).map(stretch)
+    stretch, endless = _stretch(column)
+    run = _times(stretch, _successful(column, run_costs))
+    failed = _times(stretch, _failed(column, run_costs))
     rate, rate_low, failures = _failures(column)
     expected = run.plus(_times(failures, failed))
-    hourly = column["price_per_hour"] / 3600
-    cost = _plus_fixed(run.map(hourly), column["fixed_price"])
-    paid = _plus_fixed(expected.map(hourly), column["fixed_price"])
+    hourly = _hourly(column)
+    cost = _plus_fixed(_times(hourly, run), column["fixed_price"])
+    paid = _plus_fixed(_times(hourly, expected), column["fixed_price"])
     paid = paid.plus(_times(failures, _same(column["fixed_price"])))
     evaluated = frame.with_columns(
         *_columns("time", "_s", run),
@@ -112,6 +112,30 @@ def evaluate(candidates: pl.DataFrame, costs: RunCosts | None = None) -> tuple[p
     ).filter(pl.Series(~endless))
     ordered = evaluated.sort("expected_time_s", "expected_cost", "machine", "hosts", "batch_size")
     return ordered.with_columns(front_of(ordered)).select(*PLAN_SCHEMA), int(endless.sum())
+
+
+def _stretch(column: Mapping[str, FloatArray]) -> tuple[_Interval, NDArray[np.bool_]]:
+    """Return the factor by which interruptions stretch a run, and where a run never ends."""
+    each = (column["startup_s"] + CHECKPOINT_S / 2) / 3600
+    rate = column["interruptions_per_hour"]
+    low, high = (_given(column[f"interruptions_{end}"], rate) for end in ("low", "high"))
+    endless = rate * each >= 1
+
+    def factor(interruptions: FloatArray) -> FloatArray:
+        lost = interruptions * each
+        return np.asarray(1 / np.where(lost >= 1, np.nan, 1 - lost))
+
+    return _Interval(factor(low), factor(rate), factor(high)), endless
+
+
+def _hourly(column: Mapping[str, FloatArray]) -> _Interval:
+    price = column["price_per_hour"]
+    low, high = (_given(column[f"price_{end}"], price) for end in ("low", "high"))
+    return _Interval(low, price, high).map(1 / 3600)
+
+
+def _given(values: FloatArray, otherwise: FloatArray) -> FloatArray:
+    return np.asarray(np.where(np.isnan(values), otherwise, values))
 
 
 _NUMBERS = (
@@ -128,6 +152,10 @@ _NUMBERS = (
     "fixed_price",
     "startup_s",
     "interruptions_per_hour",
+    "price_low",
+    "price_high",
+    "interruptions_low",
+    "interruptions_high",
 )
 
 

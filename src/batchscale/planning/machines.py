@@ -6,7 +6,7 @@ public pages listed on the date of each row, before any discount.
 """
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -29,6 +29,7 @@ PRICE_COLUMNS = (
 )  # fmt: skip
 
 _Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
+_Rate = Annotated[float, Field(ge=0, lt=1e3, allow_inf_nan=False)]
 _Price = Annotated[float, Field(gt=0, lt=1e9, allow_inf_nan=False)]
 
 
@@ -51,6 +52,10 @@ class Machine:
         interruptions_per_hour: Of each host, if they may.
         source: The page of the price.
         date: Its day.
+        price_low: The least price of a host hour, for prices that vary; None: the price is fixed.
+        price_high: The highest one.
+        interruptions_low: The least rate of interruptions; None: the rate is taken as exact.
+        interruptions_high: The highest one.
         network_gbit_per_s: Of a host to others, for estimated step times; None: that of the table of devices.
     """
 
@@ -69,6 +74,10 @@ class Machine:
     source: str | None = None
     date: datetime.date | None = None
     network_gbit_per_s: float | None = None
+    price_low: float | None = None
+    price_high: float | None = None
+    interruptions_low: float | None = None
+    interruptions_high: float | None = None
 
     def is_stale(self, today: datetime.date) -> bool:
         """True if the price is older than 90 days, or has no date."""
@@ -93,23 +102,43 @@ class MachineTable(BaseModel):
     network_gbit_per_s: Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)] | None = None
     region: _Name | None = None
     spot: bool = False
-    interruptions_per_hour: Annotated[float, Field(ge=0, lt=1e3, allow_inf_nan=False)] = 0.0
+    interruptions_per_hour: _Rate = 0.0
     source: _Name | None = None
     date: datetime.date | None = None
+    price_low: _Price | None = None
+    price_high: _Price | None = None
+    interruptions_low: _Rate | None = None
+    interruptions_high: _Rate | None = None
 
     @model_validator(mode="after")
     def _check(self) -> "MachineTable":
+        price = self.machine_price() if self.price_per_host_hour or self.price_per_device_hour else None
+        for low, middle, high, name in (
+            (self.price_low, price, self.price_high, "price"),
+            (self.interruptions_low, self.interruptions_per_hour, self.interruptions_high, "interruptions"),
+        ):
+            ends = [value for value in (low, middle, high) if value is not None]
+            if ends != sorted(ends):
+                raise ValueError(
+                    f"has {name}_low and {name}_high around the {name} of a host and hour. Found {low} and {high} "
+                    f"around {middle}"
+                )
+        if (self.interruptions_low or self.interruptions_high) and not self.spot:
+            raise ValueError("has interruptions_low and interruptions_high only with spot = true")
         if self.price_per_host_hour is None and self.price_per_device_hour is None:
             raise ValueError("needs price_per_host_hour, price_per_device_hour, or both; no price is ever guessed")
         if self.interruptions_per_hour and not self.spot:
             raise ValueError("interruptions_per_hour is for machines with spot = true")
         return self
 
+    def machine_price(self) -> float:
+        """Return the price of a host hour with all its devices."""
+        return (self.price_per_host_hour or 0.0) + (self.price_per_device_hour or 0.0) * self.devices_per_host
+
     def machine(self) -> Machine:
         """Return the machine, with host and devices in one price."""
-        per_device = (self.price_per_device_hour or 0.0) * self.devices_per_host
-        price = (self.price_per_host_hour or 0.0) + per_device
-        return Machine(**self.model_dump(exclude={"price_per_device_hour"}) | {"price_per_host_hour": price})
+        values = self.model_dump(exclude={"price_per_device_hour"})
+        return Machine(**values | {"price_per_host_hour": self.machine_price()})
 
 
 class MachinesFile(BaseModel):
@@ -193,18 +222,53 @@ def read_price_list(max_hosts: int = 1) -> tuple[Machine, ...]:
 
 
 def _priced_machine(row: CsvRow) -> Machine:
-    table = MachineTable(
-        name=row.text("name"),
-        device=row.text("device"),
-        devices_per_host=row.required("devices_per_host"),
-        price_per_host_hour=row.number("price_per_host_hour"),
-        price_per_device_hour=row.number("price_per_device_hour"),
-        unit=row.text("unit"),
-        region=row.text("region"),
-        source=row.text("source"),
-        date=datetime.date.fromisoformat(row.text("date")),
-    )
-    return table.machine()
+    values = {name: row.text(name) for name in MachineTable.model_fields if row.text(name)}
+    numbers = {name: row.number(name, zero=True) for name in values if name in _NUMBERS}
+    counts = {name: row.whole(name) for name in values if name in _COUNTS}
+    flags = {"spot": row.flag("spot")} if "spot" in values else {}
+    try:
+        dates = {"date": datetime.date.fromisoformat(values["date"])} if "date" in values else {}
+        return MachineTable.model_validate(values | numbers | counts | flags | dates).machine()
+    except ValidationError as error:
+        raise PlanningError(f"{row.place}: {_explain(error, {})}") from None
+    except ValueError as error:
+        raise PlanningError(f"{row.place}: date must be a day such as 2026-11-01 ({one_line(error)}).") from None
+
+
+_COUNTS = ("devices_per_host", "max_hosts", "max_batch_per_device")
+_NUMBERS = (
+    "price_per_host_hour", "price_per_device_hour", "fixed_price", "startup_s", "network_gbit_per_s", "price_low",
+    "price_high", "interruptions_per_hour", "interruptions_low", "interruptions_high",
+)  # fmt: skip
+
+
+def read_price_csv(path: Path, columns: Mapping[str, str] | None = None, max_hosts: int = 1) -> tuple[Machine, ...]:
+    """Return the machines of any CSV file of prices, a row each.
+
+    Args:
+        path: The file. Its columns have the names of the keys of ``machines.toml``; others are not used.
+        columns: The file's names of columns by key, where they differ.
+        max_hosts: The most hosts of machines without that column.
+    """
+    for key in columns or {}:
+        if key not in MachineTable.model_fields:
+            raise UnknownNameError(f"--column: no key is called '{one_line(key)}'; {_near_key(key)}")
+    aliases = {name: key for key, name in (columns or {}).items()}
+    file = read_csv_rows(path, "a list of prices", ("name", "device", "devices_per_host", "unit"), aliases)
+    if not {"price_per_host_hour", "price_per_device_hour"} & set(file.columns):
+        raise PlanningError(
+            f"{file.where}: a list of prices has a column price_per_host_hour, price_per_device_hour, or both. Found "
+            f"{one_line(', '.join(file.columns), 200)}; name it with --column price_per_host_hour=COLUMN."
+        )
+    machines = tuple(_priced_machine(row) for row in file.rows)
+    check_names(machines, file.where)
+    if "max_hosts" in file.columns:
+        return machines
+    return tuple(replace(machine, max_hosts=max_hosts) for machine in machines)
+
+
+def _near_key(key: str) -> str:
+    return suggest_names(key, MachineTable.model_fields)
 
 
 def stale_sentence(machines: Sequence[Machine], today: datetime.date) -> str | None:

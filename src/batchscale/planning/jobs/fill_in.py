@@ -23,6 +23,8 @@ def fill_in(job: JobLaunch, format_: str) -> tuple[str, ...]:
         items.append("partition and account: pass them to sbatch, or add #SBATCH lines.")
     if format_ in ("tf-config", "commands") and job.hosts > 1 and not job.addresses:
         items.append("addresses: replace host-0, host-1, … by those of your hosts, or pass --address for each.")
+    if job.memory and isinstance(job.command, ScriptCommand):
+        items.append(f"memory: the plan fits a step with {job.memory}. Your script must do the same.")
     items.append(_data_item(job))
     if isinstance(job.command, ScriptCommand) and job.command.not_shipped:
         names = ", ".join(one_line(name, 80) for name in job.command.not_shipped[:5])

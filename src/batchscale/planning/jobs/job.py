@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from batchscale.errors import PlanningError, one_line
+from batchscale.planning.estimate_text import memory_text
 from batchscale.planning.jobs.own_script import EXPERIMENT, ScriptCommand
 from batchscale.planning.recommend import Choice
 
@@ -23,6 +24,7 @@ BATCH_SIZE = "--batch-size"
 STEPS = "--steps"
 SET = "--set"
 EARLY_STOP = "--early-stop"
+MICROBATCH = "--microbatch"
 OUT = "--out"
 MIRROR = "--mirror"
 DEVICES = "--devices"
@@ -31,7 +33,7 @@ CLUSTER = "--cluster"
 CONTAINER_FORMATS = ("kubernetes", "jobset", "skypilot", "vertex")
 """The formats that run the image; the others run on hosts that have the user's environment."""
 
-ALWAYS = (BATCH_SIZE, STEPS, SET, EARLY_STOP, OUT, MIRROR)
+ALWAYS = (BATCH_SIZE, STEPS, SET, EARLY_STOP, MICROBATCH, OUT, MIRROR)
 """The options that every job may use."""
 
 
@@ -40,7 +42,8 @@ class TrainCommand:
     """One training run of ``batchscale train``.
 
     ``target`` is an experiment file or dataset/model/optimizer. ``steps`` is the step at which the run is given
-    up. The folder of the records belongs to the job, because it differs between formats.
+    up. ``microbatch`` is set if a plan found that a device cannot hold its share at once. The folder of the records
+    belongs to the job, because it differs between formats.
     """
 
     target: str
@@ -48,6 +51,7 @@ class TrainCommand:
     steps: int
     metaparameters: Mapping[str, str] = field(default_factory=dict)
     early_stop: str | None = None
+    microbatch: int | None = None
 
     def words(self, devices_per_host: int) -> list[str]:
         """Return the command without --out, which the launcher adds."""
@@ -56,6 +60,8 @@ class TrainCommand:
             words += [SET, f"{name}={value}"]
         if self.early_stop:
             words += [EARLY_STOP, self.early_stop]
+        if self.microbatch is not None:
+            words += [MICROBATCH, str(self.microbatch)]
         if devices_per_host > 1:
             words += [DEVICES, "all"]
         return words
@@ -103,6 +109,7 @@ class JobLaunch:
         limit_s: The time after which the system may end the job.
         addresses: Addresses of the hosts, the chief first, for formats that need them.
         spot: True to request hosts that may be taken away, on systems that have them.
+        memory: How the plan fits a step into memory, in words; empty if it fits whole, or if that is not known.
     """
 
     name: str
@@ -116,6 +123,7 @@ class JobLaunch:
     limit_s: float | None = None
     addresses: tuple[str, ...] = ()
     spot: bool = False
+    memory: str = ""
 
     def __post_init__(self) -> None:
         if not IMAGE.fullmatch(self.image):
@@ -171,6 +179,7 @@ def make_job(choice: Choice, command: TrainCommand | ScriptCommand, **settings: 
         machine=choice["machine"],
         limit_s=max(LEAST_LIMIT_S, 2 * high),
         spot=choice["spot"],
+        memory=memory_text(choice),
     )
     return replace(job, **settings)  # type: ignore[arg-type]
 
