@@ -335,3 +335,66 @@ def test_planning_loads_neither_jax_nor_altair():
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert answer.stdout.splitlines()[-1] == "[] 0"
+
+
+MODEL = """
+layers = 12
+width = 768
+heads = 12
+sequence_length = 1024
+vocabulary = 50257
+tokens = 1e9
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "needs a CURVE"),
+        (["--model", "missing.toml"], "cannot be read"),
+        (["--model", "m.toml", "--work", "w.csv"], "exclude each other"),
+        (["--model", "m.toml", "--overlap", "1.5"], "--overlap must be a share from 0 to 1"),
+        (["--model", "m.toml", "--overlap", "nan"], "--overlap must be a share from 0 to 1"),
+        (["--model", "m.toml", "--devices", "zero.csv"], "line 2: memory_gb_per_s must be a positive number"),
+        (["--model", "m.toml", "--devices", "units.csv"], "looks like another unit"),
+        (["--model", "m.toml", "--device", "H1000"], "no machine has 'H1000'"),
+        (["--model", "m.toml", "--machines", "odd.toml"], "not in the table of devices"),
+        (["--model", "huge.toml", "--device", "T4"], "does not fit into the memory"),
+        (["c.csv", "--devices", "zero.csv"], "--devices and --overlap are for estimates"),
+    ],
+)
+def test_bad_inputs_of_estimates_end_with_one_paragraph(tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.toml").write_text(MODEL)
+    (tmp_path / "huge.toml").write_text(
+        MODEL.replace("layers = 12", "layers = 900").replace("width = 768", "width = 98304")
+    )
+    (tmp_path / "c.csv").write_text("batch_size,steps\n8,100\n16,60\n")
+    header = "device,bfloat16_tflops,memory_gb,memory_gb_per_s\n"
+    (tmp_path / "zero.csv").write_text(f"{header}X,100,24,0\n")
+    (tmp_path / "units.csv").write_text(f"{header}X,9.89e14,24,900\n")
+    (tmp_path / "odd.toml").write_text(
+        '[[machine]]\nname = "o"\ndevice = "Odd 9"\ndevices_per_host = 1\nprice_per_host_hour = 1.0\nunit = "USD"\n'
+    )
+    result = CliRunner().invoke(make_app(), ["plan", *words])
+    assert isinstance(result.exception, BatchscaleError), result.output
+    assert message in str(result.exception)
+
+
+def test_a_model_on_paper_is_planned_and_sharpened_by_one_step(tmp_path):
+    (tmp_path / "m.toml").write_text(MODEL)
+    words = ["plan", "--model", str(tmp_path / "m.toml"), "--max-hosts", "2", "--json"]
+    before = json.loads(CliRunner().invoke(make_app(), words).stdout)
+    (tmp_path / "t.csv").write_text(
+        "device,hosts,devices_per_host,batch_size,step_time_s\nNVIDIA A100-SXM4-40GB,1,8,512,1.2\n"
+    )
+    after = json.loads(CliRunner().invoke(make_app(), [*words, "--step-times", str(tmp_path / "t.csv")]).stdout)
+    assert {row["step_time_from"] for row in before["configurations"]} == {"estimated"}
+    assert {row["steps_from"] for row in before["configurations"]} == {"predicted"}
+    assert "measured" in {row["step_time_from"] for row in after["configurations"]}
+    widths = [
+        {e["machine"]: e["efficiency_high"] / e["efficiency_low"] for e in plan["estimates"]}
+        for plan in (before, after)
+    ]
+    assert all(widths[1][name] < widths[0][name] for name in widths[0])
+    assert before["first_measurement"]["cost"] > 0

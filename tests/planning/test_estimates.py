@@ -387,3 +387,27 @@ def test_a_job_gets_the_micro_batch_and_an_own_script_its_memory():
     assert f"--microbatch {row['micro_batch']}" in job.command_line
     assert f"{row['accumulation']} passes of {row['micro_batch']}" in job.memory
     assert fill_in(job, "slurm")
+
+
+@pytest.mark.parametrize(
+    ("layers", "width", "heads", "parameters", "devices", "recompute", "published"),
+    [
+        (24, 2048, 16, 1.316e9, 8, False, 14),
+        (24, 2048, 16, 1.316e9, 64, False, 20),
+        (32, 2560, 20, 2.652e9, 8, False, 10),
+        (32, 4096, 32, 6.659e9, 8, False, 6),
+        (40, 5120, 40, 12.854e9, 64, False, 2),
+        (48, 7168, 64, 29.975e9, 8, True, 3),
+    ],
+)
+def test_memory_has_room_for_the_micro_batches_that_others_trained_with(
+    layers, width, heads, parameters, devices, recompute, published
+):
+    """Micro-batches of llm-foundry's benchmarks on 80 GB with all state sharded: within a factor of two of the room."""
+    from batchscale.planning.memory import ways_to_fit
+
+    shape = {"layers": layers, "width": width, "heads": heads, "parameters": parameters}
+    need = LanguageModel.model_validate({**shape, "sequence_length": 2048, "vocabulary": 50432}).memory()
+    ways = ways_to_fit(need, 80e9, np.array([float(devices)]))
+    (way,) = [w for w in ways if w.sharding is Sharding.PARAMETERS and w.recompute == recompute]
+    assert 0.5 <= way.room[0] / published <= 2

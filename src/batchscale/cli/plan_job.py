@@ -85,7 +85,7 @@ def check_same(plan: "MachinePlan", experiment: "Experiment", *, has_goal: bool 
                 f"{where} The curve is of the goal {one_line(plan.goal)}. Found {experiment.goal}. Pass --goal "
                 f"'{experiment.goal}', or the other file."
             )
-    measured = plan.table.filter(plan.table["steps_from"] != "interpolated")["batch_size"].unique().sort().to_list()
+    measured = plan.table.filter(plan.table["steps_from"] == "measured")["batch_size"].unique().sort().to_list()
     sizes = experiment.batch_sizes.sizes
     largest = max(measured, default=0) if experiment.batch_sizes.full else 0  # may be the size of the training set
     missing = [size for size in measured if size not in sizes and size != largest]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from batchscale.formatting import count_text
 from batchscale.planning.estimate import StepEstimate
 
 
@@ -30,12 +31,13 @@ def estimate_sentences(estimates: Mapping[str, StepEstimate]) -> list[str]:
     sentences = {}
     for estimate in estimates.values():
         low, middle, high = estimate.efficiency.share
-        basis = "public results" if not estimate.measured else f"{len(estimate.measured)} measured step times"
+        own = count_text(len(estimate.measured), "measured step time")
+        basis = f"public results of {_KINDS[estimate.work.kind]}{f' and {own}' if estimate.measured else ''}"
         fewest = estimate.fewest_devices
         room = "" if fewest in (None, 1) or estimate.work.memory is None else f" A step needs at least {fewest:,}."
         sentences[estimate.device] = (
-            f"{estimate.device}: estimated from {basis} of {_KINDS[estimate.work.kind]} at "
-            f"{100 * middle:.0f} % of its peak ({100 * low:.0f} to {100 * min(high, 1):.0f} %).{room}"
+            f"{estimate.device}: estimated at {100 * middle:.0f} % of its peak ({100 * low:.0f} to "
+            f"{100 * min(high, 1):.0f} %) from {basis}.{room}"
         )
     return list(sentences.values())
 
