@@ -5,7 +5,7 @@
 ARG BASE_IMAGE=python:3.12-slim
 
 FROM ${BASE_IMAGE} AS build
-ARG EXTRAS=web
+ARG EXTRAS=web,jax
 ARG JAX=jax
 # versions are those of the base image, which is a parameter
 # hadolint ignore=DL3008

@@ -53,6 +53,20 @@ def test_a_broken_jax_is_a_diagnosis(monkeypatch, code, problem):
     assert found["jax"] is None and found["machine"]["cores"] >= 1  # all else is checked
 
 
+def test_without_jax_everything_else_is_right(monkeypatch, tmp_path):
+    monkeypatch.setenv("BATCHSCALE_CACHE", str(tmp_path))
+    monkeypatch.setattr(doctor, "LITTLE_DISK_BYTES", 0)
+    requires = ["polars>=1.30", "jax>=0.7.1; extra == 'jax'"]
+    monkeypatch.setattr("importlib.metadata.requires", lambda _name: requires)
+    installed = doctor._installed
+    monkeypatch.setattr(
+        doctor, "_installed", lambda name: None if name in ("jax", "jaxlib", "flax") else installed(name)
+    )
+    result = run()
+    assert result.exit_code == 0, result.output
+    assert "the built-in engine is not installed (pip install 'batchscale[jax]')" in result.stdout
+
+
 def test_accelerators_that_jax_does_not_see_are_a_problem(quick_jax, monkeypatch):
     monkeypatch.setattr("batchscale.machine.count_accelerators", lambda: 2)
     result = run("--json")

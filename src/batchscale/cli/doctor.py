@@ -74,7 +74,8 @@ def doctor(
     Exit code 1 means that something is wrong; each problem comes with its remedy.
     """
     findings = Findings()
-    finish_jax = _start_jax(jax_timeout)  # in the background, while everything else is checked
+    has_jax = _installed("jax") is not None  # without it everything but the built-in engine works
+    finish_jax = _start_jax(jax_timeout) if has_jax else None  # in the background, while everything else is checked
     checks: dict[str, Callable[[Findings], None]] = {
         "The packages": _check_packages,
         "The machine": _check_machine,
@@ -85,8 +86,9 @@ def doctor(
     for what, check in checks.items():
         with findings.checking(what):
             check(findings)
-    with findings.checking("JAX"):
-        _check_jax(findings, finish_jax())
+    if finish_jax is not None:
+        with findings.checking("JAX"):
+            _check_jax(findings, finish_jax())
     _print_json(findings) if json_ else _print_text(findings)
     raise typer.Exit(1 if findings.problems else 0)
 
@@ -228,7 +230,7 @@ def _start_jax(timeout_s: float) -> Callable[[], dict[str, Any] | str]:
 
 def _check_jax(findings: Findings, answer: dict[str, Any] | str) -> None:
     if isinstance(answer, str):
-        remedy = "pip install --upgrade 'jax' 'jaxlib'"
+        remedy = "pip install --upgrade 'batchscale[jax]'"
         findings.problems.append(f"JAX must start: {answer.rstrip('.')}. The built-in engine needs it. Run: {remedy}")
         return
     findings.jax = answer
@@ -258,6 +260,8 @@ def _print_text(findings: Findings) -> None:
     if findings.jax is not None:
         kinds = [f"{device['kind']} ({device['platform']})" for device in findings.jax["devices"]]
         line("devices", ", ".join(f"{kinds.count(kind)} × {kind}" for kind in dict.fromkeys(kinds)))
+    elif not findings.packages.get("jax"):
+        line("devices", "the built-in engine is not installed (pip install 'batchscale[jax]')")
     if caches := findings.caches:
         line("cache", f"{caches['folder']}, {size(caches['bytes'])}, {size(caches['free_bytes'])} free")
     if findings.datasets:
