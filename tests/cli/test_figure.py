@@ -11,6 +11,7 @@ from synthetic_archive import Scale, published_studies, write_tree
 
 from batchscale.cli.app import make_app
 from batchscale.errors import BatchscaleError
+from batchscale.figures.theme import DARK
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def test_options_narrow_the_figure(tree: Path, tmp_path: Path):
     frame = pl.read_csv(csv)
     assert frame["batch_size"].to_list() == [2, 64]
     assert frame["value"][0] == 1
-    assert "#16181c" in (tmp_path / "c.json").read_text()
+    assert DARK.ground in (tmp_path / "c.json").read_text()
 
 
 def test_a_published_workload_needs_no_goal_and_a_paper_figure_says_missing_sentences(tree: Path, tmp_path: Path):
