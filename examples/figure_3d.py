@@ -29,7 +29,7 @@ from batchscale.analysis import (
 )
 from batchscale.figures import LIGHT, Drawn, Look, draw_panels, write_chart
 from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
-from batchscale.figures.kinds.curves import BATCH_SIZE, STEPS
+from batchscale.figures.kinds.curves import STEPS
 from batchscale.figures.layout import Chart, PanelSize, inline
 from batchscale.figures.theme import series_colours
 
@@ -85,7 +85,7 @@ def draw_panel(points: pl.DataFrame, look: Look) -> Drawn:
     x = alt.X(
         "batch_size:Q",
         scale=log_scale(x_span),
-        axis=size_axis(BATCH_SIZE, x_span, points["batch_size"], look.size.width),
+        axis=size_axis(x_span, points["batch_size"], look.size.width),
     )
     y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis(points["y_title"][0], y_span))
     legend = alt.Legend(title=None, orient="bottom", direction="vertical", offset=6, symbolType="stroke")

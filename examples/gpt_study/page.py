@@ -21,7 +21,7 @@ from batchscale.analysis import Analysis, AnalysisOptions, Baseline, analyze, st
 from batchscale.analysis.as_json import analysis_json
 from batchscale.errors import AnalysisError
 from batchscale.figures import LIGHT, Drawn, Look, draw_panels, write_chart
-from batchscale.figures.axes import log_axis, log_range, log_scale, size_axis
+from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.layout import Chart, PanelSize, inline
 from batchscale.figures.theme import series_colours
 
@@ -153,13 +153,13 @@ def draw(answers: Mapping[str, Analysis]) -> Chart:
     return draw_panels(pl.concat(frames), _panel, Look(size=SIZE), of="arms")
 
 
-def _panel(points: pl.DataFrame, look: Look) -> Drawn:
+def _panel(points: pl.DataFrame, _: Look) -> Drawn:
     names = points["series"].unique(maintain_order=True).to_list()
     x_span, y_span = (
         log_range(points["batch_tokens"]),
         log_range([*points["low"].drop_nulls(), *points["value"], *points["high"].drop_nulls()], margin=0.3),
     )
-    axis = size_axis("batch size, tokens", x_span, points["batch_tokens"], look.size.width)
+    axis = alt.Axis(title="batch size (tokens)", values=sorted(set(points["batch_tokens"])), format=",")
     x = alt.X("batch_tokens:Q", scale=log_scale(x_span), axis=axis)
     y = alt.Y("value:Q", scale=log_scale(y_span), axis=log_axis("tokens to the goal", y_span))
     legend = alt.Legend(

@@ -55,3 +55,8 @@ def test_a_page_without_its_marks_is_not_half_written(page, answers, tmp_path, m
     with pytest.raises(SystemExit, match="must have the marks <!-- evidence"):
         page.write_page(answers)
     assert broken.read_text() == "<!-- answers, written by page.py -->\n<!-- end of answers -->\n"
+
+
+def test_the_figure_has_a_line_for_every_arm(page, answers):
+    chart = page.draw(answers).to_dict()
+    assert all(page.ARMS[arm] in str(chart) for arm in answers)
