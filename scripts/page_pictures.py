@@ -49,7 +49,7 @@ def find_pages(page, home: str) -> dict[str, str]:
     others = [row for row in rows if not row[1].startswith(("digits", "instruments"))]
     pages = {
         "overview": "/", "new": "/new", "experiment": digits,
-        "linked": f"{digits}?size=16&smooth=0.6&t=16-1&t=16-2#h-trials",
+        "linked": f"{digits}?size=32&smooth=0.6&t=32-1&t=32-2#h-trials",
     }  # fmt: skip
     if others:
         other = max(others, key=lambda row: row[2] != "")[0]  # the first that has a critical batch size
@@ -58,8 +58,8 @@ def find_pages(page, home: str) -> dict[str, str]:
     device = page.input_value("[name=device0]")
     pages["plan"] = f"{digits}/plan?name0=mine&device0={device}&devices0=1&hosts0=4&price0=2.5"
     page.goto(f"{home}/runs")
-    if found := page.query_selector("td.name a"):
-        pages["runs"] = found.get_attribute("href") or ""
+    if found := page.query_selector("td.name a"):  # finished runs, which make a plan that is worth a picture
+        pages["plan"] = found.get_attribute("href") or ""
     page.goto(f"{home}/instruments")
     if found := page.query_selector("main li a"):
         pages["instrument"] = found.get_attribute("href") or ""
@@ -79,7 +79,7 @@ def shoot(page, address: str, width: int, file: Path, *, whole: bool) -> None:
     if found > width:
         raise SystemExit(f"{address}: {found} points wide in a window of {width}.")
     picture = Image.open(BytesIO(page.screenshot(full_page=whole))).convert("RGB")
-    picture.quantize(COLOURS).save(file, optimize=True)
+    picture.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE).save(file, optimize=True)
     print(file.name)
 
 

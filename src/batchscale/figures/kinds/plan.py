@@ -1,6 +1,5 @@
 """Time against cost of every configuration of a plan: the front drawn, intervals as bars, batch sizes as labels."""
 
-import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -13,6 +12,7 @@ from batchscale.figures.frames import empty_reason, panel_notes, rows_or_note
 from batchscale.figures.kind import FigureKind, FigureRequest
 from batchscale.figures.layout import WIDE, Chart, Drawn, Look, draw_panels, inline
 from batchscale.figures.names import workload_label
+from batchscale.figures.size_marks import LETTER
 from batchscale.figures.theme import Theme, series_colours
 from batchscale.formatting import duration
 from batchscale.planning.answer import plan_tags
@@ -22,6 +22,7 @@ from batchscale.planning.sentences import cost_text, place_text
 
 LOOK = Look(columns=1, size=WIDE)
 MOST_POINTS = 1500
+WIDE_LABELS = 500  # the width of a panel from which on labels have the batch size too
 PLAN_CHART_SCHEMA: Mapping[str, type[pl.DataType]] = {
     "panel": pl.String,
     "machine": pl.String,
@@ -85,7 +86,7 @@ def _panel(frame: pl.DataFrame, look: Look) -> Drawn | str:
         *_bars(points if points.height <= 60 else front, x_span, y_span, theme),
         alt.Chart(inline(front)).mark_line(color=theme.muted, strokeDash=[4, 3], strokeWidth=1.4).encode(x=x, y=y),
         *_dots(points, theme, x, y),
-        *_labels(points, theme, x, y),
+        *_labels(points, theme, x, y, x_span, look.size.width),
     ]
     notes = ["labels are batch sizes; the dashed line is the front: nothing is both faster and cheaper"]
     if (points["step_time_from"] != "measured").any():
@@ -103,26 +104,28 @@ def _time_unit(hours: float) -> tuple[str, float]:
     return next(((name, per_hour) for name, per_hour, least in units if hours >= least), ("milliseconds", 3.6e6))
 
 
-def _labels(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+def _labels(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y, x_span: LogRange, width: int) -> list[alt.Chart]:
     """Return the names of the picks with a ring around them, and the batch sizes of the rest of the front."""
     is_pick = pl.col("pick").is_not_null()
-    picks = points.filter(is_pick).with_columns(label=pl.format("{}: batch size {}", "pick", "batch_size"))
+    short = pl.col("pick").str.split(", ").list.first()
+    name = pl.format("{}: batch size {}", short, "batch_size") if width >= WIDE_LABELS else short
+    picks = points.filter(is_pick).with_columns(label=name)
     others = points.filter("on_front", ~is_pick).with_columns(label=pl.col("batch_size").cast(pl.String))
     layers: list[alt.Chart] = []
     weights: tuple[tuple[pl.DataFrame, Literal["normal", "bold"]], ...] = ((others, "normal"), (picks, "bold"))
     for rows, weight in weights:
-        # Towards the middle of the panel, so that no label leaves it: the fast are dear, and lie on the right.
-        middle = math.sqrt(float(points["cost"].min()) * float(points["cost"].max()))  # type: ignore[arg-type]
-        is_left = pl.col("cost") <= middle
-        sides: tuple[tuple[Literal["left", "right"], pl.Expr], ...] = (("left", is_left), ("right", ~is_left))
+        # Below on the left, where nothing can lie: it would be both faster and cheaper. Else above on the right.
+        place = (pl.col("cost").log(10) - x_span.low) / (x_span.high - x_span.low) * width
+        has_room = place >= pl.col("label").str.len_chars() * LETTER + 14
+        sides: tuple[tuple[Literal["left", "right"], pl.Expr], ...] = (("right", has_room), ("left", ~has_room))
         for align, condition in sides:
             part = rows.filter(condition)
             if part.is_empty():
                 continue
+            dx, dy = (-11, 14) if align == "right" else (11, -14)
             text = alt.Chart(inline(part)).mark_text(
-                align=align, dx=11 if align == "left" else -11, dy=-14 if weight == "bold" else -9, fontSize=11,
-                fontWeight=weight, color=theme.text, aria=False,
-            )  # fmt: skip
+                align=align, dx=dx, dy=dy, fontSize=11, fontWeight=weight, color=theme.text, aria=False
+            )
             layers.append(text.encode(x=x, y=y, text="label:N"))
     if not picks.is_empty():
         ring = alt.Chart(inline(picks)).mark_point(
