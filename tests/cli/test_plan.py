@@ -398,3 +398,30 @@ def test_a_model_on_paper_is_planned_and_sharpened_by_one_step(tmp_path):
     ]
     assert all(widths[1][name] < widths[0][name] for name in widths[0])
     assert before["first_measurement"]["cost"] > 0
+
+
+def test_a_list_of_prices_is_imported_checked_and_planned_with(tmp_path):
+    (tmp_path / "m.toml").write_text(MODEL)
+    (tmp_path / "p.csv").write_text(
+        "name,GPU,devices_per_host,price_per_host_hour,unit,date\nbox,H100 SXM,8,20,EUR,2026-11-01\n"
+    )
+    out = tmp_path / "machines.toml"
+    words = ["machines", "--import", str(tmp_path / "p.csv"), "--column", "device=GPU", "--max-hosts", "2"]
+    result = CliRunner().invoke(make_app(), [*words, "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    planned = ["plan", "--model", str(tmp_path / "m.toml"), "--machines", str(out), "--json"]
+    plan = json.loads(CliRunner().invoke(make_app(), planned).stdout)
+    assert plan["unit"] == "EUR" and {row["hosts"] for row in plan["configurations"]} == {1, 2}
+    wrong = CliRunner().invoke(make_app(), [*words[:3], "--column", "device"])
+    assert "KEY=COLUMN" in str(wrong.exception)
+
+
+def test_devices_are_written_as_they_are_read(tmp_path):
+    out = tmp_path / "devices.csv"
+    listed = json.loads(CliRunner().invoke(make_app(), ["devices", "--json"]).stdout)["devices"]
+    assert CliRunner().invoke(make_app(), ["devices", "--out", str(out)]).exit_code == 0
+    again = json.loads(CliRunner().invoke(make_app(), ["devices", str(out), "--json"]).stdout)["devices"]
+    assert [row["device"] for row in again] == [row["device"] for row in listed]
+    for row, copy in zip(listed, again, strict=True):
+        assert copy["peak_flops"] == pytest.approx(row["peak_flops"])
+        assert copy["network_bytes_per_s"] == pytest.approx(row["network_bytes_per_s"])

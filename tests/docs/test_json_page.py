@@ -131,6 +131,7 @@ def test_every_command_with_an_answer_has_the_option_and_a_heading():
     ("name", "words"),
     [
         ("machines", ["machines"]),
+        ("devices", ["devices"]),
         ("workloads", ["workloads"]),
         ("data list", ["data", "list"]),
         ("plan", ["plan", ROOT / "examples" / "ddsp_training_runs.csv"]),

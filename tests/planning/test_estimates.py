@@ -411,3 +411,23 @@ def test_memory_has_room_for_the_micro_batches_that_others_trained_with(
     ways = ways_to_fit(need, 80e9, np.array([float(devices)]))
     (way,) = [w for w in ways if w.sharding is Sharding.PARAMETERS and w.recompute == recompute]
     assert 0.5 <= way.room[0] / published <= 2
+
+
+def test_steps_shorter_than_any_checked_one_lie_between_theirs_and_the_shortest():
+    from batchscale.planning.estimate import shortest_checked
+
+    tiny = Work("other", "bfloat16", 1e6, 1e3, 1e4)
+    estimate = make_estimates(EstimateInputs(tiny), MACHINES, largest_batch=64)[0]["small"]
+    layout = at(1, 1, 64)
+    (seconds,), (width,) = estimate.predict(layout)
+    ends = [
+        estimate.efficiency.factor * value for value in (estimate.least(layout).seconds[0], shortest_checked("other"))
+    ]
+    assert seconds == pytest.approx(math.sqrt(ends[0] * ends[1]))
+    assert seconds * math.exp(-width) < ends[0] < ends[1] < seconds * math.exp(width)
+
+
+def test_a_bare_curve_does_not_hide_the_interval_of_an_estimate():
+    table = assemble_plan(inputs_of()).table
+    ratio = (table["step_time_high_s"] / table["step_time_s"]).to_numpy()
+    assert (table["time_high_s"] / table["time_s"]).to_numpy() == pytest.approx(ratio)

@@ -67,11 +67,13 @@ class StepEstimate:
     def predict(self, at: Layout) -> tuple[FloatArray, FloatArray]:
         """Return step times and the half widths of their 90 % intervals in logarithms; NaN if a step does not fit.
 
-        Steps shorter than any that was checked have wider intervals, by the logarithm of their distance.
+        Steps shorter than any that was checked may be held up by latencies, which the least time does not have: they
+        lie between their own time and that of the shortest checked one, so their middle is the geometric mean.
         """
         least = self.least(at).seconds
-        beyond = np.maximum(np.log(shortest_checked(self.work.kind) / least), 0.0)
-        return self.efficiency.factor * least, np.hypot(self.efficiency.half_width, beyond)
+        half_way = np.maximum(np.log(shortest_checked(self.work.kind) / least), 0.0) / 2
+        times = self.efficiency.factor * least * np.exp(half_way)
+        return times, np.hypot(self.efficiency.half_width, half_way)
 
     def kinds(self, at: Layout) -> list[str]:
         """Return "estimated" for each configuration."""

@@ -20,7 +20,7 @@ from batchscale.errors import PlanningError
 from batchscale.planning.candidates import CANDIDATE_SCHEMA
 from batchscale.planning.curve import rate_interval
 from batchscale.planning.step_form import FloatArray
-from batchscale.planning.step_model import MEASURED
+from batchscale.planning.step_model import ESTIMATED, MEASURED
 
 PLAN_SCHEMA: Mapping[str, type[pl.DataType]] = {
     **CANDIDATE_SCHEMA,
@@ -92,7 +92,8 @@ def evaluate(candidates: pl.DataFrame, costs: RunCosts | None = None) -> tuple[p
     run_costs = costs or RunCosts()
     frame = candidates.with_columns((pl.col("hosts") * pl.col("devices_per_host")).alias("devices"))
     column = {name: frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in _NUMBERS}
-    column["is_measured"] = (frame["step_time_from"] == MEASURED).cast(pl.Float64).to_numpy()
+    for kind in (MEASURED, ESTIMATED):
+        column[f"is_{kind}"] = (frame["step_time_from"] == kind).cast(pl.Float64).to_numpy()
     stretch, endless = _stretch(column)
     run = _times(stretch, _successful(column, run_costs))
     failed = _times(stretch, _failed(column, run_costs))
@@ -168,8 +169,10 @@ def front_of(ordered: pl.DataFrame) -> pl.Series:
 
 def _successful(column: Mapping[str, FloatArray], costs: RunCosts) -> _Interval:
     work = column["steps"] * column["step_time_s"] + costs.seconds(column["steps"])
-    steps_down = np.log(column["steps"] / column["steps_low"])
-    steps_up = np.log(column["steps_high"] / column["steps"])
+    # A bare curve leaves no interval, but must not hide that of an estimate.
+    bare = (column["is_estimated"] > 0) & np.isnan(column["steps_low"]) & np.isnan(column["steps_high"])
+    steps_down = np.where(bare, 0.0, np.log(column["steps"] / column["steps_low"]))
+    steps_up = np.where(bare, 0.0, np.log(column["steps_high"] / column["steps"]))
     down, up = _step_widths(column)
     shrink, grow = np.exp(-np.hypot(steps_down, down)), np.exp(np.hypot(steps_up, up))
     return _Interval(work * shrink, work, work * grow).plus(_same(column["startup_s"]))
