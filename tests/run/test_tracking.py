@@ -3,6 +3,7 @@
 import json
 import re
 import struct
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -111,6 +112,31 @@ def test_a_blocking_tracker_delays_the_end_by_a_limited_time(tmp_path, monkeypat
     assert dict(sent_ends) == ends
     claimed = rows.keys() - sent_rows.keys()  # those that the blocked call had claimed before it was given up
     assert len({name for name, _ in claimed}) <= 1
+
+
+def test_a_killed_run_that_is_continued_sends_nothing_twice(tmp_path):
+    tracker, folders = f"track_to_list:ToFile:{tmp_path}/sent", [str(Path(__file__).parent), *sys.path]
+    code = (
+        f"import sys; sys.path[:] = {folders!r}\nfrom pathlib import Path\nfrom study_fakes import run_fake\n"
+        f"run_fake(Path({str(tmp_path / 'r')!r}), settings={{'track': ({tracker!r},)}}, options={{'sleep_s': 0.02}})"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 60
+    sent = tmp_path / "sent"
+    while time.monotonic() < deadline and (not sent.exists() or sent.read_text().count("\n") < 12):
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -9
+    complete_lines = sent.read_text().rpartition("\n")[0] + "\n"  # a line that the kill cut off did not arrive
+    sent.write_text(complete_lines)
+    before = mirrored(sent)[0]
+    run(tmp_path / "r", tracker)
+    rows, ends = recorded(tmp_path / "r")
+    sent_rows, sent_ends = mirrored(sent)  # which asserts that none is there twice
+    assert dict(sent_ends) == ends
+    assert len(before) >= 8 and before.items() <= sent_rows.items()
+    lost = {name for name, _ in rows.keys() - sent_rows.keys()}
+    assert len(lost) <= 1, "only rows that were being sent at the kill may be missing"
 
 
 def test_tensorboard_files_have_the_measurements_and_metaparameters(tmp_path):

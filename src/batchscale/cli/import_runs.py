@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from batchscale.cli.output import print_json
+from batchscale.cli.output import Stages, print_json
 from batchscale.cli.selection import print_notice
 from batchscale.errors import RecordsError, one_line
 from batchscale.formatting import count_text
@@ -105,12 +105,15 @@ def import_runs(path: Path, out: Path, importer: "Importer", options: RunOptions
 
     mapping_options, read_options = options.mapping_options(), options.read_options()
     check_target(out)
-    source = select_group(importer.read(path, read_options), options.group)
-    if not source.runs:
-        raise RecordsError(f"{one_line(path, 300)}: the source must have a run with measurements. Found none.")
-    mapping = map_names(source, source.runs, mapping_options)
-    _print_mapping(source, mapping)
-    imported = write_tree(source, mapping, None if options.dry_run else out)
+    with Stages() as stages:
+        stages.enter("reading the runs")
+        source = select_group(importer.read(path, read_options), options.group)
+        if not source.runs:
+            raise RecordsError(f"{one_line(path, 300)}: the source must have a run with measurements. Found none.")
+        mapping = map_names(source, source.runs, mapping_options)
+        _print_mapping(source, mapping)
+        stages.enter(f"converting {count_text(len(source.runs), 'run')}")
+        imported = write_tree(source, mapping, None if options.dry_run else out)
     for notice in (*source.notices, *imported.problems):
         print_notice(notice)
     for sentence in imported.missing:

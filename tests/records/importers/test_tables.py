@@ -115,6 +115,22 @@ def test_an_existing_folder_stays_as_it_is(tmp_path):
     assert not any((tmp_path / "out").iterdir())
 
 
+def test_a_table_of_final_results_is_refused(tmp_path):
+    table().filter(pl.col("step") == 1000).write_csv(tmp_path / "mine.csv")
+    result = run_import(tmp_path / "mine.csv", "--out", tmp_path / "out", "--goal", GOAL)
+    assert "one in every run, as in a table of final results" in str(result.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.csv"]
+
+
+def test_semicolons_and_a_byte_order_mark_are_fine_and_other_folders_are_explained(tmp_path):
+    text = table().write_csv(separator=";")
+    (tmp_path / "mine.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert run_import(tmp_path / "mine.csv", "--out", tmp_path / "out", "--goal", GOAL).exit_code == 0
+    assert imported_curve(tmp_path / "out") == expected_curve()
+    (tmp_path / "empty").mkdir()
+    assert "Known: Optuna" in str(run_import(tmp_path / "empty", "--out", tmp_path / "o").exception)
+
+
 @pytest.mark.parametrize("name", ["x.csv", "x.parquet", "x.jsonl"])
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"PAR1", b"{}\n[1]\n"])
 def test_damaged_tables_are_refused_in_a_sentence(tmp_path, name, content):

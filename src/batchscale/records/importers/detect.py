@@ -44,8 +44,13 @@ def find_importer(path: Path) -> Importer | None:
         return None
     importers = [load_importer(kind) for kind in IMPORTERS]
     importer = next((importer for importer in importers if importer.matches(path)), None)
+    titles = "; ".join(each.title for each in importers)
+    if importer is None and path.is_dir():
+        raise RecordsError(
+            f"{one_line(path, 300)}: a folder must be a records tree (DATASET/MODEL/OPTIMIZER/BATCH_SIZE/study.json) "
+            f"or have runs of another tool. Found no study in it and no such runs. Known: {titles}."
+        )
     if importer is None and is_sqlite(path):
-        titles = "; ".join(each.title for each in importers)
         raise RecordsError(
             f"{one_line(path, 300)}: a SQLite database must be that of a known tool. Found other tables. "
             f"Known: {titles}."

@@ -70,6 +70,11 @@ def is_per_device_name(name: str) -> bool:
     return "batch" in text and any(part in text for part in PER_DEVICE)
 
 
+def is_chosen_name(name: str) -> bool:
+    """True if a value of this name is surely chosen before training: a batch size or a seed."""
+    return is_batch_size_name(name) or is_per_device_name(name) or plain_name(name) in SEED_NAMES
+
+
 def step_unit(name: str) -> Unit | None:
     """Return the unit of a column that counts the progress of training, None for other columns.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from batchscale.errors import RecordsError, one_line, suggest_names
-from batchscale.records.importers.names import is_measured_name
+from batchscale.records.importers.names import is_chosen_name, is_measured_name
 from batchscale.records.importers.source import (
     MAX_ROWS,
     Importer,
@@ -80,8 +80,7 @@ def _read_table(path: Path) -> tuple[pl.DataFrame, tuple[str, ...]]:
         if path.suffix.lower() == ".parquet":
             frame = pl.read_parquet(path)
         elif path.suffix.lower() in (".csv", ".tsv"):
-            separator = "\t" if path.suffix.lower() == ".tsv" else ","
-            frame = pl.read_csv(path, separator=separator, infer_schema=False, truncate_ragged_lines=False)
+            frame = pl.read_csv(path, separator=_separator(path), infer_schema=False, truncate_ragged_lines=False)
         else:
             entries, notices = read_json_lines(path)
             names = dict.fromkeys(name for entry in entries for name in entry)
@@ -95,6 +94,13 @@ def _read_table(path: Path) -> tuple[pl.DataFrame, tuple[str, ...]]:
     if frame.height > MAX_ROWS:
         raise RecordsError(f"{where}: a table must have at most {MAX_ROWS:,} rows. Found {frame.height:,}.")
     return frame.select(*(_typed(frame[name]) for name in frame.columns)), notices
+
+
+def _separator(path: Path) -> str:
+    """Return the character that separates the names of the first line: a comma, a semicolon or a tab."""
+    with path.open("rb") as file:
+        first = file.readline(2**20).decode("utf-8", "replace")
+    return max(",;\t", key=first.count)
 
 
 def _scalar(value: object) -> str | None:
@@ -156,7 +162,7 @@ def _constant_columns(frame: pl.DataFrame, by: str, options: ReadOptions) -> set
     counts = frame.group_by(by).agg(pl.col(others).drop_nulls().n_unique()).select(others)
     constant = {name for name in others if (counts[name].max() or 0) <= 1 and not is_measured_name(name)}  # type: ignore[operator]
     if frame[by].n_unique() == frame.height:  # a row per run says nothing about what changes
-        constant = {name for name in constant if frame[name].dtype == pl.String or name in options.parameters}
+        constant = {name for name in constant if frame[name].dtype == pl.String or is_chosen_name(name)}
     return (constant | set(options.parameters)) - set(options.metrics)
 
 
@@ -227,7 +233,7 @@ def _read_folder(folder: Path, options: ReadOptions) -> tuple[list[SourceRun], t
             options.metrics
         )
         if frame.height == 1:
-            constant = {c for c in constant if frame[c].dtype == pl.String}
+            constant = {c for c in constant if frame[c].dtype == pl.String or is_chosen_name(c)}
         run = _make_run(file.stem, frame, constant | set(options.parameters), options)
         values = {**run.values, **_read_config(file), **values}
         runs.append(SourceRun(file.stem, values, run.read, name=file.stem, status=status or run.status))

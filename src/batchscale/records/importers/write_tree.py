@@ -285,6 +285,11 @@ class _Converter:
                 f"{one_line(self._source.path, 300)}: at least one run must be imported. Found "
                 f"{len(self._source.runs):,} runs, all left out. {' '.join(reasons)}"
             )
+        if self._measurements == total:
+            raise RecordsError(
+                f"{one_line(self._source.path, 300)}: steps to result need several measurements during training. Found "
+                "one in every run, as in a table of final results. Import the histories of the runs instead."
+            )
         missing = ["The step budget is not in the source: a study's is that of its longest trial."]
         if not self._num_seeds:
             missing.append("Seeds are not in the source.")
