@@ -177,6 +177,7 @@ def test_every_page_can_be_read_named_and_reached(server, token, theme):
             "/compare",
             compare,
             "/new",
+            "/atlas",
         ):
             page.goto(server.home + path)
             check(page)
