@@ -31,10 +31,10 @@ from batchscale.planning.memory import USABLE, MemoryNeed, Sharding, smallest_nu
 from batchscale.planning.roofline import least_times
 from batchscale.planning.step_form import Layout
 from batchscale.planning.step_times import StepTime
-from batchscale.planning.work import Work, read_work
+from batchscale.planning.work import StepWork, read_work
 
 DEVICE = Accelerator("X", {"bfloat16": 1e14}, 80e9, 1e12, "ring", 1e11, False, 1e10)
-WORK = Work("other", "bfloat16", 1e12, 1e9, 5e8)
+WORK = StepWork("other", "bfloat16", 1e12, 1e9, 5e8)
 GPT2 = {"layers": 12, "width": 768, "heads": 12, "sequence_length": 1024, "vocabulary": 50257}
 
 
@@ -199,7 +199,7 @@ def test_a_measurement_below_the_least_time_is_refused():
 
 
 def test_short_steps_are_estimated_like_small_programs():
-    tiny = Work("language", "bfloat16", 1e9, 1e6, 1e6)
+    tiny = StepWork("language", "bfloat16", 1e9, 1e6, 1e6)
     estimates, _ = make_estimates(EstimateInputs(tiny), MACHINES, largest_batch=64)
     assert estimates["small"].work.kind == "other"
 
@@ -416,7 +416,7 @@ def test_memory_has_room_for_the_micro_batches_that_others_trained_with(
 def test_steps_shorter_than_any_checked_one_lie_between_theirs_and_the_shortest():
     from batchscale.planning.estimate import shortest_checked
 
-    tiny = Work("other", "bfloat16", 1e6, 1e3, 1e4)
+    tiny = StepWork("other", "bfloat16", 1e6, 1e3, 1e4)
     estimate = make_estimates(EstimateInputs(tiny), MACHINES, largest_batch=64)[0]["small"]
     layout = at(1, 1, 64)
     (seconds,), (width,) = estimate.predict(layout)

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from batchscale.analysis.curve_analysis import analyze_points
-from batchscale.analysis.laws import Laws, MeasuredCurve, grid_laws
+from batchscale.analysis.laws import LawCurve, Laws, grid_laws
 from batchscale.atlas.table import read_step_law
 from batchscale.errors import PlanningError
 from batchscale.planning.launch import (
@@ -68,7 +68,7 @@ def test_without_laws_published_rules_stand_in():
 def test_one_measured_curve_is_carried_to_the_planned_tokens():
     rows = [(size, 1e6 / 64 * (1 + 64 / size)) for size in (1, 2, 4, 8, 16, 64, 256, 1024)]
     frame = pl.DataFrame(rows, schema={"batch_size": pl.Int64, "steps": pl.Float64}, orient="row")
-    curve = MeasuredCurve("mine", analyze_points(frame), per_example=512)
+    curve = LawCurve("mine", analyze_points(frame), per_example=512)
     used = 1e6 / 64 * (1 + 64) * 512
     same = plan_measured(LaunchRequest(used, 1e7, 512, multiple_of=1), curve)
     more = plan_measured(LaunchRequest(16 * used, 1e7, 512, multiple_of=1), curve)

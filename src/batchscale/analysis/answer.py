@@ -1,6 +1,6 @@
 """The answer at a glance: three key figures, at most three sentences of advice, and a short list of doubts.
 
-Terminal, report, web pages and notebooks show the same ``Answer``, each in its own form.
+Terminal, report, web pages and notebooks show the same ``CurveAnswer``, each in its own form.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ class KeyFigure:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CurveAnswer:
     """What a person sees first of a curve.
 
     Attributes:
@@ -61,17 +61,17 @@ class Answer:
     basis: str
 
 
-def make_answer(analysis: Analysis) -> Answer:
+def make_answer(analysis: Analysis) -> CurveAnswer:
     """Return the answer of an analysed curve."""
     summary = analysis.summary
     if summary is None:
         refusal = analysis.refusal or "There are too few points."
-        return Answer((), (refusal,), tuple(doubt_text(doubt) for doubt in analysis.doubts), "")
+        return CurveAnswer((), (refusal,), tuple(doubt_text(doubt) for doubt in analysis.doubts), "")
     sentences = curve_sentences(summary)
     first = (sentences.critical,) if sentences.is_misfit else ()
     is_open = summary.critical.low is None or summary.critical.value is None or summary.critical.high is None
     opened = (sentences.critical,) if is_open and not sentences.is_misfit else ()
-    return Answer(
+    return CurveAnswer(
         figures=key_figures(summary),
         advice=(*first, *sentences.advice)[:MOST_ADVICE],
         notes=tuple(text for text in (*opened, sentences.optimal, *map(doubt_text, sentences.doubts)) if text),

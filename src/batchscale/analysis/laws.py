@@ -30,7 +30,7 @@ class Laws:
 
 
 @dataclass(frozen=True)
-class MeasuredCurve:
+class LawCurve:
     """A curve for a law: its name, its analysis, and what is known of its model.
 
     ``per_example`` converts batch sizes and examples to tokens.
@@ -67,7 +67,7 @@ def grid_laws(grid: pl.DataFrame) -> Laws:
     return _fit(points, optima, "tokens")
 
 
-def curve_laws(curves: Sequence[MeasuredCurve], unit: str = "examples") -> Laws:
+def curve_laws(curves: Sequence[LawCurve], unit: str = "examples") -> Laws:
     """Return the laws of several curves: B_opt, B_crit and the learning rate at B_opt, against fewest examples."""
     rows: dict[str, list[tuple[object, ...]]] = {name: [] for name in QUANTITIES}
     for curve in curves:

@@ -13,7 +13,7 @@ from batchscale.formatting import list_sizes, span_text, tokens_text, whole_text
 from batchscale.records.frames import Records
 from batchscale.records.metadata.columns import METADATA
 
-Text = Callable[[float], str]
+SizeText = Callable[[float], str]
 TOKENS = "tokens_per_example"
 
 
@@ -28,7 +28,7 @@ class SizeUnit:
         """The unit of amounts of data."""
         return "examples" if self.tokens_per_example is None else "tokens"
 
-    def size(self, batch_size: float, text: Text = whole_text) -> str:
+    def size(self, batch_size: float, text: SizeText = whole_text) -> str:
         """Write a batch size.
 
         >>> SizeUnit().size(1024), SizeUnit(512).size(1024)
@@ -44,7 +44,7 @@ class SizeUnit:
         """
         return self._write(lambda number: list_sizes(list(batch_sizes), number))
 
-    def span(self, low: float, high: float, text: Text = whole_text, *, word: str = "to") -> str:
+    def span(self, low: float, high: float, text: SizeText = whole_text, *, word: str = "to") -> str:
         """Write a range of batch sizes.
 
         >>> SizeUnit().span(16, 64), SizeUnit(512).span(16, 64, word="and")
@@ -57,7 +57,7 @@ class SizeUnit:
         value: float,
         low: float | None,
         high: float | None,
-        text: Text = whole_text,
+        text: SizeText = whole_text,
         *,
         always: bool = False,
     ) -> str:
@@ -73,7 +73,7 @@ class SizeUnit:
             return f"{text(value)} ({span})" if span else text(value)
         return f"{number(value)} tokens ({span}{'; ' if span else ''}{_count(text(value))})"
 
-    def bounds(self, low: float | None, high: float | None, text: Text = whole_text) -> str:
+    def bounds(self, low: float | None, high: float | None, text: SizeText = whole_text) -> str:
         """Write an interval of batch sizes, perhaps with an open end; empty without any bound.
 
         >>> SizeUnit().bounds(16, None), SizeUnit(512).bounds(None, 64), SizeUnit(512).bounds(None, None)
@@ -83,7 +83,7 @@ class SizeUnit:
             return ""
         return self._write(lambda number: span_text(low, high, number), text)
 
-    def short(self, batch_size: float, text: Text = whole_text) -> str:
+    def short(self, batch_size: float, text: SizeText = whole_text) -> str:
         """Write a batch size without its unit, for tables and axes that name the unit.
 
         >>> SizeUnit().short(1024), SizeUnit(512).short(1024)
@@ -91,7 +91,7 @@ class SizeUnit:
         """
         return text(batch_size) if self.tokens_per_example is None else self._tokens(batch_size)
 
-    def brief(self, batch_size: float, text: Text = whole_text) -> str:
+    def brief(self, batch_size: float, text: SizeText = whole_text) -> str:
         """Write a batch size without the sequences, for labels of charts.
 
         >>> SizeUnit().brief(1024), SizeUnit(512).brief(1024)
@@ -127,7 +127,7 @@ class SizeUnit:
     def _tokens(self, examples: float) -> str:
         return tokens_text(examples * (self.tokens_per_example or 1))
 
-    def _write(self, phrase: Callable[[Text], str], text: Text = whole_text) -> str:
+    def _write(self, phrase: Callable[[SizeText], str], text: SizeText = whole_text) -> str:
         """Write a phrase of batch sizes: in examples, or in tokens and again in sequences."""
         if self.tokens_per_example is None:
             return phrase(text)

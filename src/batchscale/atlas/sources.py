@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Source:
+class PublicSource:
     """A source of curves.
 
     Attributes:
@@ -32,7 +32,7 @@ class Source:
 
 
 _ALL = (
-    Source(
+    PublicSource(
         "paper",
         "Shallue et al. 2019",
         "JMLR 20(112), the authors' public notebook",
@@ -46,7 +46,7 @@ _ALL = (
         "points are read off figures (0.1 % at worst); one number per size without repeats; steps are multiples of the "
         "evaluation interval; Figures 3 and 5 are relative to one batch size",
     ),
-    Source(
+    PublicSource(
         "mlperf",
         "MLPerf reference convergence points",
         "github.com/mlcommons/logging, mlperf_logging/rcp_checker",
@@ -61,7 +61,7 @@ _ALL = (
         " benchmarks "
         "(corrected here)",
     ),
-    Source(
+    PublicSource(
         "zeus",
         "Zeus",
         "github.com/ml-energy/zeus, examples/research_reproducibility/zeus_nsdi23/trace/summary_train.csv",
@@ -74,7 +74,7 @@ _ALL = (
         "a poor learning rate at some size looks like poor scaling; rounded up to whole epochs; runs stop at "
         "a limit of epochs",
     ),
-    Source(
+    PublicSource(
         "ddsp",
         "Distributed training of an audio autoencoder",
         "the design document that came with this project",
@@ -85,7 +85,7 @@ _ALL = (
         "steps to a loss with failed runs counted, on real machines with times and costs",
         "few runs a size, several learning rates mixed; runs that failed are left out of the mean",
     ),
-    Source(
+    PublicSource(
         "step_law",
         "Step Law (via ScaleBench)",
         "github.com/PlanarG/active-sl, benchmark/dataset, lr_bsz_scaling_law",
@@ -100,7 +100,7 @@ _ALL = (
         "schedule; only the "
         "learning rate was tuned; no repeats, losses differ by 0.003 between neighbours",
     ),
-    Source(
+    PublicSource(
         "nqs",
         "Noisy Quadratic System",
         "github.com/chuningxdy/Noisy-Quadratic-System, dataset.csv",
@@ -113,7 +113,7 @@ _ALL = (
         " sizes are in "
         "sequences",
     ),
-    Source(
+    PublicSource(
         "batchscale",
         "Our reproduction of Figure 3d",
         "examples/mnist_fc_records in this project, docs/reproduction.md",
@@ -124,7 +124,7 @@ _ALL = (
         "whole searches with all trials: intervals come from the trials",
         "small networks on MNIST only",
     ),
-    Source(
+    PublicSource(
         "own",
         "Your own curves",
         "added with 'batchscale atlas add'",
@@ -136,4 +136,4 @@ _ALL = (
         "only on this machine",
     ),
 )
-SOURCES: Mapping[str, Source] = {source.name: source for source in _ALL}
+SOURCES: Mapping[str, PublicSource] = {source.name: source for source in _ALL}

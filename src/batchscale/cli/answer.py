@@ -11,7 +11,7 @@ from batchscale.cli.drawing import Drawing, draw_curve
 from batchscale.cli.output import available_width, lay_out, print_table, styled
 
 if TYPE_CHECKING:
-    from batchscale.analysis.answer import Answer
+    from batchscale.analysis.answer import CurveAnswer
     from batchscale.analysis.curve_analysis import Analysis
     from batchscale.analysis.units import SizeUnit
 
@@ -91,7 +91,7 @@ def _print_title(analysis: "Analysis") -> None:
     typer.echo(styled(f"{analysis.workload}, goal {analysis.goal}", dim=True))
 
 
-def _print_figures(answer: "Answer") -> None:
+def _print_figures(answer: "CurveAnswer") -> None:
     """Print label, value, interval and trust of each figure below each other, the figures side by side."""
     figures = answer.figures
     marks = [f"{figure.trust.mark} {figure.trust}" for figure in figures]

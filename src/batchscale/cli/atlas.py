@@ -18,7 +18,7 @@ INPUT_HELP = "Records, an experiment file (.toml), or a CSV file with the column
 SORTS = ("b_crit", "b_opt", "used", "parameters", "label", "source")
 _COLUMNS = ("kind", "dataset", "model", "optimizer", "source")
 
-Source = Annotated[
+SourceOption = Annotated[
     str | None, typer.Option(help="Only of this source: paper, mlperf, zeus, step_law, nqs, ddsp, batchscale or own.")
 ]
 
@@ -39,7 +39,7 @@ def atlas(
     data: Annotated[str | None, typer.Option(help="Only data sets whose name contains this.")] = None,
     model: Annotated[str | None, typer.Option(help="Only models whose name contains this.")] = None,
     optimizer: Annotated[str | None, typer.Option(help="Only optimizers whose name contains this.")] = None,
-    source: Source = None,
+    source: SourceOption = None,
     sort: Annotated[str, typer.Option(help=f"The column to sort by: {', '.join(SORTS)}.")] = "b_crit",
     all_: Annotated[bool, typer.Option("--all", help="All goals and versions, not one curve per workload.")] = False,
     csv: Annotated[Path | None, typer.Option(help="Write the table to this file, with every column.")] = None,

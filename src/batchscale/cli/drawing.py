@@ -11,7 +11,7 @@ from batchscale.formatting import whole_text
 if TYPE_CHECKING:
     from batchscale.analysis.regimes import RegimeSpan
 
-Points = Sequence[tuple[int, float]]
+DrawnPoints = Sequence[tuple[int, float]]
 _BRAILLE_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _REGIMES = {  # longest first: the first that fits is written
     "perfect scaling": ("perfect scaling", "perfect"),
@@ -33,9 +33,9 @@ class Drawing:
         label: Writes a batch size below the axis.
     """
 
-    points: Points
-    line: Points = ()
-    others: Points = ()
+    points: DrawnPoints
+    line: DrawnPoints = ()
+    others: DrawnPoints = ()
     critical: float | None = None
     spans: "Sequence[RegimeSpan]" = ()
     label: Callable[[float], str] = whole_text
@@ -100,7 +100,7 @@ class _Frame:
         return column if 0 <= column < self.width else None
 
 
-def _draw_line(frame: _Frame, line: Points) -> dict[tuple[int, int], str]:
+def _draw_line(frame: _Frame, line: DrawnPoints) -> dict[tuple[int, int], str]:
     dots: dict[tuple[int, int], int] = {}
     for (x0, y0), (x1, y1) in itertools.pairwise(line):
         start, end = (math.log(x0), math.log(y0)), (math.log(x1), math.log(y1))

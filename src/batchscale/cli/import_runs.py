@@ -14,7 +14,7 @@ from batchscale.formatting import count_text
 
 if TYPE_CHECKING:
     from batchscale.records.importers.mapping import MappingOptions, NameMapping
-    from batchscale.records.importers.source import Importer, ReadOptions, Source
+    from batchscale.records.importers.source import Importer, ReadOptions, RunSource
     from batchscale.records.importers.write_tree import ImportedTree
 
 VERSION = 1
@@ -124,7 +124,7 @@ def import_runs(path: Path, out: Path, importer: "Importer", options: RunOptions
         _print_summary(imported, out, options.dry_run)
 
 
-def _print_mapping(source: "Source", mapping: "NameMapping") -> None:
+def _print_mapping(source: "RunSource", mapping: "NameMapping") -> None:
     """Print what is taken for what to standard error, guesses marked, before anything is written."""
     guessed = {guess.partition(":")[0] for guess in mapping.guesses}
 
@@ -166,7 +166,9 @@ def _print_summary(imported: "ImportedTree", out: Path, dry_run: bool) -> None:
     typer.echo(f"metaparameters  {', '.join(imported.parameters) or 'none'}")
 
 
-def _print_json(source: "Source", mapping: "NameMapping", imported: "ImportedTree", out: Path, dry_run: bool) -> None:
+def _print_json(
+    source: "RunSource", mapping: "NameMapping", imported: "ImportedTree", out: Path, dry_run: bool
+) -> None:
     print_json(
         {
             "version": VERSION,

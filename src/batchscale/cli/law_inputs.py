@@ -9,7 +9,7 @@ from batchscale.errors import AnalysisError, SpecError, one_line
 if TYPE_CHECKING:
     import polars as pl
 
-    from batchscale.analysis.laws import Laws, MeasuredCurve
+    from batchscale.analysis.laws import LawCurve, Laws
 
 CARRIED = "the public runs of Step Law (Li et al. 2025, by ScaleBench, CC-BY-4.0)"
 
@@ -56,13 +56,13 @@ def read_laws(
     return f"{len(curves)} curves", laws, None
 
 
-def read_curves(path: Path, sequence: int | None, workload: str | None, goal: str | None) -> "list[MeasuredCurve]":
+def read_curves(path: Path, sequence: int | None, workload: str | None, goal: str | None) -> "list[LawCurve]":
     """Return the curve of a CSV file, or of each selected workload of records.
 
     Examples become tokens by ``sequence``, else by what the records say, else they count as they are.
     """
     from batchscale.analysis.curve_analysis import analyze, analyze_points
-    from batchscale.analysis.laws import MeasuredCurve
+    from batchscale.analysis.laws import LawCurve
     from batchscale.cli.atlas_inputs import choose_goal, read_runs
     from batchscale.cli.selection import open_records, select_workloads
 
@@ -70,18 +70,18 @@ def read_curves(path: Path, sequence: int | None, workload: str | None, goal: st
         answer = analyze_points(read_runs(path))
         if answer.summary is None:
             raise AnalysisError(f"{one_line(path, 300)}: {answer.refusal}")
-        return [MeasuredCurve(path.stem, answer, per_example=float(sequence or 1))]
+        return [LawCurve(path.stem, answer, per_example=float(sequence or 1))]
     records = open_records(path)
     names = select_workloads(records, workload)
     curves = []
     for name in names:
         answer = analyze(records, name, choose_goal(records, name, goal))
         scale = float(sequence or answer.unit.tokens_per_example or 1)
-        curves.append(MeasuredCurve(f"{path.name}:{name}", answer, per_example=scale))
+        curves.append(LawCurve(f"{path.name}:{name}", answer, per_example=scale))
     return curves
 
 
-def _with_parameters(curves: "list[MeasuredCurve]", parameters: Sequence[float]) -> "list[MeasuredCurve]":
+def _with_parameters(curves: "list[LawCurve]", parameters: Sequence[float]) -> "list[LawCurve]":
     from dataclasses import replace
 
     if len(parameters) != len(curves):

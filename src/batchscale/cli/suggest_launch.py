@@ -9,7 +9,7 @@ import typer
 from batchscale.errors import SpecError, one_line
 
 if TYPE_CHECKING:
-    from batchscale.planning.launch import Launch, LaunchRequest
+    from batchscale.planning.launch import LaunchPlan, LaunchRequest
 
 VERSION = 1
 SEQUENCE = 2048  # tokens, unless a user or the records say otherwise
@@ -63,7 +63,7 @@ def suggest_launch(options: LaunchOptions, *, as_json: bool) -> None:
         typer.echo(text, nl=False)
 
 
-def _plan(options: LaunchOptions) -> "Launch":
+def _plan(options: LaunchOptions) -> "LaunchPlan":
     from batchscale.cli.law_inputs import CARRIED, read_curves, read_laws
     from batchscale.errors import AnalysisError
     from batchscale.planning.launch import plan_launch, plan_measured
@@ -127,7 +127,7 @@ def _parse_stages(text: str) -> tuple[tuple[float, float], ...]:
     return tuple(stages)
 
 
-def _print(launch: "Launch") -> None:
+def _print(launch: "LaunchPlan") -> None:
     from batchscale.cli.law import value_text
     from batchscale.cli.output import print_table
     from batchscale.formatting import metaparameter_text, rounded_text
@@ -172,7 +172,7 @@ def _print(launch: "Launch") -> None:
         typer.echo(f"  {kind.value}{chosen}: {theory}")
 
 
-def _json(launch: "Launch", text: str | None) -> dict[str, Any]:
+def _json(launch: "LaunchPlan", text: str | None) -> dict[str, Any]:
     from batchscale.planning.launch import THEORIES
 
     request = launch.request

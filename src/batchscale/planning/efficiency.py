@@ -23,7 +23,7 @@ from batchscale.planning.language_model import LanguageModel
 from batchscale.planning.memory import RECOMPUTED_WORK
 from batchscale.planning.roofline import least_times
 from batchscale.planning.step_form import FloatArray, Layout
-from batchscale.planning.work import Work
+from batchscale.planning.work import StepWork
 
 PUBLIC_RESULTS = Path(__file__).with_name("public_results.csv")
 FEWEST_WORKLOADS = 5  # for variances of a kind of its own
@@ -47,7 +47,7 @@ class PublicResult:
 
     name: str
     slowdown: Slowdown
-    work: Work
+    work: StepWork
     hosts: int
     devices: int
     batch_size: int
@@ -76,7 +76,7 @@ def _result(row: CsvRow) -> PublicResult:
     return PublicResult(row.text("result"), slowdown, work, hosts, devices, batch_size, seconds, row.text("source"))
 
 
-def _work(row: CsvRow) -> Work:
+def _work(row: CsvRow) -> StepWork:
     again = RECOMPUTED_WORK if row.flag("recompute") else 1.0
     if row.text("layers"):
         sizes = {name: row.required(name) for name in ("layers", "width", "heads", "sequence_length", "vocabulary")}
@@ -88,7 +88,9 @@ def _work(row: CsvRow) -> Work:
     else:
         flops, moved, bytes_per_pass, update = row.number("flops_per_example") or 0.0, 0.0, 0.0, 0.0
     parameters = row.number("parameters") or 0.0
-    return Work(row.text("kind"), row.text("precision"), again * flops, moved, parameters, 0.0, bytes_per_pass, update)
+    return StepWork(
+        row.text("kind"), row.text("precision"), again * flops, moved, parameters, 0.0, bytes_per_pass, update
+    )
 
 
 def precise_device(device: str, precision: str) -> str:

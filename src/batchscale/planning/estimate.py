@@ -26,7 +26,7 @@ from batchscale.planning.roofline import OVERLAP, LeastTimes, least_times
 from batchscale.planning.step_form import FloatArray, Layout
 from batchscale.planning.step_model import ESTIMATED, layout_of
 from batchscale.planning.step_times import StepTime
-from batchscale.planning.work import Work
+from batchscale.planning.work import StepWork
 
 OWN = "the workload of this plan"
 
@@ -35,7 +35,7 @@ OWN = "the workload of this plan"
 class EstimateInputs:
     """The work of a step, a file of further devices, and the share of exchanging hidden behind computing."""
 
-    work: Work
+    work: StepWork
     devices: Path | None = None
     overlap: float = OVERLAP
 
@@ -55,7 +55,7 @@ class StepEstimate:
 
     device: str
     accelerator: Accelerator
-    work: Work
+    work: StepWork
     efficiency: Efficiency
     measured: tuple[Slowdown, ...] = ()
     overlap: float = OVERLAP
@@ -127,7 +127,7 @@ def _with_network(accelerator: Accelerator, machine: Machine) -> Accelerator:
     return replace(accelerator, network_bytes_per_s=1e9 / 8 * machine.network_gbit_per_s)
 
 
-def _with_kind(inputs: EstimateInputs, accelerator: Accelerator, largest_batch: int) -> Work:
+def _with_kind(inputs: EstimateInputs, accelerator: Accelerator, largest_batch: int) -> StepWork:
     """Return the work as of kind "other" if even the largest batch on one device is shorter than any checked step."""
     work = replace(inputs.work, memory=None)
     alone = Layout(np.ones(1), np.ones(1), np.array([float(largest_batch)]))

@@ -16,7 +16,7 @@ from batchscale.atlas.published_laws import find_published
 from batchscale.errors import PlanningError, one_line, suggest_names
 from batchscale.planning.curve import CurvePoint, PlanCurve
 from batchscale.planning.memory import MemoryNeed
-from batchscale.planning.work import BYTES_OF, Work
+from batchscale.planning.work import BYTES_OF, StepWork
 from batchscale.spec.untrusted_text import parse_toml
 
 MAX_FILE_BYTES = 1_000_000
@@ -89,10 +89,10 @@ class LanguageModel(BaseModel):
         """Return the operations of a token, forward and backward."""
         return 6 * self.count + 12 * self.layers * self.width * self.sequence_length
 
-    def work(self) -> Work:
+    def work(self) -> StepWork:
         """Return the work of a step; an example is a sequence."""
         need = self.memory()
-        return Work(
+        return StepWork(
             kind="language",
             precision=self.precision,
             flops_per_example=self.flops_per_token * self.sequence_length,

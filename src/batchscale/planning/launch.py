@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from batchscale.analysis.laws import Laws, MeasuredCurve
+from batchscale.analysis.laws import LawCurve, Laws
 from batchscale.atlas.published_laws import find_published
 from batchscale.errors import PlanningError
 from batchscale.formatting import rounded_text, span_text
@@ -62,7 +62,7 @@ THEORIES: Mapping[ScheduleKind, str] = {
 
 
 @dataclass(frozen=True)
-class Stage:
+class BatchStage:
     """A batch size, in sequences, from a number of tokens on."""
 
     start: int
@@ -98,12 +98,12 @@ class LaunchRequest:
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchPlan:
     """The suggested values of a training, and its batch sizes by stage."""
 
     request: LaunchRequest
     values: tuple[Suggested, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[BatchStage, ...]
     steps: int
     notes: tuple[str, ...]
 
@@ -135,7 +135,7 @@ def _published_growth(request: LaunchRequest) -> _Growth:
     return _Growth(published.value(request.tokens) or 1.0, published.exponents["tokens"])
 
 
-def plan_launch(request: LaunchRequest, laws: Laws, source: str) -> Launch:
+def plan_launch(request: LaunchRequest, laws: Laws, source: str) -> LaunchPlan:
     """Return the values for a planned training, from laws where there are any, else from published rules.
 
     Raises:
@@ -156,7 +156,7 @@ def plan_launch(request: LaunchRequest, laws: Laws, source: str) -> Launch:
     return _assemble(request, size, rate, growth, notes)
 
 
-def plan_measured(request: LaunchRequest, curve: MeasuredCurve) -> Launch:
+def plan_measured(request: LaunchRequest, curve: LawCurve) -> LaunchPlan:
     """Return the values for a planned training from one measured curve, carried to its tokens by published exponents.
 
     The batch size is the largest that needs at most 5 % more tokens than the fewest, times (D/D₀)^0.38 to 0.57.
@@ -231,7 +231,7 @@ def _rate_factor(size: float, best_size: float) -> tuple[float, str]:
 
 def _assemble(
     request: LaunchRequest, size: Suggested, rate: Suggested, growth: _Growth, notes: Sequence[str]
-) -> Launch:
+) -> LaunchPlan:
     wanted = size.value / request.sequence
     least = request.sequence * _whole(wanted, request.multiple_of)
     if request.tokens < least:
@@ -269,7 +269,7 @@ def _assemble(
     )
     weight_decay = batch / (rate.value * scale * request.tokens)
     decay = Suggested("weight_decay", weight_decay, decays[0], decays[1], Basis.PUBLISHED, reason)
-    return Launch(request, (size, rate, beta, decay), stages, steps, tuple(notes))
+    return LaunchPlan(request, (size, rate, beta, decay), stages, steps, tuple(notes))
 
 
 def _whole(sequences: float, multiple_of: int) -> int:
@@ -277,7 +277,7 @@ def _whole(sequences: float, multiple_of: int) -> int:
     return max(round(sequences / multiple_of), 1) * multiple_of
 
 
-def _stages(request: LaunchRequest, sequences: int, growth: _Growth) -> tuple[Stage, ...]:
+def _stages(request: LaunchRequest, sequences: int, growth: _Growth) -> tuple[BatchStage, ...]:
     """Return the stages of a schedule around a batch size.
 
     A warm-up doubles the batch size as soon as the critical one, by its law in the tokens seen so far, is as large.
@@ -285,24 +285,24 @@ def _stages(request: LaunchRequest, sequences: int, growth: _Growth) -> tuple[St
     if request.schedule is ScheduleKind.STEPS:
         return _own_stages(request)
     if request.schedule is ScheduleKind.LATE:
-        return (Stage(0, sequences), Stage(round(SWITCH_AT * request.tokens), LATE_FACTOR * sequences))
+        return (BatchStage(0, sequences), BatchStage(round(SWITCH_AT * request.tokens), LATE_FACTOR * sequences))
     if request.schedule is ScheduleKind.CONSTANT:
-        return (Stage(0, sequences),)
+        return (BatchStage(0, sequences),)
     parts = (sequences // 2**part for part in range(HALVINGS, -1, -1) if sequences % 2**part == 0)
     first, *sizes = (batch for batch in parts if batch % request.multiple_of == 0)
-    stages = [Stage(0, first)]
+    stages = [BatchStage(0, first)]
     for batch in sizes:
         start = round(growth.tokens_at(batch * request.sequence, request.tokens))
         if start >= request.tokens:
             break  # by its law the critical batch size never gets so large
         if start < stages[-1].start + stages[-1].batch_size * request.sequence:  # the stage before would have no step
-            stages[-1] = Stage(stages[-1].start, batch)
+            stages[-1] = BatchStage(stages[-1].start, batch)
         else:
-            stages.append(Stage(start, batch))
+            stages.append(BatchStage(start, batch))
     return tuple(stages)
 
 
-def _own_stages(request: LaunchRequest) -> tuple[Stage, ...]:
+def _own_stages(request: LaunchRequest) -> tuple[BatchStage, ...]:
     rule = "Stages must start at 0 tokens, grow, and begin before the training ends"
     if not request.stages:
         raise PlanningError(f"{rule}. Found none; give --stages '0:256k 10B:1M', say.")
@@ -310,5 +310,6 @@ def _own_stages(request: LaunchRequest) -> tuple[Stage, ...]:
     if starts[0] != 0 or starts != sorted(set(starts)) or starts[-1] >= request.tokens:
         raise PlanningError(f"{rule}. Found starts at {', '.join(f'{start:,.0f}' for start in starts)} tokens.")
     return tuple(
-        Stage(round(start), _whole(batch / request.sequence, request.multiple_of)) for start, batch in request.stages
+        BatchStage(round(start), _whole(batch / request.sequence, request.multiple_of))
+        for start, batch in request.stages
     )

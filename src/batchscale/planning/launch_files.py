@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from batchscale.errors import PlanningError, one_line, suggest_names
-from batchscale.planning.launch import Launch
+from batchscale.planning.launch import LaunchPlan
 
 DIGITS = 4
 
@@ -24,7 +24,7 @@ class DeviceShare:
     micro_batch_size: int = 1
 
 
-def launch_file(launch: Launch, name: str, share: DeviceShare | None = None) -> str:
+def launch_file(launch: LaunchPlan, name: str, share: DeviceShare | None = None) -> str:
     """Return the text of a file for a program.
 
     Args:
@@ -52,7 +52,7 @@ def _number(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
-def _megatron(launch: Launch, share: DeviceShare) -> str:
+def _megatron(launch: LaunchPlan, share: DeviceShare) -> str:
     request = launch.request
     if len(launch.stages) == 1:
         batch = f"--global-batch-size {launch.stages[0].batch_size}"
@@ -73,7 +73,7 @@ def _megatron(launch: Launch, share: DeviceShare) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _olmo_core(launch: Launch, _share: DeviceShare) -> str:
+def _olmo_core(launch: LaunchPlan, _share: DeviceShare) -> str:
     request, stages = launch.request, launch.stages
     sizes = [stage.batch_size * request.sequence for stage in stages]
     for small, large in itertools.pairwise(sizes):
@@ -106,7 +106,7 @@ def _olmo_core(launch: Launch, _share: DeviceShare) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _nanochat(launch: Launch, _share: DeviceShare) -> str:
+def _nanochat(launch: LaunchPlan, _share: DeviceShare) -> str:
     _check_constant(launch, "nanochat")
     tokens = launch.stages[0].batch_size * launch.request.sequence
     power = 2 ** round(math.log2(tokens))
@@ -119,7 +119,7 @@ def _nanochat(launch: Launch, _share: DeviceShare) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _huggingface(launch: Launch, share: DeviceShare) -> str:
+def _huggingface(launch: LaunchPlan, share: DeviceShare) -> str:
     _check_constant(launch, "Hugging Face's Trainer")
     batch = launch.stages[0].batch_size
     values = {
@@ -137,7 +137,7 @@ def _number_near_1(value: float) -> float:
     return float(f"{value:.5f}") if value < 0.99995 else float(f"{value:.8f}")
 
 
-def _check_constant(launch: Launch, program: str) -> None:
+def _check_constant(launch: LaunchPlan, program: str) -> None:
     if len(launch.stages) > 1:
         raise PlanningError(
             f"{program} has no batch-size schedule. Found a schedule of {len(launch.stages)} stages; pass --schedule "
@@ -145,7 +145,7 @@ def _check_constant(launch: Launch, program: str) -> None:
         )
 
 
-PROGRAMS: Mapping[str, Callable[[Launch, DeviceShare], str]] = {
+PROGRAMS: Mapping[str, Callable[[LaunchPlan, DeviceShare], str]] = {
     "megatron-lm": _megatron,
     "olmo-core": _olmo_core,
     "nanochat": _nanochat,

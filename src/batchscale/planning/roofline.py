@@ -14,7 +14,7 @@ from batchscale.errors import PlanningError
 from batchscale.planning.accelerators import Accelerator
 from batchscale.planning.memory import RECOMPUTED_WORK, Fit, Sharding, passes_of, ways_to_fit
 from batchscale.planning.step_form import FloatArray, Layout
-from batchscale.planning.work import BYTES_OF, Work
+from batchscale.planning.work import BYTES_OF, StepWork
 
 OVERLAP = 0.7
 """The share of exchanging that is hidden behind computing, unless another is requested."""
@@ -33,7 +33,7 @@ class LeastTimes:
     passes: FloatArray
 
 
-def least_times(work: Work, accelerator: Accelerator, at: Layout, overlap: float = OVERLAP) -> LeastTimes:
+def least_times(work: StepWork, accelerator: Accelerator, at: Layout, overlap: float = OVERLAP) -> LeastTimes:
     """Return the least times of configurations, each with the fastest way to fit into memory.
 
     Raises:
@@ -62,7 +62,7 @@ def least_times(work: Work, accelerator: Accelerator, at: Layout, overlap: float
     )
 
 
-def _seconds(work: Work, device: Accelerator, at: Layout, way: tuple[Fit, FloatArray, float, float]) -> FloatArray:
+def _seconds(work: StepWork, device: Accelerator, at: Layout, way: tuple[Fit, FloatArray, float, float]) -> FloatArray:
     fit, passes, peak, overlap = way
     again = RECOMPUTED_WORK if fit.recompute else 1.0
     operations = again * (at.share * work.flops_per_example + passes * work.flops_per_pass)
@@ -74,7 +74,7 @@ def _seconds(work: Work, device: Accelerator, at: Layout, way: tuple[Fit, FloatA
     return np.asarray(computing + exchanging - overlap * np.minimum(computing, exchanging))
 
 
-def _exchange(work: Work, device: Accelerator, at: Layout, sharding: Sharding, passes: FloatArray) -> FloatArray:
+def _exchange(work: StepWork, device: Accelerator, at: Layout, sharding: Sharding, passes: FloatArray) -> FloatArray:
     """Return the seconds of all rings; infinite over a link or a network of unknown bandwidth."""
     volume = np.full(len(at), 2 * work.gradient_bytes)
     if sharding is Sharding.PARAMETERS:  # weights collected for both halves of every pass, gradients reduced once

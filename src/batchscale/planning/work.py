@@ -22,7 +22,7 @@ BYTES_OF = {"float32": 4, "tf32": 4, "float16": 2, "bfloat16": 2, "float8": 2}
 
 
 @dataclass(frozen=True)
-class Work:
+class StepWork:
     """The work of a step on one device with m examples.
 
     Attributes:
@@ -55,7 +55,7 @@ class Work:
         return self.parameters * BYTES_OF[self.precision]
 
 
-def read_work(path: Path, workload: str | None = None) -> Work:
+def read_work(path: Path, workload: str | None = None) -> StepWork:
     """Return the work of a CSV file of ``WORK_COLUMNS``.
 
     Args:
@@ -86,7 +86,7 @@ def read_work(path: Path, workload: str | None = None) -> Work:
 _DEFAULTS = (("kind", "other"), ("precision", "float32"))
 
 
-def _fit(rows: Sequence[CsvRow], kind: str, precision: str, workload: str | None) -> Work:
+def _fit(rows: Sequence[CsvRow], kind: str, precision: str, workload: str | None) -> StepWork:
     sizes = [row.required("batch_size") for row in rows]
     flops, flops_fixed = _line(rows, sizes, "flops")
     moved, moved_fixed = _line(rows, sizes, "bytes")
@@ -98,7 +98,7 @@ def _fit(rows: Sequence[CsvRow], kind: str, precision: str, workload: str | None
             f"{flops:g} per example and {parameters} parameters."
         )
     memory = MemoryNeed.measured(used_fixed, used) if used > 0 else None
-    return Work(
+    return StepWork(
         kind, precision, flops, moved, parameters, flops_fixed, moved_fixed, memory=memory, workload=workload
     )  # fmt: skip
 

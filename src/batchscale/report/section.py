@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from batchscale.analysis.answer import Answer, make_answer
+from batchscale.analysis.answer import CurveAnswer, make_answer
 from batchscale.analysis.curve_analysis import Analysis, analyze
 from batchscale.analysis.metaparameters import (
     BETA2_HALF_LIFE,
@@ -76,7 +76,7 @@ class Section:
     goal: Goal | None
     goal_text: str
     subtitle: str
-    answer: Answer
+    answer: CurveAnswer
     sentences: tuple[str, ...]
     curve: Markup | None
     curve_narrow: Markup | None
@@ -142,7 +142,7 @@ def _empty(records: Records, goal: Goal | None, anchor: str, metadata: RunMetada
     workload, goal_text = records.workloads[0], goal_label(goal) if goal else "no goal"
     return Section(
         anchor, workload, workload_label(workload), goal, goal_text, _subtitle(goal_text, records),
-        Answer((), (why,), (), ""), (why,), None, None, None, None, (), None, "", (), "", (), (why,), metadata,
+        CurveAnswer((), (why,), (), ""), (why,), None, None, None, None, (), None, "", (), "", (), (why,), metadata,
     )  # fmt: skip
 
 

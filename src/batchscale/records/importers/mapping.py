@@ -20,7 +20,7 @@ from batchscale.records.importers.names import (
     safe_folder,
     step_unit,
 )
-from batchscale.records.importers.source import Source, SourceRun
+from batchscale.records.importers.source import RunSource, SourceRun
 from batchscale.spec.durations import Unit
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
@@ -122,7 +122,7 @@ def summarize_columns(runs: Sequence[SourceRun]) -> ColumnSummary:
     return ColumnSummary(tuple(columns), ranges, consecutive, frozenset(ranges.keys() - broken))
 
 
-def map_names(source: Source, runs: Sequence[SourceRun], options: MappingOptions) -> NameMapping:
+def map_names(source: RunSource, runs: Sequence[SourceRun], options: MappingOptions) -> NameMapping:
     """Return the meaning of the names in these runs of a source.
 
     Raises:
@@ -194,7 +194,7 @@ def _find_batch_size(runs: Sequence[SourceRun], options: MappingOptions, guesses
 
 
 def _find_step(
-    source: Source, summary: ColumnSummary, options: MappingOptions, guesses: list[str]
+    source: RunSource, summary: ColumnSummary, options: MappingOptions, guesses: list[str]
 ) -> tuple[str, Unit, int]:
     named = [name for name in summary.columns if step_unit(name) is not None]
     own = source.step_column
@@ -237,7 +237,9 @@ def _find_step(
     return column, unit, 1 if first is None else first
 
 
-def _guess_unit(source: Source, summary: ColumnSummary, column: str, named: Sequence[str], guesses: list[str]) -> Unit:
+def _guess_unit(
+    source: RunSource, summary: ColumnSummary, column: str, named: Sequence[str], guesses: list[str]
+) -> Unit:
     """Return the unit of a column by its name, or by its numbers where the name is the tool's and says nothing."""
     if column != source.step_column:
         unit = step_unit(column) or Unit.STEPS
@@ -290,7 +292,7 @@ def _name_metrics(summary: ColumnSummary, step: str, options: MappingOptions) ->
 
 
 def _find_metric(
-    source: Source, metrics: Mapping[str, str], options: MappingOptions, guesses: list[str]
+    source: RunSource, metrics: Mapping[str, str], options: MappingOptions, guesses: list[str]
 ) -> tuple[str, Goal | None]:
     by_name = {**{new: new for new in metrics.values()}, **metrics}
     if options.goal is not None:
@@ -326,7 +328,7 @@ def _find_seed(runs: Sequence[SourceRun]) -> str | None:
     return next((name for name in _value_names(runs) if plain_name(name) in SEED_NAMES), None)
 
 
-def _find_workload(source: Source, runs: Sequence[SourceRun], options: MappingOptions, guesses: list[str]) -> str:
+def _find_workload(source: RunSource, runs: Sequence[SourceRun], options: MappingOptions, guesses: list[str]) -> str:
     if options.workload is not None:
         fields = re.findall(r"\{([^{}]*)\}", options.workload)
         names = [*_value_names(runs), GROUP_FIELD]
@@ -371,7 +373,7 @@ def _check_groups(mapping: NameMapping, runs: Sequence[SourceRun]) -> None:
             )
 
 
-def select_group(source: Source, group: str | None) -> Source:
+def select_group(source: RunSource, group: str | None) -> RunSource:
     """Return the source with the runs of one group only, or unchanged."""
     if group is None:
         return source

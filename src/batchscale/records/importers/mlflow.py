@@ -8,12 +8,12 @@ from pathlib import Path
 from batchscale.errors import RecordsError, one_line
 from batchscale.records.importers.source import (
     STEP,
+    ImportedValue,
     Importer,
     ReadOptions,
     RunSeries,
-    Source,
+    RunSource,
     SourceRun,
-    Value,
     to_number,
     to_value,
 )
@@ -48,15 +48,15 @@ def _matches(path: Path) -> bool:
         return database.tables >= _TABLES
 
 
-def _read(path: Path, options: ReadOptions) -> Source:  # noqa: ARG001
+def _read(path: Path, options: ReadOptions) -> RunSource:  # noqa: ARG001
     if path.is_dir() and (path / DATABASE).is_file():
         path = path / DATABASE
     runs = list(_read_folders(path)) if path.is_dir() else _read_database(path)
-    return Source("mlflow", path, runs, STEP)
+    return RunSource("mlflow", path, runs, STEP)
 
 
 def _make_run(
-    run_id: str, name: str, experiment: str, status: str, values: Mapping[str, Value], series: RunSeries
+    run_id: str, name: str, experiment: str, status: str, values: Mapping[str, ImportedValue], series: RunSeries
 ) -> SourceRun:
     known, reason = _STATUSES.get(status, (None, None))
     failure = f"MLflow recorded the run as {status}." if known is Status.INCOMPLETE else None
@@ -88,7 +88,7 @@ def _read_database(path: Path) -> list[SourceRun]:
             for row in database.select("runs", columns, 'ORDER BY "start_time", "run_uuid"')
             if row[3] != "deleted" and row[4] in experiments
         ]
-        values: dict[str, dict[str, Value]] = {str(row[0]): {} for row in rows}
+        values: dict[str, dict[str, ImportedValue]] = {str(row[0]): {} for row in rows}
         series = {str(row[0]): RunSeries() for row in rows}
         for run_id, key, text in database.select("params", ("run_uuid", "key", "value")):
             if run_id in values and (value := to_value(text)) is not None:

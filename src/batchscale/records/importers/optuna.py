@@ -11,7 +11,16 @@ from typing import Any
 import polars as pl
 
 from batchscale.errors import RecordsError, SpecError, one_line
-from batchscale.records.importers.source import STEP, Importer, ReadOptions, Source, SourceRun, Value, flatten, to_value
+from batchscale.records.importers.source import (
+    STEP,
+    ImportedValue,
+    Importer,
+    ReadOptions,
+    RunSource,
+    SourceRun,
+    flatten,
+    to_value,
+)
 from batchscale.records.importers.sqlite import ReadOnlyDatabase, is_sqlite, open_database
 from batchscale.records.importers.text_lines import read_json_lines
 from batchscale.records.model import Status
@@ -36,7 +45,7 @@ _METRIC_NAMES = "study:metric_names"
 class _Study:
     name: str
     directions: list[str] = field(default_factory=list)
-    values: dict[str, Value] = field(default_factory=dict)
+    values: dict[str, ImportedValue] = field(default_factory=dict)
     metric_names: tuple[str, ...] = ()
     deleted: bool = False
 
@@ -46,7 +55,7 @@ class _Trial:
     study: int
     number: int
     state: str
-    values: dict[str, Value] = field(default_factory=dict)
+    values: dict[str, ImportedValue] = field(default_factory=dict)
     configs: dict[str, ParameterConfig] = field(default_factory=dict)
     rows: dict[int, float] = field(default_factory=dict)
 
@@ -64,7 +73,7 @@ def _is_journal(path: Path) -> bool:
     return first.startswith(b"{") and b'"op_code"' in first
 
 
-def _read(path: Path, options: ReadOptions) -> Source:  # noqa: ARG001
+def _read(path: Path, options: ReadOptions) -> RunSource:  # noqa: ARG001
     studies, trials, notices = _read_database(path) if is_sqlite(path) else _read_journal(path)
     several = sorted(study.name for study in studies.values() if len(study.directions) > 1 and not study.deleted)
     if several:
@@ -105,7 +114,7 @@ def _read(path: Path, options: ReadOptions) -> Source:  # noqa: ARG001
         notices += (f"{waiting:,} trials had not started and are left out.",)
     directions = {direction for study in studies.values() if not study.deleted for direction in study.directions}
     maximize = directions == {"MAXIMIZE"} if len(directions) == 1 else None
-    return Source("optuna", path, runs, STEP, maximize=maximize, notices=notices)
+    return RunSource("optuna", path, runs, STEP, maximize=maximize, notices=notices)
 
 
 def _frame(rows: Mapping[int, float], metric: str) -> pl.DataFrame:

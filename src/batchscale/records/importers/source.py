@@ -18,7 +18,7 @@ from batchscale.records.model import Status
 from batchscale.spec.durations import Unit
 from batchscale.spec.space import ParameterConfig
 
-Value = float | str
+ImportedValue = float | str
 
 MAX_RUNS = 1_000_000
 MAX_ROWS = 20_000_000
@@ -40,7 +40,7 @@ class SourceRun:
     """
 
     run_id: str
-    values: Mapping[str, Value]
+    values: Mapping[str, ImportedValue]
     read: Callable[[], pl.DataFrame]
     name: str = ""
     group: str = ""
@@ -51,7 +51,7 @@ class SourceRun:
 
 
 @dataclass(frozen=True)
-class Source:
+class RunSource:
     """The runs of one file or folder.
 
     ``step_column`` is the column of steps that every run has, if it is the source's own; ``unit`` its unit if that is
@@ -86,10 +86,10 @@ class Importer:
     kind: str
     title: str
     matches: Callable[[Path], bool]
-    read: Callable[[Path, ReadOptions], Source]
+    read: Callable[[Path, ReadOptions], RunSource]
 
 
-def to_value(value: object) -> Value | None:
+def to_value(value: object) -> ImportedValue | None:
     """Return a recorded value as a finite number or a text; None if it is empty or neither.
 
     >>> to_value("0.1"), to_value(True), to_value("sgd"), to_value([1]), to_value(float("nan"))
@@ -106,13 +106,13 @@ def to_value(value: object) -> Value | None:
     return {"true": 1.0, "false": 0.0}.get(value.strip().lower(), one_line(value, MAX_TEXT))
 
 
-def flatten(values: object, prefix: str = "") -> dict[str, Value]:
+def flatten(values: object, prefix: str = "") -> dict[str, ImportedValue]:
     """Return the numbers and texts of nested objects by their dotted names; lists are left out.
 
     >>> flatten({"optimizer": {"lr": 0.1}, "layers": [1, 2]})
     {'optimizer.lr': 0.1}
     """
-    flat: dict[str, Value] = {}
+    flat: dict[str, ImportedValue] = {}
     pending = [(prefix, values)]
     while pending:
         name, item = pending.pop()

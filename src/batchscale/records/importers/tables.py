@@ -18,11 +18,11 @@ from batchscale.errors import RecordsError, one_line, suggest_names
 from batchscale.records.importers.names import is_chosen_name, is_measured_name
 from batchscale.records.importers.source import (
     MAX_ROWS,
+    ImportedValue,
     Importer,
     ReadOptions,
-    Source,
+    RunSource,
     SourceRun,
-    Value,
     flatten,
     to_value,
 )
@@ -54,7 +54,7 @@ def _matches(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
-def _read(path: Path, options: ReadOptions) -> Source:
+def _read(path: Path, options: ReadOptions) -> RunSource:
     if path.is_dir():
         runs, notices = _read_folder(path, options)
     else:
@@ -65,7 +65,7 @@ def _read(path: Path, options: ReadOptions) -> Source:
         is_wandb = is_wandb or WANDB_STEP in columns
     if is_wandb:
         notices += _check_sampling(path, runs, options)
-    return Source("wandb" if is_wandb else "table", path, runs, WANDB_STEP if is_wandb else None, notices=notices)
+    return RunSource("wandb" if is_wandb else "table", path, runs, WANDB_STEP if is_wandb else None, notices=notices)
 
 
 # --- files ---------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def _config_name(column: str) -> str:
     return re.sub(r"^(?:config|params?|hparams?|hyperparameters?)[./]", "", column)
 
 
-def values_in_name(name: str, pattern: str | None) -> dict[str, Value]:
+def values_in_name(name: str, pattern: str | None) -> dict[str, ImportedValue]:
     """Return the values in a run's name, by a pattern with named groups or as ``name=value`` pairs.
 
     >>> values_in_name("bs=64,lr=0.1", None)
@@ -215,7 +215,7 @@ def values_in_name(name: str, pattern: str | None) -> dict[str, Value]:
 
 def _read_folder(folder: Path, options: ReadOptions) -> tuple[list[SourceRun], tuple[str, ...]]:
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
-    described: dict[str, tuple[dict[str, Value], Status | None]] = {}
+    described: dict[str, tuple[dict[str, ImportedValue], Status | None]] = {}
     notices: tuple[str, ...] = ()
     for file in files:
         if file.stem.lower() in RUNS_NAMES:
@@ -240,7 +240,7 @@ def _read_folder(folder: Path, options: ReadOptions) -> tuple[list[SourceRun], t
     return runs, notices
 
 
-def _read_descriptions(file: Path, options: ReadOptions) -> dict[str, tuple[dict[str, Value], Status | None]]:
+def _read_descriptions(file: Path, options: ReadOptions) -> dict[str, tuple[dict[str, ImportedValue], Status | None]]:
     """Return the values and the status of each run, by its name and by its id, from a table with a row per run."""
     frame, _ = _read_table(file)
     lowered = {name.lower(): name for name in frame.columns}
@@ -259,7 +259,7 @@ def _read_descriptions(file: Path, options: ReadOptions) -> dict[str, tuple[dict
     return described
 
 
-def _read_config(file: Path) -> dict[str, Value]:
+def _read_config(file: Path) -> dict[str, ImportedValue]:
     """Return the values of ``NAME.config.json`` beside a run's file; W&B wraps each as ``{"value": …}``."""
     path = file.with_name(f"{file.stem}.config.json")
     if not path.is_file():

@@ -11,12 +11,12 @@ from batchscale.records.importers.event_files import EventFile, is_event_file, r
 from batchscale.records.importers.names import split_of_folder
 from batchscale.records.importers.source import (
     STEP,
+    ImportedValue,
     Importer,
     ReadOptions,
     RunSeries,
-    Source,
+    RunSource,
     SourceRun,
-    Value,
     to_value,
 )
 from batchscale.records.importers.tables import values_in_name
@@ -29,7 +29,7 @@ _STATUSES = {1: Status.COMPLETE, 2: Status.INCOMPLETE, 3: Status.INCOMPLETE}
 @dataclass
 class _Run:
     series: RunSeries = field(default_factory=RunSeries)
-    hparams: dict[str, Value] = field(default_factory=dict)
+    hparams: dict[str, ImportedValue] = field(default_factory=dict)
     session_status: int | None = None
     points_per_metric: dict[str, int] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ def _event_files(path: Path) -> list[Path]:
     return files
 
 
-def _read(path: Path, options: ReadOptions) -> Source:
+def _read(path: Path, options: ReadOptions) -> RunSource:
     runs: dict[Path, _Run] = {}
     damaged = cut_off = 0
     for file in _event_files(path):
@@ -89,7 +89,7 @@ def _read(path: Path, options: ReadOptions) -> Source:
         notices.append(f"{count_text(cut_off, 'event file')} cut off or damaged: what was written before is imported.")
     if damaged:
         notices.append(f"{count_text(damaged, 'record')} with a wrong checksum or content left out.")
-    return Source("tensorboard", path, sources, STEP, notices=tuple(notices))
+    return RunSource("tensorboard", path, sources, STEP, notices=tuple(notices))
 
 
 def _move_hparams(runs: dict[Path, _Run]) -> None:
@@ -104,7 +104,7 @@ def _move_hparams(runs: dict[Path, _Run]) -> None:
 def _make_run(folder: Path, root: Path, run: _Run, options: ReadOptions) -> SourceRun:
     name = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
     name = one_line(folder.name if name == "." else name, 300)
-    values: Mapping[str, Value] = {**values_in_name(name, options.name_pattern), **run.hparams}
+    values: Mapping[str, ImportedValue] = {**values_in_name(name, options.name_pattern), **run.hparams}
     status = _STATUSES.get(run.session_status or 0)
     return SourceRun(name, values, run.series.frame, name=name, status=status)
 

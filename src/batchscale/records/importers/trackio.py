@@ -6,12 +6,12 @@ from pathlib import Path
 from batchscale.errors import one_line
 from batchscale.records.importers.source import (
     STEP,
+    ImportedValue,
     Importer,
     ReadOptions,
     RunSeries,
-    Source,
+    RunSource,
     SourceRun,
-    Value,
     flatten,
     to_number,
 )
@@ -26,7 +26,7 @@ def _matches(path: Path) -> bool:
         return {"metrics", "configs"} <= database.tables and "run_name" in database.columns("metrics")
 
 
-def _read(path: Path, options: ReadOptions) -> Source:  # noqa: ARG001
+def _read(path: Path, options: ReadOptions) -> RunSource:  # noqa: ARG001
     series: dict[str, RunSeries] = {}
     names: dict[str, str] = {}
     damaged = 0
@@ -44,10 +44,10 @@ def _read(path: Path, options: ReadOptions) -> Source:  # noqa: ARG001
         values = dict(_read_configs(database))
     runs = [SourceRun(run, values.get(run, {}), points.frame, name=names[run]) for run, points in series.items()]
     notices = (f"{damaged:,} rows are no JSON objects and left out.",) if damaged else ()
-    return Source("trackio", path, runs, STEP, notices=notices)
+    return RunSource("trackio", path, runs, STEP, notices=notices)
 
 
-def _read_configs(database: ReadOnlyDatabase) -> Iterator[tuple[str, dict[str, Value]]]:
+def _read_configs(database: ReadOnlyDatabase) -> Iterator[tuple[str, dict[str, ImportedValue]]]:
     key = "run_id" if "run_id" in database.columns("configs") else "run_name"
     for run_id, text in database.select("configs", (key, "config")):
         config = _parse_object(text) or {}

@@ -18,11 +18,11 @@ from batchscale.formatting import count_text
 from batchscale.records.importers.event_files import fields
 from batchscale.records.importers.source import (
     MAX_ROWS,
+    ImportedValue,
     Importer,
     ReadOptions,
-    Source,
+    RunSource,
     SourceRun,
-    Value,
     flatten,
     to_number,
 )
@@ -44,7 +44,7 @@ class _Log:
     run_id: str = ""
     name: str = ""
     project: str = ""
-    values: dict[str, Value] = field(default_factory=dict)
+    values: dict[str, ImportedValue] = field(default_factory=dict)
     columns: dict[str, list[float | None]] = field(default_factory=dict)
     rows: int = 0
     exit_code: int | None = None
@@ -77,7 +77,7 @@ def _matches(path: Path) -> bool:
     return bool(_logs(path))
 
 
-def _read(path: Path, options: ReadOptions) -> Source:  # noqa: ARG001
+def _read(path: Path, options: ReadOptions) -> RunSource:  # noqa: ARG001
     logs = sorted((_read_log(file) for file in _logs(path)), key=lambda log: log.started)
     runs = [
         SourceRun(
@@ -95,7 +95,7 @@ def _read(path: Path, options: ReadOptions) -> Source:  # noqa: ARG001
     ]
     damaged = sum(log.damaged for log in logs)
     notices = (f"{count_text(damaged, 'log')} cut off or damaged: what came before is imported.",) if damaged else ()
-    return Source("wandb", path, runs, WANDB_STEP, notices=notices)
+    return RunSource("wandb", path, runs, WANDB_STEP, notices=notices)
 
 
 def _read_log(path: Path) -> _Log:

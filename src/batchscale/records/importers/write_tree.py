@@ -17,7 +17,7 @@ from batchscale.formatting import count_text
 from batchscale.records.durable import FileSystem, storing, sync_path, sync_tree
 from batchscale.records.importers.mapping import NameMapping
 from batchscale.records.importers.names import COUNTER_NAMES, is_step_name, plain_name
-from batchscale.records.importers.source import Source, SourceRun
+from batchscale.records.importers.source import RunSource, SourceRun
 from batchscale.records.metadata.study import StudyMetadata, TrainerMetadata
 from batchscale.records.metadata.trial import TrialMetadata
 from batchscale.records.model import MAX_WHOLE, Status, StudyRecord, TrialRecord, is_parameter_name
@@ -82,7 +82,7 @@ def check_target(tree: Path) -> None:
         raise RecordsError(f"--out must lie in a folder that exists. Make {one_line(tree.parent, 300)} first.")
 
 
-def write_tree(source: Source, mapping: NameMapping, tree: Path | None) -> ImportedTree:
+def write_tree(source: RunSource, mapping: NameMapping, tree: Path | None) -> ImportedTree:
     """Write the tree, which appears whole; without a path only check and count.
 
     Raises:
@@ -113,7 +113,7 @@ def write_tree(source: Source, mapping: NameMapping, tree: Path | None) -> Impor
 class _Converter:
     """Turns runs into trials and counts them."""
 
-    def __init__(self, source: Source, mapping: NameMapping) -> None:
+    def __init__(self, source: RunSource, mapping: NameMapping) -> None:
         self._source, self._mapping = source, mapping
         self._statuses: Counter[str] = Counter()
         self._left_out: Counter[str] = Counter()

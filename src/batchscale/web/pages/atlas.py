@@ -30,7 +30,7 @@ from batchscale.web.server_parts import ServerParts
 ORDERS = ("label", "source", "b_opt", "b_crit", "used", "parameters")
 SEARCHED = ("label", "optimizer", "goal", "dataset", "model")
 MAX_OTHERS = 500
-Text = Annotated[str, Query(max_length=100)]
+FilterText = Annotated[str, Query(max_length=100)]
 
 
 def make_routes(parts: ServerParts) -> APIRouter:
@@ -44,11 +44,11 @@ def make_routes(parts: ServerParts) -> APIRouter:
     @routes.get("/atlas")
     def page(
         request: Request,
-        q: Text = "",
-        kind: Text = "",
-        source: Text = "",
-        k: Text = "",
-        order: Text = "b_crit",
+        q: FilterText = "",
+        kind: FilterText = "",
+        source: FilterText = "",
+        k: FilterText = "",
+        order: FilterText = "b_crit",
         down: bool = False,
         all_: Annotated[bool, Query(alias="all")] = False,
     ) -> Response:
@@ -74,10 +74,10 @@ def make_routes(parts: ServerParts) -> APIRouter:
     def drawing(
         chart: Literal["curves", "sizes"],
         suffix: Literal["svg", "png", "csv", "json"],
-        q: Text = "",
-        kind: Text = "",
-        source: Text = "",
-        k: Text = "",
+        q: FilterText = "",
+        kind: FilterText = "",
+        source: FilterText = "",
+        k: FilterText = "",
         all_: Annotated[bool, Query(alias="all")] = False,
         theme: Literal["light", "dark"] = "light",
         width: WIDTH = None,

@@ -28,7 +28,7 @@ COLUMNS = (b"batch_size", b"steps")
 
 
 @dataclass(frozen=True)
-class RunTable:
+class RunsView:
     """A CSV file of runs; ``id`` is made from its path."""
 
     id: str
@@ -36,13 +36,13 @@ class RunTable:
     path: Path
 
 
-def find_run_tables(served: tuple[Path, ...]) -> list[RunTable]:
+def find_run_tables(served: tuple[Path, ...]) -> list[RunsView]:
     """Return the CSV files whose first line names the columns of runs, in order of names; links are not followed."""
-    tables: list[RunTable] = []
+    tables: list[RunsView] = []
     for top in served:
         for path in (*_files(top), *(file for folder in _folders(top) for file in _files(folder))):
             if len(tables) < MAX_TABLES and _has_runs(path):
-                tables.append(RunTable(folder_id(path), visible(path.relative_to(top), 160), path))
+                tables.append(RunsView(folder_id(path), visible(path.relative_to(top), 160), path))
     return sorted(tables, key=lambda table: table.name)
 
 
@@ -50,13 +50,13 @@ def make_routes(parts: ServerParts) -> APIRouter:
     """``/runs``, and ``/runs/ID`` with its chart. Planning changes nothing, so all requests are GET."""
     routes = APIRouter()
 
-    def find(id_: str) -> RunTable:
+    def find(id_: str) -> RunsView:
         for table in find_run_tables(parts.folders.served):
             if table.id == id_:
                 return table
         raise RefusedError(404, "There is no table of runs of this id, or not any more.")
 
-    def plan_of(table: RunTable, query: PlanQuery) -> MachinePlan:
+    def plan_of(table: RunsView, query: PlanQuery) -> MachinePlan:
         deadline_s = None if query.deadline_h is None else 3600 * query.deadline_h
         return assemble_plan(read_inputs(table.path), PlanRequest(query.budget, deadline_s))
 

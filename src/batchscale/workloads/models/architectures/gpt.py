@@ -28,7 +28,7 @@ class RmsNorm(nnx.Module):
         return (exact * inverse * self.scale[...]).astype(values.dtype)
 
 
-class Block(nnx.Module):
+class GptBlock(nnx.Module):
     """Causal self-attention and a two-layer network, each of normalized values and added to its input.
 
     What leads back to the stream of values starts smaller by the root of the number of such layers, so that the
@@ -82,7 +82,7 @@ class Gpt(nnx.Module):
     ) -> None:
         self.embed = Embedding(vocabulary, width, _EMBEDDING_DEVIATION, dtype=dtype, rngs=rngs)
         self.blocks = nnx.List(
-            Block(width, heads, filter_width, layers, swiglu=swiglu, dtype=dtype, rngs=rngs) for _ in range(layers)
+            GptBlock(width, heads, filter_width, layers, swiglu=swiglu, dtype=dtype, rngs=rngs) for _ in range(layers)
         )
         self.norm = RmsNorm(width)
         if not tied:
