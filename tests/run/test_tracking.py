@@ -16,6 +16,8 @@ from batchscale.records.importers.event_files import read_event_file
 from batchscale.run import tracking
 from batchscale.run.loop import RunResult
 from batchscale.run.trackers.tracker import parse_tracker
+from batchscale.spec.experiment import RunPlan
+from batchscale.spec.file import parse_experiment
 
 
 def run(root, *trackers, **changes):
@@ -70,6 +72,15 @@ def test_a_continued_run_sends_nothing_twice_and_what_is_missing(tmp_path):
     run(tmp_path / "r", tracker, trials=8)
     rows, _ = recorded(tmp_path / "r")
     assert rows.items() <= mirrored(tmp_path / "sent")[0].items()
+
+
+def test_the_experiment_file_may_name_trackers(tmp_path):
+    text = 'goal = "val/loss < 1"\nworkload = "noisy_quadratic/quadratic/sgd"\n[run]\n'
+    for value, track in (('"tensorboard:a"', ("tensorboard:a",)), ('["a:B", "b:C:d"]', ("a:B", "b:C:d")), ("[]", ())):
+        assert parse_experiment(f"{text}track = {value}\n").run.track == track
+    plan = RunPlan(track=(f"track_to_list:ToFile:{tmp_path}/sent",))
+    assert run(tmp_path / "r", run=plan) == []
+    check_complete(tmp_path / "r", tmp_path / "sent")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +167,7 @@ def test_tensorboard_files_have_the_measurements_and_metaparameters(tmp_path):
 
 @pytest.mark.parametrize("text", ["mlflow", "mlflow:", "tensorbord:x", "a b:C", "x:lower"])
 def test_wrong_names_of_trackers_are_refused_before_anything_runs(tmp_path, text):
-    with pytest.raises(SpecError, match="--track must be"):
+    with pytest.raises(SpecError, match="must be NAME:TARGET"):
         run_fake(tmp_path / "r", settings={"track": (text,)})
     assert not (tmp_path / "r").exists()
 

@@ -113,14 +113,16 @@ def parse_tracker(text: str) -> TrackerName:
     if name in references:
         if not target.strip():
             raise SpecError(
-                f"--track must be NAME:TARGET, such as tensorboard:logs. Found '{one_line(text)}' without a target."
+                f"A tracker (--track, or run.track of the file) must be NAME:TARGET, such as tensorboard:logs. Found "
+                f"'{one_line(text)}' without a target."
             )
         return TrackerName(text, references[name], target)
     class_name, _, rest = target.partition(":")
     if class_name.isidentifier() and all(part.isidentifier() for part in name.split(".")) and class_name[:1].isupper():
         return TrackerName(text, f"{name}:{class_name}", rest)
     raise SpecError(
-        f"--track must be NAME:TARGET of a tracker, or module:Class of your own. Found '{one_line(text)}'; "
+        "A tracker (--track, or run.track of the file) must be NAME:TARGET, or module:Class of your own. Found "
+        f"'{one_line(text)}'; "
         f"{suggest_names(name, references)}"
     )
 
