@@ -431,3 +431,16 @@ def test_a_bare_curve_does_not_hide_the_interval_of_an_estimate():
     table = assemble_plan(inputs_of()).table
     ratio = (table["step_time_high_s"] / table["step_time_s"]).to_numpy()
     assert (table["time_high_s"] / table["time_s"]).to_numpy() == pytest.approx(ratio)
+
+
+def test_the_latency_of_a_timed_device_predicts_another_one():
+    """The design document's T4 runs alone predict its V100 runs (0.92 s), which were not used."""
+    ddsp = StepWork("other", "float32", 29.4e9, 0.0, 4_849_150)
+    rows = ((1, 1, 8, 0.770), (1, 1, 16, 0.891), (1, 1, 32, 1.184), (1, 2, 64, 1.264), (4, 2, 128, 1.080))
+    times = [StepTime("NVIDIA T4", *row) for row in rows]
+    machines = (Machine("v", "NVIDIA V100", 4, 2, 9.0, "USD"),)
+    estimates, _ = make_estimates(EstimateInputs(ddsp), machines, times, largest_batch=128)
+    (seconds,), (width,) = estimates["v"].predict(at(2, 8, 16))
+    assert estimates["v"].latency_s == pytest.approx(0.63, rel=0.1)
+    assert seconds == pytest.approx(0.92, rel=0.3)
+    assert seconds * math.exp(-width) < 0.92 < seconds * math.exp(width)

@@ -13,6 +13,7 @@ import numpy as np
 
 from batchscale.errors import PlanningError
 from batchscale.planning.accelerators import Accelerator, find_accelerator, read_accelerators
+from batchscale.planning.devices import device_key
 from batchscale.planning.efficiency import (
     Efficiency,
     Slowdown,
@@ -24,11 +25,12 @@ from batchscale.planning.machines import Machine
 from batchscale.planning.memory import smallest_number
 from batchscale.planning.roofline import OVERLAP, LeastTimes, least_times
 from batchscale.planning.step_form import FloatArray, Layout
-from batchscale.planning.step_model import ESTIMATED, layout_of
+from batchscale.planning.step_model import ESTIMATED, fit_step_model, layout_of
 from batchscale.planning.step_times import StepTime
 from batchscale.planning.work import StepWork
 
 OWN = "the workload of this plan"
+MOSTLY_LATENCY = 1.1  # times the latency
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class StepEstimate:
         efficiency: The factor between least and expected time.
         measured: The measurements that moved it.
         overlap: The share of exchanging hidden behind computing.
+        latency_s: The part of a step that no device shortens, as measurements of several batch sizes show it.
     """
 
     device: str
@@ -59,6 +62,7 @@ class StepEstimate:
     efficiency: Efficiency
     measured: tuple[Slowdown, ...] = ()
     overlap: float = OVERLAP
+    latency_s: float = 0.0
 
     def least(self, at: Layout) -> LeastTimes:
         """Return the least times of configurations, and how they fit into memory."""
@@ -72,7 +76,7 @@ class StepEstimate:
         """
         least = self.least(at).seconds
         half_way = np.maximum(np.log(shortest_checked(self.work.kind) / least), 0.0) / 2
-        times = self.efficiency.factor * least * np.exp(half_way)
+        times = self.latency_s + self.efficiency.factor * least * np.exp(half_way)
         return times, np.hypot(self.efficiency.half_width, half_way)
 
     def kinds(self, at: Layout) -> list[str]:
@@ -102,6 +106,7 @@ def make_estimates(
         largest_batch: Of the curve; decides if steps are long enough to be compared with those that were checked.
     """
     accelerators = read_accelerators(inputs.devices)
+    latency_s = measured_latency(times)
     estimates: dict[str, StepEstimate] = {}
     reasons: dict[str, None] = {}
     for machine in machines:
@@ -114,10 +119,12 @@ def make_estimates(
             continue
         accelerator = _with_network(accelerator, machine)
         work = _with_kind(inputs, accelerator, largest_batch)
-        measured = measured_slowdowns(replace(inputs, work=work), accelerators, times)
+        measured = measured_slowdowns(replace(inputs, work=work), accelerators, times, latency_s)
         device = precise_device(accelerator.device, work.precision)
         efficiency = predict_efficiency(work.kind, OWN, device, measured)
-        estimates[machine.name] = StepEstimate(machine.device, accelerator, work, efficiency, measured, inputs.overlap)
+        estimates[machine.name] = StepEstimate(
+            machine.device, accelerator, work, efficiency, measured, inputs.overlap, latency_s
+        )
     return estimates, tuple(reasons)
 
 
@@ -135,10 +142,27 @@ def _with_kind(inputs: EstimateInputs, accelerator: Accelerator, largest_batch: 
     return replace(inputs.work, kind="other") if longest < shortest_checked(work.kind) else inputs.work
 
 
+def measured_latency(times: Sequence[StepTime]) -> float:
+    """Return the seconds of a step that do not depend on its examples, the least over devices.
+
+    They are those of the model of each device (``step_model``) that was timed with several shares of a batch; without
+    such a device 0, so that they count as inefficiency instead.
+    """
+    groups: dict[str, list[StepTime]] = {}
+    for time in times:
+        groups.setdefault(device_key(time.device), []).append(time)
+    latencies = []
+    for group in groups.values():
+        if len({time.per_device_batch for time in group}) > 1:
+            model = fit_step_model(group)
+            latencies += [parameter.value for parameter in model.parameters if parameter.name == "latency_s"]
+    return min(latencies, default=0.0)
+
+
 def measured_slowdowns(
-    inputs: EstimateInputs, accelerators: Sequence[Accelerator], times: Sequence[StepTime]
+    inputs: EstimateInputs, accelerators: Sequence[Accelerator], times: Sequence[StepTime], latency_s: float = 0.0
 ) -> tuple[Slowdown, ...]:
-    """Return the measured by least times of a workload; devices outside the table do not count.
+    """Return the measured by least times of a workload, without its latency; devices outside the table do not count.
 
     Raises:
         PlanningError: a step took less than a tenth of its least time, so that work, precision or device are not those
@@ -165,6 +189,9 @@ def measured_slowdowns(
                 f"measured on {time.devices} {time.device} with a batch of {time.batch_size:,}, and {least:.3g} s are "
                 "the least. Check the batch size (sequences, not tokens), the work and its precision."
             )
+        if time.step_time_s < MOSTLY_LATENCY * latency_s:
+            continue  # such a step tells nothing of the rest
+        value = math.log((time.step_time_s - latency_s) / least)
         device = precise_device(accelerator.device, inputs.work.precision)
         slowdowns.append(Slowdown(inputs.work.kind, OWN, device, value, float(least)))
     return tuple(slowdowns)
