@@ -101,3 +101,14 @@ def test_intervals_of_medians_cover_the_truth():
         ends = confirmed_intervals(draws, 0.9)
         inside += [low <= math.exp(truth) <= high for truth, (low, high) in zip(truths, ends, strict=True)]
     assert 0.87 < np.mean(inside) < 0.94
+
+
+def test_charts_of_several_curves_show_the_confirmed_one(root):
+    from batchscale.figures.series import CurvePanel, Series, series_frame
+
+    def steps(first_trials=None):
+        panel = CurvePanel("panel", (Series(NAME, GOAL, "mine", first_trials),))
+        return dict(series_frame(read_tree(root), [panel]).select("batch_size", "steps").rows())
+
+    assert steps() == {4: 50, 16: 14}
+    assert steps(first_trials=4) == {4: 40, 16: 12}

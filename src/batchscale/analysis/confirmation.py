@@ -81,6 +81,21 @@ def find_confirmations(records: Records, goal: Goal) -> dict[int, Confirmation]:
     return best
 
 
+def use_confirmations(results: pl.DataFrame, records: Records, goal: Goal) -> pl.DataFrame:
+    """Return results with the trial and the median steps of each confirmation, if every reached size has one.
+
+    Otherwise they stay as they are: a curve of both kinds would bend where they meet.
+    """
+    confirmed = find_confirmations(records, goal)
+    reached = results.drop_nulls("steps")["batch_size"]
+    if not confirmed or not all(size in confirmed for size in reached):
+        return results
+    rows = [(size, confirmed[size].steps, confirmed[size].trial_id) for size in reached]
+    columns = ["batch_size", "steps", "trial_id"]
+    points = pl.DataFrame(rows, schema={name: results.schema[name] for name in columns}, orient="row")
+    return results.update(points, on="batch_size")
+
+
 def confirmed_noise(confirmations: Sequence[Confirmation]) -> Noise:
     """Return the noise of the medians, from the spread over seeds, pooled over batch sizes."""
     squares, freedoms = zip(*(confirmation.squares for confirmation in confirmations), strict=True)

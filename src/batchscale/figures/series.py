@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from batchscale.analysis.confirmation import use_confirmations
 from batchscale.analysis.curves import curve_points
 from batchscale.analysis.regimes import Baseline, baseline_examples
 from batchscale.analysis.results import steps_to_result
@@ -121,6 +122,8 @@ def _rows(records: Records, panel: CurvePanel, series: Series, baseline: Baselin
     def make() -> pl.DataFrame:
         selected = find_studies(records, series.workload, first_trials=series.first_trials)
         results = steps_to_result(selected, series.goal, budget=series.budget)
+        if series.first_trials is None and series.budget is None:
+            results = use_confirmations(results, selected, series.goal)
         return _complete(results, panel, series, baseline).with_columns(literals(panel_values))
 
     return rows_or_note(SERIES_SCHEMA, panel_values, make)

@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from batchscale.analysis.confirmation import find_confirmations
+from batchscale.analysis.confirmation import use_confirmations
 from batchscale.analysis.curve_analysis import analyze_points
 from batchscale.analysis.outcomes import trial_outcomes
 from batchscale.analysis.results import results_of
@@ -298,11 +298,9 @@ def _read_workload(records: Records, name: WorkloadName) -> CachedWorkload:
     problem = "" if goal is not None else "the records name no goal"
     if goal is not None:
         try:
-            results = results_of(trial_outcomes(selected, goal)).drop_nulls("steps").filter(pl.col("steps") > 0)
-            points = tuple(sorted(results.select("batch_size", "steps").rows()))
-            confirmed = find_confirmations(selected, goal)
-            if all(size in confirmed for size, _ in points):
-                points = tuple((size, confirmed[size].steps) for size, _ in points)
+            results = use_confirmations(results_of(trial_outcomes(selected, goal)), selected, goal)
+            reached = results.filter(pl.col("steps") > 0)
+            points = tuple(sorted(reached.select("batch_size", "steps").rows()))
         except BatchscaleError as error:
             problem = visible(error, 300)
     return CachedWorkload(visible(name), visible(goal or ""), points, selected.trials.height, problem)
