@@ -343,7 +343,7 @@ def test_a_bare_curve_does_not_hide_the_interval_of_an_estimate():
 
 
 def test_the_latency_of_a_timed_device_predicts_another_one():
-    """The design document's T4 runs alone predict its V100 runs (0.92 s), which were not used."""
+    """The design document's T4 runs predict its V100 runs (0.92 s), whose step times are not passed."""
     ddsp = StepWork("other", "float32", 29.4e9, 0.0, 4_849_150)
     rows = ((1, 1, 8, 0.770), (1, 1, 16, 0.891), (1, 1, 32, 1.184), (1, 2, 64, 1.264), (4, 2, 128, 1.080))
     times = [StepTime("NVIDIA T4", *row) for row in rows]

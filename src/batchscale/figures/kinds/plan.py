@@ -1,7 +1,7 @@
 """Time against cost of every configuration of a plan: the front drawn, intervals as bars, batch sizes as labels."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import altair as alt
 import polars as pl
@@ -123,10 +123,18 @@ def _labels(points: pl.DataFrame, theme: Theme, x: alt.X, y: alt.Y, x_span: LogR
             if part.is_empty():
                 continue
             dx, dy = (-11, 14) if align == "right" else (11, -14)
-            text = alt.Chart(inline(part)).mark_text(
-                align=align, dx=dx, dy=dy, fontSize=11, fontWeight=weight, color=theme.text, aria=False
-            )
-            layers.append(text.encode(x=x, y=y, text="label:N"))
+            words: dict[str, Any] = {
+                "align": align,
+                "dx": dx,
+                "dy": dy,
+                "fontSize": 11,
+                "fontWeight": weight,
+                "aria": False,
+            }
+            outline: dict[str, Any] = {"stroke": theme.ground, "strokeWidth": 3}
+            for colours in (outline, {"color": theme.text}):  # readable on a line
+                text = alt.Chart(inline(part)).mark_text(**words, **colours)
+                layers.append(text.encode(x=x, y=y, text="label:N"))
     if not picks.is_empty():
         ring = alt.Chart(inline(picks)).mark_point(
             size=190, filled=False, stroke=theme.text, strokeWidth=1.6, aria=False
