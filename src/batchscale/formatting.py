@@ -124,9 +124,11 @@ def metaparameter_text(value: float, digits: int = 3) -> str:
 
     >>> metaparameter_text(0.9999), metaparameter_text(0.0123456), metaparameter_text(1.0), metaparameter_text(0.99995)
     ('0.9999', '0.0123', '1', '0.99995')
+    >>> metaparameter_text(0.838998, digits=2), metaparameter_text(0.99, digits=2)
+    ('0.84', '0.99')
     """
     if 0.5 < value < 1:
-        places = digits - 1 - math.floor(math.log10(1 - value)) - 1
+        places = max(2, digits - 1 - math.floor(math.log10(1 - value)) - 1)
         return f"{value:.{min(places, 16)}f}".rstrip("0")
     return f"{value:.{digits}g}"
 

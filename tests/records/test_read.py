@@ -101,11 +101,11 @@ def test_one_trial_is_read(tree):
 def test_the_summary_counts_studies_trials_and_measurements(tree):
     summary = summarize(read_tree(tree))
     assert (summary.num_studies, summary.num_trials, summary.num_measurements) == (3, 9, 18)
-    assert summary.table.rows()[1] == ("groups/tiny", "net", "sgd", 64, 2, 0, 1, 6, None)
+    assert summary.table.rows()[1] == ("groups/tiny", "net", "sgd", 64, 2, 0, 1, 6, None, None)
 
 
 def test_a_study_without_trials_is_counted(tmp_path):
     open_study(tmp_path, make_study()).close()
     records = read_tree(tmp_path)
     assert isinstance(records, Records)
-    assert summarize(records).table.rows() == [("groups/tiny", "net", "sgd", 8, 0, 0, 0, 0, None)]
+    assert summarize(records).table.rows() == [("groups/tiny", "net", "sgd", 8, 0, 0, 0, 0, None, None)]

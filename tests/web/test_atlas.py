@@ -10,7 +10,8 @@ OWN = {"goal": f"{METRIC} < 0.1", "format_version": 1}
 
 
 @pytest.fixture
-def client(make_site):
+def client(make_site, monkeypatch, tmp_path):
+    monkeypatch.setenv("BATCHSCALE_ATLAS", str(tmp_path / "atlas"))  # without the curves that other tests added
     site = make_site()
     law = {size: round(400 * (1 + 16 / size)) for size in (1, 4, 16, 64, 256, 1024)}
     write_tree(site.folder / "mine", curve_studies(law, own=OWN))

@@ -201,7 +201,7 @@ def test_a_start_that_never_happened_is_forgotten_after_a_moment(make_site):
     runs.processes.file(path, "json").write_text(json.dumps(noted))
     assert not runs.is_starting(path, 0.0) and runs.count == 0 and not is_running(path)
     page = site.visitor().get(f"/x/{site.key('mine')}").text
-    assert 'id="continue"' in page and "Nothing has been recorded yet" in page and "Found no readable" not in page
+    assert 'id="continue"' in page and "No trial has ended yet" in page and "Found no readable" not in page
 
 
 def test_a_job_whose_server_died_with_its_start_can_be_stopped(make_site):

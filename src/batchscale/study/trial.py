@@ -68,8 +68,8 @@ class TrialProgress:
     timing: Mapping[str, float] = field(default_factory=dict)
     hardware: Hardware | None = None
     framework: str | None = None
-    tokens_per_example: int | None = None
     failure: Failure | None = None
+    tokens_per_example: int | None = None
 
 
 # --- between a search and its study -----------------------------------------------------------------------------
