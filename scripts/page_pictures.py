@@ -14,10 +14,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
 from PIL import Image
+
+from batchscale.analysis.curve_analysis import analyze, stored_goal
+from batchscale.figures.export import write_chart
+from batchscale.figures.kinds.curve import LOOK, analysis_frame, plot_curve
+from batchscale.figures.layout import PanelSize
+from batchscale.records.tree.read import read_tree
 
 WIDTHS = (1400, 400)
 THEMES = ("light", "dark")
@@ -39,6 +46,16 @@ def start_server(folder: Path, state: Path) -> tuple[subprocess.Popen, str]:
     found = re.search(r"Open (\S+)", child.stdout.readline())
     assert found is not None
     return child, found[1]
+
+
+def draw_curve(records: Path, out: Path) -> None:
+    """The curve of the README, wide enough for the names of all regimes."""
+    found = read_tree(records)
+    workload = found.workloads[0]
+    goal = stored_goal(found, workload)
+    assert goal is not None
+    look = replace(LOOK, size=PanelSize(760, 400))
+    write_chart(plot_curve(analysis_frame(analyze(found, workload, goal)), look), out, "curve")
 
 
 def find_pages(page, home: str) -> dict[str, str]:
@@ -118,9 +135,9 @@ def main() -> None:
             pages = find_pages(page, home) | dict(arguments.page)
             digits = next(folder for folder in sorted(arguments.folder.iterdir()) if folder.name.startswith("digits"))
             report = Path(work) / "report.html"
-            batchscale("report", digits, "--out", report)
+            batchscale("report", digits / "records", "--out", report)
             if not arguments.all:
-                batchscale("figure", "curve", digits, "--out", arguments.out / "quickstart.png")
+                draw_curve(digits / "records", arguments.out / "quickstart.png")
             addresses = {f"web-{name}": home + path for name, path in pages.items()} | {"report": report.as_uri()}
             for width, theme in views:
                 context = browser.new_context(
