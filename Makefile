@@ -42,7 +42,7 @@ check: $(STAMP) ## lint, format, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(STAMP) ## the default tests: eight minutes on two cores
+test: $(STAMP) ## the default tests: about twelve minutes on two cores
 	$(FOUR_PROCESSES) $(DEFAULT_TESTS)
 
 test-slow: $(STAMP) ## the long tests as well, all with programs as users have them
