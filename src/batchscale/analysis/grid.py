@@ -49,7 +49,7 @@ class IsoLossCurve:
     @property
     def fewest_tokens(self) -> float:
         """The fewest tokens to the loss."""
-        return float((self.points["batch_size"] * self.points["steps"]).min())  # type: ignore[arg-type]
+        return float((self.points["batch_size"] * self.points["steps"]).to_numpy().min())
 
 
 def is_grid_file(path: Path) -> bool:

@@ -32,7 +32,7 @@ POINTS_SCHEMA: Mapping[str, type[pl.DataType]] = {
 
 
 @dataclass(frozen=True)
-class Prediction:
+class LawPrediction:
     """A value of a law with its interval, and how many times outside the range of its points it lies (1: inside).
 
     ``low`` and ``high`` hold what a measurement there would find; ``law_low`` and ``law_high`` the smoothed optimum.
@@ -73,7 +73,7 @@ class PowerLaw:
     points: pl.DataFrame
     _line: "_Line"
 
-    def predict(self, tokens: float, parameters: float | None = None) -> Prediction:
+    def predict(self, tokens: float, parameters: float | None = None) -> LawPrediction:
         """Return the value for a planned run.
 
         Raises:
@@ -101,7 +101,7 @@ class _Line:
     groups: int
     ranges: Mapping[str, tuple[float, float]]
 
-    def predict(self, values: Mapping[str, float], scatter: float, law_scatter: float) -> Prediction:
+    def predict(self, values: Mapping[str, float], scatter: float, law_scatter: float) -> LawPrediction:
         row = np.array([1.0, *(math.log(values[name]) for name in self.names)])
         place = float(row @ self.coefficients)
         leverage = float(row @ self.inverse @ row)
@@ -116,7 +116,7 @@ class _Line:
         low, high, law_low, law_high = (math.exp(place + sign * reach) for reach in reaches for sign in (-1, 1))
         parameters = values["parameters"] if math.isfinite(values["parameters"]) else None
         outside = max(distances.values(), default=1.0)
-        return Prediction(values["tokens"], parameters, math.exp(place), low, high, law_low, law_high, outside)
+        return LawPrediction(values["tokens"], parameters, math.exp(place), low, high, law_low, law_high, outside)
 
 
 def fit_power_law(quantity: str, points: pl.DataFrame) -> PowerLaw:
@@ -160,9 +160,9 @@ def _fit_line(points: pl.DataFrame, names: Sequence[str]) -> _Line:
     coefficients = inverse @ rows.T @ np.log(points["value"].to_numpy())
     ranges = {}
     for name in ("tokens", "parameters"):
-        values = points[name].drop_nulls()
+        values = points[name].drop_nulls().to_numpy()
         if len(values):
-            ranges[name] = (float(values.min()), float(values.max()))  # type: ignore[arg-type]
+            ranges[name] = (float(values.min()), float(values.max()))
     return _Line(tuple(names), coefficients, inverse, points["group"].n_unique(), ranges)
 
 
@@ -211,7 +211,8 @@ def _scatters(parts: Sequence[tuple[pl.DataFrame, pl.DataFrame, _Line]]) -> tupl
             for name, errors in squares.items():
                 error = math.log(row[name]) - float(place @ line.coefficients)
                 errors.append(error * error / (1 + leverage))
-    return tuple(math.sqrt(float(np.mean(errors))) if errors else math.nan for errors in squares.values())  # type: ignore[return-value]
+    value, observed = (math.sqrt(float(np.mean(errors))) if errors else math.nan for errors in squares.values())
+    return value, observed
 
 
 def _values(row: Mapping[str, float | None]) -> dict[str, float]:

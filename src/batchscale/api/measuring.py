@@ -137,7 +137,7 @@ def _check_steps(batch_sizes: Iterable[int], max_steps: int | Mapping[int, int])
     missing = [size for size in sizes if steps and size not in steps]
     if missing:
         raise SpecError(f"max_steps must have a number for every batch size. Found none for {missing[0]}.")
-    return {size: steps[size] if steps else max_steps for size in sizes}  # type: ignore[misc]
+    return {size: steps[size] if isinstance(max_steps, Mapping) else max_steps for size in sizes}
 
 
 def _to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:

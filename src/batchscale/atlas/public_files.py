@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from batchscale.analysis.grid import GRID_SCHEMA, iso_loss_curves
+from batchscale.analysis.grid import GRID_SCHEMA, IsoLossCurve, iso_loss_curves
 from batchscale.atlas.curve import AtlasCurve
 from batchscale.atlas.mlperf import find_benchmark
 
@@ -134,21 +134,9 @@ def step_law_grid(path: Path) -> pl.DataFrame:
 def step_law_curves(path: Path) -> Iterator[AtlasCurve]:
     """Return the tokens to a loss for each model size, between measured budgets; batch sizes in sequences."""
     for curve in iso_loss_curves(step_law_grid(path)):
-        millions = f"{curve.parameters / 1e6:.0f}"
-        yield AtlasCurve(
-            curve=f"step_law-{millions}m-{curve.loss:.3f}",
-            source="step_law",
-            label=f"Language model of {millions} M",
-            kind="language model",
-            dataset="step_law_text",
-            model=f"dense_{millions}m",
-            optimizer="adamw",
-            goal=f"train/loss < {curve.loss:.3f}",
-            runs=[(round(size / SEQUENCE), steps) for size, steps in curve.points.rows()],
-            batch_unit="sequences",
-            sequence=SEQUENCE,
-            parameters=round(curve.parameters),
-        )
+        atlas_curve = _language_model_curve("step_law", "dense", curve, per_sequence=SEQUENCE)
+        goal = f"train/loss < {curve.loss:.3f}"
+        yield replace(atlas_curve, optimizer="adamw", goal=goal, sequence=SEQUENCE)
 
 
 def nqs_curves(path: Path) -> Iterator[AtlasCurve]:
@@ -158,20 +146,25 @@ def nqs_curves(path: Path) -> Iterator[AtlasCurve]:
     names = {"N": "parameters", "B": "batch_size"}
     grid = budgets.rename(names).with_columns(learning_rate=pl.lit(None, dtype=pl.Float64))
     for curve in iso_loss_curves(grid.select(pl.col(name).cast(kind) for name, kind in GRID_SCHEMA.items())):
-        millions = f"{curve.parameters / 1e6:.0f}"
-        yield AtlasCurve(
-            curve=f"nqs-{millions}m-{curve.loss:.3f}",
-            source="nqs",
-            label=f"Language model of {millions} M",
-            kind="language model",
-            dataset="nqs_text",
-            model=f"nqs_{millions}m",
-            optimizer="",
-            goal=f"loss < {curve.loss:.3f}",
-            runs=[(round(size), steps) for size, steps in curve.points.rows()],
-            batch_unit="sequences",
-            parameters=round(curve.parameters),
-        )
+        yield _language_model_curve("nqs", "nqs", curve)
+
+
+def _language_model_curve(source: str, model: str, curve: IsoLossCurve, per_sequence: int = 1) -> AtlasCurve:
+    """Return the curve of a model to one loss; its batch sizes are divided by the tokens of a sequence."""
+    millions = f"{curve.parameters / 1e6:.0f}"
+    return AtlasCurve(
+        curve=f"{source}-{millions}m-{curve.loss:.3f}",
+        source=source,
+        label=f"Language model of {millions} M",
+        kind="language model",
+        dataset=f"{source}_text",
+        model=f"{model}_{millions}m",
+        optimizer="",
+        goal=f"loss < {curve.loss:.3f}",
+        runs=[(round(size / per_sequence), steps) for size, steps in curve.points.rows()],
+        batch_unit="sequences",
+        parameters=round(curve.parameters),
+    )
 
 
 def public_curves(data: Path) -> Iterator[AtlasCurve]:

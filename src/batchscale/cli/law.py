@@ -9,7 +9,7 @@ from batchscale.cli.selection import GOAL_HELP, JSON_HELP, WORKLOAD_HELP, print_
 
 if TYPE_CHECKING:
     from batchscale.analysis.laws import Laws
-    from batchscale.analysis.power_law import PowerLaw, Prediction
+    from batchscale.analysis.power_law import LawPrediction, PowerLaw
     from batchscale.atlas.published_laws import PublishedLaw
 
 VERSION = 1
@@ -67,7 +67,7 @@ def law(
         _print(source, laws, predictions)
 
 
-def _predict(laws: "Laws", tokens: float, parameters: float | None) -> "dict[str, Prediction]":
+def _predict(laws: "Laws", tokens: float, parameters: float | None) -> "dict[str, LawPrediction]":
     """Return the predictions of all laws; a law of parameters that are not given is left out with a notice."""
     from batchscale.errors import AnalysisError
 
@@ -89,7 +89,7 @@ def _write_points(laws: "Laws", path: Path) -> None:
     write_output(path, (pl.concat(frames) if frames else pl.DataFrame()).write_csv())
 
 
-def _draw(laws: "Laws", predictions: "dict[str, Prediction]", grid: Any, *charts: Path | None) -> None:
+def _draw(laws: "Laws", predictions: "dict[str, LawPrediction]", grid: Any, *charts: Path | None) -> None:
     if not any(charts):
         return
     from batchscale.errors import AnalysisError
@@ -130,7 +130,7 @@ def _span(quantity: str, low: float, high: float) -> str:
     return f"{value_text(quantity, low)} to {value_text(quantity, high)}"
 
 
-def _print(source: str, laws: "Laws", predictions: "dict[str, Prediction]") -> None:
+def _print(source: str, laws: "Laws", predictions: "dict[str, LawPrediction]") -> None:
     from batchscale.cli.output import print_table
     from batchscale.formatting import percent_text
 
@@ -157,7 +157,7 @@ def _print(source: str, laws: "Laws", predictions: "dict[str, Prediction]") -> N
     _print_published(laws, predictions)
 
 
-def _print_predictions(predictions: "dict[str, Prediction]", unit: str) -> None:
+def _print_predictions(predictions: "dict[str, LawPrediction]", unit: str) -> None:
     from batchscale.cli.output import print_table
     from batchscale.formatting import rounded_text, times_text
 
@@ -176,7 +176,7 @@ def _print_predictions(predictions: "dict[str, Prediction]", unit: str) -> None:
     print_table(("quantity", "prediction", "90 % interval", "where"), rows, right=(1,))
 
 
-def _print_published(laws: "Laws", predictions: "dict[str, Prediction]") -> None:
+def _print_published(laws: "Laws", predictions: "dict[str, LawPrediction]") -> None:
     from batchscale.cli.output import print_table
 
     rows = []
@@ -198,7 +198,7 @@ def _print_published(laws: "Laws", predictions: "dict[str, Prediction]") -> None
 
 
 def compare_published(
-    laws: "Laws", predictions: "dict[str, Prediction]"
+    laws: "Laws", predictions: "dict[str, LawPrediction]"
 ) -> "list[tuple[PublishedLaw, PowerLaw, float | None, bool | None]]":
     """Return published laws beside fitted ones, their value where ours was predicted, and whether our interval has it.
 
@@ -228,7 +228,7 @@ def compare_published(
     return compared
 
 
-def _json(source: str, laws: "Laws", predictions: "dict[str, Prediction]") -> dict[str, Any]:
+def _json(source: str, laws: "Laws", predictions: "dict[str, LawPrediction]") -> dict[str, Any]:
     from dataclasses import asdict
 
     return {

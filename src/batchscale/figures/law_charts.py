@@ -10,7 +10,7 @@ import polars as pl
 from batchscale.analysis.budget_optima import find_optima
 from batchscale.analysis.grid import best_losses
 from batchscale.analysis.laws import Laws
-from batchscale.analysis.power_law import PowerLaw, Prediction
+from batchscale.analysis.power_law import LawPrediction, PowerLaw
 from batchscale.atlas.published_laws import find_published
 from batchscale.figures.axes import LogRange, between_ticks, log_axis, log_range, log_scale
 from batchscale.figures.frames import empty_reason
@@ -53,7 +53,7 @@ _ON_A_LINE = 24
 PLAN = "your plan"
 
 
-def law_frame(laws: Laws, predictions: Mapping[str, Prediction]) -> pl.DataFrame:
+def law_frame(laws: Laws, predictions: Mapping[str, LawPrediction]) -> pl.DataFrame:
     """Return points, fitted lines, published lines and predictions of every law: a frame of ``LAW_SCHEMA``."""
     rows: list[dict[str, Any]] = []
     for quantity, law in laws.laws.items():
@@ -70,7 +70,7 @@ def law_frame(laws: Laws, predictions: Mapping[str, Prediction]) -> pl.DataFrame
     return pl.DataFrame(rows, schema=LAW_SCHEMA)
 
 
-def _lines(base: Mapping[str, Any], law: PowerLaw, plan: Prediction | None, published: bool) -> list[dict[str, Any]]:
+def _lines(base: Mapping[str, Any], law: PowerLaw, plan: LawPrediction | None, published: bool) -> list[dict[str, Any]]:
     """Return the fitted law of each model (of the plan's too) and published laws over the tokens of points and plan."""
     tokens = [*law.points["tokens"], *([plan.tokens] if plan else [])]
     places = np.geomspace(min(tokens) * 0.8, max(tokens) * 1.25, _ON_A_LINE).tolist()

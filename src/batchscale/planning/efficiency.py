@@ -177,7 +177,8 @@ class Efficiency:
     @property
     def share(self) -> tuple[float, float, float]:
         """Return the share of the device's peak that is used: low, middle, high."""
-        return tuple(1 / self.factor * math.exp(end * self.half_width) for end in (-1, 0, 1))  # type: ignore[return-value]
+        reach = math.exp(self.half_width)
+        return 1 / (self.factor * reach), 1 / self.factor, reach / self.factor
 
 
 @dataclass(frozen=True)

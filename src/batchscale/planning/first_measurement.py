@@ -66,7 +66,7 @@ def find_first_measurement(
     if len(kinds) > 1:  # different kinds of work have no common outlook
         names = [name for name in names if estimates[groups[name]["machine"][0]].work.kind == first.work.kind]
     outlook = predict_slowdowns(first.work.kind, OWN, names, first.measured)
-    best = np.array([float(groups[name][column].min()) for name in names])  # type: ignore[arg-type]
+    best = np.array([float(groups[name][column].to_numpy().min()) for name in names])
     worth = _worth(best, outlook.covariance)
     number = int(np.argmax(worth)) if worth.max() > 0 else int(np.argmin(best))
     choice = _smallest(groups[names[number]])

@@ -15,11 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from batchscale.atlas.published_laws import find_published
 from batchscale.errors import PlanningError, one_line, suggest_names
 from batchscale.planning.curve import CurvePoint, PlanCurve
+from batchscale.planning.machines import read_toml_file
 from batchscale.planning.memory import MemoryNeed
 from batchscale.planning.work import BYTES_OF, StepWork
-from batchscale.spec.untrusted_text import parse_toml
 
-MAX_FILE_BYTES = 1_000_000
 ACTIVATION_BYTES = 17  # per layer, token, channel and byte of the precision
 LOGIT_BYTES = 8  # per token and word: the logits and their gradient in float32
 PASSES_OVER_ACTIVATIONS = 3  # written once, read by the backward pass, and their gradients written
@@ -182,19 +181,11 @@ def read_language_model(path: Path) -> LanguageModel:
     Raises:
         PlanningError: it cannot be read, or a value is not allowed; names the key.
     """
-    where = one_line(path, 300)
-    try:
-        if path.is_file() and path.stat().st_size > MAX_FILE_BYTES:
-            raise PlanningError(f"{where}: the file of a model has at most {MAX_FILE_BYTES:,} bytes. Found more.")
-        data = parse_toml(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise PlanningError(f"{where}: the file of the model cannot be read ({error.strerror or error}).") from None
-    except ValueError as error:
-        raise PlanningError(f"{where}: a model is written in TOML, in UTF-8: {one_line(error, 300)}.") from None
+    data = read_toml_file(path, "a model")
     try:
         return LanguageModel.model_validate(data)
     except ValidationError as error:
-        raise PlanningError(f"{where}: {_explain(error)}") from None
+        raise PlanningError(f"{one_line(path, 300)}: {_explain(error)}") from None
 
 
 def _explain(error: ValidationError) -> str:

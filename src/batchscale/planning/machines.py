@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -149,6 +149,23 @@ class MachinesFile(BaseModel):
     machine: Annotated[list[MachineTable], Field(min_length=1)]
 
 
+def read_toml_file(path: Path, what: str) -> dict[str, Any]:
+    """Return the values of a TOML file of a user; ``what`` it holds, for messages.
+
+    Raises:
+        PlanningError: it cannot be read, is too large, or is no TOML.
+    """
+    where = one_line(path, 300)
+    try:
+        if path.is_file() and path.stat().st_size > MAX_FILE_BYTES:
+            raise PlanningError(f"{where}: a file of {what} has at most {MAX_FILE_BYTES:,} bytes. Found more.")
+        return parse_toml(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise PlanningError(f"{where}: the file of {what} cannot be read ({error.strerror or error}).") from None
+    except ValueError as error:
+        raise PlanningError(f"{where}: the file of {what} must be TOML, in UTF-8: {one_line(error, 300)}.") from None
+
+
 def read_machines(path: Path) -> tuple[Machine, ...]:
     """Return the machines of a TOML file.
 
@@ -156,14 +173,7 @@ def read_machines(path: Path) -> tuple[Machine, ...]:
         PlanningError: it cannot be read, or a value is not allowed; names the machine and the key.
     """
     where = one_line(path, 300)
-    try:
-        if path.is_file() and path.stat().st_size > MAX_FILE_BYTES:
-            raise PlanningError(f"{where}: a file of machines has at most {MAX_FILE_BYTES:,} bytes. Found more.")
-        data = parse_toml(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise PlanningError(f"{where}: the file of machines cannot be read ({error.strerror or error}).") from None
-    except ValueError as error:
-        raise PlanningError(f"{where}: machines are written in TOML, in UTF-8: {one_line(error, 300)}.") from None
+    data = read_toml_file(path, "machines")
     try:
         file = MachinesFile.model_validate(data)
     except ValidationError as error:

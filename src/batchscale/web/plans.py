@@ -31,7 +31,7 @@ from batchscale.planning.plan import MachinePlan, PlanRequest
 from batchscale.planning.read_curve import analysis_curve
 from batchscale.planning.sentences import plan_sentences
 from batchscale.planning.step_times import StepTime
-from batchscale.web.charts import RENDERING, explorable
+from batchscale.web.charts import RENDERING, explorable, picture_of
 from batchscale.web.records_folders import visible
 
 MAX_MACHINES = 12
@@ -102,29 +102,31 @@ def plan_of(analysis: Analysis, times: tuple[StepTime, ...], query: PlanQuery) -
     return assemble_plan(inputs, PlanRequest(query.budget, deadline_s))
 
 
-def plan_drawing(plan: MachinePlan, theme: Theme) -> str:
-    """Return the chart of time against cost, as SVG."""
+def plan_chart(plan: MachinePlan, suffix: str, theme: Theme, width: int | None) -> str | bytes | pl.DataFrame:
+    """Return the chart of time against cost as ``svg``, ``png``, ``csv`` (its data), or ``json``.
+
+    JSON is for the page's script, with axes that can be moved and zoomed.
+    """
+    if suffix == "csv":
+        return _chart_data(plan)
+    if suffix == "json":
+        return json.dumps(explorable(chart_spec(_plot(plan, theme, width)), "plan")).encode()
     chart = _plot(plan, theme, None)
     with RENDERING:
-        return chart_svg(chart)
+        drawing = chart_svg(chart)
+    return drawing if suffix == "svg" else picture_of(drawing)
 
 
-def plan_specification(plan: MachinePlan, theme: Theme, width: int | None) -> bytes:
-    """Return the chart as JSON for the page's script, with axes that can be moved and zoomed."""
-    return json.dumps(explorable(chart_spec(_plot(plan, theme, width)), "plan")).encode()
-
-
-def plan_data(plan: MachinePlan) -> pl.DataFrame:
-    """Return the data of the chart."""
+def _chart_data(plan: MachinePlan) -> pl.DataFrame:
     return plan_frame(plan, plan.workload or "plan")
 
 
 def _plot(plan: MachinePlan, theme: Theme, width: int | None) -> Chart:
     if width is None:
-        return plot_plan(plan_data(plan), Look(theme=theme, size=PanelSize(620, 400)))
+        return plot_plan(_chart_data(plan), Look(theme=theme, size=PanelSize(620, 400)))
     panel = max(200, min(1040, width - CHART_MARGIN))
     return plot_plan(
-        plan_data(plan), Look(theme=theme, size=PanelSize(panel, 400 if panel > 500 else 280), is_bare=True)
+        _chart_data(plan), Look(theme=theme, size=PanelSize(panel, 400 if panel > 500 else 280), is_bare=True)
     )
 
 

@@ -1,6 +1,5 @@
 """The plan of an experiment: machines, deadline and budget beside the chart and the sentences."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -14,17 +13,15 @@ from batchscale.planning.assemble import have_own_script
 from batchscale.planning.jobs.formats import FORMATS, check_format
 from batchscale.planning.recommend import PICKS
 from batchscale.planning.step_times import StepTime, records_step_times
-from batchscale.web.charts import nearest_width, picture_of, workload_at
+from batchscale.web.charts import nearest_width, workload_at
 from batchscale.web.comparison import analysis_of
-from batchscale.web.pages.charts import WIDTH, ChartContent, chart_response
+from batchscale.web.pages.charts import WIDTH, chart_response
 from batchscale.web.pages.params import KEY, find_records_folder
 from batchscale.web.plans import (
     MAX_MACHINES,
     job_zip,
-    plan_data,
-    plan_drawing,
+    plan_chart,
     plan_of,
-    plan_specification,
     plan_values,
     read_query,
 )
@@ -57,12 +54,8 @@ def make_routes(parts: ServerParts) -> APIRouter:
         width: WIDTH = None,
         save: bool = False,
     ) -> Response:
-        plan, colours = _plan(parts, key, request), find_theme(theme)
-        makers: dict[str, Callable[[], ChartContent]] = {
-            "json": lambda: plan_specification(plan, colours, nearest_width(width)), "csv": lambda: plan_data(plan),
-            "svg": lambda: plan_drawing(plan, colours), "png": lambda: picture_of(plan_drawing(plan, colours)),
-        }  # fmt: skip
-        return chart_response(makers[suffix](), f"plan.{suffix}", save=save)
+        content = plan_chart(_plan(parts, key, request), suffix, find_theme(theme), nearest_width(width))
+        return chart_response(content, f"plan.{suffix}", save=save)
 
     @routes.get("/x/{key}/job.zip")
     def job(

@@ -1,7 +1,7 @@
 """Plans of tables of runs: CSV files with a row per finished run, in the served folders or one level below."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,10 +13,10 @@ from starlette.responses import Response
 from batchscale.figures.theme import find_theme
 from batchscale.planning.assemble import assemble_plan, read_inputs
 from batchscale.planning.plan import MachinePlan, PlanRequest
-from batchscale.web.charts import nearest_width, picture_of
-from batchscale.web.pages.charts import WIDTH, ChartContent, chart_response
+from batchscale.web.charts import nearest_width
+from batchscale.web.pages.charts import WIDTH, chart_response
 from batchscale.web.pages.params import ID
-from batchscale.web.plans import PlanQuery, plan_data, plan_drawing, plan_specification, plan_values, read_query
+from batchscale.web.plans import PlanQuery, plan_chart, plan_values, read_query
 from batchscale.web.records_folders import folder_id, visible
 from batchscale.web.refusals import RefusedError
 from batchscale.web.server_parts import ServerParts
@@ -73,12 +73,9 @@ def make_routes(parts: ServerParts) -> APIRouter:
         width: WIDTH = None,
         save: bool = False,
     ) -> Response:
-        plan, colours = plan_of(find(id_), read_query(request.query_params, ())), find_theme(theme)
-        makers: dict[str, Callable[[], ChartContent]] = {
-            "json": lambda: plan_specification(plan, colours, nearest_width(width)), "csv": lambda: plan_data(plan),
-            "svg": lambda: plan_drawing(plan, colours), "png": lambda: picture_of(plan_drawing(plan, colours)),
-        }  # fmt: skip
-        return chart_response(makers[suffix](), f"plan.{suffix}", save=save)
+        plan = plan_of(find(id_), read_query(request.query_params, ()))
+        content = plan_chart(plan, suffix, find_theme(theme), nearest_width(width))
+        return chart_response(content, f"plan.{suffix}", save=save)
 
     @routes.get("/runs/{id_}")
     def page(request: Request, id_: ID) -> Response:

@@ -1,0 +1,31 @@
+"""The prediction of a batch size by one method, with its interval, its cost and its assumption."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from batchscale.analysis.intervals import Estimate
+
+Quantity = Literal["critical_batch_size", "optimal_batch_size"]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A batch size that a method predicts without measuring the curve.
+
+    Attributes:
+        method: The name of the method in tables and JSON, as ``noise_scale``.
+        quantity: The batch size that is predicted.
+        estimate: The batch size in examples, with the ends of its interval; no value if it is not resolved.
+        trial_steps: The optimizer steps that were trained for it, over all trials; 0 where nothing was trained.
+        examples: The examples that these steps read, for methods whose steps differ in batch size.
+        assumption: What has to hold for it, in one sentence.
+        reason: Why there is no value or no interval, in one sentence; empty otherwise.
+    """
+
+    method: str
+    quantity: Quantity
+    estimate: Estimate
+    trial_steps: int
+    examples: int
+    assumption: str
+    reason: str = ""
