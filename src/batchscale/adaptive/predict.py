@@ -1,0 +1,90 @@
+"""Predictions for an experiment: each method trains the little that it needs, stored as records, and reads it.
+
+`predict` is the only way in. The cost of a prediction counts everything that its method trained, the search for the
+tuned trial included, as if it were the only method: what two methods share is trained once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from batchscale.adaptive.preparation import PredictSettings, Preparation
+from batchscale.analysis.intervals import Estimate
+from batchscale.atlas.curve import model_kind
+from batchscale.atlas.similar import OwnCurve
+from batchscale.atlas.table import Atlas, read_atlas
+from batchscale.errors import AnalysisError, UnknownNameError, one_line, suggest_names
+from batchscale.prediction.prediction import Prediction
+from batchscale.prediction.public import ATLAS, LAWS, atlas_prediction, law_predictions
+from batchscale.run.signals import StopFlag
+from batchscale.run.status import RunStatus
+from batchscale.spec.plan import Plan
+
+Method = Callable[[Preparation], list[Prediction]]
+
+
+def predict(
+    plan: Plan,
+    folder: Path,
+    methods: Sequence[str] = (),
+    settings: PredictSettings | None = None,
+    show: Callable[[RunStatus], None] = lambda _status: None,
+    stop: StopFlag | None = None,
+) -> list[Prediction]:
+    """Return the predictions of the methods, in their order; a method that cannot predict gives its reason.
+
+    Args:
+        plan: The plan of the experiment; its batch sizes bound what is trained.
+        folder: The folder of the records of everything that is trained; made if need be, continued if it is there.
+        methods: Names of `METHODS`; empty: all.
+        settings: Where and how to train.
+        show: Called with the status of each run.
+        stop: A flag that others set; without one, signals do.
+
+    Raises:
+        UnknownNameError: There is no such method.
+        RunError: The folder belongs to another experiment, or trials cannot be trained at all.
+        KeyboardInterrupt: Training was stopped; the same call continues it.
+    """
+    names = check_methods(methods)
+    preparation = Preparation(plan, folder, settings or PredictSettings(), show, stop)
+    predictions: list[Prediction] = []
+    for name in names:
+        try:
+            predictions += METHODS[name](preparation)
+        except AnalysisError as error:
+            predictions.append(Prediction(name, "critical_batch_size", Estimate(), 0, 0, "", str(error)))
+    return predictions
+
+
+def check_methods(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the methods, all if none is given; UnknownNameError with the nearest ones for another."""
+    for name in names:
+        if name not in METHODS:
+            raise UnknownNameError(
+                f"A method must be one of {', '.join(METHODS)}. Found '{one_line(name)}'; "
+                f"{suggest_names(name, METHODS)}"
+            )
+    return tuple(dict.fromkeys(names)) or tuple(METHODS)
+
+
+def _atlas(preparation: Preparation, atlas: Atlas | None = None) -> list[Prediction]:
+    own = _own_curve(preparation.plan)
+    return [atlas_prediction(own, atlas or read_atlas(), preparation.plan.studies[0].tokens_per_example)]
+
+
+def _published_laws(preparation: Preparation) -> list[Prediction]:
+    study = preparation.plan.studies[0]
+    tokens = study.tokens_per_example
+    planned = tokens and float(study.train_steps * study.batch_size * tokens)
+    return law_predictions(_own_curve(preparation.plan).kind, planned, tokens)
+
+
+def _own_curve(plan: Plan) -> OwnCurve:
+    name = plan.experiment.workload.name
+    return OwnCurve(name.dataset, name.model, name.optimizer, model_kind(name.model))
+
+
+METHODS: Mapping[str, Method] = {
+    ATLAS: _atlas,
+    LAWS: _published_laws,
+}
