@@ -127,6 +127,14 @@ def test_a_measurement_is_extended_by_more_trials_and_continued_by_the_command(t
     assert answer.exit_code == 0, answer.output
 
 
+def test_sizes_and_budgets_may_be_in_tokens():
+    options = {**OPTIONS, "batch_sizes": ["32 tokens", "64 tokens", "128 tokens"], "max_steps": None}
+    curve = bs.measure(decay, **options, tokens_per_example=16, max_tokens=352, evaluate_every=1, progress=False)
+    assert curve.tokens_per_example == 16
+    assert dict(curve.to_frame().select("batch_size", "steps").rows()) == {2: 11, 4: 6, 8: 3}
+    # 352 tokens are 11, 6 and 3 steps, rounded up: each budget is just enough
+
+
 def test_a_function_that_fails_shows_its_traceback():
     def broken(run):
         raise ValueError("no such data")
@@ -143,8 +151,12 @@ def test_a_function_that_fails_shows_its_traceback():
         ({"space": {"learning_rate": (0.1, 1.0)}}, "the range of 'learning_rate' must be bs.log"),
         ({"space": {"batch_size": bs.linear(1, 2)}}, "must not be named like a value that every trial has"),
         ({"goal": "small"}, "A goal"),
-        ({"batch_sizes": []}, "batch_sizes and max_steps must be whole numbers"),
-        ({"batch_sizes": ["8"]}, "batch_sizes and max_steps must be whole numbers"),
+        ({"batch_sizes": []}, "batch_sizes must be whole numbers"),
+        ({"batch_sizes": ["8"]}, "batch_sizes must be whole numbers"),
+        ({"batch_sizes": ["8 tokens"]}, "tokens_per_example"),
+        ({"batch_sizes": ["9 tokens"], "tokens_per_example": 2}, "9 tokens"),
+        ({"max_steps": 2.5}, "max_steps must be a whole number"),
+        ({"max_steps": 20, "max_tokens": 80}, "max_steps and max_tokens exclude each other"),
         ({"batch_sizes": [0]}, "batch_sizes"),
         ({"max_steps": {2: 10}}, "max_steps must have a number for every batch size. Found none for 4"),
         ({"trials": 0}, "key 'trials'"),

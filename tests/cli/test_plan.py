@@ -103,6 +103,17 @@ def test_a_curve_with_step_times_and_machines(curve, times, machines):
     assert "older than 90 days" in result.stderr
 
 
+def test_further_batch_sizes_may_be_in_tokens(tmp_path, curve, times, machines):
+    words = ["--step-times", times, "--machines", machines, "--batch-sizes", "1,024 tokens, 4k tokens"]
+    with pytest.raises(PlanningError, match="need a curve that states the tokens of an example"):
+        run("plan", curve, *words)
+    points = [{"batch_size": size, "steps": steps} for size, steps in ((8, 1000), (32, 300), (128, 120))]
+    in_tokens = tmp_path / "tokens.json"
+    in_tokens.write_text(json.dumps({"workload": "d/m/o", "curve": points, "tokens_per_example": 64}))
+    rows = json.loads(run("plan", in_tokens, *words, "--json").stdout)["configurations"]
+    assert {row["batch_size"] for row in rows} == {8, 16, 32, 64, 128}
+
+
 def test_our_own_records_say_their_step_times(machines):
     arguments = ["plan", MNIST, "--workload", "fc_128_128_128/sgd", "--machines", machines]
     found = json.loads(run(*arguments, "--include-search", "--search-machine", "office", "--json").stdout)

@@ -19,6 +19,7 @@ from batchscale.errors import RunError, SpecError, one_line
 from batchscale.formatting import toml_line
 from batchscale.records.output_file import write_output
 from batchscale.spec.goal import Goal
+from batchscale.spec.tokens import names_tokens
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.trial import Run
 
@@ -26,18 +27,21 @@ if TYPE_CHECKING:
     from batchscale.run.session import RunOutcome
     from batchscale.spec.experiment import Experiment
 
+STEPS = 1000  # of a trial, if nothing is given
 SCRIPT, EXPERIMENT, PROCESS = "train.py", "experiment.toml", "process.json"
 
 
 def measure(
     train: Callable[[Run], object],
-    batch_sizes: Iterable[int],
+    batch_sizes: Iterable[int | str],
     goal: str | Goal,
     space: Mapping[str, Range | float],
     *,
     trials: int = 16,
     confirm: int = 0,
-    max_steps: int | Mapping[int, int] = 1000,
+    max_steps: int | Mapping[int | str, int] | None = None,
+    max_tokens: float | None = None,
+    tokens_per_example: int | None = None,
     evaluate_every: int | None = None,
     folder: str | Path | None = None,
     workers: int | None = None,
@@ -55,14 +59,16 @@ def measure(
 
     Args:
         train: The function.
-        batch_sizes: Examples per optimizer step, such as ``[16, 64, 256]``.
+        batch_sizes: Examples per optimizer step, such as ``[16, 64, 256]``, or texts: ``["16k tokens"]``.
         goal: Such as ``"val/loss < 2.1"``; ``val/loss`` must be among what ``train`` reports.
         space: What to search, by metaparameter: ``{"learning_rate": bs.log(1e-4, 1.0)}``; a number is held.
         trials: Trials per batch size that do not diverge, each with its own metaparameters. They race: most are ended
             as soon as they cannot win.
         confirm: New seeds with which the best trial of each batch size is trained again; the curve then shows their
             median (three or more). The best of many trials alone is partly luck.
-        max_steps: The most steps of a trial, or those by batch size.
+        max_steps: The most steps of a trial, or those by batch size; 1,000 if neither these nor tokens are given.
+        max_tokens: The most tokens of a trial, instead of steps.
+        tokens_per_example: The tokens of an example, such as the length of a sequence; answers are then in tokens.
         evaluate_every: Steps between measurements; by default there are 100 measurements, evenly spaced.
         folder: Where the run is stored. The same call continues it, or returns its result. By default a temporary
             folder, which is removed when Python ends.
@@ -80,17 +86,20 @@ def measure(
     """
     script = make_script(train)
     _check_space(space)
-    steps = _check_steps(batch_sizes, max_steps)
+    sizes = _check_sizes(batch_sizes)
+    budget = _make_budget(sizes, max_steps, max_tokens)
     workload = WorkloadName(name, train.__name__.strip("_") or "train", "custom")
     tables: dict[str, dict[str, Any]] = {
-        "": {"goal": str(goal), "batch_sizes": list(steps), "trials": trials, "confirm": confirm, "seed": seed},
-        "workload": asdict(workload),
-        "budget": {
-            "steps": max(steps.values()),
-            "per_batch_size": {str(size): most for size, most in steps.items()}
-            if isinstance(max_steps, Mapping)
-            else None,
+        "": {
+            "goal": str(goal),
+            "batch_sizes": sizes,
+            "tokens_per_example": tokens_per_example,
+            "trials": trials,
+            "confirm": confirm,
+            "seed": seed,
         },
+        "workload": asdict(workload),
+        "budget": budget,
         "evaluation": {"every": evaluate_every},
         "search.fixed": {key: value for key, value in space.items() if not isinstance(value, Range)},
         "search.space": {key: value.config for key, value in space.items() if isinstance(value, Range)},
@@ -124,20 +133,41 @@ def _check_space(space: Mapping[str, Range | float]) -> None:
             )
 
 
-def _check_steps(batch_sizes: Iterable[int], max_steps: int | Mapping[int, int]) -> dict[int, int]:
-    """Return the most steps of a trial by batch size."""
-    sizes = list(batch_sizes) if isinstance(batch_sizes, Iterable) else [batch_sizes]
-    steps = max_steps if isinstance(max_steps, Mapping) else {}
-    numbers = (*sizes, *steps, *(steps.values() if steps else [max_steps]))
-    if not sizes or any(isinstance(number, bool) or not isinstance(number, int) for number in numbers):
+def _check_sizes(batch_sizes: Iterable[int | str]) -> list[int | str]:
+    """Return the batch sizes in a list; their values are checked with the experiment."""
+    sizes: list[int | str] = []
+    sizes += [batch_sizes] if isinstance(batch_sizes, int | str) else batch_sizes
+    if not sizes or not all(_is_number(size) or names_tokens(size) for size in sizes):
         raise SpecError(
-            f"batch_sizes and max_steps must be whole numbers. Found {one_line(repr(sizes))} and "
+            'batch_sizes must be whole numbers, such as [16, 64], or texts such as ["16k tokens"]. Found '
+            f"{one_line(repr(sizes))}."
+        )
+    return sizes
+
+
+def _make_budget(
+    sizes: list[int | str], max_steps: int | Mapping[int | str, int] | None, max_tokens: float | None
+) -> dict[str, Any]:
+    """Return the table of the budget."""
+    if max_steps is not None and max_tokens is not None:
+        raise SpecError("max_steps and max_tokens exclude each other: both end a trial. Found both.")
+    if max_tokens is not None:
+        return {"tokens": max_tokens}
+    steps = max_steps if isinstance(max_steps, Mapping) else {}
+    numbers = list(steps.values()) if isinstance(max_steps, Mapping) else [STEPS if max_steps is None else max_steps]
+    if not numbers or not all(map(_is_number, numbers)):
+        raise SpecError(
+            "max_steps must be a whole number, or a dictionary of whole numbers by batch size. Found "
             f"{one_line(repr(max_steps))}."
         )
     missing = [size for size in sizes if steps and size not in steps]
     if missing:
         raise SpecError(f"max_steps must have a number for every batch size. Found none for {missing[0]}.")
-    return {size: steps[size] if isinstance(max_steps, Mapping) else max_steps for size in sizes}
+    return {"steps": max(numbers), "per_batch_size": {str(size): most for size, most in steps.items()} or None}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:

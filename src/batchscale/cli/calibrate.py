@@ -108,9 +108,9 @@ def _parse_sizes(text: str) -> "BatchSizes":
     """Parse the batch sizes of the option: examples, or all in tokens."""
     from batchscale.cli.plan_inputs import parse_sizes
     from batchscale.spec.batch_sizes import BatchSizes
-    from batchscale.spec.tokens import names_tokens
+    from batchscale.spec.tokens import names_tokens, split_sizes
 
-    return BatchSizes.parse([part.strip() for part in text.split(",")] if names_tokens(text) else parse_sizes(text))
+    return BatchSizes.parse(split_sizes(text) if names_tokens(text) else parse_sizes(text))
 
 
 def _measure_trainer(experiment: "Experiment", sizes: str | None, options: TimingOptions) -> Iterator[dict[str, Any]]:

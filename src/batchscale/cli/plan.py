@@ -61,7 +61,7 @@ def plan(
     goal: Annotated[str | None, typer.Option(help=GOAL_HELP)] = None,
     workload: Annotated[str | None, typer.Option(help=WORKLOAD_HELP, autocompletion=complete_workloads)] = None,
     batch_sizes: Annotated[
-        str | None, typer.Option(help="Further batch sizes between the measured ones, such as 48,96.")
+        str | None, typer.Option(help="Further batch sizes between the measured ones: 48,96, or 24k tokens.")
     ] = None,
     by: Annotated[
         list[str] | None, typer.Option(help="A CSV column that distinguishes recipes of runs. May be repeated.")
@@ -126,7 +126,7 @@ def plan(
     Combines a curve, step times and prices, and can write job files for the chosen configuration.
     """
     from batchscale.cli.output import print_json
-    from batchscale.cli.plan_inputs import PlanOptions, build_plan, parse_duration, parse_sizes
+    from batchscale.cli.plan_inputs import PlanOptions, build_plan, parse_duration
     from batchscale.planning.evaluation import RunCosts
     from batchscale.planning.plan import PlanRequest
     from batchscale.planning.plan_json import plan_json
@@ -145,7 +145,7 @@ def plan(
         tuple(machine or ()),
         tuple(device or ()),
         max_hosts,
-        parse_sizes(batch_sizes),
+        batch_sizes,
         tuple(by or ()),
         pool,
         give_up,

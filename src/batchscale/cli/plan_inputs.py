@@ -31,7 +31,7 @@ class PlanOptions:
     machine: tuple[str, ...] = ()
     device: tuple[str, ...] = ()
     max_hosts: int | None = None
-    batch_sizes: tuple[int, ...] = ()
+    batch_sizes: str | None = None
     by: tuple[str, ...] = ()
     pool: bool = False
     give_up: float | None = None
@@ -68,7 +68,7 @@ def build_plan(request: PlanOptions, limits: "PlanRequest") -> "MachinePlan":
         machines=None if request.machines is None else read_machines(request.machines),
         machine_names=request.machine,
         max_hosts=request.max_hosts,
-        batch_sizes=request.batch_sizes,
+        batch_sizes=parse_sizes(request.batch_sizes, inputs.curve.tokens_per_example),
         pool=request.pool,
         estimate=_read_estimate(request, model, inputs.curve.workload),
     )
@@ -151,14 +151,27 @@ def parse_duration(text: str, option: str) -> float:
     return float(match[1]) * SECONDS[match[2]]
 
 
-def parse_sizes(text: str | None) -> tuple[int, ...]:
-    """Parse batch sizes from a text such as 64,128,256."""
+def parse_sizes(text: str | None, tokens_per_example: int | None = None) -> tuple[int, ...]:
+    """Parse batch sizes from a text such as 64,128,256 or 16k tokens,32k tokens.
+
+    >>> parse_sizes("64,128"), parse_sizes("16k tokens, 32,768 tokens", 512)
+    ((64, 128), (32, 64))
+    """
     from batchscale.spec.batch_sizes import MAX_BATCH_SIZE
+    from batchscale.spec.tokens import names_tokens, split_sizes, to_examples
 
     if text is None:
         return ()
-    parts = [part.strip() for part in text.split(",")]
-    numbers = [int(part) if part.isascii() and part.isdigit() and len(part) <= 20 else 0 for part in parts]
+    if names_tokens(text):
+        if tokens_per_example is None:
+            raise PlanningError(
+                f"--batch-sizes in tokens need a curve that states the tokens of an example. Found "
+                f"{one_line(repr(text))} and a curve in examples; give examples."
+            )
+        texts = split_sizes(text)
+        sizes = to_examples(texts, tokens_per_example)
+        return tuple(size for part in texts for size in sizes[part])
+    numbers = [int(part) if part.isascii() and part.isdigit() and len(part) <= 20 else 0 for part in split_sizes(text)]
     if not all(0 < number <= MAX_BATCH_SIZE for number in numbers):
         raise PlanningError(
             f"--batch-sizes must be whole numbers from 1 to {MAX_BATCH_SIZE:,}, such as 64,128. Found "

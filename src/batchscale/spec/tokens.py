@@ -37,6 +37,16 @@ def names_tokens(value: object) -> bool:
     return isinstance(value, str) and "token" in value.lower()
 
 
+def split_sizes(text: str) -> list[str]:
+    """Split a list of batch sizes at its commas, except those within a number of tokens.
+
+    >>> split_sizes("64, 128"), split_sizes("16,384 tokens, 32k tokens")
+    (['64', '128'], ['16,384 tokens', '32k tokens'])
+    """
+    parts = re.split(r"(?<=tokens)\s*,", text, flags=re.I) if names_tokens(text) else text.split(",")
+    return [part.strip() for part in parts]
+
+
 def check_size_text(text: str) -> str:
     """Return the text of a batch size, or of a range of them, in tokens.
 
