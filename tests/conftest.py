@@ -9,12 +9,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# Property tests draw new examples on every run, but the same ones where CI says so: a landing is not a lottery.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# Property tests draw new examples on every run, but the same ones where CI says so: a landing is not a lottery. Drawing
+# is slow on a busy machine, which says nothing of the code.
+settings.register_profile("ours", suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("ours"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "ours")
 
 MAX_PROGRAM_BYTES = 2**30
 
