@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from batchscale.errors import SpecError
+from batchscale.noisy_quadratic import NoisyQuadratic, UpdateRule, closed_form_loss
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.training.study_engine import TrialTask
-from batchscale.workloads.noisy_quadratic import NoisyQuadratic, UpdateRule, closed_form_loss
 from batchscale.workloads.registry import get_workload
 
 TRIALS = 256

@@ -10,15 +10,15 @@ import optax
 import pytest
 
 from batchscale.errors import SpecError, UnknownNameError
-from batchscale.spec.experiment import WorkloadSpec
-from batchscale.spec.workload_name import WorkloadName
-from batchscale.workloads.noisy_quadratic import (
+from batchscale.noisy_quadratic import (
     NoisyQuadratic,
     UpdateRule,
     closed_form_loss,
     closed_form_steps_to_loss,
     parse_problem,
 )
+from batchscale.spec.experiment import WorkloadSpec
+from batchscale.spec.workload_name import WorkloadName
 from batchscale.workloads.registry import get_workload, workload_info
 
 
@@ -164,6 +164,6 @@ def test_unknown_options_and_rules_are_refused():
 
 
 def test_the_oracle_and_the_catalogue_need_no_jax():
-    modules = "batchscale.workloads.registry, batchscale.workloads.noisy_quadratic"
+    modules = "batchscale.workloads.registry, batchscale.noisy_quadratic"
     code = f"import sys, {modules}; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

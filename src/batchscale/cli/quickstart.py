@@ -85,8 +85,8 @@ def expected_steps(root: Path, plan: "Plan") -> Mapping[int, int]:
     Per batch size the fewest evaluated steps after which the expected loss of one of its trials passes the goal, over
     the same trials and evaluation steps as the records: only the luck of single trials differs.
     """
+    from batchscale.noisy_quadratic import UpdateRule, closed_form_steps_to_loss, parse_problem
     from batchscale.records.tree.read import read_tree
-    from batchscale.workloads.noisy_quadratic import UpdateRule, closed_form_steps_to_loss, parse_problem
 
     spec = plan.experiment.workload
     problem = parse_problem(spec.dataset_options)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from batchscale.workloads.noisy_quadratic import NoisyQuadratic
+from batchscale.noisy_quadratic import NoisyQuadratic
 from batchscale.workloads.workload import Batch, Loss, LossSum, Metaparameters
 
 

@@ -54,8 +54,8 @@ def _named_loss(function: str) -> Callable[[Options], Loss]:
 
 
 def _make_quadratic_loss(dataset_options: Options) -> Loss:
+    from batchscale.noisy_quadratic import parse_problem
     from batchscale.workloads.losses import quadratic_loss
-    from batchscale.workloads.noisy_quadratic import parse_problem
 
     return quadratic_loss(parse_problem(dataset_options))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batchscale.noisy_quadratic import NoisyQuadratic, parse_problem
 from batchscale.spec.experiment import Options
 from batchscale.workloads.datasets.declaration import DatasetDeclaration, DatasetInfo
-from batchscale.workloads.noisy_quadratic import NoisyQuadratic, parse_problem
 from batchscale.workloads.tasks import Task
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from batchscale.noisy_quadratic import parse_problem
 from batchscale.spec.experiment import Options
 from batchscale.workloads.metrics.builtin.cross_entropy_error import CROSS_ENTROPY_ERROR
 from batchscale.workloads.metrics.declaration import MetricDeclaration
-from batchscale.workloads.noisy_quadratic import parse_problem
 from batchscale.workloads.tasks import Task
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from batchscale.workloads.noisy_quadratic import NoisyQuadratic
+from batchscale.noisy_quadratic import NoisyQuadratic
 from batchscale.workloads.workload import Model, ModelState, Params
 
 

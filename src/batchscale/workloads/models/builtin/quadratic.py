@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from batchscale.noisy_quadratic import parse_problem
 from batchscale.workloads.models.declaration import ModelDeclaration, Shape
-from batchscale.workloads.noisy_quadratic import parse_problem
 from batchscale.workloads.tasks import Task
 
 if TYPE_CHECKING:
