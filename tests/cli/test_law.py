@@ -1,6 +1,7 @@
 """``batchscale law``: over the carried grid, over a file of runs, over several curves; and bad input."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +10,8 @@ from batchscale.atlas.published_laws import PUBLISHED, find_published
 from batchscale.atlas.table import read_step_law
 from batchscale.cli.app import make_app
 from batchscale.errors import BatchscaleError
+
+GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 def run(*words):
@@ -103,3 +106,28 @@ def test_published_laws_say_where_they_come_from():
     assert nanochat.value(12 * (12 * 12 * 768**2 + 768 * 32768)) == pytest.approx(2**19)
     deepseek = next(law for law in find_published("b_opt") if law.name == "DeepSeek")
     assert deepseek.value(1e9, 1e8) == pytest.approx(0.2920 * (6e17) ** 0.3271) and deepseek.value(1e9) is None
+
+
+def test_a_noisy_quadratic_system_is_fitted_to_a_grid_and_predicts_batch_sizes(monkeypatch):
+    monkeypatch.setattr("batchscale.cli.law_system.RESAMPLES", 3)
+    words = [GOLDEN / "nqs_runs.csv", "--method", "noisy-quadratic-system", "--parameters", "100M", "--loss", "3.3"]
+    answer = json.loads(run(*words, "--json"))
+    assert answer["runs"] == 73 and set(answer["parameters"]) == {"p", "q", "P", "Q", "e_irr", "R", "r"}
+    assert answer["rms_log"] < answer["held_out"]["rms_log"] < 0.1
+    critical, optimal = answer["predictions"]
+    assert 0 < optimal["estimate"]["value"] < critical["estimate"]["value"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--method", "chinchilla"],
+        ["--loss", "3"],
+        ["--method", "noisy-quadratic-system", "--loss", "3"],
+        ["--method", "noisy-quadratic-system", "--loss", "-1", "--parameters", "1M"],
+        ["--method", "noisy-quadratic-system", "--tokens", "3B"],
+    ],
+)
+def test_options_of_one_method_are_refused_with_the_other(words):
+    with pytest.raises(BatchscaleError, match="--"):
+        run(*words)

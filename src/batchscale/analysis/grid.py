@@ -63,7 +63,7 @@ def is_grid_file(path: Path) -> bool:
     return has["loss"] and has["parameters"] and (has["tokens"] or has["steps"])
 
 
-def read_grid(path: Path, sequence: int | None = None) -> pl.DataFrame:
+def read_grid(path: Path, sequence: int | None = None, *, merge: bool = True) -> pl.DataFrame:
     """Return the runs of a CSV file as a frame of ``GRID_SCHEMA``.
 
     Args:
@@ -71,6 +71,7 @@ def read_grid(path: Path, sequence: int | None = None) -> pl.DataFrame:
             ``D``, ``lr``, ``batch_tokens`` and ``batch_sequences`` are understood too, and ``steps`` instead of tokens.
             A run that diverged has an empty cell, ``nan`` or ``inf`` as its loss, and is left out.
         sequence: The tokens of a sequence, where batch sizes are given in sequences.
+        merge: Make nearly equal numbers of tokens of a model one budget.
 
     Raises:
         AnalysisError: The file is no such table; the message names the line.
@@ -112,7 +113,8 @@ def read_grid(path: Path, sequence: int | None = None) -> pl.DataFrame:
             rows.append((*values, loss))
     if not rows:
         raise AnalysisError(f"{where}: a grid must have at least one run with a loss. Found none.")
-    return merge_budgets(pl.DataFrame(rows, schema=GRID_SCHEMA, orient="row"))
+    grid = pl.DataFrame(rows, schema=GRID_SCHEMA, orient="row")
+    return merge_budgets(grid) if merge else grid
 
 
 def merge_budgets(grid: pl.DataFrame) -> pl.DataFrame:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from batchscale.atlas.published_laws import PublishedLaw
 
 VERSION = 1
+METHODS = ("power-law", "noisy-quadratic-system")
 INPUT_HELP = (
     "A CSV file of runs (parameters, tokens, batch_size, learning_rate, loss); or three or more curves: records, or "
     "CSV files with batch_size and steps. Default: the public runs of Step Law."
@@ -39,6 +40,10 @@ def law(
     tokens_chart: Annotated[
         Path | None, typer.Option(help="Draw loss against batch size at fixed tokens, for a grid of runs.")
     ] = None,
+    method: Annotated[
+        str, typer.Option(help="power-law; or noisy-quadratic-system: the loss over parameters, batch size and steps.")
+    ] = METHODS[0],
+    loss: Annotated[float | None, typer.Option(help="The goal of noisy-quadratic-system, with --parameters.")] = None,
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Fit laws of batch size and learning rate over data and models.
@@ -47,11 +52,25 @@ def law(
     """
     from batchscale.cli.law_inputs import read_laws
     from batchscale.cli.output import print_json
-    from batchscale.errors import SpecError
+    from batchscale.errors import SpecError, one_line
     from batchscale.spec.amounts import parse_amount
 
     planned = None if tokens is None else parse_amount(tokens, "--tokens")
     size = None if parameters is None else parse_amount(parameters, "--parameters")
+    if method not in METHODS:
+        raise SpecError(f"--method must be {' or '.join(METHODS)}. Found '{one_line(method)}'.")
+    if method == METHODS[1]:
+        from batchscale.cli.law_system import fit_and_print
+
+        given: dict[str, object] = {"--tokens": tokens, "--model-parameters": model_parameters, "--goal": goal}
+        given |= {"--workload": workload, "--csv": csv, "--chart": chart, "--tokens-chart": tokens_chart}
+        foreign = [name for name, value in given.items() if value is not None]
+        if foreign:
+            raise SpecError(f"--method {method} takes a grid of runs, --parameters and --loss. Found {foreign[0]}.")
+        fit_and_print(inputs or [], sequence, size, loss, as_json=json_)
+        return
+    if loss is not None:
+        raise SpecError(f"--loss needs --method {METHODS[1]}. Found --loss alone.")
     if planned is None and size is not None:
         raise SpecError("--parameters needs --tokens: a law predicts for a number of tokens. Found --parameters alone.")
     sizes = None if model_parameters is None else model_parameters.split(",")
