@@ -43,6 +43,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _STARTS = 256  # values of the four parameters in which the loss is not linear
 _POLISHED = 6  # of the best of these
 _EVALUATIONS = 80
+_EQUAL = 1.01  # fits whose error is within this factor of the least are equally good
 _LOW = np.array([-6.0, -3.0, -8.0, -8.0, -8.0, -8.0, -2.0])  # of the free coordinates
 _HIGH = np.array([2.0, 2.0, 8.0, 12.0, 3.0, 12.0, 8.0])
 
@@ -149,11 +150,14 @@ def fit_system(runs: pl.DataFrame, resamples: int = 0, seed: int = 0) -> SystemF
         AnalysisError: There are too few runs, or all have the same parameters, batch size or steps.
     """
     data = _Runs.of(runs)
-    starts = _find_starts(data, seed)[:_POLISHED]
-    error, best = min((_polish(data, start) for start in starts), key=lambda item: item[0])
+    polished = sorted(
+        (_polish(data, start) for start in _find_starts(data, seed)[:_POLISHED]), key=lambda item: item[0]
+    )
+    error, best = polished[0]
+    equal = [free for other, free in polished if other <= _EQUAL * error]  # they differ in what the runs leave open
     random = np.random.default_rng(seed)
     draws = [data.take(random.integers(0, len(data.loss), len(data.loss))) for _ in range(resamples)]
-    resampled = tuple(_system(_polish(draw, best)[1]) for draw in draws)
+    resampled = tuple(_system(_polish(draw, equal[i % len(equal)])[1]) for i, draw in enumerate(draws))
     return SystemFit(_system(best), len(data.loss), error, resampled)
 
 
