@@ -17,7 +17,7 @@ FULL_PROGRAMS := BATCHSCALE_FULL_PROGRAMS=1
 DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray and not wheel and not importers"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check lint-files test test-browser page-pictures test-slow test-torch test-instruction-sets test-slurm test-parsers test-importers test-remote test-wheel test-ray torture-ray torture pages docs bench quickstart reproduce text-kjv study-gpt instrument clean
+.PHONY: help install check lint-files test test-browser page-pictures gallery test-slow test-torch test-instruction-sets test-slurm test-parsers test-importers test-remote test-wheel test-ray torture-ray torture pages docs bench quickstart reproduce text-kjv study-gpt instrument clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed i
 page-pictures: $(STAMP) ## the docs' pictures of report and web anew from RECORDS=FOLDER, at both widths (needs Chromium)
 	$(BIN)/python scripts/page_pictures.py $(RECORDS)
 
+gallery: $(STAMP) ## the pictures of docs/gallery.md anew, with the commands that stand there
+	$(BIN)/python scripts/gallery_pictures.py
+
 test-slurm: $(STAMP) ## job files and runs on a small SLURM, which is installed if it is missing (Debian, root)
 	@command -v slurmctld >/dev/null || (apt-get update -qq && \
 	    apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge)
@@ -166,11 +169,14 @@ torture: $(STAMP) ## hundreds of kills, crashes and full disks
 pages: $(STAMP) ## write again what docs/ takes from the code: the experiment file's keys, the decisions, the import graph
 	$(BIN)/python scripts/make_pages.py
 
-docs: $(STAMP) $(VENV)/.docs ## build the documentation as web pages in site/
-	$(BIN)/mkdocs build --strict --quiet
+docs: $(STAMP) $(VENV)/.docs ## build the documentation as web pages in site/, and check their links
+	$(BIN)/python scripts/site_source.py
+	rm -rf site
+	$(BIN)/sphinx-build -q -W --keep-going -j auto -c scripts/site -d build/site-cache build/site-source site
+	$(BIN)/python scripts/check_links.py site
 	@echo "Open site/index.html"
 
-$(VENV)/.docs: $(STAMP)
+$(VENV)/.docs: $(STAMP) pyproject.toml
 	$(PIP) --editable '.[docs]'
 	@touch $@
 

@@ -2,7 +2,8 @@
 
 A fenced block of ``sh`` shows commands. One whose fence says ``sh run`` is run, and one of ``python`` is run too, page
 by page, in one fresh folder that has the project's ``examples``, the ``records`` of a small experiment and the same
-records as a ``table``.
+records as a ``table``. The tutorial's first command, ``sh run slow``, measures for a minute: the default tests
+continue with the small records in its place.
 """
 
 import os
@@ -39,7 +40,10 @@ spacing = "log"
 [search]
 repeats = 0
 """
-TESTED_ELSEWHERE = {"archive"}  # its examples query a table of the published shape: tests/records/archive
+TESTED_ELSEWHERE = {
+    "archive",  # its examples query a table of the published shape: tests/records/archive
+    "gallery",  # tests/docs/test_site.py
+}
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 
 
@@ -98,6 +102,7 @@ def material(tmp_path_factory):
     for words in ("run {0}/small.toml --out {0}/records --runner inline -q", "import {0}/records --out {0}/table"):
         answer = CliRunner().invoke(make_app(), words.format(folder).split())
         assert answer.exit_code == 0, answer.output
+    shutil.copytree(folder / "records", folder / "digits" / "records")
     return folder
 
 
@@ -109,9 +114,9 @@ def user_environment(*folders):
     return environment
 
 
-def call(command, folder, environment=None):
+def call(command, folder, environment=None, timeout=240):
     answer = subprocess.run(
-        command, cwd=folder, env=environment or user_environment(), capture_output=True, text=True, timeout=240
+        command, cwd=folder, env=environment or user_environment(), capture_output=True, text=True, timeout=timeout
     )
     assert answer.returncode == 0, f"{command}\n{answer.stdout[-2000:]}{answer.stderr[-4000:]}"
 
@@ -137,6 +142,15 @@ def test_examples_of_the_page_run(page, material, tmp_path, warm):
             call(["python", "-W", "error", "-c", text], folder, warm)
         elif runs(language):
             call(["bash", "-euc", text], folder, warm)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_tutorial_runs_from_nothing(tmp_path, warm):
+    for language, text in blocks(ROOT / "docs" / "tutorial.md"):
+        if language in ("sh run", "sh run slow"):
+            call(["bash", "-euc", text], tmp_path, warm, timeout=600)
+    assert (tmp_path / "report.html").exists() and (tmp_path / "runs.csv").exists()
 
 
 PLACEHOLDER = re.compile(r"\b(?:NUMBERS?|TODO|TBD|FIXME|XXX+|PLACEHOLDER|LOREM)\b|\?\?\?|<(?:number|fill|value)[^>]*>")
