@@ -198,6 +198,8 @@ def test_measuring_prints_what_the_page_says(tmp_path):
     file, out = tmp_path / "experiment.toml", tmp_path / "out"
     file.write_text(EXPERIMENT)
     check_object(json.loads(printed("validate", file)), PAGE["validate"], "validate")
+    words = ("predict", file, "--methods", "atlas,published_laws")
+    check_object(json.loads(printed(*words)), PAGE["predict"], "predict")
     told = json.loads(printed("run", file, "--out", out, "--runner", "inline"))
     check_object(told, PAGE["run"], "run")
     check_object(json.loads(printed("status", out)), PAGE["status"], "status")

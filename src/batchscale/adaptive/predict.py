@@ -7,17 +7,26 @@ tuned trial included, as if it were the only method: what two methods share is t
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from batchscale.adaptive.branched import predict_branched
+from batchscale.adaptive.easier_goals import predict_easier_goals
 from batchscale.adaptive.preparation import PredictSettings, Preparation
 from batchscale.analysis.intervals import Estimate
+from batchscale.analysis.units import unit_of
 from batchscale.atlas.curve import model_kind
 from batchscale.atlas.similar import OwnCurve
-from batchscale.atlas.table import Atlas, read_atlas
-from batchscale.errors import AnalysisError, UnknownNameError, one_line, suggest_names
+from batchscale.atlas.table import read_atlas
+from batchscale.errors import AnalysisError, SpecError, UnknownNameError, one_line, suggest_names
+from batchscale.prediction.branched import METHOD as BRANCHED
+from batchscale.prediction.easier_goals import METHOD as EASIER_GOALS
+from batchscale.prediction.easier_goals import read_easier_goals
 from batchscale.prediction.prediction import Prediction
 from batchscale.prediction.public import ATLAS, LAWS, atlas_prediction, law_predictions
+from batchscale.records.frames import Records
 from batchscale.run.signals import StopFlag
 from batchscale.run.status import RunStatus
+from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Plan
+from batchscale.spec.workload_name import WorkloadName
 
 Method = Callable[[Preparation], list[Prediction]]
 
@@ -56,6 +65,33 @@ def predict(
     return predictions
 
 
+def predict_from_records(
+    records: Records, name: WorkloadName, goal: Goal, methods: Sequence[str] = ()
+) -> list[Prediction]:
+    """Return the predictions that need no training, from records of a study, finished or not.
+
+    Args:
+        records: Of the workload, and perhaps others.
+        name: The workload.
+        goal: The asked goal; at least one trial must have reached it.
+        methods: Names of `METHODS`; empty: those that train nothing.
+
+    Raises:
+        SpecError: A method must train, which needs an experiment.
+    """
+    names = check_methods(methods) if methods else (ATLAS, EASIER_GOALS)
+    for method in names:
+        if method not in (ATLAS, EASIER_GOALS):
+            raise SpecError(f"From records alone, a method must be {ATLAS} or {EASIER_GOALS}. Found '{method}'.")
+    predictions = []
+    if ATLAS in names:
+        unit = unit_of(records.workload(name))
+        predictions.append(atlas_prediction(_own_curve(name), read_atlas(), unit.tokens_per_example))
+    if EASIER_GOALS in names:
+        predictions.append(read_easier_goals(records, name, goal))
+    return predictions
+
+
 def check_methods(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the methods, all if none is given; UnknownNameError with the nearest ones for another."""
     for name in names:
@@ -67,24 +103,25 @@ def check_methods(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names)) or tuple(METHODS)
 
 
-def _atlas(preparation: Preparation, atlas: Atlas | None = None) -> list[Prediction]:
-    own = _own_curve(preparation.plan)
-    return [atlas_prediction(own, atlas or read_atlas(), preparation.plan.studies[0].tokens_per_example)]
+def _atlas(preparation: Preparation) -> list[Prediction]:
+    study = preparation.plan.studies[0]
+    return [atlas_prediction(_own_curve(study.workload), read_atlas(), study.tokens_per_example)]
 
 
 def _published_laws(preparation: Preparation) -> list[Prediction]:
     study = preparation.plan.studies[0]
     tokens = study.tokens_per_example
     planned = tokens and float(study.train_steps * study.batch_size * tokens)
-    return law_predictions(_own_curve(preparation.plan).kind, planned, tokens)
+    return law_predictions(_own_curve(study.workload).kind, planned, tokens)
 
 
-def _own_curve(plan: Plan) -> OwnCurve:
-    name = plan.experiment.workload.name
+def _own_curve(name: WorkloadName) -> OwnCurve:
     return OwnCurve(name.dataset, name.model, name.optimizer, model_kind(name.model))
 
 
 METHODS: Mapping[str, Method] = {
     ATLAS: _atlas,
     LAWS: _published_laws,
+    EASIER_GOALS: predict_easier_goals,
+    BRANCHED: predict_branched,
 }

@@ -21,7 +21,7 @@ from batchscale.cli.exit import run_and_exit
 from batchscale.plugins import find_plugins
 
 PANELS = {
-    "Measure": ("quickstart", "init", "validate", "run", "status", "train", "trainer"),
+    "Measure": ("quickstart", "init", "validate", "predict", "run", "status", "train", "trainer"),
     "Understand": ("analyze", "report", "figure", "compare", "fit", "suggest", "atlas", "law"),
     "Decide": ("calibrate", "machines", "devices", "plan"),
     "Data": ("workloads", "data", "import", "export", "check", "summary"),

@@ -13,6 +13,7 @@ from batchscale.errors import REQUEUE, RunError
 from batchscale.formatting import count_text, duration, size
 
 if TYPE_CHECKING:
+    from batchscale.prediction.prediction import Prediction
     from batchscale.run.session import RunOutcome
     from batchscale.run.settings import RunSettings
     from batchscale.run.signals import StopFlag
@@ -77,6 +78,9 @@ def run(
             help="Mirror trials to mlflow:URI, tensorboard:FOLDER, trackio:PROJECT, wandb:PROJECT or module:Class.",
         ),
     ] = None,
+    predict: Annotated[
+        bool, typer.Option("--predict", help="Predict the answer first, and show predictions beside it.")
+    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print no progress, and the curve as CSV for 'batchscale fit'.")
     ] = False,
@@ -122,6 +126,7 @@ def run(
                 if not (quiet or json_):
                     _explain_retraining(plan)
                     explain_lost_nodes(settings, plan.experiment.run.ray, out)
+                predictions = _predict(plan, out, settings, stop, quiet=quiet or json_) if predict else None
                 outcome = _run_mirrored(plan, out, settings, quiet, stop, mirror)
                 if hosts is not None:
                     hosts.share("result", str(outcome.result).encode())
@@ -131,20 +136,22 @@ def run(
     again += f" --runner {runner}" if runner != "local" else ""
     again += f" --workers {workers}" if runner == "slurm" else ""
     again += f" --ray-address {ray_address}" if ray_address else ""
-    again += "".join(f" --track {text}" for text in track or ())
+    again += "".join(f" --track {text}" for text in track or ()) + (" --predict" if predict else "")
     print_outcome(outcome, out, again, quiet=quiet or json_)
     _check_trainable(outcome, plan)
-    from batchscale.cli.run_result import print_csv, print_result, result_json
+    from batchscale.cli.run_result import print_beside, print_csv, print_result, result_json
 
     if json_:
         from batchscale.cli.output import print_json
 
-        print_json(result_json(out, plan, outcome.status))
+        print_json(result_json(out, plan, outcome.status, predictions))
         return
     if quiet:
         print_csv(out, plan)
         return
     print_result(out, plan)
+    if predictions is not None:
+        print_beside(out, plan, predictions)
     typer.echo(f"\nRecords: {out}{_describe_states(out)}\nNext:    batchscale analyze {out}")
 
 
@@ -156,6 +163,16 @@ def _make_plan(experiment: "Experiment", data_dir: Path | None, stop: "StopFlag"
     except KeyboardInterrupt:
         typer.echo("Stopped before the run began; the same command starts it again.", err=True)
         raise typer.Exit(REQUEUE) from None
+
+
+def _predict(plan: "Plan", out: Path, settings: "RunSettings", stop: "StopFlag", *, quiet: bool) -> "list[Prediction]":
+    """Predict the critical batch size in a folder beside the records, before anything is measured."""
+    from batchscale.adaptive.preparation import PredictSettings
+    from batchscale.cli.predict import SUFFIX, predict_plan
+    from batchscale.run.settings import RunSettings
+
+    own = RunSettings(workers=settings.workers, data_dir=settings.data_dir, retries=settings.retries)
+    return predict_plan(plan, out.with_name(f"{out.name}{SUFFIX}"), (), PredictSettings(own), stop, quiet=quiet)
 
 
 def find_ray_address(runner: str, address: str | None) -> str | None:

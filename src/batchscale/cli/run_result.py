@@ -1,6 +1,6 @@
 """The result of a run: the answer and a table for the terminal, CSV, and JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from batchscale.prediction.prediction import Prediction
     from batchscale.run.status import RunStatus
     from batchscale.spec.goal import Goal
     from batchscale.spec.plan import Plan
@@ -94,6 +95,22 @@ def print_result(root: Path, plan: "Plan", expected: Mapping[int, int] | None = 
     print_points(analysis, expected)
 
 
+def print_beside(root: Path, plan: "Plan", predictions: "Sequence[Prediction]") -> None:
+    """Print predictions beside the measured critical batch size."""
+    from batchscale.analysis.curve_analysis import analyze
+    from batchscale.analysis.units import SizeUnit
+    from batchscale.cli.predict import print_predictions
+    from batchscale.errors import AnalysisError
+    from batchscale.records.tree.read import read_tree
+
+    try:
+        summary = analyze(read_tree(root), plan.experiment.workload.name, plan.experiment.goal).summary
+    except AnalysisError:
+        summary = None
+    typer.echo("\nPredictions beside the measured answer:")
+    print_predictions(predictions, plan.trial_steps, SizeUnit(plan.studies[0].tokens_per_example), summary)
+
+
 def print_csv(root: Path, plan: "Plan") -> None:
     """Print the curve as CSV, as ``batchscale fit`` reads it; a goal that was not reached leaves a cell empty."""
     typer.echo("batch_size,steps")
@@ -101,8 +118,12 @@ def print_csv(root: Path, plan: "Plan") -> None:
         typer.echo(f"{row.batch_size},{'' if row.steps is None else row.steps}")
 
 
-def result_json(root: Path, plan: "Plan", run_status: "RunStatus") -> dict[str, Any]:
+def result_json(
+    root: Path, plan: "Plan", run_status: "RunStatus", predictions: "Sequence[Prediction] | None" = None
+) -> dict[str, Any]:
     """Return the object of ``batchscale run --json``: the curve, the sentences, and the effort of the run."""
+    from batchscale.cli.predict import prediction_json
+
     name, goal = plan.experiment.workload.name, plan.experiment.goal
     return {
         "version": VERSION,
@@ -115,6 +136,7 @@ def result_json(root: Path, plan: "Plan", run_status: "RunStatus") -> dict[str, 
         "tokens_per_example": next((s.tokens_per_example for s in run_status.studies if s.tokens_per_example), None),
         "curve": [asdict(row) for row in read_curve(root, plan)],
         "sentences": describe_regimes(root, name, goal).splitlines(),
+        **({} if predictions is None else {"predictions": [prediction_json(item) for item in predictions]}),
     }
 
 

@@ -20,6 +20,7 @@ class Prediction:
         examples: The examples that these steps read, for methods whose steps differ in batch size.
         assumption: What has to hold for it, in one sentence.
         reason: Why there is no value or no interval, in one sentence; empty otherwise.
+        details: Further lines about the estimate, such as its values at other settings of the method.
     """
 
     method: str
@@ -29,3 +30,4 @@ class Prediction:
     examples: int
     assumption: str
     reason: str = ""
+    details: tuple[str, ...] = ()
