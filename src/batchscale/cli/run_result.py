@@ -99,7 +99,7 @@ def print_beside(root: Path, plan: "Plan", predictions: "Sequence[Prediction]") 
     """Print predictions beside the measured critical batch size."""
     from batchscale.analysis.curve_analysis import analyze
     from batchscale.analysis.units import SizeUnit
-    from batchscale.cli.predict import print_predictions
+    from batchscale.cli.prediction_output import print_predictions
     from batchscale.errors import AnalysisError
     from batchscale.records.tree.read import read_tree
 
@@ -122,7 +122,7 @@ def result_json(
     root: Path, plan: "Plan", run_status: "RunStatus", predictions: "Sequence[Prediction] | None" = None
 ) -> dict[str, Any]:
     """Return the object of ``batchscale run --json``: the curve, the sentences, and the effort of the run."""
-    from batchscale.cli.predict import prediction_json
+    from batchscale.cli.prediction_output import prediction_json
 
     name, goal = plan.experiment.workload.name, plan.experiment.goal
     return {
