@@ -9,7 +9,7 @@ ARG EXTRAS=web,jax
 ARG JAX=jax
 # versions are those of the base image, which is a parameter
 # hadolint ignore=DL3008
-RUN if ! python3 -m venv --help >/dev/null 2>&1; then \
+RUN if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then \
         apt-get update && apt-get install --yes --no-install-recommends python3 python3-venv \
         && rm -rf /var/lib/apt/lists/*; \
     fi

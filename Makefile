@@ -17,7 +17,7 @@ FULL_PROGRAMS := BATCHSCALE_FULL_PROGRAMS=1
 DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray and not wheel and not importers"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check lint-files test test-browser page-pictures gallery test-slow test-torch test-instruction-sets test-slurm test-parsers test-importers test-remote test-wheel test-ray torture-ray torture pages docs bench quickstart reproduce text-kjv study-gpt instrument clean
+.PHONY: help install check lint-files test test-browser page-pictures gallery test-slow test-torch test-instruction-sets test-slurm test-parsers test-importers test-remote test-package test-wheel test-matrix test-ray torture-ray torture pages docs bench quickstart reproduce text-kjv study-gpt instrument clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -122,29 +122,28 @@ $(VENV)/remote/.installed: $(STAMP)
 test-remote: $(VENV)/remote/.installed ## mirrors on an S3 server and on Google's storage, with failures
 	PYTHONPATH=$(abspath $(VENV)/remote) $(PYTEST) -m remote
 
-# The package as users get it: the wheel in clean environments, without extras and with all of them, at the newest and at
-# the lowest versions that pyproject.toml allows. uv can resolve to the lowest.
+# The package as users get it: the wheel in clean environments, without extras, with the engine, with all extras, each at
+# the newest and at the lowest versions that pyproject.toml allows. uv can resolve to the lowest.
 WHEEL := build/wheel
-UV := $(WHEEL)/tools/bin/uv
-KIND_base :=
-KIND_jax := --extra jax
-KIND_extras := $(addprefix --extra ,jax text hf web audio remote gcs ray)
-$(UV):
-	$(PYTHON) -m venv $(WHEEL)/tools
-	PIP_DISABLE_PIP_VERSION_CHECK=1 $(WHEEL)/tools/bin/python -m pip install --quiet uv
+TOOLS := $(WHEEL)/tools
+PYTHONS ?= $(PYTHON)
+$(TOOLS)/.installed:
+	$(PYTHON) -m venv $(TOOLS)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(TOOLS)/bin/python -m pip install --quiet uv twine
+	@touch $@
 
-test-wheel: $(STAMP) $(UV) ## the built package in clean environments, at its newest and lowest versions (8 GB of disk)
-	rm -rf $(WHEEL)/dist
-	$(UV) build --quiet --wheel --out-dir $(WHEEL)/dist
-	set -e; for versions in highest lowest-direct; do for kind in base jax extras; do \
-	    name=$(WHEEL)/$$versions-$$kind; echo "Installing into $$name"; \
-	    case $$kind in base) extras="$(KIND_base)";; jax) extras="$(KIND_jax)";; *) extras="$(KIND_extras)";; esac; \
-	    $(UV) pip compile --quiet --no-header --only-binary :all: --python $(PYTHON) --resolution $$versions $$extras \
-	        pyproject.toml --output-file $$name.txt --upgrade; \
-	    $(UV) venv --quiet --clear --python $(PYTHON) $$name; \
-	    $(UV) pip install --quiet --python $$name/bin/python --requirements $$name.txt; \
-	    $(UV) pip install --quiet --python $$name/bin/python --no-deps $(WHEEL)/dist/*.whl; done; done
-	BATCHSCALE_WHEEL=$(CURDIR)/$(WHEEL) $(ALONE) sh -c '$(UP) && exec $(PYTEST) tests/test_wheel.py -s --timeout 1800'
+test-package: $(STAMP) $(TOOLS)/.installed ## sdist and wheel from two clones: the same bytes, the right files, twine
+	BATCHSCALE_PACKAGE_TOOLS=$(CURDIR)/$(TOOLS)/bin $(PYTEST) tests/test_package.py
+
+test-wheel: $(STAMP) $(TOOLS)/.installed ## the built package in clean environments, newest and lowest versions (8 GB of disk)
+	$(BIN)/python scripts/clean_environments.py $(WHEEL) --uv $(TOOLS)/bin/uv $(addprefix --python ,$(PYTHONS))
+	BATCHSCALE_WHEEL=$(CURDIR)/$(WHEEL) $(ALONE) sh -c '$(UP) && exec $(PYTEST) tests/test_wheel.py -s --timeout 1800 $(WHEEL_TESTS)'
+
+# Interpreters that this machine has or uv can download. The longest tests (every command, the quickstart twice, Ray) are
+# for test-wheel.
+test-matrix: PYTHONS = 3.11 3.12 3.13 3.14
+test-matrix: WHEEL_TESTS = $(IN_FOUR) -k "stored_study or every_module or without_the_engine or small_run or the_extra and not ray"
+test-matrix: test-wheel ## the built package on Python 3.11 to 3.14, newest and lowest versions (20 GB of disk)
 
 $(VENV)/.ray: $(STAMP)
 	$(PIP) --editable '.[ray]'

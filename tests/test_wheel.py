@@ -18,7 +18,9 @@ import numpy as np
 import pytest
 
 FOLDER = os.environ.get("BATCHSCALE_WHEEL", "")
-VERSIONS = ("highest", "lowest-direct")
+ROOT = Path(__file__).parents[1]
+MADE = json.loads((Path(FOLDER) / "environments.json").read_text())["environments"] if FOLDER else []
+VERSIONS = [environment["name"] for environment in MADE] or [""]
 
 pytestmark = [pytest.mark.wheel, pytest.mark.skipif(not FOLDER, reason="`make test-wheel` makes the environments")]
 
@@ -129,6 +131,15 @@ def test_the_quickstart_measures_a_curve_and_compiles_nothing_the_second_time(pl
     report(f"{plain.bin}: quickstart {seconds[0]:.1f} s cold, {seconds[1]:.1f} s warm, {len(programs)} programs")
 
 
+def test_a_small_run_of_a_built_in_workload_is_analyzed_and_reported(plain):
+    (plain.folder / "small.toml").write_text(SMALL)
+    plain.run("run", "small.toml", "--out", "records", "--runner", "inline")
+    answer = json.loads(plain.run("analyze", "records", "--json"))
+    assert [point["batch_size"] for point in answer["curve"]] == [4, 16]
+    plain.run("report", "records", "--out", "report.html")
+    assert plain.programs
+
+
 def test_every_command_starts_and_what_needs_no_extra_works(plain):
     listing = (
         "import typer; from batchscale.cli.app import make_app; print(*typer.main.get_command(make_app()).commands)"
@@ -171,6 +182,22 @@ def test_without_the_engine_everything_but_built_in_workloads_works(base):
     site = Path(base.python("import numpy; print(numpy.__path__[0])").strip()).parent
     size = sum(file.stat().st_size for file in site.rglob("*") if file.is_file())
     report(f"{base.bin}: {size / 1e6:,.0f} MB")
+
+
+def test_a_stored_study_has_the_same_answers_report_and_pictures_without_extras(base):
+    study = (ROOT / "examples" / "mnist_fc_records", "--goal", "val/classification_error < 0.03")
+    words = [sys.executable, "-m", "batchscale", "analyze", *map(str, study), "--json"]
+    ours = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    figures = [[answer["scaling"]["key_figures"] for answer in json.loads(text)] for text in
+               (base.run("analyze", *study, "--json"), ours)]  # fmt: skip
+    assert figures[0] == figures[1] and len(figures[0]) == 4
+    base.run("report", *study, "--out", "report.html")
+    assert "<svg" in (base.folder / "report.html").read_text()
+    for name, begin in (("curve.png", b"\x89PNG"), ("curve.pdf", b"%PDF"), ("curve.svg", b"<svg")):
+        base.run("figure", "curve", *study, "--out", name)
+        assert (base.folder / name).read_bytes().startswith(begin)
+    model = ROOT / "examples" / "llm_1b.toml"
+    assert "H100" in base.run("plan", "--model", model, "--max-hosts", 8, "--deadline", "36h")
 
 
 def test_every_module_can_be_imported_without_extras(base):
