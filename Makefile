@@ -89,7 +89,7 @@ $(IMPORTERS)/.installed:
 test-importers: $(STAMP) $(IMPORTERS)/.installed ## files of Optuna, MLflow, TensorBoard, trackio and W&B as they write them
 	BATCHSCALE_IMPORTERS=$(CURDIR)/$(IMPORTERS)/bin $(PYTEST) -m importers --timeout 600
 
-test-browser: $(STAMP) ## the pages in a headless Chromium, which is installed if it is missing (Debian, root)
+test-browser: $(STAMP) docs ## the web pages and the site in a headless Chromium, which is installed if it is missing (Debian, root)
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
 	$(PYTEST) -m browser
 

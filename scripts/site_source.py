@@ -108,7 +108,8 @@ def _picture(match: re.Match[str], name: str) -> str:
 
 
 def _image(target: str, alt: str, kind: str) -> str:
-    return f'<img class="{kind}" src="{escape(target)}" alt="{escape(alt)}" loading="lazy">'
+    file = escape(target)
+    return f'<a class="{kind}" href="{file}"><img class="{kind}" src="{file}" alt="{escape(alt)}" loading="lazy"></a>'
 
 
 def page_title(text: str) -> str:

@@ -20,6 +20,7 @@ html_theme = "furo"
 html_title = "batchscale"
 html_static_path = [str(HERE / "static")]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_extra_path = [str(ROOT / "build" / "site-extra")]
 templates_path = [str(HERE / "templates")]
 html_copy_source = False

@@ -66,12 +66,12 @@ def test_code_keeps_its_dollars_and_links_of_the_repository_become_words():
     plain = site_source.without_outside_links(text, "page.md")
     made = site_source.for_generator(plain, "page.md")
     assert "`echo $A$B`" in made and "$ echo $HOME $HOME" in made
-    assert "This and <img" in made and 'class="on-paper" src="pictures/plan.png" alt="p"' in made
+    assert "This and <a" in made and 'class="on-paper" src="pictures/plan.png" alt="p"' in made
 
 
 def test_a_picture_with_a_dark_one_beside_it_becomes_both():
     made = site_source.for_generator("![A curve](pictures/gallery/curve.svg)", "gallery.md")
-    assert re.findall(r'class="([\w-]+)" src="([\w/.-]+)"', made) == [
+    assert re.findall(r'<img class="([\w-]+)" src="([\w/.-]+)"', made) == [
         ("only-light", "pictures/gallery/curve.svg"),
         ("only-dark", "pictures/gallery/curve-dark.svg"),
     ]
