@@ -13,7 +13,8 @@ import pytest
 from batchscale.errors import SpecError
 from batchscale.spec.goal import Goal
 from batchscale.study.trial import Activity
-from batchscale.training import programs, study_engine
+from batchscale.training import programs, shared_programs, study_engine
+from batchscale.training.compilation import compile_count
 from batchscale.training.state import stream_keys
 from batchscale.training.study_engine import TrialTask
 from batchscale.workloads.models.nnx_model import in_precision
@@ -138,7 +139,8 @@ def test_parameters_that_turn_infinite_are_seen_even_where_the_loss_does_not_sho
 def test_a_loss_beyond_the_multiple_of_its_start_is_divergence(toy, engine_of, monkeypatch):
     uphill = task(learning_rate=-0.02)
     (calm,) = engine_of(toy).advance([uphill])  # a thousand times its start
-    monkeypatch.setattr(programs, "DIVERGENCE_FACTOR", 3.0)
+    monkeypatch.setattr(shared_programs, "DIVERGENCE_FACTOR", 3.0)
+    monkeypatch.setattr(shared_programs, "_last", None)
     monkeypatch.setattr(study_engine, "Programs", programs.Programs)  # compiled with that: not to be shared
     (strict,) = engine_of(toy).advance([uphill])
     assert strict.diverged_at < (calm.diverged_at or 41)
@@ -256,3 +258,11 @@ def test_a_thousand_trials_do_not_grow_the_process(toy, engine_of):
     for first in range(201, 1001, 100):
         after = run(first)
     assert after - before < 8 * 2**20  # 800 trials: ten kilobytes each would show
+
+
+def test_a_second_study_of_a_workload_compiles_only_its_training_loop(toy, study_of, engine_of, monkeypatch):
+    monkeypatch.setattr(study_engine, "Programs", programs.Programs)
+    engine_of(toy, study_of(toy, 5)).advance([task(until=10)])
+    before = compile_count().programs
+    engine_of(toy, study_of(toy, 6)).advance([task(until=10)])
+    assert compile_count().programs == before + 1

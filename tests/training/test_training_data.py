@@ -48,7 +48,7 @@ def test_a_fed_trial_is_the_trial_on_the_device_also_in_a_population(toy, engine
 def test_streamed_evaluation_measures_the_same(toy, engine_of, monkeypatch):
     (expected,) = engine_of(toy).advance([task(until=10)])
     monkeypatch.setattr(evaluation, "MAX_DEVICE_BYTES", 0)
-    monkeypatch.setattr("batchscale.training.programs.MAX_EVALUATION_BATCH", 16)  # 40 = 16 + 16 + 8, padded
+    monkeypatch.setattr("batchscale.training.shared_programs.MAX_EVALUATION_BATCH", 16)  # 40 = 16 + 16 + 8, padded
     (found,) = engine_of(fed_version(toy)).advance([task(until=10)])
     for (_, a), (_, b) in zip(found.rows, expected.rows, strict=True):
         np.testing.assert_allclose([a[name] for name in b], list(b.values()), rtol=1e-5, atol=1e-6)

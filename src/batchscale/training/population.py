@@ -12,10 +12,9 @@ from typing import cast
 import jax
 import numpy as np
 
-from batchscale.training.branches import branch_end, make_fork, make_join
-from batchscale.training.devices import Devices
-from batchscale.training.loop import make_enter
-from batchscale.training.state import TrialState, take_member
+from batchscale.training.branches import branch_end
+from batchscale.training.shared_programs import SharedPrograms
+from batchscale.training.state import TrialState
 from batchscale.training.state_archive import SavedTrial
 from batchscale.training.state_store import StateStore
 
@@ -43,21 +42,19 @@ class Trial:
 class Population:
     """A fixed number of slots on the device, and the parked states."""
 
-    def __init__(
-        self, template: TrialState, slots: int, devices: Devices, store: StateStore | None, max_parked_bytes: int
-    ) -> None:
+    def __init__(self, programs: SharedPrograms, slots: int, store: StateStore | None, max_parked_bytes: int) -> None:
         self.slots = slots
-        self._devices = devices
-        self._template = jax.tree.map(np.asarray, template)
-        self.state: TrialState = devices.replicate(jax.tree.map(lambda leaf: np.stack([leaf] * slots), self._template))
+        self._programs, self._devices = programs, programs.devices
+        self._template = jax.tree.map(np.asarray, programs.template)
+        self.state: TrialState = self._devices.replicate(
+            jax.tree.map(lambda leaf: np.stack([leaf] * slots), self._template)
+        )
         self._store = store
         self._slot_of: OrderedDict[int, int] = OrderedDict()  # trial id → slot, least recently used first
         self._parked: OrderedDict[int, TrialState] = OrderedDict()
         member_bytes = max(1, sum(leaf.nbytes for leaf in jax.tree.leaves(self._template)))
         self._max_parked = max(1, max_parked_bytes // member_bytes)
         self._trials: dict[int, Trial] = {}
-        self._enter, self._fork, self._join = make_enter(devices), make_fork(devices), make_join(devices)
-        self._take = jax.jit(take_member)
 
     def slot_of(self, trial_id: int) -> int:
         """Return the slot of a trial."""
@@ -101,7 +98,7 @@ class Population:
             slot = self._free_slot(busy)
             if self._devices.several:  # an array of one device cannot be passed to a program of several
                 member = jax.tree.map(np.asarray, member)
-            self.state = self._enter(self.state, member, np.int32(slot))
+            self.state = self._programs.enter(self.state, member, np.int32(slot))
             self._slot_of[trial_id] = slot
         self._slot_of.move_to_end(trial_id)
         return self._slot_of[trial_id]
@@ -109,13 +106,13 @@ class Population:
     def fork(self, trial: Trial, start: int, end: int) -> None:
         """Let a trial in a slot leave its trunk for a branch between these steps."""
         slot = self._slot_of[trial.trial_id]
-        self.state = self._fork(self.state, np.int32(slot), np.int32(start), np.int32(end))
+        self.state = self._programs.fork(self.state, np.int32(slot), np.int32(start), np.int32(end))
         trial.branch_end = end
 
     def join(self, trial: Trial) -> None:
         """Take a trial in a slot back to its trunk."""
         slot = self._slot_of[trial.trial_id]
-        self.state = self._join(self.state, np.int32(slot))
+        self.state = self._programs.join(self.state, np.int32(slot))
         trial.branch_end, trial.step = None, int(np.asarray(self.state.step)[slot])
 
     def save(self, trial_id: int) -> None:
@@ -147,7 +144,7 @@ class Population:
         if jax.default_backend() == "cpu":
             # a view of the slot needs no program; copied, for the next chunk consumes it
             return cast(TrialState, jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[slot]), self.state))
-        return cast(TrialState, jax.tree.map(np.asarray, self._take(self.state, np.int32(slot))))
+        return cast(TrialState, jax.tree.map(np.asarray, self._programs.take(self.state, np.int32(slot))))
 
     def _saved(self, trial_id: int) -> SavedTrial:
         trial = self._trials[trial_id]

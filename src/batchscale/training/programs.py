@@ -3,38 +3,30 @@
 from collections.abc import Mapping, Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from batchscale.errors import SpecError
 from batchscale.spec.durations import MAX_STEPS, EvaluationPlan
 from batchscale.spec.plan import Study
-from batchscale.training.branches import on_trunk
-from batchscale.training.devices import choose_devices, split_batch
-from batchscale.training.evaluation import EvaluationSets, make_evaluate
-from batchscale.training.loop import StepConfig, make_advance
+from batchscale.training.devices import split_batch
+from batchscale.training.loop import Advance, StepConfig, make_advance
 from batchscale.training.settings import EngineSettings
+from batchscale.training.shared_programs import share_programs
 from batchscale.training.sizes import (
-    MAX_EVALUATION_BATCH,
     choice_key,
     choose_microbatch,
     choose_population,
-    example_bytes,
     load_or_choose,
     measure_advance,
     memory_bytes,
     microbatch_bytes,
 )
-from batchscale.training.state import DIVERGENCE_FACTOR, NOT_DIVERGED, TrialState, init_trial
+from batchscale.training.state import NOT_DIVERGED, TrialState
 from batchscale.training.training_data import (
     HostFeed,
-    find_fed_split,
-    make_probe,
-    place_training_data,
     read_positions,
 )
-from batchscale.workloads.tunables import NEUTRAL
 from batchscale.workloads.workload import Dataset, SampledSplit, Workload
 
 
@@ -43,31 +35,19 @@ class Programs:
 
     def __init__(self, workload: Workload, study: Study, plan: EvaluationPlan, settings: EngineSettings) -> None:
         self._workload, self._study, self._settings = workload, study, settings
-        self.devices = choose_devices(settings.devices, settings.exact)
-        dataset = workload.dataset
-        self._require_examples(dataset)
-        self._probe = make_probe(dataset)
-        self._fed = find_fed_split(dataset, self.devices, memory_bytes())
-        self._data = {} if self._fed else place_training_data(dataset, self.devices)
-        start = on_trunk if study.branches else lambda state: state
-        self._init = jax.jit(
-            lambda seed, metaparameters, probe: start(
-                init_trial(workload, seed, metaparameters, probe, DIVERGENCE_FACTOR, len(study.half_lives))
-            )
-        )
-        self.names = _used_names(workload, study)
-        self.template = self.init(0, {name: workload.defaults[name] or 0.5 for name in self.names})
-        self._example_bytes = example_bytes(workload, self._probe)
+        self.shared = shared = share_programs(workload, study, plan, settings)
+        self.devices, self.names, self.template = shared.devices, shared.names, shared.template
+        self._require_examples(workload.dataset)
+        self._advances: dict[int, Advance] = {}  # by slots: a program that was measured is not made again
         # exact sums are those of a trial alone: mapped over a population, products are taken in other ways
         self.slots = 1 if self.devices.exact else settings.population or self._choose_slots(study)
         self._config = self._configure(study.batch_size, self.slots)
         self._feed = None
-        if self._fed is not None:
-            self._feed = HostFeed(self._fed, study.batch_size, self.slots, self.devices, self._config.shards)
-        self._advance = make_advance(workload, self._config, self.slots, self.devices)
-        largest = max(1, min(MAX_EVALUATION_BATCH, memory_bytes() // self._example_bytes))
-        self._sets = EvaluationSets(workload, plan, largest, self.devices)
-        self._evaluate = make_evaluate(workload, self.slots, self.devices)
+        if shared.fed is not None:
+            self._feed = HostFeed(shared.fed, study.batch_size, self.slots, self.devices, self._config.shards)
+        self._advance = self._make_advance(self.slots)
+        self._advances.clear()
+        self._evaluate = shared.evaluate_program(self.slots)
 
     def _require_examples(self, dataset: Dataset) -> None:
         if self.devices.several and isinstance(dataset.splits["train"], SampledSplit):
@@ -83,9 +63,7 @@ class Programs:
 
     def init(self, seed: int, metaparameters: Mapping[str, float]) -> TrialState:
         """Return the state of a trial before its first step."""
-        values = {name: jnp.float32(value) for name, value in metaparameters.items()}
-        state: TrialState = self._init(jnp.uint32(seed % 2**32), values, self._probe)
-        return state
+        return self.shared.init(seed, metaparameters)
 
     def populate(self, state: TrialState, slots: int) -> TrialState:
         """Return a population of copies of a state."""
@@ -97,7 +75,7 @@ class Programs:
     def advance(self, population: TrialState, until: NDArray[np.int32], num_steps: int) -> TrialState:
         """Return the population some steps later, when the device has finished; the argument is consumed."""
         if self._feed is None:
-            population = self._advance(population, until, self._data, np.int32(num_steps))
+            population = self._advance(population, until, self.shared.data, np.int32(num_steps))
         while self._feed is not None and num_steps > 0:
             steps = min(num_steps, self._feed.block_steps)
             alive = (np.asarray(population.step) < until) & (np.asarray(population.diverged_at) == NOT_DIVERGED)
@@ -113,10 +91,17 @@ class Programs:
         due = np.zeros(self.slots, np.int32)
         due[: len(slots)] = slots
         metrics: dict[str, NDArray[np.float32]] = {}
-        if self._sets.on_device:
-            values = self._evaluate(population, due, np.int32(len(slots)), self._sets.on_device)
+        sets = self.shared.sets
+        if sets.on_device:
+            values = self._evaluate(population, due, np.int32(len(slots)), sets.on_device)
             metrics = {name: np.asarray(value) for name, value in values.items()}
-        return metrics | self._sets.evaluate_streamed(population, slots)
+        return metrics | sets.evaluate_streamed(population, slots)
+
+    def _make_advance(self, slots: int) -> Advance:
+        if slots not in self._advances:
+            config = self._configure(self._study.batch_size, slots)
+            self._advances[slots] = make_advance(self._workload, config, slots, self.devices)
+        return self._advances[slots]
 
     def _configure(self, batch_size: int, slots: int) -> StepConfig:
         parameter_bytes = sum(int(leaf.nbytes) for leaf in jax.tree.leaves(self.template.params))
@@ -136,7 +121,7 @@ class Programs:
             microbatch = batch_size
         elif fixed is None:
             at_once = batch_size if shards is None else shards.size
-            microbatch = choose_microbatch(at_once, multiple, self._example_bytes, available)
+            microbatch = choose_microbatch(at_once, multiple, self.shared.example_bytes, available)
         elif fixed < batch_size and fixed % multiple:
             raise SpecError(
                 f"microbatch must be a multiple of the ghost batch size {multiple} of model "
@@ -145,24 +130,24 @@ class Programs:
         else:
             microbatch = min(fixed, batch_size)
         num_examples = self._workload.dataset.num_train_examples
-        fed, study = self._fed is not None, self._study
+        fed, study = self.shared.fed is not None, self._study
         return StepConfig(batch_size, microbatch, num_examples, shards, fed, study.half_lives, study.branches)
 
     def _choose_slots(self, study: Study) -> int:
         """Return the measured population size, which may be stored; sets that are fed are trained one by one."""
-        if self._fed is not None or self.devices.num_hosts > 1:  # hosts would measure different times
+        if self.shared.fed is not None or self.devices.num_hosts > 1:  # hosts would measure different times
             return 1
         template = jax.tree.map(np.asarray, self.template)
         member_bytes = 3 * sum(leaf.nbytes for leaf in jax.tree.leaves(template))
 
         def measure(slots: int) -> float:
-            program = make_advance(self._workload, self._configure(study.batch_size, slots), slots, self.devices)
+            program = self._make_advance(slots)
             population = self.populate(template, slots)
             until = np.full(slots, MAX_STEPS, np.int32)
 
             def advance(num_steps: int) -> None:
                 nonlocal population
-                population = program(population, until, self._data, np.int32(num_steps))
+                population = program(population, until, self.shared.data, np.int32(num_steps))
                 population.step.block_until_ready()
 
             return measure_advance(advance) / slots
@@ -183,12 +168,3 @@ def _can_be_split(dataset: Dataset, batch_size: int) -> bool:
         return True
     batch = jax.eval_shape(lambda key: train.sample(key, batch_size), jax.random.key(0))
     return all(leaf.shape[:1] == (batch_size,) for leaf in batch.values())
-
-
-def _used_names(workload: Workload, study: Study) -> tuple[str, ...]:
-    """Return the metaparameters that are compiled in: optional ones only if the study searches or fixes them.
-
-    A penalty of 0 or a clip norm of infinity changes nothing, but costs several passes over all gradients.
-    """
-    used = {*study.space.names, *study.fixed}
-    return tuple(sorted(name for name in workload.defaults if name not in NEUTRAL or name in used))

@@ -87,7 +87,7 @@ class StudyEngine:
             store = open_store(settings.checkpoint_dir, settings.max_finished_bytes)
         if devices.num_hosts > 1:
             store = SharedStateStore(store, self._hosts)
-        return Population(self._programs.template, self.population_size, devices, store, MAX_PARKED_BYTES)
+        return Population(self._programs.shared, self.population_size, store, MAX_PARKED_BYTES)
 
     @property
     def population_size(self) -> int:
