@@ -26,6 +26,7 @@ from batchscale.training.hosts import HostGroup, SingleHost
 from batchscale.training.population import Population, Trial
 from batchscale.training.programs import Programs
 from batchscale.training.settings import EngineSettings
+from batchscale.training.state import TrialState
 from batchscale.training.state_store import SharedStateStore, StateStore, open_store
 from batchscale.workloads.tunables import NEUTRAL
 from batchscale.workloads.workload import Workload
@@ -148,6 +149,10 @@ class StudyEngine:
         """Store the state of a trial that is in memory; without a checkpoint folder, do nothing."""
         if self._population.holds(trial_id):
             self._population.save(trial_id)
+
+    def state(self, trial_id: int) -> TrialState:
+        """Return the state of a trial in memory, on the host."""
+        return self._population.member(trial_id)
 
     def finish(self, trial_id: int, step: int) -> None:
         """Drop a trial that ended at this step from memory; its last state is stored if there is room for it."""
