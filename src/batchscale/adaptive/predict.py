@@ -9,6 +9,7 @@ from pathlib import Path
 
 from batchscale.adaptive.branched import predict_branched
 from batchscale.adaptive.easier_goals import predict_easier_goals
+from batchscale.adaptive.noisy_quadratic import predict_assumed, predict_measured
 from batchscale.adaptive.preparation import PredictSettings, Preparation
 from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.units import unit_of
@@ -19,6 +20,7 @@ from batchscale.errors import AnalysisError, SpecError, UnknownNameError, one_li
 from batchscale.prediction.branched import METHOD as BRANCHED
 from batchscale.prediction.easier_goals import METHOD as EASIER_GOALS
 from batchscale.prediction.easier_goals import read_easier_goals
+from batchscale.prediction.noisy_quadratic import ASSUMED, MEASURED
 from batchscale.prediction.prediction import Prediction
 from batchscale.prediction.public import ATLAS, LAWS, atlas_prediction, law_predictions
 from batchscale.records.frames import Records
@@ -124,4 +126,6 @@ METHODS: Mapping[str, Method] = {
     LAWS: _published_laws,
     EASIER_GOALS: predict_easier_goals,
     BRANCHED: predict_branched,
+    MEASURED: predict_measured,
+    ASSUMED: predict_assumed,
 }

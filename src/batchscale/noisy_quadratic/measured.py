@@ -77,6 +77,6 @@ def gather(spectrum: Spectrum, bins: int) -> Spectrum:
     amount = np.bincount(place, share, bins)
     filled = amount > 0
     centre = np.exp(np.bincount(place, share * logs, bins)[filled] / amount[filled])
-    noise = np.bincount(place, spectrum.counts * spectrum.noise, bins)[filled]
-    start = np.bincount(place, spectrum.counts * spectrum.start, bins)[filled]
+    sums = [np.bincount(place, spectrum.counts * part, bins)[filled] for part in (spectrum.noise, spectrum.start)]
+    noise, start = (part.astype(np.float64) for part in sums)
     return Spectrum(centre, noise, start, np.ones(int(filled.sum())))

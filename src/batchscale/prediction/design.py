@@ -38,7 +38,7 @@ class LinearState:
             prior: The precision of each parameter before any run; positive where the runs leave one open.
         """
         precision = rows.T @ rows / noise + np.diag(prior)
-        return cls(np.linalg.inv(precision), noise)
+        return cls(np.asarray(np.linalg.inv(precision), dtype=np.float64), noise)
 
     def variance(self, rows: Floats) -> Floats:
         """Return the variance of the law at each row."""

@@ -5,6 +5,7 @@ learning rate. Then the model gives the fewest steps to it at all other batch si
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,26 +54,30 @@ class TunedPoint:
         return self.optimizer if self.optimizer in RULES else "sgd"
 
 
-def noisy_quadratic_predictions(measured: MeasuredSpectrum, point: TunedPoint) -> list[Prediction]:
+def noisy_quadratic_predictions(
+    measured: MeasuredSpectrum, point: TunedPoint, methods: Sequence[str] = (MEASURED, ASSUMED)
+) -> list[Prediction]:
     """Return the critical batch size by the measured spectrum, and by the assumed one with the measured traces.
 
     The interval of the first comes from resampled samples of gradient noise, that of the second from the standard
-    error of their trace: neither has the error of the model itself. Products with the Gauss-Newton matrix count as gradients of as many examples.
+    error of their trace: neither has the error of the model itself. Products with the Gauss-Newton matrix count as
+    gradients of as many examples.
     """
-    examples = measured.examples
-    steps = point.trial_steps + math.ceil(examples / point.batch_size)
+    steps = point.trial_steps + math.ceil(measured.examples / point.batch_size)
     cost = (steps, steps * point.batch_size)
     stated = "" if point.optimizer in RULES else f", and {point.optimizer} behaves like SGD"
-    random = np.random.default_rng(0)
-    count = len(measured.noise)
-    draws = [measured.spectrum([int(i) for i in random.integers(0, count, count)]) for _ in range(RESAMPLES)]
-    central = _sizes(measured.spectrum(), point)
-    resampled = with_interval(central.critical, [_sizes(draw, point).critical for draw in draws])
-    assumed = _sizes(assumed_spectrum(measured), point)
-    return [
-        _prediction(MEASURED, central, resampled, cost, f"{_LIKE}{stated}."),
-        _prediction(ASSUMED, assumed, _scaled(assumed.critical, *measured.noise_trace), cost, f"{_ASSUMED}{stated}."),
-    ]
+    predictions = []
+    if MEASURED in methods:
+        random, count = np.random.default_rng(0), len(measured.noise)
+        draws = [measured.spectrum([int(i) for i in random.integers(0, count, count)]) for _ in range(RESAMPLES)]
+        central = _sizes(measured.spectrum(), point)
+        estimate = with_interval(central.critical, [_sizes(draw, point).critical for draw in draws])
+        predictions.append(_prediction(MEASURED, central, estimate, cost, f"{_LIKE}{stated}."))
+    if ASSUMED in methods:
+        central = _sizes(assumed_spectrum(measured), point)
+        estimate = _scaled(central.critical, *measured.noise_trace)
+        predictions.append(_prediction(ASSUMED, central, estimate, cost, f"{_ASSUMED}{stated}."))
+    return predictions
 
 
 def assumed_spectrum(measured: MeasuredSpectrum) -> Spectrum:

@@ -56,7 +56,7 @@ class Curvature:
     def product(self, vector: Floats) -> Floats:
         """Return the product of the matrix of the mean loss with a vector."""
         direction = jnp.asarray(vector, jnp.float32)
-        total, weight = 0.0, 0.0
+        total, weight = np.zeros(len(vector)), 0.0
         for batch in self._batches:
             part, part_weight = self._product(self._params, direction, batch)
             total, weight = total + np.asarray(part, dtype=np.float64), weight + float(part_weight)
@@ -157,5 +157,3 @@ def _pieces(stored: Mapping[str, Any], size: int) -> Iterator[Batch]:
 
 def _length(batch: Mapping[str, Any]) -> int:
     return len(next(iter(batch.values())))
-
-
