@@ -15,17 +15,16 @@ from batchscale.errors import AnalysisError
 from batchscale.noisy_quadratic import NoisyQuadratic, Spectrum, best_steps_to_loss
 from batchscale.noisy_quadratic.expected_loss import RULES
 from batchscale.noisy_quadratic.measured import MeasuredSpectrum
-from batchscale.prediction.model_curve import PredictedSizes, read_model_curve, with_interval
+from batchscale.noisy_quadratic.problem import Floats
+from batchscale.prediction.model_curve import read_model_curve, with_interval
 from batchscale.prediction.prediction import Prediction
 
 MEASURED = "noisy_quadratic"
 ASSUMED = "noisy_quadratic_assumed"
-RESAMPLES = 10
+RESAMPLES = 400
 _GOALS = 15  # halvings of the range of the goal
-_NORMAL = 1.645  # the middle 90 % of a normal distribution
 _LEAST_GOAL = 1e-9  # of the loss at the start
 _MOST_COORDINATES = 1_000_000
-NO_INTERVAL = "Fewer than nine in ten of the resampled spectra have one."
 _LIKE = "The loss is a quadratic with the curvature and noise of the tuned trial at its goal"
 _ASSUMED = "Curvatures fall as 1/i and noise is proportional to them, with the measured traces of both"
 
@@ -59,24 +58,22 @@ def noisy_quadratic_predictions(
 ) -> list[Prediction]:
     """Return the critical batch size by the measured spectrum, and by the assumed one with the measured traces.
 
-    The interval of the first comes from resampled samples of gradient noise, that of the second from the standard
-    error of their trace: neither has the error of the model itself. Products with the Gauss-Newton matrix count as
-    gradients of as many examples.
+    Steps depend on c/B, so B_crit is proportional to the noise that matters: the part of the loss at the tuned point
+    that is due to it, or its trace. The intervals hold the sampling of that, and nothing of the error of the model.
+    Products with the Gauss-Newton matrix count as gradients of as many examples.
     """
     steps = point.trial_steps + math.ceil(measured.examples / point.batch_size)
     cost = (steps, steps * point.batch_size)
     stated = "" if point.optimizer in RULES else f", and {point.optimizer} behaves like SGD"
     predictions = []
     if MEASURED in methods:
-        random, count = np.random.default_rng(0), len(measured.noise)
-        draws = [measured.spectrum([int(i) for i in random.integers(0, count, count)]) for _ in range(RESAMPLES)]
-        central = _sizes(measured.spectrum(), point)
-        estimate = with_interval(central.critical, [_sizes(draw, point).critical for draw in draws])
-        predictions.append(_prediction(MEASURED, central, estimate, cost, f"{_LIKE}{stated}."))
+        spectrum = measured.spectrum()
+        shares = _noise_shares(measured, spectrum, point)
+        predictions.append(_prediction(MEASURED, spectrum, shares, point, cost, f"{_LIKE}{stated}."))
     if ASSUMED in methods:
-        central = _sizes(assumed_spectrum(measured), point)
-        estimate = _scaled(central.critical, *measured.noise_trace)
-        predictions.append(_prediction(ASSUMED, central, estimate, cost, f"{_ASSUMED}{stated}."))
+        traces = np.array([float(np.sum(weights)) for _, weights in measured.noise])
+        spectrum = assumed_spectrum(measured)
+        predictions.append(_prediction(ASSUMED, spectrum, traces, point, cost, f"{_ASSUMED}{stated}."))
     return predictions
 
 
@@ -111,21 +108,26 @@ def _fewest(spectrum: Spectrum, point: TunedPoint, size: float, goal: float) -> 
     return None if best is None else float(best.steps)
 
 
-def _sizes(spectrum: Spectrum, point: TunedPoint) -> PredictedSizes:
-    goal = goal_of_point(spectrum, point)
-    return read_model_curve(lambda size: _fewest(spectrum, point, size, goal))
-
-
-def _scaled(value: float | None, noise: float, error: float) -> Estimate:
-    """Return the interval from the error of the noise alone: steps depend on c/B, so B_crit is proportional to c."""
-    if value is None or noise <= 0:
-        return Estimate(value)
-    factor = math.exp(_NORMAL * error / noise)
-    return Estimate(value, value / factor, value * factor)
+def _noise_shares(measured: MeasuredSpectrum, spectrum: Spectrum, point: TunedPoint) -> Floats:
+    """Return, for each sample of noise, its part of the loss at the tuned point, up to a common factor."""
+    rule, momenta = point.rule, (point.momentum,)
+    best = best_steps_to_loss(spectrum, point.batch_size, goal_of_point(spectrum, point), rule, momenta=momenta)
+    rate = 0.0 if best is None else best.learning_rate / (1 - best.momentum)
+    shares = []
+    for nodes, weights in measured.noise:
+        share = np.clip(rate * nodes, 1e-12, 1.0)
+        left = -np.expm1(2 * point.steps * np.log1p(-np.minimum(share, 1 - 1e-12)))
+        shares.append(float(np.sum(weights * left / (2 - share))))
+    return np.array(shares)
 
 
 def _prediction(
-    method: str, sizes: PredictedSizes, estimate: Estimate, cost: tuple[int, int], assumption: str
+    method: str, spectrum: Spectrum, shares: Floats, point: TunedPoint, cost: tuple[int, int], assumption: str
 ) -> Prediction:
-    reason = sizes.reason if sizes.critical is None else "" if estimate.has_interval else NO_INTERVAL
-    return Prediction(method, "critical_batch_size", estimate, *cost, assumption, reason)
+    goal = goal_of_point(spectrum, point)
+    sizes = read_model_curve(lambda size: _fewest(spectrum, point, size, goal))
+    if sizes.critical is None:
+        return Prediction(method, "critical_batch_size", Estimate(), *cost, assumption, sizes.reason)
+    drawn = np.random.default_rng(0).choice(shares, (RESAMPLES, len(shares))).mean(axis=1) / shares.mean()
+    estimate = with_interval(sizes.critical, [sizes.critical * float(factor) for factor in drawn])
+    return Prediction(method, "critical_batch_size", estimate, *cost, assumption)
