@@ -19,6 +19,8 @@ PICTURES = ROOT / "docs" / "pictures" / "gallery"
 ENTRY = re.compile(
     r"^### [^\n]+: `([\w-]+)`\n.*?^```sh run\n(.*?)^```\n\n!\[[^\]]*\]\(pictures/gallery/([^)]+)\)", re.M | re.S
 )
+COORDINATES = re.compile(r' (?:d|transform|x|y|x1|x2|y1|y2|width|height)="[^"]*"')
+LONG_NUMBER = re.compile(r"\d+\.\d{3,}")
 COLOURS = 128
 
 
@@ -42,14 +44,22 @@ def store(source: Path, target: Path) -> None:
     """Write a picture in its small form."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.suffix == ".svg":
-        text = source.read_text(encoding="utf-8")
-        target.write_text(re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", text), encoding="utf-8")
+        target.write_text(round_coordinates(source.read_text(encoding="utf-8")), encoding="utf-8")
     else:
         from PIL import Image
 
         picture = Image.open(source).convert("RGB")
         picture.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE).save(target, optimize=True)
     print(target.name, f"{target.stat().st_size / 1000:.0f} kB")
+
+
+def round_coordinates(svg: str) -> str:
+    """Round the coordinates of a drawing; the numbers that it shows stay as they are.
+
+    >>> round_coordinates('<text x="1.23456" aria-label="0.0354">0.035</text>')
+    '<text x="1.23" aria-label="0.0354">0.035</text>'
+    """
+    return COORDINATES.sub(lambda match: LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}", match[0]), svg)
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ OUTSIDE = re.compile(r"\[([^\]]*)\]\((\.\./[^)\s]+)\)")
 BLOCK_MATH = re.compile(r"^\$\$(.+?)\$\$$", re.MULTILINE | re.DOTALL)
 INLINE_MATH = re.compile(r"(?<![\w$\\])\$(?=\S)([^$\n]+?)(?<=\S)\$(?![\w$])")
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
+SHORT = 40
 DECISION = re.compile(r"decisions/\d")
 
 
@@ -118,15 +119,18 @@ def page_title(text: str) -> str:
 
 
 def first_sentence(text: str) -> str:
-    r"""Return the first sentence below the heading, without links.
+    r"""Return the first sentence below the heading, without links; a very short one with those after it.
 
-    >>> first_sentence("# Title\n```sh\nls\n```\n\nUse [this](a.md) now. Or not.")
-    'Use this now.'
+    >>> first_sentence("# Title\n```sh\nls\n```\n\nUse [this](a.md) as long as there is nothing better. Or not.")
+    'Use this as long as there is nothing better.'
     """
     body = re.sub(r"^(```.*?^```|<.*?>$|[|!#].*?$)", "", text.partition("\n")[2], flags=re.MULTILINE | re.DOTALL)
     paragraph = next((part for part in body.split("\n\n") if part.strip()), "")
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split())).replace("**", "")
-    return re.split(r"(?<=[.?!]) (?=[A-Z`])", plain)[0]
+    first, *others = re.split(r"(?<=[.?!]) (?=[A-Z`])", plain)
+    while others and len(first) < SHORT:
+        first += f" {others.pop(0)}"
+    return first
 
 
 def make_llms_text(pages: dict[str, str]) -> str:
