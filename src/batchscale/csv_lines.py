@@ -19,8 +19,12 @@ def read_csv_lines(
         max_bytes: The largest size.
         error_type: The error to raise if the file cannot be read.
     """
-    where = one_line(path, 300)
-    reader = csv.reader(io.StringIO(_text(path, content, max_bytes, error_type), newline=""), strict=True)
+    yield from parse_csv_lines(_text(path, content, max_bytes, error_type), one_line(path, 300), error_type)
+
+
+def parse_csv_lines(text: str, where: str, error_type: type[BatchscaleError]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line number and the cells of each row of a text; ``where`` names its place in messages."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for row in reader:
             yield reader.line_num, row

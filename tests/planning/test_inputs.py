@@ -182,7 +182,7 @@ def test_memory_and_examples_bound_the_configurations():
 
 def test_failures_without_a_step_to_give_up_at_are_refused():
     curve = PlanCurve((CurvePoint(8, 10, attempts=3, successes=2),))
-    with pytest.raises(PlanningError, match="no step to give up at; add the column give_up or --give-up"):
+    with pytest.raises(PlanningError, match=r"no step to give up at; add the column give_up \(or --give-up\)"):
         make_plan(curve, [StepTime("D", 1, 1, 8, 0.1)], [Machine("a", "D", 1, 1, 1.0, "USD")])
 
 

@@ -28,6 +28,10 @@ def report(
         list[Path] | None,
         typer.Option(help="A CSV file of step times. Default: the times of the trials."),
     ] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(help="A CSV file of 'calibrate --work': plans machines that were not measured, by estimates."),
+    ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="Also print the statements of the report as a JSON object.")
     ] = False,
@@ -45,7 +49,7 @@ def report(
     check_report_path(out)
     report_goal = None if goal is None else Goal.parse(goal)
     records = read_records(path, print_notice)
-    planning = None if machines is None else PlanningFiles(machines, tuple(step_times or ()))
+    planning = None if machines is work is None else PlanningFiles(machines, tuple(step_times or ()), work)
     selected = select_records(records, workload or [])
     write_report(selected, out, report_goal, name=path.name or "records", planning=planning)
     if json_:

@@ -51,6 +51,7 @@ from batchscale.planning.step_times import (
     read_step_times,
     records_step_times,
 )
+from batchscale.planning.work import read_work
 from batchscale.records.frames import Records
 from batchscale.records.metadata.columns import METADATA
 from batchscale.spec.goal import Goal
@@ -119,7 +120,8 @@ def assemble_plan(
     if not times and inputs.estimate is None:
         raise PlanningError(
             "A plan needs step times, or the work of a step to estimate them. Found neither with the curve; give "
-            "--step-times FILE, as 'batchscale calibrate' writes it, or --work FILE, or --model FILE."
+            "step times, as 'batchscale calibrate' writes them (--step-times FILE), or the work of a step, as "
+            "'batchscale calibrate --work' writes it (--work FILE, or --model FILE)."
         )
     machines = usable_machines(inputs, times, limits.devices)
     estimates, reasons = _estimates(inputs.estimate, curve, machines, times)
@@ -201,8 +203,8 @@ def shipped_machines(times: Sequence[StepTime], estimate: EstimateInputs | None 
     )
     if not machines:
         raise PlanningError(
-            f"The shipped list has no price of {one_line(', '.join(timed))}; give --machines FILE with one. No price "
-            "is guessed."
+            f"The shipped list has no price of {one_line(', '.join(timed))}; give a price "
+            "of your own (--machines FILE). No price is guessed."
         )
     return machines
 
@@ -244,7 +246,12 @@ def have_own_script(records: Records, workload: WorkloadName) -> bool:
 
 
 def plan_records(
-    records: Records, workload: WorkloadName, goal: Goal, machines: Path, step_times: Sequence[Path] = ()
+    records: Records,
+    workload: WorkloadName,
+    goal: Goal,
+    machines: Path | None,
+    step_times: Sequence[Path] = (),
+    work: Path | None = None,
 ) -> MachinePlan:
     """Return the plan of a workload of records on the machines of a file.
 
@@ -252,11 +259,17 @@ def plan_records(
         records: The records.
         workload: Whose curve is planned.
         goal: The goal of the curve.
-        machines: A machines.toml.
+        machines: A machines.toml; None: the shipped prices.
         step_times: Files of step times; without them those of the trials are used.
+        work: A file of the work of a step, to estimate step times that were not measured.
     """
-    inputs = records_inputs(records, workload, goal)
-    return assemble_plan(replace(inputs, step_times=_read_all(step_times), machines=read_machines(machines)))
+    inputs = replace(
+        records_inputs(records, workload, goal),
+        step_times=_read_all(step_times),
+        machines=None if machines is None else read_machines(machines),
+        estimate=None if work is None else EstimateInputs(read_work(work, str(workload))),
+    )
+    return assemble_plan(inputs)
 
 
 def step_models_of_records(

@@ -168,8 +168,8 @@ def make_candidates(
     count = sum(machine.max_hosts for machine in machines) * len(curve.points)
     if count > MAX_CANDIDATES:
         raise PlanningError(
-            f"A plan has at most {MAX_CANDIDATES:,} configurations. Found {count:,}; lower max_hosts, or "
-            "name machines with --machine."
+            f"A plan has at most {MAX_CANDIDATES:,} configurations. Found {count:,}; allow "
+            "fewer hosts (--max-hosts) or fewer machines (--machine)."
         )
     left_out: Counter[str] = Counter()
     frames = [pl.DataFrame(schema=CANDIDATE_SCHEMA)]
@@ -318,5 +318,5 @@ def check_give_up(points: Iterable[CurvePoint]) -> None:
             raise PlanningError(
                 f"A run that fails costs what it trains until it is given up. Found {point.successes} successes of "
                 f"{point.attempts} at batch size {point.batch_size} and no step to give up at; add the column give_up "
-                "or --give-up."
+                "(or --give-up)."
             )

@@ -1,7 +1,7 @@
 """Rows of the CSV files that planning reads: header and numbers checked, every error with its line."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,8 +92,17 @@ def read_csv_rows(path: Path, what: str, needed: tuple[str, ...], aliases: Mappi
         needed: Required columns.
         aliases: Other names of columns, and the names that rows use instead.
     """
-    where = one_line(path, 300)
-    lines = read_csv_lines(path, what, MAX_BYTES, PlanningError)
+    return csv_rows(read_csv_lines(path, what, MAX_BYTES, PlanningError), one_line(path, 300), what, needed, aliases)
+
+
+def csv_rows(
+    lines: Iterator[tuple[int, list[str]]],
+    where: str,
+    what: str,
+    needed: tuple[str, ...],
+    aliases: Mapping[str, str] | None = None,
+) -> CsvFile:
+    """Return the rows of lines with a header; ``where`` names their place in messages, the rest as above."""
     header = [name.strip() for name in next(lines, (0, []))[1]]
     columns = [(aliases or {}).get(name, name) for name in header]
     twice = next((name for name in columns if name and columns.count(name) > 1), None)

@@ -150,7 +150,7 @@ def nearest_devices(name: str, others: Iterable[str]) -> list[str]:
 def _ambiguous_sentence(name: str, where: str, others: list[str], there: str) -> str:
     listed = ", ".join(f"'{one_line(other, 60)}'" for other in sorted(others)[:5])
     return (
-        f"'{one_line(name, 60)}' of {where} may be {listed} of {there}. Choose one with --device, or write its memory "
+        f"'{one_line(name, 60)}' of {where} may be {listed} of {there}. Choose one (--device), or write its memory "
         "and form in both, such as 'A100 80GB' or 'H100 PCIe'."
     )
 

@@ -112,7 +112,8 @@ def make_estimates(
     for machine in machines:
         accelerator = find_accelerator(machine.device, accelerators, machine.devices_per_host)
         if accelerator is None:
-            reasons[f"{machine.device} is not in the table of devices; add it with --devices FILE"] = None
+            unknown = f"{machine.device} is not in the table of devices, which 'batchscale devices' lists"
+            reasons[f"{unknown} (--devices FILE adds it)"] = None
             continue
         if accelerator.peak(inputs.work.precision) is None:
             reasons[f"the table of devices has no {inputs.work.precision} TFLOP/s of {accelerator.device}"] = None

@@ -1,5 +1,7 @@
 """A plan as sentences, each a pure function of the plan."""
 
+import re
+
 import polars as pl
 
 from batchscale.analysis.sentences import optimal_sentence
@@ -272,6 +274,15 @@ def model_sentences(model: StepModel) -> list[str]:
     if unsure:
         sentences.append(f"{model.device}: these measurements do not determine {', '.join(unsure)}.")
     return sentences
+
+
+def without_options(text: str) -> str:
+    """Return a message without the options of the command line in brackets, for a page.
+
+    >>> without_options("Give step times (--step-times FILE), or the work (--work FILE, or --model FILE).")
+    'Give step times, or the work.'
+    """
+    return re.sub(r" \([^()]*--[a-z][^()]*\)", "", text)
 
 
 def left_out_sentences(plan: MachinePlan) -> list[str]:

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from batchscale.csv_lines import parse_csv_lines
 from batchscale.errors import PlanningError, one_line
 from batchscale.planning.accelerators import PRECISIONS
-from batchscale.planning.csv_rows import CsvRow, read_csv_rows
+from batchscale.planning.csv_rows import CsvFile, CsvRow, csv_rows, read_csv_rows
 from batchscale.planning.memory import MemoryNeed
 
 KINDS = ("language", "convolution", "other")
 """The kinds of programs, each with its own record of how much of a device's peak it uses."""
+CONTENT, NEEDED = "a table of work", ("batch_size", "flops", "parameters")
 WORK_COLUMNS = ("workload", "kind", "precision", "batch_size", "flops", "bytes", "parameters", "memory_bytes")
 BYTES_OF = {"float32": 4, "tf32": 4, "float16": 2, "bfloat16": 2, "float8": 2}
 """Bytes of a stored weight, activation or gradient; a program in float8 stores them in 16 bits."""
@@ -65,7 +67,15 @@ def read_work(path: Path, workload: str | None = None) -> StepWork:
     Raises:
         PlanningError: a value is missing or not possible, or the rows are of other or several workloads.
     """
-    file = read_csv_rows(path, "a table of work", ("batch_size", "flops", "parameters"))
+    return _work_of(read_csv_rows(path, CONTENT, NEEDED), workload)
+
+
+def parse_work(text: str, where: str, workload: str | None = None) -> StepWork:
+    """Return the work of the lines of such a file; ``where`` names their place in messages."""
+    return _work_of(csv_rows(parse_csv_lines(text, where, PlanningError), where, CONTENT, NEEDED), workload)
+
+
+def _work_of(file: CsvFile, workload: str | None) -> StepWork:
     rows = [row for row in file.rows if workload is None or row.text("workload") in ("", workload)]
     names = sorted({row.text("workload") for row in rows or file.rows} - {""})
     if not rows or len(names) > 1:

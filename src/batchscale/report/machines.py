@@ -12,7 +12,8 @@ from batchscale.figures.kinds.step_time import plot_step_time, step_time_frame
 from batchscale.figures.layout import Look, PanelSize
 from batchscale.planning.answer import COLUMNS, NUMBERS, PlanAnswer, make_plan_answer
 from batchscale.planning.assemble import plan_records
-from batchscale.planning.sentences import left_out_sentences, model_sentences, plan_sentences
+from batchscale.planning.estimate_text import estimate_sentences
+from batchscale.planning.sentences import left_out_sentences, model_sentences, plan_sentences, without_options
 from batchscale.records.frames import Records
 from batchscale.report.drawing import draw
 from batchscale.spec.goal import Goal
@@ -23,10 +24,11 @@ MOST_LEFT_OUT = 12
 
 @dataclass(frozen=True)
 class PlanningFiles:
-    """The files of machines with prices, and of step times, if these are not in the records."""
+    """The files of machines with prices (None: the shipped ones), of step times, and of the work of a step."""
 
-    machines: Path
+    machines: Path | None
     step_times: tuple[Path, ...] = ()
+    work: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class MachinesPart:
 def make_machines_parts(
     records: Records, goals: Mapping[WorkloadName, Goal | None], anchors: Sequence[str], files: PlanningFiles | None
 ) -> dict[str, MachinesPart]:
-    """Return the parts by the anchors of their sections; none without a file of machines."""
+    """Return the parts by the anchors of their sections; none without files."""
     if files is None:
         return {}
     parts = {}
@@ -57,25 +59,19 @@ def make_machines_parts(
 
 def _make_part(records: Records, workload: WorkloadName, goal: Goal, files: PlanningFiles, anchor: str) -> MachinesPart:
     try:
-        plan = plan_records(records, workload, goal, files.machines, files.step_times)
+        plan = plan_records(records, workload, goal, files.machines, files.step_times, files.work)
     except BatchscaleError as error:
-        return MachinesPart(missing=str(error))
-    drawn = (
-        draw(
-            plot_plan(plan_frame(plan), Look(size=PanelSize(480, 300), is_bare=True)),
-            f"{anchor}-plan",
-            "time against cost",
-        ),
-        draw(
-            plot_step_time(step_time_frame(plan.models), Look(size=PanelSize(420, 300), columns=1)),
-            f"{anchor}-steps",
-            "step time against examples per device",
-        ),
-    )
+        return MachinesPart(missing=without_options(str(error)))
+    chart = plot_plan(plan_frame(plan), Look(size=PanelSize(480, 300), is_bare=True))
+    drawn = [draw(chart, f"{anchor}-plan", "time against cost")]
+    if plan.models:  # estimates have no measured times to draw
+        chart = plot_step_time(step_time_frame(plan.models), Look(size=PanelSize(420, 300), columns=1))
+        drawn.append(draw(chart, f"{anchor}-steps", "step time against examples per device"))
     small = [text for model in plan.models for text in model_sentences(model)]
+    small += estimate_sentences(plan.estimates)
     return MachinesPart(
         answer=make_plan_answer(plan),
         sentences=tuple(plan_sentences(plan)),
-        charts=drawn,
-        small=(*plan.notices, *small, *left_out_sentences(plan)[:MOST_LEFT_OUT]),
+        charts=tuple(drawn),
+        small=(*plan.notices, *small, *map(without_options, left_out_sentences(plan)[:MOST_LEFT_OUT])),
     )

@@ -2,6 +2,7 @@
 
 import datetime
 import io
+import itertools
 import json
 import math
 import re
@@ -22,58 +23,93 @@ from batchscale.figures.layout import Chart, Look, PanelSize
 from batchscale.figures.theme import Theme
 from batchscale.planning.answer import COLUMNS as PLAN_COLUMNS
 from batchscale.planning.answer import NUMBERS, make_plan_answer
-from batchscale.planning.assemble import PlanInputs, assemble_plan
+from batchscale.planning.assemble import PlanInputs, assemble_plan, shipped_machines
 from batchscale.planning.devices import nearest_devices
+from batchscale.planning.estimate import EstimateInputs
+from batchscale.planning.estimate_text import estimate_sentences
 from batchscale.planning.jobs.formats import job_files
 from batchscale.planning.jobs.job import TrainCommand, choice_metaparameters, give_up_steps, make_job
 from batchscale.planning.machines import Machine, MachineTable, read_price_list
 from batchscale.planning.plan import MachinePlan, PlanRequest
 from batchscale.planning.read_curve import analysis_curve
-from batchscale.planning.sentences import plan_sentences
+from batchscale.planning.sentences import left_out_sentences, plan_sentences, without_options
 from batchscale.planning.step_times import StepTime
+from batchscale.planning.work import parse_work
 from batchscale.web.charts import RENDERING, explorable, picture_of
 from batchscale.web.records_folders import visible
 
 MAX_MACHINES = 12
+MAX_WORK = 4000
+WORK_FIELD = "Work of a step"
 SLIDER_END = 91
 CHART_MARGIN = 90  # axis and padding
 COLUMNS = ("name", "device", "devices", "hosts", "price")
+FIELDS = {
+    "name": "machine", "device": "device", "devices_per_host": "devices per host", "max_hosts": "most hosts",
+    "price_per_host_hour": "price of a host and hour", "unit": "Unit of prices",
+}  # fmt: skip
+"""The labels of the form by the keys of a machine."""
 
 
 @dataclass(frozen=True)
 class PlanQuery:
-    """The query of the page: rows of the machines table as typed, hours, money."""
+    """The query of the page: rows of the machines table as typed, hours, money, the lines of a table of work."""
 
     rows: tuple[tuple[str, ...], ...]
     unit: str = "USD"
     deadline_h: float | None = None
     budget: float | None = None
+    work: str = ""
 
 
-def default_rows(times: tuple[StepTime, ...]) -> tuple[tuple[str, ...], ...]:
-    """Return rows for every kind of device that was timed, with the shipped prices if there are any."""
+def default_rows(times: tuple[StepTime, ...], estimate: EstimateInputs | None = None) -> tuple[tuple[str, ...], ...]:
+    """Return rows for every kind of device that was timed or can be estimated, with the shipped prices."""
     rows: list[tuple[str, ...]] = []
     prices = read_price_list()
     for device in sorted({time.device for time in times}):
         names = nearest_devices(device, {machine.device for machine in prices})
         listed = [machine for machine in prices if machine.device in names]
-        rows += [
-            (machine.name, device, str(machine.devices_per_host), "1", f"{machine.price_per_host_hour:g}")
-            for machine in listed[:4]
-        ] or [(device, device, "1", "4", "")]
+        rows += [_row(machine, device) for machine in listed[:4]] or [(device, device, "1", "4", "")]
+    if estimate is not None:
+        by_device: dict[str, list[Machine]] = {}
+        for machine in shipped_machines((), estimate):
+            by_device.setdefault(machine.device, []).append(machine)
+        turns = itertools.zip_longest(*by_device.values())  # one of every device before the second of any
+        further = [_row(machine, machine.device) for turn in turns for machine in turn if machine is not None]
+        rows = [row for row in rows if row[-1]]  # a row that waits for its price would hold up the others
+        rows += [row for row in further if row not in rows]
     return tuple(rows[:MAX_MACHINES])
 
 
-def read_query(query: Mapping[str, str], times: tuple[StepTime, ...]) -> PlanQuery:
-    """Return the machines, deadline and budget of a query; without machines, the default ones."""
+def _row(machine: Machine, device: str) -> tuple[str, ...]:
+    return (machine.name, device, str(machine.devices_per_host), "1", f"{machine.price_per_host_hour:g}")
+
+
+def estimate_of(work: str, workload: str | None) -> EstimateInputs | None:
+    """Return the inputs of estimates by the pasted lines of a table of work; None without lines.
+
+    Raises:
+        PlanningError: a line is wrong, or the work is of another workload.
+    """
+    return EstimateInputs(parse_work(work, WORK_FIELD, workload)) if work else None
+
+
+def read_query(query: Mapping[str, str], times: tuple[StepTime, ...], workload: str | None = None) -> PlanQuery:
+    """Return the machines, limits and work of a query; the default machines if none were typed or changed."""
     typed = tuple(
         tuple(query.get(f"{column}{place}", "").strip()[:120] for column in COLUMNS) for place in range(MAX_MACHINES)
     )
     timed = {time.device for time in times}
     only = timed.pop() if len(timed) == 1 else ""  # the device may be left out if only one was timed
-    rows = tuple((row[0], row[1] or only, *row[2:]) for row in typed if any(row)) or default_rows(times)
+    rows = tuple((row[0], row[1] or only, *row[2:]) for row in typed if any(row))
     unit = query.get("unit", "USD").strip()[:20] or "USD"
-    return PlanQuery(rows, unit, _slid(query, "deadline"), _slid(query, "budget"))
+    work = query.get("work", "").strip()[:MAX_WORK]
+    if not rows or (work and rows == default_rows(times)):
+        try:
+            rows = default_rows(times, estimate_of(work, workload))
+        except PlanningError:  # the plan itself has the message
+            rows = default_rows(times)
+    return PlanQuery(rows, unit, _slid(query, "deadline"), _slid(query, "budget"), work)
 
 
 def slider_value(position: int) -> float | None:
@@ -97,8 +133,10 @@ def plan_of(analysis: Analysis, times: tuple[StepTime, ...], query: PlanQuery) -
         PlanningError: a row is wrong, or nothing can be planned, with the reason.
     """
     deadline_s = None if query.deadline_h is None else query.deadline_h * 3600
+    curve = analysis_curve(analysis)
+    estimate = estimate_of(query.work, curve.workload)
     machines = tuple(_machine(row, query.unit, place) for place, row in enumerate(query.rows, 1))
-    inputs = PlanInputs(analysis_curve(analysis), times, machines=machines)
+    inputs = PlanInputs(curve, times, machines=machines, estimate=estimate)
     return assemble_plan(inputs, PlanRequest(query.budget, deadline_s))
 
 
@@ -132,7 +170,9 @@ def _plot(plan: MachinePlan, theme: Theme, width: int | None) -> Chart:
 
 def sentences(plan: MachinePlan) -> list[str]:
     """Return the plan as sentences, a notice of old prices last."""
-    return [*plan_sentences(plan), *(f"Notice: {notice}" for notice in plan.notices)]
+    estimates = estimate_sentences(plan.estimates)
+    left_out = map(without_options, left_out_sentences(plan)) if estimates else ()
+    return [*plan_sentences(plan), *estimates, *left_out, *(f"Notice: {notice}" for notice in plan.notices)]
 
 
 def plan_values(make: Callable[[], MachinePlan], query: PlanQuery) -> dict[str, Any]:
@@ -146,7 +186,7 @@ def plan_values(make: Callable[[], MachinePlan], query: PlanQuery) -> dict[str, 
         answer = make_plan_answer(plan)
         values |= {"answer": answer, "sentences": sentences(plan), "unit": visible(plan.unit, 20)}
     except BatchscaleError as error:
-        values["problem"] = visible(error, 500)
+        values["problem"] = visible(without_options(str(error)), 500)
     return values
 
 
@@ -189,7 +229,7 @@ def _machine(row: tuple[str, ...], unit: str, place: int) -> Machine:
         )  # fmt: skip
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the row"
+        where = FIELDS.get(str(first["loc"][0]), "the row") if first["loc"] else "the row"
         raise PlanningError(f"Machine {place}: {where}: {one_line(first['msg'], 200)}.") from None
     except ValueError:
         raise PlanningError(f"Machine {place}: devices and hosts are whole numbers, the price is a number.") from None

@@ -36,8 +36,8 @@ def make_routes(parts: ServerParts) -> APIRouter:
     @routes.get("/x/{key}/plan")
     def page(request: Request, key: KEY) -> Response:
         folder, number = find_records_folder(parts, key)
-        times = _times(parts, folder, number)
-        query = read_query(request.query_params, times)
+        times, workload = _times(parts, folder, number)
+        query = read_query(request.query_params, times, workload)
         values = plan_values(lambda: plan_of(analysis_of(parts.cache, folder, number), times, query), query)
         return parts.pages.page(
             request, "plan.html", title=folder.name, back=f"/x/{key}", subtitle="", source=f"/x/{key}/plan",
@@ -69,9 +69,12 @@ def make_routes(parts: ServerParts) -> APIRouter:
     return routes
 
 
-def _times(parts: ServerParts, folder: RecordsFolder, number: int) -> tuple[StepTime, ...]:
-    def work(records: Any) -> tuple[StepTime, ...]:
-        return tuple(records_step_times(records, workload_at(records, number)))
+def _times(parts: ServerParts, folder: RecordsFolder, number: int) -> tuple[tuple[StepTime, ...], str]:
+    """Return the step times of the trials, and the name of their workload."""
+
+    def work(records: Any) -> tuple[tuple[StepTime, ...], str]:
+        workload = workload_at(records, number)
+        return tuple(records_step_times(records, workload)), str(workload)
 
     return parts.cache.result(folder.path, f"step times {number}", work)
 
@@ -79,8 +82,8 @@ def _times(parts: ServerParts, folder: RecordsFolder, number: int) -> tuple[Step
 def _plan(parts: ServerParts, key: str, request: Request) -> Any:
     folder, number = find_records_folder(parts, key)
     analysis: Analysis = analysis_of(parts.cache, folder, number)
-    times = _times(parts, folder, number)
-    plan = plan_of(analysis, times, read_query(request.query_params, times))
+    times, workload = _times(parts, folder, number)
+    plan = plan_of(analysis, times, read_query(request.query_params, times, workload))
     own_script = parts.cache.result(
         folder.path, f"own script {number}", lambda records: have_own_script(records, workload_at(records, number))
     )
