@@ -6,7 +6,7 @@ D- or V-optimality (each per cost), or at random. After each choice a law of the
 of the lowest loss of the held-out budget is compared with the measured one. Prints the median error over seeds by the
 share of the cost of all candidates, and draws it.
 
-    python benchmarks/run_choice.py --seeds 20 --chart docs/images/run_choice.svg
+    python benchmarks/run_choice.py --seeds 8 --chart docs/pictures/run-choice.svg
 """
 
 import argparse
