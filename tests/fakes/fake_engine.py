@@ -1,6 +1,7 @@
 """An engine we own: measurements follow from the metaparameters alone, and trials misbehave when told to.
 
-``value`` falls by ``learning_rate`` per step from 1; ``momentum`` encodes mischief (see `_misbehave`).
+``value`` falls by ``learning_rate`` per step from 1; ``momentum`` encodes mischief (see `_misbehave`). With the option
+``b_crit`` it falls more slowly at small batch sizes, so that steps to result follow S_min (1 + b_crit / B).
 """
 
 import os
@@ -42,12 +43,13 @@ class FakeEngine:
     def _advance(self, task, should_stop, goal):
         _misbehave(self.options, task)
         diverged = divergence_step(task.parameters)
+        share = self.study.batch_size / (self.study.batch_size + float(self.options.get("b_crit", 0)))
         rows, step, stop_at = [], 0, None
         for step in self.study.evaluation_steps:
             if step > task.until_step or (diverged is not None and step >= diverged) or should_stop():
                 break
             time.sleep(float(self.options.get("sleep_s", 0)))
-            value = error_at(task.parameters["learning_rate"], step)
+            value = error_at(share * task.parameters["learning_rate"], step)
             if step > task.from_step:
                 rows.append((step, {METRIC: value, "train/error": value / 2}))
             if goal is not None and goal.is_reached_by(value):

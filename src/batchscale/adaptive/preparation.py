@@ -96,6 +96,7 @@ class Preparation:
             stop=StopRule.RACE,
             finishers=min(FINISHERS, trials),
             confirm=0,
+            adaptive=None,
             search=replace(search, repeats=min(search.repeats, 1), max_attempts=None),
         )
 

@@ -89,7 +89,7 @@ def check_same(plan: "MachinePlan", experiment: "Experiment", *, has_goal: bool 
     sizes = experiment.batch_sizes.sizes
     largest = max(measured, default=0) if experiment.batch_sizes.full else 0  # may be the size of the training set
     missing = [size for size in measured if size not in sizes and size != largest]
-    if missing:
+    if missing and experiment.batch_sizes.auto is None:  # an adaptive experiment chose them itself
         raise PlanningError(
             f"{where} The curve has batch size {missing[0]:,}. Found batch sizes {_list(sizes)} in the file. Pass the "
             "other file, or add the batch size if it is the same experiment."

@@ -34,7 +34,7 @@ def run_with_progress(
     on_change: "Callable[[RunStatus], None]" = lambda _run_status: None,
 ) -> "RunOutcome":
     """Run a plan and display its progress on standard error; ``on_change`` gets every status too."""
-    from batchscale.run.session import run_plan
+    from batchscale.adaptive.rounds import run_experiment
 
     display = make_display(quiet)
 
@@ -43,7 +43,7 @@ def run_with_progress(
         on_change(run_status)
 
     try:
-        return run_plan(plan, out, settings, show, stop)
+        return run_experiment(plan, out, settings, show, stop)
     finally:
         display.close()
 
@@ -147,7 +147,7 @@ def draw_status(run_status: "RunStatus", headline: str | None = None) -> "Render
     lines: list[RenderableType] = [Text(headline or describe_run(run_status))]
     lines.extend(Text(text, style="yellow") for text in (run_status.paused, run_status.notice) if text)
     workers = [Text(line, style="dim") for line in describe_workers(run_status)]
-    return Group(*lines, _draw_studies(run_status), *workers)
+    return Group(*lines, _draw_studies(run_status), *map(Text, run_status.choices[-1:]), *workers)
 
 
 def _draw_studies(run_status: "RunStatus") -> "Table":
@@ -230,8 +230,8 @@ def _describe_trials(trials: tuple[int, ...]) -> str:
 
 
 def event_lines(run_status: "RunStatus") -> list[str]:
-    """Return the lines that are printed once: new searches and finished studies."""
-    lines = []
+    """Return the lines that are printed once: rounds of an adaptive experiment, new searches and finished studies."""
+    lines = list(run_status.choices)
     for study in run_status.studies:
         lines += [_describe_search(study, search) for search in study.new_searches]
         if study.done:

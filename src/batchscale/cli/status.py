@@ -127,6 +127,8 @@ def _print(run_status: "RunStatus", state: str) -> None:
         for s in run_status.studies
     ]
     print_table(columns, rows, right=range(len(columns) - 1))
+    for choice in run_status.choices:
+        typer.echo(choice)
 
 
 def _watch(folder: Path, *, as_json: bool) -> None:

@@ -29,20 +29,27 @@ def summary(
     Exit code 2 if damaged parts were left out; standard error names them.
     """
     from batchscale.cli.output import print_json
+    from batchscale.records.metadata.base import to_json
+    from batchscale.records.metadata.columns import stored_choices
     from batchscale.records.read import read_records
     from batchscale.records.summary import summarize
 
     notices: list[str] = []
-    result = summarize(read_records(path, notices.append))
+    records = read_records(path, notices.append)
+    result = summarize(records)
+    choices = {str(name): stored_choices(records.workload(name).studies) for name in records.workloads}
     if json_:
         totals = {
             "studies": result.num_studies,
             "trials": result.num_trials,
             "measurements": result.num_measurements,
         }
-        print_json({"version": VERSION, "studies": result.table.to_dicts(), "totals": totals})
+        rounds = {name: [to_json(choice) for choice in chosen] for name, chosen in choices.items() if chosen}
+        print_json({"version": VERSION, "studies": result.table.to_dicts(), "totals": totals, "choices": rounds})
     else:
         _print_table(result)
+        for choice in (choice for chosen in choices.values() for choice in chosen):
+            typer.echo(str(choice))
     for notice in notices:
         typer.echo(f"Notice: {notice}", err=True)
     if notices:

@@ -1,6 +1,6 @@
 """``batchscale validate``: check an experiment file, show what it would run, and estimate the time."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -165,9 +165,9 @@ def _print(preview: _Preview) -> None:
     typer.echo(f"stop      {experiment.stop.value}")
     typer.echo(f"searched  {_describe_search(plan)}")
     typer.echo(f"training  {_describe_training_set(preview)}")
-    for protocol in (experiment.averaging, experiment.branches):
+    for protocol in (experiment.adaptive, experiment.averaging, experiment.branches):
         if protocol is not None:
-            typer.echo(f"measured  {protocol}")
+            typer.echo(f"{'aim' if protocol is experiment.adaptive else 'measured':<9} {protocol}")
     if preview.data is not None:
         typer.echo(f"data      {preview.data if preview.data_present else f'missing: {preview.data}'}")
     typer.echo(f"records   about {size(preview.records_bytes)} on disk, and up to --keep-states for trials' states")
@@ -178,6 +178,8 @@ def _print(preview: _Preview) -> None:
     together = find_rule(experiment.stop).ends_together
     more = f"'{experiment.stop}' usually needs far fewer." if together else "another search adds to it."
     typer.echo(f"\nOne search at every batch size, every trial to its budget. Diverged trials add to it; {more}")
+    if experiment.adaptive is not None:
+        typer.echo("The run chooses from these batch sizes, and gives them more trials only where the aim needs them.")
     if preview.time is not None:
         typer.echo(_describe_time(preview.time))
 
@@ -261,6 +263,7 @@ def _to_json(preview: _Preview) -> dict[str, Any]:
         "workload": str(plan.experiment.workload.name),
         "goal": str(plan.experiment.goal),
         "stop": plan.experiment.stop.value,
+        "adaptive": None if plan.experiment.adaptive is None else asdict(plan.experiment.adaptive),
         "num_train_examples": preview.info.num_train_examples,
         "num_outputs": preview.info.num_outputs,
         "tokens_per_example": plan.studies[0].tokens_per_example,

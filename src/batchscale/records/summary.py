@@ -3,6 +3,7 @@
 The table has the columns of the one at the end of the published description.
 """
 
+import json
 from dataclasses import dataclass
 
 import polars as pl
@@ -61,8 +62,16 @@ def summarize(records: Records) -> Summary:
 
 
 def _notes(records: Records) -> list[str | None]:
-    rows = (row or {"at_edge": (), "spaces": (), "short": None} for row in records.studies[METADATA])
-    return [study_note(", ".join(row["at_edge"] or ()), len(row["spaces"]), short=bool(row["short"])) for row in rows]
+    notes: list[str | None] = []
+    for row in records.studies[METADATA]:
+        if row is None:
+            notes.append(None)
+            continue
+        note = study_note(", ".join(row["at_edge"] or ()), len(row["spaces"]), short=bool(row["short"]))
+        rounds = [json.loads(text)["round"] for text in row["choices"] or () if json.loads(text)["kind"] != "stop"]
+        chosen = f"chosen in round {', '.join(map(str, rounds))}" if rounds else None
+        notes.append("; ".join(text for text in (note, chosen) if text) or None)
+    return notes
 
 
 def _count_measurements(records: Records) -> pl.DataFrame:

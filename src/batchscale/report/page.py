@@ -20,6 +20,8 @@ from batchscale.figures.selection import find_goal
 from batchscale.figures.series import CurvePanel, Series, series_frame
 from batchscale.formatting import whole_text
 from batchscale.records.frames import Records
+from batchscale.records.metadata.base import to_json
+from batchscale.records.metadata.columns import stored_choices
 from batchscale.records.output_file import write_output
 from batchscale.report.drawing import draw
 from batchscale.report.machines import PlanningFiles, make_machines_parts
@@ -160,5 +162,6 @@ def _workload_json(records: Records, name: WorkloadName, goal: Goal | None) -> d
         "missing": missing,
         "facts": dict(metadata.rows),
         "statuses": dict(metadata.statuses),
+        "choices": [to_json(choice) for choice in stored_choices(records.workload(name).studies)],
         "analysis": analysis,
     }

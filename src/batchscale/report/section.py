@@ -41,6 +41,7 @@ from batchscale.formatting import (
     whole_text,
 )
 from batchscale.records.frames import Records
+from batchscale.records.metadata.columns import stored_choices
 from batchscale.report.drawing import draw
 from batchscale.report.text import RunMetadata, experiment_files, read_metadata, result_sentences, status_sentence
 from batchscale.spec.goal import Goal
@@ -94,6 +95,7 @@ class Section:
     examples: Markup | None = None
     examples_narrow: Markup | None = None
     bars: str = ""
+    choices: tuple[str, ...] = ()
 
 
 def make_section(records: Records, workload: WorkloadName, goal: Goal | None, anchor: str) -> Section:
@@ -134,6 +136,7 @@ def make_section(records: Records, workload: WorkloadName, goal: Goal | None, an
         experiments=experiment_files(selected),
         examples=examples,
         examples_narrow=examples_narrow,
+        choices=tuple(map(str, stored_choices(selected.studies))),
         bars=CONFIRMED_BARS if answer.curve["seeds"].drop_nulls().len() else SEARCHED_BARS,
     )
 

@@ -9,6 +9,7 @@ from batchscale.records.model import Status
 from batchscale.run.loop import RunLoop
 from batchscale.run.status import NewSearch, RangeChange, RunStatus, StudyStatus, WorkerStatus
 from batchscale.run.time_left import MeasuredCost, StudyWork, TimeLeft, estimate_time_left, finish_bounds
+from batchscale.spec.adaptive import list_rounds
 from batchscale.spec.space import ParameterType, SearchSpace
 from batchscale.study.search import Work
 from batchscale.study.stop_rules.rule import find_rule
@@ -48,6 +49,7 @@ def collect_status(loop: RunLoop, elapsed_s: float) -> RunStatus:
         studies=studies,
         time_left_assumes=() if time_left is None else time_left.assumes,
         doing=_worker_statuses(loop) if open_runs else (),
+        choices=tuple(map(str, list_rounds(run.state.study.choices for run in loop.runs))),
     )
 
 

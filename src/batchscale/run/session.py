@@ -53,6 +53,7 @@ def run_plan(
     settings: RunSettings | None = None,
     show: Callable[[RunStatus], None] = lambda _status: None,
     stop: StopFlag | None = None,
+    next_plan: Callable[[], Plan | None] | None = None,
 ) -> RunOutcome:
     """Run the studies of a plan into the records tree at ``root``, or continue them.
 
@@ -62,6 +63,7 @@ def run_plan(
         settings: where and how.
         show: called about once a second with the status of the run.
         stop: a flag that others set; without one, signals do.
+        next_plan: called whenever all studies are done, returns a larger plan to continue with, or None at the end.
 
     Raises:
         RunError: the folder belongs to another experiment, or trials cannot be trained at all; or a recorded study is
@@ -78,11 +80,43 @@ def run_plan(
     if read_plan(root) is None:
         require_room(root, plan)
     stop_context = StopFlag() if stop is None else contextlib.nullcontext(stop)
-    with _locked(root), stop_context as flag, _open_studies(root, plan, settings) as (runs, damaged):
+    with _locked(root), stop_context as flag:
+        clock = _Clock(time.monotonic(), is_last=next_plan is None)
+        following: Plan | None = plan
+        while following is not None:
+            outcome = _run_studies(following, root, settings, trackers, show, flag, clock)
+            is_finished = outcome.result is RunResult.FINISHED
+            following = next_plan() if next_plan is not None and is_finished else None
+        if next_plan is not None and is_finished:
+            outcome = replace(outcome, status=replace(outcome.status, finished=True))
+            write_status(root, outcome.status)
+            show(outcome.status)
+    return outcome
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """The start of a run, and True if its studies are all that it has."""
+
+    started: float
+    is_last: bool
+
+
+def _run_studies(
+    plan: Plan,
+    root: Path,
+    settings: RunSettings,
+    trackers: list[TrackerName],
+    show: Callable[[RunStatus], None],
+    flag: StopFlag,
+    clock: _Clock,
+) -> RunOutcome:
+    """Run the studies of one plan in a locked folder."""
+    with _open_studies(root, plan, settings) as (runs, damaged):
         if not is_stored_plan(root, plan):
             mark_unfinished(root)
         write_plan(root, plan)
-        outcome = _run_tracked(runs, plan, root, settings, trackers, _with_notice(show, damaged), flag)
+        outcome = _run_tracked(runs, plan, root, settings, trackers, _with_notice(show, damaged), flag, clock)
         damaged += [run.problem for run in runs if run.problem is not None]
     if damaged and outcome.result is RunResult.FINISHED:
         raise RunError("\n".join(damaged) + "\nAll other studies are finished.")
@@ -108,12 +142,13 @@ def _run_tracked(
     trackers: list[TrackerName],
     show: Callable[[RunStatus], None],
     flag: StopFlag,
+    clock: _Clock,
 ) -> RunOutcome:
     """Run the loop with its trackers; the last status shows the notices of those that failed."""
     if not trackers:
-        return _run_loop(runs, plan, root, settings, show, flag, None)
+        return _run_loop(runs, plan, root, settings, show, flag, clock, None)
     with open_tracking(plan, root, trackers, lambda: flag.is_set) as tracking:
-        outcome = _run_loop(runs, plan, root, settings, show, flag, tracking)
+        outcome = _run_loop(runs, plan, root, settings, show, flag, clock, tracking)
     if tracking.notices:
         show(replace(outcome.status, notice="\n".join(tracking.notices)))
     return outcome
@@ -126,13 +161,14 @@ def _run_loop(
     settings: RunSettings,
     show: Callable[[RunStatus], None],
     flag: StopFlag,
+    clock: _Clock,
     tracking: Tracking | None,
 ) -> RunOutcome:
-    started = time.monotonic()
     latest: list[RunStatus] = []
 
     def report(loop: RunLoop) -> None:
-        latest[:] = [collect_status(loop, time.monotonic() - started)]
+        status = collect_status(loop, time.monotonic() - clock.started)
+        latest[:] = [replace(status, finished=status.finished and clock.is_last)]
         write_status(root, latest[0])
         show(latest[0])
 

@@ -110,7 +110,8 @@ class RunStatus:
     """A whole run.
 
     ``time_left_s`` is an estimate for the searches that have begun, None while its bounds are far apart; it holds under
-    the conditions ``time_left_assumes``. ``doing`` lists the workers.
+    the conditions ``time_left_assumes``. ``doing`` lists the workers, ``choices`` the rounds of an adaptive experiment
+    with their reasons.
     """
 
     workload: str
@@ -129,6 +130,7 @@ class RunStatus:
     studies: tuple[StudyStatus, ...] = ()
     time_left_assumes: tuple[str, ...] = ()
     doing: tuple[WorkerStatus, ...] = ()
+    choices: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that the status file stores."""

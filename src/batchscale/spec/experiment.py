@@ -14,6 +14,7 @@ from typing import TypeVar
 from typing_extensions import TypeAliasType
 
 from batchscale.errors import SpecError, one_line
+from batchscale.spec.adaptive import AdaptivePlan
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Unit, tokens_unknown
 from batchscale.spec.goal import Goal
@@ -180,7 +181,9 @@ class Experiment:
     the runners-up that it needs for intervals. After its searches a study trains its ``confirm_best`` best trials again
     with ``confirm`` new seeds each. ``trainer`` is the script that trains in place of our engine. With ``averaging``
     averages of the weights are measured, with ``branches`` the ends of branches. ``tokens_per_example`` is given where
-    the workload itself does not state it. ``source`` and ``text`` are the file that it was read from, if any.
+    the workload itself does not state it. With ``adaptive`` batch sizes or trials are chosen while it runs; then
+    ``batch_sizes`` are those to choose from, and ``trials`` those that a study starts with. ``source`` and ``text``
+    are the file that it was read from, if any.
     """
 
     workload: WorkloadSpec
@@ -203,6 +206,7 @@ class Experiment:
     tokens_per_example: int | None = None
     averaging: Averaging | None = None
     branches: Branches | None = None
+    adaptive: AdaptivePlan | None = None
 
     def in_examples(self, tokens_per_example: int | None) -> "Experiment":
         """Return the experiment with all batch sizes in examples. Budgets stay as they are.

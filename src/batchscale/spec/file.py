@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from batchscale.errors import SpecError, one_line
+from batchscale.spec.adaptive import AUTO, FINISHERS, AdaptivePlan
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Spacing, Unit
 from batchscale.spec.experiment import (
@@ -33,6 +34,7 @@ from batchscale.spec.horizon_free import BRANCH_EVALUATION, Averaging, Branches,
 from batchscale.spec.redaction import redact_toml
 from batchscale.spec.space import SearchSpace, check_bounds
 from batchscale.spec.tables import (
+    AdaptiveTable,
     AveragingTable,
     BranchesTable,
     BudgetTable,
@@ -109,19 +111,27 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
         except SpecError as error:
             raise SpecError(f"key '{key}': {error}") from None
 
-    if table.finishers > table.trials:
-        raise SpecError(f"key 'finishers' must not exceed trials = {table.trials}. Found {table.finishers}.")
+    batch_sizes: BatchSizes = part("batch_sizes", lambda: _to_batch_sizes(table.batch_sizes))
+    adaptive: AdaptivePlan | None = part("adaptive", lambda: _to_adaptive(table, batch_sizes.auto is not None))
+    if adaptive is not None and batch_sizes.auto is not None:
+        batch_sizes = replace(batch_sizes, auto=(adaptive.smallest, adaptive.largest))
+    trials = adaptive.first_trials if adaptive is not None else int(table.trials)
+    chosen = adaptive is not None and "finishers" not in table.model_fields_set
+    finishers = min(FINISHERS, trials) if chosen else table.finishers
+    if finishers > trials:
+        limit = f"trials = {trials}" if table.trials != AUTO else f"adaptive.first_trials = {trials}"
+        raise SpecError(f"key 'finishers' must not exceed {limit}. Found {finishers}.")
     if table.trainer is not None:
         _check_beside_trainer(table)
     experiment = Experiment(
         workload=part("workload", lambda: _to_workload(table.workload, folder)),
         goal=part("goal", lambda: Goal.parse(table.goal)),
-        batch_sizes=part("batch_sizes", lambda: _to_batch_sizes(table.batch_sizes)),
-        trials=table.trials,
+        batch_sizes=batch_sizes,
+        trials=trials,
         budget=part("budget", lambda: _to_budget(table.budget)),
         evaluation=part("evaluation", lambda: _to_evaluation(table.evaluation, table.branches)),
         stop=StopRule(table.stop),
-        finishers=table.finishers,
+        finishers=finishers,
         confirm=table.confirm,
         confirm_best=table.confirm_best,
         averaging=part("averaging", lambda: _to_averaging(table.averaging)),
@@ -133,6 +143,7 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
         run=part("run", lambda: _to_run(table.run)),
         trainer=part("trainer", lambda: None if table.trainer is None else _to_trainer(table.trainer, folder)),
         tokens_per_example=table.tokens_per_example,
+        adaptive=adaptive,
     )
     if table.tokens_per_example is None:
         return experiment  # the workload may state it
@@ -142,6 +153,33 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
 
 def _to_batch_sizes(value: object) -> BatchSizes:
     return DEFAULT_BATCH_SIZES if value is None else BatchSizes.parse(value)
+
+
+def _to_adaptive(table: ExperimentTable, chooses_sizes: bool) -> AdaptivePlan | None:
+    """Return the aim of an experiment that chooses batch sizes or trials itself; None for a fixed one."""
+    chooses_trials = table.trials == AUTO
+    if not chooses_sizes and not chooses_trials:
+        if table.adaptive is not None:
+            raise SpecError(
+                'the table is for batch_sizes = "auto" or trials = "auto". Found neither; set one of both, or remove '
+                "the table."
+            )
+        return None
+    aim = table.adaptive or AdaptiveTable()
+    given = aim.model_fields_set
+    for names, is_used, key in (
+        (("smallest", "largest"), chooses_sizes, "batch_sizes"),
+        (("first_trials", "most_trials"), chooses_trials, "trials"),
+    ):
+        unused = [name for name in names if name in given]
+        if unused and not is_used:
+            raise SpecError(f"'{unused[0]}' is for {key} = \"auto\". Found other {key}; remove it.")
+    values = {name: getattr(aim, name) for name in AdaptiveTable.model_fields if name != "quantity"}
+    if not chooses_trials:
+        values["first_trials"] = values["most_trials"] = table.trials
+    elif "most_trials" not in given:
+        values["most_trials"] = max(aim.first_trials, aim.most_trials)
+    return AdaptivePlan(aim.quantity, **values, chooses_sizes=chooses_sizes, chooses_trials=chooses_trials)
 
 
 def _to_workload(table: WorkloadTable, folder: Path) -> WorkloadSpec:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from batchscale.errors import SpecError, suggest_names
+from batchscale.spec.adaptive import Choice
+from batchscale.spec.batch_sizes import FEWEST_AUTO
 from batchscale.spec.durations import MAX_MEASUREMENTS
 from batchscale.spec.experiment import Experiment, StopRule
 from batchscale.spec.goal import SPLITS, Goal
@@ -47,7 +49,8 @@ class Study:
     ``num_train_examples`` is the size of the training set; None for sampled data, or where it is not needed.
     ``tokens_per_example`` is None where it is unknown.
     ``half_lives`` are those of the averages of the weights that are measured; empty: the weights are.
-    With ``branches`` each measurement is the end of a branch.
+    With ``branches`` each measurement is the end of a branch. ``choices`` are the rounds of an adaptive experiment that
+    concern this study.
     """
 
     workload: WorkloadName
@@ -65,6 +68,7 @@ class Study:
     tokens_per_example: int | None = None
     half_lives: tuple[float, ...] = ()
     branches: Branches | None = None
+    choices: tuple[Choice, ...] = ()
 
     @property
     def trial_steps(self) -> int:
@@ -106,10 +110,27 @@ def make_plan(experiment: Experiment, info: WorkloadInfo) -> Plan:
             f"for {experiment.trials} trials."
         )
     sizes = experiment.batch_sizes.resolve(info.num_train_examples)
+    _check_adaptive(experiment, sizes)
     for size in {*experiment.budget.per_batch_size, *experiment.search.per_batch_size} - set(sizes):
         raise SpecError(f"per_batch_size must name batch sizes of the experiment: {list(sizes)}. Found {size}.")
     _check_measurements(experiment, info, sizes)
     return Plan(experiment, tuple(_make_study(experiment, info, size) for size in sizes))
+
+
+def _check_adaptive(experiment: Experiment, sizes: Sequence[int]) -> None:
+    adaptive, attempts = experiment.adaptive, experiment.search.max_attempts
+    if adaptive is None:
+        return
+    if len(sizes) < FEWEST_AUTO:
+        raise SpecError(
+            f'trials = "auto" needs at least {FEWEST_AUTO} batch sizes, or there is no interval to narrow. Found '
+            f"{list(sizes)}."
+        )
+    if adaptive.chooses_trials and attempts is not None and attempts < adaptive.most_trials:
+        raise SpecError(
+            f'search.max_attempts must be at least adaptive.most_trials with trials = "auto". Found {attempts} '
+            f"attempts for up to {adaptive.most_trials} trials."
+        )
 
 
 def _with_tokens(experiment: Experiment, info: WorkloadInfo) -> tuple[Experiment, WorkloadInfo]:

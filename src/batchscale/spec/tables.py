@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from batchscale.errors import one_line, suggest_names
+from batchscale.spec.adaptive import DEFAULT_FACTOR, FIRST_TRIALS, MOST_TRIALS, Aim
+from batchscale.spec.batch_sizes import MAX_BATCH_SIZE
 from batchscale.spec.durations import MAX_MEASUREMENTS, MAX_STEPS, Unit
 from batchscale.spec.experiment import DEFAULT_FILE_TIMEOUT_S, Algorithm, StopRule
 from batchscale.spec.tokens import MAX_TOKENS, MAX_TOKENS_PER_EXAMPLE
@@ -241,6 +243,29 @@ class RunTable(_Table):
     """The resources that each worker takes with `--runner ray`."""
 
 
+class AdaptiveTable(_Table):
+    """The aim of an experiment whose batch sizes or trials are `"auto"`, see [its guide](adaptive.md)."""
+
+    quantity: Annotated[Aim, Field(strict=False), WithJsonSchema({"type": "string", "enum": list(Aim)})] = Aim.CRITICAL
+    """The batch size that is measured."""
+    factor: Annotated[float, Field(gt=1, le=1000, strict=False)] = DEFAULT_FACTOR
+    """The run ends when the upper end of its interval is less than this many times the lower end."""
+    smallest: Annotated[int, Field(ge=1, le=MAX_BATCH_SIZE)] = 1
+    """The smallest batch size that may be chosen; all others are doublings of it."""
+    largest: Annotated[int, Field(ge=1, le=MAX_BATCH_SIZE)] | None = None
+    """The largest batch size that may be chosen. Default: the training set."""
+    first_trials: Annotated[int, Field(ge=2, le=1_000_000)] = FIRST_TRIALS
+    """The trials of every search at first, with `trials = "auto"`."""
+    most_trials: Annotated[int, Field(ge=2, le=1_000_000)] = MOST_TRIALS
+    """The most trials of a search, with `trials = "auto"`."""
+    max_trial_steps: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    """The budget in optimizer steps of all trials together. Give one budget at most. Default: none."""
+    max_examples: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    """The budget in training examples of all trials together. Default: none."""
+    max_hours: Annotated[float, Field(gt=0, le=1e6, strict=False)] | None = None
+    """The budget in hours of training, summed over all trials. Default: none."""
+
+
 class ExperimentTable(_Table):
     """The experiment: workload, goal, batch sizes and number of trials."""
 
@@ -249,11 +274,11 @@ class ExperimentTable(_Table):
     goal: Annotated[Any, WithJsonSchema({"type": "string"})]
     """The goal to reach: a metric of `train`, `val` or `test`, `<` (or `>` for a metric to maximise), a number."""
     batch_sizes: Annotated[Any, WithJsonSchema({"type": "array", "items": {}})] = None
-    """Numbers, ranges (`"1..4096"`: powers of two; `"2..8192 by 4"`), `"full"` (all examples); or `"16k tokens"`."""
+    """Numbers, ranges (`"1..4096"`: powers of two; `"2..8192 by 4"`), `"full"`; or `"16k tokens"`; or `"auto"`."""
     tokens_per_example: Annotated[int, Field(ge=1, le=MAX_TOKENS_PER_EXAMPLE)] | None = None
     """The tokens of an example, for a workload that does not state them. Default: as the workload states, or none."""
-    trials: Annotated[int, Field(ge=1, le=1_000_000)] = 100
-    """The number of non-divergent trials of every search."""
+    trials: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["auto"] = 100
+    """The number of non-divergent trials of every search, or `"auto"`: as many as the aim of `[adaptive]` needs."""
     stop: StopName = StopRule.RACE
     """The end of a trial: at its budget, at the goal, or as soon as it can no longer be among the first to reach it."""
     finishers: Annotated[int, Field(ge=1, le=1_000_000)] = 1
@@ -276,6 +301,8 @@ class ExperimentTable(_Table):
     """Measure branches that anneal."""
     search: SearchTable = SearchTable()
     """The metaparameter search."""
+    adaptive: AdaptiveTable | None = None
+    """The aim of an experiment whose batch sizes or trials are chosen while it runs."""
     trainer: TrainerTable | None = None
     """Your own training script instead of our engine."""
     run: RunTable = RunTable()

@@ -22,6 +22,7 @@ from batchscale.records.durable import replace_durably
 from batchscale.records.metadata.study import StudyMetadata, StudyResult, TrainerMetadata
 from batchscale.records.model import StudyRecord
 from batchscale.records.tree.layout import RunPaths
+from batchscale.spec.adaptive import Choice
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.plan import Plan, Study
 from batchscale.spec.redaction import HIDDEN, redact_words
@@ -40,6 +41,7 @@ _LATER_KEYS = (
     "evaluation.every_tokens",
     "averaging",
     "branches",
+    "adaptive",
 )  # stored only if they are given
 _MAY_BE_ADDED = ("tokens_per_example",)  # to records without it: it changes no trial
 _MAY_GROW = ("trials", "finishers", "batch_sizes", "budget", "search.repeats", "search.max_attempts", *_LATER_NUMBERS)
@@ -103,7 +105,7 @@ def evaluation_settings(experiment: Experiment) -> dict[str, Any]:
 
 def may_grow(key: str) -> bool:
     """True if a setting may ask for more without making it another experiment."""
-    return key in _MAY_GROW or key.startswith("budget.")
+    return key in _MAY_GROW or key.startswith(("budget.", "adaptive."))
 
 
 def spec_hash(experiment: Experiment) -> str:
@@ -246,7 +248,8 @@ class SavedStudy:
 
     ``budgets`` are the step budgets it has had, growing: the evaluation steps follow from them (see
     `apply_to`). ``population`` is the number of trials trained together, ``framework`` the one that a user's
-    script reports, ``tokens_per_example`` what it reports or the experiment has.
+    script reports, ``tokens_per_example`` what it reports or the experiment has, ``choices`` the rounds of an adaptive
+    experiment that concerned it.
     """
 
     history: SearchHistory = field(default_factory=SearchHistory)
@@ -255,6 +258,7 @@ class SavedStudy:
     result: StudyResult | None = None
     framework: TrainerMetadata | None = None
     tokens_per_example: int | None = None
+    choices: tuple[Choice, ...] = ()
 
     @classmethod
     def from_record(cls, record: StudyRecord, path: str) -> "SavedStudy":
@@ -282,6 +286,7 @@ class SavedStudy:
             metadata.result,
             metadata.trainer,
             metadata.tokens_per_example,
+            metadata.choices,
         )
 
     def to_record(self, study: Study, experiment: Experiment) -> StudyRecord:
@@ -300,6 +305,7 @@ class SavedStudy:
             tokens_per_example=study.tokens_per_example or self.tokens_per_example,
             half_lives=study.half_lives,
             branches=study.branches.pairs(study.evaluation_steps) if study.branches else (),
+            choices=study.choices or self.choices,
             budgets=tuple(self.budgets),
             population=self.population,
             edge_margin=experiment.search.edge_margin,

@@ -16,6 +16,8 @@ from batchscale.spec.space import ParameterType, SearchSpace
 BEST_SHARE = 0.1
 BEST_AT_LEAST = 3
 SMALLEST_SHIFT = 0.05
+FARTHEST_SHIFT = 1.0  # widths that the range of a new batch size moves at most
+MIDDLE = (0.25, 0.75)  # of a range: a neighbour's winner there leaves it where it is
 
 
 @dataclass(frozen=True)
@@ -80,4 +82,43 @@ def centre_space(space: SearchSpace, results: Sequence[TrialResult], train_steps
         shift = min(max(median(units) - 0.5, -0.5), 0.5) if units else 0.0
         if abs(shift) >= SMALLEST_SHIFT:
             shifts[config.name] = shift
+    return shift_space(space, shifts, train_steps)
+
+
+def neighbours_space(
+    space: SearchSpace, winners: Mapping[int, Mapping[str, float]], batch_size: int, train_steps: int | None = None
+) -> SearchSpace:
+    """Return the space for a new batch size: moved so that the values of its neighbours' winners lie well inside.
+
+    Between two measured sizes the expected value is interpolated in log batch size, on the range's own scale; beyond
+    them it is that of the nearest. A range moves only as far as that value needs to lie in its middle half. Its width
+    stays: in a narrower space the same number of trials would find fewer steps than at the other sizes.
+
+    Args:
+        space: The space of the experiment file.
+        winners: The metaparameters of the best trial by measured batch size.
+        batch_size: The new one.
+        train_steps: Its step budget.
+    """
+    smaller = max((size for size in winners if size < batch_size), default=None)
+    larger = min((size for size in winners if size > batch_size), default=None)
+    shifts = {}
+    for config in space:
+        if config.type is ParameterType.DISCRETE or config.min_value == config.max_value:
+            continue
+        units = {
+            size: to_unit(config, winners[size].get(config.name, math.nan))
+            for size in (smaller, larger)
+            if size is not None
+        }
+        sizes = [size for size, unit in units.items() if math.isfinite(unit)]
+        if not sizes:
+            continue
+        share = 0.0
+        if len(sizes) == 2:
+            share = math.log(batch_size / sizes[0]) / math.log(sizes[1] / sizes[0])
+        expected = (1 - share) * units[sizes[0]] + share * units[sizes[-1]]
+        shift = expected - min(max(expected, MIDDLE[0]), MIDDLE[1])
+        if abs(shift) >= SMALLEST_SHIFT:
+            shifts[config.name] = min(max(shift, -FARTHEST_SHIFT), FARTHEST_SHIFT)
     return shift_space(space, shifts, train_steps)

@@ -180,9 +180,9 @@ def form_fields() -> tuple[Field, ...]:
         Field(
             "batch_sizes",
             "Batch sizes",
-            "numbers and ranges, with commas: 4, 16, 64..1024, full; or 16k tokens, 64k tokens",
+            "numbers and ranges, with commas: 4, 16, 64..1024, full; or 16k tokens, 64k tokens; or auto",
         ),
-        Field("trials", "Trials of each search", "at every batch size; the paper used 100"),
+        Field("trials", "Trials of each search", "at every batch size; the paper used 100; or auto"),
         Field("stop", "A trial ends", "race: as soon as it cannot win any more", tuple(StopRule)),
         Field("finishers", "Finishers of a race", "five give an interval of the curve"),
         Field("budget", "Budget of a trial", "the longest it may train"),

@@ -92,7 +92,7 @@ def parse_metadata(kind: type[T], data: Mapping[str, Any], where: str) -> T:
 def metadata_json(metadata: Any) -> dict[str, Any]:
     """Return the JSON object of a study's or trial's metadata: absent and empty values have no key."""
     pairs = {key: getattr(metadata, name) for name, key, _ in _fields(type(metadata))}
-    values = {key: _to_json(value) for key, value in pairs.items() if value is not None and value not in ((), {})}
+    values = {key: to_json(value) for key, value in pairs.items() if value is not None and value not in ((), {})}
     return {**metadata.other, VERSION_KEY: FORMAT_VERSION, **values}
 
 
@@ -160,16 +160,17 @@ def _named(kind: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _to_json(value: Any) -> Any:
+def to_json(value: Any) -> Any:
+    """Return a value of a metadata class as JSON has it: objects without what is absent."""
     if isinstance(value, SearchSpace):
         return value.to_json()
     if isinstance(value, StrEnum):
         return value.value
     if dataclasses.is_dataclass(value):
         values = {key: getattr(value, name) for name, key, _ in _fields(type(value))}
-        return {key: _to_json(item) for key, item in values.items() if item is not None}
+        return {key: to_json(item) for key, item in values.items() if item is not None}
     if isinstance(value, tuple):
-        return [_to_json(item) for item in value]
+        return [to_json(item) for item in value]
     return dict(value) if isinstance(value, Mapping) else value
 
 

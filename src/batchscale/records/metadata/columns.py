@@ -6,16 +6,19 @@ follow from the fields of its classes; those of a study are listed here.
 """
 
 import dataclasses
+import functools
 import json
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import polars as pl
+from pydantic import TypeAdapter
 
-from batchscale.records.metadata.base import OTHER, plain_type
+from batchscale.records.metadata.base import OTHER, plain_type, to_json
 from batchscale.records.metadata.study import SearchMetadata, StudyMetadata
 from batchscale.records.metadata.trial import Hardware, Timing, TrialMetadata
+from batchscale.spec.adaptive import Choice, list_rounds
 from batchscale.spec.redaction import redact_stored
 
 METADATA = "facts"
@@ -53,6 +56,8 @@ _STUDY: Mapping[str, tuple[pl.DataType, Callable[[StudyMetadata], Any]]] = {
     # of each search: its space as parameter_configs, and the reason for it
     "spaces": (pl.List(pl.String()), lambda study: [_object_text(each.space.to_json()) for each in _searches(study)]),
     "reasons": (pl.List(pl.String()), lambda study: [search.reason for search in _searches(study)]),
+    # of each round of an adaptive experiment that concerns it: the choice as a JSON object
+    "choices": (pl.List(pl.String()), lambda study: [_object_text(to_json(choice)) for choice in study.choices]),
     # null until the study has ended
     "goal_reached": (pl.Boolean(), lambda study: study.result.goal_reached if study.result else None),
     "at_edge": (pl.List(pl.String()), lambda study: [*map(str, study.result.at_edge)] if study.result else None),
@@ -88,6 +93,21 @@ _NO_TIMING, _NO_HARDWARE = vars(Timing()), vars(Hardware())
 def study_metadata_row(metadata: StudyMetadata | None) -> dict[str, Any] | None:
     """Return the metadata of a study as a value of the column."""
     return None if metadata is None else {name: value(metadata) for name, (_, value) in _STUDY.items()}
+
+
+def stored_choices(studies: pl.DataFrame) -> tuple[Choice, ...]:
+    """Return the rounds of an adaptive experiment that its studies store, each once, oldest first; none if it is fixed.
+
+    Args:
+        studies: The rows of one workload in a frame of studies.
+    """
+    texts = studies.select(pl.col(METADATA).struct.field("choices")).to_series().drop_nulls()
+    return list_rounds([_choice_type().validate_python(json.loads(text)) for text in study] for study in texts)
+
+
+@functools.cache
+def _choice_type() -> TypeAdapter[Choice]:
+    return TypeAdapter(Choice)
 
 
 def trial_metadata_row(metadata: TrialMetadata | None) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ from batchscale.records.metadata.base import (
     read_version,
 )
 from batchscale.search.edge_guard import Side
+from batchscale.spec.adaptive import Choice
 from batchscale.spec.space import SearchSpace
 
 
@@ -98,6 +99,7 @@ class StudyMetadata:
     ``half_lives`` are those of the averages of the weights that were measured, in steps; empty: the weights were.
     ``branches`` has, for each measured branch, the step of the trial's trunk that it left and its last step, which is
     the step of its measurement; empty: the trial itself was measured.
+    ``choices`` are the rounds of an adaptive experiment that concern the study, oldest first; empty for a fixed one.
     ``budgets`` are the step budgets it has had, growing. ``population`` is the number of trials that train together.
     ``edge_margin`` is the distance from an end of its range within which a value counts as at it, as a share of the
     range. ``evaluation`` is the evaluation plan, ``experiment`` the whole normalised experiment file as text.
@@ -117,6 +119,7 @@ class StudyMetadata:
     tokens_per_example: Positive | None = None
     half_lives: HalfLives = ()
     branches: BranchSteps = ()
+    choices: tuple[Choice, ...] = ()
     budgets: Budgets = ()
     population: Whole | None = None
     edge_margin: Number | None = None

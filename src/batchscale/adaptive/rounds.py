@@ -1,0 +1,95 @@
+"""Run an experiment: a fixed one as it is planned, an adaptive one in rounds that depend on what was measured.
+
+A round is a larger plan of the same experiment: one more batch size, or more trials at all sizes. Its choice is stored
+in the ``study.json`` of the sizes that it concerns before any of their trials starts. A run that is killed continues
+the rounds that are stored; the next choice is a function of the records alone, so it is the same.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from batchscale.adaptive.progress import ReadProgress, read_progress
+from batchscale.adaptive.starting_point import predict_start
+from batchscale.errors import RunError
+from batchscale.prediction.next_round import Design, next_round, start_round
+from batchscale.prediction.quantities import Question
+from batchscale.run.session import RunOutcome, run_plan
+from batchscale.run.settings import RunSettings
+from batchscale.run.signals import StopFlag
+from batchscale.run.status import RunStatus
+from batchscale.spec.adaptive import Choice, ChoiceKind
+from batchscale.spec.plan import Plan, Study
+from batchscale.study.next_search import neighbours_space
+
+
+def run_experiment(
+    plan: Plan,
+    root: Path,
+    settings: RunSettings | None = None,
+    show: Callable[[RunStatus], None] = lambda _status: None,
+    stop: StopFlag | None = None,
+) -> RunOutcome:
+    """Run the studies of a plan into the records tree at ``root``, or continue them; see `run_plan`.
+
+    For an adaptive experiment ``plan`` has the batch sizes to choose from.
+
+    Raises:
+        RunError: as `run_plan`; or an adaptive experiment is to be run by a cluster of hosts.
+    """
+    if plan.experiment.adaptive is None:
+        return run_plan(plan, root, settings, show, stop)
+    if settings is not None and settings.hosts is not None:
+        raise RunError(
+            'An experiment with "auto" must be run without --cluster: its rounds start workers anew. Use --runner '
+            "local, ray or slurm, or list batch_sizes and trials."
+        )
+    first = plan_round(plan, _read(plan, root))
+    assert first is not None  # rounds that are stored are continued, and otherwise there is a first one
+    return run_plan(first, root, settings, show, stop, lambda: next_plan(plan, root))
+
+
+def next_plan(plan: Plan, root: Path) -> Plan | None:
+    """Return the plan of the next round, from the records of finished ones; None after the last."""
+    read = _read(plan, root)
+    assert read.progress is not None
+    choice = next_round(_design(plan, read), read.progress)
+    last = read.choices[-1]
+    if last.kind is ChoiceKind.STOP and choice.kind is ChoiceKind.STOP:
+        choice = replace(choice, round=last.round)
+        if choice == last:
+            return None
+    return plan_round(plan, replace(read, choices=(*read.choices[: choice.round - 1], choice)))
+
+
+def plan_round(plan: Plan, read: ReadProgress) -> Plan:
+    """Return the studies of the rounds so far, with their choices; the first round if there is none."""
+    choices = read.choices or (start_round(_design(plan, read), predict_start(plan)),)
+    sizes = {size for choice in choices for size in choice.sizes}
+    trials = max(choice.trials for choice in choices)
+    studies = [_study(study, plan, read, choices, trials) for study in plan.studies if study.batch_size in sizes]
+    return replace(plan, studies=tuple(studies))
+
+
+def _study(study: Study, plan: Plan, read: ReadProgress, choices: tuple[Choice, ...], trials: int) -> Study:
+    """Return a study with the trials that it has by now; a new one in the ranges that its neighbours suggest."""
+    own = tuple(choice for choice in choices if study.batch_size in choice.sizes)
+    winners, search = read.winners or {}, plan.experiment.search
+    space, attempts = study.space, search.max_attempts or 10 * trials
+    # Without the edge guard ranges stay: a size whose ranges moved would be searched better than those before it.
+    is_guarded = search.repeats > 0 and search.edge_margin > 0
+    if is_guarded and study.batch_size not in winners and study.batch_size not in search.per_batch_size:
+        space = neighbours_space(space, winners, study.batch_size, study.train_steps)
+    return replace(study, trials=trials, max_attempts=attempts, space=space, choices=own)
+
+
+def _read(plan: Plan, root: Path) -> ReadProgress:
+    return read_progress(root, plan.experiment, tuple(study.batch_size for study in plan.studies))
+
+
+def _design(plan: Plan, read: ReadProgress) -> Design:
+    adaptive = plan.experiment.adaptive
+    assert adaptive is not None
+    sizes = tuple(study.batch_size for study in plan.studies)
+    question = Question(adaptive.aim, sizes[0], sizes[-1], read.step_time or (0.0, 1.0))
+    return Design(adaptive, question, sizes)

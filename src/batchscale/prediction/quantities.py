@@ -1,0 +1,103 @@
+"""Quantities that a study may be asked for: the value of each for every law of a confidence set, and their interval.
+
+The interval of a quantity is its range over the laws that agree with the points. Values beyond what the sizes under
+consideration can show are held at the border: such an end is not bounded.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchscale.analysis.confidence_set import ConfidenceSet
+from batchscale.analysis.curves import Array
+from batchscale.analysis.families import FAR, log_critical, log_optimal
+from batchscale.analysis.intervals import Estimate
+from batchscale.analysis.regimes import DEFAULT_THRESHOLDS
+from batchscale.spec.adaptive import Aim
+
+_TICKS = 240  # batch sizes between which the end of perfect scaling and the fastest size of a law are looked up
+
+
+@dataclass(frozen=True)
+class Question:
+    """The quantity that is asked for, between the smallest and the largest size that may be measured.
+
+    ``step_time`` has the seconds of a step without and per example, for the fastest size: a + c B.
+    """
+
+    quantity: Aim
+    smallest: int
+    largest: int
+    step_time: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def borders(self) -> tuple[float, float]:
+        """The logarithms of the sizes from which on an end is not bounded."""
+        beyond = FAR if self.quantity is Aim.CRITICAL else 0.0
+        return math.log(self.smallest) - beyond, math.log(self.largest) + beyond
+
+
+def log_values(laws: ConfidenceSet, question: Question) -> Array:
+    """Return the logarithm of the quantity for every law, held within the borders; NaN for a law that has none."""
+    if question.quantity is Aim.CRITICAL:
+        values = np.concatenate([log_critical(part.family, part.laws) for part in laws.parts])
+    elif question.quantity is Aim.OPTIMAL:
+        values = np.concatenate([log_optimal(part.family, part.laws) for part in laws.parts])
+    else:
+        values = _on_grid(laws, question)
+    return np.asarray(np.clip(values, *question.borders))
+
+
+def interval(laws: ConfidenceSet, question: Question) -> Estimate:
+    """Return the quantity by the best law with its interval; None at an end that the points do not bound."""
+    values = log_values(laws, question)
+    return as_estimate(values, question, _best_value(laws, question))
+
+
+def as_estimate(values: Array, question: Question, best: float | None = None) -> Estimate:
+    """Return the range of these logarithms as an interval."""
+    values = values[~np.isnan(values)]
+    if not values.size:
+        return Estimate()
+    least, most = question.borders
+    low, high = float(values.min()), float(values.max())
+    return Estimate(best, None if low <= least else math.exp(low), None if high >= most else math.exp(high))
+
+
+def log_width(values: Array) -> float:
+    """Return the width of the range of these logarithms; 0 without any."""
+    values = values[~np.isnan(values)]
+    return float(values.max() - values.min()) if values.size else 0.0
+
+
+def _best_value(laws: ConfidenceSet, question: Question) -> float | None:
+    best = laws.best
+    if question.quantity is Aim.CRITICAL:
+        return best.b_crit
+    if question.quantity is Aim.OPTIMAL:
+        return best.b_opt
+    grid = _grid(question)
+    return math.exp(float(_look_up(laws.best_log_steps(np.exp(grid))[None], grid, question)[0]))
+
+
+def _grid(question: Question) -> Array:
+    return np.linspace(math.log(question.smallest), math.log(question.largest), _TICKS)
+
+
+def _on_grid(laws: ConfidenceSet, question: Question) -> Array:
+    grid = _grid(question)
+    return _look_up(laws.log_steps(np.exp(grid)), grid, question)
+
+
+def _look_up(log_steps: Array, grid: Array, question: Question) -> Array:
+    """Return the quantity of laws that are given by their log steps on a grid of log sizes."""
+    if question.quantity is Aim.FASTEST:
+        fixed, per_example = question.step_time
+        return np.asarray(grid[np.argmin(log_steps + np.log(fixed + per_example * np.exp(grid)), axis=1)])
+    examples = log_steps + grid
+    first = np.argmin(examples, axis=1)[:, None]
+    line = np.take_along_axis(examples, first, axis=1) + math.log1p(DEFAULT_THRESHOLDS.perfect)
+    beyond = (examples > line) & (np.arange(len(grid)) >= first)
+    last = np.where(beyond.any(axis=1), np.argmax(beyond, axis=1) - 1, len(grid) - 1)
+    return np.asarray(grid[last])
