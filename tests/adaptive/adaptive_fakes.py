@@ -20,7 +20,7 @@ B_CRIT = 32
 def adaptive_plan(**aim):
     """The plan of an experiment with "auto"; some values of its aim, or ``experiment`` with others of its own."""
     changes = aim.pop("experiment", {})
-    adaptive = replace(AdaptivePlan(factor=2.0, first_trials=8, smallest=4, largest=512), **aim)
+    adaptive = replace(AdaptivePlan(factor=2.0, first_trials=8, smallest=1, largest=512), **aim)
     values = {
         "batch_sizes": BatchSizes((), auto=(adaptive.smallest, adaptive.largest)),
         "trials": adaptive.first_trials,

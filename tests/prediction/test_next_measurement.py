@@ -85,7 +85,7 @@ def test_more_trials_leave_the_laws_within_their_smaller_bound():
 
 
 def test_the_quantities_of_a_hyperbola_have_their_closed_forms():
-    """B_crit itself; the line of perfect scaling ends at 0.3 B_crit; with steps of a + cB the fastest is √(a B_crit/c)."""
+    """Perfect scaling ends at 0.3 B_crit; with steps that take a + cB the fastest size is √(a B_crit/c)."""
     sizes = [4, 16, 64, 256, 1024]
     laws = laws_of(sizes, law(sizes), 1e-3)
     assert interval(laws, QUESTION).value == pytest.approx(B_CRIT, rel=0.01)

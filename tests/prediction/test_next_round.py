@@ -60,7 +60,7 @@ def test_a_wide_interval_asks_for_a_new_size_or_more_trials_at_all_sizes():
     more = next_round(design(chooses_sizes=False), noisy)
     assert more.kind is ChoiceKind.MORE_TRIALS
     assert more.sizes == (4, 16, 64, 256, 1024)
-    assert more.trials == 16
+    assert more.trials == 12
     size = next_round(design(chooses_trials=False), noisy)
     assert size.kind is ChoiceKind.NEW_SIZE
     assert size.trials == 8

@@ -134,6 +134,7 @@ def result_json(
         "trial_steps": sum(study.trial_steps for study in run_status.studies),
         "given_up": run_status.given_up,
         "tokens_per_example": next((s.tokens_per_example for s in run_status.studies if s.tokens_per_example), None),
+        "choices": list(run_status.choices),
         "curve": [asdict(row) for row in read_curve(root, plan)],
         "sentences": describe_regimes(root, name, goal).splitlines(),
         **({} if predictions is None else {"predictions": [prediction_json(item) for item in predictions]}),

@@ -1,5 +1,6 @@
 """``batchscale summary``: the studies of records and their trials by status."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +30,6 @@ def summary(
     Exit code 2 if damaged parts were left out; standard error names them.
     """
     from batchscale.cli.output import print_json
-    from batchscale.records.metadata.base import to_json
     from batchscale.records.metadata.columns import stored_choices
     from batchscale.records.read import read_records
     from batchscale.records.summary import summarize
@@ -44,7 +44,7 @@ def summary(
             "trials": result.num_trials,
             "measurements": result.num_measurements,
         }
-        rounds = {name: [to_json(choice) for choice in chosen] for name, chosen in choices.items() if chosen}
+        rounds = [{"workload": name, **asdict(choice)} for name, chosen in choices.items() for choice in chosen]
         print_json({"version": VERSION, "studies": result.table.to_dicts(), "totals": totals, "choices": rounds})
     else:
         _print_table(result)

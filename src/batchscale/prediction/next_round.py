@@ -28,7 +28,7 @@ LEVEL = 0.9
 FEWEST_SIZES = 5  # that an interval must rest on before it ends a run: fewer do not tell families of laws apart
 START_PLACES = (0.25, 0.5, 0.75, 1.0)  # on the logarithmic way from the smallest to the largest: small ones are dear
 START_FACTORS = (1 / 8, 1 / 2, 2, 8)  # around a predicted size
-MORE_TRIALS = 2.0
+MORE_TRIALS = 1.5
 
 
 @dataclass(frozen=True)
@@ -263,14 +263,18 @@ def _reason(design: Design, best: Ranked, other: Ranked | None) -> str:
     label, unit = design.plan.aim.label, design.plan.unit
 
     def expect(each: Ranked) -> str:
-        return f"to a factor of {times_text(each.factor_after)} for about {_amount(each.candidate.cost, unit)}"
+        return f"to {_factor(each.factor_after)} for about {_amount(each.candidate.cost, unit)}"
 
     what = _name(best.candidate)
     if best.factor_after >= best.factor_before * (1 - 1e-9):
         return f"{what}: no single round is expected to narrow the interval of the {label}; this is the cheapest"
-    before = f"expected to narrow the interval of the {label} from a factor of {times_text(best.factor_before)}"
+    before = f"expected to narrow the interval of the {label} from {_factor(best.factor_before)}"
     text = f"{what}: {before} {expect(best)}"
     return text if other is None else f"{text}; {_name(other.candidate)}: {expect(other)}"
+
+
+def _factor(factor: float) -> str:
+    return f"a factor of {times_text(factor)}" if factor < 1000 else "a factor of over 1,000"
 
 
 def _name(candidate: Candidate) -> str:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from batchscale.figures.selection import find_goal
 from batchscale.figures.series import CurvePanel, Series, series_frame
 from batchscale.formatting import whole_text
 from batchscale.records.frames import Records
-from batchscale.records.metadata.base import to_json
 from batchscale.records.metadata.columns import stored_choices
 from batchscale.records.output_file import write_output
 from batchscale.report.drawing import draw
@@ -144,7 +144,7 @@ def _overview(
 
 
 def _workload_json(records: Records, name: WorkloadName, goal: Goal | None) -> dict[str, Any]:
-    metadata = read_metadata(records, name)
+    metadata, choices = read_metadata(records, name), stored_choices(records.workload(name).studies)
     sentences: tuple[str, ...] = ()
     analysis = None
     missing = None if goal is not None else "These records name no goal."
@@ -162,6 +162,6 @@ def _workload_json(records: Records, name: WorkloadName, goal: Goal | None) -> d
         "missing": missing,
         "facts": dict(metadata.rows),
         "statuses": dict(metadata.statuses),
-        "choices": [to_json(choice) for choice in stored_choices(records.workload(name).studies)],
+        "choices": [{"workload": str(name), **asdict(choice)} for choice in choices],
         "analysis": analysis,
     }
