@@ -34,8 +34,8 @@ from batchscale.analysis.summary import CurveData, CurveSummary, summarize
 from batchscale.errors import AnalysisError
 from batchscale.figures.selection import find_goal
 from batchscale.formatting import rounded_text, span_text
-from batchscale.prediction.next_round import Design, MeasuredSize, Progress, next_round, start_round
-from batchscale.prediction.quantities import Question
+from batchscale.prediction.next_round import Design, MeasuredSize, RoundProgress, next_round, start_round
+from batchscale.prediction.quantities import AimQuestion
 from batchscale.records.frames import Records
 from batchscale.records.read import read_records
 from batchscale.run.preflight import make_checked_plan
@@ -116,7 +116,7 @@ def run_fixed(trials: Trials, sizes: Sequence[int], count: int) -> Run:
 
 def run_adaptive(trials: Trials, pool: Sequence[int], plan: AdaptivePlan, prediction: float | None = None) -> Run:
     """Run an adaptive design to its end."""
-    design = Design(plan, Question(plan.aim, pool[0], pool[-1]), tuple(pool))
+    design = Design(plan, AimQuestion(plan.aim, pool[0], pool[-1]), tuple(pool))
     choices = [start_round(design, None if prediction is None else (prediction, "a guess"))]
     while choices[-1].kind is not ChoiceKind.STOP:
         sizes = sorted({size for choice in choices for size in choice.sizes})
@@ -127,7 +127,7 @@ def run_adaptive(trials: Trials, pool: Sequence[int], plan: AdaptivePlan, predic
             MeasuredSize(size, None if point is None else float(point.steps), cost)
             for size, (point, cost) in studies.items()
         )
-        choices.append(next_round(design, Progress(measured, trial_noise(points), points, count, len(choices))))
+        choices.append(next_round(design, RoundProgress(measured, trial_noise(points), points, count, len(choices))))
     cost = sum(size.cost for size in measured)
     return Run(summary_of(points), cost, tuple(sizes), count, len(choices) - 1, choices[-1].reason)
 

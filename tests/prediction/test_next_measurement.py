@@ -9,11 +9,11 @@ from batchscale.analysis.confidence_set import find_confidence_set
 from batchscale.analysis.noise import Noise, NoiseSource
 from batchscale.analysis.scaling import fit_families
 from batchscale.prediction.next_measurement import Candidate, rank_measurements
-from batchscale.prediction.quantities import Question, interval, log_values, log_width
+from batchscale.prediction.quantities import AimQuestion, interval, log_values, log_width
 from batchscale.spec.adaptive import Aim
 
 S_MIN, B_CRIT, SPREAD = 1000.0, 64.0, 0.1
-QUESTION = Question(Aim.CRITICAL, 1, 4096)
+QUESTION = AimQuestion(Aim.CRITICAL, 1, 4096)
 
 
 def law(sizes):
@@ -89,11 +89,11 @@ def test_the_quantities_of_a_hyperbola_have_their_closed_forms():
     sizes = [4, 16, 64, 256, 1024]
     laws = laws_of(sizes, law(sizes), 1e-3)
     assert interval(laws, QUESTION).value == pytest.approx(B_CRIT, rel=0.01)
-    perfect = interval(laws, Question(Aim.PERFECT_END, 1, 4096))
+    perfect = interval(laws, AimQuestion(Aim.PERFECT_END, 1, 4096))
     assert perfect.value == pytest.approx(0.3 * (B_CRIT + 1) + 1, rel=0.06)  # examples at B = 1 are the fewest
-    fastest = interval(laws, Question(Aim.FASTEST, 1, 4096, (4.0, 0.25)))
+    fastest = interval(laws, AimQuestion(Aim.FASTEST, 1, 4096, (4.0, 0.25)))
     assert fastest.value == pytest.approx(math.sqrt(4 * B_CRIT / 0.25), rel=0.05)
     for estimate in (perfect, fastest):
         assert estimate.low <= estimate.value <= estimate.high
-    optimal = interval(laws, Question(Aim.OPTIMAL, 1, 4096))
+    optimal = interval(laws, AimQuestion(Aim.OPTIMAL, 1, 4096))
     assert optimal.low is None  # steps fall in proportion down to the smallest size: the optimum is there, or below

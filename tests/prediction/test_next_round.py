@@ -7,8 +7,8 @@ import pytest
 
 from batchscale.analysis.intervals import Finishers, StudyPoint
 from batchscale.analysis.noise import trial_noise
-from batchscale.prediction.next_round import Design, MeasuredSize, Progress, next_round, start_round
-from batchscale.prediction.quantities import Question
+from batchscale.prediction.next_round import Design, MeasuredSize, RoundProgress, next_round, start_round
+from batchscale.prediction.quantities import AimQuestion
 from batchscale.spec.adaptive import AdaptivePlan, Aim, ChoiceKind, CostUnit
 
 POOL = tuple(2**power for power in range(11))
@@ -16,7 +16,7 @@ POOL = tuple(2**power for power in range(11))
 
 def design(**aim):
     plan = replace(AdaptivePlan(), **aim)
-    return Design(plan, Question(plan.aim, POOL[0], POOL[-1]), POOL)
+    return Design(plan, AimQuestion(plan.aim, POOL[0], POOL[-1]), POOL)
 
 
 def progress(sizes, trials=8, spread=0.1, failed=(), rounds=1, b_crit=64.0):
@@ -27,7 +27,7 @@ def progress(sizes, trials=8, spread=0.1, failed=(), rounds=1, b_crit=64.0):
         points.append(StudyPoint(size, round(steps[0]), Finishers(steps, trials)))
     measured = [MeasuredSize(p.batch_size, float(p.steps), 1.5 * trials * p.steps) for p in points]
     measured += [MeasuredSize(size, None, 1e5) for size in failed]
-    return Progress(tuple(measured), trial_noise(points), tuple(points), trials, rounds)
+    return RoundProgress(tuple(measured), trial_noise(points), tuple(points), trials, rounds)
 
 
 def test_the_first_round_is_spread_without_a_prediction_and_around_one_with_it():
@@ -110,6 +110,6 @@ def test_sizes_that_fail_lead_to_their_neighbours_and_none_at_all_to_the_end():
 @pytest.mark.parametrize("aim", list(Aim))
 def test_every_aim_has_an_interval_and_a_next_round(aim):
     plan = AdaptivePlan(aim)
-    asked = Design(plan, Question(aim, POOL[0], POOL[-1], (1e-3, 1e-5)), POOL)
+    asked = Design(plan, AimQuestion(aim, POOL[0], POOL[-1], (1e-3, 1e-5)), POOL)
     choice = next_round(asked, progress((4, 16, 64, 256, 1024), spread=2.0))
     assert aim.label in choice.reason

@@ -16,12 +16,12 @@ from batchscale.analysis.curve_analysis import Analysis, analyze
 from batchscale.analysis.noise import Noise, trial_noise
 from batchscale.errors import AnalysisError, RecordsError
 from batchscale.planning.step_times import records_step_times
-from batchscale.prediction.next_round import MeasuredSize, Progress
+from batchscale.prediction.next_round import MeasuredSize, RoundProgress
 from batchscale.records.frames import Records
 from batchscale.records.metadata.columns import METADATA, stored_choices
 from batchscale.records.tree.layout import StudyPaths
 from batchscale.records.tree.read import read_tree
-from batchscale.spec.adaptive import Choice, CostUnit
+from batchscale.spec.adaptive import CostUnit, RoundChoice
 from batchscale.spec.experiment import Experiment
 
 
@@ -33,8 +33,8 @@ class ReadProgress:
     and per example; None where no trial stored its time.
     """
 
-    choices: tuple[Choice, ...] = ()
-    progress: Progress | None = None
+    choices: tuple[RoundChoice, ...] = ()
+    progress: RoundProgress | None = None
     winners: Mapping[int, Mapping[str, float]] | None = None
     step_time: tuple[float, float] | None = None
 
@@ -62,7 +62,7 @@ def read_progress(root: Path, experiment: Experiment, sizes: tuple[int, ...]) ->
     measured = tuple(MeasuredSize(size, steps.get(size), costs.get(size, 0.0)) for size in _measured_sizes(choices))
     points = () if analysis is None else analysis.points
     trials = max(choice.trials for choice in choices)
-    progress = Progress(measured, _noise(records, experiment, analysis), points, trials, choices[-1].round)
+    progress = RoundProgress(measured, _noise(records, experiment, analysis), points, trials, choices[-1].round)
     winners = {} if analysis is None else _winners(analysis)
     return ReadProgress(choices, progress, winners, read_step_time(records, experiment))
 
@@ -111,7 +111,7 @@ def _steps_by_size(analysis: Analysis) -> dict[int, float]:
     return {int(size): float(steps) for size, steps in reached.rows()}
 
 
-def _measured_sizes(choices: tuple[Choice, ...]) -> tuple[int, ...]:
+def _measured_sizes(choices: tuple[RoundChoice, ...]) -> tuple[int, ...]:
     return tuple(sorted({size for choice in choices for size in choice.sizes}))
 
 

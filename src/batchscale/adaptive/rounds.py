@@ -13,12 +13,12 @@ from batchscale.adaptive.progress import ReadProgress, read_progress
 from batchscale.adaptive.starting_point import predict_start
 from batchscale.errors import RunError
 from batchscale.prediction.next_round import Design, next_round, start_round
-from batchscale.prediction.quantities import Question
+from batchscale.prediction.quantities import AimQuestion
 from batchscale.run.session import RunOutcome, run_plan
 from batchscale.run.settings import RunSettings
 from batchscale.run.signals import StopFlag
 from batchscale.run.status import RunStatus
-from batchscale.spec.adaptive import Choice, ChoiceKind
+from batchscale.spec.adaptive import ChoiceKind, RoundChoice
 from batchscale.spec.plan import Plan, Study
 from batchscale.study.next_search import neighbours_space
 
@@ -71,7 +71,7 @@ def plan_round(plan: Plan, read: ReadProgress) -> Plan:
     return replace(plan, studies=tuple(studies))
 
 
-def _study(study: Study, plan: Plan, read: ReadProgress, choices: tuple[Choice, ...], trials: int) -> Study:
+def _study(study: Study, plan: Plan, read: ReadProgress, choices: tuple[RoundChoice, ...], trials: int) -> Study:
     """Return a study with the trials that it has by now; a new one in the ranges that its neighbours suggest."""
     own = tuple(choice for choice in choices if study.batch_size in choice.sizes)
     winners, search = read.winners or {}, plan.experiment.search
@@ -91,5 +91,5 @@ def _design(plan: Plan, read: ReadProgress) -> Design:
     adaptive = plan.experiment.adaptive
     assert adaptive is not None
     sizes = tuple(study.batch_size for study in plan.studies)
-    question = Question(adaptive.aim, sizes[0], sizes[-1], read.step_time or (0.0, 1.0))
+    question = AimQuestion(adaptive.aim, sizes[0], sizes[-1], read.step_time or (0.0, 1.0))
     return Design(adaptive, question, sizes)

@@ -21,8 +21,8 @@ from batchscale.analysis.noise import MOST_FREEDOM, Noise, resolution_variance
 from batchscale.analysis.scaling import fit_families
 from batchscale.formatting import count_text, list_sizes, rounded_text, times_text
 from batchscale.prediction.next_measurement import Candidate, Ranked, rank_measurements
-from batchscale.prediction.quantities import Question, as_estimate, log_values, log_width
-from batchscale.spec.adaptive import AdaptivePlan, Choice, ChoiceKind, CostUnit
+from batchscale.prediction.quantities import AimQuestion, as_estimate, log_values, log_width
+from batchscale.spec.adaptive import AdaptivePlan, ChoiceKind, CostUnit, RoundChoice
 
 LEVEL = 0.9
 FEWEST_SIZES = 5  # that an interval must rest on before it ends a run: fewer do not tell families of laws apart
@@ -41,7 +41,7 @@ class MeasuredSize:
 
 
 @dataclass(frozen=True, eq=False)
-class Progress:
+class RoundProgress:
     """All that was measured so far.
 
     ``noise`` is that of the sizes that reached the goal, ``points`` are these with their trials, by growing size.
@@ -70,7 +70,7 @@ class Design:
     """What may be measured, and for what: the aim, the question, and the batch sizes to choose from, growing."""
 
     plan: AdaptivePlan
-    question: Question
+    question: AimQuestion
     sizes: tuple[int, ...]
 
 
@@ -84,7 +84,7 @@ class Standing:
     factor: float
 
 
-def start_round(design: Design, prediction: tuple[float, str] | None = None) -> Choice:
+def start_round(design: Design, prediction: tuple[float, str] | None = None) -> RoundChoice:
     """Return the first round: around a predicted size, if there is one with its source, else spread over all sizes."""
     plan, pool = design.plan, design.sizes
     if not plan.chooses_sizes:
@@ -97,10 +97,10 @@ def start_round(design: Design, prediction: tuple[float, str] | None = None) -> 
         sizes = _nearest(pool, [pool[round(place * (len(pool) - 1))] for place in START_PLACES])
         why = f"spread over {pool[0]:,} to {pool[-1]:,}, because nothing predicts the {plan.aim.label}"
     reason = f"start with batch sizes {list_sizes(list(sizes))}, {plan.first_trials} trials each: {why}"
-    return Choice(1, ChoiceKind.START, sizes, plan.first_trials, reason, unit=plan.unit)
+    return RoundChoice(1, ChoiceKind.START, sizes, plan.first_trials, reason, unit=plan.unit)
 
 
-def next_round(design: Design, progress: Progress) -> Choice:
+def next_round(design: Design, progress: RoundProgress) -> RoundChoice:
     """Return the round that comes next, or the one that ends the run, with its reason."""
     if len(progress.reached) < FEWEST_FOR_LAWS:
         return _find_more_sizes(design, progress)
@@ -122,7 +122,7 @@ def next_round(design: Design, progress: Progress) -> Choice:
     best = affordable[0]
     size = best.candidate.batch_size
     others = [each for each in affordable if (each.candidate.batch_size is None) != (size is None)]
-    return Choice(
+    return RoundChoice(
         round=progress.rounds + 1,
         kind=ChoiceKind.MORE_TRIALS if size is None else ChoiceKind.NEW_SIZE,
         sizes=tuple(each.batch_size for each in progress.sizes) if size is None else (size,),
@@ -136,7 +136,7 @@ def next_round(design: Design, progress: Progress) -> Choice:
     )
 
 
-def assess(design: Design, progress: Progress) -> Standing:
+def assess(design: Design, progress: RoundProgress) -> Standing:
     """Return the laws that agree with the points, and the interval of the aim; three sizes must have reached the goal.
 
     The interval is that of the analysis: 90 % over all laws that the evidence does not reject.
@@ -152,7 +152,7 @@ def assess(design: Design, progress: Progress) -> Standing:
 # --- candidates -------------------------------------------------------------------------------------------------
 
 
-def _candidates(design: Design, progress: Progress, standing: Standing) -> list[Candidate]:
+def _candidates(design: Design, progress: RoundProgress, standing: Standing) -> list[Candidate]:
     plan, trials = design.plan, progress.trials
     variance = float(progress.noise.variances.mean())
     measured = {size.batch_size for size in progress.sizes}
@@ -178,7 +178,7 @@ def _steps_at(laws: ConfidenceSet, size: int) -> float:
     return math.exp(best)
 
 
-def _cost_of_step(progress: Progress, size: int) -> float:
+def _cost_of_step(progress: RoundProgress, size: int) -> float:
     """Return the cost of a trial for each step to result at a size, along the trend over the measured sizes.
 
     It is about the batch size where examples are counted, and more than 1 where steps are: trials that do not win are
@@ -190,7 +190,7 @@ def _cost_of_step(progress: Progress, size: int) -> float:
     return math.exp(float(np.polyval(line, math.log(size))))
 
 
-def _variance_factor(progress: Progress, standing: Standing, more: int) -> float:
+def _variance_factor(progress: RoundProgress, standing: Standing, more: int) -> float:
     """Return the factor of the variances of log steps, as the confidence set uses them, with more trials.
 
     The noise of a search falls with its trials as N^(-2/c), c the exponent of its tail. The part of the variance that
@@ -207,7 +207,7 @@ def _variance_factor(progress: Progress, standing: Standing, more: int) -> float
     return (factor + misfit) / (1 + misfit) if noise.is_known else 1.0
 
 
-def _find_more_sizes(design: Design, progress: Progress) -> Choice:
+def _find_more_sizes(design: Design, progress: RoundProgress) -> RoundChoice:
     """Return the next size while fewer than three reached the goal: no law can be fitted yet.
 
     The nearest size to one that reached it comes first; without any, the goal is taken for out of reach.
@@ -223,16 +223,16 @@ def _find_more_sizes(design: Design, progress: Progress) -> Choice:
     logs = [math.log(size.batch_size) for size in progress.reached]
     size = min(free, key=lambda each: (min(abs(math.log(each) - log) for log in logs), -each))
     reason = f"batch size {size:,}: only {count} reached the goal so far, and this is next to them"
-    return Choice(progress.rounds + 1, ChoiceKind.NEW_SIZE, (size,), progress.trials, reason, unit=plan.unit)
+    return RoundChoice(progress.rounds + 1, ChoiceKind.NEW_SIZE, (size,), progress.trials, reason, unit=plan.unit)
 
 
 # --- sentences --------------------------------------------------------------------------------------------------
 
 
-def _stop(design: Design, progress: Progress, reason: str, standing: Standing | None = None) -> Choice:
+def _stop(design: Design, progress: RoundProgress, reason: str, standing: Standing | None = None) -> RoundChoice:
     interval = Estimate() if standing is None else standing.interval
     sizes = tuple(size.batch_size for size in progress.sizes)
-    return Choice(
+    return RoundChoice(
         round=progress.rounds + 1,
         kind=ChoiceKind.STOP,
         sizes=sizes,
@@ -283,7 +283,7 @@ def _name(candidate: Candidate) -> str:
     return f"batch size {candidate.batch_size:,}"
 
 
-def _spent(plan: AdaptivePlan, progress: Progress, next_cost: float | None) -> str:
+def _spent(plan: AdaptivePlan, progress: RoundProgress, next_cost: float | None) -> str:
     assert plan.budget is not None
     text = f"the budget of {_amount(plan.budget, plan.unit)} is spent: {_amount(progress.spent, plan.unit)} used"
     return text if next_cost is None else f"{text}, and the next round takes about {_amount(next_cost, plan.unit)}"

@@ -20,7 +20,7 @@ _TICKS = 240  # batch sizes between which the end of perfect scaling and the fas
 
 
 @dataclass(frozen=True)
-class Question:
+class AimQuestion:
     """The quantity that is asked for, between the smallest and the largest size that may be measured.
 
     ``step_time`` has the seconds of a step without and per example, for the fastest size: a + c B.
@@ -38,7 +38,7 @@ class Question:
         return math.log(self.smallest) - beyond, math.log(self.largest) + beyond
 
 
-def log_values(laws: ConfidenceSet, question: Question) -> Array:
+def log_values(laws: ConfidenceSet, question: AimQuestion) -> Array:
     """Return the logarithm of the quantity for every law, held within the borders; NaN for a law that has none."""
     if question.quantity is Aim.CRITICAL:
         values = np.concatenate([log_critical(part.family, part.laws) for part in laws.parts])
@@ -49,13 +49,13 @@ def log_values(laws: ConfidenceSet, question: Question) -> Array:
     return np.asarray(np.clip(values, *question.borders))
 
 
-def interval(laws: ConfidenceSet, question: Question) -> Estimate:
+def interval(laws: ConfidenceSet, question: AimQuestion) -> Estimate:
     """Return the quantity by the best law with its interval; None at an end that the points do not bound."""
     values = log_values(laws, question)
     return as_estimate(values, question, _best_value(laws, question))
 
 
-def as_estimate(values: Array, question: Question, best: float | None = None) -> Estimate:
+def as_estimate(values: Array, question: AimQuestion, best: float | None = None) -> Estimate:
     """Return the range of these logarithms as an interval."""
     values = values[~np.isnan(values)]
     if not values.size:
@@ -71,7 +71,7 @@ def log_width(values: Array) -> float:
     return float(values.max() - values.min()) if values.size else 0.0
 
 
-def _best_value(laws: ConfidenceSet, question: Question) -> float | None:
+def _best_value(laws: ConfidenceSet, question: AimQuestion) -> float | None:
     best = laws.best
     if question.quantity is Aim.CRITICAL:
         return best.b_crit
@@ -81,16 +81,16 @@ def _best_value(laws: ConfidenceSet, question: Question) -> float | None:
     return math.exp(float(_look_up(laws.best_log_steps(np.exp(grid))[None], grid, question)[0]))
 
 
-def _grid(question: Question) -> Array:
+def _grid(question: AimQuestion) -> Array:
     return np.linspace(math.log(question.smallest), math.log(question.largest), _TICKS)
 
 
-def _on_grid(laws: ConfidenceSet, question: Question) -> Array:
+def _on_grid(laws: ConfidenceSet, question: AimQuestion) -> Array:
     grid = _grid(question)
     return _look_up(laws.log_steps(np.exp(grid)), grid, question)
 
 
-def _look_up(log_steps: Array, grid: Array, question: Question) -> Array:
+def _look_up(log_steps: Array, grid: Array, question: AimQuestion) -> Array:
     """Return the quantity of laws that are given by their log steps on a grid of log sizes."""
     if question.quantity is Aim.FASTEST:
         fixed, per_example = question.step_time

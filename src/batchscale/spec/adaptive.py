@@ -1,6 +1,6 @@
 """The aim of an adaptive experiment: the batch size that is asked for, how narrow its interval must be, and the budget.
 
-An experiment with ``batch_sizes = "auto"`` or ``trials = "auto"`` is measured in rounds. A `Choice` is what one round
+An experiment with ``batch_sizes = "auto"`` or ``trials = "auto"`` is measured in rounds. A `RoundChoice` is what one round
 measures and the reason for it; every study stores those that concern it in its ``study.json``.
 """
 
@@ -117,7 +117,7 @@ class ChoiceKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Choice:
+class RoundChoice:
     """A round of an adaptive experiment: what is measured, and why.
 
     Attributes:
@@ -148,7 +148,7 @@ class Choice:
         return f"round {self.round}: {self.reason}"
 
 
-def list_rounds(choices_of_studies: Iterable[Iterable[Choice]]) -> tuple[Choice, ...]:
+def list_rounds(choices_of_studies: Iterable[Iterable[RoundChoice]]) -> tuple[RoundChoice, ...]:
     """Return the rounds of an experiment, each once, from the choices that its studies store."""
     rounds = {choice.round: choice for choices in choices_of_studies for choice in choices}
     return tuple(rounds[number] for number in sorted(rounds))

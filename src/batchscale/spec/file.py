@@ -156,28 +156,21 @@ def _to_batch_sizes(value: object) -> BatchSizes:
 
 
 def _to_adaptive(table: ExperimentTable, chooses_sizes: bool) -> AdaptivePlan | None:
-    """Return the aim of an experiment that chooses batch sizes or trials itself; None for a fixed one."""
+    """Return the aim of an adaptive experiment; None for a fixed one."""
     chooses_trials = table.trials == AUTO
     if not chooses_sizes and not chooses_trials:
         if table.adaptive is not None:
-            raise SpecError(
-                'the table is for batch_sizes = "auto" or trials = "auto". Found neither; set one of both, or remove '
-                "the table."
-            )
+            raise SpecError('it is for batch_sizes = "auto" or trials = "auto". Found neither; set one, or remove it.')
         return None
     aim = table.adaptive or AdaptiveTable()
-    given = aim.model_fields_set
-    for names, is_used, key in (
-        (("smallest", "largest"), chooses_sizes, "batch_sizes"),
-        (("first_trials", "most_trials"), chooses_trials, "trials"),
-    ):
-        unused = [name for name in names if name in given]
-        if unused and not is_used:
-            raise SpecError(f"'{unused[0]}' is for {key} = \"auto\". Found other {key}; remove it.")
+    auto = {"smallest": "batch_sizes", "largest": "batch_sizes", "first_trials": "trials", "most_trials": "trials"}
+    for name in auto.keys() & aim.model_fields_set:
+        if not (chooses_sizes if auto[name] == "batch_sizes" else chooses_trials):
+            raise SpecError(f"'{name}' is for {auto[name]} = \"auto\". Found other {auto[name]}; remove it.")
     values = {name: getattr(aim, name) for name in AdaptiveTable.model_fields if name != "quantity"}
     if not chooses_trials:
         values["first_trials"] = values["most_trials"] = table.trials
-    elif "most_trials" not in given:
+    elif "most_trials" not in aim.model_fields_set:
         values["most_trials"] = max(aim.first_trials, aim.most_trials)
     return AdaptivePlan(aim.quantity, **values, chooses_sizes=chooses_sizes, chooses_trials=chooses_trials)
 

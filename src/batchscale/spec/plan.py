@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from batchscale.errors import SpecError, suggest_names
-from batchscale.spec.adaptive import Choice
+from batchscale.spec.adaptive import RoundChoice
 from batchscale.spec.batch_sizes import FEWEST_AUTO
 from batchscale.spec.durations import MAX_MEASUREMENTS
 from batchscale.spec.experiment import Experiment, StopRule
@@ -68,7 +68,7 @@ class Study:
     tokens_per_example: int | None = None
     half_lives: tuple[float, ...] = ()
     branches: Branches | None = None
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[RoundChoice, ...] = ()
 
     @property
     def trial_steps(self) -> int:

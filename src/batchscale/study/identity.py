@@ -22,7 +22,7 @@ from batchscale.records.durable import replace_durably
 from batchscale.records.metadata.study import StudyMetadata, StudyResult, TrainerMetadata
 from batchscale.records.model import StudyRecord
 from batchscale.records.tree.layout import RunPaths
-from batchscale.spec.adaptive import Choice
+from batchscale.spec.adaptive import RoundChoice
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.plan import Plan, Study
 from batchscale.spec.redaction import HIDDEN, redact_words
@@ -258,7 +258,7 @@ class SavedStudy:
     result: StudyResult | None = None
     framework: TrainerMetadata | None = None
     tokens_per_example: int | None = None
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[RoundChoice, ...] = ()
 
     @classmethod
     def from_record(cls, record: StudyRecord, path: str) -> "SavedStudy":

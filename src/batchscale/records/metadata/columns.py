@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from batchscale.records.metadata.base import OTHER, plain_type, to_json
 from batchscale.records.metadata.study import SearchMetadata, StudyMetadata
 from batchscale.records.metadata.trial import Hardware, Timing, TrialMetadata
-from batchscale.spec.adaptive import Choice, list_rounds
+from batchscale.spec.adaptive import RoundChoice, list_rounds
 from batchscale.spec.redaction import redact_stored
 
 METADATA = "facts"
@@ -95,7 +95,7 @@ def study_metadata_row(metadata: StudyMetadata | None) -> dict[str, Any] | None:
     return None if metadata is None else {name: value(metadata) for name, (_, value) in _STUDY.items()}
 
 
-def stored_choices(studies: pl.DataFrame) -> tuple[Choice, ...]:
+def stored_choices(studies: pl.DataFrame) -> tuple[RoundChoice, ...]:
     """Return the rounds of an adaptive experiment that its studies store, each once, oldest first; none if it is fixed.
 
     Args:
@@ -106,8 +106,8 @@ def stored_choices(studies: pl.DataFrame) -> tuple[Choice, ...]:
 
 
 @functools.cache
-def _choice_type() -> TypeAdapter[Choice]:
-    return TypeAdapter(Choice)
+def _choice_type() -> TypeAdapter[RoundChoice]:
+    return TypeAdapter(RoundChoice)
 
 
 def trial_metadata_row(metadata: TrialMetadata | None) -> dict[str, Any] | None:

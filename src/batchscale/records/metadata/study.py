@@ -20,7 +20,7 @@ from batchscale.records.metadata.base import (
     read_version,
 )
 from batchscale.search.edge_guard import Side
-from batchscale.spec.adaptive import Choice
+from batchscale.spec.adaptive import RoundChoice
 from batchscale.spec.space import SearchSpace
 
 
@@ -119,7 +119,7 @@ class StudyMetadata:
     tokens_per_example: Positive | None = None
     half_lives: HalfLives = ()
     branches: BranchSteps = ()
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[RoundChoice, ...] = ()
     budgets: Budgets = ()
     population: Whole | None = None
     edge_margin: Number | None = None
