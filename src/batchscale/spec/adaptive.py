@@ -1,7 +1,7 @@
 """The aim of an adaptive experiment: the batch size that is asked for, how narrow its interval must be, and the budget.
 
-An experiment with ``batch_sizes = "auto"`` or ``trials = "auto"`` is measured in rounds. A `RoundChoice` is what one round
-measures and the reason for it; every study stores those that concern it in its ``study.json``.
+An experiment with ``batch_sizes = "auto"`` or ``trials = "auto"`` is measured in rounds. A `RoundChoice` is what one
+round measures and the reason for it; every study stores those that concern it in its ``study.json``.
 """
 
 from collections.abc import Iterable
