@@ -101,7 +101,8 @@ class EvaluationPlan:
     Either every ``every`` steps or ``every_tokens`` tokens (rounded up to steps), or ``count`` times. After step 0
     nothing is measured before the share ``start`` of the step budget: no measurements are spent where no trial can have
     reached the goal. All trials of a study are measured at the same steps, so that no trial gets more chances than
-    another.
+    another. ``gradient_noise`` names the kinds of gradient noise that are measured besides; True for those that fit the
+    optimizer.
     """
 
     every: int | None = None
@@ -110,6 +111,7 @@ class EvaluationPlan:
     start: float = 0.0
     examples: Mapping[str, int | str] = field(default_factory=lambda: {"train": 1000, "val": ALL, "test": 0})
     every_tokens: int | None = None
+    gradient_noise: bool | tuple[str, ...] = False
 
     def in_steps(self, batch_size: int, tokens_per_example: int | None) -> "EvaluationPlan":
         """Return the plan of a batch size, without tokens.

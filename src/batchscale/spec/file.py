@@ -240,10 +240,13 @@ def _to_evaluation(table: EvaluationTable, branches: BranchesTable | None) -> Ev
     if table.every is not None and (table.count is not None or table.spacing is not None):
         raise SpecError("give either 'every', or 'count' with 'spacing'. Found both.")
     examples = {"train": table.examples.train, "val": table.examples.val, "test": table.examples.test}
-    if branches is not None and not table.model_fields_set - {"examples"}:
-        return replace(BRANCH_EVALUATION, examples=examples)
+    noise = (
+        table.gradient_noise if isinstance(table.gradient_noise, bool) else tuple(dict.fromkeys(table.gradient_noise))
+    )
+    if branches is not None and not table.model_fields_set - {"examples", "gradient_noise"}:
+        return replace(BRANCH_EVALUATION, examples=examples, gradient_noise=noise)
     spacing = Spacing(table.spacing or Spacing.EVEN)
-    return EvaluationPlan(every, table.count or EvaluationPlan.count, spacing, table.start, examples, tokens)
+    return EvaluationPlan(every, table.count or EvaluationPlan.count, spacing, table.start, examples, tokens, noise)
 
 
 def _to_averaging(table: AveragingTable | None) -> Averaging | None:
@@ -373,6 +376,11 @@ def _check_beside_trainer(table: ExperimentTable) -> None:
     if "examples" in table.evaluation.model_fields_set:
         raise SpecError(
             "key 'evaluation.examples' is for our own engine; with [trainer] the script decides. Remove it."
+        )
+    if table.evaluation.gradient_noise:
+        raise SpecError(
+            "key 'evaluation.gradient_noise' is for our own engine. Remove it: a script measures the noise itself with "
+            "batchscale/gradient_noise.py, and reports it like any metric."
         )
     for key in ("averaging", "branches"):
         if getattr(table, key) is not None and table.trainer is not None and table.trainer.reports is not None:

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from batchscale.errors import SpecError, one_line
 from batchscale.spec.durations import MAX_STEPS, EvaluationPlan, Spacing, Unit, tokens_unknown
+from batchscale.spec.gradient_noise import ALL_NOISE_COLUMNS
 
 HALF_LIFE = "averaging_half_life"
 """The metaparameter of a recorded trial: the half-life, in steps, of the average that its result comes from."""
@@ -152,9 +153,10 @@ def half_life_of(row: Mapping[str, float], metric: str, half_lives: Sequence[flo
 
 
 def is_recorded(name: str, metrics: Sequence[str] | None) -> bool:
-    """True if a column belongs to one of these metrics; None: all do."""
+    """True if a column belongs to one of these metrics; None: all do. The noise is measured only where it is wanted."""
     metric = name.partition("/")[2]
-    return metrics is None or metric in metrics or metric.rpartition("_average_")[0] in metrics
+    is_metric = metrics is None or metric in metrics or metric.rpartition("_average_")[0] in metrics
+    return is_metric or name in ALL_NOISE_COLUMNS
 
 
 def name_average(metric: str, number: int) -> str:

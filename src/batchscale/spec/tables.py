@@ -105,6 +105,10 @@ class EvaluationTable(_Table):
     """The share of the step budget before which only step 0 is measured."""
     examples: ExamplesTable = ExamplesTable()
     """The number of examples of each split to measure."""
+    gradient_noise: (
+        bool | Annotated[list[Literal["euclidean", "preconditioned", "sign", "spectral"]], Field(min_length=1)]
+    ) = False
+    """Measure the [gradient noise scale](noise-scale.md) too: true, or the kinds: `["euclidean", "sign"]`."""
 
 
 class AveragingTable(_Table):

@@ -39,6 +39,7 @@ _LATER_NUMBERS = {"confirm": 0, "confirm_best": 1}  # stored only if they are no
 _LATER_KEYS = (
     "tokens_per_example",
     "evaluation.every_tokens",
+    "evaluation.gradient_noise",
     "averaging",
     "branches",
     "adaptive",
@@ -63,7 +64,7 @@ def normalise(experiment: Experiment) -> dict[str, Any]:
         if flat[key] == default:
             del flat[key]  # as folders have it that were made before this setting
     for key in _LATER_KEYS:
-        if flat.get(key, ...) is None:
+        if flat.get(key, ...) in (None, False):
             del flat[key]
     if experiment.workload.file is not None:
         flat["workload.file"] = hashlib.sha256(experiment.workload.file.read_bytes()).hexdigest()[:16]
@@ -98,9 +99,7 @@ def _flatten(prefix: str, value: Any, flat: dict[str, Any]) -> None:
 def evaluation_settings(experiment: Experiment) -> dict[str, Any]:
     """Return the evaluation plan, as ``study.json`` stores it."""
     settings = dict(_to_json(experiment.evaluation))
-    if settings["every_tokens"] is None:
-        del settings["every_tokens"]
-    return settings
+    return {key: settings[key] for key in settings if f"evaluation.{key}" not in _LATER_KEYS or settings[key]}
 
 
 def may_grow(key: str) -> bool:
