@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 LARGE_STATES_BYTES = 100e6
 RAY_ADDRESS = "RAY_ADDRESS"
 """The variable in which Ray's own tools look for the cluster, and which Ray sets for submitted jobs."""
+GRADIENT_NOISE_HELP = "Measure the gradient noise scale too, as evaluation.gradient_noise = true in the file does."
 MIRROR_HELP = "A remote path to copy --out to while it runs, and to restore it from."
 
 
@@ -81,6 +82,7 @@ def run(
     predict: Annotated[
         bool, typer.Option("--predict", help="Predict the answer first, and show predictions beside it.")
     ] = False,
+    gradient_noise: Annotated[bool, typer.Option("--gradient-noise", help=GRADIENT_NOISE_HELP)] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print no progress, and the curve as CSV for 'batchscale fit'.")
     ] = False,
@@ -99,6 +101,8 @@ def run(
         hosts_described = clusters.look_up(cluster)
         with clusters.reporting(hosts_described):
             experiment = read_experiment(file)
+            if gradient_noise:
+                experiment = experiment.with_gradient_noise()
             address = find_ray_address(runner, ray_address)
             if address is not None:
                 from batchscale.workers.ray.address import check_address
@@ -136,6 +140,7 @@ def run(
     again += f" --runner {runner}" if runner != "local" else ""
     again += f" --workers {workers}" if runner == "slurm" else ""
     again += f" --ray-address {ray_address}" if ray_address else ""
+    again += " --gradient-noise" if gradient_noise else ""
     again += "".join(f" --track {text}" for text in track or ()) + (" --predict" if predict else "")
     print_outcome(outcome, out, again, quiet=quiet or json_)
     _check_trainable(outcome, plan)

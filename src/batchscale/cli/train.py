@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchscale.cli import clusters
-from batchscale.cli.run import MIRROR_HELP, print_cache_problem
+from batchscale.cli.run import GRADIENT_NOISE_HELP, MIRROR_HELP, print_cache_problem
 from batchscale.cli.selection import DATA_DIR_HELP, parse_batch_size
 from batchscale.cli.train_output import MeasurementPrinter
 from batchscale.errors import REQUEUE, RunError, SpecError, one_line, suggest_names
@@ -57,6 +57,7 @@ def train(
     precision: Annotated[
         str | None, typer.Option(help="The precision: float32 or bfloat16. Default: the model's own.")
     ] = None,
+    gradient_noise: Annotated[bool, typer.Option("--gradient-noise", help=GRADIENT_NOISE_HELP)] = False,
     microbatch: Annotated[
         int | None, typer.Option(min=1, help="The number of examples per gradient. Default: as many as fit.")
     ] = None,
@@ -96,6 +97,9 @@ def train(
         num_devices = check_devices(_parse_devices(devices))
         offer_devices(num_devices)
         target = _read_target(workload, data_dir, precision)
+        if gradient_noise:
+            noise = target.evaluation.gradient_noise or True
+            target = replace(target, evaluation=replace(target.evaluation, gradient_noise=noise))
         spec, parameters = target.spec, target.fixed | _parse_settings(set_ or [])
         request = TrainRequest(
             target,
@@ -123,6 +127,7 @@ def train(
         "--devices": num_devices,
         "--exact": exact,
         "--microbatch": microbatch,
+        "--gradient-noise": target.evaluation.gradient_noise,
         "averaging": target.averaging,
         "branches": target.branches,
     }
@@ -245,6 +250,7 @@ class TrainRequest:
         options: list[object] = [spec.dataset_options, spec.model_options, spec.optimizer_options, spec.schedule]
         options += [half_lives] if half_lives else []
         options += [asdict(self.target.branches)] if self.target.branches else []
+        options += [{"gradient_noise": evaluation.gradient_noise}] if evaluation.gradient_noise else []
         return workload, SingleTrial(
             batch_size=batch_size,
             steps=self.steps.steps(batch_size, tokens),

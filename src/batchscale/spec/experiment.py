@@ -232,12 +232,31 @@ class Experiment:
             search=replace(search, per_batch_size=rename(search.per_batch_size)),
         )
 
+    def with_gradient_noise(self) -> "Experiment":
+        """Return the experiment with its gradient noise measured, by the kinds that it names or that fit.
+
+        Raises:
+            SpecError: a script trains, which has to measure it itself.
+        """
+        if self.trainer is not None:
+            raise noise_of_script("--gradient-noise")
+        noise = self.evaluation.gradient_noise or True
+        return replace(self, evaluation=replace(self.evaluation, gradient_noise=noise))
+
     def evaluation_steps(
         self, train_steps: int, batch_size: int, tokens_per_example: int | None = None
     ) -> tuple[int, ...]:
         """Return the measured steps of a trial with this budget; a script of the user does not measure step 0."""
         steps = self.evaluation.in_steps(batch_size, tokens_per_example).steps(train_steps)
         return steps if self.trainer is None else steps[1:]
+
+
+def noise_of_script(setting: str) -> SpecError:
+    """Return the error about a setting that asks our engine for gradient noise where a script trains."""
+    return SpecError(
+        f"{setting} is for our own engine. Remove it: a script measures the noise itself with "
+        "batchscale/gradient_noise.py, and reports it like any metric (docs/noise-scale.md)."
+    )
 
 
 def time_limit_s(text: str) -> int:

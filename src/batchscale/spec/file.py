@@ -28,6 +28,7 @@ from batchscale.spec.experiment import (
     SlurmOptions,
     StopRule,
     WorkloadSpec,
+    noise_of_script,
 )
 from batchscale.spec.goal import Goal
 from batchscale.spec.horizon_free import BRANCH_EVALUATION, Averaging, Branches, Decay
@@ -378,10 +379,7 @@ def _check_beside_trainer(table: ExperimentTable) -> None:
             "key 'evaluation.examples' is for our own engine; with [trainer] the script decides. Remove it."
         )
     if table.evaluation.gradient_noise:
-        raise SpecError(
-            "key 'evaluation.gradient_noise' is for our own engine. Remove it: a script measures the noise itself with "
-            "batchscale/gradient_noise.py, and reports it like any metric."
-        )
+        raise noise_of_script("key 'evaluation.gradient_noise'")
     for key in ("averaging", "branches"):
         if getattr(table, key) is not None and table.trainer is not None and table.trainer.reports is not None:
             raise SpecError(

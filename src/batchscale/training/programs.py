@@ -10,6 +10,7 @@ from batchscale.errors import SpecError
 from batchscale.spec.durations import MAX_STEPS, EvaluationPlan
 from batchscale.spec.plan import Study
 from batchscale.training.devices import split_batch
+from batchscale.training.gradient_noise import GradientNoise, choose_kinds
 from batchscale.training.loop import Advance, StepConfig, make_advance
 from batchscale.training.settings import EngineSettings
 from batchscale.training.shared_programs import share_programs
@@ -48,6 +49,11 @@ class Programs:
         self._advance = self._make_advance(self.slots)
         self._advances.clear()
         self._evaluate = shared.evaluate_program(self.slots)
+        self._noise: GradientNoise | None = None
+        if plan.gradient_noise:
+            kinds = choose_kinds(plan.gradient_noise, workload, self.template.opt_state)
+            microbatch = self._config.microbatch
+            self._noise = GradientNoise(workload, study, kinds, microbatch, self.devices, shared.data, shared.fed)
 
     def _require_examples(self, dataset: Dataset) -> None:
         if self.devices.several and isinstance(dataset.splits["train"], SampledSplit):
@@ -102,6 +108,10 @@ class Programs:
             config = self._configure(self._study.batch_size, slots)
             self._advances[slots] = make_advance(self._workload, config, slots, self.devices)
         return self._advances[slots]
+
+    def measure_noise(self, population: TrialState, slot: int, step: int) -> dict[str, float]:
+        """Return the columns of gradient noise of the trial in a slot; nothing if they are not measured."""
+        return {} if self._noise is None else self._noise.measure(population, slot, step)
 
     def _configure(self, batch_size: int, slots: int) -> StepConfig:
         parameter_bytes = sum(int(leaf.nbytes) for leaf in jax.tree.leaves(self.template.params))

@@ -245,11 +245,15 @@ class StudyEngine:
             with self._stopwatch.evaluating(len(due)):
                 slots = [self._population.slot_of(trial.trial_id) for trial in due]
                 values = self._programs.evaluate(self._population.state, slots)
+                noise = [
+                    self._programs.measure_noise(self._population.state, slot, trial.step)
+                    for slot, trial in zip(slots, due, strict=True)
+                ]
             for place, trial in enumerate(due):
                 of_trial = {name: array[place] for name, array in values.items()}
                 half_life = running[trial.trial_id].task.parameters.get(HALF_LIFE)
                 number = None if half_life is None else self._study.half_lives.index(half_life)
-                trial.rows[trial.step] = select_average(of_trial, self._study.goal, number)
+                trial.rows[trial.step] = select_average(of_trial, self._study.goal, number) | noise[place]
         for entry in running.values():
             entry.done = _is_done(entry, goal)
 

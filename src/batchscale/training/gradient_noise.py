@@ -1,0 +1,331 @@
+"""The noise of the gradient, measured at the evaluations of a trial on examples drawn for it.
+
+A program of its own: the training step is the same with and without it, to the last bit. The examples are the next ones
+in the trial's order, in parts of a quarter of a batch; the gradient of each part and of all together give unbiased
+estimates of |G|² and tr Σ. What is measured follows from the state of a trial and its step alone, so that it is the
+same after a restart and in any population. On several devices each takes its share of the parts.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from numpy.typing import NDArray
+
+from batchscale.errors import SpecError
+from batchscale.spec.gradient_noise import EXAMPLES_COLUMN, NOISE_COLUMNS, NoiseKind
+from batchscale.spec.plan import Study
+from batchscale.training.devices import AXIS, EVERYWHERE, Devices, add_up
+from batchscale.training.order import batch_indices, host_indices
+from batchscale.training.state import TrialState, noise_key, take_member
+from batchscale.training.training_data import example_seeds
+from batchscale.workloads.workload import ArraySplit, Batch, IndexedSplit, Params, SampledSplit, Workload
+
+PARTS_PER_BATCH = 4
+STEPS_BETWEEN = 32
+"""The fewest steps between two measurements of the noise, and the steps that cost as much as one batch of it."""
+
+_STREAM = 0x6E  # of the keys, so that dropout and sampled data differ from those of the steps
+_OF_OPTIMIZER = {"lion": NoiseKind.SIGN, "muon": NoiseKind.SPECTRAL}
+
+
+def choose_kinds(requested: bool | Sequence[str], workload: Workload, opt_state: Any) -> tuple[NoiseKind, ...]:
+    """Return the kinds to measure: the requested ones, or those that fit the optimizer.
+
+    Raises:
+        SpecError: a kind cannot be measured for this workload.
+    """
+    has_moments = second_moments(opt_state) is not None
+    if isinstance(requested, bool):
+        adaptive = (NoiseKind.PRECONDITIONED, NoiseKind.SIGN) if has_moments else ()
+        own = _OF_OPTIMIZER.get(workload.name.optimizer)
+        return (NoiseKind.EUCLIDEAN, *adaptive, *((own,) if own and own not in adaptive else ()))
+    if NoiseKind.PRECONDITIONED in requested and not has_moments:
+        raise SpecError(
+            "evaluation.gradient_noise: 'preconditioned' needs an optimizer with second moments of all gradients, as "
+            f"adam or rmsprop. Found {workload.name.optimizer}; remove the kind, or measure 'euclidean'."
+        )
+    return tuple(kind for kind in NoiseKind if kind in requested)
+
+
+def second_moments(opt_state: Any) -> Any:
+    """Return the part of an optimizer's state with second moments of all parameters; None if there is none."""
+    states = jax.tree.leaves(opt_state, is_leaf=lambda node: hasattr(node, "nu"))
+    states = [state for state in states if hasattr(state, "nu")]
+    masked = jax.tree.leaves([state.nu for state in states], is_leaf=lambda node: isinstance(node, optax.MaskedNode))
+    if len(states) != 1 or any(isinstance(node, optax.MaskedNode) for node in masked):
+        return None
+    return states[0]
+
+
+def noise_parts(study: Study, microbatch: int, multiple: int) -> tuple[int, dict[int, int]]:
+    """Return the examples of a part, and the number of parts at each step at which the noise is measured.
+
+    Those are step 0 and evaluation steps at least 32 steps after the one before. The examples are a 32nd of those
+    trained since then, at most the training set and at least two parts; the number of parts is even.
+    """
+    whole_multiples = max(1, study.batch_size // PARTS_PER_BATCH // multiple)
+    size = min(microbatch, whole_multiples * multiple)
+    most = max(2, (study.num_train_examples or 2**40) // size)
+    counts: dict[int, int] = {}
+    before = 0
+    for step in study.evaluation_steps:
+        since = step - before
+        if step > 0 and since < STEPS_BETWEEN:
+            continue
+        pairs = max(since, STEPS_BETWEEN) * study.batch_size // (STEPS_BETWEEN * size) // 2
+        counts[step] = 2 * max(1, min(pairs, most // 2))
+        before = step
+    return size, counts
+
+
+class GradientNoise:
+    """The compiled measurement of a study's trials."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        study: Study,
+        kinds: tuple[NoiseKind, ...],
+        microbatch: int,
+        devices: Devices,
+        data: Batch,
+        fed: IndexedSplit | None,
+    ) -> None:
+        self._kinds, self._devices, self._data, self._fed = kinds, devices, data, fed
+        self._size, self._counts = noise_parts(study, microbatch, workload.model.microbatch_multiple)
+        self._num_examples = workload.dataset.num_train_examples or 1
+        add = make_add(workload, kinds, self._size, fed=fed is not None)
+
+        def zeros(population: TrialState) -> Any:
+            return empty_sums(take_member(population, jnp.int32(0)).params, kinds)
+
+        def add_parts(
+            sums: Any, population: TrialState, slot: jax.Array, first: jax.Array, count: jax.Array, data: Any
+        ) -> Any:
+            """Add parts of one trial; on several devices each adds its own, and then all sums are added once."""
+            state = take_member(population, slot)
+            alone = not devices.several or devices.exact  # exact sums do not depend on the devices
+            stride = 1 if alone else devices.num_devices
+            start = jnp.int32(0) if alone else jax.lax.axis_index(AXIS)
+            rounds = (count - start + stride - 1) // stride
+            new = jax.lax.fori_loop(
+                0,
+                rounds,
+                lambda i, sums: add(sums, state, first + start + i * stride, start + i * stride, data),
+                empty_sums(state.params, kinds),
+            )
+            new = new if alone else jax.tree.map(add_up, new)
+            return jax.tree.map(jnp.add, sums, new)
+
+        def finish(sums: Any, population: TrialState, slot: jax.Array, count: jax.Array) -> dict[str, jax.Array]:
+            return summarise(sums, take_member(population, slot), kinds, self._size, count)
+
+        self._zeros = jax.jit(devices.on_each(zeros, (EVERYWHERE,)))
+        self._add = jax.jit(devices.on_each(add_parts, (EVERYWHERE,) * 6), donate_argnums=0)
+        self._finish = jax.jit(devices.on_each(finish, (EVERYWHERE,) * 4))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are measured."""
+        return (*(name for kind in self._kinds for name in NOISE_COLUMNS[kind].names), EXAMPLES_COLUMN)
+
+    def measure(self, population: TrialState, slot: int, step: int) -> dict[str, float]:
+        """Return the columns of the trial in a slot; NaN at a step at which the noise is not measured."""
+        count = self._counts.get(step)
+        if count is None:
+            return dict.fromkeys(self.names, math.nan)
+        sums, place = self._zeros(population), np.int32(slot)
+        if self._fed is None:
+            sums = self._add(sums, population, place, np.int32(0), np.int32(count), self._data)
+        else:
+            for first in range(0, count, PARTS_PER_BATCH):
+                parts = min(PARTS_PER_BATCH, count - first)
+                block = self._devices.replicate(self._read(population, slot, first))
+                sums = self._add(sums, population, place, np.int32(first), np.int32(parts), block)
+        values = self._finish(sums, population, place, np.int32(count))
+        return {name: float(values[name]) for name in self.names[:-1]} | {EXAMPLES_COLUMN: float(count * self._size)}
+
+    def _read(self, population: TrialState, slot: int, first: int) -> dict[str, NDArray[Any]]:
+        """Return a block of parts of a set that is read on the host, from a part on."""
+        assert self._fed is not None
+        key = np.asarray(population.order_key)[slot]
+        position = int(np.asarray(population.epoch)[slot]) * self._num_examples + int(
+            np.asarray(population.offset)[slot]
+        )
+        indices, epochs = host_indices(
+            key, position + first * self._size, PARTS_PER_BATCH * self._size, self._num_examples
+        )
+        rows = self._fed.read(indices, example_seeds(key, indices, epochs))
+        return {name: np.asarray(values) for name, values in rows.items()}
+
+
+def make_add(
+    workload: Workload, kinds: Sequence[NoiseKind], size: int, fed: bool
+) -> Callable[[Any, TrialState, jax.Array, jax.Array, Any], Any]:
+    """Return the function (sums, state, number of the part, its place in ``data`` if that is fed, data) → sums."""
+    train = workload.dataset.splits["train"]
+
+    def fetch(state: TrialState, part: jax.Array, place: jax.Array, data: Any) -> Batch:
+        if isinstance(train, SampledSplit):
+            return train.sample(jax.random.fold_in(_part_key(state, part), 0x5A), size)
+        if fed:
+            return {name: jax.lax.dynamic_slice_in_dim(leaf, place * size, size) for name, leaf in data.items()}
+        assert isinstance(train, ArraySplit)
+        indices = batch_indices(state.order_key, state.epoch, state.offset + part * size, size, train.num_examples)
+        return {name: leaf[indices] for name, leaf in data.items()}
+
+    def mean_loss(params: Params, state: TrialState, batch: Batch, key: jax.Array) -> jax.Array:
+        outputs, _ = workload.model.apply(params, state.model_state, batch["inputs"], train=True, key=key)
+        loss = workload.loss(outputs.astype(jnp.float32), batch, state.metaparameters)
+        return loss.total / jnp.where(loss.weight > 0, loss.weight, 1)
+
+    def add(sums: Any, state: TrialState, part: jax.Array, place: jax.Array, data: Any) -> Any:
+        batch = workload.dataset.prepare(fetch(state, part, place, data))
+        gradient = jax.grad(mean_loss)(state.params, state, batch, _part_key(state, part))
+        if "l2_penalty" in state.metaparameters:  # the gradient of what is minimised
+            penalty = state.metaparameters["l2_penalty"]
+            gradient = jax.tree.map(lambda g, p: g + penalty * p, gradient, state.params)
+        return _add_gradient(sums, gradient, part, state, kinds)
+
+    return add
+
+
+def _part_key(state: TrialState, part: jax.Array) -> jax.Array:
+    return jax.random.fold_in(jax.random.fold_in(noise_key(state), _STREAM), part)
+
+
+def empty_sums(params: Params, kinds: Sequence[NoiseKind]) -> dict[str, Any]:
+    """Return the sums over no parts: of squared norms, of gradients by halves of the parts, and what kinds need."""
+    zeros = jax.tree.map(lambda leaf: jnp.zeros((2, *leaf.shape), jnp.float32), params)
+    sums: dict[str, Any] = {"norm": jnp.float32(0), "scaled_norm": jnp.float32(0), "halves": zeros}
+    if NoiseKind.SIGN in kinds:
+        sums["squares"] = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float32), params)
+    if NoiseKind.SPECTRAL in kinds:
+        sums["products"] = [jnp.zeros((min(m.shape),) * 2, jnp.float32) for m in matrices(params)]
+    return sums
+
+
+def matrices(params: Params) -> list[jax.Array]:
+    """Return the parameters that orthogonal steps are taken in: matrices that are no table of embeddings."""
+    with_paths = jax.tree_util.tree_leaves_with_path(params)
+    return [leaf for path, leaf in with_paths if leaf.ndim == 2 and getattr(path[-1], "key", None) != "table"]
+
+
+def _add_gradient(
+    sums: dict[str, Any], gradient: Params, part: jax.Array, state: TrialState, kinds: Sequence[NoiseKind]
+) -> dict[str, Any]:
+    half = jax.nn.one_hot(part % 2, 2, dtype=jnp.float32)
+    new: dict[str, Any] = {
+        "norm": squared_norm(gradient),
+        "scaled_norm": jnp.float32(0),
+        "halves": jax.tree.map(lambda leaf: half.reshape(2, *(1 for _ in leaf.shape)) * leaf, gradient),
+    }
+    if NoiseKind.PRECONDITIONED in kinds:
+        new["scaled_norm"] = squared_norm(gradient, scale_of(state))
+    if NoiseKind.SIGN in kinds:
+        new["squares"] = jax.tree.map(jnp.square, gradient)
+    if NoiseKind.SPECTRAL in kinds:
+        new["products"] = [_wide(matrix) @ _wide(matrix).T for matrix in matrices(gradient)]
+    added: dict[str, Any] = jax.tree.map(jnp.add, sums, new)
+    return added
+
+
+def scale_of(state: TrialState) -> Params:
+    """Return 1 / (√v + ε) of an optimizer with second moments v, as it divides gradients; infinite before step 1."""
+    moments, values = second_moments(state.opt_state), state.metaparameters
+    epsilon = values.get("epsilon", jnp.float32(1e-8))
+    if not hasattr(moments, "count"):  # RMSprop has ε under the root, and its moments start at 0
+        return jax.tree.map(lambda v: jnp.where(state.step > 0, jax.lax.rsqrt(v + epsilon), jnp.inf), moments.nu)
+    correction = 1 - values["beta2"] ** moments.count.astype(jnp.float32) if "beta2" in values else jnp.float32(1)
+    return jax.tree.map(
+        lambda v: jnp.where(moments.count > 0, 1 / (jnp.sqrt(v / correction) + epsilon), jnp.inf), moments.nu
+    )
+
+
+def squared_norm(tree: Params, scale: Params | None = None) -> jax.Array:
+    """Return the sum of squares, each times its scale."""
+    terms = jax.tree.map(jnp.square, tree) if scale is None else jax.tree.map(lambda g, p: g * g * p, tree, scale)
+    return _total(terms)
+
+
+def _total(tree: Params) -> jax.Array:
+    total: jax.Array = jax.tree.reduce(jnp.add, jax.tree.map(jnp.sum, tree), jnp.float32(0))
+    return total
+
+
+def summarise(
+    sums: dict[str, Any], state: TrialState, kinds: Sequence[NoiseKind], size: int, count: jax.Array
+) -> dict[str, jax.Array]:
+    """Return the columns from the sums over ``count`` parts of ``size`` examples each.
+
+    Of independent parts with mean ḡ, size · Σ|g - ḡ|² / (count - 1) is tr Σ, and |ḡ|² - tr Σ / examples is |G|²,
+    both without bias, also in a fixed scale of coordinates.
+    """
+    parts = count.astype(jnp.float32)
+    halves = jax.tree.map(lambda leaf: leaf / (parts / 2), sums["halves"])
+    first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], halves) for i in (0, 1))
+    mean = jax.tree.map(lambda a, b: (a + b) / 2, first, second)
+    values: dict[str, jax.Array] = {}
+
+    def put(kind: NoiseKind, *columns: jax.Array) -> None:
+        values.update(zip(NOISE_COLUMNS[kind].names, columns, strict=True))
+
+    def split(total: jax.Array, whole: jax.Array) -> tuple[jax.Array, jax.Array]:
+        trace = size * (total - parts * whole) / (parts - 1)
+        return whole - trace / (parts * size), trace
+
+    if NoiseKind.EUCLIDEAN in kinds:
+        put(NoiseKind.EUCLIDEAN, *split(sums["norm"], squared_norm(mean)))
+    if NoiseKind.PRECONDITIONED in kinds:
+        put(NoiseKind.PRECONDITIONED, *split(sums["scaled_norm"], squared_norm(mean, scale_of(state))))
+    if NoiseKind.SIGN in kinds:
+        put(NoiseKind.SIGN, *_sign_columns(sums["squares"], first, second, mean, size, parts))
+    if NoiseKind.SPECTRAL in kinds:
+        put(NoiseKind.SPECTRAL, *_spectral_columns(sums["products"], first, second, mean, size, parts))
+    return values
+
+
+def _sign_columns(
+    squares: Params, first: Params, second: Params, mean: Params, size: int, parts: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return Σ|G_i| from below and from above, and Σσ_i.
+
+    The standard deviation of so many normal values is divided by its expectation.
+    """
+
+    def cross(a: Params, b: Params) -> jax.Array:
+        return _total(jax.tree.map(lambda x, y: x * jnp.sign(y), a, b))
+
+    shrinkage = jnp.sqrt(2 / (parts - 1)) * jnp.exp(jax.lax.lgamma(parts / 2) - jax.lax.lgamma((parts - 1) / 2))
+    variances = jax.tree.map(lambda s, m: jnp.maximum(s - parts * m * m, 0) * size / (parts - 1), squares, mean)
+    noise = _total(jax.tree.map(jnp.sqrt, variances)) / shrinkage
+    return (cross(first, second) + cross(second, first)) / 2, _total(jax.tree.map(jnp.abs, mean)), noise
+
+
+def _spectral_columns(
+    products: list[jax.Array], first: Params, second: Params, mean: Params, size: int, parts: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return Σ‖G‖_* over matrices from below and from above, and Σ tr(E[ΔΔᵀ]^½) over their shorter sides."""
+    low = high = noise = jnp.float32(0)
+    for a, b, whole, product in zip(*(matrices(tree) for tree in (first, second, mean)), products, strict=True):
+        low += (jnp.sum(a * _polar(b)) + jnp.sum(b * _polar(a))) / 2
+        high += jnp.sum(jnp.linalg.svd(whole, compute_uv=False))
+        covariance = (product - parts * (_wide(whole) @ _wide(whole).T)) * size / (parts - 1)
+        noise += jnp.sum(jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(covariance), 0)))
+    return low, high, noise
+
+
+def _polar(matrix: jax.Array) -> jax.Array:
+    """Return the orthogonal factor, of singular values 1; those that are zero stay so."""
+    left, values, right = jnp.linalg.svd(matrix, full_matrices=False)
+    kept = (values > values[0] * 1e-6).astype(left.dtype)
+    return (left * kept) @ right
+
+
+def _wide(matrix: jax.Array) -> jax.Array:
+    return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
