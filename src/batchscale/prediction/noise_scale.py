@@ -7,7 +7,7 @@ where a gradient happens to be near zero (McCandlish et al., 2018, appendix A.1)
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +26,9 @@ Rows = NDArray[np.intp] | slice
 LEVEL = 0.95
 MIN_BLOCKS = 5
 """The fewest groups of measurements that an interval is computed from."""
+
+MIN_ROWS_FOR_CORRELATION = 20
+"""The fewest measurements from which their dependence is estimated; fewer count as independent."""
 
 WINDOW = 8
 """The fewest measurements of a part of a training."""
@@ -130,7 +133,7 @@ def estimate_noise_scale(series: NoiseSeries, level: float = LEVEL) -> NoiseScal
     signal cannot be told from zero. The standard error is the jackknife's over blocks. Between two signals the value
     is the geometric mean of both ratios, and the interval covers what either allows.
     """
-    blocks = make_blocks(series)
+    blocks = make_blocks(len(series.steps), _block_length(_influence(series)))
     steps = (int(series.steps[0]), int(series.steps[-1])) if len(series.steps) else (0, 0)
     unresolved = NoiseScale(*steps, len(series.steps), Estimate())
     if len(blocks) < MIN_BLOCKS:
@@ -148,7 +151,8 @@ def estimate_noise_scale(series: NoiseSeries, level: float = LEVEL) -> NoiseScal
         reason = "The mean gradient cannot be told from zero beside its noise: more measurements are needed."
         return replace(unresolved, estimate=Estimate(None, low, None), reason=reason)
     value = _geometric_mean(series.ratios())
-    error = _jackknife(lambda rows: _geometric_mean(series[rows].ratios()), [blocks])
+    left_out = np.array([_geometric_mean(ratios) for ratios in _ratios_without(series, blocks)])
+    error = math.sqrt(_jackknife_variance(left_out))
     return replace(unresolved, estimate=Estimate(value, low, high), standard_error=error)
 
 
@@ -159,27 +163,36 @@ def estimate_over_training(series: NoiseSeries, batch_size: int, level: float = 
     equation 2.8), so that this is the weight of the noise scale ℬ of a window, times its steps. A training with
     too few measurements for windows is one window.
     """
-    windows = _positive_windows(series)
-    blocks = [[window[block] for block in make_blocks(series[window])] for window in windows]
     whole = estimate_noise_scale(series, level)
+    windows = _positive_windows(series)
+    if len(windows) < 2:
+        return whole
+    parts = [series[window] for window in windows]
+    ratios = np.array([part.ratios() for part in parts])
+    influence = np.concatenate([_influence(part) for part in parts])
+    length = min(_block_length(influence), min(len(window) for window in windows) // 2)
+    blocks = [make_blocks(len(window), length) for window in windows]
+    lengths = np.diff([series.steps[0], *(part.steps[-1] for part in parts)]).astype(float)[:, None]
+
+    def average(ratios: Array) -> Array:
+        weights = lengths / (1 + ratios / batch_size)
+        return np.asarray((weights * ratios).sum(axis=0) / weights.sum(axis=0))
+
+    variance = 0.0
+    for number, (part, of_window) in enumerate(zip(parts, blocks, strict=True)):
+        values = []
+        for left_out in _ratios_without(part, of_window):
+            changed = ratios.copy()
+            changed[number] = left_out
+            values.append(_geometric_mean(average(changed)))
+        variance += _jackknife_variance(np.array(values))
+    low, value, high = float(average(ratios)[-1]), _geometric_mean(average(ratios)), float(average(ratios)[0])
+    error = math.sqrt(variance)
+    if not error < value:  # also if it is not a number
+        return whole
     freedom = sum(len(of_window) - 1 for of_window in blocks)
-    if len(windows) < 2 or min(len(of_window) for of_window in blocks) < 2 or freedom < MIN_BLOCKS - 1:
-        return whole
-    lengths = np.diff([series.steps[0], *(series.steps[window[-1]] for window in windows)]).astype(float)
-
-    def average(rows: NDArray[np.intp]) -> Array:
-        parts = [series[np.intersect1d(window, rows, assume_unique=True)].ratios() for window in windows]
-        weights = lengths[:, None] / (1 + np.array(parts) / batch_size)
-        return np.asarray((weights * parts).sum(axis=0) / weights.sum(axis=0))
-
-    ratios = average(np.arange(len(series.steps)))
-    value = _geometric_mean(ratios)
-    error = _jackknife(lambda rows: _geometric_mean(average(rows)), blocks)
-    if not (math.isfinite(error) and error < value):
-        return whole
     factor = math.exp(student_quantile(freedom, (1 + level) / 2) * error / value)
-    estimate = Estimate(value, float(ratios[-1]) / factor, float(ratios[0]) * factor)
-    return replace(whole, estimate=estimate, standard_error=error, reason="")
+    return replace(whole, estimate=Estimate(value, low / factor, high * factor), standard_error=error, reason="")
 
 
 def noise_scale_windows(series: NoiseSeries) -> list[NoiseScale]:
@@ -225,27 +238,50 @@ def noise_scale_predictions(measurements: pl.DataFrame, batch_size: int, goal: G
     return predictions
 
 
-def make_blocks(series: NoiseSeries) -> list[NDArray[np.intp]]:
-    """Return rows in contiguous blocks, each three times as long as measurements depend on those before.
+def make_blocks(count: int, length: int) -> list[NDArray[np.intp]]:
+    """Return rows in contiguous blocks of about this length."""
+    return [rows for rows in np.array_split(np.arange(count), max(1, count // length)) if len(rows)]
 
-    That length is the integrated autocorrelation time of what a measurement adds to the ratio, summed up to the first
-    negative autocorrelation.
-    """
-    count = len(series.steps)
+
+def _influence(series: NoiseSeries) -> Array:
+    """Return what each measurement adds to the ratio, up to a factor; zero on average."""
     signal = np.mean(series.signals, axis=0)
-    if count < MIN_BLOCKS or signal.mean() == 0:
-        return [np.array([row]) for row in range(count)]
-    influence = series.noise - signal * (series.noise.mean() / signal.mean())
-    influence = influence - influence.mean()
-    variance = float(influence @ influence)
+    mean = signal.mean() if len(signal) else 0.0
+    influence = series.noise - signal * (series.noise.mean() / mean) if mean else np.zeros(len(signal))
+    return np.asarray(influence - influence.mean() if len(influence) else influence)
+
+
+def _block_length(influence: Array) -> int:
+    """Return three times as many rows as measurements depend on those before; 1 if that cannot be seen.
+
+    That number is the integrated autocorrelation time, summed while autocorrelations are above what chance makes.
+    """
+    count, variance = len(influence), float(influence @ influence)
+    if count < MIN_ROWS_FOR_CORRELATION or variance == 0:
+        return 1
     time = 1.0
     for lag in range(1, count // 2):
-        correlation = float(influence[lag:] @ influence[:-lag]) / variance if variance > 0 else 0.0
-        if correlation <= 1 / math.sqrt(count):  # as far as chance alone reaches
+        correlation = float(influence[lag:] @ influence[:-lag]) / variance
+        if correlation <= 1 / math.sqrt(count):
             break
         time += 2 * correlation
-    length = 1 if time == 1 else math.ceil(3 * time)
-    return [rows for rows in np.array_split(np.arange(count), max(1, count // length)) if len(rows)]
+    length, most = (1 if time == 1 else math.ceil(3 * time)), count // MIN_BLOCKS
+    return most if most < length <= 2 * most else length  # rather fewer rows in a block than no interval
+
+
+def _ratios_without(series: NoiseSeries, blocks: Sequence[NDArray[np.intp]]) -> Array:
+    """Return the ratios of the measurements without each block in turn, by each signal."""
+    columns = np.array([*series.signals, series.noise])
+    sums = np.array([columns[:, rows].sum(axis=1) for rows in blocks])
+    sizes = np.array([len(rows) for rows in blocks])[:, None]
+    means = (columns.sum(axis=1) - sums) / (columns.shape[1] - sizes)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray((means[:, -1:] / means[:, :-1]) ** series.power)
+
+
+def _jackknife_variance(values: Array) -> float:
+    """Return the variance of a statistic from its values without each of independent blocks."""
+    return (len(values) - 1) / len(values) * float(np.sum((values - values.mean()) ** 2))
 
 
 def _block_sums(signal: Array, noise: Array, blocks: Sequence[NDArray[np.intp]]) -> tuple[Array, Array]:
@@ -266,16 +302,6 @@ def _fieller(moments: tuple[Array, Array], quantile: float) -> tuple[float | Non
     # the signal may be zero: ratios are bounded from below only, by the root that is positive
     bounded = root > 0 and n > 0 and c > 0 and a < 0
     return (float((b - math.sqrt(root)) / a) if bounded else None), None
-
-
-def _jackknife(statistic: Callable[[NDArray[np.intp]], float], strata: Sequence[Sequence[NDArray[np.intp]]]) -> float:
-    """Return the standard error of a statistic of rows, by leaving out each block of each stratum in turn."""
-    every = np.concatenate([rows for blocks in strata for rows in blocks])
-    variance = 0.0
-    for blocks in strata:
-        values = np.array([statistic(np.setdiff1d(every, rows, assume_unique=True)) for rows in blocks])
-        variance += (len(blocks) - 1) / len(blocks) * float(np.sum((values - values.mean()) ** 2))
-    return math.sqrt(variance)
 
 
 def _windows(series: NoiseSeries, most: int) -> list[NDArray[np.intp]]:

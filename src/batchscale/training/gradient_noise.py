@@ -26,8 +26,11 @@ from batchscale.training.training_data import example_seeds
 from batchscale.workloads.workload import ArraySplit, Batch, IndexedSplit, Params, SampledSplit, Workload
 
 PARTS_PER_BATCH = 4
-STEPS_BETWEEN = 32
-"""The fewest steps between two measurements of the noise, and the steps that cost as much as one batch of it."""
+STEPS_BETWEEN = 64
+"""The fewest steps between two measurements of the noise: a call of the device costs as much as some small steps."""
+
+STEPS_PER_BATCH = 32
+"""The steps trained for each batch that the noise is measured with."""
 
 _STREAM = 0x6E  # of the keys, so that dropout and sampled data differ from those of the steps
 _OF_OPTIMIZER = {"lion": NoiseKind.SIGN, "muon": NoiseKind.SPECTRAL}
@@ -65,7 +68,7 @@ def second_moments(opt_state: Any) -> Any:
 def noise_parts(study: Study, microbatch: int, multiple: int) -> tuple[int, dict[int, int]]:
     """Return the examples of a part, and the number of parts at each step at which the noise is measured.
 
-    Those are step 0 and evaluation steps at least 32 steps after the one before. The examples are a 32nd of those
+    Those are step 0 and evaluation steps at least 64 steps after the one before. The examples are a 32nd of those
     trained since then, at most the training set and at least two parts; the number of parts is even.
     """
     whole_multiples = max(1, study.batch_size // PARTS_PER_BATCH // multiple)
@@ -77,7 +80,7 @@ def noise_parts(study: Study, microbatch: int, multiple: int) -> tuple[int, dict
         since = step - before
         if step > 0 and since < STEPS_BETWEEN:
             continue
-        pairs = max(since, STEPS_BETWEEN) * study.batch_size // (STEPS_BETWEEN * size) // 2
+        pairs = max(since, STEPS_BETWEEN) * study.batch_size // (STEPS_PER_BATCH * size) // 2
         counts[step] = 2 * max(1, min(pairs, most // 2))
         before = step
     return size, counts
@@ -101,14 +104,8 @@ class GradientNoise:
         self._num_examples = workload.dataset.num_train_examples or 1
         add = make_add(workload, kinds, self._size, fed=fed is not None)
 
-        def zeros(population: TrialState) -> Any:
-            return empty_sums(take_member(population, jnp.int32(0)).params, kinds)
-
-        def add_parts(
-            sums: Any, population: TrialState, slot: jax.Array, first: jax.Array, count: jax.Array, data: Any
-        ) -> Any:
+        def add_parts(sums: Any, state: TrialState, first: jax.Array, count: jax.Array, data: Any) -> Any:
             """Add parts of one trial; on several devices each adds its own, and then all sums are added once."""
-            state = take_member(population, slot)
             alone = not devices.several or devices.exact  # exact sums do not depend on the devices
             stride = 1 if alone else devices.num_devices
             start = jnp.int32(0) if alone else jax.lax.axis_index(AXIS)
@@ -119,15 +116,23 @@ class GradientNoise:
                 lambda i, sums: add(sums, state, first + start + i * stride, start + i * stride, data),
                 empty_sums(state.params, kinds),
             )
-            new = new if alone else jax.tree.map(add_up, new)
-            return jax.tree.map(jnp.add, sums, new)
+            return jax.tree.map(jnp.add, sums, new if alone else jax.tree.map(add_up, new))
 
-        def finish(sums: Any, population: TrialState, slot: jax.Array, count: jax.Array) -> dict[str, jax.Array]:
-            return summarise(sums, take_member(population, slot), kinds, self._size, count)
+        def finish(sums: Any, state: TrialState, count: jax.Array) -> jax.Array:
+            values = summarise(sums, state, kinds, self._size, count)
+            return jnp.stack([values[name] for name in self.names[:-1]])
 
-        self._zeros = jax.jit(devices.on_each(zeros, (EVERYWHERE,)))
-        self._add = jax.jit(devices.on_each(add_parts, (EVERYWHERE,) * 6), donate_argnums=0)
-        self._finish = jax.jit(devices.on_each(finish, (EVERYWHERE,) * 4))
+        def measure(population: TrialState, slot: jax.Array, count: jax.Array, data: Any) -> jax.Array:
+            state = take_member(population, slot)
+            return finish(add_parts(empty_sums(state.params, kinds), state, jnp.int32(0), count, data), state, count)
+
+        def jit(function: Callable[..., Any], arguments: int) -> Callable[..., Any]:
+            return jax.jit(devices.on_each(function, (EVERYWHERE,) * arguments))
+
+        self._measure = jit(measure, 4)
+        self._take = jit(take_member, 2)
+        self._zeros = jit(lambda state: empty_sums(state.params, kinds), 1)
+        self._add, self._finish = jit(add_parts, 5), jit(finish, 3)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -139,27 +144,24 @@ class GradientNoise:
         count = self._counts.get(step)
         if count is None:
             return dict.fromkeys(self.names, math.nan)
-        sums, place = self._zeros(population), np.int32(slot)
         if self._fed is None:
-            sums = self._add(sums, population, place, np.int32(0), np.int32(count), self._data)
+            values = self._measure(population, np.int32(slot), np.int32(count), self._data)
         else:
+            state = self._take(population, np.int32(slot))
+            sums = self._zeros(state)
             for first in range(0, count, PARTS_PER_BATCH):
+                block = self._devices.replicate(self._read(state, first))
                 parts = min(PARTS_PER_BATCH, count - first)
-                block = self._devices.replicate(self._read(population, slot, first))
-                sums = self._add(sums, population, place, np.int32(first), np.int32(parts), block)
-        values = self._finish(sums, population, place, np.int32(count))
-        return {name: float(values[name]) for name in self.names[:-1]} | {EXAMPLES_COLUMN: float(count * self._size)}
+                sums = self._add(sums, state, np.int32(first), np.int32(parts), block)
+            values = self._finish(sums, state, np.int32(count))
+        return dict(zip(self.names, [*np.asarray(values).tolist(), float(count * self._size)], strict=True))
 
-    def _read(self, population: TrialState, slot: int, first: int) -> dict[str, NDArray[Any]]:
+    def _read(self, state: TrialState, first: int) -> dict[str, NDArray[Any]]:
         """Return a block of parts of a set that is read on the host, from a part on."""
         assert self._fed is not None
-        key = np.asarray(population.order_key)[slot]
-        position = int(np.asarray(population.epoch)[slot]) * self._num_examples + int(
-            np.asarray(population.offset)[slot]
-        )
-        indices, epochs = host_indices(
-            key, position + first * self._size, PARTS_PER_BATCH * self._size, self._num_examples
-        )
+        key = np.asarray(state.order_key)
+        position = int(state.epoch) * self._num_examples + int(state.offset) + first * self._size
+        indices, epochs = host_indices(key, position, PARTS_PER_BATCH * self._size, self._num_examples)
         rows = self._fed.read(indices, example_seeds(key, indices, epochs))
         return {name: np.asarray(values) for name, values in rows.items()}
 
