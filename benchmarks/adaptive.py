@@ -12,7 +12,6 @@ adaptive one as many as it chooses at doublings between the same ends. A race wi
 """
 
 import argparse
-import itertools
 import math
 import re
 import sys
@@ -37,10 +36,12 @@ from batchscale.formatting import rounded_text, span_text
 from batchscale.prediction.next_round import Design, MeasuredSize, RoundProgress, next_round, start_round
 from batchscale.prediction.quantities import AimQuestion
 from batchscale.records.frames import Records
+from batchscale.records.metadata.columns import METADATA, stored_choices
 from batchscale.records.read import read_records
 from batchscale.run.preflight import make_checked_plan
 from batchscale.run.settings import RunSettings
 from batchscale.spec.adaptive import AdaptivePlan, Aim, ChoiceKind, CostUnit
+from batchscale.spec.experiment import Experiment
 from batchscale.spec.file import parse_experiment
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
@@ -292,30 +293,51 @@ CASES = ("digits_sgd", "two_moons", "regression", "noisy_quadratic")
 
 def run_live(out: Path, cases: Sequence[str], designs: Sequence[str]) -> None:
     """Run both designs of each case into a folder, or continue them, and print a row per design."""
-    print(
-        "| workload | design | B_crit | factor | sizes | trials | trial-steps | seconds of training |\n" + "|---|" * 8
-    )
-    for case, name in itertools.product(cases, designs):
-        file = Path(__file__).parent / "prediction_cases" / f"{case}.toml"
-        text = file.read_text(encoding="utf-8")
-        experiment = parse_experiment(text, folder=file.parent)
-        if name == "adaptive":
-            plan = make_checked_plan(experiment, None)
-            ends = f"smallest = {plan.studies[0].batch_size}\nlargest = {plan.studies[-1].batch_size}"
-            auto = re.sub(r"^batch_sizes = .*$", 'batch_sizes = "auto"', text, flags=re.MULTILINE)
-            auto = re.sub(r"^trials = .*$", 'trials = "auto"', auto, flags=re.MULTILINE)
-            experiment = parse_experiment(f"{auto}\n[adaptive]\n{ends}\n", folder=file.parent)
-        root = out / case / name
-        run_experiment(make_checked_plan(experiment, None), root, RunSettings("inline"))
-        records = read_records(root)
-        workload = records.workloads[0]
-        critical = analyze(records, workload, experiment.goal).summary.critical
-        steps, seconds = (sum(study_costs(records, unit).values()) for unit in (CostUnit.TRIAL_STEPS, CostUnit.SECONDS))
-        factor = critical.high / critical.low if critical.low and critical.high else math.inf
-        value = "none" if critical.value is None else rounded_text(critical.value)
-        cells = [case, name, f"{value} ({span_text(critical.low, critical.high)})", f"{factor:.2f}"]
-        cells += [f"{records.studies.height}", f"{records.trials.height}", f"{steps:,.0f}", f"{seconds:.0f}"]
-        print("| " + " | ".join(cells) + " |", flush=True)
+    print(f"| workload | design | B_crit | factor | sizes | trials | trial-steps | as narrow after |\n|{'---|' * 8}")
+    for case in cases:
+        factor = math.inf
+        for design in designs:
+            experiment = _live_experiment(case, design)
+            root = out / case / design
+            run_experiment(make_checked_plan(experiment, None), root, RunSettings("inline"))
+            records = read_records(root)
+            summary = analyze(records, records.workloads[0], experiment.goal).summary
+            critical = Estimate() if summary is None else summary.critical
+            steps = sum(study_costs(records, CostUnit.TRIAL_STEPS).values())
+            narrow = _steps_until(records, factor) if design == "adaptive" else ""
+            factor = critical.high / critical.low if critical.low and critical.high else math.inf
+            value = "none" if critical.value is None else rounded_text(critical.value)
+            cells = [case, design, f"{value} ({span_text(critical.low, critical.high)})", f"{factor:.2f}"]
+            cells += [f"{records.studies.height}", f"{records.trials.height}", f"{steps:,.0f}", narrow]
+            print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def _live_experiment(case: str, design: str) -> Experiment:
+    """The fixed experiment of a case, or the adaptive one between its smallest and its largest size."""
+    file = Path(__file__).parent / "prediction_cases" / f"{case}.toml"
+    text = file.read_text(encoding="utf-8")
+    experiment = parse_experiment(text, folder=file.parent)
+    if design == "fixed":
+        return experiment
+    plan = make_checked_plan(experiment, None)
+    ends = f"smallest = {plan.studies[0].batch_size}\nlargest = {plan.studies[-1].batch_size}"
+    auto = re.sub(r"^batch_sizes = .*$", 'batch_sizes = "auto"', text, flags=re.MULTILINE)
+    auto = re.sub(r"^trials = .*$", 'trials = "auto"', auto, flags=re.MULTILINE)
+    return parse_experiment(f"{auto}\n[adaptive]\n{ends}\n", folder=file.parent)
+
+
+def _steps_until(records: Records, factor: float) -> str:
+    """The trial-steps after which the adaptive interval was as narrow as that of the fixed design, as text."""
+    choices = stored_choices(records.studies)
+    for i, choice in enumerate(choices):
+        is_narrow = choice.low is not None and choice.high is not None and choice.high <= factor * choice.low
+        if i and (is_narrow or math.isinf(factor)):
+            sizes = {size for each in choices[:i] for size in each.sizes}
+            count = max(each.trials for each in choices[:i])
+            point = pl.col(METADATA).struct.field("point")
+            trained = records.trials.filter(pl.col("batch_size").is_in(sizes) & (point < count))
+            return f"{trained['steps'].sum():,}"
+    return "never"
 
 
 def main() -> None:
@@ -330,7 +352,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=17)
     parser.add_argument("--out", type=Path, default=Path("build/adaptive"))
     parser.add_argument("--cases", nargs="*", default=CASES)
-    parser.add_argument("--designs", nargs="*", default=("adaptive", "fixed"))
+    parser.add_argument("--designs", nargs="*", default=("fixed", "adaptive"))
     options = parser.parse_args()
     if options.part == "replayed":
         replay(options.repetitions, options.factor)
