@@ -23,7 +23,7 @@ from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.gradient_noise import EXAMPLES_COLUMN, NOISE_COLUMNS, NoiseKind
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.training.devices import choose_devices
-from batchscale.training.gradient_noise import GradientNoise, noise_parts
+from batchscale.training.gradient_noise import NoiseProgram, noise_parts
 from batchscale.training.order import host_indices
 from batchscale.training.state import init_trial
 from batchscale.training.study_engine import EngineSettings, StudyEngine, TrialTask
@@ -237,7 +237,7 @@ def measure_on_devices():
         devices = choose_devices(count, exact)
         population = devices.replicate(jax.tree.map(lambda leaf: np.asarray(leaf)[None], state))
         data = place_training_data(WORKLOAD.dataset, devices)
-        noise = GradientNoise(WORKLOAD, STUDY, (NoiseKind.EUCLIDEAN, NoiseKind.SIGN), 8, devices, data, None)
+        noise = NoiseProgram(WORKLOAD, STUDY, (NoiseKind.EUCLIDEAN, NoiseKind.SIGN), 8, devices, data, None)
         columns.append(noise.measure(population, 0, 0))
     return columns
 

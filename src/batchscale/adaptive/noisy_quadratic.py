@@ -11,7 +11,7 @@ import numpy as np
 
 from batchscale.adaptive.preparation import Preparation
 from batchscale.errors import AnalysisError
-from batchscale.noisy_quadratic.measured import Measure, MeasuredSpectrum
+from batchscale.noisy_quadratic.measured import MeasuredSpectrum, SpectralMeasure
 from batchscale.prediction.base_trial import BaseTrial
 from batchscale.prediction.noisy_quadratic import ASSUMED, MEASURED, TunedPoint, noisy_quadratic_predictions
 from batchscale.prediction.prediction import Prediction
@@ -100,7 +100,7 @@ def _read(preparation: Preparation, base: BaseTrial) -> MeasuredSpectrum | None:
 
 
 def _write(preparation: Preparation, base: BaseTrial, measured: MeasuredSpectrum) -> None:
-    def plain(measure: Measure) -> list[list[float]]:
+    def plain(measure: SpectralMeasure) -> list[list[float]]:
         return [part.tolist() for part in measure]
 
     stored: dict[str, Any] = {
@@ -117,6 +117,6 @@ def _write(preparation: Preparation, base: BaseTrial, measured: MeasuredSpectrum
     write_output(preparation.folder / FILE, json.dumps(stored) + "\n")
 
 
-def _measure_of(parts: list[list[float]]) -> Measure:
+def _measure_of(parts: list[list[float]]) -> SpectralMeasure:
     nodes, weights = (np.asarray(part, dtype=np.float64) for part in parts)
     return nodes, weights

@@ -8,7 +8,7 @@ import numpy as np
 from batchscale.errors import AnalysisError
 from batchscale.noisy_quadratic.problem import Floats, Spectrum
 
-Measure = tuple[Floats, Floats]  # nodes (curvatures) and weights of a spectral measure
+SpectralMeasure = tuple[Floats, Floats]  # nodes (curvatures) and weights of a spectral measure
 FLAT = 1e-7  # curvatures below this share of the largest are rounding, and move no loss
 
 
@@ -25,9 +25,9 @@ class MeasuredSpectrum:
         examples: The examples that products and gradients read.
     """
 
-    start: Measure
-    noise: tuple[Measure, ...]
-    density: tuple[Measure, ...]
+    start: SpectralMeasure
+    noise: tuple[SpectralMeasure, ...]
+    density: tuple[SpectralMeasure, ...]
     parameters: int
     products: int
     examples: int

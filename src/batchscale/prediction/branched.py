@@ -54,7 +54,7 @@ class BranchLosses:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BranchComparison:
     """The comparison of one state's branches after ``examples`` examples: the factor k at which they need twice them.
 
     ``factor.low`` is the largest k that is shown to need fewer, ``high`` the smallest that is shown to need more.
@@ -67,7 +67,7 @@ class Comparison:
     falls: bool = True
 
 
-def compare_branches(branches: Sequence[BranchLosses], examples: int, level: float = LEVEL) -> Comparison:
+def compare_branches(branches: Sequence[BranchLosses], examples: int, level: float = LEVEL) -> BranchComparison:
     """Return the factor at which branches need twice the examples, at one Δ.
 
     Args:
@@ -80,7 +80,7 @@ def compare_branches(branches: Sequence[BranchLosses], examples: int, level: flo
     own = _mean_bounds(np.array(base.losses[examples]) - reference, level)
     if own[2] >= 0:
         reason = "the loss falls too little along the branches to compare them"
-        return Comparison(examples, Estimate(), reason, falls=False)
+        return BranchComparison(examples, Estimate(), reason, falls=False)
     rates: dict[int, list[NDArray[np.float64]]] = {}
     for each in branches:
         if each.factor > 1 and examples in each.losses:
@@ -100,7 +100,7 @@ def compare_branches(branches: Sequence[BranchLosses], examples: int, level: flo
     if value is not None:  # the ends are shown by tests, the value is read off the means
         value = min(max(value, low or 1), high or math.inf)
     reason = "" if value is not None else f"even {factors[-1] if factors else 1} times the batch needs fewer"
-    return Comparison(examples, Estimate(value, low, high), reason)
+    return BranchComparison(examples, Estimate(value, low, high), reason)
 
 
 def _mean_bounds(differences: NDArray[np.float64], level: float) -> tuple[float, float, float]:
@@ -136,7 +136,7 @@ def _crossing(factors: Sequence[int], means: Sequence[float]) -> float | None:
     return None
 
 
-def critical_batch_size(comparison: Comparison, batch_size: int) -> Estimate:
+def critical_batch_size(comparison: BranchComparison, batch_size: int) -> Estimate:
     """Return B_crit for a comparison of branches of a trunk with this batch size; ends below that size are None."""
 
     def convert(factor: float | None) -> float | None:
@@ -187,13 +187,13 @@ def branched_prediction(
     )
 
 
-def _reason(comparisons: Sequence[Comparison], batch_size: int) -> str:
+def _reason(comparisons: Sequence[BranchComparison], batch_size: int) -> str:
     reasons = [comparison.reason for comparison in comparisons if comparison.reason]
     text = reasons[0] if reasons else f"{batch_size:,}, the batch size of the trunk, is above it; begin smaller"
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _text(size: Estimate, comparison: Comparison) -> str:
+def _text(size: Estimate, comparison: BranchComparison) -> str:
     if size.value is None:
         return comparison.reason or "below the batch size of the trunk"
     low, high = (rounded_text(end) if end is not None else "?" for end in (size.low, size.high))

@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchscale.errors import AnalysisError
-
-Floats = NDArray[np.float64]
+from batchscale.noisy_quadratic.problem import Floats
 
 
 @dataclass(frozen=True, eq=False)

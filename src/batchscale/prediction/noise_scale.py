@@ -14,13 +14,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from batchscale.analysis.curves import Array
 from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.quantiles import student_quantile
 from batchscale.prediction.prediction import Prediction
 from batchscale.spec.goal import Goal
 from batchscale.spec.gradient_noise import EXAMPLES_COLUMN, NOISE_COLUMNS, NoiseKind
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.intp] | slice
 
 LEVEL = 0.95

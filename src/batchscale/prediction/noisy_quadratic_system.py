@@ -23,10 +23,10 @@ from scipy.special import zeta
 from scipy.stats import qmc
 
 from batchscale.errors import AnalysisError
+from batchscale.noisy_quadratic.problem import Floats
 from batchscale.prediction.model_curve import PredictedSizes, read_model_curve, with_interval
 from batchscale.prediction.prediction import Prediction, Quantity
 
-Floats = NDArray[np.float64]
 METHOD = "noisy_quadratic_system"
 ASSUMPTION = (
     "All runs differ in parameters, batch size and steps alone, with one learning rate and schedule, as the noisy "

@@ -86,7 +86,7 @@ def noise_parts(study: Study, microbatch: int, multiple: int) -> tuple[int, dict
     return size, counts
 
 
-class GradientNoise:
+class NoiseProgram:
     """The compiled measurement of a study's trials."""
 
     def __init__(

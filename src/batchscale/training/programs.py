@@ -10,7 +10,7 @@ from batchscale.errors import SpecError
 from batchscale.spec.durations import MAX_STEPS, EvaluationPlan
 from batchscale.spec.plan import Study
 from batchscale.training.devices import split_batch
-from batchscale.training.gradient_noise import GradientNoise, choose_kinds
+from batchscale.training.gradient_noise import NoiseProgram, choose_kinds
 from batchscale.training.loop import Advance, StepConfig, make_advance
 from batchscale.training.settings import EngineSettings
 from batchscale.training.shared_programs import share_programs
@@ -49,11 +49,11 @@ class Programs:
         self._advance = self._make_advance(self.slots)
         self._advances.clear()
         self._evaluate = shared.evaluate_program(self.slots)
-        self._noise: GradientNoise | None = None
+        self._noise: NoiseProgram | None = None
         if plan.gradient_noise:
             kinds = choose_kinds(plan.gradient_noise, workload, self.template.opt_state)
             microbatch = self._config.microbatch
-            self._noise = GradientNoise(workload, study, kinds, microbatch, self.devices, shared.data, shared.fed)
+            self._noise = NoiseProgram(workload, study, kinds, microbatch, self.devices, shared.data, shared.fed)
 
     def _require_examples(self, dataset: Dataset) -> None:
         if self.devices.several and isinstance(dataset.splits["train"], SampledSplit):
