@@ -84,6 +84,15 @@ def test_a_loss_that_does_not_fall_compares_nothing():
     assert prediction.estimate.value is None and "falls too little" in prediction.reason
 
 
+def test_a_loss_that_only_falls_at_the_end_compares_nothing():
+    """Before Δ/2 the loss is at the noise of the learning rate: less noise is no progress."""
+    branches = simulated(np.random.default_rng(0), 14.0, 0.01)
+    base = branches[0]
+    flat = {DELTA // 8: base.losses[DELTA // 2], **base.losses}
+    comparison = compare_branches([BranchLosses(1, 0.5, flat), *branches[1:]], DELTA)
+    assert compare_branches(branches, DELTA).falls and not comparison.falls
+
+
 def test_when_every_branch_is_better_only_a_low_end_remains():
     branches = simulated(np.random.default_rng(0), 1e6, 1e-9)
     prediction = branched_prediction({10: branches}, 8, [DELTA], 100, 1000)

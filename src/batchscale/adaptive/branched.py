@@ -7,8 +7,8 @@ from dataclasses import replace
 from batchscale.adaptive.branch_records import BranchGroup, BranchRecords
 from batchscale.adaptive.preparation import Preparation
 from batchscale.errors import AnalysisError
-from batchscale.prediction.base_trial import BaseTrial
-from batchscale.prediction.branched import BranchLosses, branched_prediction
+from batchscale.prediction.base_trial import BaseTrial, unresolved
+from batchscale.prediction.branched import ASSUMPTION, METHOD, BranchLosses, branched_prediction
 from batchscale.prediction.prediction import Prediction
 from batchscale.spec.goal import Goal
 from batchscale.spec.horizon_free import HALF_LIFE
@@ -31,14 +31,21 @@ def predict_branched(preparation: Preparation) -> list[Prediction]:
     """Train what is missing of the trunk and its branches, and return their prediction.
 
     Raises:
-        AnalysisError: The experiment has a script of the user's, or the trunk is too short for branches.
+        AnalysisError: The experiment has a script of the user's.
     """
-    plan = preparation.plan
-    if plan.experiment.trainer is not None:
+    if preparation.plan.experiment.trainer is not None:
         raise AnalysisError(
             "Branches need states of the built-in engine: a script restores its own learning rate with its optimizer."
         )
     base = preparation.base
+    try:
+        return [_predict(preparation, base)]
+    except AnalysisError as error:
+        return [unresolved(METHOD, ASSUMPTION, error, base)]
+
+
+def _predict(preparation: Preparation, base: BaseTrial) -> Prediction:
+    plan = preparation.plan
     length = math.floor(math.log2(max(LENGTH * base.steps, 1)))
     if length < LENGTHS:
         raise AnalysisError(
@@ -60,7 +67,7 @@ def predict_branched(preparation: Preparation) -> list[Prediction]:
     trunk = max(states)
     steps = base.trial_steps + trunk + sum(group.trial_steps for group in groups)
     read = base.examples + base.batch_size * (trunk + sum(group.trial_steps * group.factor for group in groups))
-    return [branched_prediction(states, base.batch_size, examples[1:], steps, read)]
+    return branched_prediction(states, base.batch_size, examples[1:], steps, read)
 
 
 def loss_metric(goal: Goal) -> Goal:

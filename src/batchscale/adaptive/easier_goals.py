@@ -6,7 +6,11 @@ import polars as pl
 
 from batchscale.adaptive.preparation import Preparation
 from batchscale.analysis.outcomes import trial_outcomes
+from batchscale.errors import AnalysisError
+from batchscale.prediction.base_trial import BaseTrial, unresolved
 from batchscale.prediction.easier_goals import (
+    ASSUMPTION,
+    METHOD,
     easier_goals,
     easier_goals_prediction,
     goal_shares,
@@ -23,12 +27,16 @@ SLACK = 2.0
 
 
 def predict_easier_goals(preparation: Preparation) -> list[Prediction]:
-    """Run the experiment for easier goals, and return their prediction.
+    """Run the experiment for easier goals, and return their prediction."""
+    base = preparation.base
+    try:
+        return [_predict(preparation, base)]
+    except AnalysisError as error:
+        return [unresolved(METHOD, ASSUMPTION, error, base)]
 
-    Raises:
-        AnalysisError: The tuned trial has no easier goal: it reached the goal at its first measurements.
-    """
-    plan, base = preparation.plan, preparation.base
+
+def _predict(preparation: Preparation, base: BaseTrial) -> Prediction:
+    plan = preparation.plan
     goal, name = plan.experiment.goal, plan.experiment.workload.name
     goals = easier_goals(base.values, base.steps, goal)
     shares = goal_shares(base, goals)
@@ -44,7 +52,7 @@ def predict_easier_goals(preparation: Preparation) -> list[Prediction]:
     trained = trial_outcomes(records.workload(name), goals[0]).filter(pl.col("last_step") > 0)
     steps = base.trial_steps + int(trained["last_step"].sum())
     examples = base.examples + int((trained["last_step"] * trained["batch_size"]).sum())
-    return [easier_goals_prediction(measure_goals(records, name, goals, shares), steps, examples)]
+    return easier_goals_prediction(measure_goals(records, name, goals, shares), steps, examples)
 
 
 def _shorten(budget: Budget, share: float) -> Budget:

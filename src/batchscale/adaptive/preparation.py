@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from batchscale.prediction.base_trial import BaseTrial, base_batch_size, read_base_trial
 from batchscale.records.frames import Records
@@ -21,6 +21,7 @@ from batchscale.run.settings import RunSettings
 from batchscale.run.signals import StopFlag
 from batchscale.run.status import RunStatus
 from batchscale.spec.batch_sizes import BatchSizes
+from batchscale.spec.durations import Spacing
 from batchscale.spec.experiment import Experiment, StopRule
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Plan
@@ -31,6 +32,8 @@ T = TypeVar("T")
 SEARCH = "search"
 TRIALS = 8
 FINISHERS = 2
+MEASURED: dict[str, Any] = {"every": None, "every_tokens": None, "count": 80, "spacing": Spacing.LOG, "start": 0.002}
+"""The measured steps of a small search: 80 from 0.2 % of the budget on."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +90,13 @@ class Preparation:
         return self.settings.batch_size or base_batch_size(self.sizes)
 
     def small_experiment(self) -> Experiment:
-        """Return the experiment with few trials and nothing that only a published curve needs."""
+        """Return the experiment with few trials and nothing that only a published curve needs.
+
+        Trials are measured on their whole way, evenly in the logarithm of the step: the goal may be reached early. A
+        script of the user's is measured as its experiment says, for it may measure at steps of its own.
+        """
         experiment = self.plan.experiment
+        measured = MEASURED if experiment.trainer is None else {}
         trials, search = min(experiment.trials, self.settings.trials), experiment.search
         return replace(
             experiment,
@@ -97,6 +105,7 @@ class Preparation:
             finishers=min(FINISHERS, trials),
             confirm=0,
             adaptive=None,
+            evaluation=replace(experiment.evaluation, **measured),
             search=replace(search, repeats=min(search.repeats, 1), max_attempts=None),
         )
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.outcomes import trial_outcomes
 from batchscale.analysis.results import results_of
 from batchscale.errors import AnalysisError, SpecError, one_line
+from batchscale.prediction.prediction import Prediction
 from batchscale.records.frames import Records, fixed_values
 from batchscale.records.metadata.columns import METADATA
 from batchscale.spec.goal import Goal
@@ -90,3 +92,10 @@ def read_base_trial(records: Records, name: WorkloadName, goal: Goal, batch_size
     )
     seed = (trial[METADATA] or {}).get("seed") or 0
     return BaseTrial(size, {**fixed, **searched}, int(seed), int(row["steps"]), dict(measured.rows()), trained)
+
+
+def unresolved(method: str, assumption: str, error: AnalysisError, base: BaseTrial) -> Prediction:
+    """Return the prediction of a method that cannot predict, at the cost of the tuned trial that it had."""
+    return Prediction(
+        method, "critical_batch_size", Estimate(), base.trial_steps, base.examples, assumption, str(error)
+    )

@@ -58,7 +58,8 @@ class BranchComparison:
     """The comparison of one state's branches after ``examples`` examples: the factor k at which they need twice them.
 
     ``factor.low`` is the largest k that is shown to need fewer, ``high`` the smallest that is shown to need more.
-    ``falls`` is False if the loss hardly falls from Δ/2 to Δ: such a state compares nothing.
+    ``falls`` is False if the loss hardly falls before or after Δ/2: such a state compares nothing. There the loss is
+    that of the noise of the learning rate, and a larger batch, which has less of it, would look better than it is.
     """
 
     examples: int
@@ -78,7 +79,8 @@ def compare_branches(branches: Sequence[BranchLosses], examples: int, level: flo
     (base,) = (each for each in branches if each.factor == 1)
     reference = np.array(base.losses[examples // 2])
     own = _mean_bounds(np.array(base.losses[examples]) - reference, level)
-    if own[2] >= 0:
+    before = reference - np.array(base.losses[min(base.losses)])
+    if own[2] >= 0 or (min(base.losses) < examples // 2 and _mean_bounds(before, level)[2] >= 0):
         reason = "the loss falls too little along the branches to compare them"
         return BranchComparison(examples, Estimate(), reason, falls=False)
     rates: dict[int, list[NDArray[np.float64]]] = {}

@@ -50,16 +50,14 @@ def law_predictions(kind: str, tokens: float | None, tokens_per_example: int | N
         tokens: The tokens of the planned training; None if they are not known.
         tokens_per_example: The tokens of an example; None likewise.
     """
-    predictions = []
-    for symbol, quantity in (("b_crit", "critical_batch_size"), ("b_opt", "optimal_batch_size")):
-        laws = [law for law in find_published(symbol) if tokens and law.value(tokens) is not None]
-        name: Quantity = "critical_batch_size" if quantity == "critical_batch_size" else "optimal_batch_size"
-        if kind not in LANGUAGE_MODELS or not tokens or not tokens_per_example:
-            reason = "Published laws are of language models, for a planned number of tokens; this workload has none."
-            predictions.append(_free(LAWS, name, Estimate(), "A published law holds for this workload.", reason))
-        else:
-            predictions.append(_by_laws(name, laws, tokens, tokens_per_example))
-    return predictions
+    if kind not in LANGUAGE_MODELS or not tokens or not tokens_per_example:
+        reason = "Published laws are of language models, for a planned number of tokens; this workload has none."
+        return [_free(LAWS, "critical_batch_size", Estimate(), "A published law holds for this workload.", reason)]
+    names: tuple[tuple[str, Quantity], ...] = (("b_crit", "critical_batch_size"), ("b_opt", "optimal_batch_size"))
+    return [
+        _by_laws(quantity, [law for law in find_published(symbol) if law.value(tokens)], tokens, tokens_per_example)
+        for symbol, quantity in names
+    ]
 
 
 def _by_laws(quantity: Quantity, laws: Sequence[PublishedLaw], tokens: float, tokens_per_example: int) -> Prediction:
