@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
-from prediction_page import write_page
+from prediction_page import MEASURED, MEASURED_SCHEMA, PREDICTED, PREDICTED_SCHEMA, read_kept, write_page
 
 from batchscale.adaptive.predict import METHODS, predict
 from batchscale.adaptive.preparation import PredictSettings
@@ -43,16 +43,6 @@ from batchscale.spec.plan import Plan
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent / "examples"
 BUILD = HERE.parent / "build" / "prediction"
-MEASURED = HERE / "prediction_measured.csv"
-PREDICTED = HERE / "prediction_predicted.csv"
-MEASURED_SCHEMA = {
-    "case": pl.String, "workload": pl.String, "goal": pl.String, "source": pl.String, "b_crit": pl.Float64,
-    "low": pl.Float64, "high": pl.Float64, "trial_steps": pl.Int64, "examples": pl.Int64,
-}  # fmt: skip
-PREDICTED_SCHEMA = {
-    "case": pl.String, "method": pl.String, "b_crit": pl.Float64, "low": pl.Float64, "high": pl.Float64,
-    "trial_steps": pl.Int64, "examples": pl.Int64, "reason": pl.String,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -186,7 +176,7 @@ def main() -> None:
         replace_rows(PREDICTED, PREDICTED_SCHEMA, case.name, rows)
         for each in rows:
             print(case.name, each["method"], each["b_crit"], each["reason"], "measured", row["b_crit"], flush=True)
-    write_page(pl.read_csv(MEASURED, schema=MEASURED_SCHEMA), pl.read_csv(PREDICTED, schema=PREDICTED_SCHEMA))
+    write_page(*read_kept())
 
 
 if __name__ == "__main__":

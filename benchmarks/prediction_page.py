@@ -16,8 +16,23 @@ from batchscale.formatting import percent_text, rounded_text, span_text
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "prediction.md"
 FIGURE = ROOT / "docs" / "pictures" / "prediction.png"
+MEASURED = Path(__file__).parent / "prediction_measured.csv"
+PREDICTED = Path(__file__).parent / "prediction_predicted.csv"
+MEASURED_SCHEMA = {
+    "case": pl.String, "workload": pl.String, "goal": pl.String, "source": pl.String, "b_crit": pl.Float64,
+    "low": pl.Float64, "high": pl.Float64, "trial_steps": pl.Int64, "examples": pl.Int64,
+}  # fmt: skip
+PREDICTED_SCHEMA = {
+    "case": pl.String, "method": pl.String, "b_crit": pl.Float64, "low": pl.Float64, "high": pl.Float64,
+    "trial_steps": pl.Int64, "examples": pl.Int64, "reason": pl.String,
+}  # fmt: skip
 BAND = 2.0  # a prediction within this factor is close
 SIZE = (460, 380)
+
+
+def read_kept() -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the kept tables: what was measured, and what was predicted."""
+    return pl.read_csv(MEASURED, schema=MEASURED_SCHEMA), pl.read_csv(PREDICTED, schema=PREDICTED_SCHEMA)
 
 
 def write_page(measured: pl.DataFrame, predicted: pl.DataFrame) -> None:

@@ -65,3 +65,9 @@ def test_a_metric_to_maximise_has_goals_below_the_asked_one():
 def test_without_any_point_the_reason_is_stated():
     prediction = easier_goals_prediction([], 10, 100)
     assert prediction.estimate.value is None and prediction.reason and prediction.trial_steps == 10
+
+
+def test_an_interval_over_a_factor_of_a_hundred_is_no_prediction():
+    vague = [GoalPoint(GOAL, 0.2, Estimate(4.0, None, None))]
+    prediction = easier_goals_prediction(vague, 10, 100)
+    assert prediction.estimate.value is None and "says nothing" in prediction.reason

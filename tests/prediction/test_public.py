@@ -24,8 +24,9 @@ def test_sequences_are_converted_to_own_tokens(tmp_path):
     assert short == pytest.approx(32 * long)
 
 
-def test_an_unknown_workload_has_a_reason(tmp_path):
-    prediction = atlas_prediction(OwnCurve(kind="other"), read_atlas(tmp_path))
+@pytest.mark.parametrize("own", [OwnCurve(kind="other"), OwnCurve("mine", "my_net", "sgd", "other")])
+def test_a_workload_that_shares_nothing_but_its_optimizer_has_a_reason(own, tmp_path):
+    prediction = atlas_prediction(own, read_atlas(tmp_path))
     assert prediction.estimate.value is None and prediction.reason
 
 

@@ -176,7 +176,8 @@ def _predict(plan: "Plan", out: Path, settings: "RunSettings", stop: "StopFlag",
     from batchscale.cli.predict import SUFFIX, predict_plan
     from batchscale.run.settings import RunSettings
 
-    own = RunSettings(workers=settings.workers, data_dir=settings.data_dir, retries=settings.retries)
+    runner = settings.runner if settings.runner == "inline" else "local"  # little is trained: not worth a cluster
+    own = RunSettings(runner, settings.workers, settings.data_dir, settings.retries)
     return predict_plan(plan, out.with_name(f"{out.name}{SUFFIX}"), (), PredictSettings(own), stop, quiet=quiet)
 
 

@@ -17,6 +17,7 @@ from batchscale.prediction.prediction import Prediction, Quantity
 ATLAS = "atlas"
 LAWS = "published_laws"
 NEIGHBOURS = 6
+SAME_OPTIMIZER = "same optimizer"  # a reason of ``find_similar`` that alone makes no neighbour
 LANGUAGE_MODELS = ("language model", "transformer")
 _LIKE = "The workload is like the {count} nearest of the atlas by names alone ({labels}); the interval is their range."
 _LAW = "The laws of {names} hold for {tokens:.3g} tokens, though they were measured at a billion and more."
@@ -28,11 +29,13 @@ def atlas_prediction(own: OwnCurve, atlas: Atlas, tokens_per_example: int | None
     A neighbour that counts sequences of a known length is converted to tokens, and these to the workload's examples.
     """
     try:
-        neighbours = [item for item in find_similar(atlas, own, 4 * NEIGHBOURS) if item.row["b_crit"]][:NEIGHBOURS]
+        nearest = find_similar(atlas, own, 4 * NEIGHBOURS)
     except AnalysisError as error:
-        neighbours, reason = [], str(error)
+        nearest, reason = [], str(error)
     else:
-        reason = "None of the similar workloads of the atlas has a critical batch size."
+        reason = "No curve of the atlas with a critical batch size has the same data set, model or kind of model."
+    alike = [item for item in nearest if set(item.reasons) - {SAME_OPTIMIZER}]
+    neighbours = [item for item in alike if item.row["b_crit"]][:NEIGHBOURS]
     if not neighbours:
         return _free(ATLAS, "critical_batch_size", Estimate(), _LIKE.format(count=0, labels="none"), reason)
     prior = make_prior([_in_own_examples(item, tokens_per_example) for item in neighbours])
