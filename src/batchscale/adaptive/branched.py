@@ -115,7 +115,7 @@ def _train(preparation: Preparation, groups: Sequence[BranchGroup], records: Bra
         get_workload(experiment.workload, preparation.settings.run.data_dir),
         lambda size: replace(study, batch_size=size, half_lives=(), branches=None),
         experiment.evaluation,
-        EngineSettings(devices=experiment.run.devices_per_trial, exact=experiment.run.exact),
+        EngineSettings(devices=experiment.run.devices_per_trial),  # exact sums allow no population
         lambda: stop is not None and stop.is_set,
     )
     steps = sorted({group.state_step for group in groups})
