@@ -101,7 +101,7 @@ def closed_form(plan: Plan) -> Analysis:
     return analyze_points(pl.DataFrame(rows, schema=["batch_size", "steps"], orient="row"))
 
 
-def predict_case(case: Case, plan: Plan, settings: RunSettings) -> Iterator[Prediction]:
+def predict_case(case: Case, plan: Plan, settings: RunSettings, chosen: Sequence[str]) -> Iterator[Prediction]:
     """Yield the predictions of a case; the atlas without our own curves, which would predict themselves.
 
     Kept records give the tuned trial, and the first measurements of their trials stand for short runs.
@@ -114,9 +114,10 @@ def predict_case(case: Case, plan: Plan, settings: RunSettings) -> Iterator[Pred
     if case.kept is not None:
         yield replay_easier_goals(read_records(case.kept), plan)
     read = ("atlas", EASIER_GOALS) if case.kept else ("atlas",)
-    methods = [method for method in METHODS if method not in read]
-    chosen = PredictSettings(settings, tuned=case.kept)
-    yield from predict(plan, BUILD / "predictions" / case.name, methods, chosen)
+    methods = [method for method in chosen if method not in read]
+    if methods:
+        tuned = PredictSettings(settings, tuned=case.kept)
+        yield from predict(plan, BUILD / "predictions" / case.name, methods, tuned)
 
 
 def replay_easier_goals(records: Records, plan: Plan) -> Prediction:
@@ -162,17 +163,19 @@ def main() -> None:
     """Measure and predict the chosen cases, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", help="names with commas between them; all if left out")
+    parser.add_argument("--methods", help="likewise; the rows of a case are replaced by those of these methods")
     parser.add_argument("--data-dir", type=Path, help="the folder of the data sets")
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--page", action="store_true", help="only write the page and its figure from the kept tables")
     given = parser.parse_args()
     names = given.cases.split(",") if given.cases else [case.name for case in find_cases()]
+    methods = given.methods.split(",") if given.methods else list(METHODS)
     settings = RunSettings(workers=given.workers, data_dir=given.data_dir)
     for case in [] if given.page else [case for case in find_cases() if case.name in names]:
         plan = make_checked_plan(read_experiment(case.file), given.data_dir)
         row = measured_row(case, plan, measure(case, plan, settings))
         replace_rows(MEASURED, MEASURED_SCHEMA, case.name, [row])
-        rows = predicted_rows(case, list(predict_case(case, plan, settings)))
+        rows = predicted_rows(case, list(predict_case(case, plan, settings, methods)))
         replace_rows(PREDICTED, PREDICTED_SCHEMA, case.name, rows)
         for each in rows:
             print(case.name, each["method"], each["b_crit"], each["reason"], "measured", row["b_crit"], flush=True)

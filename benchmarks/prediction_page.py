@@ -9,7 +9,7 @@ import polars as pl
 
 from batchscale.figures.axes import log_axis, log_range, log_scale
 from batchscale.figures.export import write_chart
-from batchscale.figures.layout import Chart, Drawn, Look, draw_panels, inline
+from batchscale.figures.layout import Chart, Drawn, Look, PanelSize, draw_panels, inline
 from batchscale.figures.theme import LIGHT, series_colours
 from batchscale.formatting import percent_text, rounded_text, span_text
 
@@ -27,7 +27,7 @@ PREDICTED_SCHEMA = {
     "trial_steps": pl.Int64, "examples": pl.Int64, "reason": pl.String,
 }  # fmt: skip
 BAND = 2.0  # a prediction within this factor is close
-SIZE = (460, 380)
+SIZE = PanelSize(460, 380)
 
 
 def read_kept() -> tuple[pl.DataFrame, pl.DataFrame]:
