@@ -55,9 +55,10 @@ def join(measured: pl.DataFrame, predicted: pl.DataFrame) -> pl.DataFrame:
     """Return the predictions with the measured size, the error factor, the share of its cost, and if it is inside."""
     joined = predicted.join(measured, on="case", suffix="_measured", maintain_order="left")
     ratio = pl.col("b_crit") / pl.col("b_crit_measured")
-    overlaps = (pl.col("low").fill_null(0) <= pl.col("high_measured").fill_null(math.inf)) & (
-        pl.col("high").fill_null(math.inf) >= pl.col("low_measured").fill_null(0)
-    )
+    alone = pl.col("low").is_null() & pl.col("high").is_null()  # a value without any bound counts as a point
+    low = pl.when(alone).then("b_crit").otherwise(pl.col("low").fill_null(0))
+    high = pl.when(alone).then("b_crit").otherwise(pl.col("high").fill_null(math.inf))
+    overlaps = (low <= pl.col("high_measured").fill_null(math.inf)) & (high >= pl.col("low_measured").fill_null(0))
     return joined.with_columns(
         pl.max_horizontal(ratio, 1 / ratio).alias("factor"),
         (pl.col("trial_steps") / pl.col("trial_steps_measured")).alias("cost"),
@@ -120,7 +121,7 @@ def method_table(joined: pl.DataFrame) -> Iterator[str]:
 def draw(joined: pl.DataFrame) -> Chart:
     """Draw predicted against measured, with a band of a factor of 2."""
     points = joined.filter(pl.col("b_crit").is_not_null() & pl.col("b_crit_measured").is_not_null())
-    return draw_panels(points.with_columns(pl.lit("").alias("panel")), _panel, Look(size=SIZE), of="cases")
+    return draw_panels(points.drop("goal").with_columns(pl.lit("").alias("panel")), _panel, Look(size=SIZE), of="cases")
 
 
 def _panel(points: pl.DataFrame, _: Look) -> Drawn:
