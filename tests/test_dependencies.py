@@ -21,6 +21,8 @@ ROOMS_OF_EXTRAS = {
 DISTRIBUTIONS = {"ray": "ray", "datasets": "datasets", "fsspec": "s3fs"}
 # Tools that users have or do without: their trackers import them in a thread, and their absence is a notice.
 TRACKED_TOOLS = {"mlflow", "trackio", "wandb"}
+# Only scripts of users that have the library import these modules.
+MODULES_FOR_SCRIPTS = {"gradient_noise.py": {"torch"}}
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -45,7 +47,7 @@ def imports(file: Path) -> Iterator[tuple[str, bool]]:
             else:
                 yield from walk(child, at_import and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
 
-    ours = {*sys.stdlib_module_names, "batchscale"}
+    ours = {*sys.stdlib_module_names, "batchscale"} | MODULES_FOR_SCRIPTS.get(file.name, set())
     if "trackers" in file.parts:
         ours |= {name for name, at_import in walk(ast.parse(file.read_text()), True) if not at_import} & TRACKED_TOOLS
     return ((name, at_import) for name, at_import in walk(ast.parse(file.read_text()), True) if name not in ours)
