@@ -2,7 +2,8 @@
 
 ``simulated``: studies of a known law, as ``tests/analysis/simulated_studies.py`` draws them, B_crit at random between
 32 and 1,024. Both designs see the same trials: the fixed one 20 or 100 of them at eight sizes from 1 to 16,384, the
-adaptive one as many as it chooses at doublings between the same ends. A race with four finishers ends trials in both.
+adaptive one as many as it chooses at doublings between the same ends. A race ends trials: with four finishers in the
+fixed design, in the adaptive one with two of eight trials, and four from 16 on.
 ``replayed``: trials are drawn from kept records, in another order each time; the fixed design has all of them.
 ``live``: both designs are run on the small workloads of ``prediction_cases``, in one process.
 
@@ -40,7 +41,7 @@ from batchscale.records.metadata.columns import METADATA, stored_choices
 from batchscale.records.read import read_records
 from batchscale.run.preflight import make_checked_plan
 from batchscale.run.settings import RunSettings
-from batchscale.spec.adaptive import AdaptivePlan, Aim, ChoiceKind, CostUnit
+from batchscale.spec.adaptive import AdaptivePlan, Aim, ChoiceKind, CostUnit, finishers_of
 from batchscale.spec.experiment import Experiment
 from batchscale.spec.file import parse_experiment
 from batchscale.spec.goal import Goal
@@ -122,7 +123,7 @@ def run_adaptive(trials: Trials, pool: Sequence[int], plan: AdaptivePlan, predic
     while choices[-1].kind is not ChoiceKind.STOP:
         sizes = sorted({size for choice in choices for size in choice.sizes})
         count = max(choice.trials for choice in choices)
-        studies = {size: trials.study(size, count) for size in sizes}
+        studies = {size: trials.study(size, count, finishers_of(count)) for size in sizes}
         points = tuple(point for point, _ in studies.values() if point is not None)
         measured = tuple(
             MeasuredSize(size, None if point is None else float(point.steps), cost)
@@ -323,6 +324,7 @@ def _live_experiment(case: str, design: str) -> Experiment:
     ends = f"smallest = {plan.studies[0].batch_size}\nlargest = {plan.studies[-1].batch_size}"
     auto = re.sub(r"^batch_sizes = .*$", 'batch_sizes = "auto"', text, flags=re.MULTILINE)
     auto = re.sub(r"^trials = .*$", 'trials = "auto"', auto, flags=re.MULTILINE)
+    auto = re.sub(r"^finishers = .*$", "", auto, flags=re.MULTILINE)
     return parse_experiment(f"{auto}\n[adaptive]\n{ends}\n", folder=file.parent)
 
 

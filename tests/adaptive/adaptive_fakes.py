@@ -24,7 +24,7 @@ def adaptive_plan(**aim):
     values = {
         "batch_sizes": BatchSizes((), auto=(adaptive.smallest, adaptive.largest)),
         "trials": adaptive.first_trials,
-        "finishers": 4,
+        "finishers": 2,
         "budget": Budget(60_000, Unit.STEPS),
         "evaluation": EvaluationPlan(every=5),
         "search": SearchPlan(repeats=0),

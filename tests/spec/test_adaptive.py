@@ -24,7 +24,8 @@ def plan_of(text, examples=1000):
 def test_auto_alone_has_an_aim_and_all_doublings_to_choose_from():
     plan = plan_of(AUTO)
     assert plan.experiment.adaptive == AdaptivePlan()
-    assert plan.experiment.finishers == 4  # intervals come from several finishers
+    assert plan.experiment.finishers == 2  # of eight trials; four from 16 on
+    assert plan_of(f"finishers = 3\n{AUTO}").experiment.finishers == 3
     assert [study.batch_size for study in plan.studies] == [2**power for power in range(10)]
     assert {study.trials for study in plan.studies} == {8}
 

@@ -18,7 +18,7 @@ from batchscale.run.session import RunOutcome, run_plan
 from batchscale.run.settings import RunSettings
 from batchscale.run.signals import StopFlag
 from batchscale.run.status import RunStatus
-from batchscale.spec.adaptive import ChoiceKind, RoundChoice
+from batchscale.spec.adaptive import ChoiceKind, RoundChoice, finishers_of
 from batchscale.spec.plan import Plan, Study
 from batchscale.study.next_search import neighbours_space
 
@@ -68,7 +68,10 @@ def plan_round(plan: Plan, read: ReadProgress) -> Plan:
     sizes = {size for choice in choices for size in choice.sizes}
     trials = max(choice.trials for choice in choices)
     studies = [_study(study, plan, read, choices, trials) for study in plan.studies if study.batch_size in sizes]
-    return replace(plan, studies=tuple(studies))
+    experiment = plan.experiment
+    if experiment.adaptive is not None and experiment.adaptive.chooses_finishers:
+        experiment = replace(experiment, finishers=finishers_of(trials))
+    return replace(plan, experiment=experiment, studies=tuple(studies))
 
 
 def _study(study: Study, plan: Plan, read: ReadProgress, choices: tuple[RoundChoice, ...], trials: int) -> Study:

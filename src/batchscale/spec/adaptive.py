@@ -17,7 +17,7 @@ AUTO = "auto"
 DEFAULT_FACTOR = 2.0
 FIRST_TRIALS = 8
 MOST_TRIALS = 100
-FINISHERS = 4  # of a race whose file names no other: the intervals of points come from these
+FINISHERS = (2, 4)  # fewest and most of a race whose file names no other: the intervals of points come from these
 
 _Count = Annotated[int, Field(strict=True, ge=1, description="is a whole number of at least 1")]
 _Sizes = Annotated[tuple[_Count, ...], Field(min_length=1, description="is a list of batch sizes")]
@@ -54,7 +54,8 @@ class AdaptivePlan:
     Rounds follow each other until the interval of ``aim`` is narrower than ``factor`` (its upper end over its lower
     end), or the budget is spent: the most trial-steps, examples or hours of all trials together. Batch sizes lie
     between ``smallest`` and ``largest`` (None: the training set). Every study starts with ``first_trials`` trials and
-    never has more than ``most_trials``. ``chooses_sizes`` and ``chooses_trials`` say which of both is "auto".
+    never has more than ``most_trials``. ``chooses_sizes`` and ``chooses_trials`` say which of both is "auto";
+    ``chooses_finishers`` that the file names no number of finishers.
     """
 
     aim: Aim = Aim.CRITICAL
@@ -68,6 +69,7 @@ class AdaptivePlan:
     max_hours: float | None = None
     chooses_sizes: bool = True
     chooses_trials: bool = True
+    chooses_finishers: bool = True
 
     def __post_init__(self) -> None:
         budgets = [name for name in ("max_trial_steps", "max_examples", "max_hours") if getattr(self, name) is not None]
@@ -105,6 +107,18 @@ class AdaptivePlan:
         if self.max_hours is not None:
             return 3600 * self.max_hours
         return self.max_trial_steps if self.max_examples is None else self.max_examples
+
+
+def finishers_of(trials: int) -> int:
+    """Return the finishers of a race between so many trials: a quarter of them, from two to four.
+
+    A race for four finishers of eight trials runs to the step budget wherever fewer than half reach the goal.
+
+    >>> [finishers_of(trials) for trials in (2, 8, 12, 18, 100)]
+    [2, 2, 3, 4, 4]
+    """
+    fewest, most = FINISHERS
+    return max(fewest, min(most, trials // 4))
 
 
 class ChoiceKind(StrEnum):

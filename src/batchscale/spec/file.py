@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from batchscale.errors import SpecError, one_line
-from batchscale.spec.adaptive import AUTO, FINISHERS, AdaptivePlan
+from batchscale.spec.adaptive import AUTO, AdaptivePlan, finishers_of
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Spacing, Unit
 from batchscale.spec.experiment import (
@@ -35,7 +35,6 @@ from batchscale.spec.horizon_free import BRANCH_EVALUATION, Averaging, Branches,
 from batchscale.spec.redaction import redact_toml
 from batchscale.spec.space import SearchSpace, check_bounds
 from batchscale.spec.tables import (
-    AdaptiveTable,
     AveragingTable,
     BranchesTable,
     BudgetTable,
@@ -113,12 +112,11 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
             raise SpecError(f"key '{key}': {error}") from None
 
     batch_sizes: BatchSizes = part("batch_sizes", lambda: _to_batch_sizes(table.batch_sizes))
-    adaptive: AdaptivePlan | None = part("adaptive", lambda: _to_adaptive(table, batch_sizes.auto is not None))
+    adaptive: AdaptivePlan | None = part("adaptive", lambda: table.to_adaptive(batch_sizes.auto is not None))
     if adaptive is not None and batch_sizes.auto is not None:
         batch_sizes = replace(batch_sizes, auto=(adaptive.smallest, adaptive.largest))
     trials = adaptive.first_trials if adaptive is not None else int(table.trials)
-    chosen = adaptive is not None and "finishers" not in table.model_fields_set
-    finishers = min(FINISHERS, trials) if chosen else table.finishers
+    finishers = finishers_of(trials) if adaptive is not None and adaptive.chooses_finishers else table.finishers
     if finishers > trials:
         limit = f"trials = {trials}" if table.trials != AUTO else f"adaptive.first_trials = {trials}"
         raise SpecError(f"key 'finishers' must not exceed {limit}. Found {finishers}.")
@@ -154,26 +152,6 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
 
 def _to_batch_sizes(value: object) -> BatchSizes:
     return DEFAULT_BATCH_SIZES if value is None else BatchSizes.parse(value)
-
-
-def _to_adaptive(table: ExperimentTable, chooses_sizes: bool) -> AdaptivePlan | None:
-    """Return the aim of an adaptive experiment; None for a fixed one."""
-    chooses_trials = table.trials == AUTO
-    if not chooses_sizes and not chooses_trials:
-        if table.adaptive is not None:
-            raise SpecError('it is for batch_sizes = "auto" or trials = "auto". Found neither; set one, or remove it.')
-        return None
-    aim = table.adaptive or AdaptiveTable()
-    auto = {"smallest": "batch_sizes", "largest": "batch_sizes", "first_trials": "trials", "most_trials": "trials"}
-    for name in auto.keys() & aim.model_fields_set:
-        if not (chooses_sizes if auto[name] == "batch_sizes" else chooses_trials):
-            raise SpecError(f"'{name}' is for {auto[name]} = \"auto\". Found other {auto[name]}; remove it.")
-    values = {name: getattr(aim, name) for name in AdaptiveTable.model_fields if name != "quantity"}
-    if not chooses_trials:
-        values["first_trials"] = values["most_trials"] = table.trials
-    elif "most_trials" not in aim.model_fields_set:
-        values["most_trials"] = max(aim.first_trials, aim.most_trials)
-    return AdaptivePlan(aim.quantity, **values, chooses_sizes=chooses_sizes, chooses_trials=chooses_trials)
 
 
 def _to_workload(table: WorkloadTable, folder: Path) -> WorkloadSpec:
