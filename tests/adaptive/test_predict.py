@@ -53,7 +53,8 @@ def trained(plan, tmp_path_factory):
 
 def test_trained_once_stored_and_read_again(plan, trained):
     folder, first = trained
-    assert {prediction.method for prediction in first} == set(METHODS)
+    names = [prediction.method for prediction in first]
+    assert all(any(name.startswith(method) for name in names) for method in METHODS)
     for prediction in first:
         assert prediction.estimate.value is not None or prediction.reason
         assert (prediction.trial_steps > 0) == (prediction.examples > 0)

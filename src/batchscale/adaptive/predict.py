@@ -9,6 +9,8 @@ from pathlib import Path
 
 from batchscale.adaptive.branched import predict_branched
 from batchscale.adaptive.easier_goals import predict_easier_goals
+from batchscale.adaptive.noise_scale import METHOD as NOISE_SCALE
+from batchscale.adaptive.noise_scale import predict_noise_scale
 from batchscale.adaptive.noisy_quadratic import predict_assumed, predict_measured
 from batchscale.adaptive.preparation import PredictSettings, Preparation
 from batchscale.analysis.intervals import Estimate
@@ -21,7 +23,7 @@ from batchscale.prediction.branched import METHOD as BRANCHED
 from batchscale.prediction.easier_goals import METHOD as EASIER_GOALS
 from batchscale.prediction.easier_goals import read_easier_goals
 from batchscale.prediction.noisy_quadratic import ASSUMED, MEASURED
-from batchscale.prediction.prediction import Prediction
+from batchscale.prediction.prediction import Prediction, refuse_vague
 from batchscale.prediction.public import ATLAS, LAWS, atlas_prediction, law_predictions
 from batchscale.records.frames import Records
 from batchscale.run.signals import StopFlag
@@ -61,7 +63,7 @@ def predict(
     predictions: list[Prediction] = []
     for name in names:
         try:
-            predictions += METHODS[name](preparation)
+            predictions += map(refuse_vague, METHODS[name](preparation))
         except AnalysisError as error:
             predictions.append(Prediction(name, "critical_batch_size", Estimate(), 0, 0, "", str(error)))
     return predictions
@@ -126,6 +128,7 @@ METHODS: Mapping[str, Method] = {
     LAWS: _published_laws,
     EASIER_GOALS: predict_easier_goals,
     BRANCHED: predict_branched,
+    NOISE_SCALE: predict_noise_scale,
     MEASURED: predict_measured,
     ASSUMED: predict_assumed,
 }

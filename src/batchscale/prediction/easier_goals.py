@@ -15,9 +15,9 @@ import numpy as np
 from batchscale.analysis.curve_analysis import analyze
 from batchscale.analysis.intervals import Estimate
 from batchscale.errors import AnalysisError
-from batchscale.formatting import rounded_text, span_text
+from batchscale.formatting import rounded_text
 from batchscale.prediction.base_trial import BaseTrial, base_batch_size, read_base_trial
-from batchscale.prediction.prediction import Prediction
+from batchscale.prediction.prediction import Prediction, refuse_vague
 from batchscale.records.frames import Records
 from batchscale.spec.goal import Goal
 from batchscale.spec.workload_name import WorkloadName
@@ -29,8 +29,6 @@ EXPONENT, EXPONENT_ERROR = 0.5, 0.35
 NORMAL_90 = 1.645
 WIDEST = math.log(8)
 """The error of a critical batch size without an interval, and the largest that is used."""
-MOST_APART = 100
-"""An interval whose ends are further apart than this factor is no prediction."""
 ASSUMPTION = (
     "The critical batch size grows as a power of the examples to a goal, with one exponent from the easier goals on, "
     "and few trials tune as well as many."
@@ -117,10 +115,9 @@ def easier_goals_prediction(points: Sequence[GoalPoint], trial_steps: int, examp
     )
     reason = "" if points else "No easier goal has a critical batch size: the short runs did not bend, or were too few."
     estimate = extrapolate(points) if points else Estimate()
-    if estimate.low and estimate.high and estimate.high > MOST_APART * estimate.low:
-        reason = f"The easier goals allow {span_text(estimate.low, estimate.high)}, which says nothing."
-        estimate = Estimate()
-    return Prediction(METHOD, "critical_batch_size", estimate, trial_steps, examples, ASSUMPTION, reason, details)
+    return refuse_vague(
+        Prediction(METHOD, "critical_batch_size", estimate, trial_steps, examples, ASSUMPTION, reason, details)
+    )
 
 
 def read_easier_goals(records: Records, name: WorkloadName, goal: Goal) -> Prediction:

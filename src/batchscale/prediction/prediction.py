@@ -1,9 +1,13 @@
 """The prediction of a batch size by one method, with its interval, its cost and its assumption."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from batchscale.analysis.intervals import Estimate
+from batchscale.formatting import span_text
+
+MOST_APART = 100
+"""An interval whose ends are further apart than this factor is no prediction."""
 
 Quantity = Literal["critical_batch_size", "optimal_batch_size"]
 
@@ -31,3 +35,12 @@ class Prediction:
     assumption: str
     reason: str = ""
     details: tuple[str, ...] = ()
+
+
+def refuse_vague(prediction: Prediction) -> Prediction:
+    """Return the prediction, without its value if the ends of its interval are more than a factor of 100 apart."""
+    low, high = prediction.estimate.low, prediction.estimate.high
+    if prediction.estimate.value is None or not low or not high or high <= MOST_APART * low:
+        return prediction
+    reason = f"Anything from {span_text(low, high)} is possible, which says nothing."
+    return replace(prediction, estimate=Estimate(), reason=reason)

@@ -12,7 +12,7 @@ from batchscale.atlas.published_laws import PublishedLaw, find_published
 from batchscale.atlas.similar import Neighbour, OwnCurve, find_similar, make_prior
 from batchscale.atlas.table import Atlas
 from batchscale.errors import AnalysisError
-from batchscale.prediction.prediction import Prediction, Quantity
+from batchscale.prediction.prediction import Prediction, Quantity, refuse_vague
 
 ATLAS = "atlas"
 LAWS = "published_laws"
@@ -42,7 +42,7 @@ def atlas_prediction(own: OwnCurve, atlas: Atlas, tokens_per_example: int | None
     labels = ", ".join(dict.fromkeys(str(item.row["label"]) for item in neighbours[:2]))
     assumption = _LIKE.format(count=len(neighbours), labels=f"{labels}, …" if len(neighbours) > 2 else labels)
     estimate = Estimate(prior.b_crit, prior.b_crit_low, prior.b_crit_high)
-    return _free(ATLAS, "critical_batch_size", estimate, assumption)
+    return refuse_vague(_free(ATLAS, "critical_batch_size", estimate, assumption))
 
 
 def law_predictions(kind: str, tokens: float | None, tokens_per_example: int | None) -> list[Prediction]:
