@@ -163,7 +163,9 @@ def plan(
     try:
         return TrainingPlan(assemble_plan(inputs, PlanRequest(budget, deadline_s)))
     except PlanningError as error:  # the messages name the options of the command
-        raise PlanningError(str(error).replace("give --machines FILE with", "pass machines= with")) from None
+        raise PlanningError(
+            str(error).replace("give a price of your own (--machines FILE)", "pass machines= with one")
+        ) from None
 
 
 def _curve_inputs(curve: Curve) -> PlanInputs:

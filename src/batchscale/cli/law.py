@@ -41,7 +41,10 @@ def law(
         Path | None, typer.Option(help="Draw loss against batch size at fixed tokens, for a grid of runs.")
     ] = None,
     method: Annotated[
-        str, typer.Option(help="power-law; or noisy-quadratic-system: the loss over parameters, batch size and steps.")
+        str,
+        typer.Option(
+            help="The law: power-law, or noisy-quadratic-system: the loss over parameters, batch size and steps."
+        ),
     ] = METHODS[0],
     loss: Annotated[float | None, typer.Option(help="The goal of noisy-quadratic-system, with --parameters.")] = None,
     json_: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,

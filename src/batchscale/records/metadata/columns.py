@@ -57,7 +57,10 @@ _STUDY: Mapping[str, tuple[pl.DataType, Callable[[StudyMetadata], Any]]] = {
     "spaces": (pl.List(pl.String()), lambda study: [_object_text(each.space.to_json()) for each in _searches(study)]),
     "reasons": (pl.List(pl.String()), lambda study: [search.reason for search in _searches(study)]),
     # of each round of an adaptive experiment that concerns it: the choice as a JSON object
-    "choices": (pl.List(pl.String()), lambda study: [_object_text(to_json(choice)) for choice in study.choices]),
+    "choices": (
+        pl.List(pl.String()),
+        lambda study: [_object_text(to_json(choice)) for choice in study.choices] or None,
+    ),
     # null until the study has ended
     "goal_reached": (pl.Boolean(), lambda study: study.result.goal_reached if study.result else None),
     "at_edge": (pl.List(pl.String()), lambda study: [*map(str, study.result.at_edge)] if study.result else None),
