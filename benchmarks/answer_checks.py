@@ -22,6 +22,7 @@ class Points:
     steps: dict[int, float]
     failed: tuple[int, ...]
     partly: tuple[int, ...]
+    error: float = 0.0  # the standard error of a point's log steps, from the spread of repeated runs; 0 without any
 
     @classmethod
     def of(cls, rows: Rows) -> "Points":
@@ -32,7 +33,10 @@ class Points:
         steps = {size: math.exp(math.fsum(map(math.log, v)) / len(v)) for size, v in good.items() if v}
         failed = tuple(size for size in sizes if not good[size])
         partly = tuple(size for size in sizes if good[size] and len(good[size]) < len(runs[size]))
-        return cls(steps, failed, partly)
+        spreads = [float(np.var(np.log(v), ddof=1)) for v in good.values() if len(v) > 1]
+        counts = [len(v) for v in good.values() if v]
+        error = math.sqrt(math.fsum(spreads) / len(spreads) / min(counts)) if spreads else 0.0
+        return cls(steps, failed, partly, error)
 
     @property
     def largest(self) -> int:
@@ -224,7 +228,7 @@ def check_critical(fields: Fields, points: Points) -> list[str]:
     if "smaller" in fields.get("where", "") and any(size < min(points.steps) for size in points.failed):
         wrong.append(f"smaller sizes are advised, but {points.failed} failed")
     error = least_error(points) if "value" in fields else 0.0
-    if error > MISFIT:
+    if error > max(MISFIT, 2 * points.error):  # points that scatter so much lie so far off any law by chance
         wrong.append(f"a number, though simple laws miss the points by {error:.2f}")
     low, high = min(points.steps), points.largest
     if not low / 8 <= fields.get("value", low) <= 8 * high:
@@ -245,14 +249,14 @@ def least_error(points: Points) -> float:
 
     A power law; examples a + b B + c/B, with and without c, by least squares of relative errors; and the contour of a
     loss that is a sum of powers, steps ∝ (1 - (B_min/B)^β)^(-1/γ), by a line for each B_min and β of a grid. A
-    kind with as many parameters as points proves nothing and is left out.
+    kind with nearly as many parameters as points proves nothing and is left out.
     """
     sizes = np.array(sorted(points.steps), dtype=float)
     logs = np.log([points.steps[int(size)] for size in sizes])
     shares = np.full(len(sizes), 1 / len(sizes))
     hyperbola = (1 / sizes, np.ones_like(sizes))
     errors = []
-    for terms in (hyperbola, (*hyperbola, 1 / sizes**2))[: 1 if len(sizes) < 4 else 2]:
+    for terms in (hyperbola, (*hyperbola, 1 / sizes**2))[: 1 if len(sizes) < 5 else 2]:
         columns = np.stack(terms, axis=1) / np.exp(logs)[:, None]
         scale, roots = columns.max(axis=0), np.sqrt(shares)
         law = columns / scale @ nnls(columns / scale * roots[:, None], roots)[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from batchscale.analysis import analyze_points, answer_sentences
@@ -57,7 +57,21 @@ def curves(draw):
     return draw(st.permutations(rows))
 
 
+SCATTERED = [
+    (1, 3460.0),
+    (1, 3405.0),
+    (1, 5902.0),
+    (2, 1210.0),
+    (2, 1576.0),
+    (2, 1508.0),
+    (4, 2614.0),
+    (4, 2935.0),
+    (4, 1295.0),
+]
+
+
 @settings(deadline=None, max_examples=150)
+@example(rows=SCATTERED)  # simple laws miss the points by 0.32, and their noise explains it
 @given(rows=curves())
 def test_every_number_and_claim_holds_for_curves_of_every_shape(rows):
     result = answer(rows)
