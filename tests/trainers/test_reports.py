@@ -162,8 +162,10 @@ WORDS = ("step", "step=", "val/loss=", "error", "error=", *":|%/[].", " ", "  ",
 @given(st.sampled_from(PATTERNS), st.lists(st.sampled_from(WORDS), max_size=14))
 @example(PATTERNS[0], ["step", " ", "12", ":", "  ", "error=", "7."])
 @example(PATTERNS[3], ["step", " ", "12", ".", " ", "error", "  ", "-0.5e3"])
+@example(PATTERNS[2], ["12", "-0.5e3", " ", "12"])
 def test_a_pattern_matches_what_one_expression_with_gaps_matches(pattern, words):
-    line = re.sub(r"(?<=\d)(?=12|7)", "|", "".join(words))  # whether a number may be cut is all they differ in
+    # whether a number may be cut is all they differ in
+    line = re.sub(r"(?<=\d)(?=12|7)|(?<=[\d.])(?=-0)", "|", "".join(words))
     segments, _ = compile_pattern(pattern)
     groups = match_segments([re.compile(segment) for segment in segments], line)
     assert (None if groups is None else [float(group) for group in groups]) == match_with_backtracking(pattern, line)
