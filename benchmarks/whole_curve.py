@@ -50,7 +50,7 @@ def describe(plan: Plan, data: Path) -> dict[str, Any]:
         "widths": [int(width) for width in re.findall(r"_(\d+)", experiment.workload.name.model)],
         "nesterov": "nesterov" in experiment.workload.name.optimizer,
         "metric": experiment.goal.metric.split("/")[1],
-        "target": experiment.goal.target,
+        "target": experiment.goal.value,
         "finishers": experiment.finishers,
         "confirm": experiment.confirm,
         "confirm_best": experiment.confirm_best,
